@@ -62,10 +62,8 @@ phase_lint() {
 }
 
 # All of the workspace, its tests too. Tests of whole commands need libraries that programs load; `cargo test` builds only what tests link.
-build_everything() {
-    limited 2400 cargo build "${everything[@]}" || return
-    limited 2400 cargo test "${everything[@]}" --no-run
-}
+# In one go: without the tests, crates would be built with fewer features, and with the tests once more.
+build_everything() { limited 2400 cargo build "${everything[@]}" --all-targets; }
 
 # Unit, property, integration and documentation tests, the layering and the C examples among them. The command is built with the
 # tests; those that run it would otherwise build it once more, with what other features of its libraries then take.
@@ -185,7 +183,7 @@ for phase in "${phases[@]}"; do
     # Where nothing is built upon, what is built for tests is linted as it is built: a check of its own would look at each crate once more.
     # Clippy's compiler leaves out rustc's own optimisations; those of LLVM stay.
     if [[ -n ${CI:-} && $phase == lint && " ${phases[*]} " == *" tests "* ]] && component clippy >/dev/null && clippy-driver --version >/dev/null 2>&1; then
-        export RUSTC_WORKSPACE_WRAPPER=clippy-driver
+        export RUSTC_WORKSPACE_WRAPPER=$root/scripts/tests-rustc
         lints_what_is_built=yes
     fi
     echo "== $phase"
