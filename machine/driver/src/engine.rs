@@ -309,8 +309,8 @@ impl<F: Fabric> Engine<F> {
         self.bells.wake(rank, who);
     }
 
-    /// Something will be sent to `peer` as soon as the calling thread has made it. Where threads sleep at once when they wait, one of `peer`
-    /// that does on this host is woken: it wakes meanwhile.
+    /// Announces that the calling thread will send something to `peer` once it has made it. With [`WaitStrategy::Event`], this wakes a
+    /// sleeping thread of a peer on this host, which wakes meanwhile.
     pub fn announce(&self, peer: NodeId) {
         if self.wait == WaitStrategy::Event {
             self.bells.rouse(peer);

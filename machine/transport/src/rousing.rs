@@ -1,7 +1,7 @@
-//! Whether to rouse peers: to wake them for what is about to be published for them, so that they wake while it is made.
+//! Whether to rouse a peer: to wake it before something is published for it, so that it wakes while that is made.
 //!
-//! That is in vain where the peer looks before it is there, and has to be woken once more: where both share a processor, or what is published
-//! takes longer to make than a thread to wake.
+//! That is in vain if the peer looks too early and sleeps again: it must then be woken twice. This happens where both share a processor, or
+//! where making takes longer than waking.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -38,8 +38,8 @@ pub(super) fn link_config(net: &Net, config: &DriverConfig) -> Result<LinkConfig
     let [a, b, c, d, e, f, g, h, ..] = job_key()?.0;
     let epoch = u64::from_le_bytes([a, b, c, d, e, f, g, h]) | 1;
     Ok(LinkConfig {
-        // The launcher tells of ranks that end. A link finds out what cannot be reached, and before those give up who have begun to wait
-        // for that peer since: it says why.
+        // The launcher tells of ranks that end. A link finds out what cannot be reached, and says why: so it gives up before a thread that
+        // began to wait for that peer a little earlier.
         dead_after_ns: u64::try_from((config.timeout - config.timeout / 8).as_nanos())
             .unwrap_or(u64::MAX),
         paths: net.paths(),

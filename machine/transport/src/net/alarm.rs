@@ -5,9 +5,9 @@
 //! the sockets: it *attends* them. While one does, the alarm rests once it has rung. After a [`PAUSE`] it looks whether that is still so, then
 //! after longer ones, and at last only when the last one has gone. What comes after that is heard when the pause is over.
 //!
-//! A thread that calls, or serves calls, polls between them only. It [comes and goes](MANY_LEAVES), and finds datagrams itself as well: an
-//! alarm that took each moment without it for its end would wake for every few datagrams, on a processor that polls. Once such a thread has
-//! gone for good, one more pause goes by.
+//! A thread that makes or serves calls polls only while it waits: it [comes and goes](MANY_LEAVES). It too finds datagrams itself, so the
+//! alarm rests. Else it would wake for every few datagrams, and displace a thread that polls. Once such a thread has gone for good, the alarm
+//! rests for one more pause.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::io;
@@ -26,8 +26,7 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// The longest of its pauses, which double while a thread polls or attends. Then it rests until that one has gone.
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
-/// So often threads of the program that polled have gone in a pause where they come and go: they are likely to look again before the next
-/// one is over.
+/// Threads of the program come and go if they stop polling at least so often in a pause. They are likely to look again in the next one.
 const MANY_LEAVES: u32 = 8;
 
 /// The events of the descriptors by which the thread is told to end, and that nobody polls or attends any more.
@@ -45,8 +44,8 @@ struct Sockets {
     is_slow: AtomicBool,
     /// A thread sleeps on the sockets.
     is_attended: AtomicBool,
-    /// How often the last thread that polled has gone since the last pause began that was not cut short; a little more or less, as two may
-    /// count at once. The service thread does not count: it looks for others.
+    /// How often the program stopped polling since this was last set to 0; a little more or less, as two threads may count at once. The
+    /// service thread does not count: it looks for others.
     leaves: AtomicU32,
     /// Threads came and went in the last pause.
     was_visited: AtomicBool,
@@ -92,15 +91,14 @@ impl Sockets {
         watched.is_ok()
     }
 
-    /// Takes the sockets that are not armed from the kernel's list: what it looks up there for each datagram, armed or not, is a tenth of
-    /// the time to send a small one.
+    /// Takes sockets that are not armed off the kernel's list. On it, each datagram costs its sender a tenth more time, armed or not.
     fn forget(&self) {
         for (number, socket) in self.sockets.iter().enumerate() {
             if socket.is_armed.load(Ordering::SeqCst) {
                 continue;
             }
             let _ = epoll::delete(&self.epoll, &socket.fd);
-            // Who armed it meanwhile may have done so before.
+            // Another thread may have armed it just before it was taken off.
             if socket.is_armed.load(Ordering::SeqCst) {
                 self.watch_for_one(number, socket);
             }
@@ -234,7 +232,7 @@ impl Alarm {
         }
     }
 
-    /// Counts that a thread of the program which polled has gone.
+    /// Counts that a thread of the program has stopped polling.
     #[inline]
     pub(crate) fn count_leave(&self) {
         let leaves = &self.sockets.leaves;
@@ -352,6 +350,16 @@ mod tests {
 
     use super::*;
 
+    /// A count, and what adds one to it.
+    fn counter() -> (Arc<AtomicU32>, impl Fn() + Send + 'static) {
+        let rings = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&rings);
+        let ring = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
+        (rings, ring)
+    }
+
     fn rings_at_least(rings: &AtomicU32, least: u32) {
         let end = Instant::now() + Duration::from_secs(10);
         while rings.load(Ordering::SeqCst) < least {
@@ -364,11 +372,7 @@ mod tests {
     fn an_alarm_rings_for_datagrams_that_come_once_it_is_armed_and_for_those_that_wait() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
-        let rings = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&rings);
-        let ring = move || {
-            counted.fetch_add(1, Ordering::SeqCst);
-        };
+        let (rings, ring) = counter();
         let polls = Arc::new(AtomicBool::new(false));
         let polled = Arc::clone(&polls);
         let is_polling = move || polled.load(Ordering::SeqCst);
@@ -409,11 +413,7 @@ mod tests {
     fn an_alarm_rests_where_threads_come_and_go_and_rings_once_they_have_gone() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
-        let rings = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&rings);
-        let ring = move || {
-            counted.fetch_add(1, Ordering::SeqCst);
-        };
+        let (rings, ring) = counter();
         let alarm = Alarm::start(&[socket.as_fd()], ring, || false).unwrap();
         // It rings, and rests. What comes next nobody takes.
         alarm.arm(false);
