@@ -11,6 +11,12 @@ use mapwire_transport::net::{Carrier, CarrierError};
 use crate::lab::LabCommand;
 use crate::sim::SimCommand;
 
+/// Headings under which `mapwire run --help` groups its options.
+const COMMON: &str = "Common options";
+const HOSTS: &str = "Hosts and the network between them";
+const OBSERVING: &str = "Observing the job";
+const INTERFACE: &str = "Waiting, shared memory and the network interface";
+
 /// Joins the memory of separate processes: run parallel programs on one memory, measure, diagnose.
 #[derive(Debug, Parser)]
 #[command(
@@ -156,7 +162,7 @@ pub(crate) enum Command {
 #[derive(Debug, Default, Args)]
 pub(crate) struct JobOptions {
     /// Number of ranks
-    #[arg(
+    #[arg(help_heading = COMMON,
         short = 'n',
         long = "ranks",
         alias = "np",
@@ -164,64 +170,78 @@ pub(crate) struct JobOptions {
         allow_negative_numbers = true
     )]
     pub(crate) ranks: Option<String>,
-    /// How ranks reach each other. udp and ofi (libfabric, not sealed): as if each were on a host of its own; with several hosts, ofi carries
-    /// what goes between them in place of sealed UDP
-    #[arg(long, value_name = "shm|udp|ofi[:PROVIDER]")]
+    /// How ranks reach each other
+    ///
+    /// udp and ofi (libfabric, not sealed): as if each were on a host of its own. With several hosts, ofi carries what goes between them in place
+    /// of sealed UDP.
+    #[arg(help_heading = HOSTS, long, value_name = "shm|udp|ofi[:PROVIDER]")]
     pub(crate) transport: Option<String>,
-    /// Where ranks take what comes from other hosts: addresses, networks (10.0.0.0/8) or interfaces, the preferred first (default: the
-    /// loopback address; with several hosts, auto: every address that others could reach)
-    #[arg(long, value_name = "auto|ADDRESS|NETWORK|INTERFACE,…")]
+    /// Where ranks take what comes from other hosts
+    ///
+    /// Addresses, networks (10.0.0.0/8) or interfaces, the preferred first. The default is the loopback address; with several hosts auto, every
+    /// address that others could reach.
+    #[arg(help_heading = HOSTS, long, value_name = "auto|ADDRESS|NETWORK|INTERFACE,…")]
     pub(crate) addresses: Option<String>,
     /// Neither seal nor authenticate what goes to other hosts: for measurements only
-    #[arg(long)]
+    #[arg(help_heading = HOSTS, long)]
     pub(crate) insecure: bool,
-    /// How a rank waits: spin, sleep, or spin briefly (for NS nanoseconds, or what a wake-up costs here) and then sleep
-    #[arg(long, value_name = "poll|event|adaptive[:NS]")]
+    /// How a rank waits: spin, sleep, or spin and then sleep
+    ///
+    /// adaptive spins for NS nanoseconds, or for as long as a wake-up takes here.
+    #[arg(help_heading = INTERFACE, long, value_name = "poll|event|adaptive[:NS]")]
     pub(crate) wait: Option<String>,
-    /// How exported buffers are reached: mapped where that is possible, or always through the NIC, as for a trace
-    #[arg(long, value_name = "direct|ring")]
+    /// How exported buffers are reached: mapped, or through the NIC
+    ///
+    /// direct maps them where that is possible; ring always goes through the NIC, as for a trace.
+    #[arg(help_heading = INTERFACE, long, value_name = "direct|ring")]
     pub(crate) path: Option<String>,
-    /// How accesses to shared memory are noticed (default: the best that this computer allows)
-    #[arg(long, value_name = "userfaultfd|sigsegv")]
+    /// How accesses to shared memory are noticed
+    ///
+    /// The default is the best that this computer allows.
+    #[arg(help_heading = INTERFACE, long, value_name = "userfaultfd|sigsegv")]
     pub(crate) faults: Option<String>,
-    /// How pages are pinned (default: cheapest, which is io_uring where it works without a limit, else mlock)
-    #[arg(long, value_name = "cheapest|mlock|io_uring")]
+    /// How pages are pinned
+    ///
+    /// The default, cheapest, is io_uring while it has room and is allowed, else mlock.
+    #[arg(help_heading = INTERFACE, long, value_name = "cheapest|mlock|io_uring")]
     pub(crate) pinner: Option<String>,
-    /// Most memory that a rank may keep pinned (default: what the system allows)
-    #[arg(long, value_name = "SIZE")]
+    /// Most memory that a rank may keep pinned [default: the system's limit]
+    #[arg(help_heading = INTERFACE, long, value_name = "SIZE")]
     pub(crate) pin_limit: Option<String>,
-    /// Size of the shared memory; only pages that are used take memory
-    #[arg(long, value_name = "SIZE")]
+    /// Size of the shared memory; only used pages take memory
+    #[arg(help_heading = INTERFACE, long, value_name = "SIZE")]
     pub(crate) shared: Option<String>,
-    /// Views of the shared memory: allocations on one page that can be told apart
-    #[arg(long, value_name = "V")]
+    /// Views: allocations that may share a page
+    #[arg(help_heading = INTERFACE, long, value_name = "V")]
     pub(crate) views: Option<String>,
-    /// How the NIC translates addresses: a design with its shape, such as hierarchical,entries=8K
-    #[arg(long, value_name = "DESIGN[,OPTION=VALUE]…")]
+    /// How the NIC translates addresses: hierarchical,entries=8K
+    #[arg(help_heading = INTERFACE, long, value_name = "DESIGN[,OPTION=VALUE]…")]
     pub(crate) translation: Option<String>,
     /// Which pages are unpinned when --pin-limit wants it
-    #[arg(long, value_name = "lru|mru|lfu|mfu|random")]
+    #[arg(help_heading = INTERFACE, long, value_name = "lru|mru|lfu|mfu|random")]
     pub(crate) policy: Option<String>,
     /// Pages that are pinned at once where one is not, 1 to 32
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = INTERFACE, long, value_name = "N")]
     pub(crate) prepin: Option<String>,
-    /// Seconds that a rank waits for another (to join, to export) before it gives up
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    /// Seconds to wait for another rank to join or to export
+    #[arg(help_heading = COMMON, long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) timeout: Option<String>,
-    /// Seconds that a rank may be stopped (SIGSTOP) before the job is ended
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    /// Seconds that a rank may be stopped before the job ends
+    #[arg(help_heading = COMMON, long, value_name = "S", allow_negative_numbers = true)]
     pub(crate) stop_grace: Option<String>,
     /// Bind each rank to a core, in turn
-    #[arg(long, value_name = "none|core")]
+    #[arg(help_heading = COMMON, long, value_name = "none|core")]
     pub(crate) bind: Option<String>,
     /// Start the ranks in this folder
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(help_heading = COMMON, long, value_name = "FOLDER")]
     pub(crate) wdir: Option<String>,
-    /// Ranks write their output line by line to a pseudo-terminal, or in blocks to a pipe (auto: a pipe with --no-tag)
-    #[arg(long, value_name = "auto|pty|pipe")]
+    /// Where ranks print: a terminal (by lines) or a pipe (in blocks)
+    ///
+    /// auto is a pipe with --no-tag.
+    #[arg(help_heading = COMMON, long, value_name = "auto|pty|pipe")]
     pub(crate) stdout: Option<String>,
-    /// Print lines as they are, without `[rank] ` before them
-    #[arg(long)]
+    /// Print lines without `[rank] ` before them
+    #[arg(help_heading = COMMON, long)]
     pub(crate) no_tag: bool,
 }
 
@@ -229,58 +249,67 @@ pub(crate) struct JobOptions {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) options: JobOptions,
-    /// Hosts on which the ranks run, with the most ranks of each: a,b:4
+    /// Hosts on which the ranks run, with the most ranks of each
     ///
     /// Ranks of one host have numbers in a row. Without a number of ranks, each slot has one, and each host without a number of slots.
-    #[arg(long, value_name = "HOST[:SLOTS],…", conflicts_with = "hostfile")]
+    #[arg(help_heading = HOSTS, long, value_name = "HOST[:SLOTS],…", conflicts_with = "hostfile")]
     pub(crate) hosts: Option<String>,
     /// The same from a file, a host a line: `a`, `b:4` or `b slots=4`
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = HOSTS, long, value_name = "FILE")]
     pub(crate) hostfile: Option<PathBuf>,
-    /// The command by which hosts are reached, with {host} for the name of one (default: ssh)
+    /// The command that reaches {host} [default: ssh]
     ///
     /// `mapwire agent` is put behind it, of the same path as here, unless it ends in a word `agent` itself. It must ask nothing, and carry
     /// standard input and output.
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(help_heading = HOSTS, long, value_name = "COMMAND")]
     pub(crate) launch_agent: Option<String>,
-    /// Start some ranks of the job with this name; other such commands, here or on other hosts, start the others
+    /// Start some ranks of the job of this name
     ///
+    /// Other such commands, here or on other hosts, start the others.
     /// They meet by `mapwire serve` or etcd. The ranks here have numbers in a row, which are claimed in the order in which the commands
     /// come.
-    #[arg(long, value_name = "NAME", requires = "of", conflicts_with_all = ["hosts", "hostfile", "trace", "capture", "summary", "metrics"])]
+    #[arg(help_heading = HOSTS, long, value_name = "NAME", requires = "of", conflicts_with_all = ["hosts", "hostfile", "trace", "capture", "summary", "metrics"])]
     pub(crate) job: Option<String>,
     /// With --job: ranks in the whole job; -n is the number of those here
-    #[arg(long, value_name = "N", requires = "job", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(help_heading = HOSTS, long, value_name = "N", requires = "job", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) of: Option<u32>,
-    /// With --job: where the commands meet (default: MAPWIRE_NAMES, else a server on this host)
-    #[arg(
+    /// With --job: where the commands meet
+    ///
+    /// The default is MAPWIRE_NAMES, else a server on this host.
+    #[arg(help_heading = HOSTS,
         long,
         value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…",
         requires = "job"
     )]
     pub(crate) names: Option<String>,
-    /// With --job: the file of the secret that all of them have (default: MAPWIRE_SECRET_FILE, else ~/.config/mapwire/secret)
-    #[arg(long, value_name = "FILE", requires = "job")]
+    /// With --job: the file of the secret that all of them have
+    ///
+    /// The default is MAPWIRE_SECRET_FILE, else ~/.config/mapwire/secret.
+    #[arg(help_heading = HOSTS, long, value_name = "FILE", requires = "job")]
     pub(crate) secret_file: Option<PathBuf>,
-    /// Write down every send, fetch and receive of every rank, as a trace for `mapwire lab`
-    #[arg(long, value_name = "FILE")]
+    /// Write a trace of all sends, fetches and receives for `mapwire lab`
+    #[arg(help_heading = OBSERVING, long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Write the trace as if each N ranks were the processes of one node, with one NIC: rank r is process r % N of node r / N. The
-    /// job runs as ever
-    #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u16).range(1..))]
+    /// In the trace, take each N ranks for the processes of one node
+    ///
+    /// They share one NIC: rank r is process r % N of node r / N. The job runs as ever.
+    #[arg(help_heading = OBSERVING, long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) procs_per_node: Option<u16>,
-    /// Write down the datagrams between ranks, opened, as one pcapng file for Wireshark: see contrib/wireshark/mapwire.lua. Who reads it
-    /// reads data of the job
-    #[arg(long, value_name = "FILE")]
+    /// Write the datagrams between ranks, opened, as a pcapng file
+    ///
+    /// For Wireshark: see contrib/wireshark/mapwire.lua. Who reads the file reads data of the job.
+    #[arg(help_heading = OBSERVING, long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
-    /// At the end, say on standard error what each rank has counted; with =FILE, write it there as JSON
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    /// At the end, print what each rank has counted; with =FILE, as JSON
+    #[arg(help_heading = OBSERVING, long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) summary: Option<Option<PathBuf>>,
-    /// While the job runs, answer Prometheus: GET /metrics at this port of the loopback address
-    #[arg(long, value_name = "PORT|ADDRESS:PORT")]
+    /// While the job runs, answer Prometheus at this loopback port
+    #[arg(help_heading = OBSERVING, long, value_name = "PORT|ADDRESS:PORT")]
     pub(crate) metrics: Option<String>,
-    /// Set a variable for the ranks, or insist that it is set here (they get the whole environment)
-    #[arg(short = 'x', value_name = "VAR[=VALUE]")]
+    /// Set a variable for the ranks, or insist that it is set here
+    ///
+    /// Ranks get the whole environment.
+    #[arg(help_heading = COMMON, short = 'x', value_name = "VAR[=VALUE]")]
     pub(crate) variables: Vec<OsString>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]

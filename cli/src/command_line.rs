@@ -57,7 +57,9 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Cli, Error> {
         parsed => parsed,
     };
     parsed.map_err(|error| match error.kind() {
+        ErrorKind::UnknownArgument if precedes_command(&arguments) => misplaced(error),
         ErrorKind::UnknownArgument => advised(error),
+        ErrorKind::InvalidSubcommand => with_nearest_command(error),
         // `-hostfile` begins as `-h` does.
         ErrorKind::DisplayHelp => match one_dash_word(&arguments) {
             Some(word) => unknown(&word),
@@ -84,6 +86,35 @@ fn unknown(word: &str) -> Error {
     let word = ContextValue::String(word.to_owned());
     error.insert(ContextKind::InvalidArg, word);
     advised(error)
+}
+
+/// Whether an option stands where the name of the command is expected: `mapwire -n 2 run ./prog`.
+fn precedes_command(arguments: &[OsString]) -> bool {
+    let first = arguments.get(1).map(|word| word.as_bytes());
+    first.is_some_and(|word| word.starts_with(b"-"))
+}
+
+/// Says where options of a command belong.
+fn misplaced(mut error: Error) -> Error {
+    let advice = "options of a command follow its name: mapwire run -n 2 -- ./prog";
+    let advice = ContextValue::StyledStrs(vec![StyledStr::from(advice)]);
+    error.insert(ContextKind::Suggested, advice);
+    error
+}
+
+/// Names the command that two slips at most make of what was written. clap's own measure misses short words with two letters swapped.
+fn with_nearest_command(mut error: Error) -> Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let cli = Cli::command();
+    let shown = cli.get_subcommands().filter(|it| !it.is_hide_set());
+    let measured = shown.map(|it| (strsim::osa_distance(word, it.get_name()), it.get_name()));
+    if let Some((1..=2, name)) = measured.min() {
+        let name = ContextValue::Strings(vec![name.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, name);
+    }
+    error
 }
 
 /// Says what to write instead of an option of another launcher.
@@ -148,6 +179,24 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{line}");
             assert!(error.to_string().contains(says), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn an_option_before_the_command_is_told_where_it_belongs() {
+        for line in ["mapwire -n 2 run ./prog", "mapwire --wait poll run prog"] {
+            let error = of(line).unwrap_err().to_string();
+            assert!(error.contains("mapwire run -n 2 -- ./prog"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_command_with_swapped_letters_is_recognised() {
+        for (word, name) in [("rnu", "run"), ("nmaes", "names"), ("dcotor", "doctor")] {
+            let error = of(&format!("mapwire {word}")).unwrap_err().to_string();
+            assert!(error.contains(&format!("'{name}'")), "{error}");
+        }
+        let far_off = of("mapwire frobnicate").unwrap_err().to_string();
+        assert!(!far_off.contains("similar"), "{far_off}");
     }
 
     #[test]

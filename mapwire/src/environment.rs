@@ -176,6 +176,19 @@ fn foreign_launcher(variable: impl Fn(&str) -> Option<String>, program: &str) ->
     })
 }
 
+/// What is wrong with a number of ranks or a rank given to a process without a job, where they have no effect.
+fn size_without_job(variable: impl Fn(&str) -> Option<String>, program: &str) -> Option<String> {
+    let name = ["MAPWIRE_SIZE", "MAPWIRE_RANK"].into_iter();
+    let (name, value) = name.filter_map(|it| Some((it, variable(it)?))).next()?;
+    let ranks = variable("MAPWIRE_SIZE").unwrap_or_else(|| "N".to_owned());
+    (name != "MAPWIRE_SIZE" || value.trim() != "1").then(|| {
+        format!(
+            "{name}={value} has no effect without a job, so this process is alone; start all ranks by `mapwire run -n {ranks} -- {program}`, \
+             or have them meet by a name: MAPWIRE_JOB_NAME=NAME besides, and `mapwire serve` on this host"
+        )
+    })
+}
+
 /// Prints a warning; where that cannot be done there is nobody to tell.
 pub fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "mapwire: warning: {text}");
@@ -190,7 +203,7 @@ pub(crate) fn warn_of_variables() {
     });
 }
 
-/// Warns, once, where another launcher has started this process with others, so that its user does not expect it to be alone.
+/// Warns, once, where the environment says that this process is one of several, so that its user does not expect it to be alone.
 pub(crate) fn warn_alone() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -198,7 +211,9 @@ pub(crate) fn warn_alone() {
             .next()
             .unwrap_or_else(|| "./program".into());
         let variable = |name: &str| std::env::var(name).ok();
-        if let Some(text) = foreign_launcher(variable, &program.to_string_lossy()) {
+        let program = program.to_string_lossy();
+        let text = foreign_launcher(variable, &program);
+        if let Some(text) = text.or_else(|| size_without_job(variable, &program)) {
             warn(&text);
         }
     });
@@ -266,6 +281,27 @@ mod tests {
             let text = log_mistake(bad).unwrap();
             assert!(text.contains(part) && text.contains("off, error"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_size_without_a_job_is_told_to_have_no_effect() {
+        let says = |variables: &[(&str, &str)]| {
+            let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            size_without_job(|name| find(name).map(|it| it.1.to_owned()), "./first")
+        };
+        let text = says(&[("MAPWIRE_RANK", "0"), ("MAPWIRE_SIZE", "2")]).unwrap();
+        assert!(
+            text.contains("MAPWIRE_SIZE=2") && text.contains("mapwire run -n 2 -- ./first"),
+            "{text}"
+        );
+        assert!(text.contains("MAPWIRE_JOB_NAME"), "{text}");
+        assert!(
+            says(&[("MAPWIRE_RANK", "1")])
+                .unwrap()
+                .contains("MAPWIRE_RANK=1")
+        );
+        assert_eq!(says(&[("MAPWIRE_SIZE", "1")]), None);
+        assert_eq!(says(&[]), None);
     }
 
     #[test]

@@ -207,11 +207,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
         }));
     }
     let Some(ranks) = settings.ranks else {
-        return Err((
-            2,
-            "how many ranks? Give -n N, or set MAPWIRE_RANKS or `ranks` in the configuration file"
-                .into(),
-        ));
+        return Err((2, without_ranks(&args.program)));
     };
     let program = program::Program::find(&args.program, settings.wdir.as_deref())
         .map_err(|error| (error.exit_code(), text_of(&error)))?;
@@ -276,6 +272,27 @@ fn text_of(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Says how to give the number of ranks; where it stands behind the program, that it is taken for the program's own there.
+fn without_ranks(program: &[OsString]) -> String {
+    let words: Vec<_> = program.iter().map(|word| word.to_string_lossy()).collect();
+    let given = words.windows(2).skip(1).find(|pair| {
+        matches!(&*pair[0], "-n" | "-np" | "--np" | "--ranks") && pair[1].parse::<u32>().is_ok()
+    });
+    match given {
+        None => {
+            "how many ranks? Give -n N, or set MAPWIRE_RANKS or `ranks` in the configuration file"
+                .into()
+        }
+        Some(pair) => format!(
+            "how many ranks? `{} {}` stands behind the program, so it is an argument of {name}; write mapwire run -n {} -- {name}",
+            pair[0],
+            pair[1],
+            pair[1],
+            name = words[0]
+        ),
+    }
+}
+
 /// What `-x` asks for. A variable without a value must be set already: ranks get the whole
 /// environment, so there is nothing else to do for it.
 fn variables(given: &[OsString]) -> Result<Vec<(OsString, OsString)>, String> {
@@ -314,6 +331,21 @@ fn variables(given: &[OsString]) -> Result<Vec<(OsString, OsString)>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_ranks_behind_the_program_is_told_where_it_belongs() {
+        let says =
+            |line: &str| without_ranks(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        for line in ["./first -n 2", "./first x -np 2", "./first --ranks 2"] {
+            assert!(says(line).contains("mapwire run -n 2 -- ./first"), "{line}");
+        }
+        for line in ["./first", "./first -n", "./first -n many", "-n 2"] {
+            assert!(
+                says(line).starts_with("how many ranks? Give -n N"),
+                "{line}"
+            );
+        }
+    }
 
     #[test]
     fn x_sets_a_variable_or_insists_that_it_is_set() {
