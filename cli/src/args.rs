@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// Show what the jobs on this host do, live
     ///
     /// Bytes, packets, fetches, faults and losses a second, of each rank, and the round-trip time of its slowest link. Stores into mapped
-    /// memory are the processor's own, and no figure counts them.
+    /// memory are the processor's own, and no figure counts them. Where standard output is no terminal, it prints once.
     #[command(
         after_help = "Examples:\n  mapwire top\n  mapwire top --once\n  mapwire top --json | jq .figures.link_rtt_ns"
     )]

@@ -6,7 +6,7 @@ use mapwire::{Node, Rights};
 fn main() -> Result<(), mapwire::Error> {
     let node = Node::join()?;
     if node.size() == 1 {
-        eprintln!("one rank has nobody to greet; start several: mapwire run -n 4 -- ./messages");
+        eprintln!("one rank has nobody to greet; start several: mapwire run -n 4 -- PROGRAM");
         std::process::exit(2);
     }
     let next = (node.rank() + 1) % node.size();

@@ -6,7 +6,7 @@ use mapwire::{Node, Shared};
 fn main() -> Result<(), mapwire::Error> {
     let node = Node::join()?;
     if node.size() == 1 {
-        eprintln!("one rank shares nothing; start several: mapwire run -n 4 -- ./shared_memory");
+        eprintln!("one rank shares nothing; start several: mapwire run -n 4 -- PROGRAM");
         std::process::exit(2);
     }
     let shared = Shared::open(&node, 1)?;

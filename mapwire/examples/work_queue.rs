@@ -16,7 +16,7 @@ fn main() -> Result<(), mapwire::Error> {
     let node = Node::join()?;
     if node.size() == 1 {
         eprintln!(
-            "one rank has nobody to draw for it; start several: mapwire run -n 4 -- ./work_queue"
+            "one rank has nobody to draw for it; start several: mapwire run -n 4 -- PROGRAM"
         );
         std::process::exit(2);
     }

@@ -4,7 +4,7 @@
 pub(super) fn parse(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(
-            "`{text}` is no count; write a number, or one with K, M or G (thousands, millions, milliards): 5000, 10M"
+            "`{text}` is not a count; write a number, or one with K, M or G (thousands, millions, billions): 5000, 10M"
         )
     };
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -22,7 +22,7 @@ pub(crate) struct GenerateArgs {
     /// The trace file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Records in all (K, M and G are thousands, millions and milliards)
+    /// Records in all (K, M and G are thousands, millions and billions)
     #[arg(long, value_name = "N", default_value = "1M", value_parser = count::parse)]
     records: u64,
     /// Nodes

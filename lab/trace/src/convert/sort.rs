@@ -16,7 +16,7 @@ use crate::writer::TraceWriter;
 
 /// Records that are sorted in memory (32 bytes each, and half as much again while sorting).
 pub const RUN_RECORDS: usize = 8 << 20;
-/// Most runs that are merged, each from a file: two milliards of records in all.
+/// Most runs that are merged, each from a file: two billion records in all.
 pub const MAX_RUNS: usize = 256;
 
 /// Imported records that must be in order of time.
