@@ -1,7 +1,7 @@
 //! The plots of a table or figure. The page's script gives them the colours of the page and their height.
 
 use mapwire_study::tables::{Comparison, Side};
-use plotly::common::{DashType, Line, Marker, Mode, Title, Visible};
+use plotly::common::{DashType, Line, Marker, MarkerSymbol, Mode, Title, Visible};
 use plotly::layout::{Axis, AxisType, BarMode, Margin};
 use plotly::{Bar, Configuration, Layout, Plot, Scatter};
 
@@ -22,11 +22,35 @@ pub(super) fn plots(table: &Comparison) -> Vec<Drawn> {
     plots_of(table).into_iter().map(drawn).collect()
 }
 
-/// The colour of line or bar number `at` of a plot: no two are the same, and those that follow one another are far apart.
+/// Hue, saturation and lightness of the colours, after Okabe and Ito's palette, which colour-blind readers tell apart. Its black and
+/// yellow are left out: they vanish on a dark and on a light page.
+const PALETTE: [[u32; 3]; 7] = [
+    [202, 100, 38],
+    [41, 100, 45],
+    [164, 100, 31],
+    [27, 100, 42],
+    [202, 77, 63],
+    [327, 45, 64],
+    [0, 0, 50],
+];
+
+/// Changes of lightness by which colours come again.
+const SHADES: [i32; 5] = [0, 18, -13, 26, -20];
+
+/// Shapes of the points of lines, one for each seven lines.
+const SYMBOLS: [MarkerSymbol; 5] = [
+    MarkerSymbol::Circle,
+    MarkerSymbol::Square,
+    MarkerSymbol::Diamond,
+    MarkerSymbol::X,
+    MarkerSymbol::TriangleUp,
+];
+
+/// The colour of line or bar number `at` of a plot; the first 35 differ.
 fn colour(at: usize) -> String {
-    let hue = (at as f64 * 137.508) % 360.0;
-    let light = [50, 38, 64][at / 8 % 3];
-    format!("hsl({hue:.1}, 65%, {light}%)")
+    let [hue, saturation, light] = PALETTE[at % PALETTE.len()];
+    let light = light as i32 + SHADES[at / PALETTE.len() % SHADES.len()];
+    format!("hsl({hue}, {saturation}%, {light}%)")
 }
 
 /// Ours is shown, the paper's when it is asked for.
@@ -121,6 +145,7 @@ impl Column<'_> {
                 .name(self.name(more))
                 .mode(Mode::LinesMarkers)
                 .line(line_of(plot.data().len(), self.ours))
+                .marker(point_of(plot.data().len()))
                 .visible(shown(self.ours));
             plot.add_trace(line);
         }
@@ -149,7 +174,8 @@ pub(super) fn machine_lines(lines: &[mapwire_sim::paper::Line], x: &str, y: &str
         let drawn = Scatter::new(xs, ys)
             .name(&line.name)
             .mode(Mode::LinesMarkers)
-            .line(line_of(number, true));
+            .line(line_of(number, true))
+            .marker(point_of(number));
         plot.add_trace(drawn);
     }
     let layout = layout("", x, y);
@@ -167,16 +193,36 @@ fn line_of(number: usize, ours: bool) -> Line {
     Line::new().color(colour(number)).dash(dash)
 }
 
+fn point_of(number: usize) -> Marker {
+    let symbol = &SYMBOLS[number / PALETTE.len() % SYMBOLS.len()];
+    Marker::new().color(colour(number)).symbol(symbol.clone())
+}
+
 fn bar_of(number: usize) -> Marker {
     Marker::new().color(colour(number))
+}
+
+/// The ratio of the longest bar to the shortest from which on a linear axis hides the shortest.
+const VANISHES: f64 = 50.0;
+
+/// The axis on which no bar vanishes.
+fn axis_of_bars(values: &[f64]) -> AxisType {
+    let some = values.iter().copied().filter(|it| *it > 0.0);
+    let longest = some.clone().fold(0.0, f64::max);
+    match some.fold(f64::INFINITY, f64::min) * VANISHES < longest {
+        true => AxisType::Log,
+        false => AxisType::Linear,
+    }
 }
 
 /// Bars for the rows of each column.
 fn bars(table: &Comparison) -> Vec<Plot> {
     let mut plot = Plot::new();
+    let mut values = Vec::new();
     for column in columns(table) {
         let (x, y) = column.points(|keys| Some(keys.join(" ")));
         if !y.is_empty() {
+            values.extend_from_slice(&y);
             let bar = Bar::new(x, y)
                 .name(column.name(""))
                 .marker(bar_of(plot.data().len()))
@@ -184,7 +230,10 @@ fn bars(table: &Comparison) -> Vec<Plot> {
             plot.add_trace(bar);
         }
     }
-    plot.set_layout(layout("", table.keys[0], table.unit).bar_mode(BarMode::Group));
+    let kind = axis_of_bars(&values);
+    let layout = layout("", table.keys[0], table.unit);
+    let layout = layout.y_axis(axis(table.unit).type_(kind).auto_margin(true));
+    plot.set_layout(layout.bar_mode(BarMode::Group));
     vec![plot]
 }
 
@@ -257,8 +306,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_lines_of_a_plot_have_one_colour() {
-        let colours: std::collections::HashSet<_> = (0..200).map(colour).collect();
-        assert_eq!(colours.len(), 200);
+    fn the_first_35_lines_of_a_plot_differ_in_colour_and_neighbours_in_more_than_lightness() {
+        let colours: std::collections::HashSet<_> = (0..35).map(colour).collect();
+        assert_eq!(colours.len(), 35);
+        for at in 0..70 {
+            let [one, next] = [at, at + 1].map(|it| PALETTE[it % PALETTE.len()]);
+            assert!(one[0] != next[0] || one[1] != next[1]);
+        }
+    }
+
+    #[test]
+    fn an_axis_is_logarithmic_where_a_bar_would_vanish() {
+        assert!(matches!(axis_of_bars(&[1.0, 40.0, 0.0]), AxisType::Linear));
+        assert!(matches!(axis_of_bars(&[1.0, 60.0]), AxisType::Log));
+        assert!(matches!(axis_of_bars(&[]), AxisType::Linear));
     }
 }
