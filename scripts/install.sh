@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the command with its manual pages and completions, the C libraries with header, pkg-config files and manual pages, the
+# Installs the commands with their manual pages and completions, the C libraries with header, pkg-config files and manual pages, the
 # programs that come with the command, licences and examples.
 #
 #   PREFIX=/usr/local DESTDIR= scripts/install.sh
@@ -10,6 +10,7 @@ source "$(dirname "$0")/toolchain.sh"
 
 prefix=${PREFIX:-/usr/local}
 into=${DESTDIR:-}$prefix
+commands=(mapwire mapwire-bench mapwire-lab)
 programs=(tsp sor is lu)
 built=${CARGO_TARGET_DIR:-$root/target}/release
 
@@ -23,7 +24,7 @@ c_libraries() {
 }
 
 uninstall() {
-    rm -f "$into/bin/mapwire" "$into"/share/man/man1/mapwire{,-*}.1 "$into/share/bash-completion/completions/mapwire" \
+    rm -f "${commands[@]/#/$into/bin/}" "$into"/share/man/man1/mapwire{,-*}.1 "$into/share/bash-completion/completions/mapwire" \
         "$into/share/zsh/site-functions/_mapwire" "$into/share/fish/vendor_completions.d/mapwire.fish"
     rm -rf "$into/lib/mapwire" "$into/share/doc/mapwire"
     c_libraries uninstall
@@ -33,7 +34,7 @@ uninstall() {
 build() {
     scripts/setup.sh
     find_rust
-    cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-apps -p mapwire-c -p mapwire-far -p mapwire-rpc-c
+    cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-lab -p mapwire-bench -p mapwire-apps -p mapwire-c -p mapwire-far -p mapwire-rpc-c
 }
 
 # Root's PATH has no cargo that a user has installed, and what root builds the user could not build upon.
@@ -69,10 +70,10 @@ trap 'rm -rf "$made"' EXIT
 
 strip=
 if have strip; then strip=strip; fi
-put 755 bin "$built/mapwire"
+put 755 bin "${commands[@]/#/$built/}"
 put 755 lib/mapwire "${programs[@]/#/$built/}" "$built/libmapwire_far.so"
 if [[ $strip ]]; then
-    (cd "$into" && strip --strip-unneeded bin/mapwire "${programs[@]/#/lib/mapwire/}" lib/mapwire/libmapwire_far.so)
+    (cd "$into" && strip --strip-unneeded "${commands[@]/#/bin/}" "${programs[@]/#/lib/mapwire/}" lib/mapwire/libmapwire_far.so)
 fi
 put 644 share/man/man1 "$made"/man/*.1
 put 644 share/bash-completion/completions "$made/mapwire"
@@ -84,7 +85,7 @@ put 644 share/doc/mapwire/examples/rpc bindings/rpc/examples/{Makefile,*.c,*.x}
 put 644 share/doc/mapwire/examples/rust mapwire/examples/*.rs
 c_libraries install STRIP="$strip"
 
-echo "installed below $into: bin/mapwire, lib/libmapwire.*, lib/libmapwire_rpc.*, include/mapwire.h, programs in lib/mapwire, examples in share/doc/mapwire"
+echo "installed below $into: bin/mapwire, mapwire-lab and mapwire-bench, lib/libmapwire.*, lib/libmapwire_rpc.*, include/mapwire.h, programs in lib/mapwire, examples in share/doc/mapwire"
 if [[ -z ${DESTDIR:-} && $(id -u) == 0 ]] && have ldconfig; then
     ldconfig
 fi

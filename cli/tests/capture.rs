@@ -153,6 +153,7 @@ fn hosts_whose_clocks_are_hours_apart_are_in_one_order() {
     ];
     let done = start(&place, &hosts, "body_that_talks").wait().code(0);
     is_good(&place, &done);
+    common::need_programs();
     let info = place.run(&["lab", "info", "t.mwt", "--json"]).code(0);
     let info = &common::json_rows(&info)[0];
     let time = |name: &str| info[name].as_u64().unwrap();

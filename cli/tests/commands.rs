@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::process::Stdio;
-
 use common::{Place, Running};
 
 fn value_of(
@@ -149,17 +147,6 @@ fn completions_and_manual_pages_cover_every_command() {
 }
 
 #[test]
-fn an_unknown_bench_is_refused_and_the_list_is_printed() {
-    let place = Place::new();
-    place.run(&["bench", "--list"]).code(0);
-    place
-        .run(&["bench", "no-such-bench"])
-        .code(2)
-        .says("no bench `no-such-bench`");
-    place.run(&["bench"]).code(2);
-}
-
-#[test]
 fn a_filter_in_mapwire_log_shows_more_on_stderr() {
     let place = Place::new();
     let mut command = place.command(&["run", "-n", "1", "--", "true"]);
@@ -171,15 +158,6 @@ fn a_filter_in_mapwire_log_shows_more_on_stderr() {
     assert!(!done.err().contains('\x1b'), "{:?}", done.err());
 }
 
-/// What `mapwire ARGS` says and how it ends when its standard output goes to `target`.
-fn into(place: &Place, args: &[&str], target: Stdio) -> (i32, String) {
-    let mut command = place.command(args);
-    let output = command.stdout(target).stderr(Stdio::piped());
-    let output = output.spawn().unwrap().wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code().unwrap_or(-1), said)
-}
-
 const PRINTING: &[&[&str]] = &[
     &["--help"],
     &["--version"],
@@ -187,32 +165,14 @@ const PRINTING: &[&[&str]] = &[
     &["doctor", "--json"],
     &["config"],
     &["config", "--json"],
-    &["bench", "--list"],
     &["completions", "bash"],
-    &["lab", "memory"],
 ];
 
 #[test]
-fn every_command_fails_on_a_full_disk_and_says_so() {
-    let place = Place::new();
-    let job: &[&str] = &["run", "-n", "1", "--", "echo", "text"];
-    for args in PRINTING.iter().chain([&job]) {
-        let full = std::fs::File::create("/dev/full").unwrap();
-        let (code, said) = into(&place, args, full.into());
-        assert_eq!(code, 1, "{args:?}: {said}");
-        assert!(said.contains("No space left on device"), "{args:?}: {said}");
-        assert!(!said.contains("panicked"), "{args:?}: {said}");
-    }
-}
-
-#[test]
-fn every_command_ends_quietly_when_nobody_reads_its_output() {
+fn every_command_fails_on_a_full_disk_and_ends_quietly_when_nobody_reads() {
     let place = Place::new();
     for args in PRINTING {
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        let (code, said) = into(&place, args, writer.into());
-        assert_eq!((code, said.as_str()), (0, ""), "{args:?}");
+        place.prints_as_commands_do(args);
     }
 }
 
@@ -222,7 +182,6 @@ fn errors_that_cannot_be_printed_leave_the_exit_code_as_it_is() {
     for (args, code) in [
         (&["run"][..], 2),
         (&["run", "-n", "1", "--", "no-such-program"], 127),
-        (&["bench", "no-such-bench"], 2),
     ] {
         let mut command = place.command(args);
         let full = std::fs::File::create("/dev/full").unwrap();
@@ -236,7 +195,7 @@ fn a_job_whose_output_finds_the_disk_full_is_ended_for_that_reason() {
     let place = Place::new();
     let args = ["run", "-n", "2", "--", "sh", "-c", "echo text; sleep 1000"];
     let full = std::fs::File::create("/dev/full").unwrap();
-    let (code, said) = into(&place, &args, full.into());
+    let (code, said) = place.run_into(&args, full.into());
     assert_eq!(code, 1, "{said}");
     assert!(
         said.contains("cannot write the ranks' output: No space left on device"),
@@ -346,86 +305,6 @@ fn a_rank_that_is_killed_for_lack_of_memory_is_reported_so() {
 }
 
 #[test]
-fn completions_offer_values_programs_and_benches() {
-    let place = Place::new();
-    for shell in ["bash", "zsh", "fish"] {
-        let script = place.run(&["completions", shell]).code(0).out();
-        let options = [
-            "adaptive",
-            "dynamic-handle",
-            "mfu",
-            "io_uring",
-            "oracleGeneral",
-        ];
-        for word in options.into_iter().chain(["send-latency", "task-queue"]) {
-            assert!(script.contains(word), "{shell}: {word}");
-        }
-        // In zsh the colon within `[:NS]` would end the name of the value, and what follows would be run.
-        assert!(!script.contains("[:NS]:"), "{shell}");
-    }
-    // In bash, as a user's keys would ask.
-    let text = format!(
-        "{}\nCOMP_WORDS=(mapwire run --wait p) COMP_CWORD=3; _mapwire mapwire p --wait; echo ${{COMPREPLY[@]}}
-         COMP_WORDS=(mapwire run -n 2 ts) COMP_CWORD=4; _mapwire mapwire ts 2; echo ${{COMPREPLY[@]}}",
-        place.run(&["completions", "bash"]).out()
-    );
-    let file = place.write("keys", &text);
-    let output = std::process::Command::new("bash")
-        .arg(file)
-        .output()
-        .unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "poll\ntsp\n",
-        "{output:?}"
-    );
-    // In fish, where it is installed.
-    let script = place.write("mapwire.fish", &place.run(&["completions", "fish"]).out());
-    let asked = |keys: &str| {
-        let text = format!("source {}; complete -C '{keys}'", script.display());
-        let fish = std::process::Command::new("fish");
-        let output = { fish }.args(["--no-config", "-c", &text]).output();
-        let text = String::from_utf8(output.ok()?.stdout).unwrap();
-        let words = text.lines().filter_map(|line| line.split('\t').next());
-        Some(words.map(str::to_owned).collect::<Vec<_>>().join(" "))
-    };
-    for (keys, words) in [
-        ("mapwire bench send", "send-bandwidth send-latency"),
-        ("mapwire run --wait p", "poll"),
-        ("mapwire run --path ", "direct ring"),
-        ("mapwire run -n 2 ts", "tsp"),
-        ("mapwire lab generate z", "zipf"),
-        ("mapwire lab import --from d", "din"),
-        ("mapwire completions z", "zsh"),
-    ] {
-        match asked(keys) {
-            Some(offered) => assert_eq!(offered, words, "{keys}"),
-            None => return eprintln!("skipped: no fish here"),
-        }
-    }
-}
-
-#[test]
 fn tables_fit_the_width_that_columns_names() {
-    let place = Place::new();
-    let made = ["lab", "generate", "zipf", "-o", "t.mwt", "--records", "1K"];
-    place.run(&made).code(0);
-    for (args, columns) in [
-        (&["doctor"][..], 60),
-        (&["bench", "--list"], 60),
-        (&["bench", "lookup", "--quick"], 100),
-        (&["lab", "tables", "t.mwt"], 60),
-        (&["lab", "tables", "t.mwt"], 80),
-    ] {
-        let mut command = place.command(args);
-        command.env("COLUMNS", columns.to_string());
-        let done = Running::of(command).wait().code(0);
-        for line in done.out().lines() {
-            let unbroken = line.trim().split(' ').count() == 1;
-            assert!(
-                line.chars().count() <= columns || unbroken,
-                "{columns}: {line}"
-            );
-        }
-    }
+    Place::new().fits(&["doctor"], 60);
 }

@@ -264,7 +264,6 @@ fn a_place_of_the_directory_that_is_none_is_told_with_those_there_are() {
             "--",
             "true",
         ],
-        &["bench", "directory", "--placement", "moon"],
     ] {
         let done = place.run(args).code(2);
         assert!(
@@ -276,8 +275,6 @@ fn a_place_of_the_directory_that_is_none_is_told_with_those_there_are() {
     for args in [
         &["serve", "--directory", "host"][..],
         &["far", "--local", "8M", "--directory", "host", "--", "true"],
-        &["bench", "lookup", "--rate", "5"],
-        &["bench", "directory", "--seconds", "0"],
     ] {
         place.run(args).code(2);
     }

@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::Place;
+use common::{Place, need_programs};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -15,8 +15,12 @@ fn root() -> PathBuf {
 fn built(place: &Place) -> PathBuf {
     let release = place.folder.join("target/release");
     std::fs::create_dir_all(&release).unwrap();
+    need_programs();
+    let program = Path::new(env!("CARGO_BIN_EXE_mapwire"));
+    for name in ["mapwire", "mapwire-bench", "mapwire-lab"] {
+        std::fs::copy(program.with_file_name(name), release.join(name)).unwrap();
+    }
     for name in [
-        "mapwire",
         "tsp",
         "sor",
         "is",
@@ -25,7 +29,7 @@ fn built(place: &Place) -> PathBuf {
         "libmapwire_far.so",
         "libmapwire_rpc_c.so",
     ] {
-        std::fs::copy(env!("CARGO_BIN_EXE_mapwire"), release.join(name)).unwrap();
+        std::fs::copy(program, release.join(name)).unwrap();
     }
     for name in ["libmapwire_c.a", "libmapwire_rpc_c.a"] {
         std::fs::write(release.join(name), "!<arch>\n").unwrap();
@@ -79,9 +83,12 @@ fn what_is_installed_is_stripped_has_its_licences_and_can_be_removed() {
     let at = |name: &str| place.folder.join("stage/opt/mapwire").join(name);
     for name in [
         "bin/mapwire",
+        "bin/mapwire-bench",
+        "bin/mapwire-lab",
         "lib/mapwire/tsp",
         "lib/libmapwire.so.0",
         "share/man/man1/mapwire-run.1",
+        "share/man/man1/mapwire-lab-study.1",
         "share/doc/mapwire/LICENSE-MIT",
         "share/doc/mapwire/LICENSE-APACHE",
         "lib/libmapwire_rpc.so.0",

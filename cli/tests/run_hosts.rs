@@ -417,6 +417,7 @@ fn ranks_of_all_hosts_are_in_the_trace() {
     ];
     let done = place.run(&[&run[..], &program].concat()).code(0);
     done.says("trace of ");
+    common::need_programs();
     let info = place.run(&["lab", "info", "t.mwt", "--json"]).code(0);
     assert!(info.out().contains("\"hosts\":2"), "{}", info.out());
 }

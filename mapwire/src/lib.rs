@@ -54,6 +54,7 @@ mod far;
 mod files;
 pub mod global;
 mod import;
+pub mod log;
 pub mod meeting;
 mod node;
 mod opening;

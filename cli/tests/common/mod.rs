@@ -2,13 +2,45 @@
 #![allow(dead_code, unreachable_pub)] // Each test binary uses a part.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// The program of the package whose test this is: each of them has one.
+const PROGRAM: &str = match (
+    option_env!("CARGO_BIN_EXE_mapwire"),
+    option_env!("CARGO_BIN_EXE_mapwire-lab"),
+    option_env!("CARGO_BIN_EXE_mapwire-bench"),
+) {
+    (Some(program), _, _) | (_, Some(program), _) | (_, _, Some(program)) => program,
+    (None, None, None) => panic!("no program"),
+};
+
+/// Sees to it that the programs are there by which `mapwire bench`, `lab` and `sim` work: built like this one if they are not.
+pub fn need_programs() {
+    static BUILD: Once = Once::new();
+    BUILD.call_once(|| {
+        let folder = Path::new(PROGRAM).parent().unwrap();
+        let names = ["mapwire-bench", "mapwire-lab"];
+        if names.iter().all(|name| folder.join(name).exists()) {
+            return;
+        }
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--quiet", "-p", names[0], "-p", names[1]]);
+        command.arg("--target-dir").arg(folder.parent().unwrap());
+        if folder.ends_with("release") {
+            command.arg("--release");
+        }
+        let here = env!("CARGO_MANIFEST_DIR");
+        let status = command.current_dir(here).status().unwrap();
+        assert!(status.success(), "the other programs could not be built");
+    });
+}
 
 /// Longer than anything here takes on a loaded machine.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -41,7 +73,7 @@ impl Place {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mapwire"));
+        let mut command = Command::new(PROGRAM);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("MAPWIRE_") {
                 command.env_remove(name);
@@ -65,6 +97,42 @@ impl Place {
     /// Runs `mapwire ARGS` to its end.
     pub fn run(&self, args: &[&str]) -> Done {
         self.start(args).wait()
+    }
+
+    /// What the program ARGS says and how it ends when its standard output goes to `target`.
+    pub fn run_into(&self, args: &[&str], target: Stdio) -> (i32, String) {
+        let mut command = self.command(args);
+        let output = command.stdout(target).stderr(Stdio::piped());
+        let output = output.spawn().unwrap().wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap_or(-1), said)
+    }
+
+    /// It fails where its output finds the disk full, and says so; it ends quietly where nobody reads.
+    pub fn prints_as_commands_do(&self, args: &[&str]) {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let (code, said) = self.run_into(args, full.into());
+        assert_eq!(code, 1, "{args:?}: {said}");
+        assert!(said.contains("No space left on device"), "{args:?}: {said}");
+        assert!(!said.contains("panicked"), "{args:?}: {said}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (code, said) = self.run_into(args, writer.into());
+        assert_eq!((code, said.as_str()), (0, ""), "{args:?}");
+    }
+
+    /// What it prints fits into so many columns.
+    pub fn fits(&self, args: &[&str], columns: usize) {
+        let mut command = self.command(args);
+        command.env("COLUMNS", columns.to_string());
+        let done = Running::of(command).wait().code(0);
+        for line in done.out().lines() {
+            let unbroken = line.trim().split(' ').count() == 1;
+            assert!(
+                line.chars().count() <= columns || unbroken,
+                "{columns}: {line}"
+            );
+        }
     }
 
     /// Runs the shell text on `ranks` ranks.

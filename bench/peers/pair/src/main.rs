@@ -11,10 +11,10 @@ mod memory;
 mod peer;
 
 #[allow(dead_code)]
-#[path = "../../../../cli/src/bench/measure.rs"]
+#[path = "../../../src/measure.rs"]
 mod measure;
 #[allow(dead_code)]
-#[path = "../../../../cli/src/bench/placement.rs"]
+#[path = "../../../src/placement.rs"]
 mod placement;
 
 use std::time::Instant;

@@ -1,0 +1,128 @@
+//! Commands that are programs of their own, found as git finds its own: beside this one, or in `PATH`.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use mapwire_console::{description, fail, programs};
+
+/// A command, the program that it is, and the folder of that in a clone.
+struct Program {
+    command: &'static str,
+    name: &'static str,
+    folder: &'static str,
+}
+
+const PROGRAMS: [Program; 3] = [
+    Program {
+        command: "bench",
+        name: "mapwire-bench",
+        folder: "bench",
+    },
+    Program {
+        command: "lab",
+        name: "mapwire-lab",
+        folder: "lab/cli",
+    },
+    Program {
+        command: "sim",
+        name: "mapwire-lab",
+        folder: "lab/cli",
+    },
+];
+
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(
+        "`mapwire {command}` is the program {name}, which is neither beside mapwire nor in PATH: `make install` brings it, or `cargo install --path {folder}` in a clone"
+    )]
+    Missing {
+        command: &'static str,
+        name: &'static str,
+        folder: &'static str,
+    },
+    #[error("cannot start {}", program.display())]
+    Start {
+        program: PathBuf,
+        source: std::io::Error,
+    },
+}
+
+impl Program {
+    fn of(command: &str) -> Option<&'static Self> {
+        PROGRAMS.iter().find(|it| it.command == command)
+    }
+
+    fn find(&self) -> Result<PathBuf, StartError> {
+        let Self {
+            command,
+            name,
+            folder,
+        } = *self;
+        programs::find(name).ok_or(StartError::Missing {
+            command,
+            name,
+            folder,
+        })
+    }
+
+    /// Goes on as this program; returns only if that cannot be.
+    fn exec(&self, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+        let started = self.find().map(|program| {
+            let source = Command::new(&program).args(words).exec();
+            StartError::Start { program, source }
+        });
+        match started {
+            Ok(error) => fail(&error, 126),
+            Err(error) => fail(&error, 127),
+        }
+    }
+}
+
+/// Goes on as the program that `command` is, with the words behind it.
+pub(crate) fn exec(command: &'static str, words: Vec<OsString>) -> ExitCode {
+    match Program::of(command) {
+        Some(program) => program.exec([command.into()].into_iter().chain(words)),
+        None => unreachable!("{command} is no program of its own"),
+    }
+}
+
+/// `mapwire help lab study` is for that program too.
+pub(crate) fn helped(arguments: &[OsString]) -> Option<ExitCode> {
+    let [_, help, command, ..] = arguments else {
+        return None;
+    };
+    let program = Program::of(command.to_str()?)?;
+    (help == "help").then(|| program.exec(arguments[1..].iter().cloned()))
+}
+
+/// `command` with what those commands take, as far as their programs are here.
+pub(crate) fn with_described(command: clap::Command) -> clap::Command {
+    PROGRAMS.iter().fold(command, |whole, program| {
+        let described = asked(program, &["describe".into()])
+            .and_then(|text| description::read(&text).ok())
+            .and_then(|it| it.find_subcommand(program.command).cloned());
+        match described {
+            Some(described) => whole.mut_subcommand(program.command, |_| described),
+            None => whole,
+        }
+    })
+}
+
+/// Has the programs that are here write their manual pages.
+pub(crate) fn write_pages(folder: &Path) {
+    for program in PROGRAMS.iter().filter(|it| it.command != "sim") {
+        let _ = asked(program, &["man".into(), folder.into()]);
+    }
+}
+
+/// What a program prints.
+fn asked(program: &Program, words: &[OsString]) -> Option<String> {
+    let output = Command::new(program.find().ok()?)
+        .args(words)
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then_some(text)
+}
