@@ -55,7 +55,8 @@ pub trait Host: Send + Sync + 'static {
 pub struct ReceptionLimits {
     /// Ranks of a job, the server included: 2 to 4096.
     pub ranks: u32,
-    /// Jobs at a time.
+    /// Jobs at a time. Users other than this process's and root have half of them at most, each of them no more than it leaves to the
+    /// others of these; an eighth is theirs alone.
     pub jobs: usize,
     /// Guests at a time of this process's user and of root.
     pub own_guests: usize,
@@ -317,10 +318,9 @@ impl Desk {
     }
 
     fn check_limits(&self, who: &Credentials) -> Result<(), String> {
-        let own = rustix::process::geteuid().as_raw();
-        let most = match who.user {
-            user if user == own || user == 0 => self.limits.own_guests,
-            _ => self.limits.other_guests,
+        let most = match is_own(who.user) {
+            true => self.limits.own_guests,
+            false => self.limits.other_guests,
         };
         if most == 0 {
             return Err(format!("it admits no clients of user {}", who.user));
@@ -342,13 +342,29 @@ impl Desk {
         Ok(())
     }
 
-    fn begin_job(&mut self, user: u32) -> Result<(), String> {
-        if self.jobs.len() >= self.limits.jobs {
-            return Err(format!(
-                "it has {} jobs already, none with a rank left for this user",
-                self.jobs.len()
-            ));
+    /// Whether `user` may have one job more.
+    fn check_jobs(&self, user: u32) -> Result<(), String> {
+        let jobs = || self.jobs.iter();
+        let most = self.limits.jobs;
+        let all = jobs().count();
+        let of_others = jobs().filter(|job| !is_own(job.user)).count();
+        let of_user = jobs().filter(|job| job.user == user).count();
+        let may = if is_own(user) {
+            all < most && all - of_others < most - most / 8
+        } else {
+            let left = most.div_ceil(2).saturating_sub(of_others);
+            of_user < left.min(most.saturating_sub(all))
+        };
+        match may {
+            true => Ok(()),
+            false => Err(format!(
+                "of its {all} jobs {of_user} are of user {user}, who may have no more now"
+            )),
         }
+    }
+
+    fn begin_job(&mut self, user: u32) -> Result<(), String> {
+        self.check_jobs(user)?;
         self.last_job += 1;
         let job = HostedJob::new(self.last_job, user, self.limits.ranks);
         let job = job.map_err(|error| error.to_string())?;
@@ -384,6 +400,11 @@ impl Desk {
         let _ = poll(&mut fds, limit.as_ref());
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
+}
+
+/// Whether this is the server's own user, or root.
+fn is_own(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
 /// Does `work` on a thread of its own, or gives it back.
