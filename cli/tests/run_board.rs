@@ -8,6 +8,9 @@ use common::{Place, as_rank};
 use mapwire_transport::bells::Sleeper;
 use mapwire_transport::board::{NAP, RankState};
 use mapwire_transport::rendezvous::{Client, Event, JobAddress};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket,
+};
 
 fn join() -> Client {
     let address = std::env::var(JobAddress::VARIABLE).expect("not in a job");
@@ -77,6 +80,90 @@ fn body_joins() {
     let client = join();
     println!("\njoined as {}", client.rank());
     client.leave().unwrap();
+}
+
+#[test]
+fn a_process_that_is_not_of_the_job_is_told_so() {
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    let text = "echo $MAPWIRE_JOB > part; mv part job; while [ ! -e end ]; do sleep 0.02; done";
+    let job = place.start_sh(1, text);
+    common::eventually("the rank runs", || place.has("job"));
+    let address = std::fs::read_to_string(place.folder.join("job")).unwrap();
+    let told = |user: Option<u32>| {
+        let line = as_rank("body_is_a_stranger");
+        let mut command = std::process::Command::new(&line[0]);
+        command.args(&line[1..]).env("MAPWIRE_RANK", "0");
+        command.env(JobAddress::VARIABLE, address.trim());
+        user.map(|user| command.uid(user).gid(user));
+        let output = command.output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let said = told(None);
+    assert!(said.contains("none of the job's"), "{said}");
+    if rustix::process::geteuid().is_root() {
+        let said = told(Some(65_534));
+        assert!(said.contains("user is not the job's"), "{said}");
+    } else {
+        println!("skipped: only root can start a process of another user");
+    }
+    place.write("end", "");
+    job.wait().code(0);
+}
+
+#[test]
+#[ignore = "a process of the test above"]
+fn body_is_a_stranger() {
+    let address = std::env::var(JobAddress::VARIABLE).unwrap();
+    let address = address.parse().unwrap();
+    let refused = Client::join(&address, 0, Duration::from_secs(30)).unwrap_err();
+    println!("\n{refused}");
+}
+
+/// Lines of the launcher that say `what`, and whether it has said how many it left out.
+fn count(done: &common::Done, what: &str) -> (usize, bool) {
+    let lines = done.err();
+    let said = lines.lines().filter(|line| line.contains(what)).count();
+    (said, lines.contains("more, not said one by one"))
+}
+
+#[test]
+fn a_rank_that_breaks_the_protocol_without_end_does_not_fill_the_log() {
+    let done = run("2", "body_talks_rubbish", &[]).code(0);
+    let (said, is_counted) = count(&done, "broke the rendezvous protocol and");
+    assert!(said == 8 && is_counted, "{}", done.err());
+    let rest = "of rank 1: 1992 more";
+    assert!(done.err().contains(rest), "{}", done.err());
+}
+
+#[test]
+#[ignore = "a rank of the test above"]
+fn body_talks_rubbish() {
+    let client = join();
+    if client.rank() == 1 {
+        let address = std::env::var(JobAddress::VARIABLE).unwrap();
+        let (name, _) = address.split_once(':').unwrap();
+        let place = SocketAddrUnix::new_abstract_name(format!("mapwire-{name}").as_bytes());
+        let place = place.unwrap();
+        for _ in 0..2000 {
+            let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+            connect(&socket, &place).unwrap();
+            send(&socket, b"rubbish", SendFlags::NOSIGNAL).unwrap();
+            // Until it is closed: one by one, so that none is pushed out.
+            let mut bytes = [0; 8];
+            let _ = recv(&socket, &mut bytes[..], RecvFlags::empty());
+        }
+    }
+    client.leave().unwrap();
+}
+
+#[test]
+fn a_rank_that_stops_without_end_does_not_fill_the_log() {
+    let place = Place::new();
+    let text = "(i=0; while [ $i -lt 40 ]; do kill -STOP $$; sleep 0.02; kill -CONT $$; i=$((i+1)); done); exit 0";
+    let done = place.sh(1, text).code(0);
+    let (said, is_counted) = count(&done, "was stopped by");
+    assert!(said == 8 && is_counted, "{}", done.err());
 }
 
 #[test]

@@ -227,16 +227,76 @@ fn where_no_control_group_can_be_made_descendants_are_found_and_ended() {
 
 /// Whether the control group of the job with this keeper is there.
 fn has_group(keeper: i32) -> bool {
+    groups_here().contains(&format!("mapwire-{keeper}-{}", namespace()))
+}
+
+/// The names of the groups of version 2 below this process's.
+fn groups_here() -> Vec<String> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = groups
         .lines()
         .find_map(|line| line.strip_prefix("0::/"))
         .unwrap_or("");
-    let name = format!("mapwire-{keeper}");
-    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-    mounts
-        .iter()
-        .any(|mount| std::path::Path::new(mount).join(own).join(&name).exists())
+    let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+    let folders = mounts.iter().map(|it| std::path::Path::new(it).join(own));
+    let entries = folders.filter_map(|folder| std::fs::read_dir(folder).ok());
+    let names = entries.flat_map(|entries| entries.flatten().map(|entry| entry.file_name()));
+    names.filter_map(|name| name.into_string().ok()).collect()
+}
+
+/// The number of this process's namespace of process numbers.
+fn namespace() -> String {
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let digits = |c: &char| c.is_ascii_digit();
+    link.to_str().unwrap().chars().filter(digits).collect()
+}
+
+/// Ranks of which each has a child in a session of its own.
+const LEAVER: &str = "setsid sh -c 'touch up$MAPWIRE_RANK; exec sleep 1000' & wait";
+
+/// Kills processes at the same time, as far as can be told from outside.
+fn kill_together(processes: &[i32]) {
+    for stop_or_kill in [Signal::STOP, Signal::KILL] {
+        processes.iter().for_each(|it| signal(*it, stop_or_kill));
+    }
+}
+
+#[test]
+fn where_keeper_and_launcher_are_killed_together_the_group_ends_with_all_that_is_in_it() {
+    let place = Place::new();
+    let job = place.start_sh(2, LEAVER);
+    tree_is_up(&place, 2);
+    let keeper = job.pid();
+    if !has_group(keeper) {
+        println!("skipped: no control group can be made here");
+        return;
+    }
+    kill_together(&[keeper, job.launcher()]);
+    job.wait().code(-9);
+    eventually("nothing is left", || {
+        place.processes().is_empty() && !has_group(keeper)
+    });
+}
+
+#[test]
+fn a_group_that_nobody_could_remove_goes_with_the_next_job() {
+    let place = Place::new();
+    let job = place.start_sh(1, "touch up0; exec sleep 1000");
+    tree_is_up(&place, 1);
+    let keeper = job.pid();
+    if !has_group(keeper) {
+        println!("skipped: no control group can be made here");
+        return;
+    }
+    let mut all = children(keeper);
+    assert_eq!(all.len(), 2, "launcher and sweeper");
+    all.push(keeper);
+    kill_together(&all);
+    job.wait().code(-9);
+    eventually("the rank has died", || place.processes().is_empty());
+    // By this one, or by one that another test has started.
+    place.sh(1, "true").code(0);
+    assert!(!has_group(keeper));
 }
 
 #[test]

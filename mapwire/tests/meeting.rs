@@ -395,6 +395,80 @@ fn guests_of_another_user_have_a_job_of_their_own() {
     assert_eq!((job, rank, who.user, who.group), (2, 1, 65_534, 65_534));
 }
 
+/// As many visits as succeed, each of which takes a job where jobs have two ranks.
+fn visit_until_refused(mut visit: impl FnMut() -> Result<Node, Error>) -> (Vec<Node>, String) {
+    let mut nodes = Vec::new();
+    loop {
+        match visit() {
+            Ok(node) => nodes.push(node),
+            Err(error) => return (nodes, error.to_string()),
+        }
+    }
+}
+
+#[test]
+#[ignore = "a process of other tests"]
+fn process_that_takes_all_jobs() {
+    let name: DoorName = std::env::var(DOOR).unwrap().parse().unwrap();
+    let user = std::env::var(USER).unwrap().parse().unwrap();
+    let (nodes, why) =
+        visit_until_refused(|| visit(&name, &[user], config(), TIMEOUT).map(|visit| visit.node));
+    println!("took {}: {why}", nodes.len());
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+const TWO_RANKS: ReceptionLimits = ReceptionLimits {
+    ranks: 2,
+    jobs: 16,
+    own_guests: 4096,
+    other_guests: 64,
+};
+
+#[test]
+fn whoever_takes_all_jobs_that_he_can_leaves_some_to_the_servers_user_and_to_others() {
+    use std::os::unix::process::CommandExt;
+    if own_user() != 0 {
+        println!("skipped: only root can start a process of another user");
+        return;
+    }
+    let serving = serve("jobs", TWO_RANKS);
+    let hoard = |user| {
+        let mut process = serving.process("process_that_takes_all_jobs");
+        process.uid(user).gid(user).spawn().unwrap()
+    };
+    // Half of eight, half of what is left, and so on.
+    let mut hoards = Vec::new();
+    for (user, jobs) in [(65_534, 4), (65_533, 2), (65_532, 1)] {
+        let mut child = hoard(user);
+        await_line(&mut child, &format!("took {jobs}: "));
+        hoards.push(child);
+    }
+    let mut late = serving.process("process_that_greets");
+    assert!(late.uid(65_531).gid(65_531).status().unwrap().success());
+    let (own, why) = visit_until_refused(|| serving.visit());
+    // Those that have gone may be there for a moment.
+    assert!((8..=9).contains(&own.len()), "{}: {why}", own.len());
+    for mut child in hoards {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn the_servers_own_clients_leave_some_jobs_to_others() {
+    use std::os::unix::process::CommandExt;
+    if own_user() != 0 {
+        println!("skipped: only root can start a process of another user");
+        return;
+    }
+    let serving = serve("own", TWO_RANKS);
+    let (own, why) = visit_until_refused(|| serving.visit());
+    assert_eq!(own.len(), 14, "{why}");
+    assert!(why.contains("14 are of user 0"), "{why}");
+    let mut late = serving.process("process_that_greets");
+    assert!(late.uid(65_534).gid(65_534).status().unwrap().success());
+}
+
 #[test]
 fn a_server_may_keep_other_users_out() {
     use std::os::unix::process::CommandExt;

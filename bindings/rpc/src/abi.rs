@@ -284,5 +284,16 @@ pub(crate) const AUTH_ERROR: c_int = 1;
 /// A dispatch function of a server.
 pub(crate) type Dispatch = Option<unsafe extern "C" fn(*mut c_void, *mut Transport)>;
 
+/// A function that `rpc_reg()` registers.
+pub(crate) type Procedure = unsafe extern "C" fn(*mut c_char) -> *mut c_char;
+
+/// The begin of `struct svc_req`.
+#[repr(C)]
+pub(crate) struct ServiceRequest {
+    pub(crate) program: u32,
+    pub(crate) version: u32,
+    pub(crate) procedure: u32,
+}
+
 /// `u_long`, in which the older calls give programs and versions.
 pub(crate) type ULong = c_ulong;

@@ -10,6 +10,7 @@
 //! | `create`, `once` | the functions that make clients; calls without a handle |
 //! | `client`, `session` | `CLIENT` handles; a process's place in a server's job |
 //! | `register` | the functions that make and register servers |
+//! | `simple` | servers made by `rpc_reg()` |
 //! | `transport`, `serving`, `guests` | the `SVCXPRT`; what a process offers; the jobs of its guests |
 //! | `abi`, `tirpc`, `xdr` | the structures of libtirpc, its functions, its XDR over memory |
 //! | `rpcbind`, `names` | how clients find servers |
@@ -41,6 +42,8 @@ mod rpcbind;
 mod serving;
 mod session;
 mod settings;
+#[allow(unsafe_code)]
+pub mod simple;
 #[allow(unsafe_code)]
 mod tirpc;
 #[allow(unsafe_code)]

@@ -8,21 +8,22 @@ use crate::abi::{Bool, Dispatch, FALSE, NetConfig, TRUE, Transport, ULong};
 use crate::names::Served;
 use crate::rpcbind::NETWORK;
 use crate::settings::{Use, usage};
+use crate::simple;
 use crate::tirpc::tirpc;
 use crate::transport::{is_ours, offer, withdraw};
 
-fn dispatch_of(function: *const c_void) -> Dispatch {
+pub(crate) fn dispatch_of(function: *const c_void) -> Dispatch {
     // SAFETY: null is `None`; others are dispatch functions, as in C.
     unsafe { core::mem::transmute::<*const c_void, Dispatch>(function) }
 }
 
-unsafe fn is_mapwire(network: *const c_char) -> bool {
+pub(crate) unsafe fn is_mapwire(network: *const c_char) -> bool {
     // SAFETY: null, or a string that ends with zero.
     !network.is_null() && unsafe { CStr::from_ptr(network) } == NETWORK
 }
 
 /// Offers `served` here, and has libtirpc dispatch its calls.
-fn serve(dispatch: Dispatch, served: Served) -> *mut Transport {
+pub(crate) fn serve(dispatch: Dispatch, served: Served) -> *mut Transport {
     let Some(library) = tirpc() else {
         return core::ptr::null_mut();
     };
@@ -153,7 +154,8 @@ pub unsafe extern "C" fn svc_reg(
     network: *const c_void,
 ) -> Bool {
     let (transport, network) = (transport.cast::<Transport>(), network.cast::<NetConfig>());
-    let (dispatch, served) = (dispatch_of(dispatch), Served { program, version });
+    let dispatch = simple::dispatch_instead_of(dispatch_of(dispatch));
+    let served = Served { program, version };
     if is_ours(transport) {
         return Bool::from(!serve(dispatch, served).is_null());
     }

@@ -44,8 +44,8 @@ pub(crate) struct Serving {
     generation: u32,
     /// A call that was found before it was asked for.
     next: Option<Request>,
-    /// The call in hand.
-    pub(crate) current: Option<Request>,
+    /// The calls in hand, the last one innermost: a procedure may serve others before it replies. `None`: none was found when it was asked for.
+    in_hand: Vec<Option<Request>>,
     in_burst: u32,
 }
 
@@ -85,7 +85,7 @@ impl Serving {
             open: None,
             generation: generation(),
             next: None,
-            current: None,
+            in_hand: Vec::new(),
             in_burst: 0,
         })
     }
@@ -216,7 +216,7 @@ impl Serving {
             core::mem::forget((open, doors));
             self.served.clear();
         }
-        core::mem::forget((self.next.take(), self.current.take()));
+        core::mem::forget((self.next.take(), core::mem::take(&mut self.in_hand)));
         let watch = new_epoll()?;
         let ring = Arc::new(Ring::new()?);
         add(&watch, ring.as_fd(), RING)?;
@@ -230,8 +230,14 @@ impl Serving {
         Ok(())
     }
 
-    /// The next call, if there is one.
-    pub(crate) fn take(&mut self) -> Option<&mut Request> {
+    /// The next call, if there is one. What was found or not is in hand until [`has_next`](Self::has_next).
+    pub(crate) fn take(&mut self) -> Option<&Request> {
+        let next = self.find();
+        self.in_hand.push(next);
+        self.in_hand()
+    }
+
+    fn find(&mut self) -> Option<Request> {
         // What it was rung for is looked at now.
         self.ring.clear();
         if let Err(why) = self.begin() {
@@ -239,13 +245,22 @@ impl Serving {
             return None;
         }
         let next = self.next.take();
-        self.current = next.or_else(|| self.open.as_mut()?.look(Duration::ZERO));
-        self.current.as_mut()
+        next.or_else(|| self.open.as_mut()?.look(Duration::ZERO))
     }
 
-    /// Ends the call in hand, and looks for the next: whether there is one. If not, the descriptor becomes readable when one comes.
+    /// The innermost call in hand.
+    pub(crate) fn in_hand(&self) -> Option<&Request> {
+        self.in_hand.last()?.as_ref()
+    }
+
+    /// The place of the innermost call in hand.
+    pub(crate) fn in_hand_mut(&mut self) -> Option<&mut Option<Request>> {
+        self.in_hand.last_mut()
+    }
+
+    /// Ends the innermost call in hand, and looks for the next: whether there is one. If not, the descriptor becomes readable when one comes.
     pub(crate) fn has_next(&mut self) -> bool {
-        let has_served = self.current.take().is_some();
+        let has_served = self.in_hand.pop().flatten().is_some();
         let Some(open) = self.open.as_mut() else {
             return false;
         };

@@ -7,7 +7,8 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use crate::abi::{
-    Auth, Bool, Client, CreateError, Dispatch, NetConfig, TimeVal, Transport, ULong, Xdr, XdrProc,
+    Auth, Bool, Client, CreateError, Dispatch, NetConfig, Procedure, TimeVal, Transport, ULong,
+    Xdr, XdrProc,
 };
 
 /// The library that is opened if the program has not been linked with it.
@@ -56,14 +57,19 @@ functions! {
     clnt_tp_create_timed: fn(*const c_char, u32, u32, *const NetConfig, *const TimeVal) -> *mut Client;
     clntunix_create: fn(*mut c_void, ULong, ULong, *mut c_int, c_uint, c_uint) -> *mut Client;
     rpc_call: fn(*const c_char, u32, u32, u32, XdrProc, *const c_char, XdrProc, *mut c_char, *const c_char) -> c_uint;
+    rpc_reg: fn(u32, u32, u32, Option<Procedure>, XdrProc, XdrProc, *mut c_char) -> c_int;
     rpc_broadcast: fn(u32, u32, u32, XdrProc, *mut c_char, XdrProc, *mut c_char, *const c_void, *const c_char) -> c_uint;
     rpc_broadcast_exp: fn(u32, u32, u32, XdrProc, *mut c_char, XdrProc, *mut c_char, *const c_void, c_int, c_int, *const c_char) -> c_uint;
     svc_create: fn(Dispatch, u32, u32, *const c_char) -> c_int;
     svc_reg: fn(*mut Transport, u32, u32, Dispatch, *const NetConfig) -> Bool;
     svc_register: fn(*mut Transport, ULong, ULong, Dispatch, c_int) -> Bool;
+    svc_sendreply: fn(*mut Transport, XdrProc, *mut c_void) -> Bool;
     svc_tp_create: fn(Dispatch, u32, u32, *const NetConfig) -> *mut Transport;
     svc_unreg: fn(u32, u32);
     svc_unregister: fn(ULong, ULong);
+    svcerr_decode: fn(*mut Transport);
+    svcerr_noproc: fn(*mut Transport);
+    svcerr_systemerr: fn(*mut Transport);
     xdr_bool: fn(*mut Xdr, *mut Bool) -> Bool;
     xdr_rpcb: fn(*mut Xdr, *mut c_void) -> Bool;
     xdr_rpcblist_ptr: fn(*mut Xdr, *mut c_void) -> Bool;

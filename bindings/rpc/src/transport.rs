@@ -88,15 +88,16 @@ fn transport_of(offer: &mut Option<Offer>) -> Result<&mut Offer, MeetingError> {
     })
 }
 
-/// As an address for who asks for the caller's: this host's, without a port.
+/// The port that a caller of the superuser seems to have: one that only the superuser can take. Servers may believe who has such a one.
+const RESERVED_PORT: u16 = 1023;
+/// The port that any other caller seems to have.
+const OTHER_PORT: u16 = 65_535;
+
+/// As an address for who asks for the caller's: this host's, with one of the two ports.
 const ADDRESS_BYTES: c_uint = size_of::<libc::sockaddr_in>() as c_uint;
 
 fn new_transport(fd: c_int) -> Transport {
-    let mut address = [0; 7];
-    // `struct sockaddr_in`: family and port, then the address.
-    let family = (libc::AF_INET as u16).to_ne_bytes();
-    address[0] = u32::from_ne_bytes([family[0], family[1], 0, 0]);
-    address[1] = u32::from_ne_bytes([127, 0, 0, 1]);
+    let address = [0; 7];
     let nothing = || NetBuf {
         most: 0,
         length: 0,
@@ -105,7 +106,9 @@ fn new_transport(fd: c_int) -> Transport {
     let remote: *mut libc::sockaddr_in = Box::into_raw(Box::new(libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: 0,
-        sin_addr: libc::in_addr { s_addr: address[1] },
+        sin_addr: libc::in_addr {
+            s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
+        },
         sin_zero: [0; 8],
     }));
     let extension = TransportExtension {
@@ -113,7 +116,7 @@ fn new_transport(fd: c_int) -> Transport {
         auth_ops: core::ptr::null_mut(),
         auth_private: core::ptr::null_mut(),
     };
-    Transport {
+    let mut transport = Transport {
         fd,
         port: 0,
         ops: &raw const OPS,
@@ -133,6 +136,27 @@ fn new_transport(fd: c_int) -> Transport {
         p2: core::ptr::null_mut(),
         p3: Box::into_raw(Box::new(extension)).cast(),
         kind: 0,
+    };
+    // SAFETY: a transport with such an address.
+    unsafe { note_caller(&raw mut transport, None) };
+    transport
+}
+
+/// Has the transport's addresses say who makes the call in hand, as far as its kernel can tell.
+///
+/// # Safety
+/// A transport that [`new_transport`] makes.
+unsafe fn note_caller(transport: *mut Transport, request: Option<&Request>) {
+    let is_root = request
+        .and_then(Request::peer)
+        .is_some_and(|peer| peer.uid == 0);
+    let port = if is_root { RESERVED_PORT } else { OTHER_PORT }.to_be();
+    // SAFETY: by this function's own contract; the address has its fields in both places.
+    unsafe {
+        let remote = (*transport).remote.bytes.cast::<libc::sockaddr_in>();
+        (*remote).sin_port = port;
+        let address: *mut libc::sockaddr_in = (&raw mut (*transport).address).cast();
+        address.write_unaligned(*remote);
     }
 }
 
@@ -175,14 +199,17 @@ pub(crate) fn is_ours(transport: *const Transport) -> bool {
     unsafe { transport.as_ref() }.is_some_and(|it| core::ptr::eq(it.ops, &raw const OPS))
 }
 
-unsafe extern "C" fn receive(_: *mut Transport, message: *mut RpcMessage) -> Bool {
+unsafe extern "C" fn receive(transport: *mut Transport, message: *mut RpcMessage) -> Bool {
     let mut offers = lock();
     let request = offers.as_mut().and_then(|offer| offer.serving.take());
     let Some(request) = request else {
         return FALSE;
     };
-    // SAFETY: libtirpc gives a message whose credential has room for the longest.
-    unsafe { tell(request, message) };
+    // SAFETY: libtirpc gives this network's handle, and a message whose credential has room for the longest.
+    unsafe {
+        note_caller(transport, Some(request));
+        tell(request, message);
+    }
     TRUE
 }
 
@@ -219,20 +246,26 @@ unsafe fn tell(request: &Request, message: *mut RpcMessage) {
     }
 }
 
-unsafe extern "C" fn state(_: *mut Transport) -> c_int {
+unsafe extern "C" fn state(transport: *mut Transport) -> c_int {
     let mut offers = lock();
     let has_next = offers.as_mut().is_some_and(|it| it.serving.has_next());
+    // A procedure may have served this call before it replies to its own.
+    let outer = offers.as_ref().and_then(|it| it.serving.in_hand());
+    // SAFETY: this network's handle.
+    unsafe { note_caller(transport, outer) };
     if has_next { XPRT_MOREREQS } else { XPRT_IDLE }
 }
 
 /// The call in hand, out of its place: the program's functions run while nothing is locked.
 fn take_current() -> Option<Request> {
-    lock().as_mut()?.serving.current.take()
+    lock().as_mut()?.serving.in_hand_mut()?.take()
 }
 
 fn put_current(request: Request) {
-    if let Some(offer) = lock().as_mut() {
-        offer.serving.current = Some(request);
+    if let Some(offer) = lock().as_mut()
+        && let Some(place) = offer.serving.in_hand_mut()
+    {
+        *place = Some(request);
     }
 }
 

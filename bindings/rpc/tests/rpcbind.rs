@@ -106,6 +106,34 @@ fn a_server_of_another_user_is_found_by_rpcbind_alone() {
 }
 
 #[test]
+fn a_server_made_by_rpc_reg_is_called_by_mapwire_and_by_the_network_that_it_names() {
+    if !has_namespaces() {
+        return;
+    }
+    let programs = Programs::new();
+    programs.compile("simple", &["calc_xdr.c"], Linking::Shared);
+    let calc = programs.calc;
+    let output = run(&mut script(
+        &programs,
+        &format!(
+            "./simple serve udp & server=$!
+            await {calc} udp
+            await {calc} mapwire
+            ./simple call udp
+            MAPWIRE_RPC=prefer ./simple call udp"
+        ),
+    ));
+    says(&output, &["by udp", "by mapwire", "unknown: status 10"]);
+    for line in [
+        "twice: status 0, 42",
+        "greet: status 0, hello world",
+        "nothing: status 0",
+    ] {
+        assert_eq!(output.matches(line).count(), 2, "{output}");
+    }
+}
+
+#[test]
 fn a_server_that_was_killed_leaves_an_entry_that_misleads_nobody() {
     if !has_namespaces() {
         return;

@@ -1,11 +1,15 @@
 //! The job's control group, where this process may make one: the kernel then knows every process of the job and kills all of
 //! them at once, however fast they fork. Elsewhere, and for what leaves the group, there is [`ending`](super::ending).
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// Time for the kernel to let go of the killed processes.
 const LET_GO: Duration = Duration::from_secs(1);
@@ -16,6 +20,8 @@ pub(super) struct Group {
     folder: PathBuf,
     processes: File,
     kill: File,
+    /// Held by keeper and launcher, so that the [sweeper](super::sweeper) hears of the end of both.
+    _life: Option<OwnedFd>,
 }
 
 impl Group {
@@ -25,9 +31,12 @@ impl Group {
         // Who moves a process from one group to another must be allowed to write to the group above both.
         let writable = |path: PathBuf| File::options().write(true).open(path).ok();
         writable(own.join("cgroup.procs"))?;
-        let folder = own.join(format!("mapwire-{}", std::process::id()));
-        // A job whose launcher and keeper were both killed may have left one of this name.
-        let _ = fs::remove_dir(&folder);
+        remove_stale(&own);
+        let name = Name {
+            keeper: rustix::process::getpid(),
+            namespace: pid_namespace()?,
+        };
+        let folder = own.join(name.to_string());
         fs::create_dir(&folder).ok()?;
         match (
             writable(folder.join("cgroup.procs")),
@@ -37,11 +46,20 @@ impl Group {
                 folder,
                 processes,
                 kill,
+                _life: None,
             }),
             _ => {
                 let _ = fs::remove_dir(&folder);
                 None
             }
+        }
+    }
+
+    /// The same, with something that ends with this process.
+    pub(super) fn with_life(self, life: OwnedFd) -> Self {
+        Self {
+            _life: Some(life),
+            ..self
         }
     }
 
@@ -63,6 +81,58 @@ impl Group {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The name of a job's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Name {
+    /// The process that made it, and that ends last of those who remove it.
+    keeper: Pid,
+    /// The number of the namespace in which that is its number.
+    namespace: u64,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keeper = self.keeper.as_raw_nonzero();
+        write!(f, "mapwire-{keeper}-{}", self.namespace)
+    }
+}
+
+impl Name {
+    fn parse(text: &str) -> Option<Self> {
+        let (keeper, namespace) = text.strip_prefix("mapwire-")?.split_once('-')?;
+        let name = Self {
+            keeper: Pid::from_raw(keeper.parse().ok().filter(|keeper| *keeper > 0)?)?,
+            namespace: namespace.parse().ok()?,
+        };
+        (name.to_string() == text).then_some(name)
+    }
+}
+
+/// The number of this process's namespace of process numbers.
+fn pid_namespace() -> Option<u64> {
+    let link = fs::read_link("/proc/self/ns/pid").ok()?;
+    let number = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?;
+    number.parse().ok()
+}
+
+/// Removes groups of jobs of which keeper, launcher and [sweeper](super::sweeper) were all killed: those that are empty, and whose maker is no
+/// process any more.
+fn remove_stale(folder: &Path) {
+    let (Ok(entries), Some(namespace)) = (fs::read_dir(folder), pid_namespace()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_str().and_then(Name::parse);
+        if let Some(name) = name
+            && name.namespace == namespace
+            && test_kill_process(name.keeper) == Err(Errno::SRCH)
+        {
+            remove_stale(&entry.path());
+            let _ = fs::remove_dir(entry.path());
         }
     }
 }
@@ -118,6 +188,61 @@ mod tests {
             folder_of("30 21 0:26 / /x rw - cgroup cgroup rw\n", "/"),
             None
         );
+    }
+
+    #[test]
+    fn a_name_says_who_made_the_group_and_others_are_none() {
+        let name = Name::parse("mapwire-12-4026531836").unwrap();
+        assert_eq!(name.keeper.as_raw_nonzero().get(), 12);
+        assert_eq!(name.namespace, 4_026_531_836);
+        for other in [
+            "mapwire-12",
+            "mapwire-0-1",
+            "mapwire--1-1",
+            "mapwire-+1-1",
+            "mapwire-1-",
+            "mapwire-1-1-1",
+            "user.slice",
+        ] {
+            assert_eq!(Name::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn empty_groups_whose_maker_has_gone_are_removed_and_no_others() {
+        let Some(group) = Group::create() else {
+            println!("skipped: no control group can be made here");
+            return;
+        };
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        let namespace = pid_namespace().unwrap();
+        let mut make = |keeper: u32, namespace, has_process: bool| {
+            let keeper = Pid::from_raw(keeper as i32).unwrap();
+            let folder = group.folder.join(Name { keeper, namespace }.to_string());
+            fs::create_dir(&folder).unwrap();
+            if has_process {
+                fs::write(folder.join("cgroup.procs"), child.id().to_string()).unwrap();
+            }
+            folder
+        };
+        // No process has this number: it is reaped.
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let live = make(std::process::id(), namespace, false);
+        let elsewhere = make(gone.id(), namespace + 1, false);
+        let stale = make(gone.id(), namespace, false);
+        remove_stale(&group.folder);
+        assert!(live.exists() && elsewhere.exists() && !stale.exists());
+        let busy = make(gone.id(), namespace, true);
+        remove_stale(&group.folder);
+        assert!(busy.exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        group.remove();
+        assert!(!group.folder.exists());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! launcher is killed, ends what it left.
 //!
 //! It holds no state worth protecting and does nothing in normal operation, so that hardly anything
-//! can go wrong in it. As child subreaper it inherits every process of the job whose parents died.
+//! can go wrong in it. As child subreaper it inherits every process of the job whose parents died. Where the job has a control group, a
+//! third process stands by for the case that both are killed: the [sweeper].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,6 +15,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, set_child_subreaper,
 use super::ending;
 use super::group::Group;
 use super::signals::{self, ENDING, Signals};
+use super::sweeper;
 
 /// What the launcher holds of the keeper: a byte a signal, and the end when the keeper dies.
 pub(crate) struct Link {
@@ -37,6 +39,7 @@ pub(crate) enum Role {
 /// job has ended and nothing of it is left.
 pub(crate) fn start() -> io::Result<Role> {
     let (launchers, keepers) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (awaited, life) = pipe_with(PipeFlags::CLOEXEC)?;
     let handled: Vec<i32> = ENDING
         .into_iter()
         .filter(|s| !signals::is_ignored(*s))
@@ -50,7 +53,7 @@ pub(crate) fn start() -> io::Result<Role> {
     let group = Group::create();
     let forked = signals::fork().inspect_err(|_| group.iter().for_each(Group::remove));
     let Some(launcher) = forked? else {
-        drop(keepers);
+        drop((keepers, awaited));
         // A descriptor of its own: the keeper's would tell the keeper's signals.
         let mut mine = handled;
         mine.extend([libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]);
@@ -58,10 +61,18 @@ pub(crate) fn start() -> io::Result<Role> {
             keeper,
             pipe: launchers,
             signals: Signals::block(&mine)?,
-            group,
+            group: group.map(|group| group.with_life(life)),
         }));
     };
     drop(launchers);
+    // Where none can be had, the group of a job that is killed as a whole stays until the next job is started.
+    if let Some(group) = &group
+        && matches!(signals::fork(), Ok(None))
+    {
+        drop((keepers, signals, life));
+        sweeper::sweep(group, &awaited);
+    }
+    drop(awaited);
     set_child_subreaper(Some(keeper))?;
     let code = keep(launcher, &keepers, &signals);
     if !ending::end_descendants(group.as_ref()) {
@@ -73,6 +84,7 @@ pub(crate) fn start() -> io::Result<Role> {
     if let Some(group) = group {
         group.remove();
     }
+    drop(life);
     Ok(Role::Keeper(code))
 }
 

@@ -1,11 +1,13 @@
 //! The event loop of a job: children, signals, the broker, and output.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use mapwire_host::sparing::Sparing;
 use mapwire_transport::board::RankState;
 use mapwire_transport::rendezvous::Broker;
 use rustix::buffer::spare_capacity;
@@ -63,6 +65,16 @@ impl Pipe {
     }
 }
 
+/// The stops of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StopsOf(u32);
+
+impl fmt::Display for StopsOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stops of rank {}", self.0)
+    }
+}
+
 /// One rank as the launcher sees it.
 pub(super) struct Rank {
     pub(super) pid: Pid,
@@ -112,6 +124,8 @@ pub(super) struct Launcher {
     code: Option<u8>,
     stop_grace: Duration,
     last_signal: Option<(i32, Instant)>,
+    /// Lines of stops, of which a rank can have any number.
+    stops: Sparing<StopsOf>,
     oom_kills: OomKills,
     buffer: Vec<u8>,
     lines: Vec<u8>,
@@ -263,6 +277,7 @@ impl Launcher {
             code: None,
             stop_grace: job.settings.stop_grace,
             last_signal: None,
+            stops: Sparing::default(),
             oom_kills: OomKills::now(),
             buffer: vec![0; 64 * 1024],
             lines: Vec::new(),
@@ -412,7 +427,8 @@ impl Launcher {
         };
         let uplink = self.uplink.as_ref().map(Uplink::poll_at);
         let watch = self.watch.as_ref().and_then(Watch::poll_at);
-        [phase, stops, uplink, watch, self.broker.poll_at(now)]
+        let (broker, said) = (self.broker.poll_at(now), self.stops.poll_at());
+        [phase, stops, uplink, watch, broker, said]
             .into_iter()
             .flatten()
             .min()
@@ -429,6 +445,9 @@ impl Launcher {
         }
         if self.phase == Phase::Running {
             self.check_stopped(now);
+        }
+        while let Some(left_out) = self.stops.poll(now) {
+            self.say(&left_out.to_string());
         }
         match self.phase {
             Phase::Running | Phase::Ending(_) | Phase::Killed if self.live().count() == 0 => {
@@ -455,6 +474,9 @@ impl Launcher {
                     self.read_pipe(rank, 1, usize::MAX);
                     self.close_pipe(rank, 0);
                     self.close_pipe(rank, 1);
+                }
+                for left_out in std::mem::take(&mut self.stops).finish() {
+                    self.say(&left_out.to_string());
                 }
                 self.phase = Phase::Flushing;
                 self.advance(now)
@@ -638,7 +660,7 @@ impl Launcher {
         self.ranks[number].stopped_at.get_or_insert(now);
         let rank = self.number_of(number);
         self.broker.handle_rank_stopped(rank);
-        if self.phase == Phase::Running {
+        if self.phase == Phase::Running && self.stops.admit(StopsOf(rank), now) {
             let pid = self.ranks[number].pid.as_raw_nonzero();
             self.say(&format!(
                 "rank {rank} (process {pid}) was stopped by {}; the job ends in {} s unless it continues: kill -CONT {pid}",

@@ -13,6 +13,7 @@
 //! | [`spawn`] | starting one rank |
 //! | [`ending`] | how ranks end, and ending every descendant |
 //! | [`group`] | the job's control group |
+//! | [`sweeper`] | the process that ends and removes it when keeper and launcher are both killed |
 //! | [`oom`] | whether the kernel killed a rank because memory ran out |
 //! | [`lines`], [`sink`] | rank-tagged lines, and writing them without blocking the loop |
 //! | [`terminal`] | what a rank writes its output to |
@@ -41,6 +42,7 @@ mod sink;
 #[allow(unsafe_code)]
 mod spawn;
 pub(crate) mod start;
+mod sweeper;
 pub(crate) mod terminal;
 mod trace;
 

@@ -109,7 +109,7 @@ pub(crate) fn stop_here() {
 ///
 /// Call it while the process has one thread: the child then may do all that the parent may.
 pub(super) fn fork() -> io::Result<Option<rustix::process::Pid>> {
-    // SAFETY: called by `keeper::start` only, before any thread is started.
+    // SAFETY: called by `keeper::start` only, in processes that have started no thread.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(io::Error::last_os_error());

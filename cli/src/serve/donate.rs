@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use mapwire::global::DirectoryPlacement;
 use mapwire_host::page::PAGE_BYTES;
+use mapwire_host::sparing::Sparing;
 use mapwire_launch::LaunchError;
 use mapwire_launch::names::{JobName, Loan, Offer};
 use mapwire_names::{SharedSecret, StoreAddress};
@@ -29,6 +30,9 @@ const LOOK: Duration = Duration::from_millis(200);
 const KEEP: Duration = Duration::from_secs(1);
 /// How long processes have to bring their pages elsewhere at the end.
 const LEAVING: Duration = Duration::from_secs(4);
+
+/// What programs of whoever has the secret can have said without end.
+const UNSTARTED: &str = "processes that lend memory and could not be started";
 
 /// What is donated, and to whom.
 #[derive(Debug)]
@@ -89,7 +93,11 @@ impl Donor {
         let mut idleness = self.idle_only.then(Idleness::new);
         let mut next_keep = Instant::now();
         let mut has_warned = false;
+        let mut sparing = Sparing::default();
         while !is_readable(stop) {
+            while let Some(left_out) = sparing.poll(Instant::now()) {
+                eprintln!("mapwire: {left_out}");
+            }
             match heard.recv_timeout(LOOK) {
                 Ok(Said::More(job)) => books.want(&job),
                 Ok(Said::Ended(job)) => {
@@ -119,9 +127,11 @@ impl Donor {
                         }
                         Err(error) => {
                             books.end(&loan.job);
-                            eprintln!(
-                                "mapwire: a process that lends memory cannot be started: {error}"
-                            );
+                            if sparing.admit(UNSTARTED, Instant::now()) {
+                                eprintln!(
+                                    "mapwire: a process that lends memory cannot be started: {error}"
+                                );
+                            }
                         }
                     }
                 }

@@ -392,6 +392,7 @@ impl<F: Fabric> Engine<F> {
         self.publish(now_ns());
         self.lock().leave();
         self.end_events();
+        self.lock().log.finish();
         while let Some(line) = self.next_line() {
             line.write();
         }

@@ -2,7 +2,10 @@
 //! the page-fault handler must not, and may touch shared memory, which code that holds the driver must not.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::time::Instant;
 
+use mapwire_host::sparing::{LeftOut, Sparing};
 use mapwire_nic::{CommandError, Rejection};
 use mapwire_transport::net::CardError;
 use mapwire_transport::rendezvous::RendezvousError;
@@ -87,9 +90,45 @@ pub(crate) enum Line {
     NotServed(String),
     /// More happened than could be kept.
     Lost(u64),
+    /// A peer did so more often than is said.
+    LeftOut(LeftOut<Cause>),
+}
+
+/// What a peer can have said of itself without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    peer: NodeId,
+    what: &'static str,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.what, self.peer)
+    }
 }
 
 impl Line {
+    /// What it is about, if a peer can cause it again and again.
+    fn cause(&self) -> Option<Cause> {
+        let (peer, what) = match self {
+            Self::PeerRestarted { node } => (node, "restarts"),
+            Self::PathChanged { node, .. } => (node, "paths that were left"),
+            Self::NotPassed { to, .. } => (to, "memory that could not be passed, imports"),
+            Self::PassLost { to, .. } => (to, "memory that did not arrive, imports"),
+            Self::StoreRefused { from, .. } => (from, "refusals of stores"),
+            Self::Rejected {
+                reason: Rejection::UnknownHandler(_),
+                ..
+            } => return None,
+            Self::Rejected { from, .. } => (from, "packets that were rejected,"),
+            Self::NoticeWithoutKey { from, .. } => (from, "notifications without a key,"),
+            Self::NoticeOutside { from, .. } => (from, "notifications outside exports,"),
+            Self::NoticeDropped { from } => (from, "notifications that were dropped,"),
+            _ => return None,
+        };
+        Some(Cause { peer: *peer, what })
+    }
+
     /// Writes the line. Not in the page-fault handler, and not with the driver held.
     #[cold]
     pub(crate) fn write(self) {
@@ -162,6 +201,7 @@ impl Line {
             Self::LauncherGone(error) => {
                 tracing::debug!(%error, "the launcher had gone before this rank left");
             }
+            Self::LeftOut(left_out) => tracing::warn!("{left_out}"),
             Self::Lost(lines) => tracing::warn!(lines, "more happened than could be logged"),
         }
     }
@@ -172,6 +212,7 @@ impl Line {
 pub(crate) struct Log {
     lines: VecDeque<Line>,
     lost: u64,
+    sparing: Sparing<Cause>,
 }
 
 impl Log {
@@ -179,12 +220,36 @@ impl Log {
         Self {
             lines: VecDeque::with_capacity(LINES),
             lost: 0,
+            sparing: Sparing::default(),
         }
     }
 
-    /// Keeps a line, or counts it when there is no room.
+    /// Keeps a line, or counts it when there is no room, or when its cause has had its lines. How many those were is told by the next line
+    /// after some time.
     #[cold]
     pub(crate) fn push(&mut self, line: Line) {
+        self.push_at(line, Instant::now());
+    }
+
+    fn push_at(&mut self, line: Line, now: Instant) {
+        let cause = line.cause();
+        if cause.is_none_or(|cause| self.sparing.admit(cause, now)) {
+            self.keep(line);
+        }
+        while let Some(left_out) = self.sparing.poll(now) {
+            self.keep(Line::LeftOut(left_out));
+        }
+    }
+
+    /// Nothing follows: what was counted is told.
+    pub(crate) fn finish(&mut self) {
+        let rest: Vec<_> = self.sparing.finish().collect();
+        for left_out in rest {
+            self.keep(Line::LeftOut(left_out));
+        }
+    }
+
+    fn keep(&mut self, line: Line) {
         if self.lines.len() < LINES {
             self.lines.push_back(line);
         } else {
@@ -208,6 +273,8 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use mapwire_host::sparing;
+
     use super::*;
 
     fn rejected(from: u16) -> Line {
@@ -215,6 +282,36 @@ mod tests {
             from: NodeId(from),
             reason: Rejection::Malformed,
         }
+    }
+
+    #[test]
+    fn a_peer_that_is_rejected_without_end_has_a_few_lines_and_a_count() {
+        let mut log = Log::new();
+        let begin = Instant::now();
+        let pop = |log: &mut Log| -> Vec<Line> { core::iter::from_fn(|| log.pop()).collect() };
+        for _ in 0..1000 {
+            log.push_at(rejected(3), begin);
+        }
+        let lines = pop(&mut log).len();
+        assert_eq!(lines, sparing::MOST_LINES as usize);
+        log.push_at(rejected(4), begin + sparing::SPAN);
+        let lines = pop(&mut log);
+        assert!(matches!(
+            lines[0],
+            Line::Rejected {
+                from: NodeId(4),
+                ..
+            }
+        ));
+        let Line::LeftOut(left_out) = lines[1] else {
+            panic!("{lines:?}");
+        };
+        let text = format!("packets that were rejected, of {}: 992 more", NodeId(3));
+        assert!(left_out.to_string().starts_with(&text), "{left_out}");
+        log.push_at(rejected(3), begin + sparing::SPAN);
+        assert!(log.is_empty());
+        log.finish();
+        assert_eq!(pop(&mut log).len(), 1);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
 //! | [`scheduling`] | how soon a thread that wakes runs |
 //! | [`processes`] | which process is whose child |
+//! | [`sparing`] | few lines in a log of what others can do without end |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
 //! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits
@@ -38,6 +39,7 @@ pub mod pinning;
 pub mod processes;
 #[allow(unsafe_code)]
 pub mod scheduling;
+pub mod sparing;
 pub mod views;
 pub mod waiting;
 

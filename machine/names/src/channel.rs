@@ -86,6 +86,8 @@ pub(crate) struct Channel {
     came: Vec<u8>,
     /// The beginning of a message.
     message: Vec<u8>,
+    /// Pieces that were opened.
+    opened: u64,
 }
 
 impl std::fmt::Debug for Channel {
@@ -100,7 +102,13 @@ impl Channel {
             transport,
             came: Vec::new(),
             message: Vec::new(),
+            opened: 0,
         }
+    }
+
+    /// Pieces of messages that were opened: each proves that the other side has this session's keys.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened
     }
 
     /// Appends the sealed message to `out`.
@@ -146,6 +154,7 @@ impl Channel {
             let mut plain = vec![0; length];
             let opened = self.transport.read_message(sealed, &mut plain);
             let opened = opened.map_err(|_| Malformed)?;
+            self.opened += 1;
             self.came.drain(..2 + length);
             let (follows, piece) = plain[..opened].split_first().ok_or(Malformed)?;
             if self.message.len() + piece.len() > most {

@@ -1,7 +1,7 @@
 //! The server under attack: by strangers, and by clients that break the rules. It serves others meanwhile, and counts.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -128,6 +128,82 @@ fn half_open_connections_are_few_and_do_not_keep_clients_out() {
     assert_eq!(stats.accepted, 302);
     assert!(stats.no_room >= 300 - 64, "{stats:?}");
     assert_eq!(stats.no_room + stats.idle, 300, "{stats:?}");
+}
+
+/// Records what a client sends first, as whoever is on the path can.
+fn recorded_hello() -> [u8; HELLO_BYTES] {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("mapwire://{}", listener.local_addr().unwrap());
+    let client = std::thread::spawn(move || {
+        // Nobody answers it.
+        let _ = open(&url.parse().unwrap(), &secret()).grant();
+    });
+    let mut hello = [0; HELLO_BYTES];
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.read_exact(&mut hello).unwrap();
+    drop((stream, listener));
+    client.join().unwrap();
+    hello
+}
+
+#[test]
+fn a_recorded_hello_makes_strangers_however_often_it_is_sent_again() {
+    let served = Served::start();
+    let hello = recorded_hello();
+    let mut kept = served.client();
+    let lease = kept.grant().unwrap();
+    let mut replays = Vec::new();
+    for _ in 0..300 {
+        let mut stream = served.stranger();
+        stream.write_all(&hello).unwrap();
+        replays.push(stream);
+    }
+    assert!(kept.keep(lease).unwrap());
+    let mut late = served.client();
+    assert!(late.create("k", b"v", lease).unwrap());
+    let welcome = |stream: &mut TcpStream| {
+        let mut said = [0; WELCOME_BYTES];
+        let got = stream.read_exact(&mut said);
+        got.is_ok() && matches!(Welcome::parse(&said).unwrap().verdict, Verdict::Welcome(_))
+    };
+    // The last is answered, as the server cannot know; a byte now and then does not keep it.
+    let mut last = replays.pop().unwrap();
+    assert!(welcome(&mut last));
+    let is_ended = (0..300).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        last.write(&[0xff]).is_err()
+    });
+    assert!(is_ended);
+    replays.iter_mut().for_each(|stream| {
+        read_to_end(stream);
+    });
+    let stats = served.end();
+    assert_eq!((stats.accepted, stats.welcomed), (302, 2), "{stats:?}");
+    assert_eq!(stats.no_room + stats.idle, 300, "{stats:?}");
+    assert!(stats.no_room >= 300 - 64, "{stats:?}");
+}
+
+#[test]
+fn of_too_many_strangers_those_of_the_address_that_has_most_make_room() {
+    let served = Served::start();
+    let from = |last| {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&stream, &SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        connect(&stream, &served.address).unwrap();
+        TcpStream::from(stream)
+    };
+    let mut early: Vec<TcpStream> = (2..12).map(from).collect();
+    let flood: Vec<TcpStream> = (0..200).map(|_| from(99)).collect();
+    // Not ended: each still speaks, and is answered.
+    for stream in &mut early {
+        stream.write_all(&hello().emit()).unwrap();
+        let said: [u8; WELCOME_BYTES] = read_to_end(stream).try_into().unwrap();
+        assert_eq!(Welcome::parse(&said).unwrap().verdict, Verdict::Secret);
+    }
+    drop(flood);
+    let stats = served.end();
+    assert_eq!(stats.wrong_secret, 10, "{stats:?}");
 }
 
 #[test]

@@ -236,7 +236,12 @@ fn of_rendezvous(error: &RendezvousError) -> Kind {
         RendezvousError::Refused { why, .. } => match why {
             Refusal::Version => Kind::Version,
             Refusal::Taken => Kind::Exists,
-            Refusal::Token | Refusal::Rank | Refusal::Process => Kind::Config,
+            Refusal::Token
+            | Refusal::Rank
+            | Refusal::Process
+            | Refusal::Stranger
+            | Refusal::User => Kind::Config,
+            Refusal::Silent => Kind::Timeout,
         },
         RendezvousError::Protocol(_) | RendezvousError::Board(_) => Kind::Protocol,
         RendezvousError::Timeout { .. } => Kind::Timeout,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mapwire_host::sparing::Sparing;
 use mapwire_launch::names::{JobName, Serving, VISIT_SIZE, Visiting, servers};
 use mapwire_launch::{Detected, LaunchError, NamedJob};
 use mapwire_names::{SharedSecret, StoreAddress};
@@ -121,6 +122,7 @@ impl FarReception {
             jobs: Vec::new(),
             seen: Vec::new(),
             last: FIRST_JOB,
+            sparing: Sparing::default(),
         };
         let masked = mapwire_host::masking::mask();
         let thread = std::thread::Builder::new()
@@ -157,8 +159,8 @@ struct Job {
     id: JobId,
     /// `None` while both join it.
     node: Arc<Mutex<Option<Node>>>,
-    /// It could not be joined.
-    is_over: Arc<std::sync::atomic::AtomicBool>,
+    /// Why it could not be joined.
+    failure: Arc<Mutex<Option<crate::Error>>>,
 }
 
 struct Desk {
@@ -171,6 +173,8 @@ struct Desk {
     /// Jobs that were asked for and stand in the store still.
     seen: Vec<JobName>,
     last: JobId,
+    /// Lines of the log that clients cause.
+    sparing: Sparing<&'static str>,
 }
 
 impl Desk {
@@ -239,8 +243,8 @@ impl Desk {
         self.last += 1;
         let id = self.last;
         let node = Arc::new(Mutex::new(None));
-        let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let (place, over) = (Arc::clone(&node), Arc::clone(&is_over));
+        let failure = Arc::new(Mutex::new(None));
+        let (place, failed) = (Arc::clone(&node), Arc::clone(&failure));
         let (greet, config) = (Arc::clone(&self.greet), self.config.clone());
         let detected = self.store.job(job, 0);
         let work = move || {
@@ -252,24 +256,32 @@ impl Desk {
             match joined {
                 Ok(node) => *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(node),
                 Err(error) => {
-                    tracing::warn!("a client of another host did not come in: {error}");
-                    over.store(true, std::sync::atomic::Ordering::Release);
+                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 }
             }
         };
         let builder = std::thread::Builder::new().name("mapwire-meet".to_owned());
         if builder.spawn(work).is_ok() {
-            self.jobs.push(Job { id, node, is_over });
+            self.jobs.push(Job { id, node, failure });
         }
     }
 
     /// Leaves the jobs whose clients are gone.
     fn part(&mut self) {
-        let greet = &self.greet;
+        let now = Instant::now();
+        let (greet, sparing) = (&self.greet, &mut self.sparing);
+        while let Some(left_out) = sparing.poll(now) {
+            tracing::warn!("{left_out}");
+        }
         self.jobs.retain(|job| {
-            if job.is_over.load(std::sync::atomic::Ordering::Acquire) {
+            let failure = job.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(error) = &*failure {
+                if sparing.admit("clients of other hosts that did not come in", now) {
+                    tracing::warn!("a client of another host did not come in: {error}");
+                }
                 return false;
             }
+            drop(failure);
             let mut place = job.node.lock().unwrap_or_else(PoisonError::into_inner);
             let is_gone =
                 (place.as_ref()).is_some_and(|node| node.inner.engine.lock().is_gone(NodeId(1)));

@@ -149,6 +149,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/rpc/src/lib.rs", "mod once"),
     ("bindings/rpc/src/lib.rs", "mod register"),
     ("bindings/rpc/src/lib.rs", "mod rpcbind"),
+    ("bindings/rpc/src/lib.rs", "mod simple"),
     ("bindings/rpc/src/lib.rs", "mod tirpc"),
     ("bindings/rpc/src/lib.rs", "mod transport"),
     ("bindings/rpc/src/lib.rs", "mod xdr"),

@@ -180,7 +180,14 @@ impl Programs {
         for name in ["store.x", "store_client.c", "store_server.c"] {
             copy("examples", name);
         }
-        for name in ["check.c", "children.c", "first.c", "ports.c"] {
+        for name in [
+            "check.c",
+            "children.c",
+            "first.c",
+            "nested.c",
+            "ports.c",
+            "simple.c",
+        ] {
             copy("tests/c", name);
         }
         // Under the names that programs ask for.

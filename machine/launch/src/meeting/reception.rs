@@ -1,5 +1,6 @@
 //! The server's thread that answers knocks and keeps the jobs of its guests.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use mapwire_host::descriptors::above_stdio;
 use mapwire_host::masking;
+use mapwire_host::sparing::Sparing;
 use mapwire_transport::board::MAX_RANKS;
 use mapwire_transport::rendezvous::JobAddress;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -26,8 +28,6 @@ const ACCEPT_BURST: usize = 64;
 const MOST_JOINING: usize = 256;
 /// While no descriptor is left, try again after this time.
 const SHORT_RETRY: Duration = Duration::from_millis(50);
-/// And say so again after this.
-const SHORT_SILENCE: Duration = Duration::from_secs(10);
 
 /// A job's number at its server, from 1; none is used twice.
 pub type JobId = u64;
@@ -55,7 +55,8 @@ pub trait Host: Send + Sync + 'static {
 pub struct ReceptionLimits {
     /// Ranks of a job, the server included: 2 to 4096.
     pub ranks: u32,
-    /// Jobs at a time.
+    /// Jobs at a time. Users other than this process's and root have half of them at most, each of them no more than it leaves to the
+    /// others of these; an eighth is theirs alone.
     pub jobs: usize,
     /// Guests at a time of this process's user and of root.
     pub own_guests: usize,
@@ -120,7 +121,7 @@ impl Reception {
                     jobs: Vec::new(),
                     last_job: 0,
                     short_until: None,
-                    short_told: None,
+                    sparing: Sparing::default(),
                 };
                 desk.serve(&heard);
             });
@@ -184,8 +185,26 @@ struct Desk {
     last_job: JobId,
     /// Until then nobody is let in: no descriptor is left.
     short_until: Option<Instant>,
-    /// That was said then.
-    short_told: Option<Instant>,
+    /// Lines of the log that clients cause.
+    sparing: Sparing<Cause>,
+}
+
+/// What lines of the log are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Clients that wait, as no descriptor is left.
+    Short,
+    /// Jobs for clients of a user that could not be opened.
+    Unopened(u32),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short => f.write_str("times without a file descriptor for a client"),
+            Self::Unopened(user) => write!(f, "jobs that could not be opened, for user {user}"),
+        }
+    }
 }
 
 impl Desk {
@@ -202,6 +221,9 @@ impl Desk {
             let now = Instant::now();
             self.serve_jobs(now);
             self.answer_door(now);
+            while let Some(left_out) = self.sparing.poll(now) {
+                tracing::warn!("{left_out}");
+            }
             self.knocks.hear(now);
             for knock in self.knocks.take_waiting() {
                 self.place(knock, now);
@@ -217,10 +239,12 @@ impl Desk {
             };
             job.stage = Stage::Open;
             if let Err(why) = outcome {
-                tracing::warn!(
-                    "a job for clients of user {} could not be opened: {why}",
-                    job.user
-                );
+                if self.sparing.admit(Cause::Unopened(job.user), now) {
+                    tracing::warn!(
+                        "a job for clients of user {} could not be opened: {why}",
+                        job.user
+                    );
+                }
                 job.stage = Stage::Over;
                 for knock in self.knocks.take_waiting() {
                     if knock.who.user == job.user {
@@ -265,9 +289,7 @@ impl Desk {
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     Err(Errno::AGAIN) => break,
                     Err(errno) => {
-                        let told = self.short_told;
-                        if told.is_none_or(|told| now >= told + SHORT_SILENCE) {
-                            self.short_told = Some(now);
+                        if self.sparing.admit(Cause::Short, now) {
                             tracing::error!(
                                 "a client waits at the door of {}: {errno}; raise the limit (`ulimit -n`)",
                                 door.name()
@@ -317,10 +339,9 @@ impl Desk {
     }
 
     fn check_limits(&self, who: &Credentials) -> Result<(), String> {
-        let own = rustix::process::geteuid().as_raw();
-        let most = match who.user {
-            user if user == own || user == 0 => self.limits.own_guests,
-            _ => self.limits.other_guests,
+        let most = match is_own(who.user) {
+            true => self.limits.own_guests,
+            false => self.limits.other_guests,
         };
         if most == 0 {
             return Err(format!("it admits no clients of user {}", who.user));
@@ -342,13 +363,29 @@ impl Desk {
         Ok(())
     }
 
-    fn begin_job(&mut self, user: u32) -> Result<(), String> {
-        if self.jobs.len() >= self.limits.jobs {
-            return Err(format!(
-                "it has {} jobs already, none with a rank left for this user",
-                self.jobs.len()
-            ));
+    /// Whether `user` may have one job more.
+    fn check_jobs(&self, user: u32) -> Result<(), String> {
+        let jobs = || self.jobs.iter();
+        let most = self.limits.jobs;
+        let all = jobs().count();
+        let of_others = jobs().filter(|job| !is_own(job.user)).count();
+        let of_user = jobs().filter(|job| job.user == user).count();
+        let may = if is_own(user) {
+            all < most && all - of_others < most - most / 8
+        } else {
+            let left = most.div_ceil(2).saturating_sub(of_others);
+            of_user < left.min(most.saturating_sub(all))
+        };
+        match may {
+            true => Ok(()),
+            false => Err(format!(
+                "of its {all} jobs {of_user} are of user {user}, who may have no more now"
+            )),
         }
+    }
+
+    fn begin_job(&mut self, user: u32) -> Result<(), String> {
+        self.check_jobs(user)?;
         self.last_job += 1;
         let job = HostedJob::new(self.last_job, user, self.limits.ranks);
         let job = job.map_err(|error| error.to_string())?;
@@ -368,7 +405,9 @@ impl Desk {
 
     fn sleep(&self, now: Instant) {
         let brokers = self.jobs.iter().filter_map(|job| job.poll_at(now));
-        let due = brokers.chain(self.knocks.poll_at()).chain(self.short_until);
+        let knocks = self.knocks.poll_at();
+        let due = brokers.chain(knocks).chain(self.short_until);
+        let due = due.chain(self.sparing.poll_at());
         let limit = due.min().map(|at| at.saturating_duration_since(now));
         // A job may have become due since `now`, and times are rounded.
         let limit = limit.map(|left| left + Duration::from_millis(1));
@@ -384,6 +423,11 @@ impl Desk {
         let _ = poll(&mut fds, limit.as_ref());
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
+}
+
+/// Whether this is the server's own user, or root.
+fn is_own(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
 /// Does `work` on a thread of its own, or gives it back.

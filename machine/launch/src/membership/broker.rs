@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use mapwire_host::descriptors::above_stdio;
 use mapwire_host::masking;
+use mapwire_host::sparing::Sparing;
 use mapwire_transport::board::RankState;
 use mapwire_transport::job::channels;
 use mapwire_transport::rendezvous::{Broker, JobAddress, Secret, Word};
@@ -131,8 +132,12 @@ fn serve(
     launcher: &SharedLauncher,
 ) {
     let mut is_finishing = false;
+    let mut sparing = Sparing::default();
     loop {
         let now = Instant::now();
+        while let Some(left_out) = sparing.poll(now) {
+            tracing::warn!("{left_out}");
+        }
         broker.handle_ready(now);
         // Ranks of other hosts hear of those here by their links, and of failures by the launcher.
         while broker.poll_word().is_some() {}
@@ -140,7 +145,9 @@ fn serve(
             match orders.try_recv() {
                 Ok(Order::Hear(word)) => {
                     if let Err(error) = broker.handle_word(word, now) {
-                        tracing::warn!("{error}");
+                        if sparing.admit("words of other hosts' brokers that were refused", now) {
+                            tracing::warn!("{error}");
+                        }
                     }
                 }
                 Ok(Order::Finish) => is_finishing = true,

@@ -1,4 +1,7 @@
 //! One connection to the server: a stranger's, then a client's.
+//!
+//! A hello proves that somebody had the secret once; whoever recorded it can send it again. So a connection is a client's only after
+//! something of it has opened under the keys of its own session, which nobody but the hello's maker has.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,11 +13,11 @@ use crate::protocol::{
     HELLO_BYTES, Hello, MAX_REQUEST_BYTES, Release, Request, Response, VERSION, Verdict, Welcome,
 };
 
-/// What a stranger may take to prove the secret.
+/// What a stranger may take until something of it has opened, from its connection on.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
 /// What a client may take to read an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a client may say nothing. It connects anew when it wants something.
+/// How long a client may say nothing that opens. It connects anew when it wants something.
 const IDLE: Duration = Duration::from_secs(60);
 /// Requests that are answered before other connections have their turn.
 const MAX_TURN: usize = 16;
@@ -39,8 +42,9 @@ pub(super) enum Fate {
 #[derive(Debug)]
 enum Stage {
     /// It has sent this much of its hello.
-    Stranger(Vec<u8>),
-    Client(Channel),
+    Silent(Vec<u8>),
+    /// Its hello was answered.
+    Answered(Channel),
 }
 
 /// One connection.
@@ -51,7 +55,7 @@ pub(super) struct Connection {
     /// What is to be sent, from `sent` on.
     out: Vec<u8>,
     sent: usize,
-    /// When something was last received or sent.
+    /// When it came; of a client: when something was last opened or sent.
     progress: Instant,
     fate: Fate,
 }
@@ -74,7 +78,7 @@ impl Connection {
         let _ = stream.set_nodelay(true);
         Self {
             stream,
-            stage: Stage::Stranger(Vec::new()),
+            stage: Stage::Silent(Vec::new()),
             out: Vec::new(),
             sent: 0,
             progress: now,
@@ -82,8 +86,12 @@ impl Connection {
         }
     }
 
+    /// Whether nothing of it has opened.
     pub(super) fn is_stranger(&self) -> bool {
-        matches!(self.stage, Stage::Stranger(_))
+        match &self.stage {
+            Stage::Silent(_) => true,
+            Stage::Answered(channel) => channel.opened() == 0,
+        }
     }
 
     /// Whether it waits for something else than before.
@@ -93,11 +101,10 @@ impl Connection {
 
     /// Whether it has said or taken nothing for too long.
     pub(super) fn is_late(&self, now: Instant) -> bool {
-        let patience = match self.stage {
-            // From its beginning: `progress` of a stranger does not move.
-            Stage::Stranger(_) => STRANGER_PATIENCE,
-            Stage::Client(_) if self.fate == Fate::Writes => ANSWER_PATIENCE,
-            Stage::Client(_) => IDLE,
+        let patience = match self.fate {
+            _ if self.is_stranger() => STRANGER_PATIENCE,
+            Fate::Writes => ANSWER_PATIENCE,
+            _ => IDLE,
         };
         now >= self.progress + patience
     }
@@ -116,8 +123,13 @@ impl Connection {
                 Ok(false) => return Fate::Writes,
                 Err(_) => return Fate::Ended,
             }
-            if let Stage::Client(channel) = &mut self.stage {
-                match channel.open(MAX_REQUEST_BYTES) {
+            if let Stage::Answered(channel) = &mut self.stage {
+                let before = channel.opened();
+                let message = channel.open(MAX_REQUEST_BYTES);
+                if channel.opened() != before {
+                    self.progress = now;
+                }
+                match message {
                     Err(_) => return Fate::Malformed,
                     Ok(None) => {}
                     Ok(Some(message)) => {
@@ -135,13 +147,13 @@ impl Connection {
                 }
             }
             let room = match &self.stage {
-                Stage::Stranger(hello) => HELLO_BYTES - hello.len(),
-                Stage::Client(_) => buffer.len(),
+                Stage::Silent(hello) => HELLO_BYTES - hello.len(),
+                Stage::Answered(_) => buffer.len(),
             };
             match self.stream.read(&mut buffer[..room]) {
                 Ok(0) => return Fate::Ended,
                 Ok(count) => {
-                    if let Some(over) = self.take(&buffer[..count], key, now) {
+                    if let Some(over) = self.take(&buffer[..count], key) {
                         return over;
                     }
                 }
@@ -154,14 +166,13 @@ impl Connection {
         Fate::Writes
     }
 
-    fn take(&mut self, bytes: &[u8], key: &ChannelKey, now: Instant) -> Option<Fate> {
+    fn take(&mut self, bytes: &[u8], key: &ChannelKey) -> Option<Fate> {
         let hello = match &mut self.stage {
-            Stage::Client(channel) => {
-                self.progress = now;
+            Stage::Answered(channel) => {
                 channel.feed(bytes);
                 return None;
             }
-            Stage::Stranger(hello) => {
+            Stage::Silent(hello) => {
                 hello.extend(bytes);
                 // Those who speak something else need not be waited for.
                 if !b"mwnames".starts_with(&hello[..hello.len().min(7)]) {
@@ -176,8 +187,7 @@ impl Connection {
             Ok(hello) => match key.answer(&hello) {
                 None => (Verdict::Secret, Fate::WrongSecret),
                 Some((answer, channel)) => {
-                    self.stage = Stage::Client(channel);
-                    self.progress = now;
+                    self.stage = Stage::Answered(channel);
                     self.out = welcome(Verdict::Welcome(answer));
                     return None;
                 }
@@ -194,7 +204,9 @@ impl Connection {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     self.sent += count;
-                    self.progress = now;
+                    if !self.is_stranger() {
+                        self.progress = now;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,15 +1,16 @@
 //! The server of `mapwire serve`: one thread, one loop, everything in memory.
 //!
-//! Whoever connects is a stranger until a handshake proves the secret. Strangers are few at a time, have little time and cost no
-//! computation with keys beyond a hash and a tag. Clients are asked for nothing between their requests; one that says nothing for long is
+//! Whoever connects is a stranger until something of it has opened under the keys of its session. Strangers are few at a time and have
+//! little time. One without the secret costs a hash and a tag, one that repeats a recorded hello also a computation with key pairs. Of too
+//! many, the oldest of the address that has most makes room, so that a flood pushes itself out before others. Clients are asked for nothing between their requests; one that says nothing for long is
 //! dropped, and connects anew when it wants something. What it has put lasts by its leases, not by its connection.
 
 mod connection;
 mod memory;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use memory::{ClientId, Memory};
 
 /// Connections at a time: two for each rank of the largest job.
 const MAX_CONNECTIONS: usize = 8_192;
-/// Those of them that have not proven the secret; the oldest makes room.
+/// Those of them of which nothing has opened.
 const MAX_STRANGERS: usize = 64;
 /// Descriptors for other things.
 const SPARE_DESCRIPTORS: u64 = 32;
@@ -44,7 +45,7 @@ const FIRST: u64 = 2;
 pub struct ServerStats {
     /// Connections accepted.
     pub accepted: u64,
-    /// Of these, those that proved the secret.
+    /// Of these, those that proved the secret, by a message that opened under the keys of their session.
     pub welcomed: u64,
     /// Those that did not prove it.
     pub wrong_secret: u64,
@@ -68,8 +69,8 @@ pub struct Server {
     key: Key,
     memory: Memory,
     connections: HashMap<u64, Connection>,
-    /// In the order in which they came; some are none any more.
-    strangers: VecDeque<u64>,
+    /// In the order in which they came, and from where; some are none any more.
+    strangers: Vec<(u64, IpAddr)>,
     most_connections: usize,
     next: u64,
     next_sweep: Instant,
@@ -102,7 +103,7 @@ impl Server {
             key: Key(ChannelKey::new(secret)),
             memory: Memory::default(),
             connections: HashMap::new(),
-            strangers: VecDeque::new(),
+            strangers: Vec::new(),
             most_connections: most_connections(),
             next: FIRST,
             next_sweep: Instant::now() + SWEEP,
@@ -165,13 +166,13 @@ impl Server {
     fn accept(&mut self, now: Instant) {
         for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
-                Ok((stream, _)) => self.take(stream, now),
+                Ok((stream, from)) => self.take(stream, from.ip(), now),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                     // No descriptors or no memory. A stranger that goes frees some.
                     _ => {
-                        if !self.drop_oldest_stranger() {
+                        if !self.drop_stranger() {
                             std::thread::sleep(Duration::from_millis(10));
                         }
                         return;
@@ -181,9 +182,9 @@ impl Server {
         }
     }
 
-    fn take(&mut self, stream: TcpStream, now: Instant) {
+    fn take(&mut self, stream: TcpStream, from: IpAddr, now: Instant) {
         self.stats.accepted += 1;
-        if self.connections.len() >= self.most_connections && !self.drop_oldest_stranger() {
+        if self.connections.len() >= self.most_connections && !self.drop_stranger() {
             self.stats.no_room += 1;
             connection::refuse(stream);
             return;
@@ -195,33 +196,40 @@ impl Server {
         }
         self.next += 1;
         self.connections.insert(id, Connection::new(stream, now));
-        self.strangers.push_back(id);
-        let stays = |id: &u64| {
-            self.connections
-                .get(id)
-                .is_some_and(Connection::is_stranger)
-        };
+        self.strangers.push((id, from));
         if self.strangers.len() > MAX_STRANGERS {
-            self.strangers.retain(stays);
+            self.forget_others();
         }
         if self.strangers.len() > MAX_STRANGERS {
-            self.drop_oldest_stranger();
+            self.drop_stranger();
         }
     }
 
-    fn drop_oldest_stranger(&mut self) -> bool {
-        while let Some(id) = self.strangers.pop_front() {
-            if self
-                .connections
-                .get(&id)
-                .is_some_and(Connection::is_stranger)
-            {
-                self.stats.no_room += 1;
-                self.connections.remove(&id);
-                return true;
-            }
-        }
-        false
+    /// Forgets those that are strangers no more.
+    fn forget_others(&mut self) {
+        let connections = &self.connections;
+        self.strangers.retain(|(id, _)| {
+            let connection = connections.get(id);
+            connection.is_some_and(Connection::is_stranger)
+        });
+    }
+
+    /// Ends the oldest stranger of the address that has most.
+    fn drop_stranger(&mut self) -> bool {
+        self.forget_others();
+        let count = |from| self.strangers.iter().filter(|it| it.1 == from).count();
+        // Of equals the last is taken, and the oldest is to go.
+        let froms = self.strangers.iter().rev().map(|it| it.1);
+        let Some(most) = froms.max_by_key(|&from| count(from)) else {
+            return false;
+        };
+        let oldest = self.strangers.iter().position(|it| it.1 == most);
+        let Some((id, _)) = oldest.map(|at| self.strangers.remove(at)) else {
+            return false;
+        };
+        self.stats.no_room += 1;
+        self.connections.remove(&id);
+        true
     }
 
     fn serve_one(&mut self, id: u64, now: Instant) {

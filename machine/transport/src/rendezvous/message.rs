@@ -199,6 +199,21 @@ pub enum Refusal {
         "the launcher started another process for this rank; join from that process or from one that descends from it"
     )]
     Process = 5,
+    /// The process belongs to no rank.
+    #[error(
+        "this process is none of the job's, nor descends from one: start it with `mapwire run`, or unset MAPWIRE_JOB"
+    )]
+    Stranger = 6,
+    /// The process belongs to another user.
+    #[error(
+        "this process's user is not the job's: run it as the user who started the job, or unset MAPWIRE_JOB"
+    )]
+    User = 7,
+    /// It did not introduce itself in time.
+    #[error(
+        "it did not hear this process in time, since the computer is busy or many processes connect and say nothing: try again"
+    )]
+    Silent = 8,
 }
 
 /// Why bytes are no message.
@@ -384,6 +399,9 @@ impl Refusal {
             Self::Rank,
             Self::Taken,
             Self::Process,
+            Self::Stranger,
+            Self::User,
+            Self::Silent,
         ]
         .into_iter()
         .find(|&why| why as u32 == number)

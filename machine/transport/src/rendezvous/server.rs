@@ -4,6 +4,7 @@ mod descent;
 mod door;
 mod elsewhere;
 mod outgoing;
+mod saying;
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -12,6 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mapwire_host::descriptors::above_stdio;
+use mapwire_host::sparing::Sparing;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -24,6 +26,7 @@ use crate::board::{Board, BoardError, BoardFiles, BrokersBoard, RankState};
 use door::Door;
 pub use elsewhere::{NotElsewhere, Word};
 use outgoing::Outgoing;
+use saying::{Cause, What};
 
 /// Makes the memory of the channel between two ranks, the lower rank first. The descriptor must
 /// stay valid when it is sent to both.
@@ -126,6 +129,8 @@ pub struct Broker {
     /// Until then no connection is accepted and no channel made: this process has no descriptor left.
     short_until: Option<Instant>,
     stats: BrokerStats,
+    /// Lines of the log that ranks and strangers cause.
+    sparing: Sparing<Cause>,
 }
 
 impl Broker {
@@ -177,6 +182,7 @@ impl Broker {
             crowded: false,
             short_until: None,
             stats: BrokerStats::default(),
+            sparing: Sparing::default(),
         })
     }
 
@@ -240,7 +246,9 @@ impl Broker {
             .map(|c| c.since + door::HELLO_TIMEOUT);
         let crowded = self.crowded.then(|| now + CROWDED_RETRY);
         let short = self.short_until;
-        lost.chain(silent).chain(crowded).chain(short).min()
+        let said = self.sparing.poll_at();
+        let others = crowded.into_iter().chain(short).chain(said);
+        lost.chain(silent).chain(others).min()
     }
 
     /// Serves whatever is ready.
@@ -276,6 +284,7 @@ impl Broker {
             }
         }
         self.expire(now);
+        self.tell_left_out(now);
     }
 
     /// The process of `rank` has ended, `clean` if with exit code 0. What it sent before is still
@@ -385,9 +394,11 @@ impl Broker {
     /// This process has no descriptor left: says so, and pauses what needs one.
     fn run_short(&mut self, what: &str, now: Instant) {
         if self.short_until.is_none() {
-            tracing::error!(
-                "the launcher has no file descriptor left: {what}; raise the limit (`ulimit -n`)"
-            );
+            if self.may_say(None, What::Short, now) {
+                tracing::error!(
+                    "the launcher has no file descriptor left: {what}; raise the limit (`ulimit -n`)"
+                );
+            }
             self.short_until = Some(now + SHORT_RETRY);
             self.door.watch(&self.epoll, false);
         }
@@ -408,11 +419,14 @@ impl Broker {
         if !self.is_rank(rank) {
             return self.refuse(at, Refusal::Rank, now);
         }
+        let origin = self.connections[at].as_ref().and_then(|c| c.origin);
+        let process = self.ranks[rank as usize].process;
+        if process.is_some() && origin.is_none() {
+            return self.refuse(at, Refusal::Stranger, now);
+        }
         if self.ranks[rank as usize].joined || self.board.state(rank).is_gone() {
             return self.refuse(at, Refusal::Taken, now);
         }
-        let origin = self.connections[at].as_ref().and_then(|c| c.origin);
-        let process = self.ranks[rank as usize].process;
         if self.is_elsewhere(rank) || (process.is_some() && origin != process) {
             return self.refuse(at, Refusal::Process, now);
         }
@@ -439,7 +453,7 @@ impl Broker {
     fn refuse(&mut self, at: usize, why: Refusal, now: Instant) {
         match why {
             Refusal::Token => self.stats.refused_token += 1,
-            Refusal::Process => self.stats.refused_process += 1,
+            Refusal::Process | Refusal::Stranger => self.stats.refused_process += 1,
             _ => self.stats.refused_other += 1,
         }
         let Some(Some(connection)) = self.connections.get_mut(at) else {
@@ -474,11 +488,10 @@ impl Broker {
                 return;
             }
             Err(error) => {
-                tracing::error!(
-                    "no channel between ranks {} and {}: {error}",
-                    pair.0,
-                    pair.1
-                );
+                if self.may_say(Some(rank), What::NoChannel, now) {
+                    let (low, high) = pair;
+                    tracing::error!("no channel between ranks {low} and {high}: {error}");
+                }
                 self.deliver(rank, &ToRank::PeerGone { peer }, None, now);
                 return;
             }
@@ -526,14 +539,15 @@ impl Broker {
     /// The peer talks nonsense.
     fn broken(&mut self, at: usize, now: Instant) {
         self.stats.broken += 1;
-        tracing::warn!(
-            pid = self
-                .connections
-                .get(at)
-                .and_then(Option::as_ref)
-                .map(|c| c.pid),
-            "a connection broke the rendezvous protocol and was closed"
-        );
+        let rank = self.rank_behind(at);
+        if self.may_say(rank, What::Broken, now) {
+            let connection = self.connections.get(at).and_then(Option::as_ref);
+            tracing::warn!(
+                rank,
+                pid = connection.map(|c| c.pid),
+                "a connection broke the rendezvous protocol and was closed"
+            );
+        }
         self.closed(at, now);
     }
 

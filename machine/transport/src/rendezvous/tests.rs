@@ -143,6 +143,17 @@ fn hears(socket: &OwnedFd) -> Received {
     heard
 }
 
+/// Why the broker turns this connection away.
+fn refusal(socket: &OwnedFd) -> Refusal {
+    let Received::Record { record, fds: 0, .. } = hears(socket) else {
+        panic!("no answer");
+    };
+    match ToRank::parse(&record, 0) {
+        Ok(ToRank::Refused(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What `wanted` takes of the next event that it takes anything of; drops those before.
 fn next<T>(client: &mut Client, wanted: impl Fn(Event) -> Option<T>) -> T {
     loop {
@@ -484,15 +495,7 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
     let mut old = hello.clone();
     old[4] = 77;
     socket::send(&other_version, &old, None).unwrap();
-    match hears(&other_version) {
-        Received::Record { record, fds: 0, .. } => {
-            assert_eq!(
-                ToRank::parse(&record, 0),
-                Ok(ToRank::Refused(Refusal::Version))
-            );
-        }
-        _ => panic!("no answer"),
-    }
+    assert_eq!(refusal(&other_version), Refusal::Version);
 
     let joined = stranger(&hall);
     socket::send(&joined, &hello, None).unwrap();
@@ -522,6 +525,7 @@ fn idle_connections_keep_no_late_rank_out_and_are_closed_in_the_end() {
     );
     assert!(hall.ask(|b| b.stats().silent) >= 200 - 64);
     for idle in &crowd {
+        assert_eq!(refusal(idle), Refusal::Silent);
         assert!(matches!(hears(idle), Received::Closed));
     }
     assert!(
@@ -555,11 +559,16 @@ fn a_rank_is_joined_only_by_the_process_that_was_started_for_it_or_a_descendant(
     }
     assert_eq!(hall.ask(|b| b.stats().refused_process), 1);
     assert!(!hall.ask(|b| b.has_joined(1)));
+    // As if this process had been started by nobody of the job: whatever has become of the rank.
+    hall.ask(move |b| b.set_process(0, other_id));
+    for rank in 0..2 {
+        match Client::join(&hall.address, rank, LONG) {
+            Err(RendezvousError::Refused { why, .. }) => assert_eq!(why, Refusal::Stranger),
+            other => panic!("{other:?}"),
+        }
+    }
     // As if this process had been started by a shell that was started for rank 2.
-    hall.ask(move |b| {
-        b.set_process(0, other_id);
-        b.set_process(2, parent);
-    });
+    hall.ask(move |b| b.set_process(2, parent));
     let _two = hall.join(2);
     other.kill().unwrap();
     other.wait().unwrap();
@@ -653,6 +662,9 @@ proptest! {
             ToRank::PassLost { to: rank, tag },
             ToRank::Refused(Refusal::Taken),
             ToRank::Refused(Refusal::Process),
+            ToRank::Refused(Refusal::Stranger),
+            ToRank::Refused(Refusal::User),
+            ToRank::Refused(Refusal::Silent),
         ] {
             let fds = usize::from(message.carries_fd());
             prop_assert_eq!(ToRank::parse(&message.encode(), fds), Ok(message.clone()));

@@ -2,8 +2,8 @@
 
 use mapwire_host::processes::parent_of;
 
-/// Longest line of ancestors that is followed.
-const MAX_ANCESTORS: usize = 1024;
+/// Longest line of ancestors that is followed, which bounds what a connection costs its broker: some microseconds for each.
+const MAX_ANCESTORS: usize = 128;
 
 /// `pid` and its ancestors, nearest first, as far as they can be read. A process that ends and whose number is
 /// given to another meanwhile brings no stranger into the line: each parent is named by a child that still

@@ -9,6 +9,8 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use super::super::message::{Refusal, ToRank};
+use super::super::socket;
 use super::{Broker, Connection, JobAddress, descent};
 use crate::board::BoardError;
 
@@ -81,7 +83,7 @@ impl Broker {
         let is_ours = peer.uid == rustix::process::geteuid() || peer.uid.is_root();
         if !is_ours && self.guests != Some(peer.uid.as_raw()) {
             self.stats.refused_user += 1;
-            return;
+            return turn_away(&socket, Refusal::User);
         }
         // Without it the kernel's usual size holds, which only costs more.
         let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
@@ -163,6 +165,13 @@ impl Broker {
 
     fn close_silent(&mut self, at: usize) {
         self.stats.silent += 1;
-        self.connections[at] = None;
+        if let Some(connection) = self.connections[at].take() {
+            turn_away(&connection.socket, Refusal::Silent);
+        }
     }
+}
+
+/// Says why a connection is closed, to whom it may concern: nothing of it is kept if there is no room.
+fn turn_away(socket: &OwnedFd, why: Refusal) {
+    let _ = socket::send(socket, &ToRank::Refused(why).encode(), None);
 }

@@ -1,0 +1,200 @@
+//! Lines of a log that others can cause at will: of each cause a few in a time, and then how many more there were.
+//!
+//! [`Sparing`] only counts. Whoever writes asks it before each such line, and has it [tell](Sparing::poll) now and then what was left out.
+//! It allocates nothing once it is made.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// Lines of one cause that are said before the others of [`SPAN`] are counted.
+pub const MOST_LINES: u32 = 8;
+/// The time after which the count is told.
+pub const SPAN: Duration = Duration::from_secs(10);
+/// Causes that are told apart. Those beyond share one count.
+pub const MOST_CAUSES: usize = 64;
+
+/// Counts lines by cause.
+#[derive(Debug)]
+pub struct Sparing<C> {
+    causes: Vec<(Option<C>, Lines)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    since: Instant,
+    said: u32,
+    left_out: u64,
+}
+
+/// How many lines of a cause were left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut<C> {
+    /// The cause; `None`: several, of too many.
+    pub cause: Option<C>,
+    /// Lines.
+    pub count: u64,
+}
+
+impl<C: fmt::Display> fmt::Display for LeftOut<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{cause}")?,
+            None => f.write_str("various causes")?,
+        }
+        write!(f, ": {} more, not said one by one", self.count)
+    }
+}
+
+impl<C: Copy + PartialEq> Default for Sparing<C> {
+    fn default() -> Self {
+        Self {
+            causes: Vec::with_capacity(MOST_CAUSES + 1),
+        }
+    }
+}
+
+impl<C: Copy + PartialEq> Sparing<C> {
+    /// Whether a line of this cause is to be said now. If not, it is counted.
+    pub fn admit(&mut self, cause: C, now: Instant) -> bool {
+        let is_known = |known: Option<C>| move |one: &(Option<C>, Lines)| one.0 == known;
+        let found = self.causes.iter().position(is_known(Some(cause)));
+        let found = found.or_else(|| {
+            let is_quiet = |lines: &Lines| lines.left_out == 0 && lines.is_over(now);
+            self.causes.retain(|(_, lines)| !is_quiet(lines));
+            let shared = self.causes.len() >= MOST_CAUSES;
+            let cause = (!shared).then_some(cause);
+            let known = self.causes.iter().position(is_known(cause));
+            known.or_else(|| {
+                let lines = Lines {
+                    since: now,
+                    said: 0,
+                    left_out: 0,
+                };
+                self.causes.push((cause, lines));
+                self.causes.len().checked_sub(1)
+            })
+        });
+        let lines = found.and_then(|at| self.causes.get_mut(at));
+        lines.is_some_and(|(_, lines)| lines.admit(now))
+    }
+
+    /// Of a cause whose time is over: how many lines were left out, which is to be said. Call it until it gives `None`.
+    pub fn poll(&mut self, now: Instant) -> Option<LeftOut<C>> {
+        let is_due =
+            |(_, lines): &&mut (Option<C>, Lines)| lines.left_out > 0 && lines.is_over(now);
+        let (cause, lines) = self.causes.iter_mut().find(is_due)?;
+        let count = std::mem::take(&mut lines.left_out);
+        lines.since = now;
+        Some(LeftOut {
+            cause: *cause,
+            count,
+        })
+    }
+
+    /// When [`poll`](Self::poll) wants to be called.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<Instant> {
+        let counted = self.causes.iter().filter(|(_, lines)| lines.left_out > 0);
+        counted.map(|(_, lines)| lines.since + SPAN).min()
+    }
+
+    /// All that was left out and not told yet, for whoever says no more after this.
+    pub fn finish(&mut self) -> impl Iterator<Item = LeftOut<C>> + use<'_, C> {
+        let counted = self.causes.drain(..);
+        counted.filter_map(|(cause, lines)| {
+            let count = lines.left_out;
+            (count > 0).then_some(LeftOut { cause, count })
+        })
+    }
+}
+
+impl Lines {
+    fn is_over(&self, now: Instant) -> bool {
+        now >= self.since + SPAN
+    }
+
+    /// A time in which none was left out is over without a word, and another begins. After one in which some were, lines are counted on.
+    fn admit(&mut self, now: Instant) -> bool {
+        if self.left_out == 0 && self.is_over(now) {
+            *self = Self {
+                since: now,
+                said: 0,
+                left_out: 0,
+            };
+        }
+        let is_said = self.said < MOST_LINES;
+        match is_said {
+            true => self.said += 1,
+            false => self.left_out += 1,
+        }
+        is_said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(sparing: &mut Sparing<u32>, now: Instant) -> Vec<(Option<u32>, u64)> {
+        std::iter::from_fn(|| sparing.poll(now))
+            .map(|left| (left.cause, left.count))
+            .collect()
+    }
+
+    #[test]
+    fn of_a_flood_a_few_lines_are_said_and_then_how_many_more_there_were() {
+        let mut sparing = Sparing::default();
+        let begin = Instant::now();
+        let said = |sparing: &mut Sparing<u32>, lines, now| {
+            (0..lines).filter(|_| sparing.admit(7, now)).count()
+        };
+        assert_eq!(said(&mut sparing, 10_000, begin), MOST_LINES as usize);
+        // Another has its own lines.
+        assert!(sparing.admit(8, begin));
+        assert_eq!(told(&mut sparing, begin), []);
+        assert_eq!(sparing.poll_at(), Some(begin + SPAN));
+        assert_eq!(told(&mut sparing, begin + SPAN), [(Some(7), 9_992)]);
+        // It goes on, and only the count is told.
+        assert_eq!(said(&mut sparing, 5, begin + SPAN), 0);
+        assert_eq!(told(&mut sparing, begin + SPAN), []);
+        assert_eq!(told(&mut sparing, begin + 2 * SPAN), [(Some(7), 5)]);
+        // It is quiet, and begins anew.
+        assert_eq!(sparing.poll_at(), None);
+        assert_eq!(said(&mut sparing, 9, begin + 3 * SPAN), 8);
+        let rest: Vec<_> = sparing.finish().collect();
+        let (cause, count) = (Some(7), 1);
+        assert_eq!(rest, [LeftOut { cause, count }]);
+    }
+
+    #[test]
+    fn lines_that_come_slowly_are_all_said() {
+        let mut sparing = Sparing::default();
+        let begin = Instant::now();
+        for at in 0..100 {
+            assert!(sparing.admit(7, begin + at * (SPAN / MOST_LINES)));
+        }
+        assert_eq!(sparing.poll_at(), None);
+    }
+
+    #[test]
+    fn too_many_causes_share_a_count_and_cost_no_memory() {
+        let mut sparing = Sparing::default();
+        let capacity = sparing.causes.capacity();
+        let begin = Instant::now();
+        let said = (0..1_000).filter(|cause| sparing.admit(*cause, begin));
+        assert_eq!(said.count(), MOST_CAUSES + MOST_LINES as usize);
+        assert_eq!(sparing.causes.capacity(), capacity);
+        let left = 1_000 - (MOST_CAUSES + MOST_LINES as usize) as u64;
+        assert_eq!(told(&mut sparing, begin + SPAN), [(None, left)]);
+        let left = LeftOut::<u32> {
+            cause: None,
+            count: 3,
+        };
+        assert_eq!(
+            left.to_string(),
+            "various causes: 3 more, not said one by one"
+        );
+        // Those that are quiet make room.
+        assert!(sparing.admit(5_000, begin + SPAN));
+    }
+}
