@@ -19,6 +19,7 @@
 //! | `inner` | the C library's own allocator, for this library's memory, which must never be far |
 //! | `threads` | `pthread_create` |
 //! | `ending` | `_exit` |
+//! | `libraries` | `dlopen` |
 //! | `report` | figures at the end of the program |
 //!
 //! # Memory of the library itself
@@ -40,6 +41,8 @@ mod fork;
 mod heap;
 #[allow(unsafe_code)]
 mod inner;
+#[allow(unsafe_code)]
+mod libraries;
 #[allow(unsafe_code)]
 mod locks;
 #[allow(unsafe_code)]

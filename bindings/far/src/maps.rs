@@ -1,5 +1,8 @@
 //! `mmap` and its like. What is large and private is far, if it is anonymous, or of a file and that is asked for; all else is the
 //! kernel's.
+//!
+//! So are reservations, which are closed: compilers at run time and virtual machines put what they like into them by `MAP_FIXED`: code,
+//! shared memory, files. The pager could not do without these pages.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -121,6 +124,45 @@ pub unsafe extern "C" fn mmap(
     file: c_int,
     offset: off_t,
 ) -> *mut c_void {
+    let may_be_far = !is_reservation(rights, flags);
+    // SAFETY: by the caller's promise.
+    unsafe { map(address, bytes, rights, flags, file, offset, may_be_far) }
+}
+
+fn is_reservation(rights: c_int, flags: c_int) -> bool {
+    rights == PROT_NONE && flags & MAP_ANONYMOUS != 0
+}
+
+/// What mimalloc calls instead: reservations of its own must be far, as it opens them by `mprotect`. The linker sees to it.
+///
+/// # Safety
+/// As of mmap(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_mmap(
+    address: *mut c_void,
+    bytes: usize,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: by the caller's promise.
+    unsafe { map(address, bytes, rights, flags, file, offset, true) }
+}
+
+/// mmap(2), of memory that may be far.
+///
+/// # Safety
+/// As it says.
+unsafe fn map(
+    address: *mut c_void,
+    bytes: usize,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+    may_be_far: bool,
+) -> *mut c_void {
     if let Some(space) = space() {
         if flags & MAP_FIXED != 0
             && let Some(part) = space.part(address.addr(), bytes)
@@ -129,7 +171,8 @@ pub unsafe extern "C" fn mmap(
             let source = unsafe { Source::of(space, flags, file, offset) };
             return replace(space, part, bytes, rights, source);
         }
-        let may_be_far = flags & NOT_FAR == 0 && rights & PROT_EXEC == 0 && bytes >= LEAST_BYTES;
+        let may_be_far =
+            may_be_far && flags & NOT_FAR == 0 && rights & PROT_EXEC == 0 && bytes >= LEAST_BYTES;
         // SAFETY: by the caller's promise.
         let source = unsafe { Source::of(space, flags, file, offset) };
         if may_be_far && let Some(source) = source {
@@ -158,8 +201,10 @@ pub unsafe extern "C" fn mmap64(
     file: c_int,
     offset: off_t,
 ) -> *mut c_void {
+    // Not by the function before, whose name is the allocator's to the linker.
+    let may_be_far = !is_reservation(rights, flags);
     // SAFETY: by the caller's promise; both are the same with 64-bit offsets.
-    unsafe { mmap(address, bytes, rights, flags, file, offset) }
+    unsafe { map(address, bytes, rights, flags, file, offset, may_be_far) }
 }
 
 /// Closes all of far memory: the program has a right to what it maps, and to nothing else.

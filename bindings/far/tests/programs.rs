@@ -65,22 +65,62 @@ fn run_with(program: &Path, arguments: &[&str], disk: &str) -> Result<String, St
     }
 }
 
-/// Builds a program of this folder, which is given the name of a file that it may make, and says at its end that all is well.
+/// A program of this folder, in a folder of its own that goes with this.
+struct Built {
+    folder: PathBuf,
+    program: PathBuf,
+}
+
+impl Built {
+    /// `purpose` tells those of one program apart.
+    fn new(name: &str, purpose: &str) -> Self {
+        let folder = format!("mapwire-far-{name}-{purpose}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join(name);
+        let built = Self { folder, program };
+        built.compile(name, &built.program, &["-Wl,-rpath,$ORIGIN"]);
+        built
+    }
+
+    fn compile(&self, name: &str, output: &Path, options: &[&str]) {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/{name}.c"));
+        let built = Command::new("cc")
+            .args(["-O1", "-fno-builtin", "-pthread", "-w"])
+            .args(options)
+            .arg("-o")
+            .args([output, &source])
+            .status()
+            .unwrap();
+        assert!(built.success());
+    }
+
+    /// Runs it with these arguments and the name of a file that it may make. It says at its end that all is well.
+    fn assert_well(&self, arguments: &[&str]) {
+        let data = self.folder.join("data");
+        let arguments = [arguments, &[data.to_str().unwrap()]].concat();
+        let text = run(&self.program, &arguments);
+        if text.starts_with("skipped") {
+            println!("{text}");
+        } else {
+            assert_eq!(text, "all is well\n");
+        }
+    }
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
 fn assert_well(name: &str) {
-    let folder = std::env::temp_dir().join(format!("mapwire-far-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let program = folder.join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/{name}.c"));
-    let built = Command::new("cc")
-        .args(["-O1", "-fno-builtin", "-pthread", "-w", "-o"])
-        .args([&program, &source])
-        .status()
-        .unwrap();
-    assert!(built.success());
-    let found =
-        std::panic::catch_unwind(|| run(&program, &[folder.join("data").to_str().unwrap()]));
-    std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(found.unwrap(), "all is well\n");
+    Built::new(name, "").assert_well(&[]);
+}
+
+/// Memory is held in a way of `references.c` while the program touches other memory.
+fn assert_kept(way: &str) {
+    Built::new("references", way).assert_well(&[way]);
 }
 
 #[test]
@@ -113,4 +153,62 @@ fn a_shell_forks_as_ever() {
     let script = "for i in 1 2 3 4 5; do echo $(echo $i); done";
     let text = run(Path::new("/bin/sh"), &["-c", script]);
     assert_eq!(text, "1\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn reserved_address_space_takes_code_and_shared_memory_as_without_the_library() {
+    assert_well("reservations");
+}
+
+#[test]
+fn libraries_that_bind_deeply_and_the_program_free_what_the_other_allocated() {
+    let built = Built::new("libraries", "");
+    let library = built.folder.join("data.so");
+    built.compile("libraries", &library, &["-DLIBRARY", "-shared", "-fPIC"]);
+    built.assert_well(&[]);
+}
+
+#[test]
+fn a_pipe_keeps_what_vmsplice_gave_it() {
+    assert_kept("vmsplice");
+}
+
+#[test]
+fn pages_that_are_spliced_on_keep_what_was_given() {
+    assert_kept("splice");
+}
+
+#[test]
+fn a_socket_keeps_what_msg_zerocopy_gave_it() {
+    assert_kept("zero-copy");
+}
+
+#[test]
+fn a_socket_keeps_what_an_io_uring_sent_without_a_copy() {
+    assert_kept("ring-zero-copy");
+}
+
+#[test]
+fn pages_that_an_io_uring_splices_keep_what_was_given() {
+    assert_kept("ring-splice");
+}
+
+#[test]
+fn buffers_that_an_io_uring_has_pinned_stay_where_they_are() {
+    assert_kept("ring-buffers");
+}
+
+#[test]
+fn reads_and_writes_past_the_page_cache_arrive_while_pages_come_and_go() {
+    assert_kept("direct");
+}
+
+#[test]
+fn another_process_stores_and_loads_while_pages_come_and_go() {
+    assert_kept("another-process");
+}
+
+#[test]
+fn memory_of_a_packet_socket_stays_where_it_is() {
+    assert_kept("packets");
 }

@@ -138,6 +138,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/far/src/lib.rs", "mod fork"),
     ("bindings/far/src/lib.rs", "mod heap"),
     ("bindings/far/src/lib.rs", "mod inner"),
+    ("bindings/far/src/lib.rs", "mod libraries"),
     ("bindings/far/src/lib.rs", "mod locks"),
     ("bindings/far/src/lib.rs", "mod maps"),
     ("bindings/far/src/lib.rs", "mod moves"),

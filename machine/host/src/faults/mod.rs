@@ -19,6 +19,7 @@
 //! access faults although the page is open. [`Protection::set`] with `from == to` opens it again.
 
 mod mprotect;
+mod paged;
 mod probe;
 #[allow(unsafe_code)]
 mod signals;
@@ -42,6 +43,7 @@ use core::str::FromStr;
 use std::sync::Arc;
 
 pub use mprotect::Mprotect;
+pub(crate) use paged::Paged;
 pub use probe::probe;
 pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, watch};
 pub(crate) use stillness::Stillness;

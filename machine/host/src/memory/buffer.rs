@@ -91,8 +91,8 @@ impl SharedBuffer {
     /// * what the program protects stays protected, and what it unmaps is adopted no more.
     ///
     /// # Errors
-    /// [`MemoryError::NotAdoptable`]: no whole page; memory that is shared, on a stack, executable, of huge pages, with guard pages, or of
-    /// the C library for a thread; too many adoptions or mapped ranges. What the kernel refuses: the memory is as before then.
+    /// [`MemoryError::NotAdoptable`]: no whole page; memory that is shared, on a stack, executable, of huge pages, with guard pages, far, or
+    /// of the C library for a thread; too many adoptions or mapped ranges. What the kernel refuses: the memory is as before then.
     pub fn adopt(name: &str, address: usize, bytes: usize) -> Result<Self, MemoryError> {
         let refuse = |reason| MemoryError::NotAdoptable {
             address,

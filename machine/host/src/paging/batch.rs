@@ -17,6 +17,8 @@ pub(super) enum Progress {
     Barred,
     /// Nobody can store to it: it was moved to [`Item::memory`], or is protected.
     Taken,
+    /// It was taken, and its frame is to go back to the kernel.
+    Leaving,
     /// It is no longer in RAM.
     Gone,
     /// The program dropped it past the pager.
@@ -41,7 +43,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// Whether the page's frame may be used for another.
+    /// Whether the page may leave the RAM.
     pub(super) fn is_safe(self) -> bool {
         matches!(self, Self::Clean | Self::Zero | Self::Stored)
     }
@@ -140,6 +142,11 @@ impl Batch {
         self.items_mut().sort_unstable_by_key(|item| item.id);
     }
 
+    /// In order of their slots.
+    pub(super) fn sort_by_slot(&mut self) {
+        self.items_mut().sort_unstable_by_key(|item| item.slot);
+    }
+
     /// In order of their pages, and the slots, which are all alike, in order too: so that runs of pages meet runs of slots.
     pub(super) fn sort_with_slots(&mut self) {
         self.sort();
@@ -161,15 +168,28 @@ impl Batch {
         by_memory: bool,
         wanted: impl Fn(&Item) -> bool,
     ) -> Option<Run> {
+        self.run_where(from, wanted, |before, item| {
+            item.address == before.address + PAGE_BYTES
+                && (!by_memory || item.memory == before.memory + PAGE_BYTES)
+        })
+    }
+
+    /// The first run of `wanted` items from item `from` on whose slots are neighbours; after [`sort_by_slot`](Self::sort_by_slot).
+    pub(super) fn run_of_slots(&self, from: usize, wanted: impl Fn(&Item) -> bool) -> Option<Run> {
+        self.run_where(from, wanted, |before, item| item.slot == before.slot + 1)
+    }
+
+    fn run_where(
+        &self,
+        from: usize,
+        wanted: impl Fn(&Item) -> bool,
+        follows: impl Fn(&Item, &Item) -> bool,
+    ) -> Option<Run> {
         let items = self.items();
         let first = (from..items.len()).find(|&index| wanted(&items[index]))?;
-        let follows = |index: usize| {
-            let (before, item) = (&items[index - 1], &items[index]);
-            wanted(item)
-                && item.address == before.address + PAGE_BYTES
-                && (!by_memory || item.memory == before.memory + PAGE_BYTES)
-        };
-        let end = (first + 1..items.len()).find(|&index| !follows(index));
+        let ends =
+            |&index: &usize| !(wanted(&items[index]) && follows(&items[index - 1], &items[index]));
+        let end = (first + 1..items.len()).find(ends);
         Some(Run {
             first,
             pages: end.unwrap_or(items.len()) - first,

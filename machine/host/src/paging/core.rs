@@ -173,7 +173,8 @@ impl Core {
                     }
                 }
                 Err(_) if pages > 0 && pages < run.pages => {}
-                Err(_) if run.pages > 1 => most = run.pages / 2,
+                // That the first page is pinned by a device says nothing of the others.
+                Err(errno) if errno != Os::BUSY && run.pages > 1 => most = run.pages / 2,
                 Err(errno) => {
                     most = usize::MAX;
                     refused(&mut batch.items_mut()[from], errno);

@@ -127,7 +127,7 @@ impl Core {
         state
     }
 
-    /// Stores the oldest victims that changed, and frees the frames of all that nobody waits for.
+    /// Stores the oldest victims that changed, and gives the frames of all that nobody waits for back to the kernel.
     fn clean_victims<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         let mut batch = Batch::new();
         while batch.items().len() < self.config.batch_pages() {
@@ -151,54 +151,56 @@ impl Core {
         self.offer_clean(&batch);
         let mut state = self.lock();
         state.note_store(stored);
+        for item in batch.items_mut() {
+            // Who waits for the page gets it without the store.
+            if item.fate.is_safe() && !state.entry(item.id).has(WAITED) {
+                item.progress = Progress::Leaving;
+            }
+        }
+        drop(state);
+        self.release(&mut batch, |item| item.progress == Progress::Leaving);
+        let mut state = self.lock();
         let mut freed = 0;
         for item in batch.items() {
             let before = state.entry(item.id);
-            let is_safe = self.note_eviction(&mut state, item);
-            // Who waits for the page gets it without the store.
-            let stays = !is_safe || before.has(WAITED);
-            let Some(slots) = &mut state.slots else {
-                continue;
-            };
-            let entry = if stays {
-                slots.put_victim(item.slot, item.id);
+            self.note_eviction(&mut state, item);
+            let entry = if item.progress == Progress::Gone {
+                freed += 1;
+                self.gone(&mut state, item, before)
+            } else {
+                if let Some(slots) = &mut state.slots {
+                    slots.put_victim(item.slot, item.id);
+                }
                 let entry = before.in_state(PageState::Victim);
                 match item.fate {
                     Fate::Stored => entry.without(ORIGINAL).with(COPY),
                     _ => entry,
                 }
-            } else {
-                slots.put_free(item.slot);
-                freed += 1;
-                self.gone(&mut state, item, before)
             };
             if state.publish(item.id, entry) {
                 self.wake(item.address, PAGE_BYTES);
             }
         }
-        (self.release_excess(state), freed > 0)
+        state.note_released(&batch);
+        (state, freed > 0)
     }
 
-    /// Gives back to the kernel the frames that are beyond the limit.
-    fn release_excess<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
-        while state.excess_frames() > 0 {
-            let Some(slot) = state.slots.as_mut().and_then(|slots| slots.take_free()) else {
-                break;
-            };
-            drop(state);
-            let pool = self.pool.as_ref();
-            let is_freed = pool.is_some_and(|pool| pool.free(slot as usize).is_ok());
-            state = self.lock();
-            if let Some(slots) = &mut state.slots {
-                if !is_freed {
-                    slots.put_free(slot);
-                    break;
-                }
-                slots.put_vacant(slot);
-                state.frames -= 1;
+    /// Gives the frames of slots back to the kernel, of the items that are `wanted`: these are [`Progress::Gone`] then.
+    ///
+    /// No other page may come into such a frame: a pipe, a socket or an io_uring can hold it by a plain reference, which moves along with the
+    /// page, and reads it later.
+    pub(super) fn release(&self, batch: &mut Batch, wanted: impl Fn(&Item) -> bool) {
+        let Some(pool) = &self.pool else { return };
+        batch.sort_by_slot();
+        let mut from = 0;
+        while let Some(run) = batch.run_of_slots(from, &wanted) {
+            let first = batch.items()[run.first].slot as usize;
+            // A slot whose frame stays is not used again unless its page is in it still.
+            if pool.free(first, run.pages).is_ok() {
+                batch.mark(run, Progress::Gone);
             }
+            from = run.first + run.pages;
         }
-        state
     }
 
     /// Stores a batch from where it is, and frees its frames.
@@ -317,8 +319,8 @@ impl Core {
         Fate::Dirty
     }
 
-    /// Counts what became of a page, and keeps its checksum. Whether its frame may be used for another.
-    fn note_eviction(&self, state: &mut Guard<'_>, item: &Item) -> bool {
+    /// Counts what became of a page, and keeps its checksum.
+    fn note_eviction(&self, state: &mut Guard<'_>, item: &Item) {
         match item.fate {
             Fate::Clean => self.counters.add(Figure::CleanEvictions, 1),
             Fate::Zero => self.counters.add(Figure::ZeroEvictions, 1),
@@ -326,9 +328,8 @@ impl Core {
                 self.counters.add(Figure::DirtyEvictions, 1);
                 state.set_checksum(item.id, item.checksum);
             }
-            Fate::Dirty | Fate::Unknown => return false,
+            Fate::Dirty | Fate::Unknown => {}
         }
-        true
     }
 
     /// The entry of a page that is no longer in RAM.

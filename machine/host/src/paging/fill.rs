@@ -17,8 +17,6 @@ use crate::faults::uffd_paging;
 pub(super) struct Filling<'a> {
     /// The state that all pages were in: empty, stored, or victims.
     pub(super) from: PageState,
-    /// Frames are of the pool, and are moved in; else pages are copied or zeroed into new frames.
-    pub(super) by_slots: bool,
     /// The access was a store.
     pub(super) write: bool,
     /// The file that empty pages are read from.
@@ -34,21 +32,21 @@ impl Filling<'_> {
 }
 
 impl Core {
-    /// Fills and maps the pages of a batch, which are in order. Afterwards each is mapped or failed. A thread waits for
-    /// `asked`; the others need not come.
+    /// Fills and maps the pages of a batch, which are in order: victims in the frames that they have, others in new ones. Afterwards each
+    /// is mapped or failed. A thread waits for `asked`; the others need not come.
     pub(super) fn bring(&self, batch: &mut Batch, filling: Filling<'_>, asked: PageId) {
         match (filling.from, filling.file) {
             (PageState::Stored, _) => self.fetch(batch, asked),
             (PageState::Empty, Some(file)) => self.read(batch, file),
-            (PageState::Empty, None) if filling.by_slots => {
-                batch.items_mut().iter_mut().for_each(frames::clear);
-                set_all(batch, Progress::Filled);
+            _ => {
+                for item in batch.items_mut() {
+                    item.progress = Progress::Filled;
+                }
             }
-            _ => set_all(batch, Progress::Filled),
         }
         let wanted = |item: &Item| item.progress == Progress::Filled;
         let mapped = Progress::Mapped;
-        if filling.by_slots {
+        if filling.from == PageState::Victim {
             let call = |address, memory, bytes| self.bring_frames(address, memory, bytes);
             self.for_runs(batch, true, wanted, mapped, call, |item, errno| {
                 item.progress = Progress::Failed(failure("ioctl(UFFDIO_MOVE)", errno));
@@ -154,12 +152,6 @@ impl Core {
                 _ => return,
             }
         }
-    }
-}
-
-fn set_all(batch: &mut Batch, progress: Progress) {
-    for item in batch.items_mut() {
-        item.progress = progress;
     }
 }
 

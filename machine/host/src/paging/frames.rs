@@ -36,10 +36,11 @@ impl Frames {
         self.memory.bytes()
     }
 
-    /// Frees the frame of a page.
-    pub(super) fn free(&self, page: usize) -> Result<(), Errno> {
+    /// Frees the frames of pages, also where the program has locked all of its memory.
+    pub(super) fn free(&self, page: usize, pages: usize) -> Result<(), Errno> {
+        let bytes = pages * PAGE_BYTES;
         self.memory
-            .advise(page * PAGE_BYTES, PAGE_BYTES, Advice::LinuxDontNeed)
+            .advise(page * PAGE_BYTES, bytes, Advice::LinuxDontneedLocked)
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) fn bytes_of(item: &Item) -> &[u8] {
 
 pub(super) fn bytes_of_mut(item: &mut Item) -> &mut [u8] {
     let start = core::ptr::with_exposed_provenance_mut::<u8>(item.memory);
-    // SAFETY: as in `bytes_of`; called for pages that come in, whose memory is of the pool or of the buffers: no other thread
+    // SAFETY: as in `bytes_of`; called for pages that come in, whose memory is of the buffers: no other thread
     // has it while the page is busy. Items of one batch have different memory.
     unsafe { core::slice::from_raw_parts_mut(start, PAGE_BYTES) }
 }

@@ -35,7 +35,6 @@ impl Core {
         batch.sort();
         let filling = Filling {
             from: PageState::Victim,
-            by_slots: true,
             write: false,
             file: None,
         };

@@ -27,7 +27,8 @@
 //!
 //! - [`Eviction::Move`] moves pages into a pool of frames, unmapped but in RAM. A page that is touched there is *rescued*
 //!   without the store and gets a second chance; one that is not is written out, if the checksum says that it changed, and
-//!   its frame takes the next page that comes in. No frame is allocated, zeroed, copied or freed on the way.
+//!   its frame goes back to the kernel. No other page comes into that frame: what the program has given to a pipe or a socket by
+//!   reference (`vmsplice`, `MSG_ZEROCOPY`) is read from it later. Pages that a device has pinned stay where they are.
 //! - [`Eviction::WriteProtect`], for kernels before Linux 6.8, protects pages, writes them from where they are, and frees
 //!   them. Changes are found by write-protect faults.
 //!

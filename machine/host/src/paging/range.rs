@@ -1,7 +1,7 @@
 //! What the owner of a region does with its pages: discards them, or gives the region back.
 
-use super::batch::Batch;
-use super::core::{Core, Guard};
+use super::batch::{Batch, Progress};
+use super::core::Core;
 use super::frames;
 use super::store::PageId;
 use super::table::{Entry, PageState};
@@ -39,11 +39,21 @@ impl Core {
                     state.clock.remove(entry.index());
                     state.frames -= 1;
                 }
-                PageState::Victim => self.free_victim(&mut state, entry),
+                PageState::Victim => {
+                    if let Some(slots) = &mut state.slots {
+                        slots.take_victim(entry.index());
+                    }
+                }
                 PageState::Stored => stored += 1,
                 PageState::Empty | PageState::Poisoned | PageState::Busy => {}
             }
             state.claim(id, &mut batch);
+            if entry.state() == PageState::Victim
+                && let Some(item) = batch.items_mut().last_mut()
+            {
+                item.slot = entry.index();
+                item.progress = Progress::Leaving;
+            }
         }
         state.count_stored(region, -stored);
         drop(state);
@@ -53,6 +63,7 @@ impl Core {
             let dropped = frames::drop_pages(item.address, bytes);
             debug_assert!(dropped.is_ok(), "madvise: {dropped:?}");
         }
+        self.release(&mut batch, |item| item.progress == Progress::Leaving);
         self.store.discard(region, first, pages);
         let mut state = self.lock();
         for item in batch.items() {
@@ -60,15 +71,8 @@ impl Core {
                 self.wake(item.address, crate::page::PAGE_BYTES);
             }
         }
+        state.note_released(&batch);
         self.notify(state);
-    }
-
-    /// The frame of a victim that nobody needs any more takes the next page.
-    fn free_victim(&self, state: &mut Guard<'_>, entry: Entry) {
-        if let Some(slots) = &mut state.slots {
-            slots.take_victim(entry.index());
-            slots.put_free(entry.index());
-        }
     }
 
     /// Begins to map a region or to give one back: waits until the pager is not frozen, and keeps others from freezing it.
@@ -102,14 +106,21 @@ impl Core {
                 state.frames -= 1;
             }
         }
-        while let Some(slot) = state
-            .slots
-            .as_mut()
-            .and_then(|slots| slots.take_victim_of(number))
-        {
-            if let Some(slots) = &mut state.slots {
-                slots.put_free(slot);
+        loop {
+            let mut batch = Batch::new();
+            while !batch.is_full()
+                && let Some(slots) = &mut state.slots
+                && let Some(slot) = slots.take_victim_of(number)
+            {
+                batch.push(PageId::default(), 0).slot = slot;
             }
+            if batch.is_empty() {
+                break;
+            }
+            drop(state);
+            self.release(&mut batch, |_| true);
+            state = self.lock();
+            state.note_released(&batch);
         }
         let region = state.remove_region(number);
         self.notify(state);

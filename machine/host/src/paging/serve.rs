@@ -83,7 +83,7 @@ impl Core {
                     return Served::Retry;
                 }
                 PageState::Empty | PageState::Stored => {
-                    let room = state.free_slots() + state.unused_frames();
+                    let room = state.unused_frames();
                     may_make_room &= !is_frozen;
                     beyond |= is_frozen;
                     if room <= self.config.read_ahead_pages() && may_make_room {
@@ -103,9 +103,8 @@ impl Core {
                         self.lose(state, id, StoreError::Other("no memory is left for it"));
                         return Served::Refused;
                     }
-                    let buffer = if state.free_slots() == 0
-                        && (entry.state() == PageState::Stored || state.file_of(id).is_some())
-                    {
+                    let is_stored = entry.state() == PageState::Stored;
+                    let buffer = if is_stored || state.file_of(id).is_some() {
                         let Some(buffer) = state.take_buffer() else {
                             state = self.wait(state);
                             continue;
@@ -195,7 +194,6 @@ impl Core {
         let file = state.file_of(id).cloned();
         let filling = Filling {
             from,
-            by_slots: state.free_slots() > 0,
             write,
             file: file.as_ref(),
         };
@@ -208,9 +206,6 @@ impl Core {
             from,
             &mut batch,
             |state, index| {
-                if filling.by_slots {
-                    return state.slots.as_mut()?.take_free();
-                }
                 // The page itself comes in any case.
                 if index > 0 && state.unused_frames() == 0 {
                     return None;
@@ -223,10 +218,9 @@ impl Core {
             region.reads.cut(prediction, id.page, considered);
         }
         drop(state);
-        batch.sort_with_slots();
+        batch.sort();
         for (index, item) in batch.items_mut().iter_mut().enumerate() {
             item.memory = match buffer {
-                _ if filling.by_slots => self.slot_address(item.slot),
                 Some(buffer) => self.buffers.address(buffer, index),
                 None => self.zeros.address(index),
             };
@@ -259,15 +253,7 @@ impl Core {
         let mut state = self.lock();
         for item in batch.items() {
             let is_mapped = item.progress == Progress::Mapped;
-            if let Some(slots) = &mut state.slots
-                && filling.by_slots
-            {
-                match item.progress {
-                    Progress::Mapped => slots.put_vacant(item.slot),
-                    _ => slots.put_free(item.slot),
-                }
-            }
-            if !is_mapped && !filling.by_slots {
+            if !is_mapped {
                 state.frames -= 1;
             }
             let entry = if is_mapped {

@@ -1,7 +1,7 @@
 //! The pool of frames that pages are moved into and out of ([`Eviction::Move`](super::Eviction::Move)).
 //!
-//! A slot is one page of address space. It is vacant (no frame), or holds a frame: with a victim, or free for the next page
-//! that comes in. Or it is in the hands of the thread that took it.
+//! A slot is one page of address space. It is vacant (no frame), or holds the frame of a victim. Or it is in the hands of the thread that
+//! took it.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,11 @@ struct Slot {
     is_victim: bool,
 }
 
-/// Which slots are vacant, free, or hold victims. Never allocates after [`new`](Self::new).
+/// Which slots are vacant, or hold victims. Never allocates after [`new`](Self::new).
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Box<[Slot]>,
     vacant: VecDeque<u32>,
-    free: VecDeque<u32>,
     /// Oldest first; slot and turn.
     victims: VecDeque<(u32, u32)>,
     victim_count: usize,
@@ -38,7 +37,6 @@ impl Slots {
         Self {
             slots: vec![slot; count].into(),
             vacant: (0..count as u32).collect(),
-            free: VecDeque::with_capacity(count),
             victims: VecDeque::with_capacity(2 * count),
             victim_count: 0,
         }
@@ -47,11 +45,6 @@ impl Slots {
     /// Slots without a frame.
     pub(super) fn vacant(&self) -> usize {
         self.vacant.len()
-    }
-
-    /// Slots with a frame that waits for a page.
-    pub(super) fn free(&self) -> usize {
-        self.free.len()
     }
 
     /// Slots with a victim.
@@ -63,18 +56,9 @@ impl Slots {
         self.vacant.pop_front()
     }
 
-    pub(super) fn take_free(&mut self) -> Option<u32> {
-        self.free.pop_front()
-    }
-
     /// Gives back a slot that was taken, without a frame.
     pub(super) fn put_vacant(&mut self, slot: u32) {
         self.vacant.push_back(slot);
-    }
-
-    /// Gives back a slot that was taken, with a frame.
-    pub(super) fn put_free(&mut self, slot: u32) {
-        self.free.push_back(slot);
     }
 
     /// Gives back a slot that was taken, with a victim.
@@ -147,13 +131,13 @@ mod tests {
         slots.take_victim(0);
         slots.put_vacant(0);
         assert_eq!(slots.take_oldest(), Some((1, id(1))));
-        slots.put_free(1);
+        slots.put_vacant(1);
         let slot = slots.take_vacant().unwrap();
         slots.put_victim(slot, id(7));
         assert_eq!(slots.take_oldest(), Some((2, id(2))));
         assert_eq!(slots.take_oldest(), Some((0, id(7))));
         assert_eq!(slots.take_oldest(), None);
-        assert_eq!((slots.free(), slots.vacant(), slots.victims()), (1, 0, 0));
+        assert_eq!((slots.vacant(), slots.victims()), (1, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::batch::{Batch, Item};
+use super::batch::{Batch, Item, Progress};
 use super::buffers::Buffers;
 use super::clock::Clock;
 use super::config::{Eviction, PagerConfig};
@@ -102,7 +102,7 @@ pub(super) struct State {
     pub(super) clock: Clock,
     /// With [`Eviction::Move`].
     pub(super) slots: Option<Slots>,
-    /// Frames in RAM: mapped pages, and slots that hold a frame.
+    /// Frames in RAM: mapped pages, and victims.
     pub(super) frames: usize,
     limit: usize,
     /// Pages of all regions that are in the store alone.
@@ -246,6 +246,18 @@ impl State {
         waited
     }
 
+    /// Takes back the slots whose frames the kernel has.
+    pub(super) fn note_released(&mut self, batch: &Batch) {
+        for item in batch.items() {
+            if item.progress == Progress::Gone
+                && let Some(slots) = &mut self.slots
+            {
+                slots.put_vacant(item.slot);
+                self.frames -= 1;
+            }
+        }
+    }
+
     pub(super) fn set_checksum(&mut self, id: PageId, sum: u64) {
         if let Some(region) = &self.regions[id.region as usize] {
             region.table.set_checksum(id.page, sum);
@@ -278,16 +290,6 @@ impl State {
         self.limit
             .saturating_sub(self.frames)
             .min(self.clock.room())
-    }
-
-    /// Frames beyond the limit.
-    pub(super) fn excess_frames(&self) -> usize {
-        self.frames.saturating_sub(self.limit)
-    }
-
-    /// Slots that hold a frame which waits for a page.
-    pub(super) fn free_slots(&self) -> usize {
-        self.slots.as_ref().map_or(0, Slots::free)
     }
 
     pub(super) fn take_buffer(&mut self) -> Option<u32> {

@@ -11,7 +11,7 @@ use super::published::Figure;
 pub struct Statistics {
     /// Most pages in RAM.
     pub limit_pages: usize,
-    /// Pages in RAM now: mapped, waiting for a second chance, and free frames of the pool.
+    /// Pages in RAM now: mapped, or waiting for a second chance.
     pub resident_pages: usize,
     /// Pages mapped into regions now.
     pub mapped_pages: usize,

@@ -5,12 +5,16 @@ use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::faults::Paged;
 use crate::limits;
 use crate::maps::{MappedRange, Maps, mapped_ranges};
 use crate::page::PAGE_BYTES;
 
 /// Some page faults when it is loaded: a guard page, or a page behind the end of a file.
 pub(super) const NOT_THERE: &str = "not there throughout";
+
+/// Pages of it lie elsewhere, and look as if they had never been touched.
+pub(super) const FAR: &str = "far memory, or other memory whose missing pages a userfaultfd serves";
 
 /// From this length on a stranger's range may hold a whole stack: the smallest that a C library makes is not shorter by much.
 const STACK_BYTES: usize = 64 << 10;
@@ -74,6 +78,7 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
     let own = unsafe { libc::pthread_self() as usize };
     let above = (own + THREAD_BYTES).next_multiple_of(PAGE_BYTES);
     let mut maps = Maps::default();
+    let mut paged = None;
     let mut ranges = Vec::new();
     let (mut at, end) = (start, start + bytes);
     while at < end {
@@ -95,6 +100,9 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
         }
         if range.page_bytes != PAGE_BYTES as u64 {
             return Err("of huge pages");
+        }
+        if range.inode == 0 && paged.get_or_insert_with(Paged::new).has(range.start) {
+            return Err(FAR);
         }
         let has = |place: &usize| (range.start..range.end).contains(place);
         if stacks.iter().any(has) && !(has(&above) && at >= above) {
