@@ -14,7 +14,8 @@
 //! | [`masking`] | signal handlers of the program kept off a thread for a while |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
 //! | [`scheduling`] | how soon a thread that wakes runs |
-//! | [`processes`] | which process is whose child |
+//! | [`processes`] | which process is whose child, and which made what |
+//! | [`own_words`] | words that a forked child finds empty |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
 //! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits
@@ -32,6 +33,8 @@ pub mod mapping;
 #[allow(unsafe_code)]
 pub mod masking;
 pub mod memory;
+#[allow(unsafe_code)]
+pub mod own_words;
 pub mod page;
 pub mod paging;
 pub mod pinning;

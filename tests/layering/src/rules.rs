@@ -168,6 +168,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/faults/mod.rs", "mod uffd_paging"),
     ("machine/host/src/lib.rs", "mod mapping"),
     ("machine/host/src/lib.rs", "mod masking"),
+    ("machine/host/src/lib.rs", "mod own_words"),
     ("machine/host/src/lib.rs", "mod procmap"),
     ("machine/host/src/lib.rs", "mod scheduling"),
     ("machine/host/src/memory/buffer.rs", "fn copy_between"),
@@ -187,6 +188,10 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/paging/tests/memory.rs", "file"),
     ("machine/host/src/pinning/mod.rs", "mod sys"),
     ("machine/host/src/waiting.rs", "mod either"),
+    (
+        "machine/host/src/processes.rs",
+        "fn a_child_owns_what_it_makes_and_nothing_of_its_parent",
+    ),
     ("machine/host/src/testing.rs", "file"),
     ("machine/launch/src/lib.rs", "mod inherited"),
     ("machine/launch/src/pmix/mod.rs", "mod library"),

@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::FaultSignal;
 use crate::errno::Errno;
+use crate::processes::Owner;
 
 /// What kind of access faulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -136,11 +137,16 @@ impl Previous {
 
 static PREVIOUS: [Previous; 2] = [const { Previous::new() }; 2];
 
-/// The process that the watches belong to.
-static OWNER: AtomicI32 = AtomicI32::new(0);
+/// The process that the watches belong to, by its [number](Owner::number).
+static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Orders installations. Never taken in the handler.
 static INSTALL: Mutex<()> = Mutex::new(());
+
+/// Whether the watches belong to this process.
+fn are_mine() -> bool {
+    OWNER.load(Ordering::SeqCst) == Owner::me().number()
+}
 
 impl FaultSignal {
     pub(super) fn number(self) -> c_int {
@@ -178,7 +184,7 @@ pub fn watch(
         return Err(WatchError::Empty { wanted: range });
     }
     let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = rustix::process::getpid().as_raw_nonzero().get();
+    let process = Owner::me().number();
     if OWNER.swap(process, Ordering::SeqCst) != process {
         // The first watch of this process: what a fork brought along is not ours.
         for slot in &SLOTS {
@@ -217,10 +223,11 @@ pub fn watch(
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
-        if OWNER.load(Ordering::SeqCst) != rustix::process::getpid().as_raw_nonzero().get() {
+        if !are_mine() {
+            // Nor may a child wait for the lock: another thread of its parent may have held it.
             return;
         }
+        let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = &SLOTS[self.slot];
         slot.end.store(0, Ordering::SeqCst);
         while slot.active.load(Ordering::SeqCst) != 0 {
@@ -389,7 +396,7 @@ fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> boo
     let Some(slot) = SLOTS.iter().find(|slot| has(slot)) else {
         return false;
     };
-    if OWNER.load(Ordering::Relaxed) != rustix::process::getpid().as_raw_nonzero().get() {
+    if !are_mine() {
         return false;
     }
     // Counted first, then looked at again: `Watch::drop` clears first, then waits for the count.
