@@ -24,11 +24,28 @@ impl Owner {
         self.0 == number()
     }
 
+    /// Refuses what only the owner may do.
+    ///
+    /// # Errors
+    /// [`Forked`]: the calling process is another.
+    #[inline]
+    pub fn check(self) -> Result<(), Forked> {
+        if self.is_me() { Ok(()) } else { Err(Forked) }
+    }
+
     /// It as a number, for statics. Never 0.
     pub(crate) fn number(self) -> u32 {
         self.0
     }
 }
+
+/// Why a forked child may not do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this process is a child by fork() of the one that made this, which it can neither use nor give back: start children by exec \
+     (posix_spawn, Python's \"spawn\"), or let the child join a job of its own"
+)]
+pub struct Forked;
 
 /// A number that differs from those of all processes whose memory this one has inherited. Never 0.
 fn number() -> u32 {
