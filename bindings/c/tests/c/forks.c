@@ -213,6 +213,13 @@ static int status_of(void (*body)(void), int bare) {
     return status;
 }
 
+/* Datagrams and packets that this rank has refused. */
+static uint64_t rejected(void) {
+    mw_node_counters_t counters = {.size = sizeof counters};
+    OK(mw_node_counters(node, &counters));
+    return counters.datagrams_rejected + counters.packets_rejected;
+}
+
 /* Keeps the library at work, so that children are forked in the middle of calls. */
 static void *work(void *nothing) {
     static char bytes[BYTES];
@@ -266,6 +273,9 @@ int main(int count, char **arguments) {
         *cell = 42;
     }
     exchange();
+    OK(mw_node_barrier(node));
+    /* Handshakes that cross are refused; after them nothing is, but what is sealed under a number that was used before. */
+    uint64_t rejected_before = rejected();
     for (int round = 0; round < ROUNDS; round++) {
         pthread_t worker;
         HOLDS(pthread_create(&worker, NULL, work, NULL) == 0);
@@ -286,10 +296,7 @@ int main(int count, char **arguments) {
         HOLDS(*cell == 42);
         OK(mw_shared_close(shared));
     }
-    mw_node_counters_t counters = {.size = sizeof counters};
-    OK(mw_node_counters(node, &counters));
-    HOLDS(counters.datagrams_rejected == 0);
-    HOLDS(counters.packets_rejected == 0);
+    HOLDS(rejected() == rejected_before);
     OK(mw_node_barrier(node));
     printf("rank %u is unharmed\n", me);
     OK(mw_import_free(to_direct));

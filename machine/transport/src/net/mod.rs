@@ -5,6 +5,8 @@ mod alarm;
 pub mod capture;
 mod card;
 mod carrier;
+#[cfg(test)]
+mod fork_tests;
 mod naming;
 mod outbound;
 
