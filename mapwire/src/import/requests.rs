@@ -211,6 +211,7 @@ impl<T> Request<T> {
             mut under_way,
             memory,
         } = self;
+        under_way.held.engine.check_here()?;
         under_way.finish()?;
         Ok(memory)
     }

@@ -211,5 +211,6 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("mapwire/src/lib.rs", "mod slice"),
     ("mapwire/src/node.rs", "fn export_range"),
     ("mapwire/tests/jobs/main.rs", "mod allocations"),
+    ("mapwire/tests/jobs/main.rs", "mod forks"),
     ("mapwire/tests/jobs/main.rs", "mod signals"),
 ];
