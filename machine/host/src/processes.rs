@@ -7,7 +7,7 @@ use crate::own_words::OwnWord;
 
 /// The process that made something. A forked child has a copy of the value, and must neither use what belongs to its parent nor undo
 /// it: there, [`is_me`](Self::is_me) is false. Children that share all memory, by `vfork` and the like, count as their parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner(u32);
 
 impl Owner {
