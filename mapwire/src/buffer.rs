@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::memory::raw::Source;
+use mapwire_host::processes::Owner;
 
 use crate::error::{Result, check_range};
 use crate::raw;
@@ -18,6 +19,8 @@ pub struct Buffer {
     pub(crate) memory: Arc<Mutex<SharedBuffer>>,
     address: usize,
     length: usize,
+    /// A forked child may neither read nor change it: it shares the memory with its parent and with importers.
+    owner: Owner,
 }
 
 impl Buffer {
@@ -28,6 +31,7 @@ impl Buffer {
             memory: Arc::new(Mutex::new(memory)),
             address,
             length,
+            owner: Owner::me(),
         })
     }
 
@@ -87,6 +91,7 @@ impl Buffer {
     /// # Errors
     /// A range outside the buffer; the kernel refuses.
     pub(crate) fn discard(&self, offset: usize, bytes: usize) -> Result<()> {
+        self.owner.check()?;
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(memory.discard(offset, bytes)?)
     }
@@ -101,6 +106,7 @@ impl Buffer {
 
     /// The address of a range within the buffer.
     fn at(&self, offset: usize, length: usize) -> Result<u64> {
+        self.owner.check()?;
         check_range(offset as u64, length as u64, self.length as u64)?;
         Ok((self.address + offset) as u64)
     }

@@ -512,6 +512,7 @@ impl Node {
 
     /// Runs `body` with what this rank has for such calls, made if this is the first.
     fn with_group<R>(&self, body: impl FnOnce(&mut Group) -> Result<R>) -> Result<R> {
+        self.check_process()?;
         let mut held = match self.group.try_lock() {
             Ok(held) => held,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

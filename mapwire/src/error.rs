@@ -50,6 +50,9 @@ pub enum Error {
     /// Global memory refuses a call.
     #[error(transparent)]
     GlobalCall(#[from] mapwire_gms::Error),
+    /// This process is a forked child of the one that joined the job or made the thing.
+    #[error(transparent)]
+    Forked(#[from] mapwire_host::processes::Forked),
     /// Memory.
     #[error(transparent)]
     Memory(#[from] mapwire_host::memory::MemoryError),

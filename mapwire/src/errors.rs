@@ -10,6 +10,7 @@ pub use mapwire_host::faults::{ProtectionError, WatchError};
 pub use mapwire_host::memory::MemoryError;
 pub use mapwire_host::paging::{PagerError, StoreError};
 pub use mapwire_host::pinning::PinError;
+pub use mapwire_host::processes::Forked;
 pub use mapwire_host::views::ViewError;
 pub use mapwire_nic::{CommandError, NicError};
 pub use mapwire_translation::{CacheError, PinError as PinLimitError, RangeError};

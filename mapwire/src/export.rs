@@ -120,6 +120,7 @@ impl<'a> ExportBuilder<'a> {
     /// No bytes, no rights, a name that is none or taken, memory that this process may not read and write, memory that is
     /// shared memory, or the limit on pinned pages. Nothing is exported then.
     pub fn start(self) -> Result<Export> {
+        self.node.check_process()?;
         if !self.reserved {
             refuse_reserved(&self.name)?;
         }
@@ -222,6 +223,7 @@ impl Export {
     /// # Errors
     /// A range outside the export.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        self.node.check_process()?;
         check_range(offset, to.len() as u64, self.length)?;
         raw::read(self.memory() + offset, to);
         Ok(())
@@ -232,6 +234,7 @@ impl Export {
     /// # Errors
     /// A range outside the export.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        self.node.check_process()?;
         check_range(offset, from.len() as u64, self.length)?;
         raw::write(self.memory() + offset, from);
         Ok(())
@@ -316,7 +319,9 @@ impl Export {
         (nobody_may || engine.is_deserted()) && driver.holders(self.id) == 0
     }
 
+    #[inline]
     pub(crate) fn signal_address(&self, offset: u64) -> Result<u64> {
+        self.node.check_process()?;
         check_range(offset, 8, self.length)?;
         Ok(self.memory() + offset)
     }
@@ -339,6 +344,7 @@ impl Export {
     /// A buffer shorter than the export; an export that importers have mapped: make it with [`ExportBuilder::ring_only`]; the
     /// limit on pinned pages. The export then stays as it is.
     pub fn redirect(&mut self, to: &Buffer) -> Result<()> {
+        self.node.check_process()?;
         self.node
             .inner
             .engine
@@ -353,6 +359,7 @@ impl Export {
     /// # Errors
     /// As [`redirect`](Self::redirect).
     pub fn redirect_back(&mut self) -> Result<()> {
+        self.node.check_process()?;
         self.node.inner.engine.lock().redirect(self.id, None)?;
         self.landing = None;
         Ok(())
@@ -366,6 +373,7 @@ impl Export {
     /// # Errors
     /// No memory for the copy. The export is taken back all the same, but importers that mapped it still see this memory.
     pub fn revoke(self) -> Result<()> {
+        self.node.check_process()?;
         let outcome = self.node.inner.engine.lock().unexport(self.id);
         // The drop that follows finds it gone.
         outcome.map_err(Error::from)
@@ -374,6 +382,9 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
+        if self.node.check_process().is_err() {
+            return;
+        }
         match self.node.inner.engine.lock().unexport(self.id) {
             Ok(()) | Err(DriverError::Nic(mapwire_nic::NicError::UnknownExport(_))) => {}
             Err(error) => tracing::error!(%error, "an export could not be taken back whole"),

@@ -91,6 +91,7 @@ impl<'a> ImportBuilder<'a> {
     /// # Errors
     /// No such rank; a name that is not exported in time (the error names it); an exporter that refuses or is gone.
     pub fn start(self) -> Result<Import> {
+        self.node.check_process()?;
         if !self.reserved {
             refuse_reserved(self.name)?;
         }
@@ -169,6 +170,12 @@ impl Import {
         self.held.local.grant.length
     }
 
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.held.node
+    }
+
     /// The exporting rank.
     #[must_use]
     pub fn rank(&self) -> usize {
@@ -199,9 +206,10 @@ impl Import {
     ///
     /// Loads and stores there need no call (the proxy space is then real address space, as on SHRIMP). They are ordered as this
     /// processor orders them, and after a revocation stores reach nobody. They wake nobody: an exporter that sleeps in
-    /// `wait_signal` sees them after 10 ms at most.
+    /// `wait_signal` sees them after 10 ms at most. A forked child is given none, and must not use its parent's.
     #[must_use]
     pub fn pointer(&self, offset: u64, length: u64) -> Option<*mut u8> {
+        self.held.node.check_process().ok()?;
         let mapped = self.held.local.mapped.as_ref()?;
         check_range(offset, length, self.len()).ok()?;
         mapped.at(offset as usize, length as usize)
@@ -295,6 +303,7 @@ impl Import {
 
     /// Has the exporter's notification handler run, as after a message of these bytes.
     fn notify(&self, offset: u64, length: u64) -> Result<()> {
+        self.held.node.check_process()?;
         let grant = &self.held.local.grant;
         let notice = notice(grant.export, grant.key, offset, length);
         let command = CommandRepr::Handler {
@@ -332,6 +341,7 @@ impl Import {
     /// known what the exporter still saw. Sends that failed with an error of their own may be counted too, and so may those by
     /// another import of the same export in this process. An exporter that is gone: what of the sends was stored is not known.
     pub fn flush(&self) -> Result<()> {
+        self.held.node.check_process()?;
         let held = &*self.held;
         let grant = &held.local.grant;
         let Some(mapped) = &held.local.mapped else {
@@ -367,6 +377,7 @@ impl Import {
         notify: bool,
         signal: Option<Signal>,
     ) -> Result<()> {
+        self.held.node.check_process()?;
         self.check(Rights::STORE, offset, data.len() as u64)?;
         match &self.held.local.mapped {
             None => self.send_ring(data, offset, notify, signal),
@@ -382,6 +393,7 @@ impl Import {
         command: impl Fn(u32) -> CommandRepr,
     ) -> Result<u32> {
         let engine = &self.held.engine;
+        engine.check_here()?;
         let range = PageRange::covering(address, length).map_err(DriverError::from)?;
         let words = engine.words();
         let word = self.take_word()?;
@@ -426,7 +438,8 @@ impl Import {
 
 impl Drop for Import {
     fn drop(&mut self) {
-        if self.is_owner {
+        // In a forked child another thread of the parent may have the addresses locked for ever.
+        if self.is_owner && self.held.engine.is_here() {
             self.held.node.inner.proxies.leave(self.held.proxy);
         }
     }
@@ -434,6 +447,9 @@ impl Drop for Import {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        if !self.engine.is_here() {
+            return;
+        }
         let grant = self.local.grant;
         self.engine.lock().release_import(self.local.id, &grant);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use mapwire_driver::DriverError;
-use mapwire_driver::engine::{AskForWake, Asked, Engine};
+use mapwire_driver::engine::{AskForWake, Asked, DriverGuard, Engine};
 use mapwire_host::waiting::WaitStrategy;
 use mapwire_launch::{Between, Detected, Membership};
 use mapwire_translation::ChooseVictims;
@@ -25,6 +25,12 @@ use crate::import::{ImportBuilder, Proxies};
 
 /// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
 /// the job, once what was sent is on its way: it waits for peers that have no room for as long as `MAPWIRE_TIMEOUT` says (30 s).
+///
+/// # Forked children
+/// A node, and all that is made from it, works in the process that joined and in no other. In a child by `fork` every call fails with
+/// [`ErrorKind::Forked`](crate::ErrorKind::Forked), calls without a result do nothing, counters are 0, and dropping gives back nothing: the
+/// parent goes on unharmed. Shared memory is not there: a child that touches it ends with a line on standard error. A child may join a job
+/// of its own, and `exec` anything.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) inner: Arc<Inner>,
@@ -49,6 +55,13 @@ pub(crate) struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.engine.is_here() {
+            // All of it is the parent's: sockets that it sends by, sessions of libraries, threads that are not here. The child keeps its
+            // copies until it ends.
+            core::mem::forget(Arc::clone(&self.engine));
+            core::mem::forget(self.membership.take());
+            return;
+        }
         self.engine.stop();
         if let Some(membership) = self.membership.take()
             && let Err(error) = membership.finish(self.config.driver.timeout)
@@ -151,6 +164,21 @@ impl Node {
         }
     }
 
+    /// Refuses a [forked child](Self#forked-children) of the process that joined. Takes a nanosecond; every call of this crate asks it.
+    ///
+    /// # Errors
+    /// [`Error::Forked`](crate::Error::Forked).
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        Ok(self.inner.engine.check_here()?)
+    }
+
+    /// The driver; `None` in a forked child, where nothing may be asked of it.
+    fn driver(&self) -> Option<DriverGuard<'_>> {
+        let engine = &self.inner.engine;
+        engine.is_here().then(|| engine.lock())
+    }
+
     /// This process's number in the job, from 0.
     #[must_use]
     pub fn rank(&self) -> usize {
@@ -169,6 +197,7 @@ impl Node {
     /// # Errors
     /// Zero bytes, or no memory or address space for them.
     pub fn alloc(&self, bytes: usize) -> Result<Buffer> {
+        self.check_process()?;
         Buffer::allocate(bytes)
     }
 
@@ -226,7 +255,8 @@ impl Node {
     /// Waits until `check` gives something, running the driver meanwhile, in the way that `MAPWIRE_WAIT` says. For
     /// conditions that others bring about by storing into this process's memory. What comes by the ring wakes a thread that
     /// sleeps here. A store on the direct path does not, as nobody knows what `check` looks at: the thread looks again after
-    /// 200 µs at first, and after 10 ms at most. [`Export::wait_signal`](crate::Export::wait_signal) is woken at once.
+    /// 200 µs at first, and after 10 ms at most. [`Export::wait_signal`](crate::Export::wait_signal) is woken at once. In a forked child it
+    /// gives `None` at once.
     #[inline]
     pub fn wait_until<T>(
         &self,
@@ -241,13 +271,17 @@ impl Node {
     /// Counters of the NIC.
     #[must_use]
     pub fn nic_counters(&self) -> mapwire_nic::Counters {
-        *self.inner.engine.lock().nic().counters()
+        self.driver()
+            .map(|driver| *driver.nic().counters())
+            .unwrap_or_default()
     }
 
     /// The links to ranks of other hosts that were used so far, by rank: round-trip times, windows, what was sent and sent again.
     #[must_use]
     pub fn links(&self) -> Vec<(usize, crate::LinkStats)> {
-        let driver = self.inner.engine.lock();
+        let Some(driver) = self.driver() else {
+            return Vec::new();
+        };
         let stats = |rank| {
             Some((
                 rank,
@@ -260,14 +294,16 @@ impl Node {
     /// Datagrams that came to this rank and were rejected, by cause; `None` where no rank is on another host.
     #[must_use]
     pub fn rejections(&self) -> Option<crate::Rejections> {
-        self.inner.engine.lock().rejections()
+        self.driver()?.rejections()
     }
 
     /// Counters of translation: lookups and NIC misses of the NIC, check misses, pins and unpins of this process
     /// (UTLB §6).
     #[must_use]
     pub fn translation_counters(&self) -> mapwire_translation::Counters {
-        let driver = self.inner.engine.lock();
+        let Some(driver) = self.driver() else {
+            return mapwire_translation::Counters::default();
+        };
         let nic = mapwire_translation::TranslationDesign::counters(driver.nic().translation());
         nic + driver.page_counters()
     }
@@ -276,7 +312,7 @@ impl Node {
     /// returned `Ok`, or failed midway. [`Import::flush`](crate::Import::flush) says of one import whether there were any.
     #[must_use]
     pub fn refused_stores(&self) -> u64 {
-        self.inner.engine.lock().refused_stores()
+        self.driver().map_or(0, |driver| driver.refused_stores())
     }
 
     /// Lets the program choose which pages are unpinned when the limit on pinned pages wants it: it often knows what it will use
@@ -287,6 +323,7 @@ impl Node {
     /// # Errors
     /// [`Error::PinnedAlready`](crate::Error::PinnedAlready): call it before anything is exported, sent or fetched by the ring.
     pub fn choose_victims(&self, chooser: impl ChooseVictims + 'static) -> Result<()> {
+        self.check_process()?;
         let mut driver = self.inner.engine.lock();
         if driver.set_chooser(Box::new(chooser)) {
             return Ok(());
@@ -298,7 +335,9 @@ impl Node {
     /// The NIC's memory, by structure.
     #[must_use]
     pub fn nic_memory(&self) -> mapwire_nic::MemoryBreakdown {
-        self.inner.engine.lock().nic_memory()
+        self.driver()
+            .map(|driver| driver.nic_memory())
+            .unwrap_or_default()
     }
 
     /// The settings in force.

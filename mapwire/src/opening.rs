@@ -6,12 +6,20 @@
 //! changes, and a branch that is never taken.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+use mapwire_driver::shared::SharedError;
+use mapwire_host::own_words::OwnWord;
+use mapwire_host::processes::Forked;
 
 /// At most as many stand at a time: each has a range that is watched for faults, of which a process has no more.
 const MOST: usize = 16;
 
-/// Odd while an opening stands, then one more.
-static NUMBERS: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
+/// Odd while an opening stands, then one more; 0 where none ever stood, and in a forked child.
+static NUMBERS: OnceLock<Vec<OwnWord>> = OnceLock::new();
+
+/// The last number that was given, which a forked child knows too.
+static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// One opening of the shared memory, from [`begin`](Self::begin) to [`end`](Self::end).
 #[derive(Clone, Copy, Debug)]
@@ -21,21 +29,34 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Begins one; `None` when 16 stand.
+    /// Begins one; `None` when 16 stand, or there is no memory for their words.
     pub(crate) fn begin() -> Option<Open> {
         Self::next().map(Open)
     }
 
     fn next() -> Option<Self> {
-        NUMBERS.iter().find_map(|word| {
+        if NUMBERS.get().is_none() {
+            // Another thread may be faster.
+            let _ = NUMBERS.set(OwnWord::several(MOST).ok()?);
+        }
+        NUMBERS.get()?.iter().find_map(|word| {
             let free = word.load(Ordering::Relaxed);
-            let number = free.wrapping_add(1);
-            let taken = free.is_multiple_of(2)
-                && word
-                    .compare_exchange(free, number, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok();
-            taken.then_some(Self { word, number })
+            if !free.is_multiple_of(2) {
+                return None;
+            }
+            let number = LAST.fetch_add(2, Ordering::Relaxed) | 1;
+            let taken = word.compare_exchange(free, number, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok().then_some(Self { word, number })
         })
+    }
+
+    /// Why it does not stand.
+    #[cold]
+    pub(crate) fn why_not(self) -> SharedError {
+        match self.word.load(Ordering::Relaxed) {
+            0 => Forked.into(),
+            _ => SharedError::NotOpen,
+        }
     }
 
     /// Whether it stands. A thread that learned of the end in an orderly way sees it here.

@@ -32,6 +32,7 @@ impl Node {
     /// # Errors
     /// An id outside that range, or that this process has given already.
     pub fn register_service(&self, handler: HandlerId, service: impl Service) -> Result<()> {
+        self.check_process()?;
         let mut driver = self.inner.engine.lock();
         Ok(driver.register_service(handler, Box::new(service))?)
     }
@@ -49,6 +50,7 @@ impl Node {
         service: impl Service,
         buffer: &Buffer,
     ) -> Result<ServiceBuffer> {
+        self.check_process()?;
         let engine = &self.inner.engine;
         let name = format!("mapwire.service.{}", handler.0);
         let export = engine.lock().export(ExportRequest {
@@ -83,6 +85,7 @@ impl Node {
 
     /// Takes a service away; messages that come for it from here on are dropped. `None` when there is none.
     pub fn deregister_service(&self, handler: HandlerId) -> Option<Box<dyn Service>> {
+        self.check_process().ok()?;
         self.inner.engine.lock().deregister_service(handler)
     }
 
@@ -95,6 +98,7 @@ impl Node {
         handler: HandlerId,
         call: impl FnOnce(&mut T) -> R,
     ) -> Result<R> {
+        self.check_process()?;
         let mut driver = self.inner.engine.lock();
         let called = driver.call_service(handler, call);
         Ok(called.ok_or(DriverError::NoService(handler))?)
@@ -136,12 +140,15 @@ impl ServiceBuffer {
     /// are what a checksum says, or nothing. False where that memory is not mapped here: rank `from` is on another host.
     #[must_use]
     pub fn load(&self, from: u16, at: usize, to: &mut [u8]) -> bool {
-        self.peers.load(NodeId(from), at, to)
+        self.node.check_process().is_ok() && self.peers.load(NodeId(from), at, to)
     }
 }
 
 impl Drop for ServiceBuffer {
     fn drop(&mut self) {
+        if self.node.check_process().is_err() {
+            return;
+        }
         let mut driver = self.node.inner.engine.lock();
         let _ = driver.unexport(self.export);
         for (id, grant) in self.imports.drain(..) {

@@ -43,6 +43,8 @@ const MINIPAGES_AT_A_TIME: usize = 64;
 /// on it block signals for a moment, at the price of two system calls. After installing a handler later, call
 /// [`notice_handlers`](Self::notice_handlers). Otherwise it is noticed after some calls, and until then the process may end with
 /// a message when that handler touches shared memory in the middle of a call.
+///
+/// A child by `fork` does not have the memory: it dies of SIGSEGV where it touches it, after a line on standard error that says why.
 #[derive(Clone, Debug)]
 pub struct Shared {
     inner: Arc<Inner>,
@@ -76,6 +78,7 @@ impl Shared {
     /// It is open already; addresses, mappings or faults are not to be had (the error names the setting); a rank does not
     /// come.
     pub fn open(node: &Node, threads: usize) -> Result<Self> {
+        node.check_process()?;
         let engine = &node.inner.engine;
         if engine.shared_range().is_some() {
             return Err(SharedError::Open.into());
@@ -227,6 +230,7 @@ impl Shared {
     /// # Errors
     /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.
     pub fn prefetch_all(&self, runs: &[(u64, u64, bool)]) -> Result<()> {
+        self.node().check_process()?;
         let layout = {
             let driver = self.engine().lock();
             driver.check_shared()?;
@@ -374,7 +378,10 @@ impl Shared {
     /// What this rank did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.engine().lock().shared_counters()
+        match self.engine().is_here() {
+            true => self.engine().lock().shared_counters(),
+            false => Counters::default(),
+        }
     }
 
     /// How faults are caught.
@@ -428,6 +435,7 @@ impl Shared {
     }
 
     fn layout(&self) -> Result<ViewLayout> {
+        self.node().check_process()?;
         let driver = self.engine().lock();
         let port = driver.shared().ok_or(SharedError::NotOpen)?;
         Ok(*port.views().layout())
@@ -530,6 +538,9 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.open.end();
         let engine = &self.node.inner.engine;
+        if !engine.is_here() {
+            return;
+        }
         drop(
             self.watch
                 .lock()
@@ -583,7 +594,9 @@ pub struct LockGuard<'a> {
 impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Err(error) = self.shared.unlock(self.lock) {
+        if self.shared.engine().is_here()
+            && let Err(error) = self.shared.unlock(self.lock)
+        {
             tracing::error!(lock = self.lock, %error, "a lock could not be given back");
         }
     }

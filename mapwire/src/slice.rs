@@ -205,14 +205,14 @@ impl<T: Sharable> SharedSlice<T> {
         if self.opening.stands() {
             Ok(())
         } else {
-            Err(SharedError::NotOpen.into())
+            Err(self.opening.why_not().into())
         }
     }
 
     #[inline(always)]
     fn require_open(&self) {
         if !self.opening.stands() {
-            closed(self.address, self.length);
+            closed(self.opening, self.address, self.length);
         }
     }
 
@@ -231,7 +231,10 @@ impl<T: Sharable> SharedSlice<T> {
 
 #[cold]
 #[inline(never)]
-fn closed(address: u64, length: usize) -> ! {
+fn closed(opening: Opening, address: u64, length: usize) -> ! {
+    if let SharedError::Forked(_) = opening.why_not() {
+        mapwire_host::faults::end_forked_child(address as usize);
+    }
     panic!(
         "a shared slice of {length} at {address:#x} is used after the shared memory was closed: close it when all are done with it"
     )

@@ -34,6 +34,7 @@ impl Node {
         signals: &[Awaited<'_>],
         timeout: Option<Duration>,
     ) -> Result<Option<usize>> {
+        self.check_process()?;
         let Some(first) = signals.first() else {
             return Err(Error::NothingAwaited);
         };

@@ -12,7 +12,9 @@
  * - Offsets and lengths are in bytes, times in nanoseconds.
  * - Signals: while shared memory is open, the library handles SIGBUS and SIGSEGV in it, and passes all others on. From the first
  *   send by the ring path on, its handler also finds out whether the memory sent is mapped.
- * - After fork(2) the child must use nothing of the library; exec(2) is fine.
+ * - After fork(2) nothing of the parent's works in the child: calls give MW_ERR_FORKED, functions that give back (mw_*_free) give MW_OK and
+ *   release nothing that the parent uses, and shared memory is not mapped. exec(2), system(3) and posix_spawn(3) are fine, and a child may
+ *   join a job of its own.
  * *
  * Compile with: cc program.c $(pkg-config --cflags --libs mapwire)
  * Manual pages: mw_node(3), mw_collective(3), mw_buffer(3), mw_export(3), mw_import(3), mw_request(3), mw_atomic(3), mw_eventfd(3), mw_shared(3), mw_far(3), mw_error(3)
@@ -131,7 +133,9 @@ enum mw_status_t
     /* Program, library and launcher do not fit together. */
     MW_ERR_VERSION = -16,
     /* A fault of mapwire itself. */
-    MW_ERR_INTERNAL = -17
+    MW_ERR_INTERNAL = -17,
+    /* The calling process is a child by fork(2) of the one that joined the job: nothing of a node works there. */
+    MW_ERR_FORKED = -18
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -182,7 +186,8 @@ typedef struct mw_request_t mw_request_t;
  * one allocation at a time, as a whole.
  *
  * System calls do not fault: they give EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`,
- * `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) must not touch it.
+ * `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have it:
+ * it dies of SIGSEGV where it touches it, and a line on stderr says why.
  */
 typedef struct mw_shared_t mw_shared_t;
 

@@ -130,6 +130,7 @@ pub unsafe extern "C" fn mw_node_counters(
 ) -> mw_status_t {
     call(|| {
         let node = &required(node, "node")?.node;
+        node.check_process()?;
         let (nic, translation) = (node.nic_counters(), node.translation_counters());
         let mut links = node.links();
         // A rank's link to itself leaves no host.
@@ -184,7 +185,9 @@ pub unsafe extern "C" fn mw_shared_counters(
     counters: *mut mw_shared_counters_t,
 ) -> mw_status_t {
     call(|| {
-        let done = required(shared, "shared")?.shared.counters();
+        let shared = &required(shared, "shared")?.shared;
+        shared.node().check_process()?;
+        let done = shared.counters();
         let value = mw_shared_counters_t {
             size: 0,
             read_faults: done.read_faults,

@@ -403,7 +403,10 @@ pub unsafe extern "C" fn mw_export_revoke(exported: Option<Box<mw_export_t>>) ->
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
             .revoke();
-        if let Some(gate) = gate {
+        // In a forked child another thread of the parent may have been within, and never comes out.
+        if let Some(gate) = gate
+            && !matches!(outcome, Err(mapwire::Error::Forked(_)))
+        {
             gate.close();
         }
         Ok(outcome?)

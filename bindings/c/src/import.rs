@@ -172,6 +172,7 @@ pub extern "C" fn mw_import_pointer(
         let place = new_object(pointer, "pointer")?;
         let import = &required(import, "import")?.import;
         memory::check_range(offset, length, import.len())?;
+        import.node().check_process()?;
         match import.pointer(offset, length as u64) {
             Some(mapped) => {
                 *place = mapped.cast();

@@ -86,7 +86,9 @@ pub extern "C" fn mw_node_poll(
     worked: Option<&mut MaybeUninit<i32>>,
 ) -> mw_status_t {
     call(|| {
-        let did = required(node, "node")?.node.poll();
+        let node = &required(node, "node")?.node;
+        node.check_process()?;
+        let did = node.poll();
         if let Some(worked) = worked {
             worked.write(flag(did));
         }

@@ -20,7 +20,9 @@ thread_local! {
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_begin_polling(node: Option<&mw_node_t>) -> mw_status_t {
     call(|| {
-        let polling = required(node, "node")?.node.polling();
+        let node = &required(node, "node")?.node;
+        node.check_process()?;
+        let polling = node.polling();
         BEGUN.with_borrow_mut(|begun| begun.push(polling));
         Ok(())
     })
@@ -33,7 +35,7 @@ pub extern "C" fn mw_node_begin_polling(node: Option<&mw_node_t>) -> mw_status_t
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_end_polling(node: Option<&mw_node_t>) -> mw_status_t {
     call(|| {
-        required(node, "node")?;
+        required(node, "node")?.node.check_process()?;
         // Dropped outside the borrow: it may run functions of the program that are told of deliveries.
         match BEGUN.with_borrow_mut(Vec::pop) {
             Some(polling) => {

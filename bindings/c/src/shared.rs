@@ -15,7 +15,8 @@ use crate::status::mw_status_t;
 /// one allocation at a time, as a whole.
 ///
 /// System calls do not fault: they give EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`,
-/// `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) must not touch it.
+/// `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have it:
+/// it dies of SIGSEGV where it touches it, and a line on stderr says why.
 #[derive(Debug)]
 pub struct mw_shared_t {
     pub(crate) shared: Shared,
@@ -148,7 +149,9 @@ pub extern "C" fn mw_shared_barrier_of(shared: Option<&mw_shared_t>, barrier: u3
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_notice_handlers(shared: Option<&mw_shared_t>) -> mw_status_t {
     call(|| {
-        required(shared, "shared")?.shared.notice_handlers();
+        let shared = &required(shared, "shared")?.shared;
+        shared.node().check_process()?;
+        shared.notice_handlers();
         Ok(())
     })
 }

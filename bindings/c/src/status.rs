@@ -46,6 +46,8 @@ pub enum mw_status_t {
     MW_ERR_VERSION = -16,
     /// A fault of mapwire itself.
     MW_ERR_INTERNAL = -17,
+    /// The calling process is a child by fork(2) of the one that joined the job: nothing of a node works there.
+    MW_ERR_FORKED = -18,
 }
 
 use mw_status_t::*;
@@ -99,6 +101,7 @@ codes! {
     MW_ERR_PROTOCOL: Protocol,
     MW_ERR_VERSION: Version,
     MW_ERR_INTERNAL: Internal,
+    MW_ERR_FORKED: Forked,
 }
 
 #[cfg(test)]

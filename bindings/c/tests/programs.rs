@@ -125,6 +125,22 @@ fn far_memory_is_allocated_mapped_counted_and_given_back() {
     assert!(output.contains("far and back"), "{output}");
 }
 
+/// Over shared memory, over sealed datagrams, of which none may leave a child, and by libfabric, whose sockets the child has too.
+#[test]
+fn nothing_of_a_node_works_in_a_forked_child_and_its_parent_goes_on_unharmed() {
+    let installed = Installed::get(Linking::Shared);
+    let program = installed.compile("forks");
+    for (options, arguments) in [
+        (&[][..], &[][..]),
+        (&["--faults", "sigsegv"], &[]),
+        (&["--transport", "udp"], &[]),
+        (&["--transport", "ofi:tcp"], &["plain"]),
+    ] {
+        let output = program.run(2, options, arguments);
+        assert_eq!(output.matches("is unharmed").count(), 2, "{output}");
+    }
+}
+
 #[test]
 fn they_do_so_on_hosts_of_their_own() {
     let installed = Installed::get(Linking::Shared);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mapwire::rpc::{Caller, Credential, Record};
+use mapwire_host::processes::Owner;
 
 use crate::abi::{
     AUTH_NONE, AUTH_SYS, Auth, Bool, Client, ClientOps, FALSE, NetBuf, RpcError, Status, TRUE,
@@ -13,7 +14,7 @@ use crate::abi::{
 };
 use crate::credential;
 use crate::failure::Failure;
-use crate::forks::generation;
+use crate::forks::owner;
 use crate::names::Served;
 use crate::rpcbind::NETWORK;
 use crate::session::Session;
@@ -54,7 +55,7 @@ struct State {
     /// Calls of this handle; programs can set it.
     xid: u32,
     /// A child of `fork` must leave what its parent uses.
-    generation: u32,
+    owner: Owner,
 }
 
 impl TimeVal {
@@ -105,7 +106,7 @@ fn with(served: Served, (session, caller): (Arc<Session>, Caller)) -> *mut Clien
             retry: TimeVal::default(),
             error: Failure::of(Status::SUCCESS, 0).error(),
             xid: 0,
-            generation: generation(),
+            owner: owner(),
         }),
         address,
     });
@@ -211,7 +212,7 @@ impl State {
         wait: TimeVal,
         has_no_results: bool,
     ) -> Result<Option<Record>, Failure> {
-        if self.generation != generation() {
+        if !self.owner.is_me() {
             return Err(Failure::of(Status::CANT_SEND, libc::EBADF));
         }
         self.xid = self.xid.wrapping_add(1);
@@ -234,7 +235,7 @@ impl State {
     /// Calls another program or version of the server from here on.
     fn turn_to(&mut self, served: Served) -> bool {
         // In a child of `fork` the session is the parent's.
-        if self.generation != generation() {
+        if !self.owner.is_me() {
             return false;
         }
         let Ok(caller) = self.session.caller(served) else {
@@ -278,7 +279,7 @@ pub(crate) unsafe fn destroy(client: *mut Client) {
         (client, handle, netid)
     };
     drop((client, netid));
-    if lock(&handle.state).generation != generation() {
+    if !lock(&handle.state).owner.is_me() {
         // Leaving the job is the parent's to do.
         core::mem::forget(handle);
     }

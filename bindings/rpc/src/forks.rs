@@ -3,12 +3,10 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-static FORKS: AtomicU32 = AtomicU32::new(0);
+use mapwire_host::processes::Owner;
 
 extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
     crate::transport::leave_in_child();
 }
 
@@ -18,16 +16,13 @@ pub(crate) fn close_inherited(fd: BorrowedFd<'_>) {
     unsafe { libc::close(fd.as_raw_fd()) };
 }
 
-/// A number that is another one in each child.
-pub(crate) fn generation() -> u32 {
+/// The calling process, as the owner of what it makes. From here on its children leave to it what is its own.
+pub(crate) fn owner() -> Owner {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
         // SAFETY: the function may run in a child of a process with threads: it waits for no lock, and the C library's memory is in order.
-        if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
-            crate::log::warn(
-                "no memory to watch for fork(): children must not use clients of their parents",
-            );
-        }
+        // Without memory for the handler, a child leaves these things when it is first called.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
-    FORKS.load(Ordering::Relaxed)
+    Owner::me()
 }

@@ -13,10 +13,11 @@ use mapwire::meeting::{
 };
 use mapwire::rpc::Request;
 use mapwire::{NodeConfig, WaitStrategy};
+use mapwire_host::processes::Owner;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::forks::{close_inherited, generation};
+use crate::forks::{close_inherited, owner};
 use crate::guests::{Guests, Job, Ring};
 use crate::names::Served;
 use crate::settings;
@@ -41,7 +42,7 @@ pub(crate) struct Serving {
     served: Vec<Served>,
     open: Option<Open>,
     /// The process that has the reception and the ring.
-    generation: u32,
+    owner: Owner,
     /// A call that was found before it was asked for.
     next: Option<Request>,
     /// The calls in hand, the last one innermost: a procedure may serve others before it replies. `None`: none was found when it was asked for.
@@ -83,7 +84,7 @@ impl Serving {
             doors: BTreeMap::new(),
             served: Vec::new(),
             open: None,
-            generation: generation(),
+            owner: owner(),
             next: None,
             in_hand: Vec::new(),
             in_burst: 0,
@@ -205,7 +206,7 @@ impl Serving {
     /// both's until the reception has begun, as a daemon forks before that. Then they are the parent's too: a child that outlived it would
     /// keep them open, with nobody behind them.
     pub(crate) fn leave_to_parent(&mut self) -> Result<(), Errno> {
-        if self.generation == generation() {
+        if self.owner.is_me() {
             return Ok(());
         }
         if let Some(open) = self.open.take() {
@@ -226,7 +227,7 @@ impl Serving {
         // libtirpc polls the number that it knows.
         rustix::io::dup3(&watch, &mut self.watch, rustix::io::DupFlags::CLOEXEC)?;
         self.ring = ring;
-        self.generation = generation();
+        self.owner = owner();
         Ok(())
     }
 

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use mapwire::meeting::{DoorName, NamedStore, visit, visit_far};
 use mapwire::rpc::{Caller, Rpc};
 use mapwire::{Node, NodeConfig};
+use mapwire_host::processes::Owner;
 
 use crate::abi::Status;
 use crate::failure::Failure;
-use crate::forks::generation;
+use crate::forks::owner;
 use crate::names::Served;
 use crate::settings;
 
@@ -24,7 +25,7 @@ pub(crate) struct Session {
 }
 
 /// The process, the door, and the host if it is another one.
-type Key = (u32, DoorName, Option<String>);
+type Key = (Owner, DoorName, Option<String>);
 
 /// How far a process is with its place in a server's job.
 enum Place {
@@ -121,7 +122,7 @@ impl Session {
         users: &[u32],
         wait: Duration,
     ) -> Result<(Arc<Self>, Caller), Failure> {
-        let key = (generation(), door.clone(), None);
+        let key = (owner(), door.clone(), None);
         Self::known_or(key, served, wait, |config, left| {
             let visit = visit(door, users, config, left);
             visit.map(|visit| Some(visit.node))
@@ -139,7 +140,7 @@ impl Session {
         let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
         for door in [served.door(), served.door_of_program()] {
             let Some(door) = door else { continue };
-            let key = (generation(), door.clone(), Some(host.to_owned()));
+            let key = (owner(), door.clone(), Some(host.to_owned()));
             let found = Self::known_or(key, served, wait, |config, left| {
                 visit_far(&store, &door, host, config, left)
             });

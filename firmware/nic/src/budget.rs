@@ -13,7 +13,7 @@ pub struct BudgetRow {
 }
 
 /// What the NIC's memory holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryBreakdown {
     /// Bytes that the NIC has.
     pub budget_bytes: u64,

@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mapwire_host::masking;
+use mapwire_host::memory::MemoryError;
+use mapwire_host::own_words::OwnWord;
 use mapwire_host::waiting::now_ns;
 use mapwire_nic::{Config, Delivery, MemoryBreakdown, Nic};
 use mapwire_node::{Node, NodeConfig, SharedMemory};
@@ -74,7 +76,16 @@ const MOST_GLANCES: u32 = 15;
 const NEWS_TURNS: u32 = 16;
 
 /// A word for each peer, of [`peer_flags`], which imports of that peer share.
-pub(crate) type PeerWords = Arc<[Arc<core::sync::atomic::AtomicU32>]>;
+pub(crate) type PeerWords = Arc<[OwnWord]>;
+
+/// The words of `peers` peers to whom the way is clear.
+pub(crate) fn peer_words(peers: usize) -> Result<PeerWords, MemoryError> {
+    let words = OwnWord::several(peers)?;
+    for word in &words {
+        word.store(peer_flags::HERE, Ordering::Relaxed);
+    }
+    Ok(words.into())
+}
 
 /// What a program has sent towards a peer, and whether the peer is there: one word for each peer, read on each direct send.
 pub mod peer_flags {
@@ -84,6 +95,8 @@ pub mod peer_flags {
     pub const GONE: u32 = 2;
     /// What is communicated is written down: direct stores are, too.
     pub const TRACED: u32 = 4;
+    /// This process is the one that joined: a forked child finds 0 here, and so no way clear.
+    pub const HERE: u32 = 8;
 }
 
 /// The state behind the lock. It runs a node over a fabric: packets, bells, passed memory.

@@ -6,6 +6,7 @@
 //! the time, and other threads only write commands and watch completion words.
 
 mod deadline;
+mod forks;
 mod holding;
 mod naps;
 mod noting;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use mapwire_host::masking;
+use mapwire_host::own_words::OwnWord;
 use mapwire_host::waiting::{Patience, WaitStrategy, now_ns};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::RankState;
@@ -33,7 +35,7 @@ use mapwire_wire::{CommandRepr, NodeId};
 
 use crate::completions::CompletionWords;
 use crate::config::{DriverConfig, DriverMode};
-use crate::driver::{Driver, PeerWords, peer_flags};
+use crate::driver::{Driver, PeerWords, peer_flags, peer_words};
 use crate::error::DriverError;
 use crate::host_bell::HostBell;
 use crate::log::Line;
@@ -46,6 +48,8 @@ use holding::Interrupts;
 #[derive(Debug)]
 pub struct Engine<F: Fabric = JobFabric> {
     driver: SpinLock<Driver<F>>,
+    /// Not 0 in the process that this belongs to.
+    home: OwnWord,
     pub(crate) bells: Arc<F::Bells>,
     pub(crate) me: NodeId,
     size: u32,
@@ -90,14 +94,14 @@ pub struct Engine<F: Fabric = JobFabric> {
 
 /// Says whether direct stores to a peer may go ahead. Kept by whoever makes them, so that it costs two loads.
 #[derive(Clone, Debug)]
-pub struct Way(Arc<AtomicU32>);
+pub struct Way(OwnWord);
 
 impl Way {
-    /// Whether a direct store may go ahead: nothing sent before is still under way, and the peer is there.
+    /// Whether a direct store may go ahead: nothing sent before is still under way, the peer is there, and this is no forked child.
     #[inline(always)]
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        self.0.load(Ordering::Acquire) == 0
+        self.0.load(Ordering::Acquire) == peer_flags::HERE
     }
 
     /// Whether direct stores are written down.
@@ -107,10 +111,10 @@ impl Way {
         self.0.load(Ordering::Relaxed) & peer_flags::TRACED != 0
     }
 
-    /// Whether nothing that was sent before is still under way.
+    /// Whether nothing that was sent before is still under way, and this is no forked child.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.0.load(Ordering::Acquire) & !peer_flags::TRACED == 0
+        self.0.load(Ordering::Acquire) & !peer_flags::TRACED == peer_flags::HERE
     }
 }
 
@@ -132,7 +136,8 @@ impl<F: Fabric> Engine<F> {
         let bells = Arc::clone(fabric.bells());
         let (me, size) = (fabric.me(), fabric.size() as u32);
         let words = Arc::new(CompletionWords::new());
-        let peers: PeerWords = (0..size).map(|_| Arc::default()).collect();
+        let peers = peer_words(size as usize)?;
+        let home = forks::home()?;
         let mut driver = Driver::new(config, fabric, Arc::clone(&peers), Arc::clone(&words))?;
         let has_far = driver.has_far();
         let look = || {
@@ -145,6 +150,7 @@ impl<F: Fabric> Engine<F> {
         mapwire_host::barrier::register();
         let engine = Arc::new(Self {
             driver: SpinLock::new(driver),
+            home,
             bells,
             me,
             size,
@@ -267,7 +273,7 @@ impl<F: Fabric> Engine<F> {
     /// What says whether direct stores to `peer` may go ahead.
     #[must_use]
     pub fn way_to(&self, peer: NodeId) -> Way {
-        Way(Arc::clone(&self.peers[usize::from(peer.0)]))
+        Way(self.peers[usize::from(peer.0)].clone())
     }
 
     /// Notes that something is under way to `peer` that a direct store must not overtake. To be called with the driver held,
@@ -306,13 +312,15 @@ impl<F: Fabric> Engine<F> {
     /// Wakes threads of `rank`: what this process has stored to its memory may be what they wait for.
     #[cold]
     pub fn wake(&self, rank: NodeId, who: Wake) {
-        self.bells.wake(rank, who);
+        if self.is_here() {
+            self.bells.wake(rank, who);
+        }
     }
 
     /// Announces that the calling thread will send something to `peer` once it has made it. With [`WaitStrategy::Event`], this wakes a
     /// sleeping thread of a peer on this host, which wakes meanwhile.
     pub fn announce(&self, peer: NodeId) {
-        if self.wait == WaitStrategy::Event {
+        if self.wait == WaitStrategy::Event && self.is_here() {
             self.bells.rouse(peer);
         }
     }
@@ -364,8 +372,11 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// Stops the service thread and leaves the job, once what was sent is in the rings of the peers that live: waits for
-    /// [`timeout`](Self::timeout) at most. Idempotent.
+    /// [`timeout`](Self::timeout) at most. Idempotent, and nothing in a forked child.
     pub fn stop(&self) {
+        if !self.is_here() {
+            return;
+        }
         let sent = |driver: &mut Driver<F>| driver.has_sent_all().then_some(());
         self.wait_driver(Place::Program, Some(self.timeout), sent);
         self.stop.store(true, Ordering::Release);

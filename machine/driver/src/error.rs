@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use mapwire_host::memory::MemoryError;
+use mapwire_host::processes::Forked;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_transport::job::JoinError;
 use mapwire_transport::rendezvous::RendezvousError;
@@ -71,6 +72,9 @@ pub enum DriverError {
         "this process has left the job: its node and all that was made from it were given back"
     )]
     Left,
+    /// This process is a forked child of the one that joined.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// Random numbers for keys could not be had.
     #[error("the operating system gives no random numbers for keys: {0}")]
     Entropy(std::io::Error),

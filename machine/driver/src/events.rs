@@ -137,8 +137,9 @@ impl<F: Fabric> Engine<F> {
     /// Makes a descriptor, not armed yet.
     ///
     /// # Errors
-    /// No descriptor left; this process has left the job.
+    /// No descriptor left; this process has left the job, or is a forked child.
     pub fn open_events(&self) -> Result<Arc<Events>, DriverError> {
+        self.check_here()?;
         let events = Arc::new(Events::new()?);
         self.has_events.store(true, Ordering::Relaxed);
         self.lock().events.push(Arc::clone(&events));
@@ -147,6 +148,9 @@ impl<F: Fabric> Engine<F> {
 
     /// The descriptor is needed no more.
     pub fn close_events(&self, events: &Arc<Events>) {
+        if !self.is_here() {
+            return;
+        }
         self.lock()
             .events
             .retain(|other| !Arc::ptr_eq(other, events));
@@ -155,8 +159,9 @@ impl<F: Fabric> Engine<F> {
     /// Makes the descriptor not readable, and arms it: what comes from here on makes it readable again. Look once more after this.
     ///
     /// # Errors
-    /// [`DriverError::Left`]: the descriptor stays readable.
+    /// [`DriverError::Left`]: the descriptor stays readable. [`DriverError::Forked`].
     pub fn arm_events(&self, events: &Events) -> Result<(), DriverError> {
+        self.check_here()?;
         {
             // One at a time: who finds the importers asked relies on the fence behind that.
             let _alone = self.arming.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,6 +26,9 @@ use crate::mover;
 /// What can go wrong with the shared memory.
 #[derive(Debug, Error)]
 pub enum SharedError {
+    /// This process is a forked child of the one that joined.
+    #[error(transparent)]
+    Forked(#[from] mapwire_host::processes::Forked),
     /// The model refuses.
     #[error(transparent)]
     Model(#[from] mapwire_dsm::Error),

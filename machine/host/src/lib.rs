@@ -14,7 +14,8 @@
 //! | [`masking`] | signal handlers of the program kept off a thread for a while |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
 //! | [`scheduling`] | how soon a thread that wakes runs |
-//! | [`processes`] | which process is whose child |
+//! | [`processes`] | which process is whose child, and which made what |
+//! | [`own_words`] | words that a forked child finds empty |
 //! | [`sparing`] | few lines in a log of what others can do without end |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
@@ -33,6 +34,8 @@ pub mod mapping;
 #[allow(unsafe_code)]
 pub mod masking;
 pub mod memory;
+#[allow(unsafe_code)]
+pub mod own_words;
 pub mod page;
 pub mod paging;
 pub mod pinning;

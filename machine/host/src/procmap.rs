@@ -10,7 +10,7 @@ use rustix::ioctl::{Updater, opcode};
 use crate::descriptors::above_stdio;
 use crate::maps::MappedRange;
 use crate::masking::mask;
-use crate::memory::Owner;
+use crate::processes::Owner;
 
 const WRITABLE: u64 = 1 << 1;
 const READABLE: u64 = 1 << 0;

@@ -64,6 +64,8 @@ pub enum ErrorKind {
     Version,
     /// A defect of mapwire.
     Internal,
+    /// The calling process is a child by `fork` of the one that joined the job or made the thing, and may not use it.
+    Forked,
 }
 
 impl fmt::Display for ErrorKind {
@@ -86,6 +88,7 @@ impl fmt::Display for ErrorKind {
             Self::Protocol => "protocol violated",
             Self::Version => "versions differ",
             Self::Internal => "internal error",
+            Self::Forked => "not in a forked child",
         })
     }
 }
@@ -101,6 +104,7 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Shared(error) => of_shared(error),
         Error::Global(_) => Kind::Config,
         Error::GlobalCall(_) => Kind::State,
+        Error::Forked(_) => Kind::Forked,
         Error::Memory(error) => of_memory(error),
         Error::Far(error) => of_far(error),
         Error::Proxy(error) => of_proxy(error),
@@ -157,6 +161,7 @@ fn of_driver(error: &DriverError) -> Kind {
         } => Kind::Gone,
         DriverError::Rma { .. } => Kind::Protocol,
         DriverError::PeerGone(_) | DriverError::Left => Kind::Gone,
+        DriverError::Forked(_) => Kind::Forked,
         DriverError::Timeout { .. } => Kind::Timeout,
         DriverError::NoSuchRank { .. } | DriverError::ShortLanding { .. } => Kind::Range,
         DriverError::EmptyExport | DriverError::NoRights => Kind::Argument,
@@ -383,6 +388,7 @@ fn of_registration(error: &RegisterError) -> Kind {
 
 fn of_shared(error: &SharedError) -> Kind {
     match error {
+        SharedError::Forked(_) => Kind::Forked,
         SharedError::Model(error) => of_model(error),
         SharedError::Config(_) | SharedError::Provider(_) => Kind::Config,
         SharedError::Views(error) => of_views(error),

@@ -51,6 +51,11 @@ impl HostThread {
 
 impl Drop for HostThread {
     fn drop(&mut self) {
+        if self.node.check_process().is_err() {
+            // The thread is its parent's.
+            core::mem::forget(self.thread.take());
+            return;
+        }
         // What comes from here on is served where packets are taken.
         self.node.inner.engine.lock().set_host_bell(None);
         self.bell.end();

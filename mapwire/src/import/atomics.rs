@@ -95,6 +95,7 @@ impl Import {
 
     #[cold]
     fn update_slow(&self, offset: u64, op: AtomicOp, width: Width, operand: u64) -> Result<u64> {
+        self.held.engine.check_here()?;
         // Here and not by the caller, which would store it at each call.
         let atomic = Atomic { op, width, operand };
         let width = width.bytes();

@@ -91,6 +91,7 @@ impl Import {
     /// # Errors
     /// As [`send`](Self::send). [`Error::Partial`] counts the bytes of all parts.
     pub fn send_vectored(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        self.held.engine.check_here()?;
         let length = total(parts.iter().map(|part| part.len()));
         self.check(Rights::STORE, offset, length)?;
         let places = parts.iter().scan(offset, |at, part| {
@@ -106,6 +107,7 @@ impl Import {
     /// # Errors
     /// As [`fetch`](Self::fetch). Some parts may be filled then.
     pub fn fetch_vectored(&self, offset: u64, parts: &mut [IoSliceMut<'_>]) -> Result<()> {
+        self.held.engine.check_here()?;
         let length = total(parts.iter().map(|part| part.len()));
         self.check(Rights::FETCH, offset, length)?;
         let places = parts.iter_mut().scan(offset, |at, part| {
@@ -122,6 +124,7 @@ impl Import {
     /// As [`send`](Self::send): nothing is stored when a row leaves `data` or the export. [`Error::Overlap`]: rows of the export
     /// would overlap. [`Error::Partial`] counts the bytes of all rows.
     pub fn send_strided(&self, data: &[u8], offset: u64, rows: &Rows) -> Result<()> {
+        self.held.engine.check_here()?;
         rows.refuse_overlap(rows.remote_stride)?;
         rows.check_local(data.len())?;
         self.check(
@@ -152,6 +155,7 @@ impl Import {
     /// As [`fetch`](Self::fetch): nothing is fetched when a row leaves `into` or the export. [`Error::Overlap`]: rows of `into` would
     /// overlap.
     pub fn fetch_strided(&self, offset: u64, into: &mut [u8], rows: &Rows) -> Result<()> {
+        self.held.engine.check_here()?;
         rows.refuse_overlap(rows.local_stride as u64)?;
         rows.check_local(into.len())?;
         self.check(

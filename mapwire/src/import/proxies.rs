@@ -81,6 +81,7 @@ impl Node {
     /// # Errors
     /// As [`Import::send`]; a range that is not within one import of this process, or an import that has been dropped.
     pub fn send_to(&self, to: ProxyAddress, data: &[u8]) -> Result<()> {
+        self.check_process()?;
         let (import, offset) = self.inner.proxies.resolve(to, data.len() as u64)?;
         import.send(data, offset)
     }
@@ -90,6 +91,7 @@ impl Node {
     /// # Errors
     /// As [`Import::fetch`], and as [`send_to`](Self::send_to).
     pub fn fetch_from(&self, from: ProxyAddress, into: &mut [u8]) -> Result<()> {
+        self.check_process()?;
         let (import, offset) = self.inner.proxies.resolve(from, into.len() as u64)?;
         import.fetch(offset, into)
     }
@@ -105,6 +107,7 @@ impl Node {
         signal: ProxyAddress,
         value: u64,
     ) -> Result<()> {
+        self.check_process()?;
         let (import, offset) = self.inner.proxies.resolve(to, data.len() as u64)?;
         let (other, signal_offset) = self.inner.proxies.resolve(signal, Signal::WORD_BYTES)?;
         if !Arc::ptr_eq(&import.held, &other.held) {

@@ -47,6 +47,7 @@ impl Import {
     /// # Errors
     /// As [`fetch`](Self::fetch) and [`send_async`](Self::send_async).
     pub fn fetch_async<T: StableMut>(&self, offset: u64, mut into: T) -> Result<Request<T>> {
+        self.held.engine.check_here()?;
         let bytes = into.bytes_mut();
         let word = if self.held.local.mapped.is_some()
             || bytes.is_empty()
@@ -70,6 +71,7 @@ impl Import {
         offset: u64,
         signal: Option<Signal>,
     ) -> Result<Request<T>> {
+        self.held.engine.check_here()?;
         let bytes = data.bytes();
         let length = bytes.len() as u64;
         let short = match signal {
@@ -188,11 +190,13 @@ pub struct Request<T> {
 }
 
 impl<T> Request<T> {
-    /// Whether [`wait`](Self::wait) would return at once. Never waits; runs a turn of the driver if it is not over.
+    /// Whether [`wait`](Self::wait) would return at once, as it does in a forked child, with an error. Never waits; runs a turn of the driver
+    /// if it is not over.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.under_way.is_over() || {
-            self.under_way.held.engine.poll();
+        let engine = &self.under_way.held.engine;
+        !engine.is_here() || self.under_way.is_over() || {
+            engine.poll();
             self.under_way.is_over()
         }
     }
@@ -207,6 +211,7 @@ impl<T> Request<T> {
             mut under_way,
             memory,
         } = self;
+        under_way.held.engine.check_here()?;
         under_way.finish()?;
         Ok(memory)
     }
@@ -241,7 +246,10 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let Err(error) = self.finish() {
+        // In a forked child nothing uses the memory.
+        if self.held.engine.is_here()
+            && let Err(error) = self.finish()
+        {
             tracing::warn!(%error, "a send or fetch that nobody waited for failed");
         }
     }

@@ -66,6 +66,7 @@ impl Import {
 
     #[cold]
     pub(super) fn fetch_slow(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.held.engine.check_here()?;
         self.check(Rights::FETCH, offset, into.len() as u64)?;
         match &self.held.local.mapped {
             None => self.fetch_ring(offset, into),
@@ -220,6 +221,8 @@ impl Held {
         // have one: until then the NIC uses the caller's memory. A peer that is stopped is waited for until the launcher ends the
         // job.
         let engine = &self.engine;
+        // Nor does a forked child wait for what its parent began.
+        engine.check_here()?;
         let words = engine.words();
         let outcome = words
             .finish(word)

@@ -196,6 +196,7 @@ impl Caller {
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
         then: Then,
     ) -> Result<Pending<'_>, Error> {
+        self.inner.node.check_process()?;
         if then == Then::Wait {
             self.inner.announce(&self.pair, bytes);
         }
@@ -209,6 +210,7 @@ impl Caller {
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
         then: Then,
     ) -> Result<Pending<'_>, Error> {
+        self.inner.node.check_process()?;
         if then == Then::Wait {
             self.inner.announce(&self.pair, None);
         }
@@ -221,6 +223,7 @@ impl Caller {
     /// # Errors
     /// As [`call`](Self::call), as far as they are known here.
     pub fn one_way(&self, procedure: u32, arguments: &impl Xdr) -> Result<(), Error> {
+        self.inner.node.check_process()?;
         let bytes = arguments.encoded_bytes();
         let writer = self.writer(procedure, Some(bytes));
         let prepared = ready(writer.encode(|to| arguments.encode(to)))?;
@@ -236,6 +239,7 @@ impl Caller {
         procedure: u32,
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
     ) -> Result<(), Error> {
+        self.inner.node.check_process()?;
         let writer = self.writer(procedure, None);
         let prepared = ready(writer.write_raw(write))?;
         self.send_one_way(procedure, prepared)

@@ -75,6 +75,7 @@ impl Rpc {
                 max_record_bytes: config.max_record_bytes,
             });
         }
+        node.check_process()?;
         let longest = node.inner.engine.lock().nic().max_message_bytes();
         let most = longest.saturating_sub(MOST_HEADER_BYTES);
         config.inline_bytes = config.inline_bytes.min(most);
@@ -182,6 +183,7 @@ impl Inner {
     /// Calls the service, and sends what it asks for.
     #[inline]
     pub(super) fn call<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
+        self.node.check_process()?;
         let mut driver = self.node.inner.engine.lock();
         let called = driver.call_service(self.config.handler, call);
         called.ok_or(Error::Closed)
@@ -190,6 +192,7 @@ impl Inner {
     /// As [`call`](Self::call), and leaves what it asks for to [`wait`](Self::wait), which must follow.
     #[inline]
     pub(super) fn ask<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
+        self.node.check_process()?;
         let mut driver = self.node.inner.engine.lock();
         let called = driver.ask_service(self.config.handler, call);
         called.ok_or(Error::Closed)
@@ -202,6 +205,7 @@ impl Inner {
         timeout: Option<Duration>,
         mut check: impl FnMut(&mut Service) -> Option<T>,
     ) -> Result<Option<T>, Error> {
+        self.node.check_process()?;
         let engine = &self.node.inner.engine;
         let mut left = timeout;
         loop {
@@ -293,6 +297,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.node.check_process().is_err() {
+            // What its memory is for goes on in the parent.
+            return;
+        }
         let _ = self.call(Service::close_all);
         let engine = &self.node.inner.engine;
         let is_idle = |driver: &mut mapwire_driver::driver::Driver<JobFabric>| {

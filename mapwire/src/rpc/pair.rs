@@ -137,6 +137,9 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
+        if self.node.check_process().is_err() {
+            return;
+        }
         let mut driver = self.node.inner.engine.lock();
         let _ = driver.unexport(self.export);
         if let Some(Some(theirs)) = self.theirs.get() {

@@ -78,6 +78,7 @@ impl<'a> Pending<'a> {
         &self,
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
     ) -> Result<(), Error> {
+        self.caller.inner.node.check_process()?;
         let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
         let writer = self.caller.writer(self.procedure, None);
         let (draft, placed) = ready(writer.encode(encode))?;

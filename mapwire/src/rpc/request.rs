@@ -192,6 +192,7 @@ impl Request {
     }
 
     fn check(&self) -> Result<(), Error> {
+        self.inner.node.check_process()?;
         match self.is_answered {
             true => Err(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid).into()),
             false => Ok(()),

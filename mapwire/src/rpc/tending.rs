@@ -24,6 +24,7 @@ const MOST_PATIENT: Duration = Duration::from_millis(500);
 impl Inner {
     /// Connects to a peer, or finds the connection.
     pub(super) fn connect(&self, peer: NodeId) -> Result<Arc<Pair>, Error> {
+        self.node.check_process()?;
         let begun = Instant::now();
         let rank = usize::from(peer.0);
         let mut patience = ASKING_AGAIN;

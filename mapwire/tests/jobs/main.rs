@@ -14,6 +14,8 @@ mod events;
 mod examples;
 mod files;
 mod flushing;
+#[allow(unsafe_code)]
+mod forks;
 mod harness;
 mod heap;
 mod hostile_atomics;

@@ -172,6 +172,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/faults/mod.rs", "mod uffd_paging"),
     ("machine/host/src/lib.rs", "mod mapping"),
     ("machine/host/src/lib.rs", "mod masking"),
+    ("machine/host/src/lib.rs", "mod own_words"),
     ("machine/host/src/lib.rs", "mod procmap"),
     ("machine/host/src/lib.rs", "mod scheduling"),
     ("machine/host/src/memory/buffer.rs", "fn copy_between"),
@@ -191,10 +192,18 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/paging/tests/memory.rs", "file"),
     ("machine/host/src/pinning/mod.rs", "mod sys"),
     ("machine/host/src/waiting.rs", "mod either"),
+    (
+        "machine/host/src/processes.rs",
+        "fn a_child_owns_what_it_makes_and_nothing_of_its_parent",
+    ),
     ("machine/host/src/testing.rs", "file"),
     ("machine/launch/src/lib.rs", "mod inherited"),
     ("machine/launch/src/pmix/mod.rs", "mod library"),
     ("machine/transport/src/lib.rs", "mod payload"),
+    (
+        "machine/transport/src/net/fork_tests.rs",
+        "fn a_forked_child_seals_nothing_sends_nothing_and_takes_nothing",
+    ),
     ("machine/transport/src/ofi/mod.rs", "mod sys"),
     ("machine/transport/src/shm/mod.rs", "mod loom_tests"),
     ("machine/transport/src/shm/mod.rs", "mod prefetch"),
@@ -206,5 +215,6 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("mapwire/src/lib.rs", "mod slice"),
     ("mapwire/src/node.rs", "fn export_range"),
     ("mapwire/tests/jobs/main.rs", "mod allocations"),
+    ("mapwire/tests/jobs/main.rs", "mod forks"),
     ("mapwire/tests/jobs/main.rs", "mod signals"),
 ];

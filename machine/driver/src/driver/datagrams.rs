@@ -335,7 +335,7 @@ impl<F: Fabric> Driver<F> {
             match pushed {
                 Err(Lost::Stranger) => stranger = Some(to),
                 Err(Lost::NoSession) => has_session = false,
-                Err(Lost::TooLong) | Ok(()) => {}
+                Err(Lost::TooLong | Lost::Forked) | Ok(()) => {}
             }
         }
         outbound.finish();

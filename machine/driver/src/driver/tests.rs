@@ -71,7 +71,7 @@ fn flood(driver: &mut Driver) {
 /// A driver whose peer is never connected.
 fn driver() -> Driver {
     let local = JobFabric::without_broker(2).unwrap();
-    let peers: crate::driver::PeerWords = (0..2).map(|_| Arc::default()).collect();
+    let peers = crate::driver::peer_words(2).unwrap();
     let words = Arc::new(CompletionWords::new());
     Driver::new(&DriverConfig::default(), local, peers, words).unwrap()
 }

@@ -149,9 +149,13 @@ impl<F: Fabric> DerefMut for DriverGuard<'_, F> {
 }
 
 impl<F: Fabric> Engine<F> {
-    /// The driver. Hold it briefly, and touch no memory meanwhile that may fault.
+    /// The driver. Hold it briefly, and touch no memory meanwhile that may fault. Ends a forked child: ask [`check_here`](Self::check_here)
+    /// before.
     #[inline]
     pub fn lock(&self) -> DriverGuard<'_, F> {
+        if !self.is_here() {
+            self.end_child();
+        }
         let mask = self.mask();
         let driver = match self.driver.try_lock() {
             Some(driver) => driver,
@@ -167,9 +171,12 @@ impl<F: Fabric> Engine<F> {
         }
     }
 
-    /// The driver, if no other thread holds it.
+    /// The driver, if no other thread holds it, and in no forked child.
     #[inline]
     pub(super) fn try_lock(&self) -> Option<DriverGuard<'_, F>> {
+        if !self.is_here() {
+            return None;
+        }
         let mask = self.mask();
         let driver = self.driver.try_lock()?;
         if mask.is_none() && self.interrupts.wants_mask() {
@@ -183,6 +190,9 @@ impl<F: Fabric> Engine<F> {
 
     /// Notices handlers of signals that the program has installed since shared memory was opened.
     pub fn notice_handlers(&self) {
+        if !self.is_here() {
+            return;
+        }
         self.interrupts.look_at_all();
         // Whoever holds the driver has taken it without a mask; whoever takes it later sees that it needs one.
         drop(self.lock());

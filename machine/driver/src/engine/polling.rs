@@ -22,12 +22,18 @@ impl<F: Fabric> Engine<F> {
     /// Counts the calling thread as one that polls, until [`leave_polling`](Self::leave_polling): peers then ring nobody, but
     /// while it sleeps.
     pub fn enter_polling(&self) {
+        if !self.is_here() {
+            return;
+        }
         let _mask = self.mask();
         self.begin_polling();
     }
 
     /// Ends [`enter_polling`](Self::enter_polling), and looks once more at what came meanwhile.
     pub fn leave_polling(&self) {
+        if !self.is_here() {
+            return;
+        }
         {
             let _mask = self.mask();
             self.end_polling();

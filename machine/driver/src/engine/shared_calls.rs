@@ -57,6 +57,7 @@ impl<F: Fabric> Engine<F> {
         call: impl FnOnce() -> SharedCall,
         begin: impl FnOnce(&mut SharedMemory, &SharedPort, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
+        self.check_here()?;
         let _mask = self.mask();
         let operation = self
             .threads
@@ -137,6 +138,7 @@ impl<F: Fabric> Engine<F> {
         calls: &[SharedCall],
         command: impl FnOnce(&mut Dsm, u16) -> Result<T, ModelError>,
     ) -> Result<T, SharedError> {
+        self.check_here()?;
         let thread = self
             .threads
             .current()
@@ -169,6 +171,7 @@ impl<F: Fabric> Engine<F> {
     /// # Errors
     /// [`SharedError::Open`] when there is one.
     pub fn open_shared(&self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
+        self.check_here()?;
         let mut driver = self.lock();
         if driver.shared.is_some() {
             return Err(SharedError::Open);
@@ -185,8 +188,11 @@ impl<F: Fabric> Engine<F> {
         Ok(())
     }
 
-    /// Takes the shared memory away, as soon as no peer on another host needs its bytes any more.
+    /// Takes the shared memory away, as soon as no peer on another host needs its bytes any more. A forked child has none.
     pub fn close_shared(&self) -> Option<Box<SharedPort>> {
+        if !self.is_here() {
+            return None;
+        }
         self.shared_start.store(0, Ordering::Release);
         let is_over = self.wait_driver(Place::Program, Some(self.timeout), |driver| {
             (!driver.is_storing()).then_some(())

@@ -55,8 +55,10 @@ impl<F: Fabric> Engine<F> {
     /// Waits until all that this process has sent to `peer` is delivered there.
     ///
     /// # Errors
-    /// [`DriverError::PeerGone`], [`DriverError::PeerBroken`]; [`DriverError::Timeout`] when the peer takes nothing.
+    /// [`DriverError::PeerGone`], [`DriverError::PeerBroken`]; [`DriverError::Timeout`] when the peer takes nothing;
+    /// [`DriverError::Forked`].
     pub fn settle(&self, peer: NodeId) -> Result<(), DriverError> {
+        self.check_here()?;
         let deadline_ns = now_ns().saturating_add(as_ns(self.timeout));
         // Nobody rings when the peer has taken a packet: look again soon.
         let nap = match self.wait {
@@ -153,7 +155,7 @@ impl<F: Fabric> Engine<F> {
     /// As [`poll`](Self::poll); with `thorough`, also while another thread runs a turn.
     #[inline]
     pub(super) fn look(&self, thorough: bool) -> bool {
-        let held = match thorough {
+        let held = match thorough && self.is_here() {
             true => Some(self.lock()),
             false => self.try_lock(),
         };
@@ -246,13 +248,14 @@ impl<F: Fabric> Engine<F> {
     /// strategy says, for `timeout` at most.
     ///
     /// # Errors
-    /// [`DriverError::Timeout`] with what `what` says.
+    /// [`DriverError::Timeout`] with what `what` says; [`DriverError::Forked`].
     pub fn wait_for<T>(
         &self,
         timeout: Option<Duration>,
         what: impl FnOnce() -> String,
         check: impl FnMut(&mut Driver<F>) -> Option<T>,
     ) -> Result<T, DriverError> {
+        self.check_here()?;
         self.wait_driver(Place::Program, timeout, check)
             .ok_or_else(|| DriverError::Timeout {
                 what: what(),
@@ -374,7 +377,8 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// The wait of all waits: calls `step`, which polls and checks, as the strategy says. `step` is told whether the thread
-    /// sleeps if it finds nothing. Before it sleeps, whoever stores to `direct` is asked to wake it.
+    /// sleeps if it finds nothing. Before it sleeps, whoever stores to `direct` is asked to wake it. In a forked child nothing can be
+    /// waited for, and it ends at once.
     #[inline]
     fn wait<T>(
         &self,
@@ -383,6 +387,9 @@ impl<F: Fabric> Engine<F> {
         direct: Option<&dyn AskForWake>,
         mut step: impl FnMut(&Self, bool) -> (bool, Option<T>),
     ) -> Option<T> {
+        if !self.is_here() {
+            return None;
+        }
         // One mask for the whole wait: handlers of the program run while this thread sleeps, and between looks when one is due.
         let mut mask = self.mask();
         let is_single = timeout == Some(Duration::ZERO);

@@ -28,9 +28,9 @@ fn a_fault_outside_of_the_watched_range_kills_as_ever() {
 }
 
 #[test]
-fn a_forked_child_neither_has_the_views_nor_serves_their_faults() {
+fn a_forked_child_has_no_views_and_says_so_where_it_touches_one() {
     each(|backend| {
-        in_child(&backend.to_string(), || {
+        let (status, text) = child(&backend.to_string(), || {
             let fixture = Fixture::new(backend, "fork");
             let _watch = fixture.watch();
             fixture.store(0, 0, 1);
@@ -49,6 +49,15 @@ fn a_forked_child_neither_has_the_views_nor_serves_their_faults() {
             assert_eq!(fixture.faults(), (0, 1));
             assert_eq!(fixture.load(0, 0), 1);
         });
+        if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {
+            assert!(status.success(), "{status}: {text}");
+            let lines = text.lines().filter(|line| line.contains("mapwire: "));
+            let lines: Vec<_> = lines.collect();
+            assert!(
+                matches!(&lines[..], [line] if line.contains("a child by fork() does not have") && line.contains("spawn")),
+                "{text}"
+            );
+        }
     });
 }
 

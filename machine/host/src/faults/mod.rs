@@ -45,7 +45,9 @@ use std::sync::Arc;
 pub use mprotect::Mprotect;
 pub(crate) use paged::Paged;
 pub use probe::probe;
-pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, watch};
+pub use signals::{
+    FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, end_forked_child, watch,
+};
 pub(crate) use stillness::Stillness;
 pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};

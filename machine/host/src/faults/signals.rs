@@ -6,17 +6,20 @@
 //! and may itself fault in a watched range. Other signals wait meanwhile. One price: while
 //! SIGSEGV is watched, a thread that overflows its stack dies of SIGSEGV without Rust's message.
 //!
-//! A forked child does not serve faults: what it inherits is passed to the earlier handler.
+//! A forked child does not serve faults, and has none of the memory: it says why on standard error, and the fault is passed to the earlier
+//! handler. Where the watch is for SIGBUS, a handler of `fork` installs that of SIGSEGV in the child for this; children of a bare `clone`
+//! die without the line.
 
 use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use super::FaultSignal;
 use crate::errno::Errno;
+use crate::processes::Owner;
 
 /// What kind of access faulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -136,11 +139,60 @@ impl Previous {
 
 static PREVIOUS: [Previous; 2] = [const { Previous::new() }; 2];
 
-/// The process that the watches belong to.
-static OWNER: AtomicI32 = AtomicI32::new(0);
+/// The process that the watches belong to, by its [number](Owner::number).
+static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Orders installations. Never taken in the handler.
 static INSTALL: Mutex<()> = Mutex::new(());
+
+/// Has children that are forked say why they die.
+fn watch_for_forks() {
+    static ARMED: Once = Once::new();
+    ARMED.call_once(|| {
+        // SAFETY: the handler waits for no lock and allocates nothing. Where there is no memory for it, children die without a line.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+}
+
+/// In a forked child, which has nothing mapped where its parent has views: an access is a SIGSEGV there, whatever it is in the parent.
+extern "C" fn in_child() {
+    let is_watched = |slot: &Slot| slot.end.load(Ordering::Relaxed) != 0;
+    if SLOTS.iter().any(is_watched) {
+        let _ = install(FaultSignal::Segv);
+    }
+}
+
+/// Says why a forked child dies. May run in a handler of a signal: the text is made on the stack.
+#[cold]
+fn say_forked(address: usize) {
+    use std::io::Write;
+    let mut text = [0_u8; 320];
+    let mut left = &mut text[..];
+    let _ = writeln!(
+        left,
+        "mapwire: process {} touched shared memory at {address:#x}, which a child by fork() does not have: start children by exec \
+         (posix_spawn, Python's \"spawn\"), or fork before the memory is opened",
+        std::process::id()
+    );
+    let used = 320 - left.len();
+    let _ = rustix::io::write(rustix::stdio::stderr(), &text[..used]);
+}
+
+/// Ends a forked child that is about to touch memory at `address` which only its parent has, as the access would.
+#[cold]
+pub fn end_forked_child(address: usize) -> ! {
+    say_forked(address);
+    let _ = sigaction(FaultSignal::Segv, Some(&zeroed_action()));
+    // SAFETY: raise has no preconditions.
+    unsafe { libc::raise(libc::SIGSEGV) };
+    // The signal is blocked.
+    std::process::abort()
+}
+
+/// Whether the watches belong to this process.
+fn are_mine() -> bool {
+    OWNER.load(Ordering::SeqCst) == Owner::me().number()
+}
 
 impl FaultSignal {
     pub(super) fn number(self) -> c_int {
@@ -178,7 +230,7 @@ pub fn watch(
         return Err(WatchError::Empty { wanted: range });
     }
     let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = rustix::process::getpid().as_raw_nonzero().get();
+    let process = Owner::me().number();
     if OWNER.swap(process, Ordering::SeqCst) != process {
         // The first watch of this process: what a fork brought along is not ours.
         for slot in &SLOTS {
@@ -208,6 +260,7 @@ pub fn watch(
     slot.signal.store(signal.number(), Ordering::Relaxed);
     slot.start.store(range.start, Ordering::Relaxed);
     install(signal)?;
+    watch_for_forks();
     slot.end.store(range.end, Ordering::SeqCst);
     Ok(Watch {
         slot: index,
@@ -217,10 +270,11 @@ pub fn watch(
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
-        if OWNER.load(Ordering::SeqCst) != rustix::process::getpid().as_raw_nonzero().get() {
+        if !are_mine() {
+            // Nor may a child wait for the lock: another thread of its parent may have held it.
             return;
         }
+        let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = &SLOTS[self.slot];
         slot.end.store(0, Ordering::SeqCst);
         while slot.active.load(Ordering::SeqCst) != 0 {
@@ -347,7 +401,7 @@ fn sigaction(
 ) -> Result<libc::sigaction, std::io::Error> {
     let mut old = zeroed_action();
     // SAFETY: both pointers are to a `sigaction` or null; a new handler is either `on_signal`,
-    // fit for SA_SIGINFO, or one that was installed before with the same flags.
+    // fit for SA_SIGINFO, one that was installed before with the same flags, or the default.
     let result = unsafe {
         libc::sigaction(
             signal.number(),
@@ -381,17 +435,19 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
 
 /// Offers a fault to the watch whose range has it; whether that resolved it.
 fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> bool {
-    let has = |slot: &Slot| {
-        address < slot.end.load(Ordering::SeqCst)
-            && address >= slot.start.load(Ordering::Relaxed)
-            && signal == slot.signal.load(Ordering::Relaxed)
+    let holds = |slot: &Slot| {
+        address < slot.end.load(Ordering::SeqCst) && address >= slot.start.load(Ordering::Relaxed)
     };
+    if !are_mine() {
+        if SLOTS.iter().any(holds) {
+            say_forked(address);
+        }
+        return false;
+    }
+    let has = |slot: &Slot| holds(slot) && signal == slot.signal.load(Ordering::Relaxed);
     let Some(slot) = SLOTS.iter().find(|slot| has(slot)) else {
         return false;
     };
-    if OWNER.load(Ordering::Relaxed) != rustix::process::getpid().as_raw_nonzero().get() {
-        return false;
-    }
     // Counted first, then looked at again: `Watch::drop` clears first, then waits for the count.
     slot.active.fetch_add(1, Ordering::SeqCst);
     let resolution = has(slot).then(|| {

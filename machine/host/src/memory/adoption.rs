@@ -19,13 +19,14 @@ use rustix::io::Errno;
 use rustix::mm::{MprotectFlags, MsyncFlags};
 
 use super::forks::{self, Entry, Part};
-use super::memfd::{self, Owner};
+use super::memfd;
 use super::{MemoryError, raw};
 use crate::descriptors::above_stdio;
 use crate::faults::Stillness;
 use crate::mapping::Mapping;
 use crate::maps::MappedRange;
 use crate::page::PAGE_BYTES;
+use crate::processes::Owner;
 
 mod refusals;
 

@@ -132,23 +132,6 @@ pub(crate) fn extents(
     Ok(())
 }
 
-/// The process that made something. A forked child has a copy of the value, but must not undo
-/// what belongs to its parent when it drops that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Owner(rustix::process::Pid);
-
-impl Owner {
-    /// The calling process.
-    pub(crate) fn me() -> Self {
-        Self(rustix::process::getpid())
-    }
-
-    /// Whether the calling process is the owner.
-    pub(crate) fn is_me(self) -> bool {
-        self == Self::me()
-    }
-}
-
 fn shown_name(name: &str) -> String {
     // The kernel allows 249 bytes.
     let mut shown = String::from("mapwire");

@@ -58,7 +58,6 @@ mod tests;
 pub mod words;
 
 pub use buffer::{MappedBuffer, SharedBuffer};
-pub(crate) use memfd::Owner;
 pub use memfd::Writers;
 pub use raw::memory_is_mapped;
 pub use status::{Status, flags};

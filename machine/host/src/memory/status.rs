@@ -6,10 +6,11 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::memfd::{self, Owner, Writers};
+use super::memfd::{self, Writers};
 use super::{MemoryError, revocation};
 use crate::mapping::{Mapping, Rights};
 use crate::page::PAGE_BYTES;
+use crate::processes::Owner;
 
 /// Bits of the status word. Importers ignore those they do not know.
 pub mod flags {

@@ -10,8 +10,8 @@ use mapwire_translation::PageRange;
 use rustix::io::Errno;
 
 use crate::descriptors::is_above_stdio;
-use crate::memory::Owner;
 use crate::page::PAGE_BYTES;
+use crate::processes::Owner;
 
 fn span(pages: PageRange) -> Result<(usize, usize), Errno> {
     let end = pages.in_address_space().map_err(|_| Errno::NOMEM)?.end();

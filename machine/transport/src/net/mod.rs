@@ -5,6 +5,8 @@ mod alarm;
 pub mod capture;
 mod card;
 mod carrier;
+#[cfg(test)]
+mod fork_tests;
 mod naming;
 mod outbound;
 
@@ -12,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use mapwire_host::processes::Owner;
 use mapwire_seal::{
     Config, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, SEALED_BACK_BYTES,
     SEALED_FRONT_BYTES, Sessions, StaticKey, first_length,
@@ -117,6 +120,8 @@ struct Path {
 
 /// Datagrams to and from ranks of other hosts.
 pub struct Net {
+    /// A forked child has the same keys and counters. What it sealed would be sealed under numbers that its parent uses again.
+    owner: Owner,
     udp: Udp,
     envelope: Envelope<Cipher>,
     /// Ranks that are known.
@@ -232,6 +237,7 @@ impl Net {
         let mut peers = Vec::new();
         peers.resize_with(size, || None);
         Ok(Self {
+            owner: Owner::me(),
             udp,
             envelope,
             peers,
@@ -338,9 +344,12 @@ impl Net {
         next.map(|is_data| is_data && self.lossy.is_none())
     }
 
-    /// Takes the next datagram, if one has come.
+    /// Takes the next datagram, if one has come. A forked child takes none: they are its parent's.
     #[inline]
     pub fn poll(&mut self, now_ns: impl FnOnce() -> u64) -> Option<Arrival<'_>> {
+        if !self.owner.is_me() {
+            return None;
+        }
         if let Some(on) = self.naming.take_change() {
             self.udp.set_naming(on);
         }

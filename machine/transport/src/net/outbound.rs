@@ -1,5 +1,6 @@
 //! Datagrams on their way out.
 
+use mapwire_host::processes::Owner;
 use mapwire_seal::{Destination as Whither, Envelope, NotReady};
 use mapwire_wire::NodeId;
 
@@ -13,6 +14,7 @@ use crate::udp::{Batch, Destination, Outcome};
     reason = "it holds secrets, which are never printed"
 )]
 pub struct Outbound<'a> {
+    owner: Owner,
     batch: Batch<'a>,
     envelope: &'a mut Envelope<Cipher>,
     peers: &'a [Option<Box<Remote>>],
@@ -34,6 +36,8 @@ pub enum Lost {
     NoSession,
     /// It is longer than any datagram.
     TooLong,
+    /// This is a forked child of the process that the sessions belong to: nothing is sealed here.
+    Forked,
 }
 
 impl Net {
@@ -41,6 +45,7 @@ impl Net {
     #[inline]
     pub fn begin(&mut self, now_ns: u64) -> Outbound<'_> {
         let mut outbound = Outbound {
+            owner: self.owner,
             batch: self.udp.batch(),
             envelope: &mut self.envelope,
             peers: &self.peers,
@@ -68,6 +73,9 @@ impl<'a> Outbound<'a> {
     /// Sends what handshakes want to.
     #[cold]
     fn greet(&mut self) {
+        if !self.owner.is_me() {
+            return;
+        }
         *self.greets = false;
         self.envelope.handle_time(self.now_ns);
         while let Some(transmit) = self.envelope.poll_transmit(self.now_ns, &mut entropy) {
@@ -119,6 +127,9 @@ impl<'a> Outbound<'a> {
         payload: Payload<'a>,
         tail: &[u8],
     ) -> Result<(), Lost> {
+        if !self.owner.is_me() {
+            return Err(Lost::Forked);
+        }
         let Some(Some(remote)) = self.peers.get(usize::from(to.0)) else {
             return Err(Lost::Stranger);
         };
