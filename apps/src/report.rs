@@ -278,6 +278,7 @@ fn heading<P: Program>(
     threads: usize,
 ) -> Map<String, Value> {
     let mut row = Map::new();
+    row.insert("kind".into(), json!("figure"));
     row.insert("bench".into(), json!(program.name()));
     row.extend(program.fields());
     row.insert("mode".into(), json!(mode));

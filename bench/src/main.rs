@@ -285,7 +285,7 @@ fn list(json: bool) {
         if json {
             println!(
                 "{}",
-                serde_json::json!({"bench": bench.name, "summary": bench.summary})
+                serde_json::json!({"kind": "bench", "bench": bench.name, "summary": bench.summary})
             );
         } else {
             let summary = stdio::wrapped(bench.summary, width + 2, stdio::columns());

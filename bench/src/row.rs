@@ -58,6 +58,7 @@ impl Row {
 
     fn to_json(&self, bench: &str) -> Value {
         let mut object = Map::new();
+        object.insert("kind".into(), json!("figure"));
         object.insert("bench".into(), json!(bench));
         for (name, value) in &self.case {
             object.insert((*name).into(), value.clone());

@@ -52,10 +52,14 @@ pub(crate) fn command(args: &NamesArgs) -> ExitCode {
 /// One object a member; one alone for a job of another secret.
 fn print_json(job: &Job) {
     match &job.known {
-        None => println!("{}", json!({ "job": job.name, "secret": "another" })),
+        None => println!(
+            "{}",
+            json!({ "kind": "job", "job": job.name, "secret": "another" })
+        ),
         Some((size, release, members)) => {
             for member in members {
                 let row = json!({
+                    "kind": "process",
                     "job": job.name, "size": size, "release": release, "first_rank": member.ranks.start,
                     "ranks": member.ranks.len(), "host": member.host, "pid": member.process,
                 });

@@ -191,7 +191,10 @@ fn report_first(work: &Work, took: Duration) {
 
 fn report(work: &Work, number: u64, took: Duration) {
     match work.is_json {
-        true => println!("{}", json!({ "number": number, "round_trip_us": us(took) })),
+        true => println!(
+            "{}",
+            json!({ "kind": "round_trip", "number": number, "round_trip_us": us(took) })
+        ),
         false => println!(
             "{} bytes to {} and back: number {number}, {:.1} us",
             work.bytes,
@@ -214,6 +217,7 @@ fn summarise(node: &Node, work: &Work, mut times: Vec<Duration>) {
         .map_or(0, |rejections| rejections.rejections());
     if work.is_json {
         let row = json!({
+            "kind": "summary",
             "host": work.host,
             "count": times.len(),
             "bytes": work.bytes,

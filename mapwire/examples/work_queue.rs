@@ -15,9 +15,7 @@ const ROWS: u64 = COUNTS + 8 * 1024;
 fn main() -> Result<(), mapwire::Error> {
     let node = Node::join()?;
     if node.size() == 1 {
-        eprintln!(
-            "one rank has nobody to draw for it; start several: mapwire run -n 4 -- PROGRAM"
-        );
+        eprintln!("one rank has nobody to draw for it; start several: mapwire run -n 4 -- PROGRAM");
         std::process::exit(2);
     }
     match node.rank() {

@@ -31,7 +31,7 @@ pub(crate) fn command(args: &ConfigArgs, file: Option<&Path>) -> ExitCode {
         for (key, value, source) in rows {
             println!(
                 "{}",
-                serde_json::json!({"option": key, "value": value, "source": source})
+                serde_json::json!({"kind": "option", "option": key, "value": value, "source": source})
             );
         }
         return ExitCode::SUCCESS;

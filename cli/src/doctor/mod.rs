@@ -78,7 +78,9 @@ pub(crate) fn command(args: &DoctorArgs, config: Option<&Path>) -> ExitCode {
     let columns = stdio::columns();
     for finding in &findings {
         if args.json {
-            println!("{}", serde_json::json!(finding));
+            let mut row = serde_json::json!(finding);
+            row["kind"] = "check".into();
+            println!("{row}");
             continue;
         }
         let state = match finding.state {

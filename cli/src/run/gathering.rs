@@ -44,17 +44,20 @@ pub(super) struct Gathering {
     capture: Option<Capture>,
 }
 
+/// An exit code, and why.
+type Refusal = (u8, String);
+
 /// The file that an option names.
-fn destination(option: &str, target: &Path) -> Result<Destination, String> {
-    let wrong = |why: String| format!("{option} {}: {why}", target.display());
+fn destination(option: &str, target: &Path) -> Result<Destination, Refusal> {
+    let wrong = |code, why: String| (code, format!("{option} {}: {why}", target.display()));
     if target.file_name().is_none() {
-        return Err(wrong("a file must be named".to_owned()));
+        return Err(wrong(2, "a file must be named".to_owned()));
     }
     if target.is_dir() {
-        return Err(wrong("this is a folder; name a file".to_owned()));
+        return Err(wrong(2, "this is a folder; name a file".to_owned()));
     }
     Destination::find(target)
-        .map_err(|error| wrong(format!("no file can be written there: {error}")))
+        .map_err(|error| wrong(1, format!("no file can be written there: {error}")))
 }
 
 impl Gathering {
@@ -62,26 +65,26 @@ impl Gathering {
     ///
     /// # Errors
     /// No file can be written where it is asked for, or there is nothing to be captured; the text says why.
-    pub(super) fn begin(args: &RunArgs, work: &Work) -> Result<Option<Self>, String> {
+    pub(super) fn begin(args: &RunArgs, work: &Work) -> Result<Option<Self>, Refusal> {
         let mut places = Vec::new();
         let mut place = |option: &'static str, target: &Option<PathBuf>| {
             let Some(target) = target else {
-                return Ok::<_, String>(None);
+                return Ok::<_, Refusal>(None);
             };
             let found = destination(option, target)?;
-            let other = found.try_clone().map_err(|error| error.to_string())?;
+            let other = found.try_clone().map_err(|error| (1, error.to_string()))?;
             places.push((option, target.clone(), other));
             Ok(Some(found))
         };
         let trace = place("--trace", &args.trace)?;
         let capture = place("--capture", &args.capture)?;
         if capture.is_some() && !work.sends_datagrams() {
-            return Err("--capture: ranks of one host send each other no datagrams; give --transport udp, or see their transfers by --trace".to_owned());
+            return Err((2, "--capture: ranks of one host send each other no datagrams; give --transport udp, or see their transfers by --trace".to_owned()));
         }
         if let [(_, _, one), (_, _, other)] = &places[..]
             && one.path() == other.path()
         {
-            return Err("--trace and --capture name the same file".to_owned());
+            return Err((2, "--trace and --capture name the same file".to_owned()));
         }
         let Some((option, target, beside)) = places.pop() else {
             return Ok(None);
@@ -90,7 +93,10 @@ impl Gathering {
             .private_folder(&format!(".{}.ranks", std::process::id()))
             .map_err(|error| {
                 let target = target.display();
-                format!("{option} {target}: nothing can be written beside it: {error}")
+                (
+                    1,
+                    format!("{option} {target}: nothing can be written beside it: {error}"),
+                )
             })?;
         let command = args.program.iter().map(|word| word.to_string_lossy());
         let command: Vec<String> = command.map(Into::into).collect();

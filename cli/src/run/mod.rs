@@ -143,9 +143,9 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
     };
     let gathering = match gathering::Gathering::begin(args, &work) {
         Ok(gathering) => gathering,
-        Err(why) => {
+        Err((code, why)) => {
             eprintln!("mapwire: {why}");
-            return ExitCode::from(2);
+            return ExitCode::from(code);
         }
     };
     let work = work.writing(gathering.as_ref());
@@ -188,7 +188,7 @@ enum Work {
 
 /// Finds out what the command line asks for, or the exit code and what is wrong with it.
 fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
-    let seeing = seeing::Wanted::new(args).map_err(|why| (2, why))?;
+    let seeing = seeing::Wanted::new(args)?;
     let variables = variables(&args.variables).map_err(|why| (2, why))?;
     let given = match (&args.hosts, &args.hostfile) {
         (Some(text), _) => Some(hosts::of_option(text)),

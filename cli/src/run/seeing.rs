@@ -34,21 +34,22 @@ impl Wanted {
     /// Finds out what the command line asks for; `None` if nothing. Ports are taken.
     ///
     /// # Errors
-    /// The text says what cannot be done.
-    pub(super) fn new(args: &RunArgs) -> Result<Option<Self>, String> {
+    /// The exit code, and what cannot be done.
+    pub(super) fn new(args: &RunArgs) -> Result<Option<Self>, (u8, String)> {
         let summary = args
             .summary
             .clone()
             .map(|file| file.map_or(Summary::Shown, Summary::Written));
         if let Some(Summary::Written(path)) = &summary {
-            check(path)?;
+            check(path).map_err(|why| (2, why))?;
         }
         let metrics = match &args.metrics {
             None => None,
             Some(text) => {
-                let wrong = |why: String| format!("--metrics {text}: {why}");
-                let address = server::parse(text).map_err(wrong)?;
-                Some(TcpListener::bind(address).map_err(|error| wrong(error.to_string()))?)
+                let wrong = |code, why: String| (code, format!("--metrics {text}: {why}"));
+                let address = server::parse(text).map_err(|why| wrong(2, why))?;
+                let bound = TcpListener::bind(address);
+                Some(bound.map_err(|error| wrong(1, error.to_string()))?)
             }
         };
         let is_empty = summary.is_none() && metrics.is_none();
@@ -137,6 +138,7 @@ impl Watch {
             Some(Summary::Written(path)) => {
                 let ranks: Vec<_> = samples.iter().map(Sample::json).collect();
                 let summary = json!({
+                    "kind": "summary",
                     "command": self.wanted.command,
                     "exit_code": code,
                     "seconds": seconds,

@@ -89,6 +89,7 @@ impl Sample {
             }
         }
         json!({
+            "kind": "rank",
             "rank": self.rank,
             "host": self.host,
             "pid": self.pid,

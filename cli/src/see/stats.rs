@@ -102,6 +102,7 @@ fn object(pid: u32, name: &str, it: &Statistics) -> Value {
     let bytes = |pages: usize| pages as u64 * PAGE_BYTES as u64;
     let ns = |share| it.fault_latency_at(share).as_nanos() as u64;
     json!({
+        "kind": "far",
         "pid": pid,
         "program": name,
         "limit_bytes": bytes(it.limit_pages),

@@ -64,7 +64,7 @@ impl Donor {
     fn begun(&self) -> String {
         let (bytes, store) = (self.pages * PAGE_BYTES as u64, &self.store);
         if self.json {
-            let row = serde_json::json!({ "event": "donating", "bytes": bytes, "names": store.to_string() });
+            let row = serde_json::json!({ "kind": "event", "event": "donating", "bytes": bytes, "names": store.to_string() });
             return row.to_string();
         }
         let when = if self.idle_only {
@@ -197,8 +197,7 @@ impl Donor {
 
     fn tell(&self, event: &str, job: &JobName, child: &Child) {
         if self.json {
-            let row =
-                serde_json::json!({ "event": event, "job": job.to_string(), "pid": child.id() });
+            let row = serde_json::json!({ "kind": "event", "event": event, "job": job.to_string(), "pid": child.id() });
             println!("{row}");
         }
     }

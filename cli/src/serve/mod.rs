@@ -102,7 +102,7 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
     };
     if args.json {
         let began = serde_json::json!({
-            "event": "listening", "address": format!("mapwire://{address}"), "secret_file": file,
+            "kind": "event", "event": "listening", "address": format!("mapwire://{address}"), "secret_file": file,
         });
         println!("{began}");
     } else {
@@ -129,7 +129,7 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
     } = server.stats();
     if args.json {
         let ended = serde_json::json!({
-            "event": "ended", "accepted": accepted, "welcomed": welcomed, "wrong_secret": wrong_secret,
+            "kind": "event", "event": "ended", "accepted": accepted, "welcomed": welcomed, "wrong_secret": wrong_secret,
             "other_version": other_version, "malformed": malformed, "idle": idle, "no_room": no_room, "requests": requests,
         });
         println!("{ended}");

@@ -9,6 +9,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// What takes less shows no bar.
 const QUIET: Duration = Duration::from_secs(2);
 
+/// How often the time of a long step is shown anew.
+const TICK: Duration = Duration::from_millis(500);
+
 /// The progress of one task.
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -38,6 +41,22 @@ impl Progress {
             "{human_pos}",
             "{per_sec}",
         )
+    }
+
+    /// Progress through `total` steps of seconds each, shown from the first on.
+    pub(crate) fn steps(total: u64) -> Self {
+        let progress = Self::new("", Some(total), "{pos}/{len}", "{pos}", "");
+        if !progress.settled.replace(true) {
+            progress.bar.set_draw_target(ProgressDrawTarget::stderr());
+            progress.bar.enable_steady_tick(TICK);
+        }
+        progress
+    }
+
+    /// `done` steps are behind, and this one is under way.
+    pub(crate) fn step(&self, done: u64, what: &str) {
+        self.bar.set_message(what.to_owned());
+        self.at(done);
     }
 
     fn new(what: &str, total: Option<u64>, of_total: &str, alone: &str, rate: &str) -> Self {

@@ -149,7 +149,7 @@ fn info_counts_operations_lookups_and_footprints() {
     assert_eq!(trace["complete"], true);
     let of = |part: &str| {
         all.iter()
-            .filter(|row| row["part"] == part)
+            .filter(|row| row["kind"] == part)
             .collect::<Vec<_>>()
     };
     let ops: Vec<_> = of("op")
@@ -426,7 +426,7 @@ fn options_that_make_no_sense_are_refused_by_name() {
     for (args, says) in [
         (
             &["generate", "zipf", "-o", "x.mwt", "--records", "many"][..],
-            "`many` is no count",
+            "`many` is not a count",
         ),
         (
             &["generate", "squares", "-o", "x.mwt"],

@@ -165,7 +165,12 @@ fn rows_come_as_table_csv_and_parquet_and_files_appear_whole() {
         .run(&["lab", "study", &zipf, "--entries", "1K,2K"])
         .code(0)
         .out();
-    assert_eq!(table.lines().count(), 4, "{table}");
+    // Two parts of at most 100 columns, each with a heading and a row for each size.
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 100),
+        "{table}"
+    );
+    assert_eq!(table.matches("hierarchical,entries=1K").count(), 2);
     assert!(
         table.contains("hierarchical,entries=2K") && table.contains("costs: papers"),
         "{table}"
@@ -635,10 +640,12 @@ fn lookups_that_no_nic_translated_are_told() {
         .code(0);
     let says = "mixed: 50.0 % of the lookups are of transfers by mapped memory";
     place.run(&["lab", "study", "mixed.mwt"]).code(0).says(says);
-    let text = place.run(&["lab", "tables", "mixed.mwt"]).code(0).out();
-    assert!(text.contains(says), "{text}");
+    place
+        .run(&["lab", "tables", "mixed.mwt"])
+        .code(0)
+        .says(says);
     let ring = ["lab", "tables", "mixed.mwt", "--paths", "ring"];
-    assert!(!place.run(&ring).code(0).out().contains("mapped memory"));
+    assert!(!place.run(&ring).code(0).err().contains("mapped memory"));
 }
 
 #[test]

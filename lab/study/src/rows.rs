@@ -218,7 +218,9 @@ impl Row {
     /// As a JSON object; what is missing is null.
     pub fn to_json(&self) -> Value {
         let names = COLUMNS.iter().map(|column| column.0.to_owned());
-        Value::Object(names.zip(self.values()).collect::<Map<_, _>>())
+        let mut object: Map<_, _> = names.zip(self.values()).collect();
+        object.insert("kind".to_owned(), json!("study"));
+        Value::Object(object)
     }
 }
 

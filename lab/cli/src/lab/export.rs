@@ -128,7 +128,7 @@ fn report(args: &ExportArgs, format: Format, exported: &Exported, bytes: u64) ->
     let file = args.output.display().to_string();
     if args.json {
         let row = json!({
-            "lab": "export", "file": file, "format": format.name(), "records": exported.records,
+            "kind": "export", "file": file, "format": format.name(), "records": exported.records,
             "direct": exported.direct, "not_transfers": exported.not_transfers, "written": exported.written, "file_bytes": bytes,
         });
         return format!("{row}\n");

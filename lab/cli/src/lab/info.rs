@@ -60,8 +60,7 @@ fn json_lines(name: &str, info: &Info) -> String {
     let counts = info.counts();
     let (transfers, per_node) = (counts.transfers(), info.per_node());
     let mut rows = vec![json!({
-        "lab": "info",
-        "part": "trace",
+        "kind": "trace",
         "file": name,
         "version": format::VERSION,
         "complete": info.damage.is_none(),
@@ -87,7 +86,7 @@ fn json_lines(name: &str, info: &Info) -> String {
     for op in OPS {
         let of = counts.of(op);
         rows.push(json!({
-            "lab": "info", "part": "op", "op": op.name(),
+            "kind": "op", "op": op.name(),
             "records": of.records, "direct": of.direct, "pages": of.pages, "bytes": of.bytes,
         }));
     }
@@ -109,14 +108,14 @@ fn json_lines(name: &str, info: &Info) -> String {
     };
     for node in info.nodes() {
         let row = json!({
-            "lab": "info", "part": "node", "node": node.node, "processes": node.processes,
+            "kind": "node", "node": node.node, "processes": node.processes,
             "footprint_pages": node.footprint_pages,
         });
         rows.push(with(row, of(&node.counts)));
     }
     for process in &info.processes {
         let row = json!({
-            "lab": "info", "part": "process", "node": process.node, "process": process.process,
+            "kind": "process", "node": process.node, "process": process.process,
             "footprint_pages": process.footprint_pages, "computed_ns": process.computed_ns,
         });
         rows.push(with(row, of(&process.counts)));

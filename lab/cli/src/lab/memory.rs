@@ -69,7 +69,7 @@ pub(crate) fn command(args: &MemoryArgs) -> Result<(), LabError> {
 fn json_lines(all: &[(String, Vec<Structure>)]) -> String {
     let rows = all.iter().flat_map(|(design, structures)| {
         structures.iter().map(move |it| {
-            let row = json!({ "design": design, "structure": it.name, "lookup": it.is_lookup, "bytes": it.bytes });
+            let row = json!({ "kind": "structure", "design": design, "structure": it.name, "lookup": it.is_lookup, "bytes": it.bytes });
             format!("{row}\n")
         })
     });

@@ -45,14 +45,14 @@ pub(crate) fn print(text: &str) -> Result<(), LabError> {
 }
 
 /// Rows of text under their headings: the first column to the left, all others to the right. What is wider than the terminal
-/// comes as several tables, each of which begins with the first column; in a file it stays one.
+/// comes as several tables, each of which begins with the first column.
 pub(super) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     fitted(headings, rows, 1, known_columns())
 }
 
-/// Columns of the terminal; a file has any number.
+/// Columns of the terminal; a file has as many as most terminals.
 pub(crate) fn known_columns() -> usize {
-    stdio::known_columns().unwrap_or(usize::MAX)
+    stdio::columns()
 }
 
 /// A table of at most so many `columns`, if need be in parts, each of which begins with the first `keys` columns. Those are to the

@@ -3,7 +3,6 @@
 use clap::Args;
 use mapwire_study::study::Request;
 use mapwire_study::tables::{Comparison, Gathered, Side, comparisons, gather};
-use serde_json::json;
 
 use super::output::{fitted, known_columns, print};
 use super::study::TraceOptions;
@@ -14,7 +13,7 @@ use mapwire_console::stdio::wrapped;
 pub(crate) struct TablesArgs {
     #[command(flatten)]
     traces: TraceOptions,
-    /// One JSON object a line for each cell, ours and the papers', behind one for each note on the traces
+    /// One JSON object a line for each cell, ours and the papers'
     #[arg(long)]
     json: bool,
 }
@@ -33,10 +32,7 @@ pub(crate) fn command(args: &TablesArgs) -> Result<(), LabError> {
     let tables = comparisons(&gathered, &profile);
     let (mut text, columns) = (String::new(), known_columns());
     for note in &gathered.notes {
-        text.push_str(&match args.json {
-            true => format!("{}\n", json!({ "note": note })),
-            false => format!("Note: {}\n\n", wrapped(&format!("{note}."), 6, columns)),
-        });
+        eprintln!("mapwire: note: {note}");
     }
     for table in &tables {
         if args.json {

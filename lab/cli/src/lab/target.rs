@@ -107,7 +107,7 @@ impl Written {
         let file = path.display().to_string();
         let each = self.bytes as f64 / self.records.max(1) as f64;
         print(&if json {
-            let row = json!({"lab": command, "file": file, "records": self.records, "file_bytes": self.bytes});
+            let row = json!({"kind": command, "file": file, "records": self.records, "file_bytes": self.bytes});
             format!("{row}\n")
         } else {
             let (records, bytes) = (grouped(self.records), grouped(self.bytes));

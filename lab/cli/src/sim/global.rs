@@ -36,6 +36,7 @@ pub(super) fn show(
     let found = outcome.violation.as_ref();
     if json {
         let went = json!({
+            "kind": "outcome",
             "violation": violation(found),
             "events": outcome.events,
             "packets": packets,
@@ -64,6 +65,7 @@ fn drawn(scenario: &GlobalScenario) -> serde_json::Value {
     let (shape, cluster) = (scenario.shape, &scenario.cluster);
     let rules: Vec<&str> = scenario.rules.iter().map(|rule| rule.name).collect();
     json!({
+        "kind": "drawn",
         "seed": scenario.seed,
         "nodes": shape.nodes,
         "members": shape.members,

@@ -59,7 +59,14 @@ pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
     };
     let report = (paper.run)(&options)?;
     match args.json {
-        true => print(&in_json(paper.name, &report))?,
+        true => {
+            print(&in_json(paper.name, &report))?;
+            for table in &report.tables {
+                for note in &table.notes {
+                    eprintln!("mapwire: note: {}: {note}", table.name);
+                }
+            }
+        }
         false => print(&text::report(paper, &report, known_columns()))?,
     }
     if let Some(plot) = plot {
@@ -79,6 +86,7 @@ fn in_json(paper: &str, report: &Report) -> String {
     let drawn = report.figures.iter().flat_map(drawn);
     let summary = report.summary();
     let summary = object(json!({
+        "kind": "summary",
         "predicted": summary.predicted,
         "within_10_percent": summary.within,
     }));
@@ -108,6 +116,7 @@ fn constants(profile: &Profile) -> Vec<Map<String, Value>> {
             Unit::Percent => (row.value as f64, "percent"),
         };
         object(json!({
+            "kind": "constant",
             "machine": profile.name,
             "constant": format!("{:?}", row.cost),
             "value": value,
@@ -119,7 +128,7 @@ fn constants(profile: &Profile) -> Vec<Map<String, Value>> {
     rows.collect()
 }
 
-/// An object for each cell and note of a table.
+/// An object for each cell of a table.
 fn cells(table: &Table) -> Vec<Map<String, Value>> {
     let thousandths = |milli: i64| milli as f64 / 1000.0;
     let mut objects = Vec::new();
@@ -133,6 +142,7 @@ fn cells(table: &Table) -> Vec<Map<String, Value>> {
                 milli, published, ..
             } = cell;
             objects.push(object(json!({
+                "kind": "cell",
                 "table": table.name,
                 "keys": keys,
                 "column": column,
@@ -144,8 +154,6 @@ fn cells(table: &Table) -> Vec<Map<String, Value>> {
             })));
         }
     }
-    let notes = table.notes.iter();
-    objects.extend(notes.map(|note| object(json!({ "table": table.name, "note": note }))));
     objects
 }
 
@@ -159,7 +167,7 @@ fn drawn(figure: &Figure) -> Vec<Map<String, Value>> {
                 let points = points.map(|&(x, milli)| (x, milli as f64 / 1000.0));
                 let points: Vec<(i64, f64)> = points.collect();
                 object(
-                    json!({ "figure": name, "line": line.name, "unit": figure.y, "points": points }),
+                    json!({ "kind": "line", "figure": name, "line": line.name, "unit": figure.y, "points": points }),
                 )
             };
             lines.iter().map(of_line).collect()
@@ -170,6 +178,7 @@ fn drawn(figure: &Figure) -> Vec<Map<String, Value>> {
                 .flat_map(|group| group.spans.iter().map(|span| (&group.name, span)));
             let of_span = |(system, span): (&String, &mapwire_sim::hardware::Span)| {
                 object(json!({
+                    "kind": "span",
                     "figure": name,
                     "system": system,
                     "lane": span.lane.name(),

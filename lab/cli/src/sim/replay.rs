@@ -188,6 +188,7 @@ fn in_json(
         })
     });
     let object = json!({
+        "kind": "replay",
         "machine": machine.profile.name,
         "notice": machine.notice.name(),
         "ranks": program.ranks,

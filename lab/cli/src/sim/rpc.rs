@@ -33,6 +33,7 @@ pub(super) fn show(
     let (packets, found) = (outcome.packets, outcome.violation.as_ref());
     if json {
         let went = json!({
+            "kind": "outcome",
             "violation": violation(found),
             "events": outcome.events,
             "packets": packets,
@@ -65,6 +66,7 @@ fn drawn(scenario: &RpcScenario) -> serde_json::Value {
     let (config, cluster) = (scenario.config, &scenario.cluster);
     let rules: Vec<&str> = scenario.rules.iter().map(|rule| rule.name).collect();
     json!({
+        "kind": "drawn",
         "seed": scenario.seed,
         "nodes": cluster.nodes,
         "latency_ns": cluster.link.latency_ns,

@@ -75,6 +75,7 @@ fn drawn(scenario: &Scenario) -> serde_json::Value {
     let cluster = &scenario.cluster;
     let rules: Vec<&str> = scenario.rules.iter().map(|rule| rule.name).collect();
     json!({
+        "kind": "drawn",
         "seed": scenario.seed,
         "nodes": cluster.nodes,
         "processes": cluster.processes,
@@ -155,6 +156,7 @@ fn went(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>) -> serd
         })
     });
     json!({
+        "kind": "outcome",
         "violation": violation,
         "events": outcome.events,
         "packets": outcome.packets,

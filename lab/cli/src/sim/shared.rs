@@ -24,8 +24,7 @@ pub(super) fn show(
     let (packets, tests) = (outcome.packets, outcome.seen.len());
     let found = outcome.violation.as_ref();
     if json {
-        let went =
-            json!({ "violation": violation(found), "packets": packets, "litmus_tests": tests });
+        let went = json!({ "kind": "outcome", "violation": violation(found), "packets": packets, "litmus_tests": tests });
         println!("{went}");
     } else {
         match scenario.litmus {
@@ -45,6 +44,7 @@ fn drawn(scenario: &SharedScenario) -> serde_json::Value {
     let (shape, cluster) = (scenario.shape, &scenario.cluster);
     let rules: Vec<&str> = scenario.rules.iter().map(|rule| rule.name).collect();
     json!({
+        "kind": "drawn",
         "seed": scenario.seed,
         "nodes": cluster.nodes,
         "processes": cluster.processes,

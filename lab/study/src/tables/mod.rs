@@ -115,6 +115,7 @@ impl Comparison {
             for (whose, side) in [("ours", &self.ours), ("published", &self.published)] {
                 for (column, cell) in side.columns.iter().zip(&side.rows[at]) {
                     let mut object = json!({
+                        "kind": "cell",
                         "table": format!("{} {}", self.paper, self.name),
                         "source": whose,
                         "column": column,

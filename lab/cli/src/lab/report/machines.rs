@@ -43,10 +43,10 @@ impl MachineOptions {
             .iter()
             .filter(|paper| wants(paper.name) || wants("all"));
         let chosen: Vec<&'static Paper> = chosen.collect();
-        let progress = Progress::records("machines", Some(chosen.len() as u64));
+        let progress = Progress::steps(chosen.len() as u64);
         let mut chapters = Vec::new();
         for (done, paper) in (0..).zip(chosen) {
-            progress.at(done);
+            progress.step(done, &format!("machine of {}", paper.name));
             let report = (paper.run)(&Options::default())?;
             chapters.push(Chapter { paper, report });
         }

@@ -79,7 +79,12 @@ fn table(rows: &[Row]) -> String {
     let cells = cells
         .iter()
         .map(|row| shown.iter().map(|at| row[*at].clone()).collect());
-    let mut text = output::table(&headings, &cells.collect::<Vec<_>>());
+    let mut text = output::fitted(
+        &headings,
+        &cells.collect::<Vec<_>>(),
+        2,
+        output::known_columns(),
+    );
     if let Some(row) = rows.first() {
         text.push_str(&format!("counts are per lookup; costs: {}\n", row.profile));
     }
