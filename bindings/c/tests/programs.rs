@@ -126,6 +126,26 @@ fn far_memory_is_allocated_mapped_counted_and_given_back() {
 }
 
 #[test]
+fn far_memory_that_is_exported_keeps_its_bytes_and_takes_those_of_others() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("far").run(1, &[], &[]);
+    if output.contains("skipped") {
+        println!("{output}");
+        return;
+    }
+    let launcher = common::launcher();
+    let program = installed.compile("far_export");
+    // By a library of its own beside the program's, and by the program itself.
+    let preloaded = [launcher.to_str().unwrap(), "far", "--local", "2M", "--"];
+    for output in [
+        program.run_under(&preloaded, 2, &[], &[]),
+        program.run(2, &[], &["open"]),
+    ] {
+        assert_eq!(output.matches("whole").count(), 2, "{output}");
+    }
+}
+
+#[test]
 fn they_do_so_on_hosts_of_their_own() {
     let installed = Installed::get(Linking::Shared);
     for (name, ranks, line) in [
