@@ -445,7 +445,7 @@ pub(crate) struct FarArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) disk: Option<PathBuf>,
     /// Keep what is not in RAM in the memory of donors, which this store of names knows, as well (default: a server on this host)
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…")]
+    #[arg(long, num_args = 0..=1, default_missing_value = "", value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…")]
     pub(crate) donors: Option<String>,
     /// Donors that have each page: with 1 the file has it too, with 2 only where donors are missing
     #[arg(long, requires = "donors", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
