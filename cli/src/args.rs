@@ -103,8 +103,8 @@ pub(crate) enum Command {
     /// Start a program whose memory may be larger than what it gets of the RAM
     ///
     /// Of what the program allocates, --local bytes are in RAM. The rest lies in a file that has no name and goes with the program. The
-    /// program is as it is: this works by a library that is preloaded, and needs userfaultfd (see `mapwire doctor`). Programs that it
-    /// starts get as much each.
+    /// program is as it is: this works by a library that is preloaded. It needs root, or userfaultfd for all users (`mapwire doctor` says how
+    /// to allow that). Programs that it starts get as much each.
     #[command(
         after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog\n  mapwire far --local 1G --donors=mapwire://node1 -- ./prog\n  mapwire far --local 1G --donors --copies 2 --stats -- ./prog\n  mapwire far --local 1G --files -- ./search index.bin"
     )]
