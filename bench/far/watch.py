@@ -113,8 +113,8 @@ class Limited:
 def figures(text):
     """What `mapwire far --stats` printed, as numbers; of the process that stored most if there are several."""
     pattern = {
-        "far_resident_mib": r"memory +([\d.]+) MiB in RAM",
-        "far_disk_mib": r"in RAM of at most [\d.]+, ([\d.]+) MiB on disk",
+        "far_resident_mib": r"MiB in RAM \(([\d.]+) at its peak\)",
+        "far_disk_mib": r"of at most [\d.]+, ([\d.]+) MiB on disk",
         "far_remote_mib": r"on disk, ([\d.]+) MiB remote",
         "far_faults_new": r"faults +(\d+) of new pages",
         "far_faults_hit": r"of new pages, (\d+) found in RAM",
@@ -124,8 +124,8 @@ def figures(text):
         "far_fault_max": r"max (\S+)",
         "far_fetched": r"pages in +(\d+) fetched",
         "far_of_files": r"(\d+) of files",
-        "far_ahead_used": r"ahead: (\d+) used",
-        "far_ahead_not_used": r"used, (\d+) not",
+        "far_ahead_used": r"ahead of a fault: (\d+) used",
+        "far_ahead_not_used": r"used, (\d+) left unused",
         "far_stored": r"pages out +(\d+) stored",
         "far_unchanged": r"stored, (\d+) unchanged",
         "far_put": r"donors +(\d+) pages put",

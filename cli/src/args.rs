@@ -105,8 +105,8 @@ pub(crate) enum Command {
     /// Start a program whose memory may be larger than what it gets of the RAM
     ///
     /// Of what the program allocates, --local bytes are in RAM. The rest lies in a file that has no name and goes with the program. The
-    /// program is as it is: this works by a library that is preloaded, and needs userfaultfd (see `mapwire doctor`). Programs that it
-    /// starts get as much each.
+    /// program is as it is: this works by a library that is preloaded. It needs root, or userfaultfd for all users (`mapwire doctor` says how
+    /// to allow that). Programs that it starts get as much each.
     #[command(
         after_help = "Examples:\n  mapwire far --local 1G -- sort -S 8G huge.txt\n  mapwire far --local 512M --stats -- python3 multiply.py\n  mapwire far --local 2G --disk /mnt/nvme -- ./prog\n  mapwire far --local 1G --donors=mapwire://node1 -- ./prog\n  mapwire far --local 1G --donors --copies 2 --stats -- ./prog\n  mapwire far --local 1G --files -- ./search index.bin"
     )]
@@ -468,7 +468,7 @@ pub(crate) struct FarArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) disk: Option<PathBuf>,
     /// Keep what is not in RAM in the memory of donors, which this store of names knows, as well (default: a server on this host)
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…")]
+    #[arg(long, num_args = 0..=1, default_missing_value = "", value_name = "mapwire://HOST[:PORT]|etcd://HOST[:PORT],…")]
     pub(crate) donors: Option<String>,
     /// Donors that have each page: with 1 the file has it too, with 2 only where donors are missing
     #[arg(long, requires = "donors", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]

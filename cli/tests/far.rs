@@ -340,3 +340,98 @@ fn a_process_of_another_user_is_not_read() {
     }
     assert!(err.contains("is not yours to look at"), "{err}");
 }
+
+#[test]
+fn donors_are_named_with_and_without_an_equals_sign() {
+    let place = Place::new();
+    place.write("secret", &"0".repeat(64));
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(place.folder.join("secret"), private).unwrap();
+    for donors in [
+        &["--donors", "mapwire://127.0.0.1:9"][..],
+        &["--donors=mapwire://127.0.0.1:9"],
+    ] {
+        let rest = ["--secret-file", "secret", "--", "true"];
+        far(&place, &[&["--local", "8M"], donors, &rest].concat())
+            .code(1)
+            .says("127.0.0.1:9");
+    }
+    // Without a value it is a server on this host, and what follows is an option.
+    let rest = ["--donors", "--copies", "3", "--", "true"];
+    far(&place, &[&["--local", "8M"], &rest[..]].concat())
+        .code(2)
+        .says("--copies");
+}
+
+#[test]
+fn figures_of_a_process_that_moved_nothing_are_not_printed() {
+    let place = Place::new();
+    if !can_start(&place) {
+        return;
+    }
+    let script = "/bin/true; sort -S 30M --parallel=1 numbers > sorted; exit 0";
+    place.write("numbers", &numbers(300_000));
+    let done = far(
+        &place,
+        &[
+            "--local", "6M", "--stats", "--disk", ".", "--", "sh", "-c", script,
+        ],
+    );
+    let err = done.code(0).err();
+    let lines: Vec<&str> = err
+        .lines()
+        .filter(|line| line.contains(", process "))
+        .collect();
+    assert!(lines.len() == 2, "{err}");
+    assert!(
+        err.contains("mapwire far: sort, process ") && err.contains(" at its peak) of at most 6.0"),
+        "{err}"
+    );
+    let shell = lines.iter().find(|line| !line.contains(" sort,")).unwrap();
+    assert!(shell.contains(": nothing left the RAM, where 0."), "{err}");
+    let latency = err.lines().find(|line| line.contains("latency")).unwrap();
+    let digits = |word: &str| word.chars().filter(char::is_ascii_digit).count();
+    assert!(
+        latency
+            .split(", ")
+            .all(|part| digits(part.split_whitespace().last().unwrap()) <= 5),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_user_without_userfaultfd_is_told_what_root_can_do() {
+    let place = Place::new();
+    let allowed = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
+    if allowed.is_ok_and(|text| text.trim() == "1") {
+        println!("skipped: userfaultfd is allowed to all");
+        return;
+    }
+    let copy = place.folder.join("bin");
+    std::fs::create_dir(&copy).unwrap();
+    let command = Path::new(env!("CARGO_BIN_EXE_mapwire"));
+    for name in ["mapwire", "libmapwire_far.so"] {
+        std::fs::copy(command.with_file_name(name), copy.join(name)).unwrap();
+    }
+    let done = Command::new("setpriv")
+        .args(["--reuid", "65534", "--clear-groups"])
+        .arg(copy.join("mapwire"))
+        .args(["far", "--local", "8M", "--", "true"])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(126), "{err}");
+    assert!(
+        err.contains("run as root, or have root run `sysctl vm.unprivileged_userfaultfd=1`"),
+        "{err}"
+    );
+    // Every option that is named is one of this command.
+    let help = far(&place, &["--help"]).code(0).out();
+    for word in err.split_whitespace().filter(|word| word.starts_with("--")) {
+        assert!(
+            help.contains(word.trim_matches(|it: char| it != '-' && !it.is_alphanumeric())),
+            "{word}: {err}"
+        );
+    }
+}

@@ -66,7 +66,7 @@ pub enum FarError {
 /// ```
 ///
 /// All of it shares one limit. Accesses are loads and stores; one of a page that is not in RAM waits until it is there. System calls may
-/// use the memory. It needs userfaultfd, as `mapwire doctor` says, and what it needs is freed when the last [`FarSlice`] is dropped.
+/// use the memory, and it may be exported: importers do not map it then, and what they send takes the ring. It needs userfaultfd, as `mapwire doctor` says, and what it needs is freed when the last [`FarSlice`] is dropped.
 /// `mapwire stats` shows its figures.
 ///
 /// # When a page is lost

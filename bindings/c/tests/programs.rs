@@ -142,6 +142,26 @@ fn nothing_of_a_node_works_in_a_forked_child_and_its_parent_goes_on_unharmed() {
 }
 
 #[test]
+fn far_memory_that_is_exported_keeps_its_bytes_and_takes_those_of_others() {
+    let installed = Installed::get(Linking::Shared);
+    let output = installed.compile("far").run(1, &[], &[]);
+    if output.contains("skipped") {
+        println!("{output}");
+        return;
+    }
+    let launcher = common::launcher();
+    let program = installed.compile("far_export");
+    // By a library of its own beside the program's, and by the program itself.
+    let preloaded = [launcher.to_str().unwrap(), "far", "--local", "2M", "--"];
+    for output in [
+        program.run_under(&preloaded, 2, &[], &[]),
+        program.run(2, &[], &["open"]),
+    ] {
+        assert_eq!(output.matches("whole").count(), 2, "{output}");
+    }
+}
+
+#[test]
 fn they_do_so_on_hosts_of_their_own() {
     let installed = Installed::get(Linking::Shared);
     for (name, ranks, line) in [

@@ -22,11 +22,11 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Where figures go: stderr as it was at the start, as programs may close it before they end.
 static STDERR: OnceLock<File> = OnceLock::new();
 
-/// The process that prints figures in any case.
+/// The process that says something in any case.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
-/// Has [`at_end`] print figures of this process, and not of a child that shares its memory for a while: if it is the first, or has
-/// stored pages.
+/// Has [`at_end`] print figures of this process, and not of a child that shares its memory for a while: if any page left the RAM. The
+/// first process says so if none did.
 pub(crate) fn ask(first: u32) {
     FIRST.store(first, Ordering::Relaxed);
     let copy = std::io::stderr().as_fd().try_clone_to_owned();
@@ -44,11 +44,17 @@ pub(crate) fn at_end() {
         && let (Some(space), Some(mut file)) = (space(), STDERR.get())
     {
         let statistics = space.statistics();
-        if statistics.written_pages > 0 || id == FIRST.load(Ordering::Relaxed) {
-            // One write, so that what others print does not come between.
-            let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-            let text = format!("mapwire far: {}, process {id}\n{statistics}\n", name.trim());
-            let _ = file.write_all(text.as_bytes());
-        }
+        let what = match statistics.has_moved_pages() {
+            true => format!("\n{statistics}\n"),
+            false if id == FIRST.load(Ordering::Relaxed) => {
+                let peak = statistics.peak_pages as f64 / 256.0;
+                format!(": nothing left the RAM, where {peak:.1} MiB were at most\n")
+            }
+            false => return,
+        };
+        // One write, so that what others print does not come between.
+        let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let text = format!("mapwire far: {}, process {id}{what}", name.trim());
+        let _ = file.write_all(text.as_bytes());
     }
 }

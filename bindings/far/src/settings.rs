@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     pub(crate) lenders: Option<Lenders>,
     /// Whether private mappings of files are far.
     pub(crate) files: bool,
-    /// The process that prints figures at its end in any case.
+    /// The process that says something at its end in any case.
     pub(crate) stats: Option<u32>,
 }
 

@@ -107,6 +107,7 @@ fn object(pid: u32, name: &str, it: &Statistics) -> Value {
         "program": name,
         "limit_bytes": bytes(it.limit_pages),
         "resident_bytes": bytes(it.resident_pages),
+        "peak_bytes": bytes(it.peak_pages),
         "remote_bytes": bytes(it.remote_pages),
         "remote_put": it.remote_put,
         "remote_got": it.remote_got,
@@ -172,7 +173,7 @@ fn row(now: &Statistics, before: &Statistics) -> String {
         all => format!("{:.1}", 100.0 * hits as f64 / all as f64),
     };
     format!(
-        "{:>9.1} {:>9.1} {:>11.1} {:>9} {ratio:>8} {:>10} {:>9}  {:?}",
+        "{:>9.1} {:>9.1} {:>11.1} {:>9} {ratio:>8} {:>10} {:>9}  {:.1?}",
         mib(now.resident_pages),
         mib(now.disk_pages()),
         mib(now.remote_pages),

@@ -13,8 +13,9 @@ impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  memory        {:.1} MiB in RAM of at most {:.1}, {:.1} MiB on disk, {:.1} MiB remote",
+            "  memory        {:.1} MiB in RAM ({:.1} at its peak) of at most {:.1}, {:.1} MiB on disk, {:.1} MiB remote",
             mib(self.resident_pages),
+            mib(self.peak_pages),
             mib(self.limit_pages),
             mib(self.disk_pages()),
             mib(self.remote_pages)
@@ -29,7 +30,7 @@ impl fmt::Display for Statistics {
         )?;
         writeln!(
             f,
-            "  latency       p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}",
+            "  latency       p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, max {:.1?}",
             self.fault_latency_at(0.5),
             self.fault_latency_at(0.99),
             self.fault_latency_at(0.999),
@@ -41,7 +42,7 @@ impl fmt::Display for Statistics {
         }
         writeln!(
             f,
-            "{} ahead: {} used, {} not",
+            "{} brought ahead of a fault: {} used, {} left unused",
             self.ahead_pages, self.ahead_hits, self.ahead_waste
         )?;
         write!(
@@ -69,6 +70,7 @@ impl fmt::Display for Statistics {
 
 #[cfg(test)]
 mod tests {
+    use super::super::latencies::BUCKETS;
     use super::*;
 
     #[test]
@@ -84,6 +86,17 @@ mod tests {
         assert!(text.contains("3 fetched (hit ratio 25.0 %)"), "{text}");
         assert!(text.contains("2 pages lost"), "{text}");
         assert!(!text.contains("donors"), "{text}");
+        statistics.ahead_pages = 9;
+        statistics.peak_pages = 512;
+        statistics.fault_latency = super::super::latencies::Latencies::new([0; BUCKETS], 1_234_567);
+        let text = statistics.to_string();
+        for part in [
+            "(2.0 at its peak)",
+            "9 brought ahead of a fault: 0 used",
+            "max 1.2ms",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
         statistics.remote_put = 5;
         let text = statistics.to_string();
         assert!(text.contains("donors        5 pages put, 0 got"), "{text}");

@@ -40,8 +40,7 @@ pub enum PagerError {
     /// Neither the device nor the system call gives a userfaultfd that catches faults of system calls.
     #[error(
         "userfaultfd is refused for faults of system calls ({DEVICE}: {device}; system call: {call}): \
-         run `sysctl vm.unprivileged_userfaultfd=1`, or give this user the device (`chmod 666 {DEVICE}`), \
-         or let faulting threads serve themselves, where no system call touches the memory"
+         run as root, or have root run `sysctl vm.unprivileged_userfaultfd=1` or give this user the device (`chmod 666 {DEVICE}`)"
     )]
     UserfaultfdRefused {
         /// What opening the device gave.

@@ -23,7 +23,7 @@ pub const MEMORY_NAME: &str = "mapwire:mapwire-far-stats";
 /// The first word: what the page is.
 const MAGIC: u64 = u64::from_le_bytes(*b"mapwfar\0");
 /// The second word. Changes with the meaning or the place of any word.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Words before the figures.
 const HEADER: usize = 2;
 
@@ -33,6 +33,7 @@ const HEADER: usize = 2;
 pub(super) enum Figure {
     LimitPages,
     ResidentPages,
+    PeakPages,
     MappedPages,
     StoredPages,
     RemotePages,
@@ -127,6 +128,8 @@ impl Counters {
             self.figure(figure).store(count, Ordering::Relaxed);
         }
         self.set(Figure::ResidentPages, state.frames);
+        self.figure(Figure::PeakPages)
+            .fetch_max(state.frames as u64, Ordering::Relaxed);
         self.set(Figure::MappedPages, state.clock.pages());
         self.set(Figure::StoredPages, state.stored_pages());
     }

@@ -13,6 +13,8 @@ pub struct Statistics {
     pub limit_pages: usize,
     /// Pages in RAM now: mapped, or waiting for a second chance.
     pub resident_pages: usize,
+    /// Most pages that were in RAM at once.
+    pub peak_pages: usize,
     /// Pages mapped into regions now.
     pub mapped_pages: usize,
     /// Pages that are in the store alone now.
@@ -69,6 +71,7 @@ impl Statistics {
         Self {
             limit_pages: pages(Figure::LimitPages),
             resident_pages: pages(Figure::ResidentPages),
+            peak_pages: pages(Figure::PeakPages),
             mapped_pages: pages(Figure::MappedPages),
             stored_pages: pages(Figure::StoredPages),
             remote_pages: pages(Figure::RemotePages),
@@ -107,6 +110,21 @@ impl Statistics {
         self.zero_faults
             .saturating_add(self.minor_faults)
             .saturating_add(self.major_faults)
+    }
+
+    /// Whether any page of what was stored left the RAM, or came from elsewhere, or should have.
+    #[must_use]
+    pub fn has_moved_pages(&self) -> bool {
+        let counts = [
+            self.clean_evictions,
+            self.dirty_evictions,
+            self.zero_evictions,
+            self.fetched_pages,
+            self.file_pages,
+            self.store_failures,
+            self.lost_pages,
+        ];
+        counts.iter().any(|&count| count > 0)
     }
 
     /// Of the faults on pages that were there before, or are of a file, the share that found the page in RAM; 1 if there were none.

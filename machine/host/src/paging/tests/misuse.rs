@@ -2,6 +2,7 @@
 
 use super::memory::{WORDS, load, store};
 use super::*;
+use crate::memory::{MemoryError, SharedBuffer};
 use crate::testing::{drop_privileges, free_base, in_child};
 
 #[test]
@@ -175,4 +176,29 @@ fn resident_bytes(start: usize) -> usize {
         }
     }
     bytes
+}
+
+#[test]
+fn memory_of_a_region_is_not_adopted_whatever_of_it_is_in_ram() {
+    const PAGES: usize = 100;
+    each(|config, name| {
+        let pager = local(config);
+        let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
+        for page in 0..PAGES {
+            store(&region, page * WORDS, page as u64 + 1);
+        }
+        for (first, pages) in [(0, PAGES), (0, 1), (PAGES - 1, 1)] {
+            let start = region.range().start + first * PAGE_BYTES;
+            let adopted = SharedBuffer::adopt("far", start, pages * PAGE_BYTES);
+            let error = adopted.unwrap_err();
+            assert!(
+                matches!(error, MemoryError::NotAdoptable { .. }),
+                "{name}: {error}"
+            );
+            assert!(error.to_string().contains("far memory"), "{name}: {error}");
+        }
+        for page in 0..PAGES {
+            assert_eq!(load(&region, page * WORDS), page as u64 + 1, "{name}");
+        }
+    });
 }
