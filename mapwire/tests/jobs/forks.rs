@@ -114,6 +114,9 @@ fn go_on_beside_children(label: &str, transport: &[(&str, &str)]) {
                 let under_way = import.fetch_async(1024, vec![0; 40_000]).unwrap();
                 let status = in_child(|| match kind {
                     0 => {
+                        is_forked(import.put_signal(&[0; 8], 64, 0, u64::MAX));
+                        is_forked(import.fetch(64, &mut [0; 8]));
+                        is_forked(import.fetch_add_u64(0, 1 << 40));
                         is_forked(import.send_from(&buffer, 0..8, 64));
                         is_forked(buffer.write(0, &[1; 8]));
                         is_forked(buffer.read(0, &mut [0; 8]));

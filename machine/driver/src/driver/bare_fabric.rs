@@ -271,7 +271,7 @@ impl Pair {
                 passes_to_itself,
                 ..Bare::new(packets, None, me, 2)
             };
-            let peers = (0..2).map(|_| Arc::default()).collect();
+            let peers = crate::driver::peer_words(2).unwrap();
             let words = Arc::clone(&words[usize::from(number)]);
             Driver::new(&DriverConfig::default(), bare, peers, words).unwrap()
         };

@@ -41,7 +41,7 @@ impl<T: Transport + Debug + Send + 'static> Drivers<T> {
                 timeout: SILENCE,
                 ..DriverConfig::default()
             };
-            let peers = (0..nodes).map(|_| Arc::default()).collect();
+            let peers = crate::driver::peer_words(nodes).unwrap();
             let words = Arc::new(CompletionWords::new());
             let mut driver = Driver::new(&config, fabric, peers, words).unwrap();
             let talker = Box::new(Talker::default());
