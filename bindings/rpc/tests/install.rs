@@ -18,6 +18,7 @@ const FUNCTIONS: [&str; 15] = [
     "rpc_broadcast",
     "rpc_broadcast_exp",
     "rpc_call",
+    "rpc_reg",
     "svc_create",
     "svc_reg",
     "svc_register",
