@@ -14,6 +14,7 @@ use mapwire::meeting::{
 use mapwire::rpc::Request;
 use mapwire::{NodeConfig, WaitStrategy};
 use mapwire_host::processes::Owner;
+use mapwire_host::sparing::Sparing;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -29,6 +30,11 @@ const LOOKING: Duration = Duration::from_micros(50);
 const LOOKING_BEFORE_SLEEP: Duration = Duration::from_micros(150);
 /// Calls that are served before other networks get their turn.
 const BURST: u32 = 64;
+
+/// Where no reception can be begun, for want of descriptors or by a wrong setting.
+const UNSERVED: &str = "clients of mapwire are not served";
+/// Until it is tried again.
+const UNSERVED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The numbers of events that are no job's.
 const RING: u64 = u64::MAX;
@@ -48,6 +54,8 @@ pub(crate) struct Serving {
     /// The calls in hand, the last one innermost: a procedure may serve others before it replies. `None`: none was found when it was asked for.
     in_hand: Vec<Option<Request>>,
     in_burst: u32,
+    /// Lines that clients cause.
+    sparing: Sparing<&'static str>,
 }
 
 /// What there is once somebody has knocked.
@@ -88,6 +96,7 @@ impl Serving {
             next: None,
             in_hand: Vec::new(),
             in_burst: 0,
+            sparing: Sparing::default(),
         })
     }
 
@@ -242,7 +251,15 @@ impl Serving {
         // What it was rung for is looked at now.
         self.ring.clear();
         if let Err(why) = self.begin() {
-            crate::log::warn(&format!("clients of mapwire are not served: {why}"));
+            // Whoever knocks is at the door still, and brings this thread here at once.
+            let now = Instant::now();
+            if self.sparing.admit(UNSERVED, now) {
+                crate::log::warn(&format!("{UNSERVED}: {why}"));
+            }
+            if let Some(left_out) = self.sparing.poll(now) {
+                crate::log::warn(&left_out.to_string());
+            }
+            std::thread::sleep(UNSERVED_PAUSE);
             return None;
         }
         let next = self.next.take();

@@ -8,7 +8,7 @@ use std::path::Path;
 use common::{clean, make, run};
 
 /// The functions of libtirpc that stand in this library too.
-const FUNCTIONS: [&str; 15] = [
+const FUNCTIONS: [&str; 16] = [
     "clnt_create",
     "clnt_create_timed",
     "clnt_create_vers",
@@ -18,6 +18,7 @@ const FUNCTIONS: [&str; 15] = [
     "rpc_broadcast",
     "rpc_broadcast_exp",
     "rpc_call",
+    "rpc_reg",
     "svc_create",
     "svc_reg",
     "svc_register",

@@ -37,6 +37,8 @@ impl Group {
             namespace: pid_namespace()?,
         };
         let folder = own.join(name.to_string());
+        // Of a process that had this number before.
+        let _ = fs::remove_dir(&folder);
         fs::create_dir(&folder).ok()?;
         match (
             writable(folder.join("cgroup.procs")),
@@ -173,7 +175,12 @@ fn folder_of(mounts: &str, path: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// A process has one group.
+    static GROUP: Mutex<()> = Mutex::new(());
 
     #[test]
     fn the_folder_of_a_group_is_found_by_the_mounts() {
@@ -210,6 +217,7 @@ mod tests {
 
     #[test]
     fn empty_groups_whose_maker_has_gone_are_removed_and_no_others() {
+        let _alone = GROUP.lock();
         let Some(group) = Group::create() else {
             println!("skipped: no control group can be made here");
             return;
@@ -219,7 +227,7 @@ mod tests {
             .spawn()
             .unwrap();
         let namespace = pid_namespace().unwrap();
-        let mut make = |keeper: u32, namespace, has_process: bool| {
+        let make = |keeper: u32, namespace, has_process: bool| {
             let keeper = Pid::from_raw(keeper as i32).unwrap();
             let folder = group.folder.join(Name { keeper, namespace }.to_string());
             fs::create_dir(&folder).unwrap();
@@ -247,6 +255,7 @@ mod tests {
 
     #[test]
     fn a_group_kills_what_joined_it_and_leaves_nothing() {
+        let _alone = GROUP.lock();
         let Some(group) = Group::create() else {
             println!("skipped: no control group can be made here");
             return;

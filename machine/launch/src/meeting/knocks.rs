@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::Credentials;
 use super::record::{Answer, MAX_BYTES, check_knock};
+use super::{Credentials, is_own};
 
 /// A knock that says nothing ends after this time.
 const SILENT: Duration = Duration::from_secs(2);
 /// Knocks at a time.
 const MOST: usize = 256;
+/// Of these, those of a user other than the server's and root.
+const MOST_OF_OTHER: usize = 64;
 
 /// One who has connected.
 #[derive(Debug)]
@@ -57,14 +59,18 @@ impl Knock {
 pub(super) struct Knocks(Vec<Knock>);
 
 impl Knocks {
-    /// Takes one in. Of too many, the oldest of the user who has most goes.
+    /// Takes one in. Of too many, the oldest of its user goes, or of the user who has most.
     pub(super) fn take(&mut self, socket: OwnedFd, who: Credentials, now: Instant) {
-        if self.0.len() >= MOST {
-            let count = |user| self.0.iter().filter(|k| k.who.user == user).count();
-            let most = self.0.iter().map(|k| k.who.user).max_by_key(|&u| count(u));
-            if let Some(at) = self.0.iter().position(|k| Some(k.who.user) == most) {
-                self.0.remove(at);
-            }
+        let count = |user| self.0.iter().filter(|k| k.who.user == user).count();
+        let most = if !is_own(who.user) && count(who.user) >= MOST_OF_OTHER {
+            Some(who.user)
+        } else if self.0.len() >= MOST {
+            self.0.iter().map(|k| k.who.user).max_by_key(|&u| count(u))
+        } else {
+            None
+        };
+        if let Some(at) = self.0.iter().position(|k| Some(k.who.user) == most) {
+            self.0.remove(at);
         }
         self.0.push(Knock {
             socket,
@@ -102,5 +108,45 @@ impl Knocks {
 
     pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|knock| knock.socket.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    use super::*;
+
+    fn knock(knocks: &mut Knocks, user: u32) -> OwnedFd {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None);
+        let (server, client) = pair.unwrap();
+        let who = Credentials {
+            user,
+            group: user,
+            process: 1,
+        };
+        knocks.take(server, who, Instant::now());
+        client
+    }
+
+    #[test]
+    fn knocks_of_another_user_push_out_his_own_and_leave_room() {
+        let own = rustix::process::geteuid().as_raw();
+        let mut knocks = Knocks::default();
+        let mut clients = vec![knock(&mut knocks, own + 1)];
+        for _ in 0..1000 {
+            clients.push(knock(&mut knocks, own + 2));
+        }
+        let of = |knocks: &Knocks, user| knocks.0.iter().filter(|k| k.who.user == user).count();
+        assert_eq!(of(&knocks, own + 1), 1);
+        assert_eq!(of(&knocks, own + 2), MOST_OF_OTHER);
+        for _ in 0..1000 {
+            clients.push(knock(&mut knocks, own));
+        }
+        // Who has most makes room.
+        assert_eq!(of(&knocks, own + 1), 1);
+        assert_eq!(of(&knocks, own + 2), MOST_OF_OTHER);
+        assert_eq!(of(&knocks, own), MOST - MOST_OF_OTHER - 1);
     }
 }

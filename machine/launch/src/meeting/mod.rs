@@ -16,7 +16,7 @@
 //! | another user | take the name of a door before its server does | nothing: the server then says who has it. Clients are not misled, see above |
 //! | a client | claim to be another user or process | user, group and process are the kernel's word, taken at the knock, before the client says anything |
 //! | a client | join in place of another | the broker admits to a rank the process that knocked for it, and its descendants, once |
-//! | a client | hold the reception up | no read or write waits, a silent knock ends after 2 s, and of too many the oldest of the user who has most goes first |
+//! | a client | hold the reception up | no read or write waits, a silent knock ends after 2 s, and of too many the oldest of the user who has most goes first; another user has 64 at most |
 //! | a client | take ranks and join by none of them | a process has at most 256 such ranks, each for 10 s |
 //! | another user | use up memory, threads or descriptors | guests are limited in number for each user, and jobs: half of them at most are of others, of which none takes more than it leaves; see [`ReceptionLimits`] |
 //! | a client | fill the server's log | lines of one kind about one user are few in a time, see [`mapwire_host::sparing`] |
@@ -55,4 +55,9 @@ impl Credentials {
             process: u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0),
         })
     }
+}
+
+/// Whether this is the server's own user, or root.
+fn is_own(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
 }

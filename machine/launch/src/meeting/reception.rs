@@ -20,7 +20,7 @@ use super::error::os;
 use super::hosted::{HostedJob, Stage};
 use super::knocks::{Knock, Knocks};
 use super::record::Answer;
-use super::{Credentials, Door, DoorName, MeetingError};
+use super::{Credentials, Door, DoorName, MeetingError, is_own};
 
 /// Knocks taken from one door before the others get their turn.
 const ACCEPT_BURST: usize = 64;
@@ -423,11 +423,6 @@ impl Desk {
         let _ = poll(&mut fds, limit.as_ref());
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
-}
-
-/// Whether this is the server's own user, or root.
-fn is_own(user: u32) -> bool {
-    user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
 /// Does `work` on a thread of its own, or gives it back.

@@ -589,6 +589,35 @@ fn idle_connections_of_one_ranks_processes_push_out_one_another_and_nobody_else(
 }
 
 #[test]
+fn idle_connections_of_guests_are_fewer_as_they_take_descriptors_of_a_server() {
+    let hall = Hall::open(3);
+    let own = rustix::process::geteuid().as_raw();
+    let mut other = std::process::Command::new("sleep")
+        .arg("100")
+        .spawn()
+        .unwrap();
+    let other_id = other.id();
+    hall.ask(move |b| {
+        b.admit_user(own);
+        b.set_process(1, other_id);
+    });
+    let unknown: Vec<OwnedFd> = (0..100).map(|_| stranger(&hall)).collect();
+    eventually("the unknown are cut", || {
+        hall.ask(|b| b.stats().silent) == 92
+    });
+    let me = std::process::id();
+    hall.ask(move |b| b.set_process(2, me));
+    let known: Vec<OwnedFd> = (0..100).map(|_| stranger(&hall)).collect();
+    eventually("the known are cut", || {
+        hall.ask(|b| b.stats().silent) >= 92 + 99
+    });
+    let _two = hall.join(2);
+    drop((unknown, known));
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
 fn an_address_reads_back_and_hides_its_token_in_debug_output() {
     let address = JobAddress::random().unwrap();
     let text = address.to_string();

@@ -20,6 +20,10 @@ pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 const SILENT_PER_RANK: usize = 4;
 /// Silent connections of processes that belong to no rank, or of all if no rank's process is known.
 const SILENT_OF_OTHERS: usize = 64;
+/// The same where guests of a server join: each of them by one connection, and another user's silent ones take descriptors of the server.
+const SILENT_PER_GUEST: usize = 1;
+/// Silent connections there of processes that are not known: guests of another process namespace.
+const SILENT_OF_UNKNOWN_GUESTS: usize = 8;
 /// Connections accepted before the others get their turn.
 const ACCEPT_BURST: usize = 64;
 /// Unread bytes of one rank, as the kernel counts them: some dozens of records. Descriptors in them count
@@ -129,9 +133,13 @@ impl Broker {
     /// Closes the oldest silent connection of this origin, if there are too many. What it may have said by now is
     /// heard first.
     fn make_room(&mut self, origin: Option<u32>, now: Instant) {
+        let (per_rank, of_others) = match self.guests {
+            Some(_) => (SILENT_PER_GUEST, SILENT_OF_UNKNOWN_GUESTS),
+            None => (SILENT_PER_RANK, SILENT_OF_OTHERS),
+        };
         let limit = match origin {
-            Some(process) => SILENT_PER_RANK * self.ranks_of(process).count(),
-            None => SILENT_OF_OTHERS,
+            Some(process) => per_rank * self.ranks_of(process).count(),
+            None => of_others,
         };
         let is_silent = |broker: &Self, at: usize| {
             let connection = broker.connections[at].as_ref();
