@@ -3,7 +3,7 @@
 //! They answer three questions without a system call: does a thread of that rank poll (may I skip
 //! the wake-up), has a rank come or gone, and does a message wait for me at the broker.
 //!
-//! * **The [bells](crate::bells)** hold a 128-byte line a rank: `polling` and two bells; and behind them a row of [`Figures`] a rank, for
+//! * **The [bells](crate::bells)** hold a 128-byte line a rank: `polling`, two bells, and how often it opened the shared memory; and behind them a row of [`Figures`] a rank, for
 //!   whoever looks. All ranks write them. How many
 //!   threads poll is counted in the process; only the first that begins and the last that ends store to
 //!   the line, since senders' processors have it.
@@ -47,7 +47,7 @@ pub const NAP: Duration = Duration::from_millis(200);
 pub const MAX_RANKS: u32 = 4096;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWBD");
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// What the broker knows of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,6 +122,8 @@ const BELL_LINE_BYTES: usize = 128;
 const POLLING: usize = 0;
 const WAITING: usize = 4;
 const SERVICE: usize = 8;
+/// Far from the others, which change all the time.
+const OPENINGS: usize = 64;
 
 /// Bytes of the head of the news.
 const HEAD_BYTES: usize = 128;
@@ -218,13 +220,14 @@ impl BrokersBoard {
         self.0
     }
 
-    /// Sets the state of `rank`; a change counts as an event and rings the bell of every rank.
+    /// Sets the state of `rank`. That a rank goes counts as an event and rings the bell of every rank: nobody waits for other changes, and
+    /// while many ranks join they would wake each other for nothing.
     pub fn set_state(&self, rank: u32, state: RankState) {
         let Some(line) = self.0.news_of(rank, STATE) else {
             return;
         };
         let word = state as u32;
-        if line.swap(word, Ordering::AcqRel) != word {
+        if line.swap(word, Ordering::AcqRel) != word && state.is_gone() {
             self.0
                 .news
                 .word32(HEAD_EVENTS)
@@ -315,6 +318,20 @@ impl Board {
             waiting: self.bell_of(rank, WAITING)?,
             service: self.bell_of(rank, SERVICE)?,
         })
+    }
+
+    /// Shows how often `rank`, which is this process's own, has opened the shared memory.
+    pub fn show_openings(&self, rank: u32, count: u32) {
+        if let Some(word) = self.bell_of(rank, OPENINGS) {
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// How often `rank` has opened the shared memory, as it says.
+    #[must_use]
+    pub fn openings(&self, rank: u32) -> u32 {
+        let word = self.bell_of(rank, OPENINGS);
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// A word of a rank's news; of a rank's board it may only be loaded, and relaxed.
