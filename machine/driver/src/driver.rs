@@ -170,7 +170,7 @@ impl<F: Fabric> Driver<F> {
             nic: Config {
                 node: me,
                 reply_keys,
-                memory_bytes: config.nic_memory_bytes,
+                memory_bytes: config.nic_memory(nodes),
                 max_payload_bytes: fabric.max_payload_bytes(),
                 delivery,
             },

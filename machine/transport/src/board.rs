@@ -40,8 +40,12 @@ use crate::bells::{Bells, Sleeper, Slept, Wake, by_word};
 pub use figures::{FIGURES, Figures};
 
 /// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
-/// polling that stays, say) delays a wake-up by this much and no more.
+/// polling that stays, say) delays a wake-up by this much and no more. In a job of more than 64 ranks it is longer by as much as there are
+/// more: all together they wake for nothing no more often.
 pub const NAP: Duration = Duration::from_millis(200);
+
+/// Ranks of a job up to which a sleep is that long.
+const RANKS_OF_A_NAP: u32 = 64;
 
 /// The largest job: what a board is willing to describe.
 pub const MAX_RANKS: u32 = 4096;
@@ -455,7 +459,11 @@ impl Board {
         mut nap: impl FnMut() -> Duration,
     ) -> Slept {
         match self.bells_of(rank) {
-            Some(bells) => bells.sleep(sleeper, recheck, timeout, || nap().min(NAP), wait),
+            Some(bells) => {
+                let longest = NAP * (self.ranks / RANKS_OF_A_NAP).max(1);
+                let nap = || Some(nap()).filter(|nap| *nap < NAP).unwrap_or(longest);
+                bells.sleep(sleeper, recheck, timeout, nap, wait)
+            }
             None => Slept {
                 found: recheck(false),
                 was_rung: true,
