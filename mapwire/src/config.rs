@@ -133,11 +133,7 @@ impl NodeConfig {
         driver.net.capture = given("MAPWIRE_CAPTURE_FOLDER").map(Into::into);
         set.parse("MAPWIRE_VIEWS", &mut shared.views)?;
         driver.pin_limit_bytes = set.get("MAPWIRE_PIN_LIMIT", size::parse)?;
-        set.read(
-            "MAPWIRE_NIC_MEMORY",
-            size::parse,
-            &mut driver.nic_memory_bytes,
-        )?;
+        driver.nic_memory_bytes = set.get("MAPWIRE_NIC_MEMORY", size::parse)?;
         set.read("MAPWIRE_SHARED", size::parse, &mut shared.bytes)?;
         set.read("MAPWIRE_SHARED_BASE", address, &mut shared.base)?;
         shared.faults = set.get("MAPWIRE_FAULTS", str::parse)?;

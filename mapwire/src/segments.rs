@@ -13,8 +13,6 @@ pub(crate) struct PeerSegment {
     pub(crate) peer: NodeId,
     pub(crate) import: ImportId,
     pub(crate) grant: Grant,
-    /// Bytes from its first on; 0 where only a later part can be mapped.
-    pub(crate) bytes: u64,
     pub(crate) segment: Segment,
 }
 
@@ -40,18 +38,14 @@ pub(crate) fn import_all(
             || format!("rank {} has not {what}", peer.0),
             |driver| driver.take_import(request),
         )??;
-        let (bytes, segment) = match local.mapped {
-            Some(mapped) if mapped.part().start == 0 => {
-                (mapped.part().end as u64, Segment::Mapped(mapped))
-            }
-            Some(_) => (0, Segment::Imported(local.id)),
-            None => (local.grant.length, Segment::Imported(local.id)),
+        let segment = match local.mapped {
+            Some(mapped) if mapped.part().start == 0 => Segment::Mapped(mapped),
+            _ => Segment::Imported(local.id),
         };
         take(PeerSegment {
             peer,
             import: local.id,
             grant: local.grant,
-            bytes,
             segment,
         })?;
     }

@@ -14,17 +14,20 @@ use mapwire_host::faults::{
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;
-use mapwire_vmmc::{Grant, Importers};
-use mapwire_wire::{ExportId, ImportId, NodeId, Rights, TraceOp};
+use mapwire_vmmc::Importers;
+use mapwire_wire::{ExportId, NodeId, Rights, TraceOp};
 
 use crate::error::{Error, Result};
 use crate::node::Node;
 use crate::opening::{Open, Opening};
-use crate::segments;
 use crate::slice::{Sharable, SharedSlice};
 
 /// The name under which ranks export their privileged views to each other.
 const SEGMENT_NAME: &str = "mapwire.shared.segment";
+
+/// Ranks of a job in which all meet when they open the memory. In larger ones two ranks meet when one of them first has something to say
+/// to the other: that all meet takes time, channels and mappings by the square of their number.
+const ALL_MEET: usize = 16;
 
 /// Minipages that are asked for in one hold of the driver.
 const MINIPAGES_AT_A_TIME: usize = 64;
@@ -59,7 +62,6 @@ struct Inner {
     /// Taken at the end, first of all: no fault is served after that.
     watch: Mutex<Option<Watch>>,
     export: ExportId,
-    imports: Mutex<Vec<(ImportId, Grant)>>,
 }
 
 /// Serves a fault for the engine whose address the watch carries.
@@ -117,12 +119,13 @@ impl Shared {
             .map_err(SharedError::from)?;
         let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
         // The port is in place before the segment is offered: whoever has imported it may send at once.
-        engine.open_shared(dsm, SharedPort::new(ranks, Arc::clone(&views), protection))?;
-        // The same in all ranks: it counts the times that all have met here. A rank that is still closing offers another name.
+        // The round is the same in all ranks: it counts the times that all have met here. A rank that is still closing offers another name.
         let round = node.inner.openings.load(Ordering::Relaxed);
         let name = format!("{SEGMENT_NAME}.{round}");
+        let port = SharedPort::new(ranks, name.clone(), Arc::clone(&views), protection);
+        engine.open_shared(dsm, port)?;
         let request = ExportRequest {
-            name: name.clone(),
+            name,
             address: views
                 .privileged(0, layout.bytes)
                 .map_err(SharedError::from)? as u64,
@@ -146,9 +149,10 @@ impl Shared {
             open,
             watch: Mutex::new(Some(watched)),
             export,
-            imports: Mutex::new(Vec::new()),
         };
-        inner.import_segments(&name)?;
+        if node.size() <= ALL_MEET {
+            inner.meet_all()?;
+        }
         let shared = Self {
             inner: Arc::new(inner),
         };
@@ -448,52 +452,38 @@ impl Shared {
 }
 
 impl Inner {
-    /// Imports the privileged view of every other rank.
-    fn import_segments(&self, name: &str) -> Result<()> {
+    /// Meets every other rank now, so that none has to be met when it is first used.
+    fn meet_all(&self) -> Result<()> {
         let engine = &self.node.inner.engine;
-        segments::import_all(engine, name, "opened the shared memory", |of| {
-            self.imports
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((of.import, of.grant));
-            self.check_segment(of.peer, of.bytes)?;
-            let export = of.grant.export;
-            engine.lock().set_shared_peer(of.peer, export, of.segment)?;
-            Ok(())
-        })
+        let timeout = Some(engine.timeout());
+        let peers = (0..engine.size()).filter(|&rank| rank != engine.rank());
+        let peers = peers.map(|rank| NodeId(rank as u16));
+        peers
+            .clone()
+            .for_each(|peer| engine.lock().meet_sharer(peer));
+        for peer in peers {
+            let late = || format!("rank {} has not opened the shared memory", peer.0);
+            engine.wait_for(timeout, late, |driver| driver.has_met(peer))??;
+        }
+        Ok(())
     }
 
-    /// All ranks must have the same segment.
-    fn check_segment(&self, peer: NodeId, bytes: u64) -> Result<()> {
-        let ours = self
-            .node
-            .inner
-            .config
-            .shared
-            .bytes
-            .next_multiple_of(PAGE_BYTES as u64);
-        if bytes == ours {
-            return Ok(());
-        }
-        Err(crate::config::ConfigError {
-            name: "MAPWIRE_SHARED".to_owned(),
-            value: ours.to_string(),
-            why: format!(
-                "rank {} has a segment of {bytes} bytes; give all ranks the same",
-                peer.0
-            ),
-        }
-        .into())
-    }
-
-    /// All ranks must have it at the same addresses. Waits for them all.
+    /// All ranks must have as much of it, at the same addresses. Waits for them all.
     fn check_layout(&self, layout: &ViewLayout) -> Result<()> {
         // Addresses have 47 bits.
         let (views, base) = (|word: u64| word & 0xffff, |word: u64| word >> 16);
         let ours = layout.views as u64 | (layout.base as u64) << 16;
-        let first = self.broadcast(0, ours)?;
+        let first = self.first_broadcast(ours)?;
         self.node.inner.openings.fetch_add(1, Ordering::Relaxed);
-        let (name, ours, first) = if views(first) != views(ours) {
+        let our_bytes = layout.bytes as u64;
+        let bytes = self.broadcast(0, our_bytes)?;
+        let (name, ours, first) = if bytes != our_bytes {
+            (
+                "MAPWIRE_SHARED",
+                our_bytes.to_string(),
+                format!("{bytes} bytes"),
+            )
+        } else if views(first) != views(ours) {
             let text = |word| views(word).to_string();
             ("MAPWIRE_VIEWS", text(ours), text(first))
         } else if base(first) != base(ours) {
@@ -523,6 +513,21 @@ impl Inner {
         })?)
     }
 
+    /// As [`broadcast`](Self::broadcast) of a value of rank 0, for the meeting in which ranks learn that all have opened the memory.
+    fn first_broadcast(&self, value: u64) -> Result<u64> {
+        let openings = self.node.inner.openings.load(Ordering::Relaxed) + 1;
+        let call = SharedCall::of(TraceOp::Broadcast, 0);
+        let engine = &self.node.inner.engine;
+        let met = engine.first_meeting(openings, call, |dsm, thread| {
+            dsm.broadcast(thread, 0, value)?;
+            Ok(Progress::Pending)
+        })?;
+        match met {
+            Some(Outcome::Value(value)) => Ok(value),
+            other => Err(unexpected(other)),
+        }
+    }
+
     /// A meeting of one thread of each rank, however many take part in barriers, which gives the value of rank `root` to all.
     fn broadcast(&self, root: u16, value: u64) -> Result<u64> {
         let begin = |dsm: &mut Dsm, thread| dsm.broadcast(thread, root, value);
@@ -547,15 +552,10 @@ impl Drop for Inner {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
-        let port = engine.close_shared();
+        let mut port = engine.close_shared();
         let mut driver = engine.lock();
         let _ = driver.unexport(self.export);
-        for (id, grant) in self
-            .imports
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .drain(..)
-        {
+        for (id, grant) in port.iter_mut().flat_map(|port| port.take_imports()) {
             driver.release_import(id, &grant);
         }
         drop(driver);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mapwire_host::limits::advice;
 use mapwire_transport::job::channels;
@@ -99,6 +99,8 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
         let pid = started.pid.as_raw_nonzero().get().unsigned_abs();
         launcher.broker.set_process(rank, pid);
         launcher.ranks.push(started);
+        // Those that run already need not wait until the last is started.
+        launcher.broker.handle_ready(Instant::now());
     }
     Ok(())
 }

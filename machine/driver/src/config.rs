@@ -75,14 +75,23 @@ pub struct DriverConfig {
     pub policy: Policy,
     /// Pages that are pinned at once where one is not: from 1, itself alone, to 32 (UTLB §6.5).
     pub prepin_pages: u64,
-    /// Bytes of NIC memory.
-    pub nic_memory_bytes: u64,
+    /// Bytes of NIC memory; `None`: 4 MiB, and 16 KiB for each rank beyond 256, since queues to each peer lie there.
+    pub nic_memory_bytes: Option<u64>,
     /// The folder in which this rank writes down what it communicates; `None`: it does not.
     pub trace: Option<std::path::PathBuf>,
     /// The way to ranks of other hosts.
     pub net: NetConfig,
     /// How long joining, connecting and collective set-up may take, and how long an import waits if it does not say.
     pub timeout: Duration,
+}
+
+impl DriverConfig {
+    /// Bytes of NIC memory in a job of `nodes` nodes.
+    pub(crate) fn nic_memory(&self, nodes: usize) -> u64 {
+        let many = nodes.saturating_sub(256) as u64;
+        self.nic_memory_bytes
+            .unwrap_or((4 << 20) + many * (16 << 10))
+    }
 }
 
 impl Default for DriverConfig {
@@ -96,7 +105,7 @@ impl Default for DriverConfig {
             translation: DesignConfig::default(),
             policy: Policy::Lru,
             prepin_pages: 1,
-            nic_memory_bytes: 4 << 20,
+            nic_memory_bytes: None,
             trace: None,
             net: NetConfig::default(),
             timeout: Duration::from_secs(30),

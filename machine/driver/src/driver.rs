@@ -137,6 +137,8 @@ pub struct Driver<F: Fabric = JobFabric> {
     attention: Attention,
     /// A store of the shared memory that the page-fault handler has left to others.
     pub(crate) left_store: Option<(HandlerId, Endpoint, Region, u64)>,
+    /// A peer that the shared memory must meet, which the page-fault handler has left to others.
+    pub(crate) left_meeting: Option<NodeId>,
     /// Rung while messages wait for a thread of the host; without it whoever runs a turn takes them.
     host_bell: Option<Arc<HostBell>>,
     /// It has been, since that thread looked.
@@ -181,7 +183,7 @@ impl<F: Fabric> Driver<F> {
             nic: Config {
                 node: me,
                 reply_keys,
-                memory_bytes: config.nic_memory_bytes,
+                memory_bytes: config.nic_memory(nodes),
                 max_payload_bytes: fabric.max_payload_bytes(),
                 delivery,
             },
@@ -235,6 +237,7 @@ impl<F: Fabric> Driver<F> {
             left_datagram,
             attention: Attention::default(),
             left_store: None,
+            left_meeting: None,
             host_bell: None,
             has_rung_host: false,
             service_memories: Vec::new(),
@@ -361,6 +364,7 @@ impl<F: Fabric> Driver<F> {
     fn make_up_now(&mut self) -> bool {
         self.node.make_up(now_ns());
         self.make_up_store();
+        self.make_up_meeting();
         let peers = &self.peers;
         self.passed
             .retain(|_, (from, _)| !peers::is_gone(peers, *from));
@@ -604,24 +608,6 @@ impl<F: Fabric> Driver<F> {
     pub fn shared_counters(&self) -> mapwire_dsm::Counters {
         self.shared_memory()
             .map_or_else(Default::default, |memory| memory.dsm().counters())
-    }
-
-    /// Gives the shared memory the privileged view of a peer.
-    ///
-    /// # Errors
-    /// The shared memory is not open.
-    pub fn set_shared_peer(
-        &mut self,
-        peer: NodeId,
-        export: mapwire_wire::ExportId,
-        segment: crate::shared::Segment,
-    ) -> Result<(), crate::shared::SharedError> {
-        let port = self
-            .shared
-            .as_mut()
-            .ok_or(crate::shared::SharedError::NotOpen)?;
-        port.set_peer(peer, export, segment);
-        Ok(())
     }
 
     /// Whether a service lets a thread finish an access for a moment more.

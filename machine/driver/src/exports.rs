@@ -101,6 +101,13 @@ impl core::fmt::Debug for LocalExport {
 
 /// Bit of the tag under which the status of an export is passed; its memory is passed under the tag without it.
 pub(crate) const STATUS_TAG: u64 = 1 << 63;
+/// Bits of the tag with the number of the importer's request.
+pub(crate) const REQUEST: u64 = 0xffff_ffff;
+
+/// Bits of the tag with the number of the export, for this process's own use: the highest bit of the number is left out.
+fn tag_of(export: ExportId) -> u64 {
+    u64::from(export.0) << 32 & !STATUS_TAG
+}
 
 impl LocalExport {
     /// What importers may map.
@@ -318,23 +325,48 @@ impl<F: Fabric> Driver<F> {
                 if let Some(Err(_)) = self.node.outcome(PROCESS, request) {
                     self.drop_passed(request);
                 }
+                self.end_meeting(request);
             }
             Act::Revoked { from, export } => {
                 if let Some(port) = &mut self.shared {
                     port.handle_revoked(from.node, export);
                 }
             }
+            Act::Meet { to, .. } => self.meet_sharer(to.node),
             Act::Store { .. } | Act::Protect { .. } => {}
         }
     }
 
-    /// `from` imports the shared memory's segment: its messages are of this opening from here on.
+    /// `from` imports the shared memory's segment: its messages are of this opening from here on. It will be answered, so it is met while
+    /// others still come.
     fn hear(&mut self, from: NodeId) {
         let hear = |memory: &mut SharedMemory| memory.hear(Endpoint::first_of(from));
         let _ = self.node.call(PROCESS, SHARED_HANDLER, hear);
+        self.meet_sharer(from);
     }
 
-    fn pass_memory(&mut self, to: NodeId, export: ExportId, tag: u64) {
+    /// Passes the memory of an export and its status under the number of the importer's request. The tags also say which export it is.
+    fn pass_memory(&mut self, to: NodeId, export: ExportId, request: u64) {
+        let tag = request & REQUEST | tag_of(export);
+        self.pass_under(to, export, &[tag, tag | STATUS_TAG]);
+        let mut exports = self.exports.iter();
+        let local = exports.find(|local| local.id == export);
+        if let Some(DirectMemory::Views(_)) = local.and_then(LocalExport::direct) {
+            self.hear(to);
+        }
+    }
+
+    /// Passes memory or status once more, if the importer still has the import.
+    pub(crate) fn pass_again(&mut self, to: NodeId, tag: u64) {
+        let named = |local: &&LocalExport| tag_of(local.id) == tag & !STATUS_TAG & !REQUEST;
+        let export = self.exports.iter().find(named).map(|local| local.id);
+        if let Some(export) = export.filter(|&id| self.node.is_held_by(PROCESS, id, to)) {
+            self.pass_under(to, export, &[tag]);
+        }
+    }
+
+    /// Passes descriptors of an export, each under its tag.
+    fn pass_under(&mut self, to: NodeId, export: ExportId, tags: &[u64]) {
         let Some(local) = self.exports.iter().find(|local| local.id == export) else {
             return;
         };
@@ -343,15 +375,14 @@ impl<F: Fabric> Driver<F> {
         };
         let fabric = &mut self.fabric;
         let mut pass = |memory: BorrowedFd<'_>, status: BorrowedFd<'_>| {
-            fabric.pass(to, tag, memory)?;
-            Ok(fabric.pass(to, tag | STATUS_TAG, status)?)
+            for &tag in tags {
+                let is_status = tag & STATUS_TAG != 0;
+                fabric.pass(to, tag, if is_status { status } else { memory })?;
+            }
+            Ok(())
         };
         let passed = match memory {
-            DirectMemory::Views(views) => {
-                let passed = pass(views.fd(), views.status().fd());
-                self.hear(to);
-                passed
-            }
+            DirectMemory::Views(views) => pass(views.fd(), views.status().fd()),
             DirectMemory::Buffer(buffer) => {
                 let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
                 match buffer.descriptors() {

@@ -159,7 +159,7 @@ impl Line {
                 tracing::error!(%from, "a packet of a peer needs pages that do not stay pinned; the peer is given up");
             }
             Self::PassLost { to, tag } => {
-                tracing::warn!(%to, tag, "memory did not reach an importer: it is gone, too many descriptors wait for it, or the launcher has none left");
+                tracing::warn!(%to, tag, "memory did not reach an importer: it is gone, or takes none of the many descriptors that wait for it");
             }
             Self::NotServed(error) => {
                 tracing::error!(%error, "pages that a transfer needs cannot be pinned");

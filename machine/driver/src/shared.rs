@@ -1,7 +1,9 @@
 //! The DSM model's port to this computer: views, page protections, and the peers' privileged views, into which minipages are
 //! stored in place (Millipage §2.1: no buffer between, and no thread suspended while data arrives).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mapwire_dsm::{Access as Wanted, Dsm, Message, Outcome, PeerError, Protection as Granted};
 use mapwire_host::faults::{
@@ -12,14 +14,17 @@ use mapwire_host::views::{MultiView, ViewError};
 use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_service::{Access as Wish, Region, Service};
 use mapwire_transport::fabric::Fabric;
+use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::{
-    Endpoint, ExportId, HandlerId, Header, ImportId, Kind, NodeId, TRACE_FLAG_DIRECT, TraceOp,
+    Endpoint, ExportId, HandlerId, Header, ImportId, Kind, NodeId, Rights, TRACE_FLAG_DIRECT,
+    TraceOp,
 };
 use thiserror::Error;
 
 use crate::breach::Breach;
 use crate::driver::{Driver, PROCESS, SHARED_HANDLER};
-use crate::error::rank;
+use crate::error::{DriverError, rank};
+use crate::imports::LocalImport;
 use crate::log::Line;
 use crate::mover;
 
@@ -76,6 +81,19 @@ pub enum SharedError {
         rank(.0)
     )]
     NoView(NodeId),
+    /// The part of another rank cannot be had.
+    #[error("no way to the part of the shared memory that rank {} owns: {}", rank(.0), .1)]
+    Segment(NodeId, Arc<DriverError>),
+    /// Not all ranks have opened it.
+    #[error("{missing} not opened the shared memory for {} s after the last that did; {states}", .after.as_secs_f32())]
+    Late {
+        /// Who has not.
+        missing: String,
+        /// For so long nothing has changed.
+        after: Duration,
+        /// The ranks by state.
+        states: String,
+    },
     /// A rank broke the rules of the link, and counts as gone.
     #[error("rank {} is broken ({breach}), and with it the shared memory that it owned", rank(.peer))]
     RankBroken {
@@ -110,6 +128,12 @@ pub struct SharedPort {
     peers: Vec<Option<Segment>>,
     /// What each peer exports it as.
     segments: Vec<Option<ExportId>>,
+    /// The name under which each rank exports it.
+    name: String,
+    /// Imports of peers' views that are under way.
+    meetings: BTreeMap<RequestId, NodeId>,
+    /// Those that are held.
+    imports: Vec<(ImportId, Grant)>,
     /// What went wrong here; every wait gets it from then on.
     broken: Option<Broken>,
 }
@@ -133,20 +157,27 @@ enum Stored {
 }
 
 /// Why the shared memory is at its end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Broken {
     Closed(NodeId),
     /// It has shown no privileged view to store into.
     NoView(NodeId),
+    /// Its privileged view cannot be imported.
+    Segment(NodeId, Arc<DriverError>),
     Protection(ProtectionError),
     /// The model named memory that is not there.
     Model,
 }
 
 impl SharedPort {
-    /// Joins the views of `ranks` ranks.
+    /// Joins the views of `ranks` ranks, which all export theirs under `name`.
     #[must_use]
-    pub fn new(ranks: u16, views: Arc<MultiView>, protection: PageProtection) -> Self {
+    pub fn new(
+        ranks: u16,
+        name: String,
+        views: Arc<MultiView>,
+        protection: PageProtection,
+    ) -> Self {
         let entries = views.layout().views * views.layout().pages();
         Self {
             views,
@@ -154,6 +185,9 @@ impl SharedPort {
             access: vec![0; entries],
             peers: (0..ranks).map(|_| None).collect(),
             segments: vec![None; usize::from(ranks)],
+            name,
+            meetings: BTreeMap::new(),
+            imports: Vec::new(),
             broken: None,
         }
     }
@@ -165,12 +199,33 @@ impl SharedPort {
     }
 
     /// Puts the privileged view of a peer in place.
-    pub(crate) fn set_peer(&mut self, peer: NodeId, export: ExportId, segment: Segment) {
+    fn set_peer(&mut self, peer: NodeId, local: LocalImport) {
         let index = usize::from(peer.0);
         if index < self.peers.len() {
-            self.peers[index] = Some(segment);
-            self.segments[index] = Some(export);
+            self.imports.push((local.id, local.grant));
+            self.segments[index] = Some(local.grant.export);
+            self.peers[index] = Some(match local.mapped {
+                Some(mapped) if mapped.part().start == 0 => Segment::Mapped(mapped),
+                _ => Segment::Imported(local.id),
+            });
         }
+    }
+
+    /// Whether the privileged view of a peer is in place.
+    fn has_peer(&self, peer: NodeId) -> bool {
+        let view = self.peers.get(usize::from(peer.0));
+        view.is_some_and(Option::is_some)
+    }
+
+    /// The view of a peer cannot be imported.
+    fn lose(&mut self, peer: NodeId, error: DriverError) {
+        self.broken
+            .get_or_insert(Broken::Segment(peer, Arc::new(error)));
+    }
+
+    /// The imports of peers' views, to be released.
+    pub fn take_imports(&mut self) -> Vec<(ImportId, Grant)> {
+        core::mem::take(&mut self.imports)
     }
 
     /// A peer has taken an export back: its segment, perhaps.
@@ -305,6 +360,7 @@ impl Broken {
         match self {
             Self::Closed(node) => SharedError::RankClosed(node),
             Self::NoView(node) => SharedError::NoView(node),
+            Self::Segment(node, error) => SharedError::Segment(node, error),
             Self::Protection(error) => SharedError::Protection(error),
             Self::Model => SharedError::NotOpen,
         }
@@ -314,16 +370,102 @@ impl Broken {
 impl<F: Fabric> Driver<F> {
     /// Puts the shared memory in place.
     pub(crate) fn open_shared(&mut self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
-        let memory = Box::new(SharedMemory::new(dsm, 1));
+        let memory = Box::new(SharedMemory::new(dsm, 1).with_meetings());
         self.node.register(PROCESS, SHARED_HANDLER, memory)?;
         self.shared = Some(Box::new(port));
         Ok(())
+    }
+
+    /// Imports the privileged view of a peer, unless that is done or under way: the shared memory sends nothing to the peer before, since
+    /// whoever has imported its view knows that it has opened the memory. The page-fault handler leaves it to others.
+    pub fn meet_sharer(&mut self, peer: NodeId) {
+        if self.is_confined {
+            self.left_meeting = Some(peer);
+            self.node.leave_for_later();
+            return;
+        }
+        let Some(port) = &self.shared else {
+            return;
+        };
+        let is_known = port.has_peer(peer) || port.meetings.values().any(|other| *other == peer);
+        if is_known || peer == self.me {
+            return;
+        }
+        let from = Endpoint::first_of(peer);
+        // Whoever opens the memory sees to it that this does not take too long.
+        let (now_ns, forever) = (mapwire_host::waiting::now_ns(), u64::MAX);
+        let asked = (self.node).ask_import(
+            now_ns,
+            PROCESS,
+            from,
+            &port.name,
+            Rights::ALL,
+            None,
+            forever,
+        );
+        let asked = asked.map_err(|error| self.import_error(error));
+        if let Some(port) = &mut self.shared {
+            match asked {
+                Ok(request) => drop(port.meetings.insert(request, peer)),
+                Err(error) => port.lose(peer, error),
+            }
+        }
+    }
+
+    /// Meets the peer that the page-fault handler has left.
+    pub(crate) fn make_up_meeting(&mut self) {
+        if let Some(peer) = self.left_meeting.take() {
+            self.meet_sharer(peer);
+        }
+    }
+
+    /// Ends a meeting if its import is complete: messages go to the peer from here on.
+    pub(crate) fn end_meeting(&mut self, request: RequestId) {
+        let meetings = self.shared.as_ref().map(|port| &port.meetings);
+        let Some(&peer) = meetings.and_then(|all| all.get(&request)) else {
+            return;
+        };
+        let Some(outcome) = self.take_import(request) else {
+            return;
+        };
+        // What this computer found out of a peer that is gone is told by the shared memory.
+        let is_gone = self.is_gone(peer);
+        if let Some(port) = &mut self.shared {
+            port.meetings.remove(&request);
+            match outcome {
+                Ok(local) => port.set_peer(peer, local),
+                Err(_) if is_gone => {}
+                Err(error) => port.lose(peer, error),
+            }
+        }
+        let met = |memory: &mut SharedMemory| memory.handle_met(Endpoint::first_of(peer));
+        let _ = self.node.call(PROCESS, SHARED_HANDLER, met);
+    }
+
+    /// Whether a peer has been met; `None`: not yet.
+    ///
+    /// # Errors
+    /// The shared memory is at its end.
+    pub fn has_met(&self, peer: NodeId) -> Option<Result<(), SharedError>> {
+        match (self.check_shared(), &self.shared) {
+            (Err(error), _) => Some(Err(error)),
+            (Ok(()), Some(port)) if port.has_peer(peer) => Some(Ok(())),
+            _ => None,
+        }
     }
 
     /// Takes the shared memory away.
     pub(crate) fn close_shared(&mut self) -> (Option<Box<SharedPort>>, Option<Box<dyn Service>>) {
         if self.left_store.take().is_some() {
             self.node.handle_stored(PROCESS, false);
+        }
+        self.left_meeting = None;
+        let meetings = self
+            .shared
+            .as_mut()
+            .map(|port| core::mem::take(&mut port.meetings));
+        for (request, _) in meetings.unwrap_or_default() {
+            self.abandon_import(request);
         }
         self.shared_before = self.shared_before + self.shared_counters();
         let memory = self.node.deregister(PROCESS, SHARED_HANDLER);
@@ -361,9 +503,9 @@ impl<F: Fabric> Driver<F> {
 
     #[inline]
     fn check_port(&self) -> Result<(), SharedError> {
-        match self.shared.as_ref().and_then(|port| port.broken) {
+        match self.shared.as_ref().and_then(|port| port.broken.as_ref()) {
             None => Ok(()),
-            Some(broken) => Err(broken.error()),
+            Some(broken) => Err(broken.clone().error()),
         }
     }
 
@@ -389,8 +531,8 @@ impl<F: Fabric> Driver<F> {
         begin: impl FnOnce(&mut SharedMemory, &SharedPort) -> T,
     ) -> Result<T, SharedError> {
         let port = self.shared.as_deref().ok_or(SharedError::NotOpen)?;
-        if let Some(broken) = port.broken {
-            return Err(broken.error());
+        if let Some(broken) = &port.broken {
+            return Err(broken.clone().error());
         }
         let begun = self
             .node

@@ -3,7 +3,7 @@
 //! They answer three questions without a system call: does a thread of that rank poll (may I skip
 //! the wake-up), has a rank come or gone, and does a message wait for me at the broker.
 //!
-//! * **The [bells](crate::bells)** hold a 128-byte line a rank: `polling` and two bells; and behind them a row of [`Figures`] a rank, for
+//! * **The [bells](crate::bells)** hold a 128-byte line a rank: `polling`, two bells, and how often it opened the shared memory; and behind them a row of [`Figures`] a rank, for
 //!   whoever looks. All ranks write them. How many
 //!   threads poll is counted in the process; only the first that begins and the last that ends store to
 //!   the line, since senders' processors have it.
@@ -40,14 +40,18 @@ use crate::bells::{Bells, Sleeper, Slept, Wake, by_word};
 pub use figures::{FIGURES, Figures};
 
 /// Longest uninterrupted sleep. A board that a hostile or broken rank scribbled on (a mark of
-/// polling that stays, say) delays a wake-up by this much and no more.
+/// polling that stays, say) delays a wake-up by this much and no more. In a job of more than 64 ranks it is longer by as much as there are
+/// more: all together they wake for nothing no more often.
 pub const NAP: Duration = Duration::from_millis(200);
+
+/// Ranks of a job up to which a sleep is that long.
+const RANKS_OF_A_NAP: u32 = 64;
 
 /// The largest job: what a board is willing to describe.
 pub const MAX_RANKS: u32 = 4096;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWBD");
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// What the broker knows of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,6 +126,8 @@ const BELL_LINE_BYTES: usize = 128;
 const POLLING: usize = 0;
 const WAITING: usize = 4;
 const SERVICE: usize = 8;
+/// Far from the others, which change all the time.
+const OPENINGS: usize = 64;
 
 /// Bytes of the head of the news.
 const HEAD_BYTES: usize = 128;
@@ -218,13 +224,14 @@ impl BrokersBoard {
         self.0
     }
 
-    /// Sets the state of `rank`; a change counts as an event and rings the bell of every rank.
+    /// Sets the state of `rank`. That a rank goes counts as an event and rings the bell of every rank: nobody waits for other changes, and
+    /// while many ranks join they would wake each other for nothing.
     pub fn set_state(&self, rank: u32, state: RankState) {
         let Some(line) = self.0.news_of(rank, STATE) else {
             return;
         };
         let word = state as u32;
-        if line.swap(word, Ordering::AcqRel) != word {
+        if line.swap(word, Ordering::AcqRel) != word && state.is_gone() {
             self.0
                 .news
                 .word32(HEAD_EVENTS)
@@ -315,6 +322,20 @@ impl Board {
             waiting: self.bell_of(rank, WAITING)?,
             service: self.bell_of(rank, SERVICE)?,
         })
+    }
+
+    /// Shows how often `rank`, which is this process's own, has opened the shared memory.
+    pub fn show_openings(&self, rank: u32, count: u32) {
+        if let Some(word) = self.bell_of(rank, OPENINGS) {
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// How often `rank` has opened the shared memory, as it says.
+    #[must_use]
+    pub fn openings(&self, rank: u32) -> u32 {
+        let word = self.bell_of(rank, OPENINGS);
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// A word of a rank's news; of a rank's board it may only be loaded, and relaxed.
@@ -438,7 +459,11 @@ impl Board {
         mut nap: impl FnMut() -> Duration,
     ) -> Slept {
         match self.bells_of(rank) {
-            Some(bells) => bells.sleep(sleeper, recheck, timeout, || nap().min(NAP), wait),
+            Some(bells) => {
+                let longest = NAP * (self.ranks / RANKS_OF_A_NAP).max(1);
+                let nap = || Some(nap()).filter(|nap| *nap < NAP).unwrap_or(longest);
+                bells.sleep(sleeper, recheck, timeout, nap, wait)
+            }
             None => Slept {
                 found: recheck(false),
                 was_rung: true,

@@ -64,6 +64,12 @@ pub trait Doorbells: Debug + Send + Sync {
     /// What is known of `peer`.
     fn state(&self, peer: NodeId) -> RankState;
 
+    /// Shows how often this process has opened the shared memory.
+    fn show_openings(&self, count: u32);
+
+    /// How often `peer` has; `None` where it does not show it to this process.
+    fn openings(&self, peer: NodeId) -> Option<u32>;
+
     /// Shows figures of this process to whoever looks.
     fn publish(&self, figures: &Figures);
 }
@@ -93,6 +99,13 @@ pub enum News {
     /// A descriptor that this process passed did not arrive.
     PassLost {
         /// Who should have got it.
+        to: NodeId,
+        /// Its name.
+        tag: u64,
+    },
+    /// A descriptor that this process passed found no room on its way. Now there is: it is to be passed again.
+    PassAgain {
+        /// Who shall get it.
         to: NodeId,
         /// Its name.
         tag: u64,

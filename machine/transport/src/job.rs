@@ -170,6 +170,15 @@ impl Doorbells for JobBells {
         self.board.state(u32::from(peer.0))
     }
 
+    fn show_openings(&self, count: u32) {
+        self.board.show_openings(self.rank, count);
+    }
+
+    fn openings(&self, peer: NodeId) -> Option<u32> {
+        let (peer, board) = (u32::from(peer.0), &self.board);
+        (board.host(peer) == board.host(self.rank)).then(|| board.openings(peer))
+    }
+
     fn publish(&self, figures: &Figures) {
         self.board.publish(self.rank, figures);
     }
@@ -199,6 +208,8 @@ pub struct JobFabric {
     far: Option<Box<Far>>,
     /// Peers that a connection has been asked for.
     requested: Vec<bool>,
+    /// Peers that have left or died, as the board was read.
+    lost: Vec<bool>,
     uid: u32,
     seen_events: u32,
     /// The broker's socket has something, though the board does not say so.
@@ -313,6 +324,7 @@ impl JobFabric {
             net,
             far,
             requested: vec![false; size as usize],
+            lost: vec![false; size as usize],
             uid: rustix::process::getuid().as_raw(),
             found: VecDeque::new(),
         })
@@ -337,7 +349,8 @@ impl JobFabric {
         }
         self.seen_events = events;
         for rank in (0..self.size).filter(|rank| *rank != self.bells.rank) {
-            if self.board().state(rank).is_gone() {
+            let is_lost = self.board().state(rank).is_gone();
+            if is_lost && !core::mem::replace(&mut self.lost[rank as usize], true) {
                 self.found.push_back(News::Lost(NodeId(rank as u16)));
             }
         }
@@ -381,6 +394,7 @@ impl JobFabric {
             },
             Event::NoDescriptor { from, tag: None } => News::NoDescriptor(node(from)),
             Event::PassLost { to, tag } => News::PassLost { to: node(to), tag },
+            Event::PassAgain { to, tag } => News::PassAgain { to: node(to), tag },
             Event::PeerGone { peer } => News::Gone(node(peer)),
             Event::Card { peer, card } => match (&mut self.net, &mut self.far) {
                 (_, Some(far)) => match far.introduce(node(peer), &card) {

@@ -409,6 +409,8 @@ fn of_shared(error: &SharedError) -> Kind {
         | SharedError::NoView(_)
         | SharedError::RankBroken { .. } => Kind::Protocol,
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
+        SharedError::Segment(_, error) => of_driver(error),
+        SharedError::Late { .. } => Kind::Timeout,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,
         SharedError::Register(error) => of_registration(error),

@@ -456,11 +456,11 @@ impl<D: TranslationDesign> Node<D> {
         }
     }
 
-    /// Whether packets wait for room at a peer.
+    /// Peers that packets wait for room at.
     #[inline]
     #[must_use]
-    pub fn is_blocked(&self) -> bool {
-        !self.blocked.is_empty()
+    pub fn blocked(&self) -> &[NodeId] {
+        &self.blocked
     }
 
     /// Whether the NIC waits for the host.

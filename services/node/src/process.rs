@@ -173,7 +173,10 @@ impl Process {
                     return Served::NoRoom;
                 }
                 let act = match service.poll_action() {
-                    None => break,
+                    None => match service.poll_meeting() {
+                        None => break,
+                        Some(to) => Act::Meet { handler, to },
+                    },
                     Some(Action::Send { to, message }) => {
                         if !nic.send_message(self.id, to, handler, message) {
                             service.handle_lost(to);

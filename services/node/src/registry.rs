@@ -117,6 +117,11 @@ impl Service for Held {
     }
 
     #[inline]
+    fn poll_meeting(&mut self) -> Option<Endpoint> {
+        each!(self, service => service.poll_meeting())
+    }
+
+    #[inline]
     fn poll_at(&self) -> Option<u64> {
         each!(self, service => service.poll_at())
     }

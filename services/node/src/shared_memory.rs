@@ -22,6 +22,15 @@ pub enum SharedEnd {
     Garbled(Endpoint),
 }
 
+/// Whether a rank can be sent messages: it has opened the memory, and its part can be stored into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    No,
+    /// The machine has been asked to see to it.
+    Asked,
+    Yes,
+}
+
 /// The shared memory of a process.
 #[derive(Debug)]
 pub struct SharedMemory {
@@ -30,6 +39,10 @@ pub struct SharedMemory {
     per_node: u16,
     /// Ranks whose messages are of this opening of the memory.
     heard: Box<[bool]>,
+    /// How far this rank has met each of the others.
+    met: Box<[Met]>,
+    /// A message for a rank that has not been met: all that follows waits behind it.
+    held: Option<(Rank, Option<Region>, Message)>,
     /// How the operation of each thread ended.
     outcomes: Box<[Option<Outcome>]>,
     end: Option<SharedEnd>,
@@ -45,9 +58,29 @@ impl SharedMemory {
         Self {
             per_node: per_node.max(1),
             heard: vec![false; ranks].into(),
+            met: vec![Met::Yes; ranks].into(),
+            held: None,
             outcomes: vec![None; threads].into(),
             end: None,
             dsm,
+        }
+    }
+
+    /// Makes it wait for [`handle_met`](Self::handle_met) before it sends anything to another rank. Otherwise all count as met.
+    #[must_use]
+    pub fn with_meetings(mut self) -> Self {
+        self.met.fill(Met::No);
+        if let Some(own) = self.met.get_mut(usize::from(self.dsm.config().rank)) {
+            *own = Met::Yes;
+        }
+        self
+    }
+
+    /// A rank has been met: messages for it go out.
+    pub fn handle_met(&mut self, of: Endpoint) {
+        let rank = self.rank(of);
+        if let Some(met) = rank.and_then(|rank| self.met.get_mut(usize::from(rank))) {
+            *met = Met::Yes;
         }
     }
 
@@ -169,7 +202,10 @@ impl Service for SharedMemory {
 
     #[inline]
     fn poll_action(&mut self) -> Option<Action<'_>> {
-        let (to, region, message) = loop {
+        let next = loop {
+            if let Some(held) = self.held.take() {
+                break held;
+            }
             match self.dsm.poll_action()? {
                 DsmAction::Send { to, message } => break (to, None, message),
                 DsmAction::SendMinipage {
@@ -198,6 +234,11 @@ impl Service for SharedMemory {
                 }
             }
         };
+        let (to, region, message) = next;
+        if self.met.get(usize::from(to)) != Some(&Met::Yes) {
+            self.held = Some(next);
+            return None;
+        }
         let receiver = self.endpoint(to);
         let message = self.dsm.encode(to, &message);
         Some(match region {
@@ -216,7 +257,19 @@ impl Service for SharedMemory {
 
     #[inline]
     fn has_actions(&self) -> bool {
-        self.dsm.has_actions()
+        match &self.held {
+            None => self.dsm.has_actions(),
+            // All waits for the machine.
+            Some((to, ..)) => self.met.get(usize::from(*to)) != Some(&Met::Asked),
+        }
+    }
+
+    #[inline]
+    fn poll_meeting(&mut self) -> Option<Endpoint> {
+        let (to, ..) = self.held?;
+        let met = self.met.get_mut(usize::from(to))?;
+        let is_new = core::mem::replace(met, Met::Asked) == Met::No;
+        is_new.then(|| self.endpoint(to))
     }
 
     #[inline]

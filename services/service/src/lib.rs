@@ -99,6 +99,12 @@ pub trait Service: Any + Debug + Send {
     /// The next thing to do.
     fn poll_action(&mut self) -> Option<Action<'_>>;
 
+    /// A process that must be met before the next action: asked for when [`poll_action`](Self::poll_action) gives nothing, and once for
+    /// each. What meeting means, and how the service learns of it, is between the service and its machine.
+    fn poll_meeting(&mut self) -> Option<Endpoint> {
+        None
+    }
+
     /// When [`handle_time`](Self::handle_time) has something to do.
     fn poll_at(&self) -> Option<u64>;
 

@@ -91,6 +91,14 @@ impl Vmmc {
             .map(|offered| offered.taken.len())
     }
 
+    /// Whether a process of a node holds an import of an export.
+    #[must_use]
+    pub fn is_held_by(&self, export: ExportId, node: NodeId) -> bool {
+        let mut offers = self.offers.iter();
+        let offered = offers.find(|other| other.offer.export == export);
+        offered.is_some_and(|offered| offered.taken.iter().any(|holder| holder.node == node))
+    }
+
     /// The offer of an export.
     #[must_use]
     pub fn offered(&self, export: ExportId) -> Option<&Offer> {

@@ -61,6 +61,12 @@ impl Doorbells for Silent {
     fn state(&self, _: NodeId) -> RankState {
         RankState::Joined
     }
+    fn show_openings(&self, _: u32) {}
+
+    fn openings(&self, _: NodeId) -> Option<u32> {
+        None
+    }
+
     fn publish(&self, _: &Figures) {}
 }
 

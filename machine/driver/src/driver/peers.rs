@@ -10,7 +10,7 @@ use super::telling::Gone;
 use super::{Driver, PROCESS, PeerWords, now_ns, peer_flags};
 use crate::breach::Breach;
 use crate::error::DriverError;
-use crate::exports::STATUS_TAG;
+use crate::exports::{REQUEST, STATUS_TAG};
 use crate::log::Line;
 
 impl<F: Fabric> Driver<F> {
@@ -36,6 +36,7 @@ impl<F: Fabric> Driver<F> {
                 News::NoDescriptor(peer) => self.handle_breach(peer, Breach::NoDescriptor),
                 // If the peer is gone, the news say so. If not, its import takes too long, and it names the export.
                 News::PassLost { to, tag } => self.log.push(Line::PassLost { to, tag }),
+                News::PassAgain { to, tag } => self.pass_again(to, tag),
                 News::Gone(peer) => self.handle_peer_gone(peer),
                 News::Lost(peer) => self.handle_peer_lost(peer),
             }
@@ -45,11 +46,14 @@ impl<F: Fabric> Driver<F> {
     /// Keeps memory that an import under way waits for. What nobody asked for is closed, so that no peer can use up this process's
     /// descriptors.
     fn take_passed(&mut self, from: NodeId, tag: u64, fd: Option<OwnedFd>) {
-        let Ok(request) = u32::try_from(tag & !STATUS_TAG).map(RequestId) else {
-            return;
-        };
+        // The rest of the tag is its passer's.
+        let (request, tag) = (
+            RequestId((tag & REQUEST) as u32),
+            tag & (STATUS_TAG | REQUEST),
+        );
         if self.node.awaits_memory(PROCESS, from, request) {
             self.passed.entry(tag).or_insert((from, fd));
+            self.end_meeting(request);
         }
     }
 

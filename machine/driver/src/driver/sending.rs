@@ -143,9 +143,11 @@ impl<F: Fabric> Driver<F> {
                 .all(|peer| self.node.idle_towards(peer))
     }
 
-    /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody is sure to ring.
+    /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody is sure to ring. That a connection is there is
+    /// news, which rings.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.node.is_blocked()
+        let mut blocked = self.node.blocked().iter();
+        blocked.any(|peer| self.fabric.is_far(*peer) || self.fabric.peers().contains(peer))
     }
 
     /// Lets peers know how much of their rings is free.

@@ -10,6 +10,7 @@ use mapwire_host::faults::{FaultInfo, Resolution};
 use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
 use mapwire_transport::bells::Wake;
+use mapwire_transport::board::RankState;
 
 use super::noting::{Noted, SharedCall};
 use super::{Engine, Place};
@@ -17,7 +18,7 @@ use crate::driver::Driver;
 use crate::shared::{MAX_THREADS, SharedError, SharedPort};
 use mapwire_node::SharedMemory;
 use mapwire_transport::fabric::{Doorbells, Fabric};
-use mapwire_wire::TraceOp;
+use mapwire_wire::{NodeId, TraceOp};
 
 /// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
 const EXIT_LOST: i32 = 70;
@@ -44,9 +45,54 @@ impl<F: Fabric> Engine<F> {
     ) -> Result<Option<Outcome>, SharedError> {
         self.operate(
             Place::Program,
+            None,
             || call,
             |memory, _, thread| begin(memory.dsm_mut(), thread),
         )
+    }
+
+    /// As [`shared_operation`](Self::shared_operation), for the first meeting of all ranks, which have opened the memory `openings` times
+    /// then. Gives up when within the timeout no rank has come any more.
+    ///
+    /// # Errors
+    /// As there, and [`SharedError::Late`], which says who has not come.
+    pub fn first_meeting(
+        &self,
+        openings: u32,
+        call: SharedCall,
+        begin: impl FnOnce(&mut Dsm, u16) -> Result<Progress, ModelError>,
+    ) -> Result<Option<Outcome>, SharedError> {
+        self.bells.show_openings(openings);
+        self.operate(
+            Place::Program,
+            Some(openings),
+            || call,
+            |memory, _, thread| begin(memory.dsm_mut(), thread),
+        )
+    }
+
+    /// Waits for the end of a thread's operation in the first meeting of all ranks.
+    fn await_all(&self, thread: u16, openings: u32) -> Result<Outcome, SharedError> {
+        let ranks = || (0..self.size).map(|rank| NodeId(rank as u16));
+        let is_there = |rank: &NodeId| self.bells.openings(*rank).is_none_or(|n| n >= openings);
+        let has_joined = |rank: &NodeId| self.bells.state(*rank) != RankState::Absent;
+        let progress = || ranks().filter(has_joined).count() + ranks().filter(is_there).count();
+        let mut before = progress();
+        loop {
+            let take = |driver: &mut Driver<F>| driver.take_outcome(thread);
+            if let Some(outcome) = self.wait_driver(Place::Program, Some(self.timeout), take) {
+                return outcome;
+            }
+            let now = progress();
+            if core::mem::replace(&mut before, now) == now {
+                let missing: Vec<NodeId> = ranks().filter(|rank| !is_there(rank)).collect();
+                return Err(SharedError::Late {
+                    missing: missing_text(&missing),
+                    after: self.timeout,
+                    states: self.states(),
+                });
+            }
+        }
     }
 
     /// As [`shared_operation`](Self::shared_operation), at any place. In the page-fault handler it allocates and frees nothing.
@@ -54,6 +100,7 @@ impl<F: Fabric> Engine<F> {
     fn operate(
         &self,
         place: Place,
+        openings: Option<u32>,
         call: impl FnOnce() -> SharedCall,
         begin: impl FnOnce(&mut SharedMemory, &SharedPort, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
@@ -65,7 +112,7 @@ impl<F: Fabric> Engine<F> {
             .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
         let thread = operation.number();
         let noted = self.begin_noting(thread, operation.is_borrowed());
-        let outcome = self.run_operation(place, thread, noted, begin);
+        let outcome = self.run_operation(place, openings, thread, noted, begin);
         if let Some(noted) = noted {
             // Also of a call that fails: the others have met this thread.
             let outcome = outcome.as_ref().ok().copied().flatten();
@@ -78,6 +125,7 @@ impl<F: Fabric> Engine<F> {
     fn run_operation(
         &self,
         place: Place,
+        openings: Option<u32>,
         thread: u16,
         noted: Option<Noted>,
         begin: impl FnOnce(&mut SharedMemory, &SharedPort, u16) -> Result<Progress, ModelError>,
@@ -110,6 +158,9 @@ impl<F: Fabric> Engine<F> {
         self.wake_sleepers();
         if let Some(over) = over {
             return over;
+        }
+        if let Some(openings) = openings {
+            return self.await_all(thread, openings).map(Some);
         }
         let leaves = self.leaves_far(place);
         let _waits = leaves.then(|| FarFault::begin(&self.far_faults));
@@ -213,7 +264,7 @@ impl<F: Fabric> Engine<F> {
         // What the fault wants is found with the driver held.
         let op = Cell::new(TraceOp::ReadFault);
         let call = || SharedCall::of(op.get(), info.address as u64);
-        let outcome = self.operate(Place::FaultHandler, call, |memory, port, thread| {
+        let outcome = self.operate(Place::FaultHandler, None, call, |memory, port, thread| {
             let Some((view, page)) = port.locate(info.address) else {
                 return Err(ModelError::NotShared {
                     view: u16::MAX,
@@ -268,6 +319,22 @@ impl<F: Fabric> Engine<F> {
         let _ = writeln!(left, "mapwire: rank {}: {what}", self.rank());
         let used = 512 - left.len();
         let _ = rustix::io::write(rustix::stdio::stderr(), &text[..used]);
+    }
+}
+
+/// Who has not come, as the subject of a sentence.
+fn missing_text(ranks: &[NodeId]) -> String {
+    const NAMED: usize = 8;
+    let named: Vec<String> = ranks
+        .iter()
+        .take(NAMED)
+        .map(|rank| rank.0.to_string())
+        .collect();
+    match ranks.len() {
+        0 => "a rank on another host has".into(),
+        1 => format!("rank {} has", named[0]),
+        ..=NAMED => format!("ranks {} have", named.join(", ")),
+        all => format!("ranks {} and {} more have", named.join(", "), all - NAMED),
     }
 }
 

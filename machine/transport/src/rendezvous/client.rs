@@ -18,6 +18,9 @@ use crate::board::{Board, RankState};
 /// is stopped.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Connections that a rank makes, one after the other, where the broker closes them without a word.
+const ATTEMPTS: usize = 3;
+
 /// News from the broker.
 #[derive(Debug)]
 pub enum Event {
@@ -50,10 +53,16 @@ pub enum Event {
         /// The name that `from` gave it; `None` for the memory of the channel.
         tag: Option<u64>,
     },
-    /// A descriptor that this rank passed did not arrive: `to` has gone, too many wait for it, or the
-    /// launcher has no free one.
+    /// A descriptor that this rank passed did not arrive: `to` has gone, or too many wait for it.
     PassLost {
         /// Who should have got it.
+        to: u32,
+        /// Its name.
+        tag: u64,
+    },
+    /// A descriptor that this rank passed found no room on its way to `to`. Now there is: pass it again.
+    PassAgain {
+        /// Who shall get it.
         to: u32,
         /// Its name.
         tag: u64,
@@ -102,6 +111,22 @@ impl Client {
         timeout: Duration,
     ) -> Result<Self, RendezvousError> {
         let deadline = Instant::now() + timeout;
+        for _ in 1..ATTEMPTS {
+            match Self::attempt(address, rank, deadline, timeout) {
+                // It may have been taken for one that says nothing. If the launcher has ended nobody listens now.
+                Err(RendezvousError::JobEnded) => {}
+                outcome => return outcome,
+            }
+        }
+        Self::attempt(address, rank, deadline, timeout)
+    }
+
+    fn attempt(
+        address: &JobAddress,
+        rank: u32,
+        deadline: Instant,
+        timeout: Duration,
+    ) -> Result<Self, RendezvousError> {
         let socket = rustix::net::socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -294,6 +319,9 @@ impl Client {
             (Ok(ToRank::PassLost { to, tag }), None) if to < self.size() => {
                 Some(Event::PassLost { to, tag })
             }
+            (Ok(ToRank::PassAgain { to, tag }), None) if to < self.size() => {
+                Some(Event::PassAgain { to, tag })
+            }
             // A broker that talks nonsense is as good as gone.
             _ => self.closed(),
         }
@@ -348,8 +376,9 @@ impl Client {
         self.request(&ToBroker::Connect { peer }, None)
     }
 
-    /// Hands a copy of `fd` to rank `to` under `tag`. Between two ranks, descriptors arrive in the
-    /// order in which they were passed. The rank may pass to itself.
+    /// Hands a copy of `fd` to rank `to` under `tag`. It arrives, or one of [`Event::PassLost`] and [`Event::PassAgain`] comes: while
+    /// `to` reads too little, or has not joined, the broker keeps nothing of it but the tag, and asks for it later. The rank may
+    /// pass to itself.
     ///
     /// # Errors
     /// No such rank, or the broker has gone. That `to` has gone is told later, by

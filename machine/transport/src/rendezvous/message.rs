@@ -15,7 +15,7 @@ pub const MAX_BYTES: usize = HEAD_BYTES + MAX_CARD_BYTES;
 /// Length of the longest [`Card`].
 pub const MAX_CARD_BYTES: usize = 448;
 /// Version of the records; a broker refuses another one by name.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWRV");
 
@@ -159,9 +159,16 @@ pub enum ToRank {
         /// Its name.
         tag: u64,
     },
-    /// A descriptor could not be handed on: `to` left or died, too many wait for it, or the broker has no free one.
+    /// A descriptor could not be handed on: `to` left or died, or too many wait for it.
     PassLost {
         /// Who should have got it.
+        to: u32,
+        /// Its name.
+        tag: u64,
+    },
+    /// A descriptor could not be handed on when it was passed. Now it can be: pass it again.
+    PassAgain {
+        /// Who shall get it.
         to: u32,
         /// Its name.
         tag: u64,
@@ -346,6 +353,7 @@ impl ToRank {
             Self::PeerGone { peer } => (104, *peer, 0, 0, NONE, &[]),
             Self::Passed { from, tag } => (105, *from, 0, *tag, NONE, &[]),
             Self::PassLost { to, tag } => (106, *to, 0, *tag, NONE, &[]),
+            Self::PassAgain { to, tag } => (109, *to, 0, *tag, NONE, &[]),
             Self::Bells => (107, 0, 0, 0, NONE, &[]),
             Self::Card { peer, card } => (108, *peer, 0, 0, NONE, card.bytes()),
         })
@@ -369,6 +377,7 @@ impl ToRank {
             105 => Self::Passed { from: rank, tag },
             106 => Self::PassLost { to: rank, tag },
             107 => Self::Bells,
+            109 => Self::PassAgain { to: rank, tag },
             108 => Self::Card {
                 peer: rank,
                 card: Card::new(body).ok_or(ParseError::Malformed)?,

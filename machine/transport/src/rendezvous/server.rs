@@ -25,7 +25,7 @@ use super::socket::{self, Received};
 use crate::board::{Board, BoardError, BoardFiles, BrokersBoard, RankState};
 use door::Door;
 pub use elsewhere::{NotElsewhere, Word};
-use outgoing::Outgoing;
+use outgoing::{Outgoing, Owed};
 use saying::{Cause, What};
 
 /// Makes the memory of the channel between two ranks, the lower rank first. The descriptor must
@@ -91,6 +91,8 @@ struct Rank {
     joined: bool,
     connection: Option<usize>,
     held: VecDeque<Outgoing>,
+    /// Descriptors that others have passed to it and must pass again.
+    owed: VecDeque<Owed>,
     lost_at: Option<Instant>,
     /// How ranks of other hosts reach it.
     card: Option<Card>,
@@ -124,7 +126,9 @@ pub struct Broker {
     /// Pairs whose channel could not be made yet.
     pairs_due: Vec<(u32, u32)>,
     make_channel: MakeChannel,
-    pair_quota: usize,
+    /// Channels whose memory waits in a queue, counted for each end, and how many may.
+    waiting_channels: usize,
+    most_channels: usize,
     crowded: bool,
     /// Until then no connection is accepted and no channel made: this process has no descriptor left.
     short_until: Option<Instant>,
@@ -178,7 +182,8 @@ impl Broker {
             pairs: HashSet::new(),
             pairs_due: Vec::new(),
             make_channel,
-            pair_quota: outgoing::pair_quota(u64::from(ranks)),
+            waiting_channels: 0,
+            most_channels: outgoing::most_channels(u64::from(ranks)),
             crowded: false,
             short_until: None,
             stats: BrokerStats::default(),
@@ -244,7 +249,7 @@ impl Broker {
             .flatten()
             .filter(|c| c.rank.is_none())
             .map(|c| c.since + door::HELLO_TIMEOUT);
-        let crowded = self.crowded.then(|| now + CROWDED_RETRY);
+        let crowded = (self.crowded || self.owes()).then(|| now + CROWDED_RETRY);
         let short = self.short_until;
         let said = self.sparing.poll_at();
         let others = crowded.into_iter().chain(short).chain(said);
@@ -279,10 +284,13 @@ impl Broker {
         if self.short_until.is_some_and(|until| now >= until) {
             self.short_until = None;
             self.door.watch(&self.epoll, true);
+        }
+        if self.short_until.is_none() {
             for (low, high) in std::mem::take(&mut self.pairs_due) {
                 self.connect(low, high, now);
             }
         }
+        self.ask_for_all(now);
         self.expire(now);
         self.tell_left_out(now);
     }
@@ -384,8 +392,8 @@ impl Broker {
         let rank = self.connections[at].as_ref().and_then(|c| c.rank);
         match (rank, ToBroker::parse(record, 1)) {
             (Some(rank), Ok(ToBroker::Pass { to, tag })) if self.is_rank(to) => {
-                self.run_short("a descriptor of a rank is lost", now);
-                self.lose_pass(rank, to, tag, now);
+                self.run_short("a descriptor of a rank must wait", now);
+                self.owe(to, Owed { from: rank, tag }, now);
             }
             _ => self.broken(at, now),
         }
@@ -480,6 +488,10 @@ impl Broker {
             self.introduce(rank, peer, now);
             return;
         }
+        if !self.has_room_for_channel([rank, peer]) {
+            self.pairs_due.push(pair);
+            return;
+        }
         let fd = match (self.make_channel)(pair.0, pair.1) {
             Ok(fd) => Rc::new(fd),
             Err(error) if is_short(&error) => {
@@ -524,11 +536,7 @@ impl Broker {
     }
 
     fn pass(&mut self, from: u32, to: u32, tag: u64, fd: OwnedFd, now: Instant) {
-        if self.deliver(to, &ToRank::Passed { from, tag }, Some(Rc::new(fd)), now) {
-            self.stats.passed += 1;
-        } else {
-            self.lose_pass(from, to, tag, now);
-        }
+        self.hand_on(to, Owed { from, tag }, &fd, now);
     }
 
     fn lose_pass(&mut self, from: u32, to: u32, tag: u64, now: Instant) {
@@ -553,7 +561,7 @@ impl Broker {
 
     /// The connection has ended, without `Leave` if it was a rank's.
     fn closed(&mut self, at: usize, now: Instant) {
-        let Some(connection) = self.connections.get_mut(at).and_then(Option::take) else {
+        let Some(connection) = self.drop_connection(at) else {
             return;
         };
         if let Some(rank) = connection.rank {
@@ -566,13 +574,16 @@ impl Broker {
     fn gone(&mut self, rank: u32, state: RankState, now: Instant) {
         let record = &mut self.ranks[rank as usize];
         record.lost_at = None;
-        record.held.clear();
+        record.owed.clear();
+        let held = std::mem::take(&mut record.held);
+        self.forget_channels(&held);
+        let record = &mut self.ranks[rank as usize];
         for other in std::mem::take(&mut record.awaited_by) {
             self.deliver(other, &ToRank::PeerGone { peer: rank }, None, now);
         }
         let record = &mut self.ranks[rank as usize];
         if let Some(at) = record.connection.take() {
-            self.connections[at] = None;
+            self.drop_connection(at);
         }
         // Who left cleanly stays so, unless its process then fails.
         if self.board.state(rank) != RankState::Left || state == RankState::Dead {

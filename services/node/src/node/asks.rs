@@ -67,6 +67,13 @@ pub enum Act {
         /// Where the first of them goes, in bytes from the start of the peer's memory.
         at: u64,
     },
+    /// A service must [meet](mapwire_service::Service::poll_meeting) another process before it goes on.
+    Meet {
+        /// Whose service asks.
+        handler: HandlerId,
+        /// Whom it must meet.
+        to: Endpoint,
+    },
     /// Give the program this access to the region's pages.
     Protect {
         /// Whose service asks.

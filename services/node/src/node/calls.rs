@@ -76,6 +76,13 @@ impl<D: TranslationDesign> Node<D> {
         state.map_or(0, |state| state.holders(id))
     }
 
+    /// Whether a node holds an import of an export.
+    #[must_use]
+    pub fn is_held_by(&self, process: ProcessId, id: ExportId, by: NodeId) -> bool {
+        let state = self.processes.get(process);
+        state.is_some_and(|state| state.is_held_by(id, by))
+    }
+
     /// Whether a node takes requests. One that is asked all the same, over and over, counts as gone when a message to it is lost.
     #[must_use]
     pub fn takes_requests(&self, from: NodeId) -> bool {

@@ -14,8 +14,9 @@ use super::super::socket;
 use super::{Broker, Connection, JobAddress, descent};
 use crate::board::BoardError;
 
-/// A connection that has not said hello is closed after this time.
-pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+/// A connection that has not said hello is closed after this time: a process that has just been started on a busy machine may take
+/// seconds from one system call to the next.
+pub(in crate::rendezvous) const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
 /// Silent connections of one rank's processes: the oldest goes first, so that nobody keeps others out.
 const SILENT_PER_RANK: usize = 4;
 /// Silent connections of processes that belong to no rank, or of all if no rank's process is known.
@@ -159,13 +160,17 @@ impl Broker {
         }
     }
 
-    /// Closes connections that have been silent for too long.
+    /// Closes connections that have been silent for too long. What they have said while this process did not look is heard first.
     pub(super) fn expire_silent(&mut self, now: Instant) {
+        let is_late = |broker: &Self, at: usize| {
+            let connection = broker.connections[at].as_ref();
+            connection.is_some_and(|c| c.rank.is_none() && now >= c.since + HELLO_TIMEOUT)
+        };
         for at in 0..self.connections.len() {
-            let late = self.connections[at]
-                .as_ref()
-                .is_some_and(|c| c.rank.is_none() && now >= c.since + HELLO_TIMEOUT);
-            if late {
+            if is_late(self, at) {
+                self.read(at, now, 1);
+            }
+            if is_late(self, at) {
                 self.close_silent(at);
             }
         }
