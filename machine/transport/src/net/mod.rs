@@ -29,7 +29,6 @@ pub use carrier::{Carrier, CarrierError};
 use naming::Naming;
 pub use outbound::{Lost, Outbound};
 
-use crate::aead::NativeAead as Cipher;
 use crate::rendezvous::{Card, Secret};
 use crate::udp::{Destination, Loss, Lossy, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpError};
 
@@ -118,7 +117,7 @@ struct Path {
 /// Datagrams to and from ranks of other hosts.
 pub struct Net {
     udp: Udp,
-    envelope: Envelope<Cipher>,
+    envelope: Envelope,
     /// Ranks that are known.
     peers: Vec<Option<Box<Remote>>>,
     key: [u8; 32],
@@ -333,7 +332,7 @@ impl Net {
     /// Whether what [`poll`](Self::poll) takes next is a datagram of a session, which it opens without memory; `None` if nothing has
     /// come. May cost a system call.
     pub fn is_next_of_session(&mut self) -> Option<bool> {
-        let next = self.udp.peek().map(Envelope::<Cipher>::is_data);
+        let next = self.udp.peek().map(Envelope::is_data);
         // With faults another may come next.
         next.map(|is_data| is_data && self.lossy.is_none())
     }
@@ -351,9 +350,9 @@ impl Net {
         let (from, bytes) = (datagram.from, datagram.bytes);
         let now_ns = now_ns();
         let first = bytes.first().copied().unwrap_or_default();
-        if Envelope::<Cipher>::is_handshake(first) {
+        if Envelope::is_handshake(first) {
             self.naming.handle_handshake(now_ns);
-            if from.is_none() && Envelope::<Cipher>::needs_sender(first) {
+            if from.is_none() && Envelope::needs_sender(first) {
                 // It comes again, and then its sender is known.
                 return Some(Arrival::Other);
             }
