@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 
 use mapwire_wire::NodeId;
 
-use crate::aead::Aead;
 use crate::counters::Counters;
 use crate::keys::PublicKey;
 use crate::plain::Plain;
@@ -21,14 +20,14 @@ use crate::wire::{
     missing_debug_implementations,
     reason = "it holds secrets, which are never printed"
 )]
-pub enum Envelope<A> {
+pub enum Envelope {
     /// Unprotected.
     Plain(Plain),
     /// Authenticated, encrypted and opened once.
-    Sealed(Box<Sessions<A>>),
+    Sealed(Box<Sessions>),
 }
 
-impl<A: Aead> Envelope<A> {
+impl Envelope {
     /// Whether a datagram with this first byte carries one of a link, rather than a handshake.
     #[must_use]
     pub const fn is_data(first: u8) -> bool {

@@ -1,8 +1,8 @@
 //! Authenticates the nodes of a job, and seals what they send to each other.
 //!
 //! [`Sessions`] is one state machine for a whole node. It has no clock, socket or entropy: [`Sessions::handle`] takes datagrams and
-//! [`Sessions::seal`] makes them, [`Sessions::poll_transmit`] gives those of handshakes. Encryption comes from outside too, as an
-//! [`Aead`]. [`Envelope`] is the same for jobs that want no sealing.
+//! [`Sessions::seal`] makes them, [`Sessions::poll_transmit`] gives those of handshakes. Datagrams are encrypted by an [`Aead`].
+//! [`Envelope`] is the same for jobs that want no sealing.
 //!
 //! A handshake (Noise `KKpsk0`) proves that a peer has the job's secret and the secret of its own key:
 //!
@@ -41,7 +41,6 @@ mod repeat;
 mod replay;
 mod session;
 mod sessions;
-mod soft;
 mod transmit;
 mod wire;
 
@@ -55,7 +54,6 @@ pub use plain::Plain;
 pub use replay::WINDOW;
 pub use session::Rotation;
 pub use sessions::{NotReady, Opened, Sessions};
-pub use soft::SoftAead;
 pub use transmit::{Destination, MAX_HANDSHAKE_BYTES, Transmit};
 pub use wire::{
     COOKIE_DATAGRAM_BYTES, INITIATE_BYTES, PLAIN_FRONT_BYTES, RESPOND_BYTES, SEALED_BACK_BYTES,

@@ -11,7 +11,6 @@ use alloc::boxed::Box;
 use mapwire_wire::NodeId;
 
 use crate::address::Address;
-use crate::aead::Aead;
 use crate::cookie::COOKIE_BYTES;
 use crate::indexes::Indexes;
 use crate::keys::PublicKey;
@@ -48,8 +47,8 @@ struct Attempt {
 }
 
 /// A handshake that the peer began, and what answers it.
-struct Offer<A> {
-    session: Session<A>,
+struct Offer {
+    session: Session,
     /// Code of the initiate.
     code: [u8; MAC_BYTES],
     continues: bool,
@@ -70,10 +69,10 @@ pub(crate) enum Due {
 }
 
 /// One peer, whose key is known.
-pub(crate) struct Peer<A> {
-    current: Option<Box<Session<A>>>,
-    former: Option<Box<Session<A>>>,
-    offer: Option<Box<Offer<A>>>,
+pub(crate) struct Peer {
+    current: Option<Box<Session>>,
+    former: Option<Box<Session>>,
+    offer: Option<Box<Offer>>,
     attempt: Option<Box<Attempt>>,
     public: PublicKey,
     former_until_ns: u64,
@@ -90,7 +89,7 @@ pub(crate) struct Peer<A> {
     timer_ns: u64,
 }
 
-impl<A: Aead> Peer<A> {
+impl Peer {
     pub(crate) fn new(public: PublicKey) -> Self {
         Self {
             current: None,
@@ -114,22 +113,18 @@ impl<A: Aead> Peer<A> {
     }
 
     #[inline]
-    pub(crate) fn current(&self) -> Option<&Session<A>> {
+    pub(crate) fn current(&self) -> Option<&Session> {
         self.current.as_deref()
     }
 
     #[inline]
-    pub(crate) fn current_mut(&mut self) -> Option<&mut Session<A>> {
+    pub(crate) fn current_mut(&mut self) -> Option<&mut Session> {
         self.current.as_deref_mut()
     }
 
     /// The session that opens what names `index`, and whether it was only offered so far.
     #[inline]
-    pub(crate) fn session_mut(
-        &mut self,
-        index: u32,
-        now_ns: u64,
-    ) -> Option<(&mut Session<A>, bool)> {
+    pub(crate) fn session_mut(&mut self, index: u32, now_ns: u64) -> Option<(&mut Session, bool)> {
         let kept = [self.current.as_deref_mut(), self.former.as_deref_mut()];
         for session in kept.into_iter().flatten() {
             if session.local() == index {
@@ -163,7 +158,7 @@ impl<A: Aead> Peer<A> {
 
     /// Begins a handshake unless one is under way.
     pub(crate) fn ask(&mut self) {
-        let is_patient = |offer: &Offer<A>| offer.repeat.sends() < PATIENT_SENDS;
+        let is_patient = |offer: &Offer| offer.repeat.sends() < PATIENT_SENDS;
         let waits = self.offer.as_deref().is_some_and(is_patient);
         self.starts |= self.attempt.is_none() && !waits;
     }
@@ -244,17 +239,14 @@ impl<A: Aead> Peer<A> {
 
     /// Bytes on the heap.
     pub(crate) fn bytes(&self) -> usize {
-        let session = size_of::<Session<A>>() + 2 * A::HEAP_BYTES;
+        let session = size_of::<Session>();
         let sessions = [self.current.is_some(), self.former.is_some()];
         let sessions = sessions.into_iter().filter(|has| *has).count() * session;
         let attempt = self
             .attempt
             .as_ref()
             .map_or(0, |_| size_of::<Attempt>() + HANDSHAKE_HEAP_BYTES);
-        let offer = self
-            .offer
-            .as_ref()
-            .map_or(0, |_| size_of::<Offer<A>>() + 2 * A::HEAP_BYTES);
+        let offer = self.offer.as_ref().map_or(0, |_| size_of::<Offer>());
         sessions + attempt + offer
     }
 

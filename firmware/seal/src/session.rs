@@ -57,9 +57,9 @@ pub(crate) enum NotOpened {
 }
 
 /// A session with a peer.
-pub(crate) struct Session<A> {
-    sealing: A,
-    opening: A,
+pub(crate) struct Session {
+    sealing: Aead,
+    opening: Aead,
     /// Index that the peer drew.
     remote: u32,
     /// Index that was drawn here.
@@ -77,7 +77,7 @@ pub(crate) struct Session<A> {
     window: Window,
 }
 
-impl<A: Aead> Session<A> {
+impl Session {
     pub(crate) fn new(
         keys: &Keys,
         local: u32,
@@ -87,8 +87,8 @@ impl<A: Aead> Session<A> {
     ) -> Self {
         let rotate_at_ns = now_ns.saturating_add(rotation.time_ns);
         Self {
-            sealing: A::new(keys.sealing()),
-            opening: A::new(keys.opening()),
+            sealing: Aead::new(keys.sealing()),
+            opening: Aead::new(keys.opening()),
             remote,
             local,
             counter: 0,

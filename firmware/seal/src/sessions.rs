@@ -10,7 +10,7 @@ use core::ops::Range;
 use mapwire_wire::NodeId;
 
 use crate::address::Address;
-use crate::aead::{Aead, TAG_BYTES};
+use crate::aead::TAG_BYTES;
 use crate::cookie::Cookies;
 use crate::counters::{Cause, Counters};
 use crate::identity::{Config, Identity};
@@ -77,9 +77,9 @@ pub enum NotReady {
     missing_debug_implementations,
     reason = "it holds secrets, which are never printed"
 )]
-pub struct Sessions<A> {
+pub struct Sessions {
     /// One entry for each node; nothing behind it for nodes whose key is not known.
-    peers: Vec<Option<Box<Peer<A>>>>,
+    peers: Vec<Option<Box<Peer>>>,
     indexes: Indexes,
     identity: Identity,
     cookies: Cookies,
@@ -92,7 +92,7 @@ pub struct Sessions<A> {
     counters: Counters,
 }
 
-impl<A: Aead> Sessions<A> {
+impl Sessions {
     /// A node without sessions, which knows no keys of peers.
     #[must_use]
     pub fn new(config: Config, entropy: &mut dyn FnMut(&mut [u8])) -> Self {
@@ -321,9 +321,9 @@ impl<A: Aead> Sessions<A> {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let peers = self.peers.iter().flatten();
-        let behind: usize = peers.map(|peer| size_of::<Peer<A>>() + peer.bytes()).sum();
+        let behind: usize = peers.map(|peer| size_of::<Peer>() + peer.bytes()).sum();
         size_of::<Self>()
-            + self.peers.capacity() * size_of::<Option<Box<Peer<A>>>>()
+            + self.peers.capacity() * size_of::<Option<Box<Peer>>>()
             + behind
             + self.indexes.bytes()
             + self.answers.capacity() * size_of::<(Address, [u8; COOKIE_DATAGRAM_BYTES])>()
@@ -331,11 +331,11 @@ impl<A: Aead> Sessions<A> {
             + self.timers.len() * 2 * size_of::<(u64, NodeId)>()
     }
 
-    fn peer(&self, node: NodeId) -> Option<&Peer<A>> {
+    fn peer(&self, node: NodeId) -> Option<&Peer> {
         self.peers.get(usize::from(node.0))?.as_deref()
     }
 
-    fn peer_mut(&mut self, node: NodeId) -> Option<&mut Peer<A>> {
+    fn peer_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
         self.peers.get_mut(usize::from(node.0))?.as_deref_mut()
     }
 

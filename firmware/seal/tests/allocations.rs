@@ -2,15 +2,14 @@
 
 use counting::{bytes, calls};
 use mapwire_seal::{
-    Config, JobSecret, Opened, Rotation, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, Sessions, SoftAead,
-    StaticKey,
+    Config, JobSecret, Opened, Rotation, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, Sessions, StaticKey,
 };
 use mapwire_wire::NodeId;
 
 #[path = "../../../tests/allocations.rs"]
 mod counting;
 
-type Node = Sessions<SoftAead>;
+type Node = Sessions;
 
 fn allocations_of(work: impl FnOnce()) -> u64 {
     let before = calls();

@@ -6,14 +6,12 @@
 //! * [`board`]: who polls, who sleeps, who is alive;
 //! * [`net`]: between hosts, by datagrams;
 //! * [`udp`]: the sockets that datagrams go through;
-//! * [`aead`]: how datagrams between hosts are encrypted;
 //! * [`ofi`]: through libfabric, and [`far`]: that between hosts;
 //! * [`fabric`]: what a process has besides packets, and [`job`]: that of a job;
 //! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
 
 #![deny(unsafe_code)]
 
-pub mod aead;
 pub mod bells;
 pub mod board;
 #[cfg(any(test, feature = "conformance"))]

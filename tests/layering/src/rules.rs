@@ -57,14 +57,13 @@ pub const LAB: &[&str] = &["lab/"];
 pub const NOT_FOR_LAB: &[&str] = &["machine/", "mapwire/"];
 
 /// What pure crates may use from outside: crates without `std`.
-pub const OUTSIDE_PURE: &[&str] = &["aes-gcm", "blake2", "snow", "thiserror", "zerocopy"];
+pub const OUTSIDE_PURE: &[&str] = &["blake2", "ring", "snow", "thiserror", "zerocopy"];
 
 /// What pure crates may use from outside in their tests, besides.
 pub const OUTSIDE_PURE_TESTS: &[&str] = &["proptest"];
 
 /// What other crates may use from outside.
 pub const OUTSIDE: &[&str] = &[
-    "aws-lc-rs",
     "base64",
     "blake2",
     "bytemuck",

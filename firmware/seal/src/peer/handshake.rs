@@ -8,7 +8,6 @@ use super::{
     ATTEMPT_NS, Attempt, Due, LEAST_BETWEEN_NS, OFFER_NS, Offer, Peer, STUBBORN_SENDS, goes_first,
 };
 use crate::address::Address;
-use crate::aead::Aead;
 use crate::cookie::COOKIE_BYTES;
 use crate::counters::Cause;
 use crate::identity::Identity;
@@ -22,7 +21,7 @@ use crate::wire::{
     self, Checked, FIRST_BYTES, RESPOND, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, SECOND_BYTES,
 };
 
-impl<A: Aead> Peer<A> {
+impl Peer {
     /// Takes an initiate with a good cookie, made at `made_ns`, from `from`.
     pub(crate) fn handle_initiate(
         &mut self,
@@ -160,7 +159,7 @@ impl<A: Aead> Peer<A> {
     /// Puts `session` in the place of the current one, which becomes the former one if the peer still has it.
     fn replace(
         &mut self,
-        session: Box<Session<A>>,
+        session: Box<Session>,
         continues: bool,
         now_ns: u64,
         identity: &Identity,

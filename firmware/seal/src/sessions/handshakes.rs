@@ -5,11 +5,10 @@ use mapwire_wire::NodeId;
 
 use super::{MOST_COOKIES, Sessions};
 use crate::address::Address;
-use crate::aead::Aead;
 use crate::counters::Cause;
 use crate::wire::{self, COOKIE, Checked, INITIATE, NotChecked, RESPOND};
 
-impl<A: Aead> Sessions<A> {
+impl Sessions {
     #[cold]
     pub(super) fn handle_handshake(
         &mut self,
@@ -47,7 +46,7 @@ impl<A: Aead> Sessions<A> {
         let (node, address) = (checked.header().from(), Address::new(from));
         let (first, cookie) = checked.initiate().ok_or(Cause::Malformed)?;
         let address = address.ok_or(Cause::Malformed)?;
-        let repeats = |peer: &mut crate::peer::Peer<A>| peer.repeats_offer(checked.code(), now_ns);
+        let repeats = |peer: &mut crate::peer::Peer| peer.repeats_offer(checked.code(), now_ns);
         if self.peer_mut(node).is_some_and(repeats) {
             return Ok(());
         }

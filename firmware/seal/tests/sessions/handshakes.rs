@@ -1,7 +1,7 @@
 //! How sessions are made and replaced.
 
 use mapwire_seal::{
-    Cause, INITIATE_BYTES, JobSecret, NotReady, Opened, PublicKey, Rotation, Sessions, SoftAead,
+    Cause, INITIATE_BYTES, JobSecret, NotReady, Opened, PublicKey, Rotation, Sessions,
 };
 use mapwire_wire::NodeId;
 
@@ -160,7 +160,7 @@ fn a_node_that_nobody_talks_to_costs_a_pointer() {
     let mut entropy = Random::new(3);
     let mut large = config(0, key(&mut entropy), Rotation::default());
     large.nodes = 65_536;
-    let sessions = Sessions::<SoftAead>::new(large, &mut |bytes| fill(&mut entropy, bytes));
+    let sessions = Sessions::new(large, &mut |bytes| fill(&mut entropy, bytes));
     assert!(sessions.bytes() < 65_536 * size_of::<usize>() + 10_000);
 }
 
@@ -280,7 +280,7 @@ fn what_is_for_another_node_of_the_job_is_misdirected() {
     let mut entropy = Random::new(3);
     let mut third = config(2, key(&mut entropy), Rotation::default());
     third.nodes = 3;
-    let mut third = Sessions::<SoftAead>::new(third, &mut |bytes| fill(&mut entropy, bytes));
+    let mut third = Sessions::new(third, &mut |bytes| fill(&mut entropy, bytes));
     third.set_peer(NodeId(0), world.public(0));
     world.send(0).unwrap_err();
     let mut initiate = world.captured_to(1).remove(0);

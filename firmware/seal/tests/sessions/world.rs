@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use mapwire_seal::{
     Config, Destination, JobSecret, NotReady, Opened, PublicKey, Rotation, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES, Sessions, SoftAead, StaticKey,
+    SEALED_FRONT_BYTES, Sessions, StaticKey,
 };
 use mapwire_wire::NodeId;
 
@@ -32,7 +32,7 @@ struct Flight {
 
 pub(crate) struct World {
     pub(crate) now_ns: u64,
-    pub(crate) nodes: [Sessions<SoftAead>; 2],
+    pub(crate) nodes: [Sessions; 2],
     pub(crate) random: Random,
     /// Draws what the nodes take for entropy: fixed, however the choices are steered.
     entropy: Random,

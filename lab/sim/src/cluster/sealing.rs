@@ -2,7 +2,7 @@
 
 use mapwire_seal::{
     Config, Destination, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, Sessions,
-    SoftAead, StaticKey,
+    StaticKey,
 };
 use mapwire_wire::NodeId;
 
@@ -19,7 +19,7 @@ const ROTATION: Rotation = Rotation {
 };
 
 /// A node's envelope.
-pub(super) struct Wrap(pub(super) Envelope<SoftAead>);
+pub(super) struct Wrap(pub(super) Envelope);
 
 impl core::fmt::Debug for Wrap {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

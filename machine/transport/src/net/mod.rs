@@ -32,7 +32,6 @@ pub use carrier::{Carrier, CarrierError};
 use naming::Naming;
 pub use outbound::{Lost, Outbound};
 
-use crate::aead::NativeAead as Cipher;
 use crate::rendezvous::{Card, Secret};
 use crate::udp::{Destination, Loss, Lossy, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpError};
 
@@ -123,7 +122,7 @@ pub struct Net {
     /// A forked child has the same keys and counters. What it sealed would be sealed under numbers that its parent uses again.
     owner: Owner,
     udp: Udp,
-    envelope: Envelope<Cipher>,
+    envelope: Envelope,
     /// Ranks that are known.
     peers: Vec<Option<Box<Remote>>>,
     key: [u8; 32],
@@ -339,7 +338,7 @@ impl Net {
     /// Whether what [`poll`](Self::poll) takes next is a datagram of a session, which it opens without memory; `None` if nothing has
     /// come. May cost a system call.
     pub fn is_next_of_session(&mut self) -> Option<bool> {
-        let next = self.udp.peek().map(Envelope::<Cipher>::is_data);
+        let next = self.udp.peek().map(Envelope::is_data);
         // With faults another may come next.
         next.map(|is_data| is_data && self.lossy.is_none())
     }
@@ -360,9 +359,9 @@ impl Net {
         let (from, bytes) = (datagram.from, datagram.bytes);
         let now_ns = now_ns();
         let first = bytes.first().copied().unwrap_or_default();
-        if Envelope::<Cipher>::is_handshake(first) {
+        if Envelope::is_handshake(first) {
             self.naming.handle_handshake(now_ns);
-            if from.is_none() && Envelope::<Cipher>::needs_sender(first) {
+            if from.is_none() && Envelope::needs_sender(first) {
                 // It comes again, and then its sender is known.
                 return Some(Arrival::Other);
             }

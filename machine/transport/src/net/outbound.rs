@@ -4,7 +4,7 @@ use mapwire_host::processes::Owner;
 use mapwire_seal::{Destination as Whither, Envelope, NotReady};
 use mapwire_wire::NodeId;
 
-use super::{Capture, Cipher, Net, Remote, address_of, entropy};
+use super::{Capture, Net, Remote, address_of, entropy};
 use crate::payload::Payload;
 use crate::udp::{Batch, Destination, Outcome};
 
@@ -16,7 +16,7 @@ use crate::udp::{Batch, Destination, Outcome};
 pub struct Outbound<'a> {
     owner: Owner,
     batch: Batch<'a>,
-    envelope: &'a mut Envelope<Cipher>,
+    envelope: &'a mut Envelope,
     peers: &'a [Option<Box<Remote>>],
     greets: &'a mut bool,
     unsent: &'a mut Outcome,
