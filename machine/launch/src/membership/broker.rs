@@ -21,6 +21,9 @@ use crate::{Event, LaunchError};
 /// How often the launcher is asked for news.
 const NEWS: Duration = Duration::from_millis(200);
 
+/// What brokers of other hosts can have said without end.
+const REFUSED_WORDS: &str = "words of other hosts' brokers that were refused";
+
 enum Order {
     /// The broker must hear this.
     Hear(Word),
@@ -144,10 +147,10 @@ fn serve(
         loop {
             match orders.try_recv() {
                 Ok(Order::Hear(word)) => {
-                    if let Err(error) = broker.handle_word(word, now) {
-                        if sparing.admit("words of other hosts' brokers that were refused", now) {
-                            tracing::warn!("{error}");
-                        }
+                    if let Err(error) = broker.handle_word(word, now)
+                        && sparing.admit(REFUSED_WORDS, now)
+                    {
+                        tracing::warn!("{error}");
                     }
                 }
                 Ok(Order::Finish) => is_finishing = true,
