@@ -367,7 +367,7 @@ fn a_rank_that_reads_nothing_keeps_no_channel_from_the_others() {
     let mut last = clients.pop().unwrap();
     let mut other = clients.pop().unwrap();
     last.connect(other.rank()).unwrap();
-    let mut met = |client: &mut Client, of: u32| match client.wait(LONG).unwrap() {
+    let met = |client: &mut Client, of: u32| match client.wait(LONG).unwrap() {
         Event::Channel { peer, .. } => peer == of,
         other => panic!("{other:?}"),
     };
