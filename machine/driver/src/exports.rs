@@ -280,6 +280,7 @@ impl<F: Fabric> Driver<F> {
             && let now_ns = mapwire_host::waiting::now_ns()
             && at_ns <= now_ns
         {
+            let now_ns = self.catch_up(now_ns);
             self.node.handle_time(now_ns);
         }
         self.node.has_asks() && self.serve_asks()

@@ -138,7 +138,7 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
                 let mut shown = token;
                 let is_wrong = random.chance(10);
                 shown[random.below(16) as usize] ^= u8::from(is_wrong);
-                let message = match random.below(9) {
+                let message = match random.below(10) {
                     0..3 => ToBroker::Hello {
                         rank: if is_wrong { LATE } else { rank },
                         pid: 1,
@@ -236,6 +236,7 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
                     | Event::Passed { from: rank, .. }
                     | Event::NoDescriptor { from: rank, .. }
                     | Event::PassLost { to: rank, .. }
+                    | Event::PassAgain { to: rank, .. }
                     | Event::Card { peer: rank, .. },
                 ) => assert!(rank < RANKS, "rank {rank} is believed to be in the job"),
                 Err(error) => panic!("a client does not see that its broker has gone: {error}"),
@@ -274,6 +275,7 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
                     peer,
                     card: Card::new(&random.next().to_le_bytes()).unwrap(),
                 },
+                8 => ToRank::PassAgain { to: peer, tag: 1 },
                 _ => ToRank::PassLost { to: peer, tag: 1 },
             };
             let fds = descriptors(&mut random, message.carries_fd());

@@ -117,6 +117,12 @@ impl Window {
         self.stage = None;
     }
 
+    /// The collapse was for nothing: the window is what it was, and grows from there as if it had just been found.
+    pub(super) fn restore(&mut self, bytes: u64) {
+        self.bytes = self.bytes.max(bytes);
+        self.threshold_bytes = self.bytes;
+    }
+
     const fn least(&self) -> u64 {
         LEAST_PACKETS * self.packet_bytes
     }

@@ -11,7 +11,7 @@ use super::pacing::Pacer;
 use super::paths::Paths;
 use super::reorder::{Arrival, Reorder};
 use super::rtt::Rtt;
-use super::sent::{Progress, Sent};
+use super::sent::{Flight, Progress, Sent};
 use super::stats::LinkCounters;
 
 /// Transmissions that a timeout sends besides the window (RFC 9002 §6.2.4).
@@ -133,6 +133,15 @@ pub enum LinkEvent {
     Dead,
 }
 
+/// A timeout of which is not known yet whether anything was lost.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// Number of the first probe.
+    number: u64,
+    /// The window before it.
+    window_bytes: u64,
+}
+
 /// A link to one peer; `T` is what it keeps of a packet that came early.
 ///
 /// Times are monotone nanoseconds from any origin. After each call, drain [`poll_kept`](Self::poll_kept), [`poll`](Self::poll),
@@ -163,6 +172,8 @@ pub struct Link<T> {
     /// Timeouts since something came back, and probes that they still allow.
     timeouts: u32,
     probes: u32,
+    /// The first of these timeouts, while it may have been one too early.
+    doubt: Option<Doubt>,
     /// Since when the peer owes an answer.
     owing_since_ns: Option<u64>,
     /// It was given more time, since this node was stopped.
@@ -207,6 +218,7 @@ impl<T> Link<T> {
             loss_ns: None,
             timeouts: 0,
             probes: 0,
+            doubt: None,
             owing_since_ns: None,
             excused: false,
             is_awaiting: false,
@@ -444,6 +456,7 @@ impl<T> Link<T> {
         self.window = Window::new(self.config.max_datagram_bytes.into());
         self.pacer = Pacer::default();
         self.loss_ns = None;
+        self.doubt = None;
         self.asks_again = false;
     }
 
@@ -468,9 +481,10 @@ impl<T> Link<T> {
         expected: u32,
         ack: Option<&LinkAck>,
     ) -> Result<(), Ignored> {
+        let asked_number = self.doubt.map_or(0, |doubt| doubt.number);
         let progress = self
             .sent
-            .handle_ack(expected, ack)
+            .handle_ack(expected, ack, asked_number)
             .map_err(|_| Ignored::NeverSent)?;
         let Progress {
             newest,
@@ -478,10 +492,12 @@ impl<T> Link<T> {
             carried_ns,
             bytes,
             advanced,
+            before_ns,
         } = progress;
         if bytes == 0 && newest.is_none() && !advanced {
             return Ok(());
         }
+        self.end_doubt(now_ns, newest, before_ns);
         if let Some(newest) = newest.filter(|_| timed) {
             let delay_ns = ack.map_or(0, |ack| ack.delay_ns.into());
             let took_ns = now_ns.saturating_sub(newest.sent_ns);
@@ -501,6 +517,29 @@ impl<T> Link<T> {
         self.handle_progress(now_ns);
         self.detect_losses(now_ns);
         Ok(())
+    }
+
+    /// Something has come back after a timeout. The timeout was too early if what was sent before has arrived (`before_ns`: when it was
+    /// sent) and the ack was late: it names no probe, or the newest that it names took longer than usual. Timers wait for as long from
+    /// here on, and the window is what it was. An ack in time, to a probe, says that the one before was lost.
+    fn end_doubt(&mut self, now_ns: u64, newest: Option<Flight>, before_ns: Option<u64>) {
+        let (Some(doubt), Some(newest)) = (self.doubt.take(), newest) else {
+            // A packet of the peer does not say which transmission has come.
+            return;
+        };
+        let took_ns = now_ns.saturating_sub(newest.sent_ns);
+        let is_late = newest.number < doubt.number || took_ns > self.rtt.usual_ns();
+        match before_ns {
+            Some(sent_ns) if is_late => {
+                self.counters.spurious += 1;
+                self.rtt.handle_spurious(now_ns.saturating_sub(sent_ns));
+                if self.timeouts >= COLLAPSE_TIMEOUTS {
+                    self.window.restore(doubt.window_bytes);
+                }
+            }
+            Some(_) => {}
+            None => self.rtt.handle_needed(),
+        }
     }
 
     fn detect_losses(&mut self, now_ns: u64) {
@@ -570,6 +609,12 @@ impl<T> Link<T> {
         } else if due(self.loss_ns) {
             self.detect_losses(now_ns);
         } else if due(self.probe_ns()) {
+            if self.timeouts == 0 {
+                self.doubt = Some(Doubt {
+                    number: self.sent.next_number(),
+                    window_bytes: self.window.bytes(),
+                });
+            }
             self.timeouts += 1;
             self.counters.timeouts += 1;
             self.probes = PROBES;

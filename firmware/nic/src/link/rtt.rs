@@ -3,6 +3,9 @@
 /// Least time that a timer waits beyond the round-trip time, in place of RFC 9002's 1 ms: a NIC's clock is finer.
 const GRANULARITY_NS: u64 = 10_000;
 
+/// The longest that acks are ever taken to be late without a loss: a peer whose processor is taken away for longer is probed.
+const MOST_SLACK_NS: u64 = 10_000_000;
+
 /// What is known of the round-trip time on the present path.
 #[derive(Debug)]
 pub(super) struct Rtt {
@@ -11,6 +14,9 @@ pub(super) struct Rtt {
     variation_ns: u64,
     min_ns: u64,
     sampled: bool,
+    /// By how much acks have come late when nothing was lost: the peer, or this node, shares its processor. RFC 9002 has 1 ms for all
+    /// peers, which would slow down recovery where nobody is ever late.
+    slack_ns: u64,
 }
 
 impl Rtt {
@@ -22,6 +28,7 @@ impl Rtt {
             variation_ns: initial_ns / 2,
             min_ns: initial_ns,
             sampled: false,
+            slack_ns: 0,
         }
     }
 
@@ -36,6 +43,7 @@ impl Rtt {
                 variation_ns: took_ns / 2,
                 min_ns: took_ns,
                 sampled: true,
+                slack_ns: self.slack_ns,
             };
             return;
         }
@@ -51,6 +59,19 @@ impl Rtt {
         self.smoothed_ns = self.smoothed_ns - self.smoothed_ns / 8 + adjusted / 8;
     }
 
+    /// A probe was sent in vain: the ack of what was sent before it came after `took_ns` (Eifel, RFC 4015; F-RTO, RFC 5682).
+    pub(super) fn handle_spurious(&mut self, took_ns: u64) {
+        let late_ns = took_ns.saturating_sub(self.smoothed_ns);
+        // A quarter more: the next may be a bit later.
+        let slack_ns = late_ns.saturating_add(late_ns / 4).min(MOST_SLACK_NS);
+        self.slack_ns = self.slack_ns.max(slack_ns);
+    }
+
+    /// A probe was needed: to wait for less would have been better.
+    pub(super) fn handle_needed(&mut self) {
+        self.slack_ns /= 2;
+    }
+
     /// Smoothed and least, once there is a sample.
     pub(super) fn times_ns(&self) -> Option<(u64, u64)> {
         self.sampled.then_some((self.smoothed_ns, self.min_ns))
@@ -62,6 +83,12 @@ impl Rtt {
 
     /// How long an ack is waited for before a probe (RFC 9002 §6.2.1), the peer's delay not counted.
     pub(super) fn timeout_ns(&self) -> u64 {
+        let late_ns = self.smoothed_ns.saturating_add(self.slack_ns);
+        self.usual_ns().max(late_ns)
+    }
+
+    /// The longest that an ack usually takes.
+    pub(super) fn usual_ns(&self) -> u64 {
         let margin_ns = self.variation_ns.saturating_mul(4).max(GRANULARITY_NS);
         self.smoothed_ns.saturating_add(margin_ns)
     }

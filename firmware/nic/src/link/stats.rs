@@ -21,6 +21,8 @@ pub struct LinkCounters {
     pub losses: u64,
     /// Times that nothing came back in time.
     pub timeouts: u64,
+    /// Of these, the times that an ack showed later that nothing was lost.
+    pub spurious: u64,
 }
 
 /// A link as it is now.

@@ -45,6 +45,9 @@ struct Rules {
     dead_path: Option<u8>,
     /// How often a receiver drops the packet whose turn it is.
     refuse: u64,
+    /// How often, and for how long, an end does nothing: its processor has been taken away. What comes waits.
+    pause_every_ns: u64,
+    pause_ns: u64,
 }
 
 /// One end: its link, and the packets that are not over.
@@ -59,6 +62,8 @@ struct End {
     refused: bool,
     line_free_ns: u64,
     transmitted: u64,
+    /// It does nothing until then.
+    paused_until_ns: u64,
 }
 
 impl End {
@@ -73,6 +78,7 @@ impl End {
             refused: false,
             line_free_ns: 0,
             transmitted: 0,
+            paused_until_ns: 0,
         }
     }
 
@@ -214,6 +220,9 @@ impl World {
     /// One step; false when nothing is left to do.
     fn step(&mut self) -> bool {
         for end in 0..2 {
+            if self.pauses(end) {
+                continue;
+            }
             while self.ends[end].line_free_ns <= self.now_ns {
                 let waiting = self.ends[end].waiting();
                 let Some(datagram) = self.ends[end].link.poll(self.now_ns, waiting) else {
@@ -223,27 +232,53 @@ impl World {
             }
         }
         let of_end = |end: &End| match end.line_free_ns > self.now_ns {
+            _ if end.paused_until_ns > self.now_ns => Some(end.paused_until_ns),
             true => Some(end.line_free_ns),
             false => end.link.poll_at(),
         };
-        let arrives = self.under_way.keys().next().map(|key| key.0);
+        let arrives = self.under_way.iter().map(|(key, (to, ..))| {
+            let paused_ns = self.ends[*to].paused_until_ns;
+            key.0.max(paused_ns)
+        });
+        let arrives = match self.rules.pause_ns {
+            0 => self.under_way.keys().next().map(|key| key.0),
+            _ => arrives.min(),
+        };
         let times = [arrives, of_end(&self.ends[0]), of_end(&self.ends[1])];
         let Some(next_ns) = times.into_iter().flatten().min() else {
             return false;
         };
         self.now_ns = next_ns.max(self.now_ns + 1);
-        while let Some(entry) = self.under_way.first_entry() {
-            if entry.key().0 > self.now_ns {
-                break;
-            }
-            let (to, datagram, ack, item) = entry.remove();
+        let paused = [self.pauses(0), self.pauses(1)];
+        let come = self.under_way.range(..(self.now_ns + 1, 0));
+        let come = come.filter(|(_, (to, ..))| !paused[*to]);
+        for key in come.map(|(key, _)| *key).collect::<Vec<_>>() {
+            let (to, datagram, ack, item) = self.under_way.remove(&key).unwrap();
             let _ = self.deliver(to, datagram, &ack, item);
         }
-        for end in &mut self.ends {
+        for (end, _) in (self.ends.iter_mut().zip(paused)).filter(|(_, paused)| !paused) {
             end.link.handle_time(self.now_ns);
             end.drain();
         }
         true
+    }
+
+    /// Whether the processor of an end is away; it may be taken away now.
+    fn pauses(&mut self, end: usize) -> bool {
+        let Rules {
+            pause_every_ns,
+            pause_ns,
+            ..
+        } = self.rules;
+        // The ends are away at different times.
+        let phase_ns = (self.now_ns + end as u64 * pause_every_ns / 2)
+            .checked_rem(pause_every_ns)
+            .unwrap_or(u64::MAX);
+        let end = &mut self.ends[end];
+        if end.paused_until_ns <= self.now_ns && phase_ns < pause_ns {
+            end.paused_until_ns = self.now_ns + pause_ns - phase_ns;
+        }
+        end.paused_until_ns > self.now_ns
     }
 
     fn run(&mut self, steps: u64, until: impl Fn(&Self) -> bool) {
@@ -272,6 +307,7 @@ fn each_packet_comes_once_and_in_order_whatever_the_lines_do() {
             delay_ns: 1 + draw.next() % 300_000,
             dead_path: None,
             refuse: draw.next() % 20,
+            ..Rules::default()
         };
         // A third of the seeds passes the end of the sequence numbers.
         let first = if seed % 3 == 0 { u32::MAX - 70 } else { 0 };
@@ -327,6 +363,54 @@ fn goodput_of_a_10_gigabit_line_under_loss() {
             "{drop} % loss, seed {worst_seed}: {worst:.1} %"
         );
     }
+}
+
+#[test]
+fn an_end_whose_processor_is_often_taken_away_is_sent_nearly_nothing_twice() {
+    for (seed, pause_ns) in [(1, 300_000), (2, 1_000_000), (3, 3_000_000)] {
+        let rules = Rules {
+            pause_every_ns: 20_000_000,
+            pause_ns,
+            ..Rules::default()
+        };
+        let mut world = World::new(seed, rules);
+        // Packets one by one, as programs send that wait for each other; the pauses meet some of them.
+        for item in 0..4000 {
+            world.send(0, item..item + 1);
+            world.run_until_over();
+            world.now_ns += 40_000 + world.random.next() % 100_000;
+        }
+        let counters = world.ends[0].link.stats().counters;
+        println!("{pause_ns} ns away: {counters:?}");
+        assert_eq!(world.ends[1].got.len(), 4000);
+        assert!(counters.resent <= 16, "{counters:?}");
+        assert!(counters.spurious > 0, "{counters:?}");
+    }
+}
+
+#[test]
+fn a_timeout_that_was_too_early_leaves_the_window_as_it_was() {
+    let mut link = up_with_three_out();
+    let before = link.stats().window_bytes;
+    let mut now_ns = 1_000;
+    while link.stats().counters.timeouts < 3 {
+        now_ns = link.poll_at().unwrap();
+        link.handle_time(now_ns);
+        while link.poll(now_ns, None).is_some() {}
+    }
+    assert!(link.stats().window_bytes < before);
+    // The first transmissions have arrived; the ack says nothing of the probes.
+    let ack = LinkAck::new(0, [(2, 4)]).unwrap();
+    let header = LinkHeader {
+        kind: LinkKind::Ack,
+        expected: 3,
+        ..welcome(9)
+    };
+    link.handle_datagram(now_ns + 1, &header, Received::Ack(&ack))
+        .unwrap();
+    let stats = link.stats();
+    assert_eq!((stats.window_bytes, stats.counters.spurious), (before, 1));
+    assert!(stats.timeout_ns >= now_ns / 2, "{stats:?}");
 }
 
 #[test]
@@ -395,6 +479,7 @@ fn a_peer_that_restarts_is_told_once_and_gets_nothing_of_what_was_meant_for_its_
             delay_ns: 2_000_000,
             dead_path: None,
             refuse: 10,
+            ..Rules::default()
         };
         let mut world = World::new(seed, rules);
         world.send(0, 0..100);

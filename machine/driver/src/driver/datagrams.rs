@@ -29,6 +29,8 @@ const SEND_BUDGET: usize = 64;
 
 /// How often a packet whose pages are not there is tried, before it is dropped: its sender sends it again.
 const TRIES: usize = 64;
+/// Looks at the sockets before the timer of a link is seen to, while each finds something.
+const MOST_CATCHES: usize = 16;
 
 /// Bytes of the head of a datagram with a packet: that of the link, then the packet's.
 const HEAD_BYTES: usize = LINK_HEADER_BYTES + HEADER_BYTES;
@@ -145,6 +147,25 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     pub(super) fn receive_datagrams(&mut self) -> bool {
         self.fabric.net().is_some() && self.receive_some_datagrams()
+    }
+
+    /// Takes what waits in the sockets if the timer of a link is due at `now_ns`: it may have come while this thread had no processor, and
+    /// then is not late. Gives a time up to which all has been taken.
+    pub(crate) fn catch_up(&mut self, mut now_ns: u64) -> u64 {
+        let is_due = self
+            .node
+            .nic()
+            .poll_at()
+            .is_some_and(|at_ns| at_ns <= now_ns);
+        if is_due && self.fabric.net().is_some() {
+            for _ in 0..MOST_CATCHES {
+                if !self.receive_some_datagrams() {
+                    break;
+                }
+                now_ns = super::now_ns();
+            }
+        }
+        now_ns
     }
 
     fn receive_some_datagrams(&mut self) -> bool {

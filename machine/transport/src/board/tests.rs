@@ -31,9 +31,12 @@ fn what_the_broker_writes_the_ranks_read() {
     assert_eq!(other.state(2), RankState::Joined);
     assert_eq!(other.pid(2), 77);
     assert_eq!(other.mail(1), 1);
-    assert_eq!(other.events(), 1);
-    board.set_state(2, RankState::Joined);
+    assert_eq!(other.events(), 0, "nobody waits for ranks that join");
+    board.set_state(2, RankState::Left);
+    board.set_state(2, RankState::Left);
     assert_eq!(other.events(), 1, "no change is no event");
+    other.show_openings(1, 3);
+    assert_eq!((board.openings(1), board.openings(2)), (3, 0));
 }
 
 /// Opens the file of a descriptor anew, for writing.
@@ -95,7 +98,7 @@ fn what_a_hostile_rank_writes_into_the_bells_keeps_no_late_rank_out() {
     assert_eq!((late.ranks(), late.state(1)), (2, RankState::Joined));
     assert_eq!(
         (late.state(0), late.mail(0), late.events()),
-        (RankState::Absent, 1, 1)
+        (RankState::Absent, 1, 0)
     );
 }
 

@@ -24,6 +24,8 @@ use super::message::{Card, ParseError, Record, Refusal, Secret, ToBroker, ToRank
 use super::socket::{self, Received};
 use crate::board::{Board, BoardError, BoardFiles, BrokersBoard, RankState};
 use door::Door;
+#[cfg(test)]
+pub(super) use door::HELLO_TIMEOUT;
 pub use elsewhere::{NotElsewhere, Word};
 use outgoing::{Outgoing, Owed};
 use saying::{Cause, What};
@@ -189,6 +191,11 @@ impl Broker {
             stats: BrokerStats::default(),
             sparing: Sparing::default(),
         })
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_most_channels(&mut self, most: usize) {
+        self.most_channels = most;
     }
 
     /// Notes that `pid` was started for `rank`: from now on only it and its descendants join as `rank`.

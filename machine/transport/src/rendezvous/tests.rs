@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,8 +11,10 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::message::{MAX_CARD_BYTES, ParseError, Refusal, ToBroker, ToRank};
+use super::server::HELLO_TIMEOUT;
 use super::socket::{self, Received};
 use super::*;
 use crate::board::RankState;
@@ -280,13 +283,12 @@ fn poll_makes_no_system_call_until_the_board_counts_mail() {
 }
 
 #[test]
-fn what_is_meant_for_an_absent_rank_waits_for_it_in_order() {
+fn what_is_meant_for_an_absent_rank_is_asked_for_again_when_it_joins() {
     let hall = Hall::open(2);
     let mut zero = hall.join(0);
     let _mine = channel(&mut zero, 1);
     for tag in 0..20 {
-        zero.pass(1, tag, memory(&format!("gift {tag}")).as_fd())
-            .unwrap();
+        zero.pass(1, tag, memory("too early").as_fd()).unwrap();
     }
     let mut one = hall.join(1);
     assert!(matches!(
@@ -294,6 +296,12 @@ fn what_is_meant_for_an_absent_rank_waits_for_it_in_order() {
         Event::Channel { peer: 0, .. }
     ));
     for tag in 0..20 {
+        match zero.wait(LONG).unwrap() {
+            Event::PassAgain { to: 1, tag: again } => assert_eq!(again, tag),
+            other => panic!("{other:?}"),
+        }
+        zero.pass(1, tag, memory(&format!("gift {tag}")).as_fd())
+            .unwrap();
         assert_eq!(text_of(passed(&mut one, 0, tag)), format!("gift {tag}"));
     }
 }
@@ -307,40 +315,75 @@ fn a_rank_may_pass_to_itself() {
 }
 
 #[test]
-fn descriptors_for_a_rank_that_does_not_read_wait_up_to_a_quota_and_each_other_is_told_as_lost() {
+fn descriptors_for_a_rank_that_does_not_read_wait_with_who_passed_them_and_all_arrive() {
     let hall = Hall::open(3);
     let (mut zero, mut one, mut two) = (hall.join(0), hall.join(1), hall.join(2));
     let gift = memory("gift");
     for tag in 0..600 {
         zero.pass(1, tag, gift.as_fd()).unwrap();
     }
-    // Another rank's pass is not what the first one's are too many for.
+    two.pass(1, 1000, gift.as_fd()).unwrap();
+    let mut missing: BTreeSet<u64> = (0..600).chain([1000]).collect();
+    eventually("all arrive", || {
+        for passer in [&mut zero, &mut two] {
+            while let Some(event) = passer.poll_socket() {
+                match event {
+                    Event::PassAgain { to: 1, tag } => passer.pass(1, tag, gift.as_fd()).unwrap(),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        while let Some(event) = one.poll_socket() {
+            match event {
+                Event::Passed { tag, .. } => assert!(missing.remove(&tag), "{tag} came twice"),
+                other => panic!("{other:?}"),
+            }
+        }
+        missing.is_empty()
+    });
+    let stats = hall.ask(|b| b.stats());
+    assert_eq!((stats.passed, stats.pass_lost), (601, 0));
+}
+
+#[test]
+fn a_rank_that_passes_without_end_to_one_that_does_not_read_is_told_of_what_is_lost() {
+    let hall = Hall::open(3);
+    let (mut zero, one, mut two) = (hall.join(0), hall.join(1), hall.join(2));
+    let gift = memory("gift");
+    for tag in 0..2000 {
+        zero.pass(1, tag, gift.as_fd()).unwrap();
+    }
+    match zero.wait(LONG).unwrap() {
+        Event::PassLost { to: 1, .. } => {}
+        other => panic!("{other:?}"),
+    }
+    // What another rank passes is not what the first one's are too many for.
     two.pass(1, 7, gift.as_fd()).unwrap();
     eventually("all are dealt with", || {
-        hall.ask(|b| b.stats().passed + b.stats().pass_lost) == 601
+        hall.ask(|b| b.stats().passed + b.stats().pass_lost) >= 2000 - 1024
     });
-    let lost = hall.ask(|b| b.stats().pass_lost);
-    assert!((300..=600 - 64).contains(&lost), "{lost}");
-    for _ in 0..lost {
-        assert!(matches!(
-            zero.wait(LONG).unwrap(),
-            Event::PassLost { to: 1, .. }
-        ));
-    }
-    let (mut of_zero, mut of_two) = (0, 0);
-    for _ in 0..=600 - lost {
-        match one.wait(LONG).unwrap() {
-            Event::Passed { from: 0, tag, .. } if tag == of_zero => of_zero += 1,
-            Event::Passed {
-                from: 2, tag: 7, ..
-            } => of_two += 1,
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!((of_zero, of_two), (600 - lost, 1));
     assert!(two.poll_socket().is_none(), "nothing of its own was lost");
-    zero.pass(1, 1000, gift.as_fd()).unwrap();
-    passed(&mut one, 0, 1000);
+    drop(one);
+}
+
+#[test]
+fn a_rank_that_reads_nothing_keeps_no_channel_from_the_others() {
+    let hall = Hall::open(400);
+    hall.ask(|b| b.set_most_channels(64));
+    let mut clients: Vec<Client> = (0..100).map(|rank| hall.join(rank)).collect();
+    // It asks for all, and reads none; those that it asks for read.
+    for peer in 1..400 {
+        clients[0].connect(peer).unwrap();
+    }
+    let mut last = clients.pop().unwrap();
+    let mut other = clients.pop().unwrap();
+    last.connect(other.rank()).unwrap();
+    let met = |client: &mut Client, of: u32| match client.wait(LONG).unwrap() {
+        Event::Channel { peer, .. } => peer == of,
+        other => panic!("{other:?}"),
+    };
+    while !met(&mut last, other.rank()) {}
+    while !met(&mut other, last.rank()) {}
 }
 
 #[test]
@@ -352,7 +395,7 @@ fn a_rank_that_leaves_is_left_and_one_that_vanishes_is_dead() {
     let board = zero.board().clone();
     eventually("rank 1 left", || board.state(1) == RankState::Left);
     eventually("rank 2 is dead", || board.state(2) == RankState::Dead);
-    assert!(board.events() >= 4);
+    assert_eq!(board.events(), 2);
     for peer in [1, 2] {
         zero.connect(peer).unwrap();
         match zero.wait(LONG).unwrap() {
@@ -516,24 +559,47 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
 fn idle_connections_keep_no_late_rank_out_and_are_closed_in_the_end() {
     let hall = Hall::open(1);
     let crowd: Vec<OwnedFd> = (0..200).map(|_| stranger(&hall)).collect();
-    let start = Instant::now();
     let _zero = hall.join(0);
-    assert!(
-        start.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        start.elapsed()
-    );
-    assert!(hall.ask(|b| b.stats().silent) >= 200 - 64);
+    let silent = hall.ask(|b| b.stats().silent);
+    assert!((200 - 64..200).contains(&silent), "{silent}");
+    hall.ask(|b| b.handle_ready(Instant::now() + HELLO_TIMEOUT));
     for idle in &crowd {
         assert_eq!(refusal(idle), Refusal::Silent);
         assert!(matches!(hears(idle), Received::Closed));
     }
-    assert!(
-        start.elapsed() >= Duration::from_millis(1500),
-        "the last 63 had their time"
-    );
     assert_eq!(hall.ask(|b| b.stats().silent), 200);
     assert_eq!(hall.ask(|b| b.stats().broken), 0);
+}
+
+#[test]
+fn a_hello_that_came_while_the_broker_did_not_look_is_heard_however_late_it_is() {
+    let mut broker = Broker::new(&[0; 200], Box::new(|_, _| unreachable!("no channel"))).unwrap();
+    let place = broker.address().socket().unwrap();
+    let token = *broker.address().token();
+    let connect = |_| {
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .unwrap();
+        rustix::net::connect(&socket, &place).unwrap();
+        socket
+    };
+    // As many as may be silent, so that none is pushed out.
+    let ranks: Vec<OwnedFd> = (0..63).map(connect).collect();
+    let now = Instant::now();
+    broker.handle_ready(now);
+    assert_eq!(broker.connected(), 63);
+    for (rank, socket) in (0..).zip(&ranks) {
+        let pid = std::process::id();
+        let hello = ToBroker::Hello { rank, pid, token };
+        socket::send(socket, &hello.encode(), None).unwrap();
+    }
+    // More than one look brings wait, and the broker has not run for long.
+    let crowd: Vec<OwnedFd> = (0..60).map(connect).collect();
+    broker.handle_ready(now + 2 * HELLO_TIMEOUT);
+    assert!((0..63).all(|rank| broker.has_joined(rank)));
+    assert_eq!(broker.stats().silent, 0);
+    drop(crowd);
 }
 
 #[test]
@@ -689,6 +755,7 @@ proptest! {
             ToRank::PeerGone { peer: rank },
             ToRank::Passed { from: rank, tag },
             ToRank::PassLost { to: rank, tag },
+            ToRank::PassAgain { to: rank, tag },
             ToRank::Refused(Refusal::Taken),
             ToRank::Refused(Refusal::Process),
             ToRank::Refused(Refusal::Stranger),

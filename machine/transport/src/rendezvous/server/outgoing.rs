@@ -215,11 +215,14 @@ impl Broker {
 
     /// Whether anybody is owed what may be asked for: what was asked for before may have been given up by who passed it.
     pub(super) fn owes(&self) -> bool {
-        (0..self.ranks.len()).any(|rank| self.may_take(rank as u32))
+        self.short_until.is_none() && (0..self.ranks.len()).any(|rank| self.may_take(rank as u32))
     }
 
     /// Asks for what is owed to ranks that have room.
     pub(super) fn ask_for_all(&mut self, now: Instant) {
+        if self.short_until.is_some() {
+            return;
+        }
         for rank in 0..self.ranks.len() as u32 {
             if self.may_take(rank) {
                 self.ask_again(rank, ASKED_AT_A_TIME, now);
