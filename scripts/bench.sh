@@ -4,7 +4,7 @@
 source "$(dirname "$0")/toolchain.sh"
 scripts/setup.sh
 find_rust
-cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-bench -p mapwire-apps
+cargo_build --release --locked -p mapwire-cli -p mapwire-bench -p mapwire-apps
 mapwire=${CARGO_TARGET_DIR:-target}/release/mapwire
 names=${NAME:-$("$mapwire" bench --list | sed 's/ .*//')}
 status=0

@@ -34,7 +34,7 @@ uninstall() {
 build() {
     scripts/setup.sh
     find_rust
-    cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-lab -p mapwire-bench -p mapwire-apps -p mapwire-c -p mapwire-far -p mapwire-rpc-c
+    cargo_build --release --locked -p mapwire-cli -p mapwire-lab -p mapwire-bench -p mapwire-apps -p mapwire-c -p mapwire-far -p mapwire-rpc-c
 }
 
 # Root's PATH has no cargo that a user has installed, and what root builds the user could not build upon.

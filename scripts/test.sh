@@ -9,7 +9,7 @@ source "$(dirname "$0")/toolchain.sh"
 source scripts/limited.sh
 exec </dev/null
 
-all=(setup format lint tests loom miri docs benches fuzz)
+all=(setup format lint deny tests features loom miri docs benches fuzz)
 phases=("$@")
 # For `ahead`: nothing is run.
 only_build=
@@ -61,9 +61,38 @@ phase_lint() {
     return $status
 }
 
+# Crates from outside: known faults, licences, duplicates. The list of faults comes from the network; without it the rest is checked.
+phase_deny() {
+    if ! cargo deny --version >/dev/null 2>&1; then
+        echo "skipped: there is no cargo deny; to have it: cargo install --locked cargo-deny"
+        return 0
+    fi
+    limited 300 cargo deny --all-features --log-level error check licenses bans sources || return 1
+    if limited 120 cargo deny fetch >/dev/null 2>&1; then
+        limited 300 cargo deny --offline --all-features --log-level error check advisories
+    else
+        echo "skipped: the list of known faults cannot be fetched"
+    fi
+}
+
 # All of the workspace, its tests too. Tests of whole commands need libraries that programs load; `cargo test` builds only what tests link.
 # In one go: without the tests, crates would be built with fewer features, and with the tests once more.
 build_everything() { limited 2400 cargo build "${everything[@]}" --all-targets; }
+
+# The library as a program has it that adds it without features: few crates, and what it cannot do is said with the feature that can.
+phase_features() {
+    local crates messages=$target/features/debug/examples/messages said
+    crates=$(cargo tree --locked -p mapwire -e normal,build --prefix none | sed 's/ (.*//' | sort -u | wc -l)
+    echo "$crates crates"
+    ((crates <= 40)) || return 1
+    limited 600 cargo build --locked -p mapwire --example messages --target-dir "$target/features" || return 1
+    limited 60 "$target/debug/mapwire" run -n 2 -- "$messages" || return 1
+    limited 60 "$target/debug/mapwire" run -n 2 --transport udp --insecure -- "$messages" || return 1
+    said=$(limited 60 "$target/debug/mapwire" run -n 2 --transport udp -- "$messages" 2>&1) && return 1
+    grep 'feature `sealing`' <<<"$said" || return 1
+    said=$(MAPWIRE_JOB_NAME=features MAPWIRE_SIZE=1 limited 60 "$messages" 2>&1) && return 1
+    grep 'feature `sealing`' <<<"$said"
+}
 
 # Unit, property, integration and documentation tests, the layering and the C examples among them. The command is built with the
 # tests; those that run it would otherwise build it once more, with what other features of its libraries then take.

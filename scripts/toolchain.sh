@@ -2,6 +2,7 @@
 #
 #   root         the repository
 #   rust_needed  the oldest Rust that builds it: `rust-version` of the workspace
+#   cargo_build  cargo build, which says how far it is, at a terminal or not
 #   find_rust    puts a new enough rustc and cargo first in PATH; fails when there is none
 
 set -euo pipefail
@@ -12,9 +13,31 @@ rust_needed=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 # Whether version $1 is at least version $2.
 at_least() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 
-# For cargo: its progress is for whoever watches at a terminal.
-quiet=()
-[[ -t 2 ]] || quiet=(--quiet)
+# cargo build with these arguments. Without a terminal, a line every ten seconds says how many parts are built, and what cargo said is
+# shown if it fails.
+cargo_build() {
+    if [[ -t 2 ]]; then
+        cargo build "$@"
+        return
+    fi
+    local log watcher status=0
+    log=$(mktemp)
+    (
+        while sleep 10; do
+            far=$(tr '\r' '\n' <"$log" | sed -n 's/^ *Building .* \([0-9]*\)\/\([0-9]*\).*/\1 of \2/p' | tail -n 1)
+            echo "  $SECONDS s: ${far:-0} parts built"
+        done
+    ) >&2 &
+    watcher=$!
+    CARGO_TERM_PROGRESS_WHEN=always CARGO_TERM_PROGRESS_WIDTH=80 CARGO_TERM_COLOR=never cargo build "$@" 2>"$log" || status=$?
+    kill "$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+    if ((status)); then
+        tr '\r' '\n' <"$log" | grep -v '^ *Building \[' >&2 || true
+    fi
+    rm -f "$log"
+    return "$status"
+}
 
 have() { command -v "$1" >/dev/null 2>&1; }
 

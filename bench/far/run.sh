@@ -38,7 +38,7 @@ done
 if [[ ! $built ]]; then
     scripts/setup.sh
     find_rust
-    cargo build --release --locked "${quiet[@]}" -p mapwire-far -p mapwire-cli -p mapwire-bench
+    cargo_build --release --locked -p mapwire-far -p mapwire-cli -p mapwire-bench
     built=${CARGO_TARGET_DIR:-$root/target}/release
 fi
 [[ -x $built/mapwire && -r $built/libmapwire_far.so ]] ||

@@ -58,10 +58,10 @@ fi
 scripts/setup.sh
 find_rust
 target=${CARGO_TARGET_DIR:-$root/target}
-cargo build --release --locked "${quiet[@]}" -p mapwire-cli -p mapwire-c
+cargo_build --release --locked -p mapwire-cli -p mapwire-c
 built=$here/target
 mkdir -p "$built"
-build() { CARGO_TARGET_DIR=$built cargo build --release --locked "${quiet[@]}" --manifest-path "$here/$1/Cargo.toml"; }
+build() { CARGO_TARGET_DIR=$built cargo_build --release --locked --manifest-path "$here/$1/Cargo.toml"; }
 build pair
 pair=$built/release/pair
 library() { cc -O2 -Wall -Wextra -fPIC -shared -o "$built/$1.so" "$here/$1.c" "${@:2}"; }

@@ -36,6 +36,7 @@ impl Job {
     }
 
     /// Whether its broker is there yet.
+    #[cfg(feature = "top")]
     pub(super) fn is_alive(&self) -> bool {
         Path::new(&format!("/proc/{}", self.broker)).exists()
     }

@@ -1,5 +1,6 @@
 //! AES-128-GCM (NIST SP 800-38D) by the instructions of the processor.
 
+#[cfg(feature = "sealing")]
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 /// Bytes of a key.
@@ -10,12 +11,14 @@ pub const NONCE_BYTES: usize = 12;
 pub const TAG_BYTES: usize = 16;
 
 /// Encryption with authentication under one key. A nonce is never used twice for sealing.
+#[cfg(feature = "sealing")]
 #[expect(
     missing_debug_implementations,
     reason = "it holds a key, which is never printed"
 )]
 pub struct Aead(Option<LessSafeKey>);
 
+#[cfg(feature = "sealing")]
 impl Aead {
     /// Prepares `key` for sealing and opening.
     #[must_use]
@@ -51,7 +54,7 @@ impl Aead {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sealing"))]
 mod tests {
     extern crate alloc;
 

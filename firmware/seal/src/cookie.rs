@@ -12,9 +12,9 @@ use mapwire_wire::NodeId;
 
 use crate::address::{Address, MAX_ADDRESS_BYTES};
 use crate::mac::{MAC_BYTES, MacKey};
+use crate::wire::COOKIE_BYTES;
 
-/// Bytes of a cookie.
-pub(crate) const COOKIE_BYTES: usize = TIME_BYTES + MAC_BYTES;
+const _: () = assert!(COOKIE_BYTES == TIME_BYTES + MAC_BYTES);
 const TIME_BYTES: usize = 8;
 /// How long a cookie is good for.
 pub(crate) const LIFE_NS: u64 = 5_000_000_000;

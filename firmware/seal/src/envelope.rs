@@ -1,20 +1,23 @@
 //! One face for jobs that seal and jobs that do not.
 
+#[cfg(feature = "sealing")]
 use alloc::boxed::Box;
 
 use mapwire_wire::NodeId;
 
 use crate::counters::Counters;
 use crate::keys::PublicKey;
+use crate::outcome::{NotReady, Opened};
 use crate::plain::Plain;
-use crate::sessions::{NotReady, Opened, Sessions};
+#[cfg(feature = "sealing")]
+use crate::sessions::Sessions;
 use crate::transmit::Transmit;
 use crate::wire::{
     COOKIE, INITIATE, PLAIN, PLAIN_FRONT_BYTES, RESPOND, SEALED, SEALED_BACK_BYTES,
     SEALED_FRONT_BYTES,
 };
 
-/// How datagrams between nodes are wrapped. The methods are those of [`Sessions`]; where nothing is sealed, every peer is ready, no
+/// How datagrams between nodes are wrapped. The methods are those of `Sessions`; where nothing is sealed, every peer is ready, no
 /// key is wanted and there is nothing to transmit.
 #[expect(
     missing_debug_implementations,
@@ -24,6 +27,7 @@ pub enum Envelope {
     /// Unprotected.
     Plain(Plain),
     /// Authenticated, encrypted and opened once.
+    #[cfg(feature = "sealing")]
     Sealed(Box<Sessions>),
 }
 
@@ -51,6 +55,7 @@ impl Envelope {
     pub const fn front_bytes(&self) -> usize {
         match self {
             Self::Plain(_) => PLAIN_FRONT_BYTES,
+            #[cfg(feature = "sealing")]
             Self::Sealed(_) => SEALED_FRONT_BYTES,
         }
     }
@@ -60,11 +65,12 @@ impl Envelope {
     pub const fn back_bytes(&self) -> usize {
         match self {
             Self::Plain(_) => 0,
+            #[cfg(feature = "sealing")]
             Self::Sealed(_) => SEALED_BACK_BYTES,
         }
     }
 
-    /// As [`Sessions::handle`].
+    /// As `Sessions::handle`.
     #[inline]
     pub fn handle(
         &mut self,
@@ -75,11 +81,12 @@ impl Envelope {
     ) -> Opened {
         match self {
             Self::Plain(plain) => plain.handle(datagram),
+            #[cfg(feature = "sealing")]
             Self::Sealed(sessions) => sessions.handle(now_ns, from, datagram, entropy),
         }
     }
 
-    /// As [`Sessions::seal`], with the room of [`front_bytes`](Self::front_bytes) and [`back_bytes`](Self::back_bytes).
+    /// As `Sessions::seal`, with the room of [`front_bytes`](Self::front_bytes) and [`back_bytes`](Self::back_bytes).
     ///
     /// # Errors
     /// [`NotReady`]: nothing was written.
@@ -87,25 +94,30 @@ impl Envelope {
     pub fn seal(&mut self, now_ns: u64, to: NodeId, datagram: &mut [u8]) -> Result<(), NotReady> {
         match self {
             Self::Plain(plain) => plain.seal(to, datagram),
+            #[cfg(feature = "sealing")]
             Self::Sealed(sessions) => sessions.seal(now_ns, to, datagram),
         }
     }
 
-    /// As [`Sessions::set_peer`].
+    /// As `Sessions::set_peer`.
     pub fn set_peer(&mut self, node: NodeId, key: PublicKey) {
-        if let Self::Sealed(sessions) = self {
-            sessions.set_peer(node, key);
+        match self {
+            Self::Plain(_) => {}
+            #[cfg(feature = "sealing")]
+            Self::Sealed(sessions) => sessions.set_peer(node, key),
         }
     }
 
-    /// As [`Sessions::forget_peer`].
+    /// As `Sessions::forget_peer`.
     pub fn forget_peer(&mut self, node: NodeId) {
-        if let Self::Sealed(sessions) = self {
-            sessions.forget_peer(node);
+        match self {
+            Self::Plain(_) => {}
+            #[cfg(feature = "sealing")]
+            Self::Sealed(sessions) => sessions.forget_peer(node),
         }
     }
 
-    /// As [`Sessions::poll_transmit`].
+    /// As `Sessions::poll_transmit`.
     pub fn poll_transmit(
         &mut self,
         now_ns: u64,
@@ -113,48 +125,55 @@ impl Envelope {
     ) -> Option<Transmit> {
         match self {
             Self::Plain(_) => None,
+            #[cfg(feature = "sealing")]
             Self::Sealed(sessions) => sessions.poll_transmit(now_ns, entropy),
         }
     }
 
-    /// As [`Sessions::poll_wanted_key`].
+    /// As `Sessions::poll_wanted_key`.
     pub fn poll_wanted_key(&mut self) -> Option<NodeId> {
         match self {
             Self::Plain(_) => None,
+            #[cfg(feature = "sealing")]
             Self::Sealed(sessions) => sessions.poll_wanted_key(),
         }
     }
 
-    /// As [`Sessions::handle_time`].
+    /// As `Sessions::handle_time`.
     pub fn handle_time(&mut self, now_ns: u64) {
-        if let Self::Sealed(sessions) = self {
-            sessions.handle_time(now_ns);
+        match self {
+            Self::Plain(_) => {}
+            #[cfg(feature = "sealing")]
+            Self::Sealed(sessions) => sessions.handle_time(now_ns),
         }
     }
 
-    /// As [`Sessions::poll_at`].
+    /// As `Sessions::poll_at`.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
         match self {
             Self::Plain(_) => None,
+            #[cfg(feature = "sealing")]
             Self::Sealed(sessions) => sessions.poll_at(),
         }
     }
 
-    /// As [`Sessions::is_ready`].
+    /// As `Sessions::is_ready`.
     #[must_use]
     pub fn is_ready(&self, now_ns: u64, node: NodeId) -> bool {
         match self {
             Self::Plain(plain) => plain.is_peer(node),
+            #[cfg(feature = "sealing")]
             Self::Sealed(sessions) => sessions.is_ready(now_ns, node),
         }
     }
 
-    /// As [`Sessions::counters`].
+    /// As `Sessions::counters`.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         match self {
             Self::Plain(plain) => plain.counters(),
+            #[cfg(feature = "sealing")]
             Self::Sealed(sessions) => sessions.counters(),
         }
     }
@@ -164,6 +183,7 @@ impl Envelope {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Plain(_) => size_of::<Self>(),
+            #[cfg(feature = "sealing")]
             Self::Sealed(sessions) => size_of::<Self>() + sessions.bytes(),
         }
     }

@@ -2,9 +2,12 @@
 
 use core::fmt;
 
+#[cfg(feature = "sealing")]
 use snow::params::DHChoice;
+#[cfg(feature = "sealing")]
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 
+#[cfg(feature = "sealing")]
 use crate::mac::MacKey;
 
 /// The secret that all nodes of a job share, and nobody else has.
@@ -19,21 +22,32 @@ impl JobSecret {
     }
 
     /// A number for the job, which its datagrams may show: it tells nothing about the secret.
+    #[cfg(feature = "sealing")]
     #[must_use]
     pub fn job(&self) -> u32 {
         let [a, b, c, d, ..] = MacKey::new(&self.0).of(b"mapwire job");
         u32::from_le_bytes([a, b, c, d])
     }
 
+    /// A number for the datagrams of a job that seals nothing: a part of the secret, which then protects none.
+    #[must_use]
+    pub const fn label(&self) -> u32 {
+        let [a, b, c, d, ..] = self.0;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    #[cfg(feature = "sealing")]
     pub(crate) const fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
 /// The secret key of one node (X25519, RFC 7748).
+#[cfg(feature = "sealing")]
 #[derive(Clone)]
 pub struct StaticKey([u8; 32]);
 
+#[cfg(feature = "sealing")]
 impl StaticKey {
     /// Takes 32 random bytes.
     #[must_use]
@@ -68,6 +82,7 @@ impl fmt::Debug for JobSecret {
     }
 }
 
+#[cfg(feature = "sealing")]
 impl fmt::Debug for StaticKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StaticKey(..)")

@@ -18,42 +18,68 @@
 //! Each datagram is sent again until it is answered. If both sides begin, the node with the smaller number goes first. The shape is
 //! that of WireGuard (Donenfeld, NDSS 2017, §5), with a cookie in every handshake in place of time stamps.
 //!
+//! The feature `sealing` (on unless switched off) has all of this; without it there are only envelopes that seal nothing.
+//!
 //! The layout of datagrams stands in `wire.rs`, the threats in `docs/security.md`.
 
 #![no_std]
 #![forbid(unsafe_code)]
+// What only sealing uses.
+#![cfg_attr(
+    not(feature = "sealing"),
+    allow(dead_code, unused_imports, unused_variables)
+)]
 
 extern crate alloc;
 
 mod address;
 mod aead;
+#[cfg(feature = "sealing")]
 mod cookie;
 mod counters;
 mod envelope;
+#[cfg(feature = "sealing")]
 mod identity;
+#[cfg(feature = "sealing")]
 mod indexes;
 mod keys;
 mod mac;
+#[cfg(feature = "sealing")]
 mod noise;
+mod outcome;
+#[cfg(feature = "sealing")]
 mod peer;
 mod plain;
+#[cfg(feature = "sealing")]
 mod repeat;
+#[cfg(feature = "sealing")]
 mod replay;
+#[cfg(feature = "sealing")]
 mod session;
+#[cfg(feature = "sealing")]
 mod sessions;
 mod transmit;
 mod wire;
 
 pub use address::{Address, MAX_ADDRESS_BYTES};
-pub use aead::{Aead, KEY_BYTES, NONCE_BYTES, TAG_BYTES};
+#[cfg(feature = "sealing")]
+pub use aead::Aead;
+pub use aead::{KEY_BYTES, NONCE_BYTES, TAG_BYTES};
 pub use counters::{Cause, Counters};
 pub use envelope::Envelope;
+#[cfg(feature = "sealing")]
 pub use identity::Config;
-pub use keys::{JobSecret, PublicKey, StaticKey};
+#[cfg(feature = "sealing")]
+pub use keys::StaticKey;
+pub use keys::{JobSecret, PublicKey};
+pub use outcome::{NotReady, Opened};
 pub use plain::Plain;
+#[cfg(feature = "sealing")]
 pub use replay::WINDOW;
+#[cfg(feature = "sealing")]
 pub use session::Rotation;
-pub use sessions::{NotReady, Opened, Sessions};
+#[cfg(feature = "sealing")]
+pub use sessions::Sessions;
 pub use transmit::{Destination, MAX_HANDSHAKE_BYTES, Transmit};
 pub use wire::{
     COOKIE_DATAGRAM_BYTES, INITIATE_BYTES, PLAIN_FRONT_BYTES, RESPOND_BYTES, SEALED_BACK_BYTES,

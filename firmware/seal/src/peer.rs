@@ -11,14 +11,13 @@ use alloc::boxed::Box;
 use mapwire_wire::NodeId;
 
 use crate::address::Address;
-use crate::cookie::COOKIE_BYTES;
 use crate::indexes::Indexes;
 use crate::keys::PublicKey;
 use crate::mac::MAC_BYTES;
 use crate::noise::{HANDSHAKE_HEAP_BYTES, Started};
 use crate::repeat::Repeat;
 use crate::session::Session;
-use crate::wire::{FIRST_BYTES, Header, RESPOND_BYTES};
+use crate::wire::{COOKIE_BYTES, FIRST_BYTES, Header, RESPOND_BYTES};
 
 /// How long an attempt to make a session goes on without being asked for again.
 const ATTEMPT_NS: u64 = 20_000_000_000;

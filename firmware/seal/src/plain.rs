@@ -5,7 +5,7 @@ use core::ops::Range;
 use mapwire_wire::NodeId;
 
 use crate::counters::{Cause, Counters};
-use crate::sessions::{NotReady, Opened};
+use crate::outcome::{NotReady, Opened};
 use crate::wire::{INITIATE, PLAIN, PLAIN_FRONT_BYTES, SEALED, type_and_length, u32_at};
 
 /// Writes and reads plain envelopes. Anybody who can send datagrams to a node can forge them.

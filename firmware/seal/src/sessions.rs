@@ -5,8 +5,6 @@ mod handshakes;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::ops::Range;
-
 use mapwire_wire::NodeId;
 
 use crate::address::Address;
@@ -16,6 +14,7 @@ use crate::counters::{Cause, Counters};
 use crate::identity::{Config, Identity};
 use crate::indexes::Indexes;
 use crate::keys::PublicKey;
+use crate::outcome::{NotReady, Opened};
 use crate::peer::Peer;
 use crate::session::{Condition, NotOpened};
 use crate::transmit::{Destination, Transmit};
@@ -28,41 +27,6 @@ use crate::wire::{
 const MOST_COOKIES: usize = 64;
 /// Nodes whose keys are asked for at a time. More are dropped, and ask again.
 const MOST_WANTED: usize = 64;
-
-/// What came of a datagram.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opened {
-    /// The peer `from` sent what is now at `bytes` of the datagram.
-    Data {
-        /// Who sealed it.
-        from: NodeId,
-        /// Where it is in the datagram.
-        bytes: Range<usize>,
-    },
-    /// It was for the sessions themselves.
-    Handled,
-    /// It has no effect.
-    Rejected(Cause),
-}
-
-/// Why nothing was sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotReady {
-    /// The job has no such peer.
-    #[error("{0} is no peer of this node: expected another node of the job")]
-    NoPeer(NodeId),
-    /// The peer's key is not known; [`Sessions::poll_wanted_key`] names it.
-    #[error("the key of {0} is not known yet: retry once it is set")]
-    NoKey(NodeId),
-    /// There is no session yet; a handshake is under way.
-    #[error("there is no session with {0} yet: retry once the handshake is over")]
-    NoSession(NodeId),
-    /// The datagram has no room for the envelope.
-    #[error(
-        "a datagram of {0} bytes has no room for its envelope: expected room in front and behind"
-    )]
-    NoRoom(usize),
-}
 
 /// The sessions of a node with its peers, and the handshakes that make them.
 ///

@@ -22,8 +22,10 @@
 use mapwire_wire::NodeId;
 
 use crate::aead::{NONCE_BYTES, TAG_BYTES};
-use crate::cookie::COOKIE_BYTES;
 use crate::mac::{MAC_BYTES, MacKey};
+
+/// Bytes of a cookie: a time and a code.
+pub(crate) const COOKIE_BYTES: usize = 8 + MAC_BYTES;
 
 /// Version of the handshake.
 pub const VERSION: u8 = 2;

@@ -14,6 +14,16 @@ pub enum NamesError {
         /// What was given.
         given: String,
     },
+    /// This build cannot do it.
+    #[error(
+        "this program was built without the feature `{feature}` of mapwire, which {what}: cargo add mapwire --features {feature}"
+    )]
+    NotBuilt {
+        /// What was wanted.
+        what: &'static str,
+        /// The feature.
+        feature: &'static str,
+    },
     /// There is no secret.
     #[error(
         "there is no secret at {}; copy it from a host that has it, as in `scp -p HOST:{} {}`, or make the first by `mapwire serve --new-secret`",

@@ -1,37 +1,51 @@
 //! Names for jobs that come and go: a small store of keys and values, each of which lasts as long as its lease.
 //!
-//! A [`Store`] is reached by its [`StoreAddress`]: `mapwire://host:port` is a server of `mapwire serve` ([`server`]), and
+//! A [`Store`] is reached by its [`StoreAddress`]: `mapwire://host:port` is a server of `mapwire serve` (`server`), and
 //! `etcd://host:port` is etcd, by the JSON gateway that it has since version 3.4. [`SharedSecret`] is the file that all who use one
 //! store have. Clients and the server prove it to each other and seal what they say; with etcd, jobs sign their values by it.
+//!
+//! Without the feature `sealing` there are only the types: no secret is read, so no store is reached. etcd takes the feature `etcd` too.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`store`] | what a store does |
 //! | [`address`] | where it is |
 //! | [`secret`] | the shared secret: its file, and the keys made from it |
-//! | [`protocol`] | what clients and server say to each other |
+//! | `protocol` | what clients and server say to each other |
 //! | `channel` | the handshake, and sealed messages |
 //! | `client`, `etcd` | the two implementations of [`Store`] |
-//! | [`server`] | the server |
+//! | `server` | the server |
 
 #![forbid(unsafe_code)]
 
 pub mod address;
+#[cfg(feature = "sealing")]
 mod channel;
+#[cfg(feature = "sealing")]
 mod client;
 mod error;
+#[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "sealing")]
 pub mod protocol;
+#[cfg_attr(not(feature = "sealing"), path = "unsealed.rs")]
 pub mod secret;
+#[cfg(feature = "sealing")]
 pub mod server;
 pub mod store;
+mod usual;
 
 pub use address::StoreAddress;
 pub use error::NamesError;
-pub use secret::SharedSecret;
-pub use store::{LEASE, LeaseId, Store, open};
+#[cfg(not(feature = "sealing"))]
+pub use secret::open;
+pub use secret::{SharedSecret, SigningKey};
+#[cfg(feature = "sealing")]
+pub use store::open;
+pub use store::{LEASE, LeaseId, Store};
 
 /// Fills `bytes` from the operating system's entropy.
+#[cfg(feature = "sealing")]
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NamesError> {
     let os = |errno: rustix::io::Errno| NamesError::Os {
         call: "getrandom",

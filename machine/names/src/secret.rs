@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use blake2::Blake2sMac256;
 use blake2::digest::{KeyInit, Mac};
 
+pub use crate::usual::usual_path;
 use crate::{NamesError, fill_random};
 
 /// 32 random bytes, known to all who use one store and to nobody else.
@@ -19,18 +20,6 @@ impl fmt::Debug for SharedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SharedSecret(…)")
     }
-}
-
-/// Where the secret is unless a user says otherwise: `mapwire/secret` in the user's folder of configuration.
-#[must_use]
-pub fn usual_path() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let base = match (set("XDG_CONFIG_HOME"), set("HOME")) {
-        (Some(folder), _) => folder.into(),
-        (None, Some(home)) => PathBuf::from(home).join(".config"),
-        (None, None) => PathBuf::from("/etc"),
-    };
-    base.join("mapwire/secret")
 }
 
 impl SharedSecret {
@@ -127,18 +116,41 @@ impl SharedSecret {
         let all = [&[purpose.as_bytes()], parts].concat();
         code(&self.0, &all)
     }
+
+    /// A key that [derives](Self::derive) so, to sign values by.
+    #[must_use]
+    pub fn signing_key(&self, purpose: &str, parts: &[&[u8]]) -> SigningKey {
+        SigningKey(self.derive(purpose, parts))
+    }
 }
 
-/// Keyed BLAKE2s (RFC 7693 §2.9) over `parts`, each after its length: a code that only those who have `key` can make.
-#[must_use]
-pub fn code(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
+/// A key by which values are signed.
+#[derive(Clone)]
+pub struct SigningKey([u8; 32]);
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SigningKey(…)")
+    }
+}
+
+impl SigningKey {
+    /// A code of `parts` that only those who have the key can make.
+    #[must_use]
+    pub fn code(&self, parts: &[&[u8]]) -> [u8; 32] {
+        code(&self.0, parts)
+    }
+
+    /// Whether `given` is the [`code`](Self::code) of `parts`, in a time that does not depend on either's value.
+    #[must_use]
+    pub fn verifies(&self, parts: &[&[u8]], given: &[u8; 32]) -> bool {
+        mac(&self.0, parts).verify(given.into()).is_ok()
+    }
+}
+
+/// Keyed BLAKE2s (RFC 7693 §2.9) over `parts`, each after its length.
+fn code(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     mac(key, parts).finalize().into_bytes().into()
-}
-
-/// Whether `given` is the [`code`] of `parts`, in a time that does not depend on either's value.
-#[must_use]
-pub fn verifies(key: &[u8; 32], parts: &[&[u8]], given: &[u8; 32]) -> bool {
-    mac(key, parts).verify(given.into()).is_ok()
 }
 
 fn mac(key: &[u8; 32], parts: &[&[u8]]) -> Blake2sMac256 {
@@ -220,8 +232,10 @@ mod tests {
         for (at, key) in keys.iter().enumerate() {
             assert!(!keys[..at].contains(key), "{at}");
         }
-        assert!(verifies(&keys[0], &[b"v"], &code(&keys[0], &[b"v"])));
-        assert!(!verifies(&keys[0], &[b"w"], &code(&keys[0], &[b"v"])));
-        assert!(!verifies(&keys[1], &[b"v"], &code(&keys[0], &[b"v"])));
+        let [a, b] = ["a", "b"].map(|purpose| secret.signing_key(purpose, &[]));
+        let code = a.code(&[b"v"]);
+        assert!(a.verifies(&[b"v"], &code));
+        assert!(!a.verifies(&[b"w"], &code));
+        assert!(!b.verifies(&[b"v"], &code));
     }
 }

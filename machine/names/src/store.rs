@@ -3,9 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(feature = "sealing")]
+use crate::SharedSecret;
+#[cfg(feature = "sealing")]
 use crate::client::Client;
+#[cfg(feature = "etcd")]
 use crate::etcd::Etcd;
-use crate::{NamesError, SharedSecret, StoreAddress};
+use crate::{NamesError, StoreAddress};
 
 /// How long a lease lasts after it was granted or kept.
 pub const LEASE: Duration = Duration::from_secs(3);
@@ -72,10 +76,19 @@ pub trait Store: fmt::Debug + Send {
 }
 
 /// The store at `address`. Connects when it is first used.
-#[must_use]
-pub fn open(address: &StoreAddress, secret: &SharedSecret) -> Box<dyn Store> {
+///
+/// # Errors
+/// [`NamesError::NotBuilt`]: this build has no client of etcd.
+#[cfg(feature = "sealing")]
+pub fn open(address: &StoreAddress, secret: &SharedSecret) -> Result<Box<dyn Store>, NamesError> {
     match address {
-        StoreAddress::Server(_) => Box::new(Client::new(address.clone(), secret)),
-        StoreAddress::Etcd(members) => Box::new(Etcd::new(address.clone(), members)),
+        StoreAddress::Server(_) => Ok(Box::new(Client::new(address.clone(), secret))),
+        #[cfg(feature = "etcd")]
+        StoreAddress::Etcd(members) => Ok(Box::new(Etcd::new(address.clone(), members))),
+        #[cfg(not(feature = "etcd"))]
+        StoreAddress::Etcd(_) => Err(NamesError::NotBuilt {
+            what: "etcd takes",
+            feature: "etcd",
+        }),
     }
 }

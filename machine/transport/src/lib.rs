@@ -10,6 +10,8 @@
 //! * [`fabric`]: what a process has besides packets, and [`job`]: that of a job;
 //! * [`rendezvous`]: how ranks of one host find one another and exchange memory.
 
+// Without sealing, an envelope is plain.
+#![cfg_attr(not(feature = "sealing"), allow(irrefutable_let_patterns))]
 #![deny(unsafe_code)]
 
 pub mod bells;

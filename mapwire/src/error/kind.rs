@@ -224,6 +224,7 @@ fn of_store(error: &NamesError) -> Kind {
         NamesError::Address { .. }
         | NamesError::NoSecret { .. }
         | NamesError::Secret { .. }
+        | NamesError::NotBuilt { .. }
         | NamesError::WrongSecret { .. } => Kind::Config,
         NamesError::Unreachable { .. } | NamesError::NoLease { .. } => Kind::Gone,
         NamesError::Version { .. } => Kind::Version,

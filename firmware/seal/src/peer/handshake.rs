@@ -8,7 +8,6 @@ use super::{
     ATTEMPT_NS, Attempt, Due, LEAST_BETWEEN_NS, OFFER_NS, Offer, Peer, STUBBORN_SENDS, goes_first,
 };
 use crate::address::Address;
-use crate::cookie::COOKIE_BYTES;
 use crate::counters::Cause;
 use crate::identity::Identity;
 use crate::indexes::Indexes;
@@ -17,6 +16,7 @@ use crate::noise::Grant;
 use crate::repeat::Repeat;
 use crate::session::Session;
 use crate::transmit::{Destination, Transmit};
+use crate::wire::COOKIE_BYTES;
 use crate::wire::{
     self, Checked, FIRST_BYTES, RESPOND, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, SECOND_BYTES,
 };

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use mapwire_names::{LEASE, LeaseId, SharedSecret, Store};
+use mapwire_names::{LEASE, LeaseId, SharedSecret, SigningKey, Store};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::record::{Claim, Incarnation, JobName, RELEASE, Record, host_name, ranks_text};
@@ -180,8 +180,8 @@ fn find(
 }
 
 /// The key that records are signed by.
-pub(super) fn record_key(shared: &SharedSecret) -> [u8; 32] {
-    shared.derive("mapwire job records", &[])
+pub(super) fn record_key(shared: &SharedSecret) -> SigningKey {
+    shared.signing_key("mapwire job records", &[])
 }
 
 fn read_record(value: &[u8], store: &dyn Store, name: &JobName) -> Result<Record, LaunchError> {
@@ -204,7 +204,7 @@ pub(super) fn random_id() -> Result<[u8; 16], LaunchError> {
 /// All claims below `prefix`.
 pub(super) fn claims(
     store: &mut dyn Store,
-    signing: &[u8; 32],
+    signing: &SigningKey,
     prefix: &str,
 ) -> Result<BTreeMap<u32, Claim>, LaunchError> {
     let folder = format!("{prefix}claim/");
@@ -342,7 +342,7 @@ impl Member<'_> {
     /// Claims ranks, under the next number. Gives the number.
     fn claim(
         &mut self,
-        signing: &[u8; 32],
+        signing: &SigningKey,
         prefix: &str,
     ) -> Result<Result<u32, Attempt>, LaunchError> {
         let name = self.wanted.name.to_string();

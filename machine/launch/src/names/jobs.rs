@@ -34,7 +34,7 @@ pub struct Member {
 /// # Errors
 /// The store cannot be reached, or has another secret.
 pub fn jobs(address: &StoreAddress, shared: &SharedSecret) -> Result<Vec<Job>, LaunchError> {
-    let mut store = open(address, shared);
+    let mut store = open(address, shared)?;
     let mut jobs = Vec::new();
     for (key, _) in store.list(JOBS)? {
         let name = key.strip_prefix(JOBS).unwrap_or_default();

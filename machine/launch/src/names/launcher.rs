@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use mapwire_names::{SharedSecret, Store, StoreAddress, open};
+use mapwire_names::{SharedSecret, SigningKey, Store, StoreAddress, open};
 use mapwire_transport::rendezvous::Secret;
 
 use super::forming::Wanted;
@@ -46,7 +46,7 @@ impl Names {
     /// [`LaunchError`].
     pub(crate) fn join(job: &NamedJob, timeout: Duration) -> Result<Self, LaunchError> {
         let shared = SharedSecret::read(&job.secret_file)?;
-        let mut store = open(&job.store, &shared);
+        let mut store = open(&job.store, &shared)?;
         let (incarnation, rank, session) = match (&job.incarnation, job.rank) {
             (Some(incarnation), Some(rank)) => {
                 check_life(&mut *store, &shared, job, incarnation)?;
@@ -73,7 +73,7 @@ impl Names {
         })
     }
 
-    fn signing_key(&self) -> [u8; 32] {
+    fn signing_key(&self) -> SigningKey {
         self.incarnation.signing_key(&self.name, &self.shared)
     }
 

@@ -8,7 +8,7 @@
 //! | `mapwire/donor/ID` | the donor's lease | its release, host, process and pages |
 //! | `mapwire/loan/ID/JOB` | the asker's lease | rank, size of the job, pages of all donors that are asked |
 
-use mapwire_names::{LeaseId, SharedSecret, Store, StoreAddress, open};
+use mapwire_names::{LeaseId, SharedSecret, SigningKey, Store, StoreAddress, open};
 
 use super::forming::random_id;
 use super::record::{JobName, RELEASE, host_name, lines_of};
@@ -46,8 +46,8 @@ pub struct Loan {
     pub pages: u64,
 }
 
-fn signing_key(shared: &SharedSecret) -> [u8; 32] {
-    shared.derive("mapwire lending", &[])
+fn signing_key(shared: &SharedSecret) -> SigningKey {
+    shared.signing_key("mapwire lending", &[])
 }
 
 fn hex(id: [u8; 16]) -> String {
@@ -59,7 +59,7 @@ fn hex(id: [u8; 16]) -> String {
 /// # Errors
 /// The store cannot be reached, or has another secret.
 pub fn donors(address: &StoreAddress, shared: &SharedSecret) -> Result<Vec<Donor>, LaunchError> {
-    let mut store = open(address, shared);
+    let mut store = open(address, shared)?;
     let signing = signing_key(shared);
     let mut donors = Vec::new();
     for (key, _) in store.list(DONORS)? {
@@ -111,7 +111,7 @@ impl Loan {
 #[derive(Debug)]
 pub struct Offer {
     store: Box<dyn Store>,
-    signing: [u8; 32],
+    signing: SigningKey,
     id: String,
     pages: u64,
     lease: LeaseId,
@@ -127,7 +127,7 @@ impl Offer {
         shared: &SharedSecret,
         pages: u64,
     ) -> Result<Self, LaunchError> {
-        let mut store = open(address, shared);
+        let mut store = open(address, shared)?;
         let lease = store.grant()?;
         let mut offer = Self {
             store,
@@ -217,7 +217,7 @@ impl Asking {
         shared: &SharedSecret,
         donors: &[Donor],
     ) -> Result<Self, LaunchError> {
-        let mut store = open(address, shared);
+        let mut store = open(address, shared)?;
         let signing = signing_key(shared);
         let lease = store.grant()?;
         let job: JobName = format!("far.{}", hex(random_id()?)).parse()?;

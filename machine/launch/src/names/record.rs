@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use mapwire_names::{LeaseId, SharedSecret};
+use mapwire_names::{LeaseId, SharedSecret, SigningKey};
 use mapwire_transport::board::MAX_RANKS;
 use mapwire_transport::rendezvous::Secret;
 
@@ -78,8 +78,8 @@ impl Incarnation {
     }
 
     /// The key that its values are signed by.
-    pub(super) fn signing_key(&self, name: &JobName, shared: &SharedSecret) -> [u8; 32] {
-        shared.derive("mapwire job values", &[name.0.as_bytes(), &self.id])
+    pub(super) fn signing_key(&self, name: &JobName, shared: &SharedSecret) -> SigningKey {
+        shared.signing_key("mapwire job values", &[name.0.as_bytes(), &self.id])
     }
 }
 

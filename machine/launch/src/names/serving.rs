@@ -10,7 +10,7 @@
 
 use std::net::IpAddr;
 
-use mapwire_names::{LeaseId, SharedSecret, Store, StoreAddress, open};
+use mapwire_names::{LeaseId, SharedSecret, SigningKey, Store, StoreAddress, open};
 
 use super::forming::random_id;
 use super::record::{JobName, RELEASE, host_name, lines_of};
@@ -27,8 +27,8 @@ pub const VISIT_SIZE: u32 = 2;
 /// Addresses of a host that are listed, at most.
 const MOST_ADDRESSES: usize = 8;
 
-fn signing_key(shared: &SharedSecret) -> [u8; 32] {
-    shared.derive("mapwire serving", &[])
+fn signing_key(shared: &SharedSecret) -> SigningKey {
+    shared.signing_key("mapwire serving", &[])
 }
 
 fn hex(id: [u8; 16]) -> String {
@@ -85,7 +85,7 @@ pub fn servers(
     shared: &SharedSecret,
     name: &DoorName,
 ) -> Result<Vec<FarServer>, LaunchError> {
-    let mut store = open(address, shared);
+    let mut store = open(address, shared)?;
     let signing = signing_key(shared);
     let prefix = format!("{SERVERS}{name}/");
     let mut servers = Vec::new();
@@ -105,7 +105,7 @@ pub fn servers(
 #[derive(Debug)]
 pub struct Serving {
     store: Box<dyn Store>,
-    signing: [u8; 32],
+    signing: SigningKey,
     server: FarServer,
     /// Each with a lease of its own, so that it can end alone.
     names: Vec<(DoorName, LeaseId)>,
@@ -123,7 +123,7 @@ impl Serving {
     ) -> Result<Self, LaunchError> {
         addresses.truncate(MOST_ADDRESSES);
         Ok(Self {
-            store: open(address, shared),
+            store: open(address, shared)?,
             signing: signing_key(shared),
             server: FarServer {
                 id: hex(random_id()?),
@@ -230,7 +230,7 @@ impl Visiting {
         shared: &SharedSecret,
         server: &FarServer,
     ) -> Result<Self, LaunchError> {
-        let mut store = open(address, shared);
+        let mut store = open(address, shared)?;
         let lease = store.grant()?;
         let job: JobName = format!("visit.{}", hex(random_id()?)).parse()?;
         let key = format!("{VISITS}{}/{job}", server.id);

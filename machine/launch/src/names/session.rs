@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mapwire_host::descriptors::above_stdio;
 use mapwire_host::masking;
-use mapwire_names::{NamesError, SharedSecret, Store, StoreAddress, open};
+use mapwire_names::{NamesError, SharedSecret, SigningKey, Store, StoreAddress, open};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::forming::{self, Formed, KEEP, Waiting, Wanted};
@@ -90,7 +90,7 @@ impl Session {
             bell,
         });
         let (orders, heard) = mpsc::channel();
-        let store = open(address, &shared);
+        let store = open(address, &shared)?;
         let tells = Arc::clone(&told);
         // Handlers of the program run on threads of the program.
         let masked = masking::mask();
@@ -229,7 +229,7 @@ fn run(
 struct Watch {
     store: Box<dyn Store>,
     formed: Formed,
-    signing: [u8; 32],
+    signing: SigningKey,
     prefix: String,
     /// Claims that were there when they were looked at last.
     count: u64,

@@ -1,7 +1,6 @@
 //! A store whose values are signed: behind the code of a value, which binds it to its key, stands the value.
 
-use mapwire_names::secret::{code, verifies};
-use mapwire_names::{LeaseId, Store};
+use mapwire_names::{LeaseId, SigningKey, Store};
 
 use crate::LaunchError;
 
@@ -10,12 +9,12 @@ const CODE_BYTES: usize = 32;
 /// Creates `key` with a signed value, as [`Store::create`].
 pub(super) fn create(
     store: &mut dyn Store,
-    signing: &[u8; 32],
+    signing: &SigningKey,
     key: &str,
     value: &[u8],
     lease: LeaseId,
 ) -> Result<bool, LaunchError> {
-    let signed = [&code(signing, &[key.as_bytes(), value])[..], value].concat();
+    let signed = [&signing.code(&[key.as_bytes(), value])[..], value].concat();
     Ok(store.create(key, &signed, lease)?)
 }
 
@@ -25,7 +24,7 @@ pub(super) fn create(
 /// [`LaunchError::Forged`].
 pub(super) fn get(
     store: &mut dyn Store,
-    signing: &[u8; 32],
+    signing: &SigningKey,
     key: &str,
 ) -> Result<Option<Vec<u8>>, LaunchError> {
     match store.get(key)? {
@@ -40,7 +39,7 @@ pub(super) fn get(
 /// [`LaunchError::Forged`].
 pub(super) fn list(
     store: &mut dyn Store,
-    signing: &[u8; 32],
+    signing: &SigningKey,
     prefix: &str,
 ) -> Result<Vec<(String, Vec<u8>)>, LaunchError> {
     let found = store.list(prefix)?;
@@ -53,12 +52,12 @@ pub(super) fn list(
 
 fn open<'a>(
     store: &dyn Store,
-    signing: &[u8; 32],
+    signing: &SigningKey,
     key: &str,
     signed: &'a [u8],
 ) -> Result<&'a [u8], LaunchError> {
     match signed.split_first_chunk::<CODE_BYTES>() {
-        Some((code, value)) if verifies(signing, &[key.as_bytes(), value], code) => Ok(value),
+        Some((code, value)) if signing.verifies(&[key.as_bytes(), value], code) => Ok(value),
         _ => Err(LaunchError::Forged {
             address: store.address().to_string(),
             key: key.into(),

@@ -15,9 +15,11 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use mapwire_host::processes::Owner;
+#[cfg(feature = "sealing")]
+use mapwire_seal::{Config, Rotation, Sessions, StaticKey};
 use mapwire_seal::{
-    Config, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES, Sessions, StaticKey, first_length,
+    Envelope, JobSecret, Opened, Plain, PublicKey, SEALED_BACK_BYTES, SEALED_FRONT_BYTES,
+    first_length,
 };
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{HEADER_BYTES, NodeId};
@@ -71,6 +73,11 @@ pub enum NetError {
         "cannot watch for datagrams: {0}; raise the limits on threads and descriptors (ulimit -u, ulimit -n)"
     )]
     Watch(std::io::Error),
+    /// This build does not seal.
+    #[error(
+        "this program was built without the feature `sealing` of mapwire, which ranks of several hosts and --transport udp take: cargo add mapwire --features sealing; or seal nothing (--insecure, MAPWIRE_INSECURE=true)"
+    )]
+    NotBuilt,
     /// The kernel gives no random bytes.
     #[error("no random bytes for keys: {0}")]
     Entropy(rustix::io::Errno),
@@ -154,12 +161,6 @@ fn entropy(bytes: &mut [u8]) {
     }
 }
 
-fn random() -> Result<[u8; 32], NetError> {
-    let mut bytes = [0; 32];
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(NetError::Entropy)?;
-    Ok(bytes)
-}
-
 /// An address as the cookies of handshakes bind it.
 fn bytes_of(address: &SocketAddr) -> ([u8; 18], usize) {
     let mut bytes = [0; 18];
@@ -186,6 +187,51 @@ fn address_of(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_le_bytes(port)))
 }
 
+/// What datagrams are wrapped in, the number of the job that they show, and the key that peers know this rank by.
+struct Wrapped {
+    envelope: Envelope,
+    job: u32,
+    public: PublicKey,
+}
+
+fn wrap(insecure: bool, me: NodeId, nodes: u32, secret: JobSecret) -> Result<Wrapped, NetError> {
+    if insecure {
+        let job = secret.label();
+        return Ok(Wrapped {
+            envelope: Envelope::Plain(Plain::new(me, nodes, job)),
+            job,
+            public: PublicKey([0; 32]),
+        });
+    }
+    sealed(me, nodes, secret)
+}
+
+#[cfg(feature = "sealing")]
+fn sealed(me: NodeId, nodes: u32, secret: JobSecret) -> Result<Wrapped, NetError> {
+    let mut bytes = [0; 32];
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(NetError::Entropy)?;
+    let (job, key) = (secret.job(), StaticKey::new(bytes));
+    let public = key.public();
+    let config = Config {
+        me,
+        nodes,
+        job,
+        secret,
+        key,
+        rotation: Rotation::default(),
+    };
+    Ok(Wrapped {
+        envelope: Envelope::Sealed(Box::new(Sessions::new(config, &mut entropy))),
+        job,
+        public,
+    })
+}
+
+#[cfg(not(feature = "sealing"))]
+fn sealed(_: NodeId, _: u32, _: JobSecret) -> Result<Wrapped, NetError> {
+    Err(NetError::NotBuilt)
+}
+
 impl Net {
     /// Opens the sockets of rank `me` of `size`, and draws its key.
     ///
@@ -206,23 +252,11 @@ impl Net {
             first_length: Some(first_length),
             ..UdpConfig::new(addresses)
         })?;
-        let secret = JobSecret::new(secret.0);
-        let (job, nodes) = (secret.job(), size as u32);
-        let key = StaticKey::new(random()?);
-        let public = key.public();
-        let envelope = if config.insecure {
-            Envelope::Plain(Plain::new(me, nodes, job))
-        } else {
-            let config = Config {
-                me,
-                nodes,
-                job,
-                secret,
-                key,
-                rotation: Rotation::default(),
-            };
-            Envelope::Sealed(Box::new(Sessions::new(config, &mut entropy)))
-        };
+        let Wrapped {
+            envelope,
+            job,
+            public,
+        } = wrap(config.insecure, me, size as u32, JobSecret::new(secret.0))?;
         let capture = match &config.capture {
             None => None,
             Some(folder) => {

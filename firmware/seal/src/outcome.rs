@@ -1,0 +1,42 @@
+//! What comes of datagrams, whether they are sealed or not.
+
+use core::ops::Range;
+
+use mapwire_wire::NodeId;
+
+use crate::counters::Cause;
+
+/// What came of a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The peer `from` sent what is now at `bytes` of the datagram.
+    Data {
+        /// Who sealed it.
+        from: NodeId,
+        /// Where it is in the datagram.
+        bytes: Range<usize>,
+    },
+    /// It was for the sessions themselves.
+    Handled,
+    /// It has no effect.
+    Rejected(Cause),
+}
+
+/// Why nothing was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReady {
+    /// The job has no such peer.
+    #[error("{0} is no peer of this node: expected another node of the job")]
+    NoPeer(NodeId),
+    /// The peer's key is not known; [`Envelope::poll_wanted_key`](crate::Envelope::poll_wanted_key) names it.
+    #[error("the key of {0} is not known yet: retry once it is set")]
+    NoKey(NodeId),
+    /// There is no session yet; a handshake is under way.
+    #[error("there is no session with {0} yet: retry once the handshake is over")]
+    NoSession(NodeId),
+    /// The datagram has no room for the envelope.
+    #[error(
+        "a datagram of {0} bytes has no room for its envelope: expected room in front and behind"
+    )]
+    NoRoom(usize),
+}

@@ -1,0 +1,15 @@
+//! Where things are unless a user says otherwise.
+
+use std::path::PathBuf;
+
+/// Where the secret is: `mapwire/secret` in the user's folder of configuration.
+#[must_use]
+pub fn usual_path() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let base = match (set("XDG_CONFIG_HOME"), set("HOME")) {
+        (Some(folder), _) => folder.into(),
+        (None, Some(home)) => PathBuf::from(home).join(".config"),
+        (None, None) => PathBuf::from("/etc"),
+    };
+    base.join("mapwire/secret")
+}
