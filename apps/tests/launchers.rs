@@ -1,15 +1,13 @@
-//! The programs under the launchers of clusters: on one host, and over four that are network namespaces, sealed. Says "skipped" where
+//! The programs under the launchers of clusters: on one host, and over four that are network namespaces, sealed. Skipped where
 //! a launcher is missing, or namespaces are not allowed.
 
 mod common;
-#[path = "../../tests/namespaces.rs"]
-mod namespaces;
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use common::{Ended, program};
-use namespaces::Hosts;
+use mapwire_testing::namespaces::Hosts;
 
 const LINE: &str = "is --keys 30000 --values 2^7 --iterations 2 --json";
 const HOSTS: usize = 4;
@@ -19,7 +17,7 @@ fn has(name: &str) -> bool {
         .chain(["/usr/sbin".into()])
         .any(|folder| folder.join(name).exists());
     if !found {
-        println!("skipped: there is no {name}");
+        mapwire_testing::skip!("there is no {name}");
     }
     found
 }
@@ -154,7 +152,7 @@ fn ranks_of_srun_over_four_hosts_and_on_one_are_a_job() {
         .collect();
     let mut wanted = vec![6];
     if ended.err.contains("plugin") {
-        println!("skipped: this Slurm has no PMIx");
+        mapwire_testing::skip!("this Slurm has no PMIx");
     } else {
         wanted.push(3);
     }
@@ -193,7 +191,7 @@ fn when_a_rank_of_mpirun_is_killed_the_others_end_and_leave_nothing() {
     };
     let network = hosts.network_of(0);
     let find = || -> Vec<u32> {
-        let all = namespaces::processes_in(&network);
+        let all = mapwire_testing::namespaces::processes_in(&network);
         all.into_iter().filter(sor).collect()
     };
     let started = std::time::Instant::now();

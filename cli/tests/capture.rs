@@ -66,7 +66,7 @@ fn is_good(place: &Place, done: &Done) {
     let mode = std::fs::metadata(place.folder.join("all.pcapng")).unwrap();
     assert_eq!(mode.permissions().mode() & 0o777, 0o600, "it holds keys");
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("skipped: no tshark here");
+        mapwire_testing::skip!("no tshark here");
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/wireshark/mapwire.lua");
@@ -138,7 +138,7 @@ fn hosts_whose_clocks_are_hours_apart_are_in_one_order() {
     let can = ["--time", "--monotonic", "1", "--fork", "true"];
     let can = Command::new("unshare").args(can).status();
     if !can.is_ok_and(|status| status.success()) {
-        println!("skipped: no namespaces of time (root, unshare)");
+        mapwire_testing::skip!("no namespaces of time (root, unshare)");
         return;
     }
     let place = Place::new();

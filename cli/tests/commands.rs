@@ -285,7 +285,7 @@ fn a_rank_that_is_killed_for_lack_of_memory_is_reported_so() {
     let limited =
         std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join(limit), "67108864"));
     if let Err(error) = limited {
-        println!("skipped: no cgroup with a limit on memory can be made here: {error}");
+        mapwire_testing::skip!("no cgroup with a limit on memory can be made here: {error}");
         let _ = std::fs::remove_dir(&group);
         return;
     }

@@ -2,15 +2,13 @@
 
 mod common;
 mod lending;
-#[path = "../../tests/namespaces.rs"]
-mod namespaces;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use common::{Place, Running, eventually, signal};
 use lending::{Donor, PAGES, can_start, far_args, finish, let_it_run, rounds, start};
-use namespaces::Hosts;
+use mapwire_testing::namespaces::Hosts;
 use rustix::process::Signal;
 
 fn both_lend(donors: &[Donor; 2]) {

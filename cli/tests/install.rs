@@ -110,7 +110,7 @@ fn what_is_installed_is_stripped_has_its_licences_and_can_be_removed() {
 #[test]
 fn under_sudo_the_user_builds() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root installs for others");
+        mapwire_testing::skip!("only root installs for others");
         return;
     }
     let place = Place::new();

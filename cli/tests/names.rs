@@ -3,8 +3,6 @@
 mod common;
 #[path = "../../tests/etcd.rs"]
 mod etcd;
-#[path = "../../tests/namespaces.rs"]
-mod namespaces;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -15,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::{Done, Place, Running, as_rank, children, eventually, json_rows, signal};
 use etcd::Etcd;
 use mapwire_names::protocol::{Release, Verdict, Welcome};
-use namespaces::Hosts;
+use mapwire_testing::namespaces::Hosts;
 use rustix::process::Signal;
 
 /// A `mapwire serve`, until it is dropped.

@@ -205,22 +205,18 @@ fn where_no_control_group_can_be_made_descendants_are_found_and_ended() {
     let place = Place::new();
     let text = "cat /proc/self/cgroup; step() { step & exit; }; step & setsid sh -c 'sleep 1000 & exit' & \
                 sleep 0.2; exit 3";
-    let as_user = |args: &[&str]| {
-        let mut command = place.command(args);
-        if rustix::process::geteuid().is_root() {
-            // Root may make groups; this user may not.
-            std::os::unix::process::CommandExt::uid(&mut command, 65_534);
-        }
-        command
-    };
-    if let Err(error) = as_user(&["--version"]).output() {
-        println!("skipped: another user cannot run the command: {error}");
-        return;
+    let args = ["run", "-n", "2", "--", "sh", "-c", text];
+    let open = mapwire_testing::OpenFolder::new();
+    let mut command = place.command(&args);
+    if rustix::process::geteuid().is_root() {
+        // Root may make groups; this user may not.
+        command = place.command_of(&open.copy_of(env!("CARGO_BIN_EXE_mapwire")), &args);
+        std::os::unix::process::CommandExt::uid(&mut command, 65_534);
+        command.current_dir(open.path());
     }
-    let command = as_user(&["run", "-n", "2", "--", "sh", "-c", text]);
     let done = common::Running::of(command).wait().code(3);
     if done.out().contains("/mapwire-") {
-        println!("skipped: this user may make control groups");
+        mapwire_testing::skip!("this user may make control groups");
     }
     place.assert_empty();
 }

@@ -242,7 +242,7 @@ fn a_host_that_ssh_does_not_know_is_named() {
         .args(["--net", "ssh", "-V"])
         .status();
     if !can.is_ok_and(|status| status.success()) {
-        println!("skipped: no ssh here, or no network namespaces");
+        mapwire_testing::skip!("no ssh here, or no network namespaces");
         return;
     }
     let place = Place::new();

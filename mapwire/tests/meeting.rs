@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use mapwire::meeting::{
     Credentials, Door, DoorName, Greet, JobId, MeetingError, Reception, ReceptionLimits, visit,
 };
 use mapwire::{Buffer, Error, Export, Node, NodeConfig, Rights};
+use mapwire_testing::OpenFolder;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -96,6 +98,15 @@ fn serve(what: &str, limits: ReceptionLimits) -> Serving {
     }
 }
 
+/// A place for what another user runs; `None`, and says so, where this test can start no process of one.
+fn for_another_user() -> Option<OpenFolder> {
+    if own_user() != 0 {
+        mapwire_testing::skip!("only root can start a process of another user");
+        return None;
+    }
+    Some(OpenFolder::new())
+}
+
 fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -106,11 +117,24 @@ impl Serving {
     }
 
     fn process(&self, what: &str) -> Command {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        self.process_of(&std::env::current_exe().unwrap(), what)
+    }
+
+    fn process_of(&self, program: &Path, what: &str) -> Command {
+        let mut command = Command::new(program);
         command.args(["--ignored", "--exact", "--nocapture", what]);
         command.env(DOOR, self.name.to_string());
         command.env(USER, own_user().to_string());
         command.stdout(Stdio::piped());
+        command
+    }
+
+    /// The process that greets, as another user.
+    fn of_another_user(&self, open: &OpenFolder) -> Command {
+        use std::os::unix::process::CommandExt;
+        let program = open.copy_of(std::env::current_exe().unwrap());
+        let mut command = self.process_of(&program, "process_that_greets");
+        command.uid(65_534).gid(65_534).stderr(Stdio::piped());
         command
     }
 
@@ -379,15 +403,13 @@ fn guests_beyond_the_limit_are_refused_until_one_leaves() {
 
 #[test]
 fn guests_of_another_user_have_a_job_of_their_own() {
-    use std::os::unix::process::CommandExt;
-    if own_user() != 0 {
-        println!("skipped: only root can start a process of another user");
+    let Some(open) = for_another_user() else {
         return;
-    }
+    };
     let serving = serve("user", ReceptionLimits::default());
     let node = serving.visit().unwrap();
-    let mut process = serving.process("process_that_greets");
-    let mut child = process.uid(65_534).gid(65_534).spawn().unwrap();
+    let mut process = serving.of_another_user(&open);
+    let mut child = process.spawn().unwrap();
     assert!(child.wait().unwrap().success());
     greet(&node);
     let book = serving.server.book();
@@ -397,19 +419,15 @@ fn guests_of_another_user_have_a_job_of_their_own() {
 
 #[test]
 fn a_server_may_keep_other_users_out() {
-    use std::os::unix::process::CommandExt;
-    if own_user() != 0 {
-        println!("skipped: only root can start a process of another user");
+    let Some(open) = for_another_user() else {
         return;
-    }
+    };
     let limits = ReceptionLimits {
         other_guests: 0,
         ..ReceptionLimits::default()
     };
     let serving = serve("keep", limits);
-    let mut process = serving.process("process_that_greets");
-    process.uid(65_534).gid(65_534).stderr(Stdio::piped());
-    let output = process.output().unwrap();
+    let output = serving.of_another_user(&open).output().unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned()
         + &String::from_utf8_lossy(&output.stdout);

@@ -1,11 +1,9 @@
 //! The examples, built with pkg-config from an installed mapwire, outside the tree, and run.
 
 mod common;
-#[path = "../../../tests/namespaces.rs"]
-mod namespaces;
 
 use common::{Installed, Linking};
-use namespaces::Hosts;
+use mapwire_testing::namespaces::Hosts;
 
 const LINKINGS: [Linking; 2] = [Linking::Shared, Linking::Static];
 
@@ -130,7 +128,7 @@ fn c_programs_share_a_matrix_and_a_counter() {
 fn a_program_without_any_shared_library_serves_its_page_faults_too() {
     let archive = common::run(common::clean("cc").arg("-print-file-name=libc.a"));
     if !archive.starts_with('/') {
-        // This computer has no C library to link statically.
+        mapwire_testing::skip!("this computer has no C library to link statically");
         return;
     }
     let installed = Installed::get(Linking::Static);
@@ -203,7 +201,7 @@ fn every_example_runs_on_hosts_of_its_own_sealed_and_plain() {
 #[test]
 fn valgrind_runs_the_examples_and_finds_no_wild_access() {
     if common::clean("valgrind").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no valgrind");
+        mapwire_testing::skip!("there is no valgrind");
         return;
     }
     let installed = Installed::get(Linking::Shared);

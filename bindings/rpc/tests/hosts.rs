@@ -1,15 +1,13 @@
 //! Clients and servers of different hosts, by a store of names: hosts are network namespaces. Needs root.
 
 mod common;
-#[path = "../../../tests/namespaces.rs"]
-mod namespaces;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Linking, Programs, clean, is_equipped, limited, mapwire, says};
-use namespaces::Hosts;
+use mapwire_testing::namespaces::Hosts;
 
 /// Ends its process.
 struct Ends(Child);

@@ -2,9 +2,7 @@
 
 mod common;
 
-use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,8 +16,12 @@ struct Calculator {
 
 impl Calculator {
     fn start() -> Option<Self> {
+        Self::with(Programs::new)
+    }
+
+    fn with(programs: impl FnOnce() -> Programs) -> Option<Self> {
         is_equipped().then(|| {
-            let programs = Programs::new();
+            let programs = programs();
             let server = programs.make("calc_server", Linking::Shared);
             programs.check();
             let server = Server::start(clean(server).stderr(Stdio::null()), programs.calc);
@@ -198,17 +200,13 @@ fn the_kernel_says_who_calls() {
 #[test]
 fn another_users_lie_about_itself_is_refused() {
     use std::os::unix::process::CommandExt;
-    let Some(calculator) = Calculator::start() else {
-        return;
-    };
     if rustix::process::geteuid().as_raw() != 0 {
-        println!("skipped: only root can start a process of another user");
+        mapwire_testing::skip!("only root can start a process of another user");
         return;
     }
-    // The programs lie in a folder that only its owner enters.
-    let open = Permissions::from_mode(0o755);
-    let folder = calculator.programs.path("");
-    std::fs::set_permissions(folder, open).unwrap();
+    let Some(calculator) = Calculator::with(Programs::for_another_user) else {
+        return;
+    };
     let output = run(calculator.command(&["credentials"]).uid(65_534).gid(65_534));
     says(
         &output,

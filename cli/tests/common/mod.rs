@@ -73,7 +73,12 @@ impl Place {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        self.command_of(Path::new(PROGRAM), args)
+    }
+
+    /// A command in the place's folder and with its mark.
+    pub fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("MAPWIRE_") {
                 command.env_remove(name);

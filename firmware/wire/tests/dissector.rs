@@ -437,7 +437,7 @@ impl Drop for Temporary {
 #[test]
 fn wireshark_shows_what_every_vector_means() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no tshark here");
+        mapwire_testing::skip!("there is no tshark here");
         return;
     }
     let mut cases = links();

@@ -48,7 +48,7 @@ fn pair(provider: &str) -> Option<(Ofi, Peer)> {
     let mut ofi = match Ofi::open(provider) {
         Ok(ofi) => ofi,
         Err(error @ (OfiError::NotInstalled { .. } | OfiError::NoProvider { .. })) => {
-            println!("skipped: {error}");
+            mapwire_testing::skip!("{error}");
             return None;
         }
         Err(error) => panic!("{provider}: {error}"),

@@ -269,7 +269,7 @@ fn locked_memory_stays_locked() {
     assert!(!is_locked_now(&memory));
     // SAFETY: keeps pages in memory.
     if unsafe { rustix::mm::mlock(address_of(memory.start), memory.bytes) }.is_err() {
-        println!("skipped: this process may lock no memory");
+        mapwire_testing::skip!("this process may lock no memory");
         return;
     }
     assert!(is_locked_now(&memory));
@@ -398,7 +398,7 @@ fn adoptions_leave_no_descriptor_and_no_mapping_and_stop_before_they_take_all() 
                 Err(error) => break error,
             }
             if buffers.len() == 2000 {
-                println!("skipped: this process may open any number of descriptors");
+                mapwire_testing::skip!("this process may open any number of descriptors");
                 return;
             }
         };
@@ -430,7 +430,7 @@ fn what_is_left_of_locked_memory_moves_back_and_what_replaced_the_rest_stays_unl
     memory.fill();
     // SAFETY: keeps pages in memory.
     if unsafe { rustix::mm::mlock(address_of(memory.start), memory.bytes) }.is_err() {
-        println!("skipped: this process may lock no memory");
+        mapwire_testing::skip!("this process may lock no memory");
         return;
     }
     let mut buffer = memory.adopt().unwrap();
@@ -462,7 +462,7 @@ fn memory_is_locked_after_an_adoption_if_it_was_at_its_end() {
     let memory = Private::new(2 * PAGE);
     let buffer = memory.adopt().unwrap();
     if lock(&memory).is_err() {
-        println!("skipped: this process may lock no memory");
+        mapwire_testing::skip!("this process may lock no memory");
         return;
     }
     drop(buffer);

@@ -199,7 +199,7 @@ fn a_lack_of_mapped_ranges_is_named_and_no_byte_is_lost() {
         let mut buffer = SharedBuffer::adopt("test-adoption", memory.start, 4 * PAGE).unwrap();
         let most = crate::limits::max_map_count().unwrap() as usize;
         if most > 1 << 17 {
-            println!("skipped: to use up so many mapped ranges takes long");
+            mapwire_testing::skip!("to use up so many mapped ranges takes long");
             return;
         }
         let eater = Private::new(2 * most * PAGE);
@@ -234,7 +234,7 @@ fn where_all_memory_is_locked_the_limit_on_that_is_named_and_no_byte_is_lost() {
         lower_limit(rustix::process::Resource::Memlock, 3 << 20);
         // SAFETY: what is mapped from here on is locked.
         if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
-            println!("skipped: this process may lock no memory");
+            mapwire_testing::skip!("this process may lock no memory");
             return;
         }
         let here = Private::with(100 * PAGE, MapFlags::PRIVATE);
@@ -258,7 +258,7 @@ fn exports_here_and_there_leave_the_program_half_of_its_mapped_ranges() {
     in_child("split", || {
         let most = crate::limits::max_map_count().unwrap() as usize;
         if most > 1 << 17 {
-            println!("skipped: to split so many mapped ranges takes long");
+            mapwire_testing::skip!("to split so many mapped ranges takes long");
             return;
         }
         let memory = Private::new(2 * most * PAGE);
@@ -310,7 +310,7 @@ fn memory_with_pages_that_fault_is_refused_and_stays_open_to_stores() {
         memory.fill();
         // SAFETY: a page of this test, which uses it no more.
         if unsafe { libc::madvise(address_of(memory.start + 3 * PAGE), PAGE, GUARD) } != 0 {
-            println!("skipped: this kernel has no guard pages in ordinary memory");
+            mapwire_testing::skip!("this kernel has no guard pages in ordinary memory");
             return;
         }
         refused(memory.start, memory.bytes);
@@ -408,7 +408,7 @@ fn without_proc_nothing_is_adopted_and_what_was_adopted_moves_back() {
                     && libc::umount2(c"/proc".as_ptr(), libc::MNT_DETACH) == 0
             };
             if !gone {
-                println!("skipped: this process may not unmount /proc");
+                mapwire_testing::skip!("this process may not unmount /proc");
                 return;
             }
             let late = SharedBuffer::adopt("test-adoption", memory.start + 4 * PAGE, PAGE);
