@@ -1,12 +1,10 @@
 //! `mapwire far`: programs that are larger than what they get of the RAM, and what goes wrong before they start.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Done, Place, Running, eventually, json_rows};
+use crate::common::{Done, Place, Running, eventually, json_rows};
 
 /// Where the library must be, that cargo builds with the workspace. `false`, and a word of it: userfaultfd is refused here.
 fn can_start(place: &Place) -> bool {
@@ -300,13 +298,19 @@ fn figures_are_watched_until_the_program_ends() {
         text.contains("hit ratio") && text.contains("p99.9"),
         "{text}"
     );
-    let watch = place.start(&["stats", &pid, "--watch"]);
-    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let mut watch = place.command(&["stats", &pid, "--watch"]);
+    let watched = place.folder.join("watched");
+    watch.stdout(std::fs::File::create(&watched).unwrap());
+    let mut watch = watch.spawn().unwrap();
+    let text = || std::fs::read_to_string(&watched).unwrap();
+    eventually("two lines of figures below their names", || {
+        text().lines().count() >= 3
+    });
     drop(input);
     running.wait().code(0);
-    let text = watch.wait().code(0).out();
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(lines.len() >= 3 && lines[0].contains("faults/s"), "{text}");
+    assert!(watch.wait().unwrap().success());
+    let text = text();
+    assert!(text.lines().next().unwrap().contains("faults/s"), "{text}");
 }
 
 #[test]

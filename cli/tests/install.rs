@@ -1,11 +1,9 @@
 //! `make install` and `make uninstall`, of a build that this test makes up.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Place, need_programs};
+use crate::common::{Place, need_programs};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -1,8 +1,6 @@
 //! `mapwire ping`, between hosts that are this one.
 
-mod common;
-
-use common::{Place, json_rows};
+use crate::common::{Place, json_rows};
 
 const AGENT: [&str; 2] = ["--launch-agent", "env HOST={host}"];
 

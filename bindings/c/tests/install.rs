@@ -1,11 +1,9 @@
 //! What `make install` puts where, and that the library's symbols are those of the header.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use common::{Folder, Installed, Linking, clean, here, make, run};
+use crate::common::{Folder, Installed, Linking, clean, here, make, run};
 
 /// The functions of the header, by name, each with its prototype up to the closing bracket.
 fn prototypes() -> BTreeMap<String, String> {

@@ -1,8 +1,6 @@
 //! C programs that ask for what they must not, that load the library by hand, and that are told of deliveries.
 
-mod common;
-
-use common::{Installed, Linking};
+use crate::common::{Installed, Linking};
 
 #[test]
 fn bad_input_gives_a_code_and_a_message_and_writes_nothing() {

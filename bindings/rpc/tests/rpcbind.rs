@@ -1,11 +1,9 @@
 //! Servers and clients that meet by rpcbind, in a network and a `/run` of their own. Needs root, rpcbind and unshare.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{Linking, Programs, clean, is_equipped, says};
+use crate::common::{Linking, Programs, clean, is_equipped, says};
 
 /// Whether these tests can run; says so if not.
 fn has_namespaces() -> bool {

@@ -201,6 +201,13 @@ pub fn state(pid: i32) -> Option<char> {
     stat(pid).and_then(|fields| fields[0].chars().next())
 }
 
+/// Bytes that a process has written.
+pub fn written(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let figure = text.lines().find_map(|line| line.strip_prefix("wchar: "));
+    figure.map_or(0, |figure| figure.parse().unwrap())
+}
+
 fn stat(pid: i32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(')')?;
@@ -353,7 +360,7 @@ pub fn this_program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// Arguments that make the ignored test `name` of this program the body of each rank.
+/// Arguments that make the ignored test `name` of this program, by its path, the body of each rank.
 pub fn as_rank(name: &str) -> Vec<String> {
     let program = this_program();
     let text = |s: &str| s.to_owned();

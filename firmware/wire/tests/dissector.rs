@@ -1,13 +1,11 @@
 //! Wireshark's dissector (`contrib/wireshark/mapwire.lua`) shows what the vectors mean. Skipped where there is no `tshark`.
 
-mod vectors;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::vectors::*;
 use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind, MAX_ACK_BYTES};
 use mapwire_wire::*;
-use vectors::*;
 
 /// A datagram, and fields of the dissector with what they must show.
 struct Case {

@@ -1,11 +1,8 @@
 //! `mapwire lab tables` and `mapwire lab report`.
 
-#[path = "../../../cli/tests/common/mod.rs"]
-mod common;
-
 use std::process::Command;
 
-use common::{Place, json_rows};
+use crate::common::{Place, json_rows};
 use serde_json::Value;
 
 /// Two small traces: 2 nodes of 3 processes each.

@@ -54,7 +54,7 @@ fn pair(provider: &str) -> Option<(Ofi, Peer)> {
         Err(error) => panic!("{provider}: {error}"),
     };
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_other_process", "--nocapture"])
+        .args(["--exact", "ofi_processes::the_other_process", "--nocapture"])
         .env(PROVIDER, provider)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -56,6 +56,16 @@ impl Hosts {
         format!("/proc/{}/ns/net", self.0[host].id())
     }
 
+    /// Bytes that an interface of a host has received.
+    pub fn received(&self, host: usize, interface: &str) -> u64 {
+        let path = format!("/proc/{}/net/dev", self.0[host].id());
+        let table = std::fs::read_to_string(path).unwrap();
+        let mut lines = table.lines().filter_map(|line| line.split_once(':'));
+        let line = lines.find(|(name, _)| name.trim() == interface);
+        let (_, figures) = line.unwrap_or_else(|| panic!("no {interface} in {table}"));
+        figures.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
     /// A command in a host.
     pub fn command(&self, host: usize, program: &str) -> Command {
         let mut nsenter = Command::new("nsenter");

@@ -15,7 +15,7 @@ fn forked(work: impl FnOnce() -> bool) -> std::process::ExitStatus {
         }
         let (mut status, begun) = (0, Instant::now());
         while libc::waitpid(pid, &raw mut status, libc::WNOHANG) == 0 {
-            if begun.elapsed() > Duration::from_secs(10) {
+            if begun.elapsed() > Duration::from_secs(60) {
                 libc::kill(pid, libc::SIGKILL);
             }
             std::thread::yield_now();
@@ -136,7 +136,7 @@ fn a_thread_that_was_cancelled_does_not_end_where_it_stores() {
         let before = COUNT.load(Ordering::SeqCst);
         let begun = Instant::now();
         while COUNT.load(Ordering::SeqCst) == before {
-            assert!(begun.elapsed() < Duration::from_secs(5), "it has ended");
+            assert!(begun.elapsed() < Duration::from_secs(60), "it has ended");
         }
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(0) };
@@ -459,26 +459,23 @@ fn no_store_is_lost_of_handlers_nor_across_the_boundary_of_two_exports() {
             libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
         }
         let over = AtomicBool::new(false);
-        let begun = Instant::now();
+        let moves = [AtomicU64::new(0), AtomicU64::new(0)];
         std::thread::scope(|scope| {
-            let exports: Vec<_> = [0, half]
-                .map(|offset| {
-                    let (memory, over) = (&memory, &over);
-                    scope.spawn(move || {
-                        let mut moves = 0;
-                        while !over.load(Ordering::Relaxed) {
-                            let start = memory.start + offset;
-                            drop(SharedBuffer::adopt("test-adoption", start, half).unwrap());
-                            moves += 1;
-                        }
-                        moves
-                    })
-                })
-                .into();
+            for (offset, moves) in [0, half].into_iter().zip(&moves) {
+                let (memory, over) = (&memory, &over);
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let start = memory.start + offset;
+                        drop(SharedBuffer::adopt("test-adoption", start, half).unwrap());
+                        moves.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
             // Eight bytes across the boundary, and the counter of the handlers behind them.
             let across = address_of(memory.start + half - 4).cast::<u64>();
             let mut value = 0_u64;
-            while begun.elapsed() < Duration::from_millis(1500) {
+            let many = |count: &AtomicU64| count.load(Ordering::Relaxed) > 200;
+            while !moves.iter().all(many) || !many(&HANDLED) {
                 value = value.wrapping_add(0x1_0000_0001);
                 // SAFETY: memory of this test, to which only this thread stores.
                 let seen = unsafe {
@@ -488,9 +485,6 @@ fn no_store_is_lost_of_handlers_nor_across_the_boundary_of_two_exports() {
                 assert_eq!(core::hint::black_box(seen), value);
             }
             over.store(true, Ordering::Relaxed);
-            for moves in exports {
-                assert!(moves.join().unwrap() > 100);
-            }
         });
         // SAFETY: takes the handler out.
         unsafe { libc::signal(libc::SIGALRM, libc::SIG_IGN) };
