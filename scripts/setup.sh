@@ -5,7 +5,7 @@
 #   scripts/setup.sh           what building and the demo need
 #   scripts/setup.sh --tests   also a browser, which looks at the pages that the laboratory writes, valgrind, which runs the C
 #                              examples, tshark, which runs the dissector, libfabric, Open MPI and Slurm, which start ranks, and etcd, by
-#                              which they meet, and rpcgen, libtirpc and rpcbind for calls by C programs; without them these tests are skipped
+#                              which they meet, fish, ssh and groff, and rpcgen, libtirpc and rpcbind for calls by C programs; without them these tests are skipped
 source "$(dirname "$0")/toolchain.sh"
 
 packages=()
@@ -33,6 +33,9 @@ if [[ ${1-} == --tests ]]; then
     { have rpcgen && [[ -r /usr/include/tirpc/rpc/rpc.h ]]; } ||
         lacks "rpcgen and libtirpc (for the tests of calls by C programs)" rpcsvc-proto libtirpc-dev
     [[ -x /sbin/rpcbind || -x /usr/sbin/rpcbind ]] || lacks "rpcbind (for the tests of calls by C programs)" rpcbind
+    have fish || lacks "fish (for the test of completions)" fish
+    have ssh || lacks "ssh (for the tests over several hosts)" openssh-client
+    have groff || lacks "groff (for the test of the manual)" groff-base
     have fi_info || lacks "libfabric (for the tests of its transport)" libfabric1 libfabric-bin
 fi
 need_rust=false

@@ -51,7 +51,7 @@ impl Etcd {
         let process = match started {
             Ok(process) => process,
             Err(error) => {
-                println!("skipped: etcd cannot be started: {error}");
+                mapwire_testing::skip!("etcd cannot be started: {error}");
                 return None;
             }
         };

@@ -1,8 +1,6 @@
 //! The programs' command lines, outside any job.
 
-mod common;
-
-use common::run;
+use crate::common::run;
 
 const SMALL: [&str; 4] = [
     "tsp --cities 10",
@@ -155,7 +153,7 @@ fn bad_input_ends_with_code_2_and_says_what_and_why() {
 #[test]
 fn a_program_that_cannot_print_does_not_panic() {
     let full = || std::fs::File::create("/dev/full").unwrap();
-    let mut command = std::process::Command::new(common::program("is"));
+    let mut command = std::process::Command::new(crate::common::program("is"));
     command.args("--keys 1000 --values 2^7 --iterations 1 --mode sequential".split(' '));
     let output = command.stdout(full()).stderr(std::process::Stdio::piped());
     let output = output.spawn().unwrap().wait_with_output().unwrap();

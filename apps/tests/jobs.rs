@@ -1,8 +1,6 @@
 //! The programs as jobs of several ranks: each checks its result against its sequential run.
 
-mod common;
-
-use common::{run, run_job};
+use crate::common::{run, run_job};
 
 const SMALL: [&str; 4] = [
     "tsp --cities 11",

@@ -85,6 +85,10 @@ impl Placements {
 }
 
 /// The round trip of a flag between two threads of this process, in nanoseconds: for ranks whose peers sleep.
+#[allow(
+    clippy::missing_spin_loop,
+    reason = "a pause would last longer than what is measured"
+)]
 pub(crate) fn look_between_threads() -> f64 {
     const TIMES: u64 = 8;
     const PARTS: u64 = 64;

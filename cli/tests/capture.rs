@@ -1,20 +1,18 @@
 //! `mapwire run --capture`: one file of the datagrams of all ranks, which Wireshark opens.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Done, Place, Running, eventually};
+use crate::common::{Done, Place, Running, eventually};
 use rustix::process::Signal;
 
 /// Starts an agent as a child, with the host's name in its environment.
 const AGENT: &str = "env HOST={host}";
 
 fn start(place: &Place, options: &[&str], body: &str) -> Running {
-    let program = common::as_rank(body);
+    let program = crate::common::as_rank(body);
     let program: Vec<&str> = program.iter().map(String::as_str).collect();
     let run = ["run", "--capture", "all.pcapng", "--no-tag"];
     place.start(&[&run[..], options, &["--"], &program].concat())
@@ -66,7 +64,7 @@ fn is_good(place: &Place, done: &Done) {
     let mode = std::fs::metadata(place.folder.join("all.pcapng")).unwrap();
     assert_eq!(mode.permissions().mode() & 0o777, 0o600, "it holds keys");
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("skipped: no tshark here");
+        mapwire_testing::skip!("no tshark here");
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib/wireshark/mapwire.lua");
@@ -114,11 +112,15 @@ fn is_good(place: &Place, done: &Done) {
 fn a_capture_has_the_datagrams_of_all_ranks_in_order_of_time() {
     let place = Place::new();
     let udp = ["-n", "2", "--transport", "udp"];
-    let done = start(&place, &udp, "body_that_talks").wait().code(0);
+    let done = start(&place, &udp, "capture::body_that_talks")
+        .wait()
+        .code(0);
     is_good(&place, &done);
     // Once more, and with a trace: a file of the name is replaced, as one of a trace is.
     let both = [&udp[..], &["--trace", "t.mwt", "--insecure"]].concat();
-    let done = start(&place, &both, "body_that_talks").wait().code(0);
+    let done = start(&place, &both, "capture::body_that_talks")
+        .wait()
+        .code(0);
     is_good(&place, &done);
     done.says("mapwire: trace of ");
     place.assert_empty();
@@ -128,7 +130,9 @@ fn a_capture_has_the_datagrams_of_all_ranks_in_order_of_time() {
 fn ranks_of_other_hosts_are_in_the_capture() {
     let place = Place::new();
     let hosts = ["--hosts", "a,b", "--launch-agent", AGENT];
-    let done = start(&place, &hosts, "body_that_talks").wait().code(0);
+    let done = start(&place, &hosts, "capture::body_that_talks")
+        .wait()
+        .code(0);
     is_good(&place, &done);
     place.assert_empty();
 }
@@ -138,7 +142,7 @@ fn hosts_whose_clocks_are_hours_apart_are_in_one_order() {
     let can = ["--time", "--monotonic", "1", "--fork", "true"];
     let can = Command::new("unshare").args(can).status();
     if !can.is_ok_and(|status| status.success()) {
-        println!("skipped: no namespaces of time (root, unshare)");
+        mapwire_testing::skip!("no namespaces of time (root, unshare)");
         return;
     }
     let place = Place::new();
@@ -151,11 +155,13 @@ fn hosts_whose_clocks_are_hours_apart_are_in_one_order() {
         "--trace",
         "t.mwt",
     ];
-    let done = start(&place, &hosts, "body_that_talks").wait().code(0);
+    let done = start(&place, &hosts, "capture::body_that_talks")
+        .wait()
+        .code(0);
     is_good(&place, &done);
-    common::need_programs();
+    crate::common::need_programs();
     let info = place.run(&["lab", "info", "t.mwt", "--json"]).code(0);
-    let info = &common::json_rows(&info)[0];
+    let info = &crate::common::json_rows(&info)[0];
     let time = |name: &str| info[name].as_u64().unwrap();
     let took_ns = time("last_ns") - time("first_ns");
     assert!(took_ns < 300_000_000_000, "{took_ns} ns of trace");
@@ -168,9 +174,9 @@ fn a_job_that_fails_or_is_ended_leaves_its_capture() {
     let udp = ["-n", "2", "--transport", "udp"];
     let hosts = ["--hosts", "a,b", "--launch-agent", AGENT];
     for options in [&udp[..], &hosts] {
-        let job = start(&place, options, "body_of_which_rank_1_fails");
+        let job = start(&place, options, "capture::body_of_which_rank_1_fails");
         is_good(&place, &job.wait().code(7));
-        let job = start(&place, options, "body_that_stays");
+        let job = start(&place, options, "capture::body_that_stays");
         eventually("both ranks are up", || place.has("up0") && place.has("up1"));
         job.signal(Signal::INT);
         is_good(&place, &job.wait().code(130));

@@ -1,8 +1,6 @@
 //! The commands beside `run`.
 
-mod common;
-
-use common::{Place, Running};
+use crate::common::{Place, Running};
 
 fn value_of(
     place: &Place,
@@ -253,8 +251,8 @@ fn doctor_fails_where_run_does_and_names_the_reason() {
             .current_dir(&place.folder);
         Running::of(shell).wait()
     };
-    let state = |done: &common::Done, check: &str| {
-        let rows = common::json_rows(done);
+    let state = |done: &crate::common::Done, check: &str| {
+        let rows = crate::common::json_rows(done);
         let row = rows.iter().find(|row| row["check"] == check).unwrap();
         (row["state"].clone(), row["finding"].to_string())
     };
@@ -285,7 +283,7 @@ fn a_rank_that_is_killed_for_lack_of_memory_is_reported_so() {
     let limited =
         std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join(limit), "67108864"));
     if let Err(error) = limited {
-        println!("skipped: no cgroup with a limit on memory can be made here: {error}");
+        mapwire_testing::skip!("no cgroup with a limit on memory can be made here: {error}");
         let _ = std::fs::remove_dir(&group);
         return;
     }

@@ -1,12 +1,10 @@
 //! `mapwire far`: programs that are larger than what they get of the RAM, and what goes wrong before they start.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Done, Place, Running, eventually, json_rows};
+use crate::common::{Done, Place, Running, eventually, json_rows};
 
 /// Where the library must be, that cargo builds with the workspace. `false`, and a word of it: userfaultfd is refused here.
 fn can_start(place: &Place) -> bool {
@@ -17,7 +15,7 @@ fn can_start(place: &Place) -> bool {
     );
     let done = far(place, &["--local", "8M", "--", "true"]);
     if done.err().contains("userfaultfd") {
-        println!("skipped: {}", done.err());
+        mapwire_testing::skip!("{}", done.err());
         return false;
     }
     done.code(0);
@@ -143,7 +141,7 @@ fn a_program_that_takes_no_library_is_not_started_without_far_memory() {
         .arg(source)
         .output();
     if !built.is_ok_and(|built| built.status.success()) {
-        println!("skipped: no static program can be built here");
+        mapwire_testing::skip!("no static program can be built here");
         return;
     }
     far(&place, &["--local", "8M", "--", program.to_str().unwrap()])
@@ -300,13 +298,19 @@ fn figures_are_watched_until_the_program_ends() {
         text.contains("hit ratio") && text.contains("p99.9"),
         "{text}"
     );
-    let watch = place.start(&["stats", &pid, "--watch"]);
-    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let mut watch = place.command(&["stats", &pid, "--watch"]);
+    let watched = place.folder.join("watched");
+    watch.stdout(std::fs::File::create(&watched).unwrap());
+    let mut watch = watch.spawn().unwrap();
+    let text = || std::fs::read_to_string(&watched).unwrap();
+    eventually("two lines of figures below their names", || {
+        text().lines().count() >= 3
+    });
     drop(input);
     running.wait().code(0);
-    let text = watch.wait().code(0).out();
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(lines.len() >= 3 && lines[0].contains("faults/s"), "{text}");
+    assert!(watch.wait().unwrap().success());
+    let text = text();
+    assert!(text.lines().next().unwrap().contains("faults/s"), "{text}");
 }
 
 #[test]
@@ -323,21 +327,17 @@ fn a_process_without_figures_is_told_why() {
 
 #[test]
 fn a_process_of_another_user_is_not_read() {
-    let me = std::process::id().to_string();
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid", "65534", "--clear-groups"])
-        .args([env!("CARGO_BIN_EXE_mapwire"), "stats", &me])
-        .current_dir("/");
-    let Ok(done) = command.output() else {
-        println!("skipped: no setpriv here");
-        return;
-    };
-    let err = String::from_utf8_lossy(&done.stderr);
-    if err.contains("setpriv:") {
-        println!("skipped: {err}");
+    if !rustix::process::geteuid().is_root() {
+        mapwire_testing::skip!("only root can start a process of another user");
         return;
     }
+    let open = mapwire_testing::OpenFolder::new();
+    let mut command = Command::new(open.copy_of(env!("CARGO_BIN_EXE_mapwire")));
+    let me = std::process::id().to_string();
+    command.args(["stats", &me]).current_dir("/");
+    std::os::unix::process::CommandExt::uid(&mut command, 65_534);
+    let done = command.output().unwrap();
+    let err = String::from_utf8_lossy(&done.stderr);
     assert!(err.contains("is not yours to look at"), "{err}");
 }
 

@@ -1,13 +1,10 @@
 //! Programs under `mapwire far --files --donors` that map the same file at once, privately, and a file that changes under them.
 
-mod common;
-mod lending;
-
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use common::{Place, Running, eventually};
-use lending::{Donor, can_start, counts};
+use crate::common::{Place, Running, eventually};
+use crate::lending::{Donor, can_start, counts};
 
 /// Pages of the file, of which 512 are in the RAM of each program.
 const PAGES: usize = 4_000;

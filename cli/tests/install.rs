@@ -1,11 +1,9 @@
 //! `make install` and `make uninstall`, of a build that this test makes up.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Place, need_programs};
+use crate::common::{Place, need_programs};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -110,7 +108,7 @@ fn what_is_installed_is_stripped_has_its_licences_and_can_be_removed() {
 #[test]
 fn under_sudo_the_user_builds() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root installs for others");
+        mapwire_testing::skip!("only root installs for others");
         return;
     }
     let place = Place::new();

@@ -1,21 +1,18 @@
 //! Jobs whose ranks several commands start, which meet by `mapwire serve` or by etcd.
 
-mod common;
 #[path = "../../tests/etcd.rs"]
 mod etcd;
-#[path = "../../tests/namespaces.rs"]
-mod namespaces;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Done, Place, Running, as_rank, children, eventually, json_rows, signal};
+use crate::common::{Done, Place, Running, as_rank, children, eventually, json_rows, signal};
 use etcd::Etcd;
 use mapwire_names::protocol::{Release, Verdict, Welcome};
-use namespaces::Hosts;
+use mapwire_testing::namespaces::Hosts;
 use rustix::process::Signal;
 
 /// A `mapwire serve`, until it is dropped.
@@ -134,7 +131,7 @@ fn adds_up(store: &str, job: &str, ranks: &str, of: &str) -> Vec<String> {
         .into_iter()
         .map(str::to_owned);
     args.chain(["--".to_owned()])
-        .chain(as_rank("body_adds_up"))
+        .chain(as_rank("names::body_adds_up"))
         .collect()
 }
 
@@ -172,7 +169,7 @@ fn processes_that_nothing_started_join_by_variables_also_beside_a_command() {
     let place = Place::new();
     let served = Served::start(&place);
     let rank = |number: Option<&str>| {
-        let args = as_rank("body_adds_up");
+        let args = as_rank("names::body_adds_up");
         let mut command = Command::new(&args[0]);
         command
             .args(&args[1..])
@@ -245,17 +242,11 @@ fn a_command_that_is_killed_with_all_it_started_is_named_and_its_job_starts_agai
     let one = start(&place, store, "1", "2", text);
     let two = start(&place, store, "1", "2", text);
     eventually("both run", || place.has("a0") && place.has("a1"));
-    let killed = Instant::now();
     kill_all(&one);
     let two = two
         .wait()
         .code(137)
         .says(" is gone: its command or its host has died");
-    assert!(
-        killed.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        killed.elapsed()
-    );
     two.says("ending the ranks here");
     one.wait();
 

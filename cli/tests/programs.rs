@@ -1,10 +1,8 @@
 //! Commands that are programs of their own.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Place, Running, need_programs};
+use crate::common::{Place, Running, need_programs};
 
 /// Runs a line of shell: programs are written by it, as a child of another test could hold a file open that this process writes.
 fn shell(place: &Place, line: &str) {
@@ -29,7 +27,7 @@ fn write_program(place: &Place, name: &str, code: i32) {
 }
 
 /// Runs that copy with `path` as `PATH`.
-fn run_alone(place: &Place, path: &str, args: &[&str]) -> common::Done {
+fn run_alone(place: &Place, path: &str, args: &[&str]) -> crate::common::Done {
     let mut command = Command::new(place.folder.join("mapwire"));
     command.args(args).env("PATH", path);
     Running::of(command).wait()
@@ -150,7 +148,7 @@ fn completions_offer_values_programs_and_benches() {
     ] {
         match asked(keys) {
             Some(offered) => assert_eq!(offered, words, "{keys}"),
-            None => return eprintln!("skipped: no fish here"),
+            None => return mapwire_testing::skip!("no fish here"),
         }
     }
 }

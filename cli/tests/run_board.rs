@@ -1,10 +1,8 @@
 //! What ranks learn of each other through the launcher. The ranks are this test program again.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{Place, as_rank};
+use crate::common::{Place, as_rank};
 use mapwire_transport::bells::Sleeper;
 use mapwire_transport::board::{NAP, RankState};
 use mapwire_transport::rendezvous::{Client, Event, JobAddress};
@@ -26,7 +24,7 @@ fn await_state(client: &Client, rank: u32, state: RankState) {
         client.rank(),
         Sleeper::Waiting,
         |_| board.state(rank) == state,
-        Some(common::LONG),
+        Some(crate::common::LONG),
         || NAP,
     );
     assert!(
@@ -37,7 +35,7 @@ fn await_state(client: &Client, rank: u32, state: RankState) {
     println!("\nsaw {state}");
 }
 
-fn run(ranks: &str, body: &str, more: &[&str]) -> common::Done {
+fn run(ranks: &str, body: &str, more: &[&str]) -> crate::common::Done {
     let place = Place::new();
     let rank = as_rank(body);
     let mut args = vec!["run", "-n", ranks];
@@ -51,7 +49,7 @@ fn run(ranks: &str, body: &str, more: &[&str]) -> common::Done {
 
 #[test]
 fn a_rank_that_exits_without_leaving_is_seen_as_left() {
-    let done = run("3", "body_exits_without_leaving", &[]).code(0);
+    let done = run("3", "run_board::body_exits_without_leaving", &[]).code(0);
     assert_eq!(done.out().matches("saw left").count(), 2, "{}", done.out());
 }
 
@@ -69,7 +67,10 @@ fn body_exits_without_leaving() {
 #[test]
 fn a_rank_that_a_script_starts_joins() {
     let place = Place::new();
-    let text = format!("({} & wait); exit 0", as_rank("body_joins").join(" "));
+    let text = format!(
+        "({} & wait); exit 0",
+        as_rank("run_board::body_joins").join(" ")
+    );
     let done = place.sh(2, &text).code(0);
     assert_eq!(done.out().matches("joined as").count(), 2, "{}", done.out());
 }
@@ -170,7 +171,10 @@ fn a_rank_that_stops_without_end_does_not_fill_the_log() {
 fn a_killed_rank_is_seen_as_dead_before_the_job_ends() {
     let place = Place::new();
     // The survivor ignores SIGTERM, so that it can still say what it saw.
-    let text = format!("trap '' TERM; exec {}", as_rank("body_is_killed").join(" "));
+    let text = format!(
+        "trap '' TERM; exec {}",
+        as_rank("run_board::body_is_killed").join(" ")
+    );
     let done = place.sh(2, &text).code(137);
     assert_eq!(done.out().matches("saw dead").count(), 1, "{}", done.out());
     place.assert_empty();
@@ -186,7 +190,7 @@ fn body_is_killed() {
             0,
             Sleeper::Waiting,
             |_| board.state(1) == RankState::Joined,
-            Some(common::LONG),
+            Some(crate::common::LONG),
             || NAP,
         );
         std::thread::sleep(Duration::from_millis(50));
@@ -198,7 +202,7 @@ fn body_is_killed() {
 
 #[test]
 fn a_stopped_rank_is_seen_as_stopped_and_again_as_joined() {
-    let done = run("2", "body_is_stopped", &["--stop-grace", "30"]).code(0);
+    let done = run("2", "run_board::body_is_stopped", &["--stop-grace", "30"]).code(0);
     assert!(
         done.out().contains("saw stopped") && done.out().contains("saw joined"),
         "{}",
@@ -216,7 +220,7 @@ fn body_is_stopped() {
             0,
             Sleeper::Waiting,
             |_| board.state(1) == RankState::Joined,
-            Some(common::LONG),
+            Some(crate::common::LONG),
             || NAP,
         );
         let me = rustix::process::getpid();
@@ -226,12 +230,12 @@ fn body_is_stopped() {
             0,
             Sleeper::Waiting,
             |_| board.state(1) == RankState::Left,
-            Some(common::LONG),
+            Some(crate::common::LONG),
             || NAP,
         );
     } else {
         await_state(&client, 0, RankState::Stopped);
-        common::signal(board.pid(0) as i32, rustix::process::Signal::CONT);
+        crate::common::signal(board.pid(0) as i32, rustix::process::Signal::CONT);
         await_state(&client, 0, RankState::Joined);
     }
     client.leave().unwrap();
@@ -239,7 +243,7 @@ fn body_is_stopped() {
 
 #[test]
 fn every_pair_of_eight_ranks_gets_one_channel() {
-    let done = run("8", "body_connects_to_all", &[]).code(0);
+    let done = run("8", "run_board::body_connects_to_all", &[]).code(0);
     assert_eq!(done.out().matches("saw all").count(), 8, "{}", done.out());
 }
 
@@ -253,7 +257,7 @@ fn body_connects_to_all() {
     let mut seen = vec![false; client.size() as usize];
     seen[client.rank() as usize] = true;
     while !seen.iter().all(|s| *s) {
-        match client.wait(common::LONG).unwrap() {
+        match client.wait(crate::common::LONG).unwrap() {
             Event::Channel { peer, fd } => {
                 assert!(!std::mem::replace(&mut seen[peer as usize], true), "twice");
                 assert!(rustix::fs::fstat(&fd).unwrap().st_size > 0);
@@ -264,7 +268,7 @@ fn body_connects_to_all() {
     println!("\nsaw all");
     // Nobody leaves before all have asked, or they would hear that it has gone.
     std::fs::write(format!("seen{}", client.rank()), "").unwrap();
-    let end = Instant::now() + common::LONG;
+    let end = Instant::now() + crate::common::LONG;
     while !(0..client.size()).all(|r| std::path::Path::new(&format!("seen{r}")).exists()) {
         assert!(Instant::now() < end);
         std::thread::sleep(Duration::from_millis(5));

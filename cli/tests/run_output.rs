@@ -1,11 +1,9 @@
 //! What ranks print, and how it comes out.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use common::Place;
+use crate::common::Place;
 
 #[test]
 fn lines_of_all_ranks_are_tagged_whole_and_in_order() {
@@ -106,13 +104,17 @@ fn a_reader_that_pauses_holds_ranks_up_but_not_the_launcher() {
         .spawn()
         .unwrap();
     let pid = child.id() as i32;
-    common::eventually("ranks run", || place.processes().len() >= 4);
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    common::signal(pid, rustix::process::Signal::TERM);
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    // Ranks fill what is between them and the reader; then all wait.
+    let waits = |pid: &i32| crate::common::state(*pid) == Some('S');
+    let writes = |pid: &&i32| crate::common::written(**pid) > 65_536;
+    crate::common::eventually("ranks are held up", || {
+        let all = place.processes();
+        all.iter().filter(writes).count() >= 2 && all.iter().all(waits)
+    });
+    crate::common::signal(pid, rustix::process::Signal::TERM);
     // Once more: do not even wait for the reader.
-    common::eventually("it ends", || {
-        common::signal(pid, rustix::process::Signal::TERM);
+    crate::common::eventually("it ends", || {
+        crate::common::signal(pid, rustix::process::Signal::TERM);
         std::thread::sleep(std::time::Duration::from_millis(120));
         child.try_wait().unwrap().is_some()
     });
@@ -173,7 +175,7 @@ fn where_dev_is_empty(place: &Place, arguments: &str) -> Option<std::process::Ou
             Some(output)
         }
         other => {
-            println!("skipped: no mount namespace here: {other:?}");
+            mapwire_testing::skip!("no mount namespace here: {other:?}");
             None
         }
     }

@@ -1,10 +1,8 @@
 //! How ranks start: what they find, and every mistake told before anything runs.
 
-mod common;
-
 use std::os::unix::fs::PermissionsExt;
 
-use common::Place;
+use crate::common::Place;
 
 #[test]
 fn ranks_find_their_number_and_the_options_in_the_environment() {
@@ -59,7 +57,7 @@ fn ranks_keep_the_rest_of_the_environment_and_get_what_x_sets() {
         text,
     ]);
     command.env("HOME_OF_TEST", "kept");
-    let done = common::Running::of(command).wait().code(0);
+    let done = crate::common::Running::of(command).wait().code(0);
     assert_eq!(done.out(), "[0] kept 3 0\n");
     place
         .run(&["run", "-n", "1", "-x", "NEVER_SET_HERE", "--", "true"])
@@ -76,7 +74,7 @@ fn a_launcher_without_descriptors_names_the_limit_and_how_to_raise_it() {
         command
             .args(["-c", &text, env!("CARGO_BIN_EXE_mapwire")])
             .env("MARK", &place.mark);
-        let done = common::Running::of(command).wait();
+        let done = crate::common::Running::of(command).wait();
         assert!(limit > 5 || done.code != 0, "5 descriptors are too few");
         if done.code != 0 {
             done.says(&format!("RLIMIT_NOFILE is {limit}"))
@@ -194,7 +192,7 @@ fn sixty_four_ranks_run_on_few_processors_with_a_small_descriptor_limit() {
             .stdin(std::process::Stdio::null());
         shell
     };
-    let done = common::Running::of(command).wait().code(0);
+    let done = crate::common::Running::of(command).wait().code(0);
     let mut wanted: Vec<String> = (0..64).map(|r| format!("[{r}] {r}")).collect();
     wanted.sort();
     assert_eq!(done.sorted(), wanted);
@@ -226,7 +224,7 @@ fn standard_input_goes_to_rank_0_only() {
     let file = place.write("input", "line 1\nline 2\n");
     let mut command = place.command(&["run", "-n", "2", "--", "cat"]);
     command.stdin(std::fs::File::open(file).unwrap());
-    let done = common::Running::of(command).wait().code(0);
+    let done = crate::common::Running::of(command).wait().code(0);
     assert_eq!(done.out(), "[0] line 1\n[0] line 2\n");
 }
 
@@ -269,7 +267,7 @@ fn a_trace_is_not_written_through_a_link_of_another_user() {
         "run", "-n", "1", "--trace", "t.mwt", "--", "touch", "started",
     ];
     if std::os::unix::fs::lchown(&link, Some(54_321), None).is_err() {
-        println!("skipped: only root can make links of other users");
+        mapwire_testing::skip!("only root can make links of other users");
         return;
     }
     let done = place.run(&args).code(2);

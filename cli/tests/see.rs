@@ -1,11 +1,9 @@
 //! What a job shows of itself: `mapwire top`, `run --summary`, `run --metrics`. The ranks are this test program again.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use common::{Place, as_rank, eventually, json_rows};
+use crate::common::{Place, as_rank, eventually, json_rows};
 use mapwire::Node;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -66,7 +64,7 @@ fn a_summary_has_what_each_rank_counted_on_one_host_and_on_two() {
         let text = place
             .run(&words(&job(
                 &[options, &["--summary"]].concat(),
-                "rank_that_talks",
+                "see::rank_that_talks",
             )))
             .code(0);
         let text = text.says("the job ended after").says("\nmapwire:  all ");
@@ -81,7 +79,9 @@ fn a_summary_has_what_each_rank_counted_on_one_host_and_on_two() {
         );
 
         let written = [options, &["--summary=end.json"]].concat();
-        place.run(&words(&job(&written, "rank_that_talks"))).code(0);
+        place
+            .run(&words(&job(&written, "see::rank_that_talks")))
+            .code(0);
         let summary = std::fs::read(place.folder.join("end.json")).unwrap();
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         assert_eq!(summary["exit_code"], 0);
@@ -132,7 +132,7 @@ fn collectors_of_metrics_and_top_see_a_job_that_runs_and_nothing_after_it() {
         let port = free_port();
         let number = port.to_string();
         let options = [options, &["--metrics", &number]].concat();
-        let job = place.start(&words(&job(&options, "rank_that_talks_and_stays")));
+        let job = place.start(&words(&job(&options, "see::rank_that_talks_and_stays")));
         let count = |text: &str| {
             let line = text
                 .lines()
@@ -193,7 +193,7 @@ fn ctrl_c_ends_a_job_with_an_endpoint_and_says_what_it_counted() {
     let place = Place::new();
     let port = free_port().to_string();
     let options = ["-n", "2", "--metrics", &port, "--summary"];
-    let job = place.start(&words(&job(&options, "rank_that_talks_and_stays")));
+    let job = place.start(&words(&job(&options, "see::rank_that_talks_and_stays")));
     eventually("the ranks run", || place.processes().len() >= 4);
     job.signal(Signal::INT);
     job.wait().code(130).says("exit code 130 after");

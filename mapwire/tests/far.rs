@@ -15,7 +15,7 @@ fn open() -> Option<Far> {
     match Far::builder().local(MIB as u64).open() {
         Ok(far) => Some(far),
         Err(error) if error.to_string().contains("userfaultfd") => {
-            println!("skipped: {error}");
+            mapwire_testing::skip!("{error}");
             None
         }
         Err(error) => panic!("{error}"),

@@ -1,11 +1,7 @@
 //! The examples, built with pkg-config from an installed mapwire, outside the tree, and run.
 
-mod common;
-#[path = "../../../tests/namespaces.rs"]
-mod namespaces;
-
-use common::{Installed, Linking};
-use namespaces::Hosts;
+use crate::common::{Installed, Linking};
+use mapwire_testing::namespaces::Hosts;
 
 const LINKINGS: [Linking; 2] = [Linking::Shared, Linking::Static];
 
@@ -28,26 +24,30 @@ fn the_first_program_hears_from_rank_1() {
 
 #[test]
 fn the_command_of_the_readme_builds_the_first_program_in_the_clone() {
-    let root = common::here().join("../..");
+    let root = crate::common::here().join("../..");
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let mut commands = readme.lines().filter(|line| line.starts_with("cc "));
     let (Some(command), None) = (commands.next(), commands.next()) else {
         panic!("the README has not one command that compiles C");
     };
-    let folder = common::Folder::new();
+    let folder = crate::common::Folder::new();
     let first = folder.path().join("first");
     // Where this test run builds, and outside the tree.
     let command = command
-        .replace("target/release", common::built().to_str().unwrap())
+        .replace("target/release", crate::common::built().to_str().unwrap())
         .replace("-o first", &format!("-o {}", first.display()));
-    common::run(common::clean("sh").args(["-c", &command]).current_dir(root));
-    let output = common::run(common::start(2, &[]).arg(first));
+    crate::common::run(
+        crate::common::clean("sh")
+            .args(["-c", &command])
+            .current_dir(root),
+    );
+    let output = crate::common::run(crate::common::start(2, &[]).arg(first));
     says(&output, &["rank 1 says 42"]);
 }
 
 #[test]
 fn the_first_program_fits_a_page() {
-    let text = std::fs::read_to_string(common::here().join("examples/first.c")).unwrap();
+    let text = std::fs::read_to_string(crate::common::here().join("examples/first.c")).unwrap();
     assert!(text.lines().count() <= 40);
 }
 
@@ -56,7 +56,7 @@ fn the_first_program_refuses_one_rank_and_names_the_launcher_that_started_it_so(
     let installed = Installed::get(Linking::Shared);
     let first = installed.example("first");
     for (rank, warnings) in [("0", 1), ("1", 0)] {
-        let output = common::clean(first.path())
+        let output = crate::common::clean(first.path())
             .env("LD_LIBRARY_PATH", installed.path("lib"))
             .env("OMPI_COMM_WORLD_SIZE", "2")
             .env("OMPI_COMM_WORLD_RANK", rank)
@@ -128,9 +128,9 @@ fn c_programs_share_a_matrix_and_a_counter() {
 
 #[test]
 fn a_program_without_any_shared_library_serves_its_page_faults_too() {
-    let archive = common::run(common::clean("cc").arg("-print-file-name=libc.a"));
+    let archive = crate::common::run(crate::common::clean("cc").arg("-print-file-name=libc.a"));
     if !archive.starts_with('/') {
-        // This computer has no C library to link statically.
+        mapwire_testing::skip!("this computer has no C library to link statically");
         return;
     }
     let installed = Installed::get(Linking::Static);
@@ -202,8 +202,12 @@ fn every_example_runs_on_hosts_of_its_own_sealed_and_plain() {
 /// Undefined values are not looked for: compilers branch on a value before the one that says that it is there.
 #[test]
 fn valgrind_runs_the_examples_and_finds_no_wild_access() {
-    if common::clean("valgrind").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no valgrind");
+    if crate::common::clean("valgrind")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        mapwire_testing::skip!("there is no valgrind");
         return;
     }
     let installed = Installed::get(Linking::Shared);
@@ -239,7 +243,8 @@ fn valgrind_runs_the_examples_and_finds_no_wild_access() {
 fn a_program_without_a_launcher_is_a_job_of_one() {
     let installed = Installed::get(Linking::Shared);
     let dsm = installed.example("dsm");
-    let output =
-        common::run(common::clean(dsm.path()).env("LD_LIBRARY_PATH", installed.path("lib")));
+    let output = crate::common::run(
+        crate::common::clean(dsm.path()).env("LD_LIBRARY_PATH", installed.path("lib")),
+    );
     says(&output, &["rank 0:", "counter 200: ok"]);
 }

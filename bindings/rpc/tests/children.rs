@@ -1,11 +1,8 @@
 //! Children of servers, which have their parent's memory: what they do with its handle reaches no client of the parent's.
 
-mod common;
-
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use common::{Linking, Programs, Server, clean, is_equipped, limited, run, wait_for_door};
+use crate::common::{Linking, Programs, Server, clean, is_equipped, limited, run, wait_for_door};
 
 #[test]
 fn a_servers_child_neither_answers_nor_ends_what_is_its_parents() {
@@ -39,9 +36,7 @@ fn a_child_that_outlives_its_server_keeps_no_door_open() {
     let output = run(limited(&check).arg("stays"));
     let child = output.strip_prefix("status 0\n").unwrap().trim();
     server.kill();
-    let begun = Instant::now();
     wait_for_door(programs.calc, false);
-    // The child ends by itself after 20 s.
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    // The child is still there, or this fails.
     run(clean("kill").args(["-KILL", child]));
 }

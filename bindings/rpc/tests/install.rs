@@ -1,11 +1,9 @@
 //! What `make install` puts where, and which names the library takes over.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::{clean, make, run};
+use crate::common::{clean, make, run};
 
 /// The functions of libtirpc that stand in this library too.
 const FUNCTIONS: [&str; 16] = [

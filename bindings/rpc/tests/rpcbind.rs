@@ -1,13 +1,9 @@
 //! Servers and clients that meet by rpcbind, in a network and a `/run` of their own. Needs root, rpcbind and unshare.
 
-mod common;
-
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Linking, Programs, clean, is_equipped, says};
+use crate::common::{Linking, Programs, clean, is_equipped, says};
 
 /// Whether these tests can run; says so if not.
 fn has_namespaces() -> bool {
@@ -17,7 +13,7 @@ fn has_namespaces() -> bool {
     let unshare = clean("unshare").args(["-nm", "true"]).output();
     let may = has_rpcbind && unshare.is_ok_and(|done| done.status.success());
     if !may {
-        println!("skipped: needs root, unshare and rpcbind");
+        mapwire_testing::skip!("needs root, unshare and rpcbind");
     }
     may && is_equipped()
 }
@@ -86,11 +82,9 @@ fn a_server_of_another_user_is_found_by_rpcbind_alone() {
     if !has_namespaces() {
         return;
     }
-    let programs = Programs::new();
+    let programs = Programs::for_another_user();
     programs.make("calc_server", Linking::Shared);
     programs.make("calc_client", Linking::Shared);
-    let open = Permissions::from_mode(0o755);
-    std::fs::set_permissions(programs.path(""), open).unwrap();
     let calc = programs.calc;
     let output = run(&mut script(
         &programs,

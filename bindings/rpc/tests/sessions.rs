@@ -1,10 +1,8 @@
 //! A process's place in a server's job: one for all its clients, of use from the first call on.
 
-mod common;
-
 use std::process::Stdio;
 
-use common::{Linking, Programs, Server, clean, is_equipped, limited, run};
+use crate::common::{Linking, Programs, Server, clean, is_equipped, limited, run};
 
 #[test]
 fn threads_that_make_clients_at_the_same_time_share_a_place() {

@@ -73,7 +73,12 @@ impl Place {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        self.command_of(Path::new(PROGRAM), args)
+    }
+
+    /// A command in the place's folder and with its mark.
+    pub fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("MAPWIRE_") {
                 command.env_remove(name);
@@ -194,6 +199,13 @@ pub fn signal(pid: i32, signal: Signal) {
 /// The state letter of `/proc/pid/stat`.
 pub fn state(pid: i32) -> Option<char> {
     stat(pid).and_then(|fields| fields[0].chars().next())
+}
+
+/// Bytes that a process has written.
+pub fn written(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let figure = text.lines().find_map(|line| line.strip_prefix("wchar: "));
+    figure.map_or(0, |figure| figure.parse().unwrap())
 }
 
 fn stat(pid: i32) -> Option<Vec<String>> {
@@ -348,7 +360,7 @@ pub fn this_program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// Arguments that make the ignored test `name` of this program the body of each rank.
+/// Arguments that make the ignored test `name` of this program, by its path, the body of each rank.
 pub fn as_rank(name: &str) -> Vec<String> {
     let program = this_program();
     let text = |s: &str| s.to_owned();

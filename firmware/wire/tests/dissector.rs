@@ -1,13 +1,11 @@
 //! Wireshark's dissector (`contrib/wireshark/mapwire.lua`) shows what the vectors mean. Skipped where there is no `tshark`.
 
-mod vectors;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::vectors::*;
 use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind, MAX_ACK_BYTES};
 use mapwire_wire::*;
-use vectors::*;
 
 /// A datagram, and fields of the dissector with what they must show.
 struct Case {
@@ -437,7 +435,7 @@ impl Drop for Temporary {
 #[test]
 fn wireshark_shows_what_every_vector_means() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no tshark here");
+        mapwire_testing::skip!("there is no tshark here");
         return;
     }
     let mut cases = links();

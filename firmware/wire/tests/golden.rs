@@ -1,12 +1,10 @@
 //! The format does not move: every kind has the bytes and the words that it had when its version was set.
 
-mod vectors;
-
 use std::fs;
 use std::path::PathBuf;
 
+use crate::vectors::*;
 use mapwire_wire::*;
-use vectors::*;
 use zerocopy::IntoBytes;
 
 #[test]

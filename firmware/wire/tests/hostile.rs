@@ -1,9 +1,7 @@
 //! Whatever arrives is refused by name or means something: no panic, no second encoding of one meaning.
 
-mod vectors;
-
+use crate::vectors::*;
 use mapwire_wire::*;
-use vectors::*;
 
 fn all_vectors() -> Vec<(&'static str, Vec<u8>)> {
     let mut all: Vec<(&str, Vec<u8>)> = Vec::new();

@@ -1,10 +1,8 @@
 //! What is written is read back, for every legal packet, control message and command.
 
-mod vectors;
-
+use crate::vectors::*;
 use mapwire_wire::*;
 use proptest::prelude::*;
-use vectors::*;
 
 fn key() -> impl Strategy<Value = Key> {
     any::<[u8; 16]>().prop_map(Key)

@@ -1,9 +1,6 @@
 //! `mapwire lab`: import, export, info and generate, as processes.
 
-#[path = "../../../cli/tests/common/mod.rs"]
-mod common;
-
-use common::{Done, Place};
+use crate::common::{Done, Place};
 
 /// The JSON objects of what a command printed.
 fn rows(done: &Done) -> Vec<serde_json::Value> {
@@ -528,8 +525,9 @@ fn ctrl_c_leaves_no_part_of_a_file() {
         "1G",
     ];
     let running = place.start(&args);
-    // It is under way when it has used the processor for a while.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    crate::common::eventually("it writes", || {
+        crate::common::written(running.pid()) > 100_000
+    });
     running.signal(rustix::process::Signal::INT);
     running.wait();
     let left: Vec<_> = std::fs::read_dir(&place.folder).unwrap().collect();

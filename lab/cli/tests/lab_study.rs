@@ -1,9 +1,6 @@
 //! `mapwire lab study`.
 
-#[path = "../../../cli/tests/common/mod.rs"]
-mod common;
-
-use common::{Place, json_rows};
+use crate::common::{Place, json_rows};
 
 /// A small trace: 4 nodes of 2 processes.
 fn trace(place: &Place, pattern: &str) -> String {

@@ -1,11 +1,8 @@
 //! `mapwire lab tables` and `mapwire lab report`.
 
-#[path = "../../../cli/tests/common/mod.rs"]
-mod common;
-
 use std::process::Command;
 
-use common::{Place, json_rows};
+use crate::common::{Place, json_rows};
 use serde_json::Value;
 
 /// Two small traces: 2 nodes of 3 processes each.
@@ -225,7 +222,7 @@ fn browser_here(place: &Place) -> Option<&'static str> {
 fn a_browser_draws_every_plot_of_the_page_without_an_error() {
     let place = Place::new();
     let Some(name) = browser_here(&place) else {
-        eprintln!("skipped: no chromium runs here");
+        mapwire_testing::skip!("no chromium runs here");
         return;
     };
     let [zipf, transpose] = traces(&place);

@@ -1,9 +1,6 @@
 //! `mapwire sim`, as processes.
 
-#[path = "../../../cli/tests/common/mod.rs"]
-mod common;
-
-use common::{Place, json_rows};
+use crate::common::{Place, json_rows};
 
 #[test]
 fn a_seed_gives_the_same_run_again_and_says_first_what_it_drew() {

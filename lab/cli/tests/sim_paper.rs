@@ -1,9 +1,6 @@
 //! `mapwire sim paper`: the machines that papers measured.
 
-#[path = "../../../cli/tests/common/mod.rs"]
-mod common;
-
-use common::{Place, json_rows};
+use crate::common::{Place, json_rows};
 
 #[test]
 fn a_papers_figures_come_with_the_published_ones_and_are_drawn() {

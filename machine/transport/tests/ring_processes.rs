@@ -110,7 +110,7 @@ fn two_processes_exchange_packets_of_every_kind_in_both_directions() {
     let mut channel = Channel::open(&memory, Side::Lower, &config).unwrap();
     let mut peer = spawn_peer(
         &memory,
-        "two_processes_exchange_packets_of_every_kind_in_both_directions",
+        "ring_processes::two_processes_exchange_packets_of_every_kind_in_both_directions",
     );
     exchange(&mut channel);
     channel.receiver.announce();
@@ -135,7 +135,7 @@ fn packets_of_a_process_that_was_killed_can_still_be_received() {
     let mut channel = Channel::open(&memory, Side::Lower, &config).unwrap();
     let mut peer = spawn_peer(
         &memory,
-        "packets_of_a_process_that_was_killed_can_still_be_received",
+        "ring_processes::packets_of_a_process_that_was_killed_can_still_be_received",
     );
     let start = Instant::now();
     // The peer takes this packet only after it has sent its own.

@@ -1,5 +1,5 @@
 //! UDP between hosts that are network namespaces: paths of other MTUs, routes that lead nowhere, neighbours that do not answer.
-//! Needs root and the commands `ip`, `unshare` and `nsenter`; says "skipped" without.
+//! Needs root and the commands `ip`, `unshare` and `nsenter`; skipped without.
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
@@ -10,9 +10,7 @@ use mapwire_transport::payload::Payload;
 use mapwire_transport::udp::{Destination, Outcome, Shortened, Udp, UdpConfig};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-#[path = "../../../tests/namespaces.rs"]
-mod namespaces;
-use namespaces::Hosts;
+use mapwire_testing::namespaces::Hosts;
 
 /// What is done inside a host.
 trait Inside {
@@ -160,7 +158,7 @@ fn a_narrow_line_behind_a_router_is_told_by_icmp() {
     for name in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
         let set = || std::fs::write(format!("/proc/sys/net/{name}"), "1");
         if let Err(error) = hosts.within(1, set) {
-            println!("skipped: no forwarding: {error}");
+            mapwire_testing::skip!("no forwarding: {error}");
             return;
         }
     }

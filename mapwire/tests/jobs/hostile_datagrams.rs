@@ -189,7 +189,7 @@ fn listen() -> Option<OwnedFd> {
     let protocol = Some(rustix::net::eth::IP);
     let ear = rustix::net::socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, protocol);
     if ear.is_err() {
-        println!("skipped: nothing can be recorded without CAP_NET_RAW");
+        mapwire_testing::skip!("nothing can be recorded without CAP_NET_RAW");
     }
     ear.ok()
 }

@@ -14,8 +14,8 @@ const BYTES: usize = 3 << 20;
 fn has(provider: &str) -> bool {
     match providers() {
         Ok(all) if all.iter().any(|one| one.name.starts_with(provider)) => return true,
-        Ok(_) => println!("skipped: libfabric has no provider {provider} here"),
-        Err(error) => println!("skipped: {error}"),
+        Ok(_) => mapwire_testing::skip!("libfabric has no provider {provider} here"),
+        Err(error) => mapwire_testing::skip!("{error}"),
     }
     false
 }
@@ -323,13 +323,16 @@ fn long_stores_of_one_thread_over_libfabric_do_not_wait_for_others_that_sleep() 
             std::thread::scope(|scope| {
                 scope.spawn(|| export.wait_signal(flag, 1).unwrap());
                 let data = vec![1; LONG];
-                let start = std::time::Instant::now();
-                for _ in 0..200 {
-                    import.send(&data, 0).unwrap();
-                }
-                // A thread that nobody wakes sleeps for 50 ms.
-                let took = start.elapsed();
-                assert!(took.as_secs() < 4, "200 stores took {took:?}");
+                let mut took: Vec<_> = (0..200)
+                    .map(|_| {
+                        let start = std::time::Instant::now();
+                        import.send(&data, 0).unwrap();
+                        start.elapsed()
+                    })
+                    .collect();
+                took.sort();
+                // A thread that nobody wakes sleeps for 50 ms; load beside makes some late.
+                assert!(took[50].as_millis() < 40, "{took:?}");
                 import.put_signal(&[], 0, flag, 1).unwrap();
             });
         } else {

@@ -120,16 +120,16 @@ fn a_wait_that_panics_while_its_thread_polls_leaves_a_node_that_works() {
             };
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait)).is_err());
             let next = node.import(1 - rank.number, "inbox").start().unwrap();
-            let start = std::time::Instant::now();
-            for turn in 1..=20 {
-                next.put_signal(&[], 0, 0, turn).unwrap();
-                inbox.wait_signal(0, turn).unwrap();
-            }
-            assert!(
-                start.elapsed().as_secs() < 2,
-                "nobody is rung: {:?}",
+            let turn = |number| {
+                let start = std::time::Instant::now();
+                next.put_signal(&[], 0, 0, number).unwrap();
+                inbox.wait_signal(0, number).unwrap();
                 start.elapsed()
-            );
+            };
+            let mut took: Vec<_> = (1..=20).map(turn).collect();
+            took.sort();
+            // Who is not rung looks after 200 ms.
+            assert!(took[5].as_millis() < 100, "nobody is rung: {took:?}");
             rank.meet("end");
         })
         .succeeds();

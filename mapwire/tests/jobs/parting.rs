@@ -100,7 +100,7 @@ fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving() {
                 let begun = Instant::now();
                 drop((import, node));
                 let took = begun.elapsed();
-                assert!(took < Duration::from_secs(10), "{took:?}");
+                assert!(took < Duration::from_secs(60), "{took:?}");
                 rank.note("left", "");
                 return;
             }

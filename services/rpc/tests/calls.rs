@@ -1,5 +1,6 @@
 //! Calls between nodes, step by step.
 
+#[path = "network/mod.rs"]
 mod network;
 
 use mapwire_rpc::{

@@ -38,6 +38,33 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
+/// Cargo looks for no tests where a manifest lists them.
+#[test]
+fn every_file_of_tests_is_in_a_program_of_tests() {
+    for found in crates() {
+        let folder = root().join(&found.folder);
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        if !manifest.contains("autotests = false") {
+            continue;
+        }
+        let main = fs::read_to_string(folder.join("tests/main.rs")).unwrap();
+        for entry in fs::read_dir(folder.join("tests")).unwrap() {
+            let path = entry.unwrap().path();
+            let (name, folder_of_its_own) = (path.file_stem().unwrap(), path.join("main.rs"));
+            let name = name.to_str().unwrap();
+            let is_a_program = name == "main" || manifest.contains(&format!("name = \"{name}\""));
+            let is_a_module = main.contains(&format!("mod {name};\n"));
+            let has_tests =
+                path.extension().is_some_and(|end| end == "rs") || folder_of_its_own.exists();
+            assert!(
+                !has_tests || is_a_program || is_a_module,
+                "{}: tests/main.rs lacks `mod {name};`, or Cargo.toml a [[test]]",
+                path.display()
+            );
+        }
+    }
+}
+
 #[test]
 fn every_crate_uses_only_what_stands_above_it() {
     assert_none(&order::check(&crates()));

@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use mapwire_testing::OpenFolder;
+
 /// Longer than any program here takes on a loaded machine.
 pub const LONG: Duration = Duration::from_secs(60);
 
@@ -26,8 +28,8 @@ pub fn is_equipped() -> bool {
     };
     let is_there = has("rpcgen") && has("cc") && Path::new("/usr/include/tirpc/rpc/rpc.h").exists();
     if !is_there {
-        println!(
-            "skipped: rpcgen (rpcsvc-proto), cc and libtirpc-dev are needed; scripts/setup.sh --tests installs them"
+        mapwire_testing::skip!(
+            "rpcgen (rpcsvc-proto), cc and libtirpc-dev are needed; scripts/setup.sh --tests installs them"
         );
     }
     is_there
@@ -139,7 +141,7 @@ pub fn make(goal: &str, variables: &[&str]) -> Command {
 /// The examples and test programs in a folder of their own, with program numbers of their own: tests run side by side, and programs of one
 /// user have one door each.
 pub struct Programs {
-    folder: tempfile::TempDir,
+    folder: OpenFolder,
     /// The calculator's program number.
     pub calc: u32,
     pub store: u32,
@@ -160,7 +162,7 @@ impl Programs {
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(2, Ordering::Relaxed);
-        let folder = tempfile::tempdir().unwrap();
+        let folder = OpenFolder::new();
         let calc = 0x2100_0000 + ((std::process::id() & 0xffff) << 8) + count;
         let this = Self {
             folder,
@@ -193,6 +195,17 @@ impl Programs {
         // Under the names that programs ask for.
         let library = built().join("libmapwire_rpc_c.so");
         for name in ["libmapwire_rpc.so", "libmapwire_rpc.so.0"] {
+            std::os::unix::fs::symlink(&library, this.path(name)).unwrap();
+        }
+        this
+    }
+
+    /// As [`Programs::new`], for programs that another user runs: the library is in the folder too.
+    pub fn for_another_user() -> Self {
+        let this = Self::new();
+        let library = this.folder.copy_of(built().join("libmapwire_rpc_c.so"));
+        for name in ["libmapwire_rpc.so", "libmapwire_rpc.so.0"] {
+            std::fs::remove_file(this.path(name)).unwrap();
             std::os::unix::fs::symlink(&library, this.path(name)).unwrap();
         }
         this

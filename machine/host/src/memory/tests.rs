@@ -254,7 +254,7 @@ fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
     ] {
         match rustix::fs::open(path, flags | nothing, no_mode) {
             Ok(file) => refused(file.as_fd(), status.as_fd()),
-            Err(error) => println!("skipped: {path}: {error}"),
+            Err(error) => mapwire_testing::skip!("{path}: {error}"),
         }
     }
 

@@ -289,7 +289,7 @@ fn the_cheapest_pinner_locks_what_the_table_has_no_room_for_and_gives_back_both_
     in_child("cheapest-both", || {
         let mut pinner = CheapestPinner::new();
         if pinner.name() == "mlock" {
-            eprintln!("skipped: locked memory is limited or io_uring refused");
+            mapwire_testing::skip!("locked memory is limited or io_uring refused");
             return;
         }
         let most = DEFAULT_SLOTS as usize;

@@ -161,7 +161,7 @@ mod tests {
     fn made(socket: &UdpSocket) -> Option<EitherWait> {
         let made = EitherWait::new(&[socket.as_fd()]);
         if made.is_none() {
-            println!("skipped: this kernel cannot sleep on words and descriptors at once");
+            mapwire_testing::skip!("this kernel cannot sleep on words and descriptors at once");
         }
         made
     }

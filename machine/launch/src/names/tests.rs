@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mapwire_names::server::Server;
-use mapwire_names::{LEASE, SharedSecret, StoreAddress, open};
+use mapwire_names::{SharedSecret, StoreAddress, open};
 
 use super::forming::{self, Waiting};
 use super::record::{Claim, Incarnation, Record, ranks_text};
@@ -240,12 +240,10 @@ fn a_member_that_died_while_it_waited_is_not_taken_for_one_of_the_next_life() {
     hears.recv().unwrap();
     let listed = jobs(&served.address, &served.secret()).unwrap();
     assert_eq!(listed[0].known.as_ref().unwrap().2.len(), 1);
-    let begin = Instant::now();
     let (one, two) = (served.session(2, 1), served.session(2, 1));
     let (first, ranks) = formed(&one);
     let (second, others) = formed(&two);
     assert!(first == second && ranks != others);
-    assert!(begin.elapsed() < 3 * LEASE, "{:?}", begin.elapsed());
     one.leave();
     two.leave();
     assert_eq!(served.count(), 0);

@@ -1,6 +1,6 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -97,10 +97,8 @@ fn a_fence_that_a_rank_misses_ends_in_time_and_spends_the_connection() {
     for speaks in [Speaks::Naming1, Speaks::Only2] {
         let mut sockets = serve(speaks, 2);
         let mut rank = Pmi::join(sockets.remove(0), 0, 2, SOON).unwrap();
-        let begin = Instant::now();
         let error = rank.fence(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, LaunchError::Timeout { .. }), "{error}");
-        assert!(begin.elapsed() < Duration::from_secs(5));
         // Its answer may come now, and must not pass for that of another command.
         assert!(matches!(rank.put("k", b""), Err(LaunchError::Spent)));
         assert!(matches!(rank.get(0, "k", SOON), Err(LaunchError::Spent)));

@@ -151,7 +151,7 @@ fn a_sleeper_wakes_at_the_ring() {
     board.ring(1);
     let (woke, took) = sleeper.join().unwrap();
     assert!(woke.found);
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
 #[test]

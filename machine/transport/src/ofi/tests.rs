@@ -12,7 +12,7 @@ pub(super) fn network(provider: &str, nodes: usize) -> Option<Vec<Ofi>> {
         match Ofi::open(provider) {
             Ok(ofi) => net.push(ofi),
             Err(error @ (OfiError::NotInstalled { .. } | OfiError::NoProvider { .. })) => {
-                println!("skipped: {error}");
+                mapwire_testing::skip!("{error}");
                 return None;
             }
             Err(error) => panic!("{provider}: {error}"),
@@ -88,7 +88,7 @@ fn providers_are_told_or_the_error_says_that_libfabric_is_missing() {
             }
         }
         Err(error) => {
-            println!("skipped: {error}");
+            mapwire_testing::skip!("{error}");
             assert!(error.to_string().contains("apt-get install libfabric1"));
         }
     }
@@ -97,7 +97,7 @@ fn providers_are_told_or_the_error_says_that_libfabric_is_missing() {
 #[test]
 fn a_provider_that_there_is_not_is_named_with_those_that_there_are() {
     match Ofi::open("nonsense") {
-        Err(OfiError::NotInstalled { reason }) => println!("skipped: {reason}"),
+        Err(OfiError::NotInstalled { reason }) => mapwire_testing::skip!("{reason}"),
         Err(error @ OfiError::NoProvider { .. }) => {
             let text = error.to_string();
             assert!(

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mapwire_testing::OpenFolder;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::leaks;
@@ -92,14 +93,7 @@ impl Job {
         }
         let place = Place::new();
         let before = leaks::Surroundings::now();
-        let Some(command) = self.command(&place) else {
-            println!(
-                "skipped: other users cannot enter {}",
-                place.folder.display()
-            );
-            return Done::of_another_job();
-        };
-        let running = Running::start(command);
+        let running = Running::start(self.command(&place));
         if let Some((note, signal)) = &self.disturbance {
             let path = place.folder.join(note);
             super::eventually(note, || path.exists());
@@ -114,18 +108,12 @@ impl Job {
         done
     }
 
-    /// `None` if the job is to run as a user that cannot reach the place.
-    fn command(&self, place: &Place) -> Option<Command> {
+    fn command(&self, place: &Place) -> Command {
         let program = std::env::current_exe().expect("the path of this program");
         let other_user = self.unprivileged && rustix::process::geteuid().is_root();
         let (launcher, program) = match other_user {
             false => (launcher().to_owned(), program),
-            true if !place.is_open_to_all() => return None,
-            // The other user may not be able to enter the folder that holds them.
-            true => (
-                place.copy_of(launcher(), "mapwire"),
-                place.copy_of(&program, "program"),
-            ),
+            true => (place.open.copy_of(launcher()), place.open.copy_of(&program)),
         };
         let mut command = Command::new(launcher);
         for (name, _) in std::env::vars_os() {
@@ -164,7 +152,7 @@ impl Job {
             const NOBODY: u32 = 65_534;
             command.uid(NOBODY).gid(NOBODY);
         }
-        Some(command)
+        command
     }
 }
 
@@ -214,6 +202,8 @@ pub(crate) fn launcher() -> &'static Path {
 
 /// A folder for the notes of a job, removed at the end, and the mark that its processes carry.
 pub(crate) struct Place {
+    /// Ranks of another user run from here.
+    open: OpenFolder,
     pub(crate) folder: PathBuf,
     pub(crate) mark: String,
 }
@@ -223,29 +213,15 @@ impl Place {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("mapwire-jobs-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(&mark);
-        std::fs::create_dir_all(&folder).expect("a folder for the job");
-        // Ranks that give up root leave notes too.
-        let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(&folder, all).expect("a folder open to all");
-        Self { folder, mark }
-    }
-
-    /// Whether every user can enter the folder.
-    fn is_open_to_all(&self) -> bool {
-        use std::os::unix::fs::PermissionsExt;
-        let open = |folder: &Path| {
-            folder
-                .metadata()
-                .is_ok_and(|data| data.permissions().mode() & 0o001 != 0)
-        };
-        self.folder.ancestors().all(open)
-    }
-
-    fn copy_of(&self, program: &Path, name: &str) -> PathBuf {
-        let copy = self.folder.join(name);
-        std::fs::copy(program, &copy).expect("a copy of a program");
-        copy
+        let open = OpenFolder::new();
+        // Ranks that give up root leave notes too, and change no other's.
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        std::fs::set_permissions(open.path(), all).expect("a folder open to all");
+        Self {
+            folder: open.path().to_owned(),
+            open,
+            mark,
+        }
     }
 
     /// Processes that carry the mark.
@@ -266,7 +242,6 @@ impl Drop for Place {
         for pid in self.processes() {
             leaks::kill(pid);
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

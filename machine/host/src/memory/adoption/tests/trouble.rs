@@ -15,7 +15,7 @@ fn forked(work: impl FnOnce() -> bool) -> std::process::ExitStatus {
         }
         let (mut status, begun) = (0, Instant::now());
         while libc::waitpid(pid, &raw mut status, libc::WNOHANG) == 0 {
-            if begun.elapsed() > Duration::from_secs(10) {
+            if begun.elapsed() > Duration::from_secs(60) {
                 libc::kill(pid, libc::SIGKILL);
             }
             std::thread::yield_now();
@@ -136,7 +136,7 @@ fn a_thread_that_was_cancelled_does_not_end_where_it_stores() {
         let before = COUNT.load(Ordering::SeqCst);
         let begun = Instant::now();
         while COUNT.load(Ordering::SeqCst) == before {
-            assert!(begun.elapsed() < Duration::from_secs(5), "it has ended");
+            assert!(begun.elapsed() < Duration::from_secs(60), "it has ended");
         }
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(0) };
@@ -199,7 +199,7 @@ fn a_lack_of_mapped_ranges_is_named_and_no_byte_is_lost() {
         let mut buffer = SharedBuffer::adopt("test-adoption", memory.start, 4 * PAGE).unwrap();
         let most = crate::limits::max_map_count().unwrap() as usize;
         if most > 1 << 17 {
-            println!("skipped: to use up so many mapped ranges takes long");
+            mapwire_testing::skip!("to use up so many mapped ranges takes long");
             return;
         }
         let eater = Private::new(2 * most * PAGE);
@@ -234,7 +234,7 @@ fn where_all_memory_is_locked_the_limit_on_that_is_named_and_no_byte_is_lost() {
         lower_limit(rustix::process::Resource::Memlock, 3 << 20);
         // SAFETY: what is mapped from here on is locked.
         if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
-            println!("skipped: this process may lock no memory");
+            mapwire_testing::skip!("this process may lock no memory");
             return;
         }
         let here = Private::with(100 * PAGE, MapFlags::PRIVATE);
@@ -258,7 +258,7 @@ fn exports_here_and_there_leave_the_program_half_of_its_mapped_ranges() {
     in_child("split", || {
         let most = crate::limits::max_map_count().unwrap() as usize;
         if most > 1 << 17 {
-            println!("skipped: to split so many mapped ranges takes long");
+            mapwire_testing::skip!("to split so many mapped ranges takes long");
             return;
         }
         let memory = Private::new(2 * most * PAGE);
@@ -310,7 +310,7 @@ fn memory_with_pages_that_fault_is_refused_and_stays_open_to_stores() {
         memory.fill();
         // SAFETY: a page of this test, which uses it no more.
         if unsafe { libc::madvise(address_of(memory.start + 3 * PAGE), PAGE, GUARD) } != 0 {
-            println!("skipped: this kernel has no guard pages in ordinary memory");
+            mapwire_testing::skip!("this kernel has no guard pages in ordinary memory");
             return;
         }
         refused(memory.start, memory.bytes);
@@ -408,7 +408,7 @@ fn without_proc_nothing_is_adopted_and_what_was_adopted_moves_back() {
                     && libc::umount2(c"/proc".as_ptr(), libc::MNT_DETACH) == 0
             };
             if !gone {
-                println!("skipped: this process may not unmount /proc");
+                mapwire_testing::skip!("this process may not unmount /proc");
                 return;
             }
             let late = SharedBuffer::adopt("test-adoption", memory.start + 4 * PAGE, PAGE);
@@ -459,26 +459,23 @@ fn no_store_is_lost_of_handlers_nor_across_the_boundary_of_two_exports() {
             libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
         }
         let over = AtomicBool::new(false);
-        let begun = Instant::now();
+        let moves = [AtomicU64::new(0), AtomicU64::new(0)];
         std::thread::scope(|scope| {
-            let exports: Vec<_> = [0, half]
-                .map(|offset| {
-                    let (memory, over) = (&memory, &over);
-                    scope.spawn(move || {
-                        let mut moves = 0;
-                        while !over.load(Ordering::Relaxed) {
-                            let start = memory.start + offset;
-                            drop(SharedBuffer::adopt("test-adoption", start, half).unwrap());
-                            moves += 1;
-                        }
-                        moves
-                    })
-                })
-                .into();
+            for (offset, moves) in [0, half].into_iter().zip(&moves) {
+                let (memory, over) = (&memory, &over);
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let start = memory.start + offset;
+                        drop(SharedBuffer::adopt("test-adoption", start, half).unwrap());
+                        moves.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
             // Eight bytes across the boundary, and the counter of the handlers behind them.
             let across = address_of(memory.start + half - 4).cast::<u64>();
             let mut value = 0_u64;
-            while begun.elapsed() < Duration::from_millis(1500) {
+            let many = |count: &AtomicU64| count.load(Ordering::Relaxed) > 200;
+            while !moves.iter().all(many) || !many(&HANDLED) {
                 value = value.wrapping_add(0x1_0000_0001);
                 // SAFETY: memory of this test, to which only this thread stores.
                 let seen = unsafe {
@@ -488,9 +485,6 @@ fn no_store_is_lost_of_handlers_nor_across_the_boundary_of_two_exports() {
                 assert_eq!(core::hint::black_box(seen), value);
             }
             over.store(true, Ordering::Relaxed);
-            for moves in exports {
-                assert!(moves.join().unwrap() > 100);
-            }
         });
         // SAFETY: takes the handler out.
         unsafe { libc::signal(libc::SIGALRM, libc::SIG_IGN) };

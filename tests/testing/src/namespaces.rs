@@ -1,10 +1,10 @@
 //! Hosts that are network namespaces of this computer, for tests. They need root and the commands `ip`, `unshare` and `nsenter`.
-#![allow(dead_code, unreachable_pub)] // Each test uses a part.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Network namespaces, each held by a process that sleeps. They end with it.
+#[derive(Debug)]
 pub struct Hosts(Vec<Child>);
 
 impl Hosts {
@@ -19,7 +19,7 @@ impl Hosts {
             match holder {
                 Ok(holder) => hosts.0.push(holder),
                 Err(error) => {
-                    println!("skipped: no network namespaces: {error}");
+                    crate::skip!("no network namespaces: {error}");
                     return None;
                 }
             }
@@ -30,7 +30,7 @@ impl Hosts {
             let name = format!("/proc/{}/ns/net", holder.id());
             while std::fs::read_link(&name).is_ok_and(|name| name == own) {
                 if holder.try_wait().unwrap().is_some() || Instant::now() > end {
-                    println!("skipped: host {host} may have no network namespace");
+                    crate::skip!("host {host} may have no network namespace");
                     return None;
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -38,11 +38,12 @@ impl Hosts {
         }
         let can_enter = (0..count).all(|host| hosts.try_run(host, "ip link set lo up"));
         if !can_enter {
-            println!("skipped: cannot enter network namespaces");
+            crate::skip!("cannot enter network namespaces");
         }
         can_enter.then_some(hosts)
     }
 
+    /// Runs a command in a host; false if it fails.
     pub fn try_run(&self, host: usize, command: &str) -> bool {
         let net = format!("--net={}", self.network_of(host));
         let mut nsenter = Command::new("nsenter");
@@ -53,6 +54,16 @@ impl Hosts {
     /// The file that stands for a host's network.
     pub fn network_of(&self, host: usize) -> String {
         format!("/proc/{}/ns/net", self.0[host].id())
+    }
+
+    /// Bytes that an interface of a host has received.
+    pub fn received(&self, host: usize, interface: &str) -> u64 {
+        let path = format!("/proc/{}/net/dev", self.0[host].id());
+        let table = std::fs::read_to_string(path).unwrap();
+        let mut lines = table.lines().filter_map(|line| line.split_once(':'));
+        let line = lines.find(|(name, _)| name.trim() == interface);
+        let (_, figures) = line.unwrap_or_else(|| panic!("no {interface} in {table}"));
+        figures.split_whitespace().next().unwrap().parse().unwrap()
     }
 
     /// A command in a host.
@@ -120,7 +131,7 @@ impl Hosts {
     pub fn join(&self, switch: usize, hosts: std::ops::Range<usize>, net: u8) -> bool {
         let bridge = format!("net{net}");
         if !self.try_run(switch, &format!("ip link add {bridge} type bridge")) {
-            println!("skipped: the kernel has no bridges");
+            crate::skip!("the kernel has no bridges");
             return false;
         }
         self.run(switch, &format!("ip link set {bridge} up"));

@@ -1,0 +1,9 @@
+//! Tests of calls by programs in C.
+
+mod children;
+mod common;
+mod hosts;
+mod install;
+mod programs;
+mod rpcbind;
+mod sessions;

@@ -1,0 +1,13 @@
+//! Tests of whole clusters in virtual time, and of what the papers say.
+
+mod canaries;
+mod conformance;
+mod global;
+mod goodput;
+mod papers;
+mod replay;
+mod rpc;
+mod seeds;
+mod services;
+mod shared;
+mod thousand;

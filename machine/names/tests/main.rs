@@ -1,0 +1,4 @@
+//! Tests of stores of names.
+
+mod hostile;
+mod stores;

@@ -1,0 +1,6 @@
+//! Tests of the global memory.
+
+mod hostile;
+mod places;
+mod silent_deaths;
+mod unsettled;
