@@ -404,7 +404,7 @@ fn a_user_without_userfaultfd_is_told_what_root_can_do() {
     let place = Place::new();
     let allowed = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
     if allowed.is_ok_and(|text| text.trim() == "1") {
-        println!("skipped: userfaultfd is allowed to all");
+        mapwire_testing::skip!("userfaultfd is allowed to all");
         return;
     }
     let copy = place.folder.join("bin");

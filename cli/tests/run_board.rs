@@ -106,7 +106,7 @@ fn a_process_that_is_not_of_the_job_is_told_so() {
         let said = told(Some(65_534));
         assert!(said.contains("user is not the job's"), "{said}");
     } else {
-        println!("skipped: only root can start a process of another user");
+        mapwire_testing::skip!("only root can start a process of another user");
     }
     place.write("end", "");
     job.wait().code(0);

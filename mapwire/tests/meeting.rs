@@ -456,7 +456,7 @@ const TWO_RANKS: ReceptionLimits = ReceptionLimits {
 fn whoever_takes_all_jobs_that_he_can_leaves_some_to_the_servers_user_and_to_others() {
     use std::os::unix::process::CommandExt;
     if own_user() != 0 {
-        println!("skipped: only root can start a process of another user");
+        mapwire_testing::skip!("only root can start a process of another user");
         return;
     }
     let serving = serve("jobs", TWO_RANKS);
@@ -486,7 +486,7 @@ fn whoever_takes_all_jobs_that_he_can_leaves_some_to_the_servers_user_and_to_oth
 fn the_servers_own_clients_leave_some_jobs_to_others() {
     use std::os::unix::process::CommandExt;
     if own_user() != 0 {
-        println!("skipped: only root can start a process of another user");
+        mapwire_testing::skip!("only root can start a process of another user");
         return;
     }
     let serving = serve("own", TWO_RANKS);

@@ -109,7 +109,7 @@ fn only_the_superusers_calls_come_from_a_reserved_port() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can start a process of another user");
+        mapwire_testing::skip!("only root can start a process of another user");
         return;
     }
     let mut nested = Nested::start("adaptive");
