@@ -554,15 +554,7 @@ impl Broker {
     /// The peer talks nonsense.
     fn broken(&mut self, at: usize, now: Instant) {
         self.stats.broken += 1;
-        let rank = self.rank_behind(at);
-        if self.may_say(rank, What::Broken, now) {
-            let connection = self.connections.get(at).and_then(Option::as_ref);
-            tracing::warn!(
-                rank,
-                pid = connection.map(|c| c.pid),
-                "a connection broke the rendezvous protocol and was closed"
-            );
-        }
+        self.say_broken(at, now);
         self.closed(at, now);
     }
 

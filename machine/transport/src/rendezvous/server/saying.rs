@@ -51,8 +51,21 @@ impl Broker {
         self.sparing.admit(Cause { rank, what }, now)
     }
 
+    /// Says that a connection is closed, as its process talks nonsense.
+    pub(super) fn say_broken(&mut self, at: usize, now: Instant) {
+        let rank = self.rank_behind(at);
+        if self.may_say(rank, What::Broken, now) {
+            let connection = self.connections.get(at).and_then(Option::as_ref);
+            tracing::warn!(
+                rank,
+                pid = connection.map(|c| c.pid),
+                "a connection broke the rendezvous protocol and was closed"
+            );
+        }
+    }
+
     /// The rank of which a connection is, or which the process was started for that it descends from.
-    pub(super) fn rank_behind(&self, at: usize) -> Option<u32> {
+    fn rank_behind(&self, at: usize) -> Option<u32> {
         let connection = self.connections.get(at)?.as_ref()?;
         let of_origin = || {
             let origin = connection.origin?;
