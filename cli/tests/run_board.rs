@@ -89,7 +89,7 @@ fn a_process_that_is_not_of_the_job_is_told_so() {
     let place = Place::new();
     let text = "echo $MAPWIRE_JOB > part; mv part job; while [ ! -e end ]; do sleep 0.02; done";
     let job = place.start_sh(1, text);
-    common::eventually("the rank runs", || place.has("job"));
+    crate::common::eventually("the rank runs", || place.has("job"));
     let address = std::fs::read_to_string(place.folder.join("job")).unwrap();
     let told = |user: Option<u32>| {
         let line = as_rank("body_is_a_stranger");
@@ -122,7 +122,7 @@ fn body_is_a_stranger() {
 }
 
 /// Lines of the launcher that say `what`, and whether it has said how many it left out.
-fn count(done: &common::Done, what: &str) -> (usize, bool) {
+fn count(done: &crate::common::Done, what: &str) -> (usize, bool) {
     let lines = done.err();
     let said = lines.lines().filter(|line| line.contains(what)).count();
     (said, lines.contains("more, not said one by one"))

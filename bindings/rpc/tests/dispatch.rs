@@ -1,13 +1,11 @@
 //! Servers that have no dispatch function, and servers that dispatch inside a procedure.
 
-mod common;
-
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use common::{Linking, Programs, Server, clean, is_equipped, limited, run, says};
+use crate::common::{Linking, Programs, Server, clean, is_equipped, limited, run, says};
 
 #[test]
 fn functions_that_rpc_reg_registers_are_called_by_mapwire_whatever_network_they_name() {

@@ -2,6 +2,7 @@
 
 mod children;
 mod common;
+mod dispatch;
 mod hosts;
 mod install;
 mod programs;
