@@ -1,8 +1,5 @@
 //! Forked children of a rank. What every call of the C library says there is in `bindings/c/tests/c/forks.c`; here is what only Rust has.
 
-#[path = "../../../tests/counter.rs"]
-mod counter;
-
 use std::time::Duration;
 
 use mapwire::rpc::{Rpc, RpcConfig};
@@ -10,7 +7,7 @@ use mapwire::services::endpoint;
 use mapwire::{Error, ErrorKind, Node, Rights};
 
 use crate::harness::{job, refused};
-use counter::{COUNTER, Counter};
+use crate::services::counter::{COUNTER, Counter};
 
 const BYTES: usize = 1 << 16;
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
@@ -24,9 +21,10 @@ fn in_child(body: impl FnOnce()) -> i32 {
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
-        // SAFETY: neither has preconditions. A child that hangs ends by the first.
+        // SAFETY: it has no preconditions. A child that hangs ends by it.
         unsafe { libc::alarm(60) };
         body();
+        // SAFETY: ends the child.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;

@@ -1,7 +1,7 @@
 //! A service of a program's own, the same file as in virtual time.
 
 #[path = "../../../tests/counter.rs"]
-mod counter;
+pub(crate) mod counter;
 
 use std::time::Duration;
 

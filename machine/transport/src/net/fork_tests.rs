@@ -69,7 +69,7 @@ fn a_forked_child_seals_nothing_sends_nothing_and_takes_nothing() {
         if pid == 0 {
             let refused = (0..8).all(|_| send(a, 1) == Err(Lost::Forked));
             a.greets = true;
-            drop(a.begin(u64::MAX / 2));
+            a.begin(u64::MAX / 2).finish();
             let nothing_came = count(a) == 0;
             libc::_exit(i32::from(!refused) + 2 * i32::from(!nothing_came));
         }
