@@ -420,3 +420,25 @@ fn a_rank_that_is_stopped_while_it_is_asked_over_and_over_stays_a_peer() {
         })
         .succeeds();
 }
+
+#[test]
+fn forty_ranks_share_memory_where_the_launcher_has_few_descriptors() {
+    // 64 and three a rank are what it needs: 16 are left.
+    job(40)
+        .descriptors(200)
+        .run(|rank| {
+            let node = rank.node();
+            let shared = rank.shared(&node);
+            let word = (rank.number == 0).then(|| shared.alloc::<u64>(1).unwrap());
+            let word = shared.broadcast_slice(0, word).unwrap();
+            for _ in 0..3 {
+                let held = shared.lock(0).unwrap();
+                word.set(0, word.get(0) + 1);
+                drop(held);
+            }
+            shared.barrier().unwrap();
+            assert_eq!(word.get(0), 3 * 40);
+            shared.close().unwrap();
+        })
+        .succeeds();
+}

@@ -34,6 +34,7 @@ pub(crate) struct Job {
     options: Vec<String>,
     variables: Vec<(String, String)>,
     unprivileged: bool,
+    descriptors: Option<u32>,
     disturbance: Option<(String, Signal)>,
 }
 
@@ -45,6 +46,7 @@ pub(crate) fn job(ranks: u32) -> Job {
         options: Vec::new(),
         variables: Vec::new(),
         unprivileged: false,
+        descriptors: None,
         disturbance: None,
     }
 }
@@ -71,6 +73,12 @@ impl Job {
     /// Runs launcher and ranks as a user without privileges, if this program has any.
     pub(crate) fn unprivileged(mut self) -> Self {
         self.unprivileged = true;
+        self
+    }
+
+    /// Lets launcher and ranks open so many files at most.
+    pub(crate) fn descriptors(mut self, most: u32) -> Self {
+        self.descriptors = Some(most);
         self
     }
 
@@ -115,7 +123,15 @@ impl Job {
             false => (launcher().to_owned(), program),
             true => (place.open.copy_of(launcher()), place.open.copy_of(&program)),
         };
-        let mut command = Command::new(launcher);
+        let mut command = match self.descriptors {
+            None => Command::new(launcher),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                let limited = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(limited).arg(launcher);
+                shell
+            }
+        };
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("MAPWIRE_") {
                 command.env_remove(name);
