@@ -24,6 +24,7 @@ if [[ ${1-} == --tests ]]; then
     have tshark || lacks "tshark (for the test of the dissector)" tshark
     have valgrind || lacks "valgrind (for the tests of the C examples)" valgrind
     have mpirun || lacks "mpirun (for the tests of launchers)" openmpi-bin
+    have mpiexec.hydra || lacks "mpiexec.hydra (for the tests of launchers)" mpich
     { have srun && [[ -x /usr/sbin/slurmctld && -x /usr/sbin/slurmd && -x /usr/sbin/munged ]]; } ||
         lacks "Slurm (for the tests of launchers)" slurmctld slurmd slurm-client munge
     compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null || lacks "PMIx for Slurm (for the tests of launchers)" libpmix-dev

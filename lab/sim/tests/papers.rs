@@ -2,7 +2,7 @@
 //! is close to what its paper published.
 //!
 //! After a change that is meant to move figures, write the kept digits anew and read what has changed:
-//! `MAPWIRE_WRITE_GOLDEN=1 cargo test -p mapwire-sim --test papers`, then `git diff lab/sim/tests/golden`.
+//! `MAPWIRE_WRITE_GOLDEN=1 cargo test -p mapwire-sim --test sim_tests papers::`, then `git diff lab/sim/tests/golden`.
 
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -68,7 +68,8 @@ fn a_phase_that_waits_for_a_processor_is_not_ended() {
 fn a_phase_that_spins_or_hangs_is_ended_for_that_reason() {
     for (line, says) in [
         (
-            "limited 2 sh -c 'while :; do :; done'",
+            // Not three seconds: a busy computer may give it less than one of them.
+            "standstill=600; limited 2 sh -c 'while :; do :; done'",
             "used more than 2 s of processor time",
         ),
         ("limited 60 sleep 1000", "did nothing for 3 s"),
