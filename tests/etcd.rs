@@ -71,7 +71,7 @@ impl Etcd {
 
     /// A client of it.
     pub fn open(&self) -> Box<dyn Store> {
-        open(&self.url.parse().unwrap(), &SharedSecret::new([0; 32]))
+        open(&self.url.parse().unwrap(), &SharedSecret::new([0; 32])).unwrap()
     }
 
     /// How many keys begin with `mapwire/` and `rest`.
