@@ -40,6 +40,11 @@
 //! }
 //! # Ok::<(), mapwire::Error>(())
 //! ```
+//!
+//! # Features
+//!
+//! None is on unless asked for. `sealing` seals what goes to other hosts: without it, jobs over several hosts, `--transport udp` and jobs
+//! that meet by a name are refused, unless nothing is to be sealed. `etcd` lets jobs meet in etcd besides.
 #![deny(unsafe_code)]
 
 mod buffer;

@@ -13,7 +13,11 @@ use mapwire_names::protocol::{
 };
 use mapwire_names::server::{Server, ServerStats};
 use mapwire_names::store::MAX_VALUE_BYTES;
-use mapwire_names::{NamesError, SharedSecret, Store, open};
+use mapwire_names::{NamesError, SharedSecret, Store, StoreAddress};
+
+fn open(address: &StoreAddress, secret: &SharedSecret) -> Box<dyn Store> {
+    mapwire_names::open(address, secret).unwrap()
+}
 
 struct Served {
     address: SocketAddr,

@@ -11,7 +11,11 @@ use std::time::{Duration, Instant};
 use etcd::Etcd;
 use mapwire_names::server::Server;
 use mapwire_names::store::MAX_VALUE_BYTES;
-use mapwire_names::{LEASE, NamesError, SharedSecret, Store, StoreAddress, open};
+use mapwire_names::{LEASE, NamesError, SharedSecret, Store, StoreAddress};
+
+fn open(address: &StoreAddress, secret: &SharedSecret) -> Box<dyn Store> {
+    mapwire_names::open(address, secret).unwrap()
+}
 
 /// A server on a thread, until it is dropped.
 struct Served {

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mapwire_names::server::Server;
-use mapwire_names::{SharedSecret, StoreAddress, open};
+use mapwire_names::{LEASE, SharedSecret, Store, StoreAddress};
 
 use super::forming::{self, Waiting};
 use super::record::{Claim, Incarnation, Record, ranks_text};
@@ -15,6 +15,10 @@ use crate::detect::NamedJob;
 use crate::{Event, LaunchError, Launcher};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
+
+fn open(address: &StoreAddress, secret: &SharedSecret) -> Box<dyn Store> {
+    mapwire_names::open(address, secret).unwrap()
+}
 
 /// What the file holds.
 fn shared_bytes(job: &NamedJob) -> [u8; 32] {
@@ -257,7 +261,8 @@ fn values_that_were_not_signed_by_the_secret_are_refused() {
     let shared = served.secret();
     let mut store = open(&served.address, &shared);
     let lease = store.grant().unwrap();
-    let key = [1; 32];
+    let key = SharedSecret::new([1; 32]).signing_key("values", &[]);
+    let other_key = SharedSecret::new([2; 32]).signing_key("values", &[]);
     assert!(signed::create(&mut *store, &key, "k/a", b"v", lease).unwrap());
     assert_eq!(
         signed::get(&mut *store, &key, "k/a").unwrap().unwrap(),
@@ -267,7 +272,7 @@ fn values_that_were_not_signed_by_the_secret_are_refused() {
     let value = store.get("k/a").unwrap().unwrap();
     store.create("k/moved", &value, lease).unwrap();
     store.create("k/short", b"v", lease).unwrap();
-    let other = signed::get(&mut *store, &[2; 32], "k/a");
+    let other = signed::get(&mut *store, &other_key, "k/a");
     for refused in [
         other,
         signed::get(&mut *store, &key, "k/moved"),
