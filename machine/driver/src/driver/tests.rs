@@ -82,7 +82,7 @@ fn open_shared(driver: &mut Driver, base: usize) {
     let views = Arc::new(MultiView::new("test", layout).unwrap());
     let protection = PageProtection::new(FaultBackend::Sigsegv, Arc::clone(&views)).unwrap();
     let config = ModelConfig::new(0, 2, MAX_THREADS as u16, layout.pages() as u32, 1);
-    let port = SharedPort::new(2, views, protection);
+    let port = SharedPort::new(2, "test".to_owned(), views, protection);
     driver.open_shared(Dsm::new(config).unwrap(), port).unwrap();
 }
 
