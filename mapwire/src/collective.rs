@@ -199,10 +199,10 @@ impl Verdict {
         }
     }
 
-    fn into_result(self) -> Result<()> {
+    fn into_result(self, node: &Node) -> Result<()> {
         match self {
             Self::Done => Ok(()),
-            Self::Gone(rank) => Err(DriverError::PeerGone(NodeId(rank as u16)).into()),
+            Self::Gone(rank) => Err(gone(node, rank)),
             Self::Differs(rank, theirs, ours) => Err(Error::CallsDiffer {
                 rank,
                 call: theirs.to_string(),
@@ -268,13 +268,12 @@ impl Group {
     fn tell(&mut self, rank: usize, message: &[u8], offset: u64) -> Result<()> {
         let step = self.steps;
         let import = self.import_of(rank)?;
-        import
-            .put_signal(message, offset + 8, offset, step)
-            .map_err(|error| match error {
-                // A rank takes its memory back when it leaves, and at no other time.
-                Error::Revoked { rank, .. } => DriverError::PeerGone(NodeId(rank as u16)).into(),
-                other => other,
-            })
+        let told = import.put_signal(message, offset + 8, offset, step);
+        told.map_err(|error| match error {
+            // A rank takes its memory back when it leaves, and at no other time.
+            Error::Revoked { rank, .. } => gone(&self.node, rank),
+            other => other,
+        })
     }
 
     /// Waits until rank `from` has stored a signal of at least `value` at `offset`.
@@ -286,7 +285,7 @@ impl Group {
             if has_come() {
                 return Some(Ok(()));
             }
-            let driver = thorough.then(|| engine.lock())?;
+            let mut driver = thorough.then(|| engine.lock())?;
             // What was sent before is in place: the last look is after that.
             driver.is_gone(from).then(|| match has_come() {
                 true => Ok(()),
@@ -318,7 +317,7 @@ impl Group {
         self.wait(0, 0, self.steps)?;
         let mut answer = vec![0; VERDICT_BYTES + answer_of(rank)];
         self.export.read(8, &mut answer)?;
-        Verdict::from_bytes(&answer).into_result()?;
+        Verdict::from_bytes(&answer).into_result(&self.node)?;
         Ok(answer.split_off(VERDICT_BYTES))
     }
 
@@ -362,7 +361,7 @@ impl Group {
             // Who cannot be told does not keep the others waiting.
             told = told.and(self.tell(rank, &outcome[..length], 0));
         }
-        verdict.into_result()?;
+        verdict.into_result(&self.node)?;
         told?;
         Ok(answer)
     }
@@ -522,6 +521,11 @@ impl Node {
             none => body(none.insert(Group::new(self)?)),
         }
     }
+}
+
+fn gone(node: &Node, rank: u32) -> Error {
+    let mut driver = node.inner.engine.lock();
+    driver.why_gone(NodeId(rank as u16)).into()
 }
 
 /// Ranges of at most [`CHUNK`] bytes; one without bytes if there are none.

@@ -352,7 +352,7 @@ impl Import {
         if held.way.is_clear() {
             return Ok(());
         }
-        let driver = held.engine.lock();
+        let mut driver = held.engine.lock();
         if driver.is_gone(grant.node()) {
             return Err(driver.why_gone(grant.node()).into());
         }
@@ -388,7 +388,7 @@ impl Import {
         // The usual case takes the lock once: pages pinned, room in the queue.
         let mut driver = engine.lock_with_news(self.held.local.grant.node());
         let begun = self
-            .refuse_if_over(&driver)
+            .refuse_if_over(&mut driver)
             .and_then(|()| Ok(driver.hold(word, range)?));
         if let Err(error) = begun {
             words.cancel(word);

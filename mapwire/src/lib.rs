@@ -54,6 +54,7 @@ mod far;
 mod files;
 pub mod global;
 mod import;
+mod leaving;
 pub mod meeting;
 mod node;
 mod opening;

@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::export::ExportBuilder;
 use crate::import::copies::Copies;
 use crate::import::{ImportBuilder, Proxies};
+use crate::leaving::{self, Departure};
 
 /// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
 /// the job, once what was sent is on its way: it waits for peers that have no room for as long as `MAPWIRE_TIMEOUT` says (30 s).
@@ -43,18 +44,12 @@ pub(crate) struct Inner {
     pub(crate) requests: AtomicU32,
     /// What is on its way to other hosts.
     pub(crate) copies: Copies,
-    /// In a job that another launcher than `mapwire run` started.
-    pub(crate) membership: Option<Membership>,
+    pub(crate) departure: Arc<Departure>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.engine.stop();
-        if let Some(membership) = self.membership.take()
-            && let Err(error) = membership.finish(self.config.driver.timeout)
-        {
-            tracing::warn!("{error}");
-        }
+        self.departure.leave();
     }
 }
 
@@ -76,10 +71,10 @@ impl Node {
             environment::warn_alone();
             return Self::with(config);
         };
-        Self::join_by(config, &launcher)
+        Ok(Self::join_by(config, &launcher)?.leaving_at_exit())
     }
 
-    /// Joins the job of a launcher.
+    /// Joins the job of a launcher. The node is not known to the exit of the process: far memory serves until the very end.
     pub(crate) fn join_by(mut config: NodeConfig, launcher: &Detected) -> Result<Self> {
         let (net, timeout) = (&mut config.driver.net, config.driver.timeout);
         let between = match &net.carrier {
@@ -101,7 +96,12 @@ impl Node {
     /// # Errors
     /// As [`join`](Self::join).
     pub fn with(config: NodeConfig) -> Result<Self> {
-        Self::of(config, None)
+        Ok(Self::of(config, None)?.leaving_at_exit())
+    }
+
+    fn leaving_at_exit(self) -> Self {
+        leaving::leave_at_exit(&self.inner.departure);
+        self
     }
 
     fn of(config: NodeConfig, membership: Option<Membership>) -> Result<Self> {
@@ -129,6 +129,8 @@ impl Node {
             membership.meet(job.card(), config.driver.timeout)?;
         }
         let engine = Engine::start(&config.driver, job)?;
+        let timeout = config.driver.timeout;
+        let departure = Departure::new(Arc::clone(&engine), membership, timeout);
         Ok(Self {
             group: Arc::default(),
             inner: Arc::new(Inner {
@@ -138,7 +140,7 @@ impl Node {
                 openings: AtomicU32::new(0),
                 requests: AtomicU32::new(0),
                 copies: Copies::default(),
-                membership,
+                departure: Arc::new(departure),
             }),
         })
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use mapwire_wire::link::LinkHeader;
-use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, NodeId, ProcessId, Repr};
+use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, Kind, NodeId, ProcessId, Repr};
 
 use crate::link::{Body, Datagram, LINK_WINDOW, Link, LinkConfig, LinkStats};
 use crate::lossy::Lossy;
@@ -51,6 +51,8 @@ struct Peer {
     linked: bool,
     /// Bytes of the longest piece of a transfer in one of its packets.
     most_bytes: u32,
+    /// Stores were dropped that had not arrived when it went.
+    lost_stores: bool,
 }
 
 impl Peer {
@@ -68,6 +70,7 @@ impl Peer {
             fetching: 0,
             linked,
             most_bytes: u32::MAX,
+            lost_stores: false,
         }
     }
 
@@ -227,6 +230,24 @@ impl Outbound {
     /// Packets for `node` that wait or are out and not acked.
     pub(crate) fn unfinished_for(&self, node: NodeId) -> usize {
         self.peer(node).map_or(0, |peer| peer.queue.len())
+    }
+
+    /// Whether a store for `node` waits, or is out and not acked.
+    pub(crate) fn has_stores_for(&self, node: NodeId) -> bool {
+        self.peer(node)
+            .is_some_and(|peer| peer.queue.iter().any(is_store))
+    }
+
+    /// Whether stores for `node` were dropped that had not arrived when it went.
+    pub(crate) fn has_lost_stores(&self, node: NodeId) -> bool {
+        self.peer(node).is_some_and(|peer| peer.lost_stores)
+    }
+
+    /// Notes that stores for `node` were dropped, or that the program knows.
+    pub(crate) fn set_lost_stores(&mut self, node: NodeId, lost: bool) {
+        if let Some(peer) = self.peer_mut(node) {
+            peer.lost_stores = lost;
+        }
     }
 
     /// Whether `node` has room for another packet of a command.
@@ -486,6 +507,7 @@ impl Outbound {
         peer.out = 0;
         (peer.open_messages, peer.fetching) = (0, 0);
         while let Some(transmit) = peer.queue.pop() {
+            peer.lost_stores |= is_store(transmit);
             lost(transmit.work());
         }
         self.turns(index).remove(index);
@@ -622,4 +644,9 @@ impl Outbound {
             + self.linked.bytes()
             + lossy
     }
+}
+
+/// Whether a packet carries data for an export, or a signal.
+fn is_store(transmit: &Transmit) -> bool {
+    Kind::from_code(transmit.header.kind) == Ok(Kind::Store)
 }

@@ -101,7 +101,7 @@ impl<F: Fabric> Driver<F> {
     }
 
     #[cold]
-    fn import_error(&self, error: ImportError) -> DriverError {
+    fn import_error(&mut self, error: ImportError) -> DriverError {
         match error {
             ImportError::Vmmc(VmmcError::PeerGone { peer, .. })
                 if self.breaches.of(peer.node).is_some() =>

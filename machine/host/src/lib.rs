@@ -15,6 +15,7 @@
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
 //! | [`scheduling`] | how soon a thread that wakes runs |
 //! | [`processes`] | which process is whose child |
+//! | [`exiting`] | what is done when the process exits |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
 //! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits
@@ -25,6 +26,8 @@
 
 pub mod barrier;
 pub mod descriptors;
+#[allow(unsafe_code)]
+pub mod exiting;
 pub mod faults;
 pub mod limits;
 #[allow(unsafe_code)]

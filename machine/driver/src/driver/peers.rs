@@ -104,9 +104,10 @@ impl<F: Fabric> Driver<F> {
         true
     }
 
-    /// Why nothing can be had of a peer that is gone.
+    /// Why nothing can be had of a peer that is gone: to be told to the program, which then knows that stores may be lost.
     #[must_use]
-    pub fn why_gone(&self, peer: NodeId) -> DriverError {
+    pub fn why_gone(&mut self, peer: NodeId) -> DriverError {
+        self.node.note_told(peer);
         match self.breaches.of(peer) {
             Some(breach) => DriverError::PeerBroken { peer, breach },
             None => DriverError::PeerGone(peer),
@@ -162,12 +163,8 @@ impl<F: Fabric> Driver<F> {
     pub(crate) fn has_said_farewell(&mut self) -> bool {
         let peers = self.acquaintances();
         peers.into_iter().all(|peer| {
-            if self.fabric.is_far(peer) {
-                // What the library has it might drop with its endpoint.
-                return self.node.idle_towards(peer)
-                    && !matches!(self.fabric.drained(peer), Ok(false));
-            }
-            !self.fabric.is_remote(peer) || self.node.idle_towards(peer)
+            let is_near = !self.fabric.is_far(peer) && !self.fabric.is_remote(peer);
+            is_near || self.has_given(peer)
         })
     }
 
