@@ -34,7 +34,7 @@ pub use parts::Rows;
 pub(crate) use proxies::Proxies;
 pub use requests::{Request, Stable, StableMut};
 
-/// An import about to be made. Unless told otherwise it asks for stores only, and waits for the exporter as long as
+/// An import about to be made. Unless told otherwise it has all rights that the export gives, and waits for the exporter as long as
 /// `MAPWIRE_TIMEOUT` says (30 s).
 #[must_use = "nothing is imported until `start`"]
 #[derive(Debug)]
@@ -55,14 +55,14 @@ impl<'a> ImportBuilder<'a> {
             node,
             rank,
             name,
-            rights: Rights::STORE,
+            rights: Rights::NONE,
             token: None,
             timeout,
             reserved: false,
         }
     }
 
-    /// What to ask for.
+    /// What to ask for, and to have then on every path: no more than the export gives. No right stands for all that it gives.
     pub fn rights(mut self, rights: Rights) -> Self {
         self.rights = rights;
         self

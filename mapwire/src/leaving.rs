@@ -127,7 +127,8 @@ fn leave_on_a_thread(departure: &Arc<Departure>) {
         .name("mapwire-leave".to_owned())
         .spawn(move || leaving.leave());
     let Ok(thread) = thread else {
-        departure.say_lost(&"what was sent last may be lost: no thread can be started to leave the job");
+        departure
+            .say_lost(&"what was sent last may be lost: no thread can be started to leave the job");
         return;
     };
     if departure.await_delivery() {

@@ -25,7 +25,12 @@ use crate::import::{ImportBuilder, Proxies};
 use crate::leaving::{self, Departure};
 
 /// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
-/// the job, once what was sent is on its way: it waits for peers that have no room for as long as `MAPWIRE_TIMEOUT` says (30 s).
+/// the job, once what was sent has arrived, or is in memory of a rank of the same host: it waits for that for as long as
+/// `MAPWIRE_TIMEOUT` says (30 s).
+///
+/// A process that exits while it has a node, as one in a static, leaves likewise: when it returns from `main`, and in
+/// [`std::process::exit`]. What did not arrive, without an error of a call having told of it, is named on standard error, and the exit code
+/// is 70 if it would have been 0. [`std::process::abort`], signals, `_exit` and `quick_exit` end a process without that.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) inner: Arc<Inner>,

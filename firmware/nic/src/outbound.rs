@@ -51,8 +51,9 @@ struct Peer {
     linked: bool,
     /// Bytes of the longest piece of a transfer in one of its packets.
     most_bytes: u32,
-    /// Stores were dropped that had not arrived when it went.
+    /// Stores were dropped that had not arrived when it went, and the program was not told that it has.
     lost_stores: bool,
+    is_told: bool,
 }
 
 impl Peer {
@@ -71,6 +72,7 @@ impl Peer {
             linked,
             most_bytes: u32::MAX,
             lost_stores: false,
+            is_told: false,
         }
     }
 
@@ -238,15 +240,22 @@ impl Outbound {
             .is_some_and(|peer| peer.queue.iter().any(is_store))
     }
 
-    /// Whether stores for `node` were dropped that had not arrived when it went.
+    /// Whether stores for `node` were dropped that had not arrived when it went, and the program was not told that it has.
     pub(crate) fn has_lost_stores(&self, node: NodeId) -> bool {
         self.peer(node).is_some_and(|peer| peer.lost_stores)
     }
 
-    /// Notes that stores for `node` were dropped, or that the program knows.
-    pub(crate) fn set_lost_stores(&mut self, node: NodeId, lost: bool) {
+    /// A store for `node` was dropped, since it has gone.
+    pub(crate) fn note_lost_store(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
-            peer.lost_stores = lost;
+            peer.lost_stores |= !peer.is_told;
+        }
+    }
+
+    /// The program knows that `node` has gone.
+    pub(crate) fn note_told(&mut self, node: NodeId) {
+        if let Some(peer) = self.peer_mut(node) {
+            (peer.lost_stores, peer.is_told) = (false, true);
         }
     }
 
@@ -507,7 +516,7 @@ impl Outbound {
         peer.out = 0;
         (peer.open_messages, peer.fetching) = (0, 0);
         while let Some(transmit) = peer.queue.pop() {
-            peer.lost_stores |= is_store(transmit);
+            peer.lost_stores |= is_store(transmit) && !peer.is_told;
             lost(transmit.work());
         }
         self.turns(index).remove(index);
@@ -519,7 +528,7 @@ impl Outbound {
     pub(crate) fn bring_up(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             // The queue was emptied when its former self went.
-            (peer.gone, peer.blocked) = (false, false);
+            (peer.gone, peer.blocked, peer.is_told) = (false, false, false);
             (peer.next_sequence, peer.due) = (0, 0);
         }
     }

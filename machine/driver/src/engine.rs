@@ -23,8 +23,8 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use mapwire_host::{exiting, masking};
 use mapwire_host::waiting::{Patience, WaitStrategy, now_ns};
+use mapwire_host::{exiting, masking};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::RankState;
 use mapwire_transport::fabric::{Doorbells, Fabric};
@@ -104,10 +104,11 @@ impl core::fmt::Display for Undelivered {
         let rank = self.to.0;
         write!(f, "what was sent to rank {rank} last is lost: ")?;
         match &self.gone {
-            Some(why) => write!(
+            Some(why @ DriverError::PeerGone(_)) => write!(
                 f,
                 "{why}; let ranks wait for what others send before they leave, or flush what must arrive"
             ),
+            Some(why) => why.fmt(f),
             None => write!(
                 f,
                 "rank {rank} took nothing of it for {:?}; is it stopped, or busy outside mapwire? MAPWIRE_TIMEOUT sets how long to wait",

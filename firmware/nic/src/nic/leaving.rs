@@ -227,7 +227,7 @@ impl<D: TranslationDesign> Nic<D> {
             return;
         }
         if self.is_storing_to(node) {
-            self.outbound.set_lost_stores(node, true);
+            self.outbound.note_lost_store(node);
         }
         let to_node = |long: &Long| long.peer() == node;
         let using: Vec<ProcessId> = self.processes.with_long(to_node).collect();
@@ -262,7 +262,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// The program has been told that `node` is gone.
     pub fn note_told(&mut self, node: NodeId) {
-        self.outbound.set_lost_stores(node, false);
+        self.outbound.note_told(node);
     }
 
     /// No more comes of a fetch.

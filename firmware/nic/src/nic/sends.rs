@@ -239,7 +239,7 @@ impl<D: TranslationDesign> Nic<D> {
     #[cold]
     fn note_lost(&mut self, error: CommandError) {
         if let CommandError::PeerGone(node) = error {
-            self.outbound.set_lost_stores(node, true);
+            self.outbound.note_lost_store(node);
         }
     }
 

@@ -95,9 +95,9 @@ impl<F: Fabric> Driver<F> {
                 Gone::Broken(breach) => self.handle_breach(node, breach.into()),
                 Gone::Left => self.handle_peer_gone(node),
                 Gone::Silent => {
-                    let seconds = self.silence.as_secs() as u32;
                     let at = self.fabric.net().and_then(|net| net.address_of(node));
-                    self.handle_breach(node, Breach::Silent { at, seconds });
+                    let after = self.silence;
+                    self.handle_breach(node, Breach::Silent { at, after });
                 }
             }
         }
