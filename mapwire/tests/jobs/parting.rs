@@ -123,7 +123,7 @@ fn leaves_first(rank: &Rank) {
 }
 
 #[test]
-fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving() {
+fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving_which_says_so() {
     job(2)
         .with("MAPWIRE_TIMEOUT", "1")
         .run(|rank| {
@@ -168,5 +168,6 @@ fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving() {
             });
             rank.read("left");
         })
-        .succeeds();
+        .code(70)
+        .says("rank 0: what was sent to rank 1 last is lost: rank 1 took nothing of it for 1s");
 }
