@@ -58,15 +58,27 @@ impl Departure {
 
     /// Leaves the job once what was sent has arrived, and then the launcher; says what did not arrive. Does so once.
     pub(crate) fn leave(&self) {
+        self.end(true);
+    }
+
+    /// As [`leave`](Self::leave), or delivers and takes leave of nobody: so that a rank which fails counts as failed.
+    fn end(&self, leaves: bool) {
         let mut has_left = lock(&self.has_left);
         if core::mem::replace(&mut *has_left, true) {
             return;
         }
-        for undelivered in self.engine.stop() {
+        let undelivered = match leaves {
+            true => self.engine.stop(),
+            false => self.engine.deliver(),
+        };
+        for undelivered in undelivered {
             self.say_lost(&undelivered);
         }
         *lock(&self.delivered.0) = true;
         self.delivered.1.notify_all();
+        if !leaves {
+            return;
+        }
         let membership = lock(&self.membership).take();
         if let Some(Err(error)) = membership.map(|membership| membership.finish(self.timeout)) {
             tracing::warn!("{error}");
@@ -99,13 +111,13 @@ pub(crate) fn leave_at_exit(departure: &Arc<Departure>) {
     exiting::register(at_exit);
 }
 
-/// Leaves with all nodes that are still there, and gives the code to exit with.
+/// Leaves with all nodes that are still there, or fails with them, and gives the code to exit with.
 fn at_exit(code: i32) -> i32 {
     let nodes = core::mem::take(&mut *lock(&NODES));
     let own = std::process::id();
     let nodes = nodes.iter().filter(|(process, _)| *process == own);
     for departure in nodes.filter_map(|(_, node)| node.upgrade()) {
-        leave_on_a_thread(&departure);
+        end_on_a_thread(&departure, code == 0);
     }
     match code {
         0 if HAS_LOST.load(Ordering::Acquire) => EXIT_LOST,
@@ -113,8 +125,8 @@ fn at_exit(code: i32) -> i32 {
     }
 }
 
-/// Leaves on a thread of its own: this one has lost its thread-local values, and may be anywhere in a call that it will not finish.
-fn leave_on_a_thread(departure: &Arc<Departure>) {
+/// Ends on a thread of its own: this one has lost its thread-local values, and may be anywhere in a call that it will not finish.
+fn end_on_a_thread(departure: &Arc<Departure>, leaves: bool) {
     if departure.engine.is_held_here() {
         departure.say_lost(
             &"what was sent last may be lost: the process exits in the middle of a call of mapwire; let signal handlers, services and \
@@ -125,7 +137,7 @@ fn leave_on_a_thread(departure: &Arc<Departure>) {
     let leaving = Arc::clone(departure);
     let thread = std::thread::Builder::new()
         .name("mapwire-leave".to_owned())
-        .spawn(move || leaving.leave());
+        .spawn(move || leaving.end(leaves));
     let Ok(thread) = thread else {
         departure
             .say_lost(&"what was sent last may be lost: no thread can be started to leave the job");

@@ -30,7 +30,7 @@ use crate::leaving::{self, Departure};
 ///
 /// A process that exits while it has a node, as one in a static, leaves likewise: when it returns from `main`, and in
 /// [`std::process::exit`]. What did not arrive, without an error of a call having told of it, is named on standard error, and the exit code
-/// is 70 if it would have been 0. [`std::process::abort`], signals, `_exit` and `quick_exit` end a process without that.
+/// is 70 if it would have been 0. With another code it delivers what it sent, and then counts as a rank that failed. [`std::process::abort`], signals, `_exit` and `quick_exit` end a process without that.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) inner: Arc<Inner>,

@@ -43,7 +43,7 @@ pub extern "C" fn mw_node_join(node: Option<&mut MaybeUninit<*mut mw_node_t>>) -
 ///
 /// A process that returns from `main` or calls `exit` leaves likewise, before its functions of `atexit` run that it registered before
 /// it joined. What did not arrive, without an error of a call having told of it, is named on standard error, and the exit code is 70 if
-/// it would have been 0. `_exit`, `quick_exit`, `abort` and signals end a process without that.
+/// it would have been 0. With another code it delivers what it sent, and then counts as a rank that failed. `_exit`, `quick_exit`, `abort` and signals end a process without that.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_free(node: Option<Box<mw_node_t>>) -> mw_status_t {
     call(|| {

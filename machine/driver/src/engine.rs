@@ -385,20 +385,28 @@ impl<F: Fabric> Engine<F> {
     pub fn states(&self) -> String {
         let mut text = String::from("ranks:");
         for rank in 0..self.size.min(64) {
-            text.push_str(&format!(
-                " {rank} {:?}",
-                self.bells.state(NodeId(rank as u16))
-            ));
+            // Who leaves says so to its peers first.
+            let gone = self.peers[rank as usize].load(Ordering::Relaxed) & peer_flags::GONE != 0;
+            let state = match self.bells.state(NodeId(rank as u16)) {
+                RankState::Joined if gone => RankState::Left,
+                state => state,
+            };
+            text.push_str(&format!(" {rank} {state:?}"));
         }
         text
     }
 
-    /// Stops the service thread and leaves the job, once what was sent has been acknowledged by peers of other hosts, and is in the rings
-    /// of others: waits for [`timeout`](Self::timeout) at most. Gives the ranks that did not get all. Idempotent.
-    pub fn stop(&self) -> Vec<Undelivered> {
+    /// Waits until what was sent has been acknowledged by peers of other hosts, and is in the rings of others, for
+    /// [`timeout`](Self::timeout) at most. Gives the ranks that did not get all.
+    pub fn deliver(&self) -> Vec<Undelivered> {
         let sent = |driver: &mut Driver<F>| driver.has_sent_all().then_some(());
         self.wait_driver(Place::Program, Some(self.timeout), sent);
-        let undelivered = self.undelivered();
+        self.undelivered()
+    }
+
+    /// Stops the service thread and leaves the job, once all is [delivered](Self::deliver). Idempotent.
+    pub fn stop(&self) -> Vec<Undelivered> {
+        let undelivered = self.deliver();
         self.end_service();
         self.lock().begin_leaving();
         // Ranks of other hosts hear of it by datagrams, which may be lost.
