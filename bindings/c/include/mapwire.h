@@ -477,7 +477,7 @@ mw_status_t mw_node_join(mw_node_t **node);
  *
  * A process that returns from `main` or calls `exit` leaves likewise, before its functions of `atexit` run that it registered before
  * it joined. What did not arrive, without an error of a call having told of it, is named on standard error, and the exit code is 70 if
- * it would have been 0. `_exit`, `quick_exit`, `abort` and signals end a process without that.
+ * it would have been 0. With another code it delivers what it sent, and then counts as a rank that failed. `_exit`, `quick_exit`, `abort` and signals end a process without that.
  */
 mw_status_t mw_node_free(mw_node_t *node);
 
