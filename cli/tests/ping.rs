@@ -21,6 +21,11 @@ fn a_host_that_is_there_answers_each_time() {
             "{}",
             done.out()
         );
+        assert!(
+            done.out().contains("; datagrams rejected: 0; "),
+            "the handshake is none of them: {}",
+            done.out()
+        );
     }
     place.assert_empty();
 }

@@ -48,10 +48,35 @@ fn words(args: &[String]) -> Vec<&str> {
     args.iter().map(String::as_str).collect()
 }
 
-/// The figure of rank 1 in rows of ranks.
-fn sent_by_1(rows: &[Value]) -> u64 {
+/// A figure of rank 1 in rows of ranks.
+fn of_rank_1(rows: &[Value], figure: &str) -> u64 {
     let row = rows.iter().find(|row| row["rank"] == 1).unwrap();
-    row["figures"]["bytes_sent"].as_u64().unwrap()
+    row["figures"][figure].as_u64().unwrap()
+}
+
+fn sent_by_1(rows: &[Value]) -> u64 {
+    of_rank_1(rows, "bytes_sent")
+}
+
+#[test]
+fn a_summary_has_what_was_stored_past_the_packets() {
+    let place = Place::new();
+    let shown = place.run(&words(&job(&["-n", "2", "--summary"], "rank_that_talks")));
+    let line = shown
+        .err()
+        .lines()
+        .find(|line| line.contains("  in place  "))
+        .map(str::to_owned);
+    assert!(line.is_some(), "{}", shown.err());
+    let written = ["-n", "2", "--summary=end.json"];
+    place.run(&words(&job(&written, "rank_that_talks"))).code(0);
+    let summary = std::fs::read(place.folder.join("end.json")).unwrap();
+    let summary: Value = serde_json::from_slice(&summary).unwrap();
+    let stored = of_rank_1(
+        summary["ranks"].as_array().unwrap(),
+        "bytes_stored_in_place",
+    );
+    assert!(stored >= BYTES as u64, "{summary}");
 }
 
 #[test]

@@ -5,6 +5,9 @@
 //! is written again before it has been read, and longer values just take several steps. Each chunk says which call it belongs to,
 //! so that calls that do not fit together are found before any value is used.
 
+mod late;
+
+use core::cell::Cell;
 use core::fmt;
 use std::sync::TryLockError;
 
@@ -13,7 +16,7 @@ use mapwire_vmmc::Importers;
 use mapwire_wire::NodeId;
 
 use crate::buffer::Buffer;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::export::Export;
 use crate::import::Import;
 use crate::node::Node;
@@ -199,10 +202,10 @@ impl Verdict {
         }
     }
 
-    fn into_result(self) -> Result<()> {
+    fn into_result(self, node: &Node) -> Result<()> {
         match self {
             Self::Done => Ok(()),
-            Self::Gone(rank) => Err(DriverError::PeerGone(NodeId(rank as u16)).into()),
+            Self::Gone(rank) => Err(gone(node, rank)),
             Self::Differs(rank, theirs, ours) => Err(Error::CallsDiffer {
                 rank,
                 call: theirs.to_string(),
@@ -227,7 +230,7 @@ pub(crate) struct Group {
 
 impl Group {
     /// Exports this rank's memory, and imports that of rank 0.
-    fn new(node: &Node) -> Result<Self> {
+    fn new(node: &Node, first: Call) -> Result<Self> {
         let node = node.without_group();
         let size = node.size();
         let (bytes, importers) = match node.rank() {
@@ -247,51 +250,61 @@ impl Group {
             node,
         };
         if group.node.rank() != 0 {
-            group.import_of(0)?;
+            group.import_of(0, first)?;
         }
         Ok(group)
     }
 
-    /// The memory of rank `rank`. Waits for it as long as the rank lives.
-    fn import_of(&mut self, rank: usize) -> Result<&Import> {
+    /// The memory of rank `rank`, for `call`. Waits for it as long as the rank lives.
+    fn import_of(&mut self, rank: usize, call: Call) -> Result<&Import> {
+        let builder = || self.node.import(rank, NAME).reserved();
         let import = match self.imports[rank].take() {
             Some(import) => import,
-            None => {
-                let import = self.node.import(rank, NAME).reserved();
-                import.timeout(core::time::Duration::MAX).start()?
-            }
+            None => match builder().start() {
+                Err(error) if error.kind() == ErrorKind::Timeout => {
+                    late::say_silent(&self.node, call, rank);
+                    builder().timeout(core::time::Duration::MAX).start()?
+                }
+                found => found?,
+            },
         };
         Ok(self.imports[rank].insert(import))
     }
 
-    /// Stores `message` at `offset` in the memory of rank `rank`, and the number of the step before it.
-    fn tell(&mut self, rank: usize, message: &[u8], offset: u64) -> Result<()> {
+    /// Stores `message` of `call` at `offset` in the memory of rank `rank`, and the number of the step before it.
+    fn tell(&mut self, rank: usize, call: Call, message: &[u8], offset: u64) -> Result<()> {
         let step = self.steps;
-        let import = self.import_of(rank)?;
-        import
-            .put_signal(message, offset + 8, offset, step)
-            .map_err(|error| match error {
-                // A rank takes its memory back when it leaves, and at no other time.
-                Error::Revoked { rank, .. } => DriverError::PeerGone(NodeId(rank as u16)).into(),
-                other => other,
-            })
+        let import = self.import_of(rank, call)?;
+        let told = import.put_signal(message, offset + 8, offset, step);
+        told.map_err(|error| match error {
+            // A rank takes its memory back when it leaves, and at no other time.
+            Error::Revoked { rank, .. } => gone(&self.node, rank),
+            other => other,
+        })
     }
 
-    /// Waits until rank `from` has stored a signal of at least `value` at `offset`.
-    fn wait(&self, from: usize, offset: u64, value: u64) -> Result<()> {
+    /// Waits until rank `from` has stored a signal of at least `value` at `offset`. Calls `late` when that takes longer than the timeout:
+    /// no error, since ranks may compute for as long as they like.
+    fn wait(&self, from: usize, offset: u64, value: u64, late: impl FnOnce()) -> Result<()> {
         let address = self.export.signal_address(offset)?;
         let has_come = || raw::load(address).is_ok_and(|seen| seen >= value);
         let (engine, from) = (&self.node.inner.engine, NodeId(from as u16));
-        let waited = engine.wait_for_memory(self.export.direct(), None, |thorough| {
+        let look = |thorough: bool| {
             if has_come() {
                 return Some(Ok(()));
             }
-            let driver = thorough.then(|| engine.lock())?;
+            let mut driver = thorough.then(|| engine.lock())?;
             // What was sent before is in place: the last look is after that.
             driver.is_gone(from).then(|| match has_come() {
                 true => Ok(()),
                 false => Err(Error::from(driver.why_gone(from))),
             })
+        };
+        let direct = self.export.direct();
+        let waited = engine.wait_for_memory(direct, Some(engine.timeout()), look);
+        let waited = waited.or_else(|| {
+            late();
+            engine.wait_for_memory(direct, None, look)
         });
         // Without a timeout the wait ends only with an outcome.
         waited.unwrap_or(Ok(()))
@@ -313,12 +326,12 @@ impl Group {
         let rank = self.node.rank();
         self.steps += 1;
         let message = [&call.to_bytes(), chunk].concat();
-        self.tell(0, &message, SLOT * rank as u64)
+        self.tell(0, call, &message, SLOT * rank as u64)
             .inspect_err(|_| self.steps -= 1)?;
-        self.wait(0, 0, self.steps)?;
+        self.wait(0, 0, self.steps, || late::say_silent(&self.node, call, 0))?;
         let mut answer = vec![0; VERDICT_BYTES + answer_of(rank)];
         self.export.read(8, &mut answer)?;
-        Verdict::from_bytes(&answer).into_result()?;
+        Verdict::from_bytes(&answer).into_result(&self.node)?;
         Ok(answer.split_off(VERDICT_BYTES))
     }
 
@@ -335,9 +348,15 @@ impl Group {
         let mut chunks = vec![chunk.to_vec()];
         let mut verdict = Verdict::Done;
         let mut gone = Vec::new();
+        let is_said = Cell::new(false);
+        let late = || {
+            if !is_said.replace(true) {
+                self.say_missing(call);
+            }
+        };
         for rank in 1..self.node.size() {
             let slot = SLOT * rank as u64;
-            if self.wait(rank, slot, self.steps).is_err() {
+            if self.wait(rank, slot, self.steps, late).is_err() {
                 gone.push(rank);
                 verdict = Verdict::Gone(rank as u32);
                 continue;
@@ -360,9 +379,9 @@ impl Group {
         for rank in (1..self.node.size()).filter(|rank| !gone.contains(rank)) {
             let length = VERDICT_BYTES + answer_of(rank).min(answer.len());
             // Who cannot be told does not keep the others waiting.
-            told = told.and(self.tell(rank, &outcome[..length], 0));
+            told = told.and(self.tell(rank, call, &outcome[..length], 0));
         }
-        verdict.into_result()?;
+        verdict.into_result(&self.node)?;
         told?;
         Ok(answer)
     }
@@ -386,7 +405,7 @@ impl Node {
             root: 0,
             length: 0,
         };
-        self.with_group(|group| {
+        self.with_group(call, |group| {
             group.step(call, &[], |_| 0, |_| 0, |_| Vec::new())?;
             Ok(())
         })
@@ -403,7 +422,7 @@ impl Node {
             length: data.len() as u64,
         };
         let (rank, size) = (self.rank(), self.size());
-        self.with_group(|group| {
+        self.with_group(call, |group| {
             for chunk in chunks_of(data.len()) {
                 let bytes = &mut data[chunk];
                 let length = bytes.len();
@@ -462,7 +481,7 @@ impl Node {
             root: 0,
             length: values.len() as u64 * 8,
         };
-        self.with_group(|group| {
+        self.with_group(call, |group| {
             for chunk in chunks_of(values.len() * 8) {
                 let values = &mut values[chunk.start / 8..chunk.end / 8];
                 let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_bytes()).collect();
@@ -490,7 +509,7 @@ impl Node {
         is_root: impl Fn(usize) -> bool,
     ) -> Result<Vec<Vec<u8>>> {
         let size = self.size();
-        self.with_group(|group| {
+        self.with_group(call, |group| {
             let mut all = vec![Vec::new(); size];
             for chunk in chunks_of(data.len()) {
                 let length = chunk.len();
@@ -511,7 +530,7 @@ impl Node {
     }
 
     /// Runs `body` with what this rank has for such calls, made if this is the first.
-    fn with_group<R>(&self, body: impl FnOnce(&mut Group) -> Result<R>) -> Result<R> {
+    fn with_group<R>(&self, call: Call, body: impl FnOnce(&mut Group) -> Result<R>) -> Result<R> {
         self.check_process()?;
         let mut held = match self.group.try_lock() {
             Ok(held) => held,
@@ -520,9 +539,14 @@ impl Node {
         };
         match &mut *held {
             Some(group) => body(group),
-            none => body(none.insert(Group::new(self)?)),
+            none => body(none.insert(Group::new(self, call)?)),
         }
     }
+}
+
+fn gone(node: &Node, rank: u32) -> Error {
+    let mut driver = node.inner.engine.lock();
+    driver.why_gone(NodeId(rank as u16)).into()
 }
 
 /// Ranges of at most [`CHUNK`] bytes; one without bytes if there are none.

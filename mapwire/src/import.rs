@@ -34,7 +34,7 @@ pub use parts::Rows;
 pub(crate) use proxies::Proxies;
 pub use requests::{Request, Stable, StableMut};
 
-/// An import about to be made. Unless told otherwise it asks for stores only, and waits for the exporter as long as
+/// An import about to be made. Unless told otherwise it has all rights that the export gives, and waits for the exporter as long as
 /// `MAPWIRE_TIMEOUT` says (30 s).
 #[must_use = "nothing is imported until `start`"]
 #[derive(Debug)]
@@ -55,14 +55,14 @@ impl<'a> ImportBuilder<'a> {
             node,
             rank,
             name,
-            rights: Rights::STORE,
+            rights: Rights::NONE,
             token: None,
             timeout,
             reserved: false,
         }
     }
 
-    /// What to ask for.
+    /// What to ask for, and to have then on every path: no more than the export gives. No right stands for all that it gives.
     pub fn rights(mut self, rights: Rights) -> Self {
         self.rights = rights;
         self
@@ -362,7 +362,7 @@ impl Import {
         if held.way.is_clear() {
             return Ok(());
         }
-        let driver = held.engine.lock();
+        let mut driver = held.engine.lock();
         if driver.is_gone(grant.node()) {
             return Err(driver.why_gone(grant.node()).into());
         }
@@ -400,7 +400,7 @@ impl Import {
         // The usual case takes the lock once: pages pinned, room in the queue.
         let mut driver = engine.lock_with_news(self.held.local.grant.node());
         let begun = self
-            .refuse_if_over(&driver)
+            .refuse_if_over(&mut driver)
             .and_then(|()| Ok(driver.hold(word, range)?));
         if let Err(error) = begun {
             words.cancel(word);

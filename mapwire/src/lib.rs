@@ -59,6 +59,7 @@ mod far;
 mod files;
 pub mod global;
 mod import;
+mod leaving;
 pub mod log;
 pub mod meeting;
 mod node;

@@ -22,9 +22,15 @@ use crate::error::Result;
 use crate::export::ExportBuilder;
 use crate::import::copies::Copies;
 use crate::import::{ImportBuilder, Proxies};
+use crate::leaving::{self, Departure};
 
 /// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
-/// the job, once what was sent is on its way: it waits for peers that have no room for as long as `MAPWIRE_TIMEOUT` says (30 s).
+/// the job, once what was sent has arrived, or is in memory of a rank of the same host: it waits for that for as long as
+/// `MAPWIRE_TIMEOUT` says (30 s).
+///
+/// A process that exits while it has a node, as one in a static, leaves likewise: when it returns from `main`, and in
+/// [`std::process::exit`]. What did not arrive, without an error of a call having told of it, is named on standard error, and the exit code
+/// is 70 if it would have been 0. With another code it delivers what it sent, and then counts as a rank that failed. [`std::process::abort`], signals, `_exit` and `quick_exit` end a process without that.
 ///
 /// # Forked children
 /// A node, and all that is made from it, works in the process that joined and in no other. In a child by `fork` every call fails with
@@ -49,8 +55,7 @@ pub(crate) struct Inner {
     pub(crate) requests: AtomicU32,
     /// What is on its way to other hosts.
     pub(crate) copies: Copies,
-    /// In a job that another launcher than `mapwire run` started.
-    pub(crate) membership: Option<Membership>,
+    pub(crate) departure: Arc<Departure>,
 }
 
 impl Drop for Inner {
@@ -58,16 +63,10 @@ impl Drop for Inner {
         if !self.engine.is_here() {
             // All of it is the parent's: sockets that it sends by, sessions of libraries, threads that are not here. The child keeps its
             // copies until it ends.
-            core::mem::forget(Arc::clone(&self.engine));
-            core::mem::forget(self.membership.take());
+            core::mem::forget(Arc::clone(&self.departure));
             return;
         }
-        self.engine.stop();
-        if let Some(membership) = self.membership.take()
-            && let Err(error) = membership.finish(self.config.driver.timeout)
-        {
-            tracing::warn!("{error}");
-        }
+        self.departure.leave();
     }
 }
 
@@ -89,10 +88,10 @@ impl Node {
             environment::warn_alone();
             return Self::with(config);
         };
-        Self::join_by(config, &launcher)
+        Ok(Self::join_by(config, &launcher)?.leaving_at_exit())
     }
 
-    /// Joins the job of a launcher.
+    /// Joins the job of a launcher. The node is not known to the exit of the process: far memory serves until the very end.
     pub(crate) fn join_by(mut config: NodeConfig, launcher: &Detected) -> Result<Self> {
         let (net, timeout) = (&mut config.driver.net, config.driver.timeout);
         let between = match &net.carrier {
@@ -114,7 +113,12 @@ impl Node {
     /// # Errors
     /// As [`join`](Self::join).
     pub fn with(config: NodeConfig) -> Result<Self> {
-        Self::of(config, None)
+        Ok(Self::of(config, None)?.leaving_at_exit())
+    }
+
+    fn leaving_at_exit(self) -> Self {
+        leaving::leave_at_exit(&self.inner.departure);
+        self
     }
 
     fn of(config: NodeConfig, membership: Option<Membership>) -> Result<Self> {
@@ -142,6 +146,8 @@ impl Node {
             membership.meet(job.card(), config.driver.timeout)?;
         }
         let engine = Engine::start(&config.driver, job)?;
+        let timeout = config.driver.timeout;
+        let departure = Departure::new(Arc::clone(&engine), membership, timeout);
         Ok(Self {
             group: Arc::default(),
             inner: Arc::new(Inner {
@@ -151,7 +157,7 @@ impl Node {
                 openings: AtomicU32::new(0),
                 requests: AtomicU32::new(0),
                 copies: Copies::default(),
-                membership,
+                departure: Arc::new(departure),
             }),
         })
     }

@@ -26,10 +26,13 @@ int main(void) {
         check(mw_export_create_range(node, inbox, sizeof inbox, "inbox", NULL, &export));
         check(mw_export_wait_signal(export, 8, 1, MW_FOREVER, NULL));
         printf("rank 1 says %d\n", (int)inbox[0]);
+        check(mw_export_revoke(export));
     } else if (rank == 1) {
         mw_import_t *import;
         check(mw_import_create(node, 0, "inbox", NULL, &import));
         check(mw_import_put_signal(import, &(uint64_t){42}, 8, 0, 8, 1));
+        check(mw_import_free(import));
     }
+    check(mw_node_free(node));
     return 0;
 }

@@ -279,7 +279,7 @@ typedef struct {
     size_t size;
     /* How long to wait for the export, in nanoseconds; 0: as long as `MAPWIRE_TIMEOUT` says (30 s unless set). */
     uint64_t timeout_ns;
-    /* What to ask for: `MW_RIGHT_STORE`, as 0 means, `MW_RIGHT_FETCH`, or both. Ask for no more than the export allows. */
+    /* What to ask for: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, and no more than the export gives; 0: all that it gives. */
     uint32_t rights;
     /* Zero. */
     uint32_t reserved;
@@ -477,9 +477,12 @@ mw_status_t mw_node_join(mw_node_t **node);
 
 /*
  * Gives the node back. The process leaves the job when everything made from the node has been given back too (exports,
- * imports, requests, shared memory; not buffers), and what was sent is on its way: it waits for busy peers for as long as
- * `MAPWIRE_TIMEOUT` says. Until then they can be used. A process that ends has left as well, but what then waited for room at a
- * busy peer is not sent. `NULL` is no error.
+ * imports, requests, shared memory; not buffers), and what was sent has arrived, or is in memory of a rank of the same host: it waits
+ * for that for as long as `MAPWIRE_TIMEOUT` says. Until then they can be used. `NULL` is no error.
+ *
+ * A process that returns from `main` or calls `exit` leaves likewise, before its functions of `atexit` run that it registered before
+ * it joined. What did not arrive, without an error of a call having told of it, is named on standard error, and the exit code is 70 if
+ * it would have been 0. With another code it delivers what it sent, and then counts as a rank that failed. `_exit`, `quick_exit`, `abort` and signals end a process without that.
  */
 mw_status_t mw_node_free(mw_node_t *node);
 

@@ -23,7 +23,7 @@ pub struct mw_import_options_t {
     pub size: usize,
     /// How long to wait for the export, in nanoseconds; 0: as long as `MAPWIRE_TIMEOUT` says (30 s unless set).
     pub timeout_ns: u64,
-    /// What to ask for: `MW_RIGHT_STORE`, as 0 means, `MW_RIGHT_FETCH`, or both. Ask for no more than the export allows.
+    /// What to ask for: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, and no more than the export gives; 0: all that it gives.
     pub rights: u32,
     /// Zero.
     pub reserved: u32,
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn mw_import_create(
         if !options.is_null() {
             // SAFETY: the caller's promise.
             let options = unsafe { growing::read(options) }?;
-            builder = builder.rights(arguments::rights(options.rights, Rights::STORE)?);
+            builder = builder.rights(arguments::rights(options.rights, Rights::NONE)?);
             if options.reserved != 0 {
                 return Err(Failure::argument(format!(
                     "`reserved` of a mw_import_options_t is {}: set it to 0",

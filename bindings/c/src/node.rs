@@ -38,9 +38,12 @@ pub extern "C" fn mw_node_join(node: Option<&mut MaybeUninit<*mut mw_node_t>>) -
 }
 
 /// Gives the node back. The process leaves the job when everything made from the node has been given back too (exports,
-/// imports, requests, shared memory; not buffers), and what was sent is on its way: it waits for busy peers for as long as
-/// `MAPWIRE_TIMEOUT` says. Until then they can be used. A process that ends has left as well, but what then waited for room at a
-/// busy peer is not sent. `NULL` is no error.
+/// imports, requests, shared memory; not buffers), and what was sent has arrived, or is in memory of a rank of the same host: it waits
+/// for that for as long as `MAPWIRE_TIMEOUT` says. Until then they can be used. `NULL` is no error.
+///
+/// A process that returns from `main` or calls `exit` leaves likewise, before its functions of `atexit` run that it registered before
+/// it joined. What did not arrive, without an error of a call having told of it, is named on standard error, and the exit code is 70 if
+/// it would have been 0. With another code it delivers what it sent, and then counts as a rank that failed. `_exit`, `quick_exit`, `abort` and signals end a process without that.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_free(node: Option<Box<mw_node_t>>) -> mw_status_t {
     call(|| {

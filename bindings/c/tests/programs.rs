@@ -28,6 +28,19 @@ fn notifications_come_until_their_export_is_revoked_and_not_after() {
 }
 
 #[test]
+fn an_import_has_all_rights_that_the_export_gives_on_every_path() {
+    let installed = Installed::get(Linking::Shared);
+    let rights = installed.compile("rights");
+    for options in [&[][..], &["--path", "ring"], &["--transport", "udp"]] {
+        let output = rights.run(2, options, &[]);
+        assert!(
+            output.contains("as the export gives"),
+            "{options:?}: {output}"
+        );
+    }
+}
+
+#[test]
 fn a_program_chooses_itself_what_is_unpinned() {
     let installed = Installed::get(Linking::Shared);
     let output = installed

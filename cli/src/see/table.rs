@@ -3,9 +3,9 @@
 use super::Sample;
 
 /// Titles of the columns.
-pub(crate) const TITLES: [&str; 13] = [
-    "rank", "host", "pid", "state", "sent", "received", "packets", "fetches", "faults", "rtt",
-    "resent", "timeouts", "rejected",
+pub(crate) const TITLES: [&str; 14] = [
+    "rank", "host", "pid", "state", "sent", "in place", "received", "packets", "fetches", "faults",
+    "rtt", "resent", "timeouts", "rejected",
 ];
 
 /// A sample as cells: since `before`, `seconds` ago, a second; or from the start.
@@ -36,6 +36,7 @@ pub(crate) fn cells(now: &Sample, before: Option<(&Sample, f64)>) -> [String; TI
         },
         now.state.to_string(),
         bytes(figure(&["bytes_sent"])),
+        bytes(figure(&["bytes_stored_in_place", "moved_bytes"])),
         bytes(figure(&["bytes_received"])),
         short(figure(&["packets_sent", "packets_received"])),
         short(figure(&["fetches"])),

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use mapwire_wire::link::LinkHeader;
-use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, NodeId, ProcessId, Repr};
+use mapwire_wire::{Endpoint, HandlerId, INLINE_BYTES, Kind, NodeId, ProcessId, Repr};
 
 use crate::link::{Body, Datagram, LINK_WINDOW, Link, LinkConfig, LinkStats};
 use crate::lossy::Lossy;
@@ -51,6 +51,9 @@ struct Peer {
     linked: bool,
     /// Bytes of the longest piece of a transfer in one of its packets.
     most_bytes: u32,
+    /// Stores were dropped that had not arrived when it went, and the program was not told that it has.
+    lost_stores: bool,
+    is_told: bool,
 }
 
 impl Peer {
@@ -68,6 +71,8 @@ impl Peer {
             fetching: 0,
             linked,
             most_bytes: u32::MAX,
+            lost_stores: false,
+            is_told: false,
         }
     }
 
@@ -227,6 +232,31 @@ impl Outbound {
     /// Packets for `node` that wait or are out and not acked.
     pub(crate) fn unfinished_for(&self, node: NodeId) -> usize {
         self.peer(node).map_or(0, |peer| peer.queue.len())
+    }
+
+    /// Whether a store for `node` waits, or is out and not acked.
+    pub(crate) fn has_stores_for(&self, node: NodeId) -> bool {
+        self.peer(node)
+            .is_some_and(|peer| peer.queue.iter().any(is_store))
+    }
+
+    /// Whether stores for `node` were dropped that had not arrived when it went, and the program was not told that it has.
+    pub(crate) fn has_lost_stores(&self, node: NodeId) -> bool {
+        self.peer(node).is_some_and(|peer| peer.lost_stores)
+    }
+
+    /// A store for `node` was dropped, since it has gone.
+    pub(crate) fn note_lost_store(&mut self, node: NodeId) {
+        if let Some(peer) = self.peer_mut(node) {
+            peer.lost_stores |= !peer.is_told;
+        }
+    }
+
+    /// The program knows that `node` has gone.
+    pub(crate) fn note_told(&mut self, node: NodeId) {
+        if let Some(peer) = self.peer_mut(node) {
+            (peer.lost_stores, peer.is_told) = (false, true);
+        }
     }
 
     /// Whether `node` has room for another packet of a command.
@@ -486,6 +516,7 @@ impl Outbound {
         peer.out = 0;
         (peer.open_messages, peer.fetching) = (0, 0);
         while let Some(transmit) = peer.queue.pop() {
+            peer.lost_stores |= is_store(transmit) && !peer.is_told;
             lost(transmit.work());
         }
         self.turns(index).remove(index);
@@ -497,7 +528,7 @@ impl Outbound {
     pub(crate) fn bring_up(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             // The queue was emptied when its former self went.
-            (peer.gone, peer.blocked) = (false, false);
+            (peer.gone, peer.blocked, peer.is_told) = (false, false, false);
             (peer.next_sequence, peer.due) = (0, 0);
         }
     }
@@ -622,4 +653,9 @@ impl Outbound {
             + self.linked.bytes()
             + lossy
     }
+}
+
+/// Whether a packet carries data for an export, or a signal.
+fn is_store(transmit: &Transmit) -> bool {
+    Kind::from_code(transmit.header.kind) == Ok(Kind::Store)
 }

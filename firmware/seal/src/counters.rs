@@ -53,6 +53,14 @@ impl Cause {
     ];
 }
 
+impl Cause {
+    /// Whether datagrams are rejected so while two honest nodes meet: the first initiate has no cookie yet, and two may cross.
+    #[must_use]
+    pub const fn is_usual(self) -> bool {
+        matches!(self, Self::NoCookie | Self::Crossed)
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -87,10 +95,11 @@ impl Counters {
         self.rejected[cause as usize]
     }
 
-    /// Datagrams that were rejected.
+    /// Datagrams that were rejected, without those that [usually](Cause::is_usual) are.
     #[must_use]
     pub fn rejections(&self) -> u64 {
-        self.rejected.iter().sum()
+        let causes = Cause::ALL.into_iter().filter(|cause| !cause.is_usual());
+        causes.map(|cause| self.rejected(cause)).sum()
     }
 
     /// Handshakes after which a session became current.

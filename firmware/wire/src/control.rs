@@ -177,7 +177,7 @@ pub enum ControlMessage<'a> {
         request: u32,
         /// Name of the export, 1 to [`MAX_NAME_BYTES`] bytes.
         name: &'a str,
-        /// What the importer wants to do; not empty.
+        /// What the importer wants to do; empty: all that the export gives.
         rights: Rights,
         /// Shown to an exporter that lets in whoever knows its token.
         token: Option<Key>,
@@ -340,10 +340,7 @@ impl<'a> ControlMessage<'a> {
     /// Whether names, rights and ranges are within what the format allows.
     pub fn check(&self) -> Result<(), WireError> {
         match self {
-            ControlMessage::ImportRequest { name, rights, .. } => {
-                check_name_bytes(name.len() as u64)?;
-                check_rights(*rights)
-            }
+            ControlMessage::ImportRequest { name, .. } => check_name_bytes(name.len() as u64),
             ControlMessage::ImportGranted {
                 rights,
                 length,
@@ -527,7 +524,10 @@ impl fmt::Display for ControlMessage<'_> {
                 rights,
                 token,
             } => {
-                write!(f, "request {request}: import {name:?} to {rights}")?;
+                write!(f, "request {request}: import {name:?}")?;
+                if !rights.is_empty() {
+                    write!(f, " to {rights}")?;
+                }
                 match token {
                     Some(token) => write!(f, ", token {token}"),
                     None => Ok(()),

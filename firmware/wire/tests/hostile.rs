@@ -379,14 +379,14 @@ fn names_are_utf_8_of_1_to_255_bytes() {
 }
 
 #[test]
-fn an_import_of_no_right_or_of_an_unknown_right_is_refused() {
+fn an_import_names_known_rights_or_none_and_a_grant_names_some() {
     let bytes = controls()[0].bytes();
     let with_rights = |rights: u8| {
         let mut bytes = bytes.clone();
         bytes[8] = rights;
         ControlMessage::parse(&bytes).err()
     };
-    assert_eq!(with_rights(0), Some(WireError::Empty { field: "rights" }));
+    assert_eq!(with_rights(0), None);
     assert_eq!(with_rights(3), None);
     assert_eq!(
         with_rights(4),

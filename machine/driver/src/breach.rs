@@ -2,6 +2,7 @@
 //! NIC sends was sent by a peer that is broken or hostile: it counts as gone from then on, and errors say why.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use mapwire_transport::shm::PeerCorrupt;
 use mapwire_wire::NodeId;
@@ -26,12 +27,12 @@ pub enum Breach {
     #[error(transparent)]
     Card(mapwire_transport::net::CardError),
     /// It does not answer, for all that is known.
-    #[error("nothing came from it{} for {seconds} s; is its host up, and does a firewall let UDP pass?", at.map_or(String::new(), |at| format!(" at {at}")))]
+    #[error("nothing came from it{} for {:.1} s; is its host up, and does a firewall let UDP pass?", at.map_or(String::new(), |at| format!(" at {at}")), after.as_secs_f64())]
     Silent {
         /// Where it was last sought.
         at: Option<SocketAddr>,
-        /// For so long, in seconds.
-        seconds: u32,
+        /// For so long.
+        after: Duration,
     },
 }
 

@@ -45,7 +45,7 @@ use crate::error::DriverError;
 use crate::events::Events;
 use crate::exports::{LeftLanding, LocalExport};
 use crate::host_bell::HostBell;
-use crate::imports::GivenUp;
+use crate::imports::{GivenUp, StoredInPlace};
 use crate::log::{Line, Log};
 use crate::mover::GarbagePage;
 use crate::pages::Pins;
@@ -131,6 +131,8 @@ pub struct Driver<F: Fabric = JobFabric> {
     pub(crate) teller: Teller,
     pub(crate) log: Log,
     pub(crate) shared: Option<Box<SharedPort>>,
+    /// What goes to ranks of this host past the NIC.
+    pub(crate) stored_in_place: StoredInPlace,
     /// Memory that libfabric moves, where it does.
     pub(crate) rma: Option<Box<Rma>>,
     left_datagram: LeftDatagram,
@@ -224,7 +226,7 @@ impl<F: Fabric> Driver<F> {
             told_service: false,
             peers,
             breaches: Breaches::new(nodes),
-            silence: config.timeout,
+            silence: datagrams::silence(config.timeout),
             to_ring: Vec::with_capacity(nodes),
             exports: Vec::new(),
             left_landings: Vec::new(),
@@ -233,6 +235,7 @@ impl<F: Fabric> Driver<F> {
             teller: Teller::new(words, nodes),
             log: Log::new(),
             shared: None,
+            stored_in_place: StoredInPlace::default(),
             rma,
             left_datagram,
             attention: Attention::default(),

@@ -24,9 +24,9 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use mapwire_host::masking;
 use mapwire_host::own_words::OwnWord;
 use mapwire_host::waiting::{Patience, WaitStrategy, now_ns};
+use mapwire_host::{exiting, masking};
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::RankState;
 use mapwire_transport::fabric::{Doorbells, Fabric};
@@ -90,6 +90,36 @@ pub struct Engine<F: Fabric = JobFabric> {
     shared_end: AtomicUsize,
     /// While a trace is taken: when threads' last calls of the shared memory were over, by their own clocks.
     processor_times: Option<Box<ProcessorTimes>>,
+}
+
+/// A rank that did not get all that was sent to it.
+#[derive(Debug)]
+pub struct Undelivered {
+    /// Who.
+    pub to: NodeId,
+    /// Why, when it is gone.
+    pub gone: Option<DriverError>,
+    /// For how long it was waited for, when it is not.
+    pub waited: Duration,
+}
+
+impl core::fmt::Display for Undelivered {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let rank = self.to.0;
+        write!(f, "what was sent to rank {rank} last is lost: ")?;
+        match &self.gone {
+            Some(why @ DriverError::PeerGone(_)) => write!(
+                f,
+                "{why}; let ranks wait for what others send before they leave, or flush what must arrive"
+            ),
+            Some(why) => why.fmt(f),
+            None => write!(
+                f,
+                "rank {rank} took nothing of it for {:?}; is it stopped, or busy outside mapwire? MAPWIRE_TIMEOUT sets how long to wait",
+                self.waited
+            ),
+        }
+    }
 }
 
 /// Says whether direct stores to a peer may go ahead. Kept by whoever makes them, so that it costs two loads.
@@ -363,34 +393,35 @@ impl<F: Fabric> Engine<F> {
     pub fn states(&self) -> String {
         let mut text = String::from("ranks:");
         for rank in 0..self.size.min(64) {
-            text.push_str(&format!(
-                " {rank} {:?}",
-                self.bells.state(NodeId(rank as u16))
-            ));
+            // Who leaves says so to its peers first.
+            let gone = self.peers[rank as usize].load(Ordering::Relaxed) & peer_flags::GONE != 0;
+            let state = match self.bells.state(NodeId(rank as u16)) {
+                RankState::Joined if gone => RankState::Left,
+                state => state,
+            };
+            text.push_str(&format!(" {rank} {state:?}"));
         }
         text
     }
 
-    /// Stops the service thread and leaves the job, once what was sent is in the rings of the peers that live: waits for
-    /// [`timeout`](Self::timeout) at most. Idempotent, and nothing in a forked child.
-    pub fn stop(&self) {
+    /// Waits until what was sent has been acknowledged by peers of other hosts, and is in the rings of others, for
+    /// [`timeout`](Self::timeout) at most. Gives the ranks that did not get all.
+    pub fn deliver(&self) -> Vec<Undelivered> {
         if !self.is_here() {
-            return;
+            return Vec::new();
         }
         let sent = |driver: &mut Driver<F>| driver.has_sent_all().then_some(());
         self.wait_driver(Place::Program, Some(self.timeout), sent);
-        self.stop.store(true, Ordering::Release);
-        self.bells.wake(self.me, Wake::All);
-        let thread = self
-            .service
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            let _ = thread.join();
+        self.undelivered()
+    }
+
+    /// Stops the service thread and leaves the job, once all is [delivered](Self::deliver). Idempotent, and nothing in a forked child.
+    pub fn stop(&self) -> Vec<Undelivered> {
+        if !self.is_here() {
+            return Vec::new();
         }
+        let undelivered = self.deliver();
+        self.end_service();
         self.lock().begin_leaving();
         // Ranks of other hosts hear of it by datagrams, which may be lost.
         let limit = self.timeout.min(LONGEST_FAREWELL);
@@ -407,6 +438,43 @@ impl<F: Fabric> Engine<F> {
         while let Some(line) = self.next_line() {
             line.write();
         }
+        undelivered
+    }
+
+    /// Stops the service thread. At the exit of the process nobody waits for it: it may be the one that exits, or in a handler of the
+    /// program.
+    fn end_service(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.bells.wake(self.me, Wake::All);
+        let thread = self
+            .service
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+            && !exiting::is_exiting()
+        {
+            let _ = thread.join();
+        }
+    }
+
+    /// The ranks that did not get what was sent to them, without the program's having been told.
+    fn undelivered(&self) -> Vec<Undelivered> {
+        let mut driver = self.lock();
+        let owed = driver.owed().into_iter();
+        let found = owed.map(|to| Undelivered {
+            to,
+            gone: driver.is_gone(to).then(|| driver.why_gone(to)),
+            waited: self.timeout,
+        });
+        found.collect()
+    }
+
+    /// Whether the calling thread holds the driver: it has been interrupted in a call, and can make no other.
+    #[must_use]
+    pub fn is_held_here(&self) -> bool {
+        self.driver.is_mine()
     }
 
     /// The next line of the log, taken in a hold of its own.

@@ -1,6 +1,8 @@
 //! Imports of this process: asked for, granted, mapped where they can be.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mapwire_host::memory::MappedBuffer;
 use mapwire_node::ImportError;
@@ -72,7 +74,10 @@ impl<F: Fabric> Driver<F> {
                 None => self.drop_passed(request),
                 Some(_) => match self.take_memory(request) {
                     Some(Ok(memory)) => match map(&grant, &memory) {
-                        Ok(memory) => mapped = Some(memory),
+                        Ok(memory) => {
+                            self.stored_in_place.watch(memory.stored_bytes());
+                            mapped = Some(memory);
+                        }
                         Err(error) => {
                             self.abandon_import(request);
                             return Some(Err(error));
@@ -101,7 +106,7 @@ impl<F: Fabric> Driver<F> {
     }
 
     #[cold]
-    pub(crate) fn import_error(&self, error: ImportError) -> DriverError {
+    pub(crate) fn import_error(&mut self, error: ImportError) -> DriverError {
         match error {
             ImportError::Vmmc(VmmcError::PeerGone { peer, .. })
                 if self.breaches.of(peer.node).is_some() =>
@@ -171,6 +176,38 @@ impl<F: Fabric> Driver<F> {
 }
 
 /// Maps the memory that a grant on the direct path promises.
+/// Bytes that this process stored straight into memory of ranks of the same host.
+#[derive(Debug, Default)]
+pub(crate) struct StoredInPlace {
+    /// By each import that is mapped, which counts itself.
+    imports: Vec<Arc<AtomicU64>>,
+    /// By others, and by imports that were.
+    others: u64,
+}
+
+impl StoredInPlace {
+    fn watch(&mut self, stored: &Arc<AtomicU64>) {
+        self.total();
+        self.imports.push(Arc::clone(stored));
+    }
+
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.others += bytes;
+    }
+
+    /// All of them.
+    pub(crate) fn total(&mut self) -> u64 {
+        let (mut mapped, others) = (0, &mut self.others);
+        self.imports.retain(|stored| {
+            let is_mapped = Arc::strong_count(stored) > 1;
+            let bytes = stored.load(Ordering::Relaxed);
+            *(if is_mapped { &mut mapped } else { &mut *others }) += bytes;
+            is_mapped
+        });
+        mapped + *others
+    }
+}
+
 fn map(grant: &Grant, (memory, status): &(OwnedFd, OwnedFd)) -> Result<MappedBuffer, DriverError> {
     // The exporter's word, which was checked to lie within the export: `map` holds it against the file.
     let part = grant.direct.map_or(0..0, |part| {

@@ -30,6 +30,7 @@ struct Sources {
     refused_stores: u64,
     dropped_notices: u64,
     moved: Moved,
+    stored_in_place: u64,
     pages: mapwire_translation::Counters,
     shared: mapwire_dsm::Counters,
     links: Links,
@@ -104,6 +105,7 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
         refused_stores,
         dropped_notices,
         moved,
+        stored_in_place,
         pages,
         shared,
         links,
@@ -164,6 +166,13 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
             moved.transfers,
         ),
         (counter("moved_bytes", "Bytes of those"), moved.bytes),
+        (
+            counter(
+                "bytes_stored_in_place",
+                "Bytes that calls stored straight into mapped memory of ranks of the same host",
+            ),
+            *stored_in_place,
+        ),
         (counter("fetches", "Fetches completed"), nic.fetches),
         (
             counter("fetches_served", "Fetches served for other ranks"),
@@ -292,17 +301,26 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
             seal.handshakes(),
         ),
     ];
-    let causes = Cause::ALL.map(|cause| {
-        let metric = Metric {
-            label: Some(("cause", label(cause))),
-            ..counter(
-                "datagrams_rejected",
-                "Datagrams that were rejected before any other effect",
-            )
-        };
-        (metric, seal.rejected(cause))
-    });
-    fixed.into_iter().chain(causes)
+    let of_causes = |are_usual: bool, metric: Metric| {
+        let causes = Cause::ALL.into_iter();
+        causes
+            .filter(move |cause| cause.is_usual() == are_usual)
+            .map(move |cause| {
+                let label = Some(("cause", label(cause)));
+                (Metric { label, ..metric }, seal.rejected(cause))
+            })
+    };
+    let usual = counter(
+        "handshakes_put_off",
+        "Initiates of handshakes that were answered with a cookie, or gave way to one that crossed them",
+    );
+    let others = counter(
+        "datagrams_rejected",
+        "Datagrams that were rejected before any other effect",
+    );
+    (fixed.into_iter())
+        .chain(of_causes(true, usual))
+        .chain(of_causes(false, others))
 }
 
 /// The figures that ranks publish, in their order.
@@ -325,6 +343,7 @@ impl<F: Fabric> Driver<F> {
             refused_stores: self.refused_stores(),
             dropped_notices: self.dropped_notices(),
             moved: self.moved(),
+            stored_in_place: self.stored_in_place.total(),
             pages: TranslationDesign::counters(self.nic().translation()) + self.page_counters(),
             shared: self.shared_before + self.shared_counters(),
             links,

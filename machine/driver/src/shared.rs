@@ -585,7 +585,10 @@ impl<F: Fabric> Driver<F> {
                 return;
             }
             Ok(Stored::ByNic(import, address)) => self.store_by_nic(import, address),
-            Ok(Stored::InPlace) => self.node.handle_stored(PROCESS, true),
+            Ok(Stored::InPlace) => {
+                self.stored_in_place.add(u64::from(region.bytes));
+                self.node.handle_stored(PROCESS, true);
+            }
             Err(broken) => {
                 port.broken.get_or_insert(broken);
                 self.node.handle_stored(PROCESS, false);

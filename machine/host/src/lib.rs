@@ -17,6 +17,7 @@
 //! | [`processes`] | which process is whose child, and which made what |
 //! | [`own_words`] | words that a forked child finds empty |
 //! | [`sparing`] | few lines in a log of what others can do without end |
+//! | [`exiting`] | what is done when the process exits |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
 //! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits
@@ -27,6 +28,8 @@
 
 pub mod barrier;
 pub mod descriptors;
+#[allow(unsafe_code)]
+pub mod exiting;
 pub mod faults;
 pub mod limits;
 #[allow(unsafe_code)]

@@ -6,7 +6,7 @@ use mapwire_gms::{Config, FRAME_BYTES, Gms, NodeSet, Place, PlainRows, Rows};
 use mapwire_host::descriptors;
 use mapwire_host::pinning::PinnerKind;
 use mapwire_host::waiting::now_ns;
-use mapwire_launch::{Detected, Membership, NamedJob};
+use mapwire_launch::{Detected, NamedJob};
 use mapwire_wire::{HandlerId, NodeId};
 
 use super::host_thread::HostThread;
@@ -131,8 +131,7 @@ impl GlobalMemory {
     /// Whether rank 0 is gone, for which donors serve.
     pub(super) fn has_lost_first(&self) -> bool {
         let inner = &self.node.inner;
-        let membership = inner.membership.as_ref();
-        inner.engine.has_died(NodeId(0)) || membership.is_some_and(Membership::has_lost_first)
+        inner.engine.has_died(NodeId(0)) || inner.departure.has_lost_first()
     }
 
     /// Whether all other ranks are gone.

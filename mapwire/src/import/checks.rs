@@ -87,7 +87,7 @@ impl Import {
 
     /// Refuses a command that would fail at the exporter: it is gone, or has revoked the export.
     #[inline]
-    pub(super) fn refuse_if_over(&self, driver: &Driver) -> Result<()> {
+    pub(super) fn refuse_if_over(&self, driver: &mut Driver) -> Result<()> {
         let grant = &self.held.local.grant;
         if driver.is_gone(grant.node()) {
             return Err(driver.why_gone(grant.node()).into());

@@ -183,8 +183,8 @@ impl Import {
     pub(super) fn submit(&self, command: &CommandRepr, data: &[u8]) -> Result<()> {
         let engine = &self.held.engine;
         let peer = self.held.local.grant.node();
-        let driver = engine.lock_with_news(peer);
-        self.refuse_if_over(&driver)?;
+        let mut driver = engine.lock_with_news(peer);
+        self.refuse_if_over(&mut driver)?;
         if engine.submit(driver, peer, command, data)? {
             return Ok(());
         }

@@ -74,7 +74,7 @@ impl Import {
             }
         }
         let mut driver = engine.lock_with_news(grant.node());
-        self.refuse_if_over(&driver)?;
+        self.refuse_if_over(&mut driver)?;
         let Some(transfer) = driver.begin_rma(direction, grant, offset, memory)? else {
             return Ok(false);
         };
@@ -92,7 +92,7 @@ impl Import {
         };
         // Mostly it is the consequence of something that is known by its own name.
         let peer = grant.node();
-        let cause = self.refuse_if_over(&engine.lock()).err();
+        let cause = self.refuse_if_over(&mut engine.lock()).err();
         let cause = cause.unwrap_or_else(|| match error {
             RmaError::PeerGone(_) => engine.lock().why_gone(peer).into(),
             error => DriverError::Rma { peer, error }.into(),

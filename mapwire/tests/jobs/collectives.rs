@@ -270,3 +270,30 @@ fn a_second_thread_in_such_a_call_is_refused() {
         })
         .succeeds();
 }
+
+#[test]
+fn a_call_that_takes_longer_than_the_timeout_says_who_waits_where_and_goes_on() {
+    for late in [2, 0] {
+        let job = job(3)
+            .called(format!("{late}"))
+            .with("MAPWIRE_TIMEOUT", "3");
+        let done = job.run(|rank| {
+            let node = rank.node();
+            rank.meet("begin");
+            if rank.number == late {
+                std::thread::sleep(Duration::from_secs(9));
+            }
+            node.barrier().unwrap();
+            rank.meet("end");
+        });
+        let unanswered = "in a barrier: rank 0, which counts who has come, has not answered";
+        let done = done
+            .succeeds()
+            .says(&format!("rank 1 has waited for 3s {unanswered}"));
+        match late {
+            2 => done
+                .says("rank 0 has waited for 3s in a barrier: ranks 0 1 have come, rank 2 has not"),
+            _ => done.says(&format!("rank 2 has waited for 3s {unanswered}")),
+        };
+    }
+}

@@ -55,6 +55,42 @@ fn what_was_sent_arrives_though_the_import_is_given_up_at_once_or_the_sender_lea
 }
 
 #[test]
+fn what_was_sent_arrives_though_its_sender_leaks_its_node_or_exits_with_it() {
+    static KEPT: std::sync::OnceLock<mapwire::Node> = std::sync::OnceLock::new();
+    for way in ["forgotten", "static", "exit", "dropped"] {
+        job(2)
+            .called(way)
+            .option("--transport", "udp")
+            .with("MAPWIRE_LOSS", "40%")
+            .run(|rank| {
+                let node = rank.node();
+                if rank.number == 0 {
+                    let buffer = node.alloc(4096).unwrap();
+                    let export = node.export_buffer(&buffer).name("inbox").start().unwrap();
+                    assert_eq!(export.wait_signal(0, SENDS).unwrap(), SENDS);
+                    println!("all came");
+                    return;
+                }
+                let import = node.import(0, "inbox").start().unwrap();
+                for _ in 0..SENDS {
+                    import.put_signal_add(&[1; 100], 64, 0, 1).unwrap();
+                }
+                match way {
+                    "forgotten" => core::mem::forget((import, node)),
+                    "static" => drop(KEPT.set(node)),
+                    "exit" => std::process::exit(0),
+                    // The last clone of the node goes with the import.
+                    _ => return drop((node, import)),
+                }
+                // Past the harness, which looks for what a rank leaves.
+                std::process::exit(0);
+            })
+            .succeeds()
+            .prints("all came", 1);
+    }
+}
+
+#[test]
 fn a_rank_that_leaves_behind_a_barrier_lets_all_others_pass_it() {
     for wait in ["event", "adaptive", "poll"] {
         for round in 0..5 {
@@ -87,7 +123,7 @@ fn leaves_first(rank: &Rank) {
 }
 
 #[test]
-fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving() {
+fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving_which_says_so() {
     job(2)
         .with("MAPWIRE_TIMEOUT", "1")
         .run(|rank| {
@@ -132,5 +168,6 @@ fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving() {
             });
             rank.read("left");
         })
-        .succeeds();
+        .code(70)
+        .says("rank 0: what was sent to rank 1 last is lost: rank 1 took nothing of it for 1s");
 }

@@ -191,6 +191,52 @@ fn a_right_that_was_not_granted_cannot_be_used() {
 }
 
 #[test]
+fn an_import_has_the_rights_that_it_asks_for_or_else_all_of_the_export_on_every_path() {
+    for (label, options) in [
+        ("direct", ["--path", "direct"]),
+        ("ring", ["--path", "ring"]),
+        ("udp", ["--transport", "udp"]),
+    ] {
+        job(2)
+            .called(label)
+            .option(options[0], options[1])
+            .run(|rank| {
+                let node = rank.node();
+                let gives = [Rights::ALL, Rights::STORE, Rights::FETCH];
+                if rank.number == 0 {
+                    let buffers = [(); 3].map(|()| node.alloc(4096).unwrap());
+                    let exports = buffers.iter().zip(gives).map(|(buffer, rights)| {
+                        let export = node.export_buffer(buffer).rights(rights);
+                        export.name(&rights.to_string()).start().unwrap()
+                    });
+                    let _exports: Vec<_> = exports.collect();
+                    rank.meet("end");
+                    return;
+                }
+                let mut word = [0; 8];
+                for rights in gives {
+                    let import = node.import(0, &rights.to_string()).start().unwrap();
+                    assert_eq!(import.rights(), rights);
+                    let (stores, fetches) = (import.send(&word, 0), import.fetch(0, &mut word));
+                    assert_eq!(stores.is_ok(), rights.contains(Rights::STORE), "{stores:?}");
+                    assert_eq!(
+                        fetches.is_ok(),
+                        rights.contains(Rights::FETCH),
+                        "{fetches:?}"
+                    );
+                }
+                let all = Rights::ALL.to_string();
+                let modest = node.import(0, &all).rights(Rights::STORE).start().unwrap();
+                assert_eq!(modest.rights(), Rights::STORE);
+                refused(modest.fetch(0, &mut word), &["fetch"]);
+                modest.send(&word, 0).unwrap();
+                rank.meet("end");
+            })
+            .succeeds();
+    }
+}
+
+#[test]
 fn memory_mapped_for_fetches_only_cannot_be_written_through() {
     job(2)
         .run(|rank| {

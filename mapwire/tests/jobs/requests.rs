@@ -188,7 +188,8 @@ fn bad_requests_are_refused_before_they_begin() {
                 let none = import.fetch_async(PART as u64, Vec::new()).unwrap();
                 assert!(none.wait().unwrap().is_empty());
             }
-            let store = node.import(0, "ring").start().unwrap();
+            let store = node.import(0, "ring").rights(Rights::STORE);
+            let store = store.start().unwrap();
             refused(
                 store.fetch_async(0, vec![0; 8]).map(drop),
                 &["store", "fetch"],

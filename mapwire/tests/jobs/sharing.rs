@@ -590,3 +590,25 @@ fn a_slice_that_is_kept_for_longer_than_the_memory_says_so_and_reaches_nothing()
             .succeeds();
     }
 }
+
+#[test]
+fn ranks_that_wait_in_different_barriers_say_so_after_the_timeout() {
+    let job = job(3)
+        .option("--shared", "16M")
+        .with("MAPWIRE_TIMEOUT", "3");
+    job.run(|rank| {
+        let node = rank.node();
+        let shared = rank.shared(&node);
+        let [first, second] = if rank.number == 2 { [2, 1] } else { [1, 2] };
+        std::thread::scope(|scope| {
+            scope.spawn(|| shared.barrier_of(first).unwrap());
+            std::thread::sleep(std::time::Duration::from_secs(9));
+            shared.barrier_of(second).unwrap();
+        });
+        shared.close().unwrap();
+    })
+    .succeeds()
+    .says("rank 0 has waited for 3s in the shared memory: barrier 1, which rank 1 counts")
+    .says("rank 1 has waited for 3s in the shared memory: barrier 1: ranks 0 1 have come, rank 2 has not")
+    .says("rank 2 has waited for 3s in the shared memory: barrier 2: rank 2 has come, ranks 0 1 have not");
+}

@@ -1,12 +1,13 @@
 //! One rank: joins coherence, locks, barriers and allocation, and tells messages apart.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use crate::allocation::{self, Allocation};
 use crate::coherence::Coherence;
-use crate::context::Context;
+use crate::context::{Context, Wait};
 use crate::sequential::SequentialConsistency;
-use crate::synchronisation::{Barriers, Locks};
+use crate::synchronisation::{Barriers, Locks, WaitedBarrier};
 use crate::{
     Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES,
     Message, Minipage, PeerError, Progress, Protection, Rank, Thread, Violation,
@@ -157,6 +158,19 @@ impl Dsm {
         self.begin(thread)?;
         self.barriers
             .broadcast(&mut self.context, &mut self.coherence, thread, root, value)
+    }
+
+    /// The barriers that are waited for, as far as this rank knows: for messages about waits that take long. Allocates.
+    #[must_use]
+    pub fn waited_barriers(&self) -> Vec<WaitedBarrier> {
+        self.barriers.waited_for(&self.context)
+    }
+
+    /// Whether a thread waits in a barrier or broadcast.
+    #[must_use]
+    pub fn is_in_barrier(&self, thread: Thread) -> bool {
+        let wait = self.context.waits().get(usize::from(thread));
+        matches!(wait, Some(Wait::Barrier(_)))
     }
 
     /// Changes how many threads of this rank take part in barriers, between two barriers.

@@ -85,6 +85,7 @@ pub use dsm::Dsm;
 pub use encoding::{MAX_FIELDS_BYTES, MAX_MESSAGE_BYTES, MAX_PAYLOAD_BYTES, ParseError};
 pub use error::{Error, PeerError, Violation};
 pub use message::{Message, Round};
+pub use synchronisation::WaitedBarrier;
 
 /// The number of a process in its job, from 0.
 pub type Rank = u16;

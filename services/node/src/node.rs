@@ -693,6 +693,17 @@ impl<D: TranslationDesign> Node<D> {
         self.nic.idle_towards(node)
     }
 
+    /// Whether stores to `node` have not arrived: see [`Nic::owes_stores`].
+    #[must_use]
+    pub fn owes_stores(&self, node: NodeId) -> bool {
+        self.nic.owes_stores(node)
+    }
+
+    /// The program has been told that `node` is gone: see [`Nic::note_told`].
+    pub fn note_told(&mut self, node: NodeId) {
+        self.nic.note_told(node);
+    }
+
     /// The NIC: counters, translation, memory.
     #[inline]
     #[must_use]

@@ -108,7 +108,7 @@ impl Vmmc {
             .map(|offered| &offered.offer)
     }
 
-    /// Asks process `to` for the export `name`, for `rights`, showing `token`; gives up when `timeout_ns` from `now_ns` on are over.
+    /// Asks process `to` for the export `name`, for `rights` (none: all that it gives), showing `token`; gives up when `timeout_ns` from `now_ns` on are over.
     /// The outcome comes as [`Action::Imported`] or [`Action::Failed`].
     ///
     /// # Errors
@@ -427,12 +427,11 @@ impl Vmmc {
         }
         let (export, key, length) = (offer.export, offer.key, offer.length);
         let is_direct = offer.direct.is_some();
-        // A mapping that can be written can be read: what is mapped for storing carries both rights.
         let direct = offer.direct.filter(|_| maps);
-        let rights = if direct.is_some() && rights.contains(Rights::STORE) {
-            offer.rights
-        } else {
-            rights
+        // The same on every path, though a mapping that can be written can be read.
+        let rights = match rights.is_empty() {
+            true => offer.rights,
+            false => rights,
         };
         offered.taken.push(from);
         self.actions.push_back(Action::Granted {

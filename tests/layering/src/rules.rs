@@ -170,6 +170,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/faults/mod.rs", "mod touch"),
     ("machine/host/src/faults/mod.rs", "mod uffd_abi"),
     ("machine/host/src/faults/mod.rs", "mod uffd_paging"),
+    ("machine/host/src/lib.rs", "mod exiting"),
     ("machine/host/src/lib.rs", "mod mapping"),
     ("machine/host/src/lib.rs", "mod masking"),
     ("machine/host/src/lib.rs", "mod own_words"),

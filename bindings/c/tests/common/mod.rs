@@ -275,6 +275,11 @@ impl Program<'_> {
         self.folder.path().join(&self.name)
     }
 
+    /// Where its library is.
+    pub fn library(&self) -> PathBuf {
+        self.installed.path("lib")
+    }
+
     /// `mapwire run -n RANKS OPTIONS -- PROGRAM ARGUMENTS`, which must succeed; its output.
     #[track_caller]
     pub fn run(&self, ranks: u32, options: &[&str], arguments: &[&str]) -> String {

@@ -226,6 +226,9 @@ impl<D: TranslationDesign> Nic<D> {
         if !was_up {
             return;
         }
+        if self.is_storing_to(node) {
+            self.outbound.note_lost_store(node);
+        }
         let to_node = |long: &Long| long.peer() == node;
         let using: Vec<ProcessId> = self.processes.with_long(to_node).collect();
         for process in using {
@@ -241,6 +244,25 @@ impl<D: TranslationDesign> Nic<D> {
         if let Some(inbound) = self.inbound.get_mut(usize::from(node.0)) {
             inbound.clear();
         }
+    }
+
+    fn is_storing_to(&self, node: NodeId) -> bool {
+        let stores = |long: &Long| matches!(long, Long::Send(_)) && long.peer() == node;
+        self.processes.with_long(stores).next().is_some()
+    }
+
+    /// Whether stores to `node` have not arrived, as far as is known: they wait, are not acked, or were dropped when it went and the
+    /// program was not told ([`note_told`](Self::note_told)).
+    #[must_use]
+    pub fn owes_stores(&self, node: NodeId) -> bool {
+        self.outbound.has_stores_for(node)
+            || self.outbound.has_lost_stores(node)
+            || self.is_storing_to(node)
+    }
+
+    /// The program has been told that `node` is gone.
+    pub fn note_told(&mut self, node: NodeId) {
+        self.outbound.note_told(node);
     }
 
     /// No more comes of a fetch.

@@ -140,9 +140,11 @@ impl<D: TranslationDesign> Nic<D> {
                 notify,
                 signal,
                 completion,
-            } => self.long_send(
-                process, import, offset, address, length, notify, signal, completion,
-            ),
+            } => self
+                .long_send(
+                    process, import, offset, address, length, notify, signal, completion,
+                )
+                .inspect_err(|error| self.note_lost(*error)),
             CommandRepr::Fetch {
                 import,
                 offset,
@@ -216,6 +218,7 @@ impl<D: TranslationDesign> Nic<D> {
         length: u32,
         error: CommandError,
     ) {
+        self.note_lost(error);
         let store = RefusedStore {
             offset,
             length: u64::from(length),
@@ -229,6 +232,14 @@ impl<D: TranslationDesign> Nic<D> {
             && let Some(import) = self.imports.get_mut(import.0)
         {
             import.refused.note_unsent(store);
+        }
+    }
+
+    /// Notes a send that is dropped here since its peer has gone.
+    #[cold]
+    fn note_lost(&mut self, error: CommandError) {
+        if let CommandError::PeerGone(node) = error {
+            self.outbound.note_lost_store(node);
         }
     }
 

@@ -601,3 +601,30 @@ fn packets_that_are_taken_back_leave_no_gap_in_the_numbers_of_their_link() {
     assert_eq!(world.nic(1).counters().notifications, 5);
     assert_eq!(world.peek(1, 0, THERE, 1), [8]);
 }
+
+#[test]
+fn stores_to_a_peer_that_goes_are_owed_until_the_program_is_told() {
+    let (mut world, imports, _) = world(6);
+    let peer = NodeId(1);
+    assert!(!world.nic(0).owes_stores(peer));
+    world.submit(0, 0, &short_send(imports[0], 0, &[1], false, None), &[1]);
+    world.serve(0, 0);
+    assert!(world.nic(0).owes_stores(peer), "it waits");
+    world.settle();
+    assert!(!world.nic(0).owes_stores(peer), "it has left");
+    world.submit(0, 1, &fetch(imports[1], 0, HERE, 8, 3), &[]);
+    world.serve(0, 1);
+    assert!(!world.nic(0).owes_stores(peer), "a fetch is no store");
+    world.submit(0, 0, &long_send(imports[0], 0, HERE, LENGTH, 1), &[]);
+    world.serve(0, 0);
+    world.nic(0).handle_peer_gone(peer);
+    assert!(world.nic(0).owes_stores(peer), "it was dropped");
+    world.nic(0).note_told(peer);
+    assert!(!world.nic(0).owes_stores(peer));
+    world.submit(0, 0, &short_send(imports[0], 0, &[1], false, None), &[1]);
+    world.serve(0, 0);
+    assert!(
+        !world.nic(0).owes_stores(peer),
+        "what is sent all the same is no news"
+    );
+}

@@ -198,9 +198,15 @@ impl World {
     pub(crate) fn hand(&mut self, from: &[u8], to: usize, mut bytes: Vec<u8>) -> Opened {
         let entropy = &mut self.entropy;
         let (now_ns, node) = (self.now_ns, &mut self.nodes[to]);
-        let before = node.counters().rejections();
+        let all = |counted: &mapwire_seal::Counters| -> u64 {
+            mapwire_seal::Cause::ALL
+                .iter()
+                .map(|cause| counted.rejected(*cause))
+                .sum()
+        };
+        let before = all(node.counters());
         let opened = node.handle(now_ns, from, &mut bytes, &mut |bytes| fill(entropy, bytes));
-        let rejected = node.counters().rejections() - before;
+        let rejected = all(node.counters()) - before;
         assert_eq!(rejected, u64::from(matches!(opened, Opened::Rejected(_))));
         if let Opened::Data { from, bytes: range } = opened.clone() {
             let payload = &bytes[range];

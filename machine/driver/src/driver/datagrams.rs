@@ -1,5 +1,7 @@
 //! What goes to ranks of other hosts and comes from them: datagrams, which may be lost.
 
+use std::time::Duration;
+
 use mapwire_nic::link::LinkConfig;
 use mapwire_nic::{BufferId, DatagramBody, Source, Verdict};
 use mapwire_node::Node;
@@ -35,15 +37,18 @@ const MOST_CATCHES: usize = 16;
 /// Bytes of the head of a datagram with a packet: that of the link, then the packet's.
 const HEAD_BYTES: usize = LINK_HEADER_BYTES + HEADER_BYTES;
 
+/// How long a peer may be silent that owes an answer. The launcher tells of ranks that end. A link finds out what cannot be reached, and
+/// says why: so it gives up before a thread that began to wait for that peer a little earlier.
+pub(super) fn silence(timeout: Duration) -> Duration {
+    timeout - timeout / 8
+}
+
 /// The links over `net`, of an epoch that this process has never had.
 pub(super) fn link_config(net: &Net, config: &DriverConfig) -> Result<LinkConfig, DriverError> {
     let [a, b, c, d, e, f, g, h, ..] = job_key()?.0;
     let epoch = u64::from_le_bytes([a, b, c, d, e, f, g, h]) | 1;
     Ok(LinkConfig {
-        // The launcher tells of ranks that end. A link finds out what cannot be reached, and says why: so it gives up before a thread that
-        // began to wait for that peer a little earlier.
-        dead_after_ns: u64::try_from((config.timeout - config.timeout / 8).as_nanos())
-            .unwrap_or(u64::MAX),
+        dead_after_ns: u64::try_from(silence(config.timeout).as_nanos()).unwrap_or(u64::MAX),
         paths: net.paths(),
         ..LinkConfig::new(epoch, Net::max_datagram_bytes() as u32)
     })

@@ -99,18 +99,19 @@ impl<F: Fabric> Driver<F> {
                 Gone::Broken(breach) => self.handle_breach(node, breach.into()),
                 Gone::Left => self.handle_peer_gone(node),
                 Gone::Silent => {
-                    let seconds = self.silence.as_secs() as u32;
                     let at = self.fabric.net().and_then(|net| net.address_of(node));
-                    self.handle_breach(node, Breach::Silent { at, seconds });
+                    let after = self.silence;
+                    self.handle_breach(node, Breach::Silent { at, after });
                 }
             }
         }
         true
     }
 
-    /// Why nothing can be had of a peer that is gone.
+    /// Why nothing can be had of a peer that is gone: to be told to the program, which then knows that stores may be lost.
     #[must_use]
-    pub fn why_gone(&self, peer: NodeId) -> DriverError {
+    pub fn why_gone(&mut self, peer: NodeId) -> DriverError {
+        self.node.note_told(peer);
         match self.breaches.of(peer) {
             Some(breach) => DriverError::PeerBroken { peer, breach },
             None => DriverError::PeerGone(peer),
@@ -166,12 +167,8 @@ impl<F: Fabric> Driver<F> {
     pub(crate) fn has_said_farewell(&mut self) -> bool {
         let peers = self.acquaintances();
         peers.into_iter().all(|peer| {
-            if self.fabric.is_far(peer) {
-                // What the library has it might drop with its endpoint.
-                return self.node.idle_towards(peer)
-                    && !matches!(self.fabric.drained(peer), Ok(false));
-            }
-            !self.fabric.is_remote(peer) || self.node.idle_towards(peer)
+            let is_near = !self.fabric.is_far(peer) && !self.fabric.is_remote(peer);
+            is_near || self.has_given(peer)
         })
     }
 

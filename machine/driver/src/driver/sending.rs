@@ -135,12 +135,35 @@ impl<F: Fabric> Driver<F> {
     }
 
     /// Whether nothing waits that is to go to a peer that lives.
-    pub(crate) fn has_sent_all(&self) -> bool {
-        let peers = (0..self.node.nic().nodes()).map(|node| NodeId(node as u16));
+    pub(crate) fn has_sent_all(&mut self) -> bool {
         !self.queue.has_commands()
-            && peers
-                .filter(|&peer| peer != self.me && !self.is_gone(peer))
-                .all(|peer| self.node.idle_towards(peer))
+            && self
+                .others()
+                .all(|peer| self.is_gone(peer) || self.has_given(peer))
+    }
+
+    /// Whether nothing waits that is to go to a peer, here or in a library that might drop it with this process.
+    pub(super) fn has_given(&mut self, peer: NodeId) -> bool {
+        self.node.idle_towards(peer) && !self.library_holds(peer)
+    }
+
+    fn library_holds(&mut self, peer: NodeId) -> bool {
+        self.fabric.is_far(peer) && matches!(self.fabric.drained(peer), Ok(false))
+    }
+
+    /// The ranks that stores have not reached, without the program's knowing.
+    pub(crate) fn owed(&mut self) -> Vec<NodeId> {
+        let others = self.others();
+        let owes = |&peer: &NodeId| {
+            self.node.owes_stores(peer) || !self.is_gone(peer) && self.library_holds(peer)
+        };
+        others.filter(owes).collect()
+    }
+
+    fn others(&self) -> impl Iterator<Item = NodeId> + use<F> {
+        let me = self.me;
+        let peers = (0..self.node.nic().nodes()).map(|node| NodeId(node as u16));
+        peers.filter(move |&peer| peer != me)
     }
 
     /// Whether packets wait for room at a peer: a sleeper must look again soon, since nobody is sure to ring. That a connection is there is

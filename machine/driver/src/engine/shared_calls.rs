@@ -164,9 +164,33 @@ impl<F: Fabric> Engine<F> {
         }
         let leaves = self.leaves_far(place);
         let _waits = leaves.then(|| FarFault::begin(&self.far_faults));
-        let waited = self.wait_driver(place, None, |driver| driver.take_outcome(thread));
+        let outcome = |driver: &mut Driver<F>| driver.take_outcome(thread);
+        let limit = (place == Place::Program).then_some(self.timeout);
+        let waited = self.wait_driver(place, limit, outcome).or_else(|| {
+            self.say_who_is_late(thread);
+            self.wait_driver(place, None, outcome)
+        });
         // Without a timeout the wait ends only with an outcome.
         waited.unwrap_or(Err(SharedError::NotOpen)).map(Some)
+    }
+
+    /// Says on standard error where a thread of this rank waits for others, if it does so in a barrier. That may take as long as they
+    /// compute, and so is no error.
+    #[cold]
+    fn say_who_is_late(&self, thread: u16) {
+        let waited = {
+            let driver = self.lock();
+            let dsm = driver.shared_memory().map(SharedMemory::dsm);
+            let dsm = dsm.filter(|dsm| dsm.is_in_barrier(thread));
+            dsm.map_or_else(Vec::new, Dsm::waited_barriers)
+        };
+        if !waited.is_empty() {
+            let waited: Vec<String> = waited.iter().map(ToString::to_string).collect();
+            let (rank, timeout, waited) = (self.rank(), self.timeout, waited.join("; "));
+            eprintln!(
+                "mapwire: rank {rank} has waited for {timeout:?} in the shared memory: {waited}"
+            );
+        }
     }
 
     /// Whether the calling thread must leave packets of far peers to the service thread. That itself interrupts nothing.

@@ -1,7 +1,7 @@
 //! The exporter's buffer and the importer's mapping of it.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -344,6 +344,8 @@ pub struct MappedBuffer {
     writable: bool,
     data: Mapping,
     status: PeerStatus,
+    /// Bytes stored. Threads add to it in two steps: where several store at once, some are missed.
+    stored: Arc<AtomicU64>,
 }
 
 impl MappedBuffer {
@@ -375,7 +377,21 @@ impl MappedBuffer {
             writable,
             data,
             status: PeerStatus::map(status)?,
+            stored: Arc::default(),
         })
+    }
+
+    /// Bytes that were stored by calls here. Of threads that store at once by one mapping, some stores may be missed.
+    pub fn stored_bytes(&self) -> &Arc<AtomicU64> {
+        &self.stored
+    }
+
+    /// Not in one step: that would cost as much as a short store itself.
+    #[inline(always)]
+    fn count(&self, bytes: usize) {
+        let stored = self.stored.load(Ordering::Relaxed);
+        self.stored
+            .store(stored.wrapping_add(bytes as u64), Ordering::Relaxed);
     }
 
     /// Whether the exporter moved away: stores no longer reach it. One load.
@@ -440,16 +456,24 @@ impl MappedBuffer {
     /// The short way, for stores that should cost no more than a copy.
     #[inline(always)]
     pub fn put<'a>(&self, offset: usize, from: impl Into<Source<'a>>) -> bool {
-        self.writable
-            && self
-                .data
-                .put(self.bytes, offset.wrapping_sub(self.first), from.into())
+        let from = from.into();
+        let at = offset.wrapping_sub(self.first);
+        let is_put = self.writable && self.data.put(self.bytes, at, from);
+        if is_put {
+            self.count(from.len());
+        }
+        is_put
     }
 
     /// As [`put`](Self::put), [in whole lines](super::raw::copy_whole_lines): for long stores to memory that the peer has read before.
     pub fn put_whole_lines<'a>(&self, offset: usize, from: impl Into<Source<'a>>) -> bool {
+        let from = from.into();
         let at = offset.wrapping_sub(self.first);
-        self.writable && self.data.put_whole_lines(self.bytes, at, from.into())
+        let is_put = self.writable && self.data.put_whole_lines(self.bytes, at, from);
+        if is_put {
+            self.count(from.len());
+        }
+        is_put
     }
 
     /// As [`put`](Self::put), then writes the signal, after the bytes; false, and nothing is stored, when either would be an error.
@@ -502,6 +526,7 @@ impl MappedBuffer {
         }
         let offset = self.within(offset, from.len())?;
         self.data.put(self.bytes, offset, from);
+        self.count(from.len());
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mapwire_names::server::Server;
-use mapwire_names::{LEASE, SharedSecret, Store, StoreAddress};
+use mapwire_names::{SharedSecret, Store, StoreAddress};
 
 use super::forming::{self, Waiting};
 use super::record::{Claim, Incarnation, Record, ranks_text};

@@ -8,6 +8,7 @@
 use crate::coherence::Coherence;
 use crate::context::{Context, Wait};
 use crate::ranks::RankSets;
+use crate::synchronisation::WaitedBarrier;
 use crate::{Barrier, Config, Error, Message, Outcome, Rank, Round, Thread, Violation};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -237,6 +238,32 @@ impl Barriers {
                 context.resume(thread as Thread, outcome);
             }
         }
+    }
+
+    /// What is known of barriers that are waited for: of those that this rank manages who has come, of others where threads of this
+    /// rank wait who manages them.
+    pub(crate) fn waited_for(&self, context: &Context) -> Vec<WaitedBarrier> {
+        let (me, ranks) = (context.rank(), context.ranks());
+        let numbers = 0..self.slots.len() as Barrier;
+        let of = |barrier: Barrier| {
+            let index = barrier as usize;
+            let threads = self.slots[index].arrived;
+            let manager = manager(context, barrier);
+            let has_come = |rank: &Rank| self.arrived.contains(index, *rank);
+            let (come, missing): (Vec<Rank>, Vec<Rank>) = match manager == me {
+                true => (0..ranks).partition(has_come),
+                false => (Vec::new(), Vec::new()),
+            };
+            (threads > 0 || !come.is_empty()).then_some(WaitedBarrier {
+                barrier: (barrier < self.broadcast_number()).then_some(barrier),
+                threads,
+                participants: self.participants,
+                manager,
+                come,
+                missing,
+            })
+        };
+        numbers.filter_map(of).collect()
     }
 
     /// Whether a message may be about that round of a barrier, which rank `by` manages.

@@ -262,3 +262,35 @@ fn a_payload_that_is_refused_leaves_lock_and_barrier_as_they_were() {
     assert_eq!(early.handle(0, release, &[1]), Err(Violation::Payload));
     assert_eq!(early.handle(0, release, &[0; 6]), Ok(()));
 }
+
+#[test]
+fn who_waits_for_a_barrier_knows_who_has_come_or_who_counts_them() {
+    let mut job = Job::new(4);
+    for (rank, barrier) in [(1, 1), (2, 1), (3, 2)] {
+        let of = job.rank(rank);
+        let (context, time) = (&mut of.context, &mut of.time);
+        of.barriers.arrive(context, time, 0, barrier).unwrap();
+        job.settle();
+    }
+    let said = |rank: usize| -> Vec<_> {
+        let of = &job.ranks[rank];
+        let waited = of.barriers.waited_for(&of.context);
+        waited
+            .iter()
+            .map(alloc::string::ToString::to_string)
+            .collect()
+    };
+    assert_eq!(said(0), [""; 0]);
+    assert_eq!(
+        said(1),
+        ["barrier 1: ranks 1 2 have come, ranks 0 3 have not"]
+    );
+    assert_eq!(
+        said(2),
+        [
+            "barrier 1, which rank 1 counts",
+            "barrier 2: rank 3 has come, ranks 0 1 2 have not"
+        ]
+    );
+    assert_eq!(said(3), ["barrier 2, which rank 2 counts"]);
+}

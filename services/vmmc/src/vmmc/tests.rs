@@ -222,13 +222,13 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
     };
     let later = ask("later", Rights::FETCH);
     let first = ask("pages", Rights::FETCH);
-    let second = ask("pages", Rights::STORE);
+    let second = ask("pages", Rights::NONE);
     assert_ne!(first, later);
     assert!(importer.awaits(EXPORTER, first) && importer.awaits(EXPORTER, later));
     assert!(!importer.awaits(IMPORTER, first));
     let seen = exchange(&mut exporter, &mut importer);
     let export = ExportId(65_537);
-    // Admitted with what it may do, then given the memory, each before it hears of it.
+    // Admitted with what it asks for, or else with all, then given the memory, each before it hears of it.
     for (at, request, rights) in [(0, first, Rights::FETCH), (2, second, Rights::ALL)] {
         let to = IMPORTER;
         let granted = Action::Granted { to, export, rights };

@@ -1,0 +1,75 @@
+//! What is done when the process exits: by `exit`, or by returning from `main`.
+//!
+//! The C library calls back in the thread that exits, in reverse order of registration, with its thread-local values destroyed
+//! already. What exits without asking the C library (`_exit`, `quick_exit`, `abort`, a signal) is not seen.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+/// What to do at the exit: takes the code that the program exits with, and gives the one to exit with instead.
+pub type AtExit = fn(i32) -> i32;
+
+static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
+
+/// The process that asked: a forked child inherits the registration, and has nothing to do.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+static IS_EXITING: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" {
+    /// on_exit(3), of glibc: as `atexit`, and tells the code.
+    safe fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    /// exit(3). In a function of `on_exit`, glibc goes on with those that are left, and ends with this code.
+    safe fn exit(code: c_int) -> !;
+}
+
+/// Has `at_exit` called once when this process exits. Of several calls in a process the first counts.
+pub fn register(at_exit: AtExit) {
+    PROCESS.store(std::process::id(), Ordering::Release);
+    AT_EXIT.get_or_init(|| {
+        stay_loaded();
+        // It fails only without memory; then the exit is as without it.
+        on_exit(run, ptr::null_mut());
+        at_exit
+    });
+}
+
+/// Whether this process exits.
+#[must_use]
+pub fn is_exiting() -> bool {
+    IS_EXITING.load(Ordering::Acquire)
+}
+
+extern "C" fn run(code: c_int, _: *mut c_void) {
+    let is_own = PROCESS.load(Ordering::Acquire) == std::process::id();
+    let Some(at_exit) = AT_EXIT.get().filter(|_| is_own) else {
+        return;
+    };
+    IS_EXITING.store(true, Ordering::Release);
+    let changed = at_exit(code);
+    if changed != code {
+        exit(changed);
+    }
+}
+
+/// Keeps the library that this is part of loaded after `dlclose`: what is registered stays so.
+fn stay_loaded() {
+    let own: AtExit = |code| code;
+    let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: an address is only looked up; `found` has room for what is told of it.
+    if unsafe { libc::dladdr(own as *const c_void, found.as_mut_ptr()) } == 0 {
+        return;
+    }
+    // SAFETY: all zeros are a value of the type, and the call may have written another.
+    let name = unsafe { found.assume_init() }.dli_fname;
+    // SAFETY: the name is a C string of the loader, which keeps it while the library is loaded. Nothing is loaded anew. For the program
+    // itself, which is never unloaded, the call does nothing.
+    unsafe {
+        libc::dlopen(
+            name,
+            libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+        )
+    };
+}
