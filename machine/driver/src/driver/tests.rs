@@ -82,7 +82,7 @@ fn open_shared(driver: &mut Driver, base: usize) {
     let views = Arc::new(MultiView::new("test", layout).unwrap());
     let protection = PageProtection::new(FaultBackend::Sigsegv, Arc::clone(&views)).unwrap();
     let config = ModelConfig::new(0, 2, MAX_THREADS as u16, layout.pages() as u32, 1);
-    let port = SharedPort::new(2, views, protection);
+    let port = SharedPort::new(2, "segment".into(), views, protection);
     driver.open_shared(Dsm::new(config).unwrap(), port).unwrap();
 }
 
@@ -121,7 +121,10 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     assert_eq!(take(&mut driver), Some(Ok(())));
     driver.serve_shared();
     assert!(driver.check_shared().is_ok());
-    let _ = driver.call_shared(|memory| memory.hear(peer));
+    let _ = driver.call_shared(|memory| {
+        memory.hear(peer);
+        memory.handle_met(peer);
+    });
     assert_eq!(take(&mut driver), Some(Ok(())));
     driver.serve_shared();
     let error = driver.check_shared().unwrap_err();
