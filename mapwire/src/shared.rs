@@ -15,7 +15,7 @@ use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;
 use mapwire_vmmc::Importers;
-use mapwire_wire::{ExportId, NodeId, Rights, TraceOp};
+use mapwire_wire::{ExportId, Rights, TraceOp};
 
 use crate::error::{Error, Result};
 use crate::node::Node;
@@ -151,7 +151,7 @@ impl Shared {
             export,
         };
         if node.size() <= ALL_MEET {
-            inner.meet_all()?;
+            engine.meet_all()?;
         }
         let shared = Self {
             inner: Arc::new(inner),
@@ -452,22 +452,6 @@ impl Shared {
 }
 
 impl Inner {
-    /// Meets every other rank now, so that none has to be met when it is first used.
-    fn meet_all(&self) -> Result<()> {
-        let engine = &self.node.inner.engine;
-        let timeout = Some(engine.timeout());
-        let peers = (0..engine.size()).filter(|&rank| rank != engine.rank());
-        let peers = peers.map(|rank| NodeId(rank as u16));
-        peers
-            .clone()
-            .for_each(|peer| engine.lock().meet_sharer(peer));
-        for peer in peers {
-            let late = || format!("rank {} has not opened the shared memory", peer.0);
-            engine.wait_for(timeout, late, |driver| driver.has_met(peer))??;
-        }
-        Ok(())
-    }
-
     /// All ranks must have as much of it, at the same addresses. Waits for them all.
     fn check_layout(&self, layout: &ViewLayout) -> Result<()> {
         // Addresses have 47 bits.

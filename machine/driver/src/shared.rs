@@ -85,7 +85,7 @@ pub enum SharedError {
     #[error("no way to the part of the shared memory that rank {} owns: {}", rank(.0), .1)]
     Segment(NodeId, Arc<DriverError>),
     /// Not all ranks have opened it.
-    #[error("{missing} not opened the shared memory for {} s after the last that did; {states}", .after.as_secs_f32())]
+    #[error("{missing} not opened the shared memory, and for {} s no other has; {states}", .after.as_secs_f32())]
     Late {
         /// Who has not.
         missing: String,

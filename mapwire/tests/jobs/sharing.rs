@@ -437,7 +437,10 @@ fn shared_memory_opens_after_a_try_to_which_a_rank_did_not_come() {
             let mut tried = None;
             if rank.number == 0 {
                 let error = Shared::open(&node, 1).unwrap_err();
-                assert!(error.to_string().contains("has not exported"), "{error}");
+                assert!(
+                    error.to_string().contains("rank 1 has not opened"),
+                    "{error}"
+                );
                 tried = Some(node.export_buffer(&buffer).name("tried").start().unwrap());
             } else {
                 let wait = std::time::Duration::from_secs(20);

@@ -121,7 +121,10 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     assert_eq!(take(&mut driver), Some(Ok(())));
     driver.serve_shared();
     assert!(driver.check_shared().is_ok());
-    let _ = driver.call_shared(|memory| memory.hear(peer));
+    let _ = driver.call_shared(|memory| {
+        memory.hear(peer);
+        memory.handle_met(peer);
+    });
     assert_eq!(take(&mut driver), Some(Ok(())));
     driver.serve_shared();
     let error = driver.check_shared().unwrap_err();

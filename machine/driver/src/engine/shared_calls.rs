@@ -71,6 +71,32 @@ impl<F: Fabric> Engine<F> {
         )
     }
 
+    /// Meets every other rank.
+    ///
+    /// # Errors
+    /// The shared memory is at its end; [`SharedError::Late`], when one has not opened it within the timeout.
+    pub fn meet_all(&self) -> Result<(), SharedError> {
+        let peers = (0..self.size).map(|rank| NodeId(rank as u16));
+        let peers = peers.filter(|peer| *peer != self.me);
+        peers.clone().for_each(|peer| self.lock().meet_sharer(peer));
+        for peer in peers {
+            let met = |driver: &mut Driver<F>| driver.has_met(peer);
+            match self.wait_driver(Place::Program, Some(self.timeout), met) {
+                Some(met) => met?,
+                None => return Err(self.late(&[peer])),
+            }
+        }
+        Ok(())
+    }
+
+    fn late(&self, missing: &[NodeId]) -> SharedError {
+        SharedError::Late {
+            missing: missing_text(missing),
+            after: self.timeout,
+            states: self.states(),
+        }
+    }
+
     /// Waits for the end of a thread's operation in the first meeting of all ranks.
     fn await_all(&self, thread: u16, openings: u32) -> Result<Outcome, SharedError> {
         let ranks = || (0..self.size).map(|rank| NodeId(rank as u16));
@@ -86,11 +112,7 @@ impl<F: Fabric> Engine<F> {
             let now = progress();
             if core::mem::replace(&mut before, now) == now {
                 let missing: Vec<NodeId> = ranks().filter(|rank| !is_there(rank)).collect();
-                return Err(SharedError::Late {
-                    missing: missing_text(&missing),
-                    after: self.timeout,
-                    states: self.states(),
-                });
+                return Err(self.late(&missing));
             }
         }
     }

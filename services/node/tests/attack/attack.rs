@@ -415,7 +415,10 @@ impl Attack {
                     (_, drawn) => self.on(|node, _| node.handle_stored(ask.process, drawn == 1)),
                 }
             }
-            Act::PassMemory { .. } | Act::GrantedApart { .. } | Act::Revoked { .. } => {}
+            Act::PassMemory { .. }
+            | Act::GrantedApart { .. }
+            | Act::Revoked { .. }
+            | Act::Meet { .. } => {}
         }
     }
 
