@@ -89,6 +89,7 @@ fn open_shared(driver: &mut Driver, base: usize) {
 /// Opens shared memory at `base`, asks the peer for a lock, and gives what became of that.
 fn lock_of_the_peer(driver: &mut Driver, base: usize) -> Option<SharedError> {
     open_shared(driver, base);
+    let _ = driver.call_shared(|memory| memory.handle_met(Endpoint::first_of(PEER)));
     // The peer manages lock 1.
     let begun = driver.call_shared(|memory| memory.dsm_mut().lock(0, 1));
     assert_eq!(begun, Some(Ok(Progress::Pending)));
