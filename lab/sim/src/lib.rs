@@ -26,6 +26,7 @@ pub mod scenario;
 mod segments;
 pub mod shared;
 pub mod shrink;
+pub mod vopr;
 pub mod workload;
 
 pub use canary::Canary;

@@ -33,6 +33,10 @@ const EVENTS_A_CALL: u64 = 20_000;
 /// After which a program makes a call of a trace again that found no room.
 const AGAIN_NS: u64 = 20_000;
 
+/// Pages that a process may pin, where that is limited, at the least: what its exports and transfers want is mostly less, and now and
+/// then more.
+const LEAST_PAGES: u64 = 40;
+
 /// Nodes of a cluster at most.
 pub const MOST_NODES: u16 = 4096;
 
@@ -160,7 +164,7 @@ impl Scenario {
         let design = parse_design(random.pick::<&str>(&DESIGNS))?;
         let limit = match random.below(3) {
             0 => PinLimit::Unlimited,
-            _ => PinLimit::Pages(random.spread(150, 400)),
+            _ => PinLimit::Pages(random.spread(LEAST_PAGES, 400)),
         };
         let (design, limit) = match &wanted.translation {
             Some((design, limit)) => (parse_design(design)?, *limit),

@@ -329,30 +329,15 @@ impl Programs {
         }
     }
 
-    /// Whether a bug keeps a thread from learning that it has a lock, since others of its rank wait for it too.
-    fn loses(&mut self, who: usize, outcome: &Result<DsmOutcome, mapwire_node::SharedEnd>) -> bool {
-        let (Ok(DsmOutcome::Locked), Doing::Locking(lock)) = (outcome, self.programs[who].doing)
-        else {
-            return false;
-        };
-        let rank = self.rank_of(who);
+    /// Another thread of the rank that waits for the lock, if a bug is to show.
+    fn other_waiter(&self, who: usize, lock: u32, bug: SharedCanary) -> Option<usize> {
         let waits = |other: &usize| {
             let doing = self.programs[*other].doing;
-            let is_other = *other != who && self.rank_of(*other) == rank;
+            let is_other = *other != who && self.rank_of(*other) == self.rank_of(who);
             is_other && matches!(doing, Doing::Locking(of) if of == lock)
         };
-        let Some(other) = (0..self.programs.len()).find(waits) else {
-            return false;
-        };
-        match self.canary {
-            Some(SharedCanary::LostWaiter) => true,
-            Some(SharedCanary::DoubleGrant) => {
-                // The next in the queue believes that it has it too.
-                self.holders[lock as usize] = Some(other);
-                false
-            }
-            _ => false,
-        }
+        let mut others = (0..self.programs.len()).filter(|_| self.canary == Some(bug));
+        others.find(waits)
     }
 
     /// A thread waits for all others.
@@ -555,16 +540,21 @@ impl Programs {
             let Some(outcome) = outcome.flatten() else {
                 continue;
             };
-            if self.loses(who, &outcome) {
-                continue;
-            }
             self.programs[who].is_pending = false;
             match (outcome, self.programs[who].doing) {
                 (Ok(DsmOutcome::Served(_)), Doing::Touching(_)) => {
                     self.again(cluster, who, 500);
                 }
                 (Ok(DsmOutcome::Locked), Doing::Locking(lock)) => {
+                    let (lost, double) = (SharedCanary::LostWaiter, SharedCanary::DoubleGrant);
+                    if self.other_waiter(who, lock, lost).is_some() {
+                        continue;
+                    }
                     self.locked(cluster, who, lock);
+                    if let Some(other) = self.other_waiter(who, lock, double) {
+                        self.programs[other].is_pending = false;
+                        self.locked(cluster, other, lock);
+                    }
                 }
                 (Ok(DsmOutcome::Passed), Doing::Waiting) => {
                     self.coverage.note(Condition::Passed);

@@ -53,8 +53,7 @@ pub(crate) struct Instance {
     pub(crate) key: Key,
     /// Who may import it.
     pub(crate) importers: Allowed,
-    /// From when it could be imported, and until when if that is over.
-    pub(crate) since_ns: u64,
+    /// Until when it could be imported, if that is over.
     pub(crate) until_ns: Option<u64>,
     /// A node has imported it.
     pub(crate) is_granted: bool,

@@ -80,6 +80,7 @@ impl Cluster {
         let taken = &self.packets[packet as usize];
         let (from, payload, buffer) = (taken.from, taken.body(), BufferId(packet));
         let clock_ns = host.clock.shows(self.now_ns);
+        let early_bytes = self.canary.map(|_| host.node.nic().early_bytes_of(from));
         let verdict = match taken.form {
             Form::Datagram => {
                 let datagram = &taken.payload[..];
@@ -124,16 +125,15 @@ impl Cluster {
         );
         let is_store = |packet: &u32| self.packets[*packet as usize].is_store();
         let goes_on = may && is_store(&packet) && host.inbox.front().is_some_and(is_store);
+        if let Some(before) = early_bytes {
+            let is_early = host.node.nic().early_bytes_of(from) > before;
+            self.tell_all_badly(number, packet, goes_on, is_early, observer);
+        }
+        let host = &mut self.hosts[usize::from(number.0)];
+        let payload = self.packets[packet as usize].body();
         while !goes_on {
             while let Some(told) = host.node.poll_told(&payload, || clock_ns) {
-                Self::tell(
-                    self.now_ns,
-                    number,
-                    self.canary,
-                    &mut self.random,
-                    &told,
-                    observer,
-                );
+                observer.told(self.now_ns, number, &told);
             }
             if !host.node.end_packet(from) {
                 break;
@@ -156,6 +156,31 @@ impl Cluster {
             self.agenda.enter(host.free_at_ns, Event::Run(number));
         }
         false
+    }
+
+    /// What a packet has led to is told as a canary has it.
+    #[cold]
+    fn tell_all_badly(
+        &mut self,
+        number: NodeId,
+        packet: u32,
+        goes_on: bool,
+        is_early: bool,
+        observer: &mut impl Observer,
+    ) {
+        let host = &mut self.hosts[usize::from(number.0)];
+        let clock_ns = host.clock.shows(self.now_ns);
+        let taken = self.packets[packet as usize].clone();
+        let mut all = Vec::new();
+        while !goes_on && let Some(told) = host.node.poll_told(&taken.body(), || clock_ns) {
+            all.push(told);
+        }
+        self.tell_badly(&mut all);
+        for told in &all {
+            let (now_ns, canary) = (self.now_ns, self.canary);
+            Self::tell(now_ns, number, canary, &mut self.random, told, observer);
+        }
+        self.apply_badly(number, &taken, &all, is_early, observer);
     }
 
     pub(super) fn tell(

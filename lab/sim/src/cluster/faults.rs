@@ -116,8 +116,9 @@ impl Cluster {
         let incarnation = *incarnation;
         // As the first time: that had worked.
         let made = Self::host(&self.config, node, incarnation, &mut self.random);
-        if let Ok(host) = made {
+        if let Ok(mut host) = made {
             let clock = self.hosts[usize::from(node.0)].clock;
+            host.memory.hides_refusals = self.canary == Some(Canary::RefusedPin);
             self.coverage.note(Condition::Restarted);
             let keeps = |host: &Host| host.is_alive && host.node.nic().early_bytes_of(node) > 0;
             if self.hosts.iter().any(keeps) {

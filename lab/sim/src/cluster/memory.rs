@@ -89,6 +89,8 @@ pub struct Memory {
     /// Calls that were refused, and those that were carried out after that.
     refused: u64,
     healed: u64,
+    /// A bug: what is refused counts as done.
+    pub(crate) hides_refusals: bool,
     /// Refused calls since this was last taken.
     newly_refused: u64,
     /// Pages that were unpinned since this was last taken.
@@ -109,6 +111,7 @@ impl Memory {
             until_refusal: 0,
             refused: 0,
             healed: 0,
+            hides_refusals: false,
             newly_refused: 0,
             unpinned: Vec::new(),
             garbage: 0,
@@ -328,7 +331,13 @@ impl PinPages for Memory {
     ) -> Result<(), PinRefused> {
         self.costs.calls += 1;
         if self.refuses() {
-            return Err(PinRefused);
+            if !self.hides_refusals {
+                return Err(PinRefused);
+            }
+            for (page, frame) in run.into_iter().zip(frames) {
+                *frame = Frame(u64::from(self.frame_of(process.0, page.0)));
+            }
+            return Ok(());
         }
         self.healed += u64::from(self.refused > 0);
         for (page, frame) in run.into_iter().zip(frames) {

@@ -5,6 +5,7 @@
 
 pub(crate) mod agenda;
 mod arrivals;
+mod buggy;
 mod datagrams;
 mod departures;
 mod drawing;
@@ -241,6 +242,8 @@ pub struct Cluster {
     active: Vec<u32>,
     forgeries: Forgeries,
     coverage: Coverage,
+    /// Packets that came early, kept by a bug.
+    kept: Vec<(NodeId, Packet)>,
     interrupt: Interrupt,
     random: Random,
     canary: Option<Canary>,
@@ -283,6 +286,7 @@ impl Cluster {
             active: Vec::new(),
             forgeries: Forgeries::default(),
             coverage: Coverage::default(),
+            kept: Vec::new(),
             interrupt: Interrupt::default(),
             random,
             canary: None,
@@ -346,6 +350,9 @@ impl Cluster {
     /// Puts a bug in.
     pub fn set_canary(&mut self, canary: Option<Canary>) {
         self.canary = canary;
+        for host in &mut self.hosts {
+            host.memory.hides_refusals = canary == Some(Canary::RefusedPin);
+        }
     }
 
     /// The bug that was put in.

@@ -25,6 +25,9 @@ const USED: u8 = 0xa5;
 /// Commands that a program lets wait in its queue.
 pub(super) const MOST_QUEUED: usize = 16;
 
+/// Short sends that follow each other without a pause, at most.
+const MOST_IN_BURST: u64 = 8;
+
 impl Workload {
     /// A program makes a call. What it is depends on the call's seed and on what the program has, unless the call says so itself.
     /// Whether the program must make it again, later: other transfers have all it needs.
@@ -61,7 +64,7 @@ impl Workload {
     }
 
     fn drawn(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
-        if cluster.is_forging(self.programs[program].at.node) && random.chance(30) {
+        if cluster.is_forging(self.programs[program].at.node) && random.chance(40) {
             return self.be_hostile(cluster, program, random);
         }
         match random.below(100) {
@@ -73,7 +76,13 @@ impl Workload {
             18..20 => self.redirect(cluster, program, random),
             20..40 => self.import(cluster, program, random),
             40..42 => self.release(cluster, program, random),
-            42..58 => self.short_send(cluster, program, random),
+            42..54 => self.short_send(cluster, program, random),
+            // They come one behind the other, and so do their notifications and signals.
+            54..58 => {
+                for _ in 0..random.within(2, MOST_IN_BURST) {
+                    self.short_send(cluster, program, random);
+                }
+            }
             58..76 => self.long_send(cluster, program, random, None),
             76..86 => self.fetch(cluster, program, random, None),
             86..91 => self.flush(cluster, program, random),
@@ -103,6 +112,10 @@ impl Workload {
         };
         let mut key = [1; 16];
         key[..8].copy_from_slice(&random.next().to_le_bytes());
+        let told = match cluster.canary() {
+            Some(Canary::AnyImporter) => Allowed::All.told(),
+            _ => importers.told(),
+        };
         let (node, memory) = cluster.parts(at.node);
         let mut bytes = vec![0; length as usize];
         pattern(seed, 0, &mut bytes[..STATIC_BYTES as usize]);
@@ -113,7 +126,7 @@ impl Workload {
             address,
             length,
             rights,
-            importers: importers.told(),
+            importers: told,
             direct: None,
             pins_late: false,
         };
@@ -133,7 +146,6 @@ impl Workload {
             rights,
             key: Key(key),
             importers,
-            since_ns: cluster.now_ns(),
             until_ns: None,
             is_granted: false,
             landing: None,
@@ -443,7 +455,7 @@ impl Workload {
             within = room - length;
         }
         let offset = start + LANE_DATA + within;
-        let notify = random.chance(20);
+        let notify = random.chance(30);
         let signal = random.chance(30).then(|| Signal {
             offset: start,
             value: random.next(),

@@ -6,6 +6,7 @@ use mapwire_wire::{
 };
 
 use super::{Held, Workload};
+use crate::canary::Canary;
 use crate::checks::bounds::{LANES_OFFSET, STRIP_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::pattern;
@@ -63,17 +64,31 @@ impl Workload {
     }
 
     fn forge(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
-        let kind = *random.pick(&Kind::ALL);
-        let form = match kind {
-            Kind::Signal => Form::Store,
-            _ => *random.pick(&Form::ALL),
-        };
-        let Some(held) = self.pick(program, form.rights(), random) else {
+        // The first kind, from one that is drawn on, for which there is an export.
+        let first = random.below(Kind::ALL.len() as u64) as usize;
+        let form = *random.pick(&Form::ALL);
+        let kinds = Kind::ALL.iter().cycle().skip(first).take(Kind::ALL.len());
+        let mut found = None;
+        for &kind in kinds {
+            let form = match kind {
+                Kind::Signal => Form::Store,
+                _ => form,
+            };
+            if let Some(held) = self.pick(program, form.rights(), random)
+                && let Some(target) = self.target(program, &held, kind, form, random)
+            {
+                found = Some((kind, form, held, target));
+                break;
+            }
+        }
+        let Some((kind, form, held, (target, mut forgery))) = found else {
             return;
         };
-        let Some((target, mut forgery)) = self.target(program, &held, kind, form, random) else {
-            return;
-        };
+        match (cluster.canary(), kind) {
+            (Some(Canary::AnyKey), Kind::Key | Kind::OtherKey)
+            | (Some(Canary::StaleKey), Kind::StaleKey) => forgery.key = self.instances[target].key,
+            _ => {}
+        }
         let length = match form {
             Form::Add => 8,
             _ => random.within(1, MOST_BYTES),
