@@ -11,7 +11,7 @@ pub const STATIC_BYTES: u64 = 2048;
 /// Where the word lies that importers add to.
 pub const WORD_OFFSET: u64 = 2048;
 /// Where the lanes begin.
-pub const LANES_OFFSET: u64 = 2112;
+pub const LANES_OFFSET: u64 = 3072;
 /// Bytes behind the word that nobody uses: what is forged goes there.
 pub const STRIP_OFFSET: u64 = WORD_OFFSET + 8;
 /// Importers of an export, each with a lane of its own.

@@ -1,7 +1,7 @@
 //! What shows a key that does not open its export, or asks for what was not granted, is refused, changes nothing and is counted.
 
 use mapwire_nic::CommandError;
-use mapwire_wire::{NodeId, Refusal};
+use mapwire_wire::{Endpoint, ImportId, NodeId, Refusal};
 
 use super::violation;
 use crate::cluster::Violation;
@@ -51,6 +51,11 @@ impl Kind {
         }
     }
 
+    /// Whether this is why it is refused, where all is as it was when it was sent.
+    pub(crate) fn is_exactly_due(self, reason: Refusal) -> bool {
+        self.reasons().contains(&reason)
+    }
+
     /// Whether this may be why it was refused. `stands`: its export is still what it was.
     pub(crate) fn is_due(self, reason: Refusal, stands: bool) -> bool {
         self.reasons().contains(&reason) || (!stands && AFTER_CHANGE.contains(&reason))
@@ -75,8 +80,6 @@ impl Kind {
 pub(crate) struct Forged {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
-    /// Where its firmware has it go: tells those under way apart.
-    pub(crate) tag: u64,
     pub(crate) kind: Kind,
     /// The export that it names, by the workload's number.
     pub(crate) target: usize,
@@ -86,13 +89,15 @@ pub(crate) struct Forged {
 }
 
 /// What a node may refuse a forged packet for that its exporter has changed since: it may have revoked the export, or started anew.
-const AFTER_CHANGE: [Refusal; 3] = [Refusal::Revoked, Refusal::UnknownExport, Refusal::WrongKey];
+pub(crate) const AFTER_CHANGE: [Refusal; 3] =
+    [Refusal::Revoked, Refusal::UnknownExport, Refusal::WrongKey];
 
-/// At rest: a forged packet that surely arrived was refused.
-pub(crate) fn was_refused(forged: &Forged) -> Result<(), Violation> {
-    if forged.is_refused {
+/// At rest: of the forged packets of one node to another that surely arrived, these were not refused; so many refusals were for what
+/// had changed meanwhile, and may have been of one of them.
+pub(crate) fn were_refused(left: &[&Forged], others: usize) -> Result<(), Violation> {
+    let Some(forged) = left.get(others) else {
         return Ok(());
-    }
+    };
     let Forged { from, to, kind, .. } = forged;
     let text = format!("{to} has refused nothing of a forged packet of {from} ({kind:?})");
     Err(violation("forgery", text))
@@ -119,4 +124,22 @@ impl Misuse {
                 | (Self::Right, CommandError::NoRight { .. })
         )
     }
+}
+
+/// A short send that its own node must refuse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misused {
+    pub(crate) by: Endpoint,
+    pub(crate) what: Misuse,
+    pub(crate) import: ImportId,
+    /// The export behind it, by the workload's number.
+    pub(crate) instance: usize,
+}
+
+/// At rest: nothing was said of it.
+pub(crate) fn was_misused(misused: &Misused) -> Violation {
+    let Misused { by, what, .. } = misused;
+    let Endpoint { node, process } = by;
+    let text = format!("{node}, {process}: a send that is not allowed was not refused ({what:?})");
+    violation("forgery", text)
 }

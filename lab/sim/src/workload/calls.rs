@@ -14,6 +14,7 @@ use crate::checks::atomics::Adds;
 use crate::checks::bounds::{Instance, LANE_DATA, SLOTS, STATIC_BYTES, WORD_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::{Sent, differs, pattern};
+use crate::checks::forgery::{Forged, Kind};
 use crate::checks::importers::{self, Allowed, Asked};
 use crate::checks::violation;
 use crate::cluster::Cluster;
@@ -234,6 +235,17 @@ impl Workload {
             return;
         }
         let from = self.programs[exporter].at;
+        // A forged packet is under way for a right that this node must not get meanwhile.
+        let is_for_right = |forged: &Forged| {
+            let target = &self.instances[forged.target];
+            forged.kind == Kind::Right
+                && !forged.is_refused
+                && forged.from == at.node
+                && (target.exporter, target.slot) == (from, slot)
+        };
+        if self.forged.iter().any(is_for_right) {
+            return;
+        }
         let rights = *random.pick(&[Rights::ALL, Rights::STORE, Rights::FETCH]);
         let timeout_ns = random.spread(100_000, 20_000_000);
         let token = self.token(exporter, slot, random);

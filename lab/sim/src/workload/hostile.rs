@@ -10,7 +10,7 @@ use crate::canary::Canary;
 use crate::checks::bounds::{LANES_OFFSET, STRIP_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::pattern;
-use crate::checks::forgery::{Forged, Kind, Misuse};
+use crate::checks::forgery::{Forged, Kind, Misuse, Misused};
 use crate::cluster::{Cluster, Forgery};
 use crate::random::Random;
 
@@ -102,18 +102,11 @@ impl Workload {
             };
         }
         let (from, to) = (self.programs[program].at.node, held.grant.from.node);
-        // A packet under way keeps what it is forged by.
-        let is_taken = |offset: u64| {
-            let under_way = self.forged.iter().filter(|other| !other.is_refused);
-            let tag = (from, to, offset);
-            under_way
-                .map(|other| (other.from, other.to, other.tag))
-                .any(|other| other == tag)
-        };
-        let mut tags = (STRIP_OFFSET..LANES_OFFSET).step_by(MOST_BYTES as usize);
-        let Some(offset) = tags.find(|tag| !is_taken(*tag)) else {
-            return;
-        };
+        // A packet under way keeps what it is forged by: a place is used again long after.
+        let of_pair = |other: &&Forged| (other.from, other.to) == (from, to);
+        let places = (LANES_OFFSET - STRIP_OFFSET) / MOST_BYTES;
+        let place = self.forged.iter().filter(of_pair).count() as u64 % places;
+        let offset = STRIP_OFFSET + MOST_BYTES * place;
         if kind != Kind::Range {
             forgery.offset = offset;
         }
@@ -143,7 +136,6 @@ impl Workload {
         self.forged.push(Forged {
             from,
             to,
-            tag: offset,
             kind,
             target,
             carrier: held.instance,
@@ -276,7 +268,12 @@ impl Workload {
         if self.submit_hostile(cluster, program, &command, random) {
             if form == Form::Store {
                 let at = self.programs[program].at;
-                self.misused.push((at, what, held.instance));
+                self.misused.push(Misused {
+                    by: at,
+                    what,
+                    import: held.id,
+                    instance: held.instance,
+                });
             }
             self.count(cluster.now_ns(), program, "command that is not allowed");
         }

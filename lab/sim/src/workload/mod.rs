@@ -17,7 +17,7 @@ use crate::checks::bounds::{
 };
 use crate::checks::completions::{Pending, Words};
 use crate::checks::delivery::{Sent, Stream, differs};
-use crate::checks::forgery::{self, Forged, Misuse};
+use crate::checks::forgery::{self, Forged, Misused};
 use crate::checks::importers::Asked;
 use crate::checks::liveness;
 use crate::checks::{pins, room};
@@ -136,8 +136,10 @@ pub struct Workload {
     wanted: BTreeMap<(NodeId, Endpoint, usize), Rights>,
     /// Forged packets.
     forged: Vec<Forged>,
-    /// Short sends that their own node must refuse, with the exports behind them.
-    misused: Vec<(Endpoint, Misuse, usize)>,
+    /// Refusals of packets for what was changed meanwhile, by sender and receiver, that were of no forged packet, it seems.
+    refusals: BTreeMap<(NodeId, NodeId), usize>,
+    /// Short sends that their own node must refuse.
+    misused: Vec<Misused>,
     /// How often each node has restarted.
     incarnations: Vec<u32>,
     coverage: Coverage,
@@ -197,6 +199,7 @@ impl Workload {
             streams: BTreeMap::new(),
             wanted: BTreeMap::new(),
             forged: Vec::new(),
+            refusals: BTreeMap::new(),
             misused: Vec::new(),
             incarnations: vec![0; usize::from(shape.nodes)],
             coverage: Coverage::default(),
@@ -294,7 +297,7 @@ impl Workload {
                 instance.until_ns = Some(now_ns);
             }
         }
-        self.misused.retain(|misused| misused.0.node != node);
+        self.misused.retain(|misused| misused.by.node != node);
         for ((from, _), stream) in &mut self.streams {
             if self.programs[*from].at.node == node {
                 stream.give_up();
@@ -400,21 +403,23 @@ impl Workload {
     /// All that is not allowed was refused, if it came as far.
     fn check_forged(&self) -> Result<(), Violation> {
         let has_crashed = |node: NodeId| self.crashed[usize::from(node.0)];
+        let mut left: BTreeMap<(NodeId, NodeId), Vec<&Forged>> = BTreeMap::new();
         for forged in &self.forged {
             let is_sent = self.instances[forged.carrier].stands;
-            if is_sent && !has_crashed(forged.from) && !has_crashed(forged.to) {
-                forgery::was_refused(forged)?;
+            if is_sent && !forged.is_refused && !has_crashed(forged.from) && !has_crashed(forged.to)
+            {
+                left.entry((forged.from, forged.to))
+                    .or_default()
+                    .push(forged);
             }
         }
+        for (pair, left) in left {
+            forgery::were_refused(&left, self.refusals.get(&pair).copied().unwrap_or(0))?;
+        }
         let mut misused = self.misused.iter();
-        match misused.find(|(_, _, instance)| self.instances[*instance].stands) {
+        match misused.find(|misused| self.instances[misused.instance].stands) {
             None => Ok(()),
-            Some((Endpoint { node, process }, misuse, _)) => {
-                let text = format!(
-                    "{node}, {process}: a send that is not allowed was not refused ({misuse:?})"
-                );
-                Err(crate::checks::violation("forgery", text))
-            }
+            Some(misused) => Err(forgery::was_misused(misused)),
         }
     }
 

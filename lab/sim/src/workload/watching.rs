@@ -8,7 +8,7 @@ use super::{Todo, Workload, may_fail};
 use crate::checks::bounds::{LANE_DATA, LANES, LANES_OFFSET, Spot, WORD_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::Arrived;
-use crate::checks::forgery::{Forged, Misuse};
+use crate::checks::forgery::{AFTER_CHANGE, Forged, Misused};
 use crate::checks::violation;
 use crate::cluster::{Moved, Observer, Violation, breach_of};
 use crate::coverage::Condition;
@@ -201,6 +201,27 @@ impl Workload {
         }
     }
 
+    /// Finds the forged packet of `from` that `to` has refused, if it was one, and gives what that shows.
+    fn take_refused(&mut self, (from, to): (NodeId, NodeId), reason: Refusal) -> Option<Condition> {
+        let instances = &self.instances;
+        let find = |is_exact: bool| {
+            let is_it = |forged: &Forged| {
+                let stands = instances[forged.target].stands;
+                let is_due = match is_exact {
+                    true => forged.kind.is_exactly_due(reason),
+                    false => forged.kind.is_due(reason, stands),
+                };
+                !forged.is_refused && (forged.from, forged.to) == (from, to) && is_due
+            };
+            self.forged.iter().position(is_it)
+        };
+        let exact = find(true);
+        let number = exact.or_else(|| find(false))?;
+        let forged = &mut self.forged[number];
+        forged.is_refused = true;
+        Some(forged.kind.condition())
+    }
+
     /// Whether a refusal of what `from` has sent to `to` is due since that was forged.
     fn was_forged(
         &self,
@@ -246,13 +267,18 @@ impl Workload {
                         return Ok(());
                     }
                 } else {
-                    let is_it = |misused: &(Endpoint, Misuse, usize)| {
-                        misused.0 == of && misused.1.is_due(error)
-                    };
+                    let is_it = |misused: &Misused| misused.by == of && misused.what.is_due(error);
                     if let Some(found) = self.misused.iter().position(is_it) {
-                        self.misused.swap_remove(found);
+                        self.misused.remove(found);
                         self.coverage.note(Condition::Misused);
                         return Ok(());
+                    }
+                    // It may be one of these that has failed for another reason.
+                    let is_it = |misused: &Misused| {
+                        misused.by == of && *error == CommandError::Revoked(misused.import)
+                    };
+                    if let Some(found) = self.misused.iter().position(is_it) {
+                        self.misused.remove(found);
                     }
                 }
                 self.check_failure(of, instance, error)
@@ -318,16 +344,12 @@ impl Workload {
                 from,
                 reason: Rejection::Refused(reason),
             } => {
-                let forged = self.forged.iter().position(|forged| {
-                    let stands = self.instances[forged.target].stands;
-                    !forged.is_refused
-                        && (forged.from, forged.to) == (from, at)
-                        && forged.kind.is_due(reason, stands)
-                });
-                if let Some(number) = forged {
-                    self.forged[number].is_refused = true;
-                    self.coverage.note(self.forged[number].kind.condition());
+                if let Some(condition) = self.take_refused((from, at), reason) {
+                    self.coverage.note(condition);
                     return Ok(());
+                }
+                if AFTER_CHANGE.contains(&reason) {
+                    *self.refusals.entry((from, at)).or_default() += 1;
                 }
                 let is_due = matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
                     || (reason == Refusal::Busy && self.config.may_lack_pages);
