@@ -89,17 +89,15 @@ pub(crate) struct Forged {
 }
 
 /// What a node may refuse a forged packet for that its exporter has changed since: it may have revoked the export, or started anew.
-pub(crate) const AFTER_CHANGE: [Refusal; 3] =
-    [Refusal::Revoked, Refusal::UnknownExport, Refusal::WrongKey];
+const AFTER_CHANGE: [Refusal; 3] = [Refusal::Revoked, Refusal::UnknownExport, Refusal::WrongKey];
 
-/// At rest: of the forged packets of one node to another that surely arrived, these were not refused; so many refusals were for what
-/// had changed meanwhile, and may have been of one of them.
-pub(crate) fn were_refused(left: &[&Forged], others: usize) -> Result<(), Violation> {
-    let Some(forged) = left.get(others) else {
+/// At rest: of one node's packets another has refused as many as these, which surely arrived, at the least.
+pub(crate) fn were_refused(sent: &[&Forged], refusals: usize) -> Result<(), Violation> {
+    let Some(forged) = sent.get(refusals) else {
         return Ok(());
     };
-    let Forged { from, to, kind, .. } = forged;
-    let text = format!("{to} has refused nothing of a forged packet of {from} ({kind:?})");
+    let (Forged { from, to, .. }, count) = (forged, sent.len());
+    let text = format!("{to} has refused {refusals} packets of {from}, which has forged {count}");
     Err(violation("forgery", text))
 }
 

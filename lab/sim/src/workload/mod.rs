@@ -136,7 +136,7 @@ pub struct Workload {
     wanted: BTreeMap<(NodeId, Endpoint, usize), Rights>,
     /// Forged packets.
     forged: Vec<Forged>,
-    /// Refusals of packets for what was changed meanwhile, by sender and receiver, that were of no forged packet, it seems.
+    /// Refusals of packets, by sender and receiver.
     refusals: BTreeMap<(NodeId, NodeId), usize>,
     /// Short sends that their own node must refuse.
     misused: Vec<Misused>,
@@ -403,18 +403,17 @@ impl Workload {
     /// All that is not allowed was refused, if it came as far.
     fn check_forged(&self) -> Result<(), Violation> {
         let has_crashed = |node: NodeId| self.crashed[usize::from(node.0)];
-        let mut left: BTreeMap<(NodeId, NodeId), Vec<&Forged>> = BTreeMap::new();
+        let mut sent: BTreeMap<(NodeId, NodeId), Vec<&Forged>> = BTreeMap::new();
         for forged in &self.forged {
             let is_sent = self.instances[forged.carrier].stands;
-            if is_sent && !forged.is_refused && !has_crashed(forged.from) && !has_crashed(forged.to)
-            {
-                left.entry((forged.from, forged.to))
+            if is_sent && !has_crashed(forged.from) && !has_crashed(forged.to) {
+                sent.entry((forged.from, forged.to))
                     .or_default()
                     .push(forged);
             }
         }
-        for (pair, left) in left {
-            forgery::were_refused(&left, self.refusals.get(&pair).copied().unwrap_or(0))?;
+        for (pair, sent) in sent {
+            forgery::were_refused(&sent, self.refusals.get(&pair).copied().unwrap_or(0))?;
         }
         let mut misused = self.misused.iter();
         match misused.find(|misused| self.instances[misused.instance].stands) {

@@ -8,7 +8,7 @@ use super::{Todo, Workload, may_fail};
 use crate::checks::bounds::{LANE_DATA, LANES, LANES_OFFSET, Spot, WORD_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::Arrived;
-use crate::checks::forgery::{AFTER_CHANGE, Forged, Misused};
+use crate::checks::forgery::{Forged, Misused};
 use crate::checks::violation;
 use crate::cluster::{Moved, Observer, Violation, breach_of};
 use crate::coverage::Condition;
@@ -344,12 +344,10 @@ impl Workload {
                 from,
                 reason: Rejection::Refused(reason),
             } => {
+                *self.refusals.entry((from, at)).or_default() += 1;
                 if let Some(condition) = self.take_refused((from, at), reason) {
                     self.coverage.note(condition);
                     return Ok(());
-                }
-                if AFTER_CHANGE.contains(&reason) {
-                    *self.refusals.entry((from, at)).or_default() += 1;
                 }
                 let is_due = matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
                     || (reason == Refusal::Busy && self.config.may_lack_pages);
