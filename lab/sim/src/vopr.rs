@@ -1,12 +1,14 @@
 //! Runs of any workload, and a mixture of all of them.
 
+use std::ops::RangeInclusive;
+
 use thiserror::Error;
 
 use crate::cluster::{Interrupt, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::global::{GlobalError, GlobalScenario, GlobalWanted};
 use crate::rpc::{RpcError, RpcScenario, RpcWanted};
-use crate::rules::Rule;
+use crate::rules::{RULES, Rule};
 use crate::scenario::{Scenario, ScenarioError, Wanted};
 use crate::shared::{SharedError, SharedScenario, SharedWanted};
 
@@ -140,4 +142,26 @@ impl Mixture {
     pub fn kinds(&self) -> &[Wants] {
         &self.kinds
     }
+}
+
+/// How many nodes all kinds of run may have.
+pub const NODES: RangeInclusive<u16> = 2..=256;
+
+/// Rules of which no fault fired, and conditions that never held.
+#[must_use]
+pub fn never(kinds: &[Wants], sum: &Coverage) -> Vec<String> {
+    let mut never = Vec::new();
+    for rule in RULES {
+        let mut rules = kinds.iter().flat_map(Wants::rules);
+        if rules.any(|other| other.name == rule.name) && sum.of_rule(rule.name).fired == 0 {
+            never.push(format!("rule {}: {}", rule.name, rule.about));
+        }
+    }
+    for condition in Condition::ALL {
+        let (check, about) = condition.about();
+        if sum.of(*condition) == 0 && kinds.iter().any(|wants| wants.has(*condition)) {
+            never.push(format!("check {check}: {about}"));
+        }
+    }
+    never
 }
