@@ -429,7 +429,7 @@ impl Programs {
         self.coverage.note(Condition::Locked);
         let holder = self.holders[lock as usize].replace(who);
         if let Some(other) = holder {
-            let text = format!("lock {lock} is held by thread {who} and by who {other}");
+            let text = format!("lock {lock} is held by thread {who} and by thread {other}");
             self.fail(cluster.now_ns(), "locks", text);
         }
         if self.tests.is_some() {
