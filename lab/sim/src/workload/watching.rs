@@ -349,7 +349,12 @@ impl Workload {
                     self.coverage.note(condition);
                     return Ok(());
                 }
-                let is_due = matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
+                // Another refusal may have been taken for this one's, since the export that it names has changed.
+                let was_mixed_up = self.was_forged((from, at), reason, |forged| {
+                    !self.instances[forged.target].stands
+                });
+                let is_due = was_mixed_up
+                    || matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
                     || (reason == Refusal::Busy && self.config.may_lack_pages);
                 match is_due {
                     true => Ok(()),
