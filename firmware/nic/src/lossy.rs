@@ -224,6 +224,13 @@ impl Lossy {
         None
     }
 
+    /// Bytes of packets of `node` that came before their turn.
+    pub(crate) fn early_bytes_of(&self, node: NodeId) -> usize {
+        let slot = self.slots.get(usize::from(node.0));
+        slot.and_then(Option::as_ref)
+            .map_or(0, |slot| slot.early_bytes)
+    }
+
     /// Bytes of packets that came before their turn.
     pub(crate) fn early_bytes(&self) -> usize {
         self.early_bytes

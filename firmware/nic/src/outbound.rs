@@ -638,6 +638,12 @@ impl Outbound {
         self.packets().any(|transmit| transmit.work() == work)
     }
 
+    /// Bytes of packets of `node` that came before their turn.
+    pub(crate) fn early_bytes_of(&self, node: NodeId) -> usize {
+        let lossy = self.lossy.as_ref();
+        lossy.map_or(0, |lossy| lossy.early_bytes_of(node))
+    }
+
     /// Bytes of packets that came before their turn.
     pub(crate) fn early_bytes(&self) -> usize {
         self.lossy.as_ref().map_or(0, Lossy::early_bytes)

@@ -11,7 +11,7 @@ fn a_seed_gives_the_same_run_again_and_says_first_what_it_drew() {
     let rows = json_rows(&first);
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[0]["seed"], 3);
-    assert_eq!(rows[0]["rules"].as_array().unwrap().len(), 12);
+    assert_eq!(rows[0]["rules"].as_array().unwrap().len(), 13);
     assert!(rows[1]["violation"].is_null() && rows[1]["packets"].as_u64() > Some(0));
     let text = place.run(&["sim", "run", "--seed", "0x3"]).code(0).out();
     assert!(text.starts_with("seed 3\n"), "{text}");
@@ -169,6 +169,32 @@ fn new_seeds_run_for_the_time_given() {
         text.contains(" seeds/s, ") && text.ends_with("no violation\n"),
         "{text}"
     );
+}
+
+#[test]
+fn what_happened_is_counted_and_a_seed_is_ended_when_the_time_is_over() {
+    let place = Place::new();
+    let vopr = ["sim", "vopr", "--seed", "1", "--minutes", "0.01"];
+    let done = place.run(&[&vopr[..], &["--json"]].concat()).code(0);
+    let rows = json_rows(&done);
+    assert_eq!(rows[0]["kind"], "vopr");
+    assert!(rows[0]["violation"].is_null() && rows[0]["never"].is_array());
+    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
+    assert_eq!(of("rule"), 13);
+    let checks: Vec<_> = rows.iter().filter_map(|row| row["check"].as_str()).collect();
+    for check in ["delivery", "forgery", "locks", "litmus", "pages", "calls"] {
+        assert!(checks.contains(&check), "{checks:?}");
+    }
+    let text = place.run(&vopr).code(0).out();
+    assert!(
+        text.contains("\nrule delay: ") && text.contains("\ncheck locks: a thread gets a lock: "),
+        "{text}"
+    );
+    // A seed that takes very long.
+    let long = ["--workload", "calls", "--calls", "10000000", "--minutes", "0"];
+    let done = place.run(&[&["sim", "vopr", "--seed", "1"], &long[..]].concat());
+    let text = done.code(0).out();
+    assert!(text.contains("seed 1 was ended on its way"), "{text}");
 }
 
 #[test]

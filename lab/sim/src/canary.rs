@@ -48,11 +48,27 @@ pub enum Canary {
     UncheckedSum,
     /// Packets that came before their turn are forgotten.
     LostEarly,
+    /// An exporter takes any key of a forged packet for the right one.
+    AnyKey,
+    /// The key of an export that is gone opens the one in its place.
+    StaleKey,
+    /// A node that was granted nothing may use what another was granted.
+    UnboundGrant,
+    /// An export's list of importers is not looked at.
+    AnyImporter,
+    /// Of two notifications that wait the second is lost.
+    LostSecond,
+    /// Of two notifications that wait the second is told first.
+    SwappedNotifications,
+    /// A pin that was refused counts as done.
+    RefusedPin,
+    /// Packets that came early of a node that has started anew are applied.
+    FormerEarly,
 }
 
 impl Canary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 22] = [
+    pub const ALL: [(&'static str, Self); 30] = [
         ("lost-packet", Self::LostPacket),
         ("repeated-packet", Self::RepeatedPacket),
         ("overtaking", Self::Overtaking),
@@ -75,12 +91,24 @@ impl Canary {
         ("kept-epoch", Self::KeptEpoch),
         ("unchecked-sum", Self::UncheckedSum),
         ("lost-early", Self::LostEarly),
+        ("any-key", Self::AnyKey),
+        ("stale-key", Self::StaleKey),
+        ("unbound-grant", Self::UnboundGrant),
+        ("any-importer", Self::AnyImporter),
+        ("lost-second", Self::LostSecond),
+        ("swapped-notifications", Self::SwappedNotifications),
+        ("refused-pin", Self::RefusedPin),
+        ("former-early", Self::FormerEarly),
     ];
 
     /// Whether it is a bug of a lossy transport or its links, or one of a lossless transport; `None`: of whoever runs the node.
     pub(crate) const fn is_lossy(self) -> Option<bool> {
         match self {
-            Self::LostAck | Self::KeptEpoch | Self::UncheckedSum | Self::LostEarly => Some(true),
+            Self::LostAck
+            | Self::KeptEpoch
+            | Self::UncheckedSum
+            | Self::LostEarly
+            | Self::FormerEarly => Some(true),
             Self::LostPacket
             | Self::RepeatedPacket
             | Self::Overtaking
@@ -106,15 +134,21 @@ pub enum SharedCanary {
     LostPacket,
     /// A packet overtakes the one before it.
     Overtaking,
+    /// A thread that gets a lock for which others of its rank wait too is not told.
+    LostWaiter,
+    /// A lock is given to a thread and to the next of its rank at once.
+    DoubleGrant,
 }
 
 impl SharedCanary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("late-invalidation", Self::LateInvalidation),
         ("lost-store", Self::LostStore),
         ("lost-packet", Self::LostPacket),
         ("overtaking", Self::Overtaking),
+        ("lost-waiter", Self::LostWaiter),
+        ("double-grant", Self::DoubleGrant),
     ];
 
     /// The bug of the cluster that it stands for.
@@ -122,7 +156,7 @@ impl SharedCanary {
         match self {
             Self::LostPacket => Some(Canary::LostPacket),
             Self::Overtaking => Some(Canary::Overtaking),
-            Self::LateInvalidation | Self::LostStore => None,
+            Self::LateInvalidation | Self::LostStore | Self::LostWaiter | Self::DoubleGrant => None,
         }
     }
 }

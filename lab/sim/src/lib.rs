@@ -12,6 +12,7 @@ pub mod canary;
 pub mod checks;
 pub mod cluster;
 pub mod computers;
+pub mod coverage;
 pub mod global;
 pub mod hardware;
 pub mod hosts;
@@ -25,12 +26,15 @@ pub mod scenario;
 mod segments;
 pub mod shared;
 pub mod shrink;
+pub mod vopr;
 pub mod workload;
 
 pub use canary::Canary;
 pub use cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Observer, Step, Violation,
+    Cluster, ClusterConfig, ClusterError, Delivery, Interrupt, LinkConfig, Observer, Step,
+    Violation,
 };
+pub use coverage::{Condition, Coverage};
 pub use random::Random;
 pub use replay::{Replay, ReplayError};
 pub use rules::{RULES, Rule, RuleError, parse_rules};

@@ -120,7 +120,7 @@ pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, Pump
     let length = message_bytes.clamp(1, 128);
     while cluster.totals().packets < packets {
         match cluster.step(&mut pump) {
-            Step::Inside => {}
+            Step::Inside | Step::Interrupted => {}
             Step::Program(number) => {
                 let node = NodeId(number as u16);
                 let at = Endpoint::first_of(node);

@@ -10,7 +10,10 @@ use thiserror::Error;
 
 use crate::canary::Canary;
 use crate::checks::liveness;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, LinkConfig, Step, Violation};
+use crate::cluster::{
+    Cluster, ClusterConfig, ClusterError, Delivery, Interrupt, LinkConfig, Step, Violation,
+};
+use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::replay::{LANE_BYTES, Replay, ReplayError};
 use crate::rules::{Fault, Rule, Shape, names};
@@ -29,6 +32,11 @@ const EVENTS_A_CALL: u64 = 20_000;
 
 /// After which a program makes a call of a trace again that found no room.
 const AGAIN_NS: u64 = 20_000;
+
+/// Pages that a process may pin, where that is limited: from fewer than its exports and transfers may want at once. Where pages are
+/// pinned on a miss it has room for those of the answers that wait too.
+const LEAST_PAGES: u64 = 40;
+const LEAST_PAGES_ON_MISS: u64 = 150;
 
 /// Nodes of a cluster at most.
 pub const MOST_NODES: u16 = 4096;
@@ -102,6 +110,10 @@ pub enum ScenarioError {
 /// How a run went.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// It was not interrupted.
+    pub is_whole: bool,
+    /// What happened.
+    pub coverage: Coverage,
     /// The first violation, with its time.
     pub violation: Option<(u64, Violation)>,
     /// Events.
@@ -151,9 +163,13 @@ impl Scenario {
             queue_packets: random.spread(if is_lossy { 16 } else { 1 }, 256) as u32,
         };
         let design = parse_design(random.pick::<&str>(&DESIGNS))?;
+        let least_pages = match habits(&design)? {
+            (true, _) => LEAST_PAGES_ON_MISS,
+            (false, _) => LEAST_PAGES,
+        };
         let limit = match random.below(3) {
             0 => PinLimit::Unlimited,
-            _ => PinLimit::Pages(random.spread(150, 400)),
+            _ => PinLimit::Pages(random.spread(least_pages, 400)),
         };
         let (design, limit) = match &wanted.translation {
             Some((design, limit)) => (parse_design(design)?, *limit),
@@ -193,6 +209,7 @@ impl Scenario {
         let workload = WorkloadConfig {
             lane_bytes,
             words,
+            is_limited,
             may_lack_pages: pins_on_miss && (refuses || is_limited),
             resends: is_lossy,
             pins_exports,
@@ -254,7 +271,15 @@ impl Scenario {
     /// # Errors
     /// The cluster cannot be built.
     pub fn run(&self) -> Result<Outcome, ScenarioError> {
-        self.run_part(|_| true, |_| true)
+        self.run_until(&Interrupt::default())
+    }
+
+    /// Runs it, unless it is interrupted.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome, ScenarioError> {
+        self.run_some(|_| true, |_| true, interrupt)
     }
 
     /// Runs it with some of its faults and calls only, chosen by number.
@@ -266,9 +291,19 @@ impl Scenario {
         has_fault: impl Fn(usize) -> bool,
         has_call: impl Fn(usize) -> bool,
     ) -> Result<Outcome, ScenarioError> {
+        self.run_some(has_fault, has_call, &Interrupt::default())
+    }
+
+    fn run_some(
+        &self,
+        has_fault: impl Fn(usize) -> bool,
+        has_call: impl Fn(usize) -> bool,
+        interrupt: &Interrupt,
+    ) -> Result<Outcome, ScenarioError> {
         let random = Random::new(self.seed ^ 0x5eed);
         let mut cluster = Cluster::new(self.cluster.clone(), random)?;
         cluster.set_canary(self.canary);
+        cluster.set_interrupt(interrupt);
         let faults = self.faults().into_iter().enumerate();
         let faults = faults.filter(|(number, _)| has_fault(*number));
         cluster.set_faults(faults.map(|(_, fault)| fault).collect());
@@ -281,6 +316,7 @@ impl Scenario {
             }
         }
         let most_events = EVENTS_A_CALL * (self.calls.len() as u64 + 50);
+        let mut is_whole = true;
         while workload.violation().is_none() {
             match cluster.step(&mut workload) {
                 Step::Inside => workload.follow_up(&mut cluster),
@@ -303,6 +339,10 @@ impl Scenario {
                     workload.check_rest(&mut cluster);
                     break;
                 }
+                Step::Interrupted => {
+                    is_whole = false;
+                    break;
+                }
             }
             let events = cluster.totals().events;
             if cluster.now_ns() > last_ns + REST_NS || events > most_events {
@@ -314,13 +354,21 @@ impl Scenario {
                 ));
             }
         }
-        Ok(outcome(&cluster, &workload, workload.violation().cloned()))
+        let violation = workload.violation().cloned();
+        Ok(Outcome {
+            is_whole,
+            ..outcome(&cluster, &workload, violation)
+        })
     }
 }
 
 fn outcome(cluster: &Cluster, workload: &Workload, violation: Option<(u64, Violation)>) -> Outcome {
     let totals = cluster.totals();
+    let mut coverage = cluster.coverage();
+    coverage.add(workload.coverage());
     Outcome {
+        is_whole: true,
+        coverage,
         violation,
         events: totals.events,
         packets: totals.packets,

@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use crate::canary::SharedCanary;
 use crate::cluster::{Cluster, ClusterError, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
+use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 use crate::segments::Segments;
 use litmus::Tests;
@@ -25,9 +26,7 @@ use litmus::Tests;
 const SHARED: HandlerId = HandlerId(3);
 /// Pages of the shared memory.
 const PAGES: u32 = 128;
-/// The one thread of each rank.
-const THREAD: u16 = 0;
-/// Events of a run at most, for each rank.
+/// Events of a run at most, for each thread.
 const MOST_EVENTS: u64 = 1_000_000;
 
 /// A load or store of a word.
@@ -41,7 +40,7 @@ struct Touch {
     lock: Option<u32>,
 }
 
-/// What the thread of a rank is at.
+/// What a thread is at.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Nothing,
@@ -52,7 +51,7 @@ enum Doing {
     Finished,
 }
 
-/// The program of a rank.
+/// A thread of a rank.
 #[derive(Debug)]
 struct Program {
     at: Endpoint,
@@ -71,6 +70,8 @@ pub struct SharedShape {
     pub ranks: u16,
     /// Processes of each node.
     pub processes: u16,
+    /// Threads of each rank.
+    pub threads: u16,
     /// Allocations.
     pub allocations: u32,
     /// Locks.
@@ -89,6 +90,9 @@ struct Programs {
     shape: SharedShape,
     programs: Vec<Program>,
     truth: Vec<u8>,
+    /// The rank that stored to each allocation last.
+    writers: Vec<Option<usize>>,
+    coverage: Coverage,
     allocations: Vec<(Address, u64)>,
     /// Who may do what with the region that starts at a view's byte.
     rights: BTreeMap<(u16, u64), BTreeMap<usize, Access>>,
@@ -129,6 +133,10 @@ pub struct SharedOutcome {
     pub packets: u64,
     /// What the loads of litmus tests gave.
     pub seen: Vec<Seen>,
+    /// What happened.
+    pub coverage: Coverage,
+    /// It was not interrupted.
+    pub is_whole: bool,
 }
 
 impl Programs {
@@ -141,23 +149,33 @@ impl Programs {
         usize::from(at.node.0) * usize::from(self.shape.processes) + usize::from(at.process.0)
     }
 
-    /// What a rank may do with the allocation.
-    fn may(&self, rank: usize, touch: &Touch) -> bool {
+    /// The rank of a thread, counted over all.
+    fn rank_of(&self, who: usize) -> usize {
+        who / usize::from(self.shape.threads)
+    }
+
+    /// Its number among those of its rank.
+    fn thread_of(&self, who: usize) -> u16 {
+        (who % usize::from(self.shape.threads)) as u16
+    }
+
+    /// What a thread may do with the allocation.
+    fn may(&self, who: usize, touch: &Touch) -> bool {
         let (address, _) = self.allocations[touch.allocation];
         let rights = self.rights.get(&(address.view, address.offset_bytes));
-        match rights.and_then(|rights| rights.get(&rank)) {
+        match rights.and_then(|rights| rights.get(&self.rank_of(who))) {
             Some(Access::Write) => true,
             Some(Access::Read) => touch.store.is_none(),
             _ => false,
         }
     }
 
-    /// The thread of a rank goes on.
-    fn go(&mut self, cluster: &mut Cluster, rank: usize) {
+    /// The thread of a thread goes on.
+    fn go(&mut self, cluster: &mut Cluster, who: usize) {
         let now_ns = cluster.now_ns();
-        match self.programs[rank].doing {
-            Doing::Nothing => self.begin(cluster, rank),
-            Doing::Touching(touch) if self.may(rank, &touch) => self.touch(cluster, rank, touch),
+        match self.programs[who].doing {
+            Doing::Nothing => self.begin(cluster, who),
+            Doing::Touching(touch) if self.may(who, &touch) => self.touch(cluster, who, touch),
             Doing::Touching(touch) => {
                 let (address, _) = self.allocations[touch.allocation];
                 let page = (address.offset_bytes + touch.offset) / PAGE_BYTES;
@@ -165,20 +183,21 @@ impl Programs {
                     Some(_) => Wanted::Write,
                     None => Wanted::Read,
                 };
-                let clock_ns = cluster.clock_ns(self.programs[rank].at.node);
-                let progress = self.call(cluster, rank, |dsm| {
-                    dsm.handle_fault(clock_ns, THREAD, address.view, page, wanted)
+                let clock_ns = cluster.clock_ns(self.programs[who].at.node);
+                let thread = self.thread_of(who);
+                let progress = self.call(cluster, who, |dsm| {
+                    dsm.handle_fault(clock_ns, thread, address.view, page, wanted)
                 });
                 match progress {
                     Some(Ok(Progress::Done)) => {
-                        self.programs[rank].is_pending = false;
-                        self.again(cluster, rank, 10);
+                        self.programs[who].is_pending = false;
+                        self.again(cluster, who, 10);
                     }
-                    Some(Ok(Progress::Pending)) => {}
+                    Some(Ok(Progress::Pending)) => self.note_fault(who, touch.allocation),
                     other => self.fail(
                         now_ns,
                         "shared memory",
-                        format!("rank {rank}: a fault gave {other:?}"),
+                        format!("thread {who}: a fault gave {other:?}"),
                     ),
                 }
             }
@@ -190,12 +209,12 @@ impl Programs {
     fn call<R>(
         &mut self,
         cluster: &mut Cluster,
-        rank: usize,
+        who: usize,
         call: impl FnOnce(&mut Dsm) -> R,
     ) -> Option<R> {
         // An operation that is over at once has no outcome to be taken.
-        self.programs[rank].is_pending = true;
-        let at = self.programs[rank].at;
+        self.programs[who].is_pending = true;
+        let at = self.programs[who].at;
         let (node, _) = cluster.parts(at.node);
         let done = node.call(at.process, SHARED, |shared: &mut SharedMemory| {
             call(shared.dsm_mut())
@@ -204,13 +223,13 @@ impl Programs {
         done
     }
 
-    fn again(&mut self, cluster: &mut Cluster, rank: usize, most_ns: u64) {
-        let after_ns = 1 + self.programs[rank].random.below(most_ns);
-        cluster.schedule(cluster.now_ns() + after_ns, rank as u32);
+    fn again(&mut self, cluster: &mut Cluster, who: usize, most_ns: u64) {
+        let after_ns = 1 + self.programs[who].random.below(most_ns);
+        cluster.schedule(cluster.now_ns() + after_ns, who as u32);
     }
 
     /// Begins the next operation.
-    fn begin(&mut self, cluster: &mut Cluster, rank: usize) {
+    fn begin(&mut self, cluster: &mut Cluster, who: usize) {
         let now_ns = cluster.now_ns();
         let SharedShape {
             allocations,
@@ -221,10 +240,10 @@ impl Programs {
         } = self.shape;
         if self.allocations.len() < allocations as usize {
             // Rank 0 allocates for all.
-            self.programs[rank].doing = Doing::Allocating;
+            self.programs[who].doing = Doing::Allocating;
             let bytes = match self.allocations.len() < locks as usize {
                 true => 64,
-                false => self.programs[rank].random.spread(8, 9_000),
+                false => self.programs[who].random.spread(8, 9_000),
             };
             self.allocations.push((
                 Address {
@@ -233,7 +252,8 @@ impl Programs {
                 },
                 bytes,
             ));
-            if let Some(Err(error)) = self.call(cluster, rank, |dsm| dsm.alloc(THREAD, bytes)) {
+            let thread = self.thread_of(who);
+            if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.alloc(thread, bytes)) {
                 self.fail(
                     now_ns,
                     "shared memory",
@@ -243,24 +263,24 @@ impl Programs {
             return;
         }
         if let Some(tests) = &mut self.tests {
-            return match tests.next(rank) {
-                Some((round, op)) => self.test(cluster, rank, round, op),
-                None => self.programs[rank].doing = Doing::Finished,
+            return match tests.next(who) {
+                Some((round, op)) => self.test(cluster, who, round, op),
+                None => self.programs[who].doing = Doing::Finished,
             };
         }
-        let program = &mut self.programs[rank];
+        let program = &mut self.programs[who];
         if program.steps_left == 0 {
             if program.phase == phases {
                 program.doing = Doing::Finished;
                 return;
             }
             program.steps_left = steps;
-            return self.meet(cluster, rank);
+            return self.meet(cluster, who);
         }
         program.steps_left -= 1;
         if program.random.chance(30) {
             let lock = program.random.below(locks.into()) as u32;
-            return self.lock(cluster, rank, lock);
+            return self.lock(cluster, who, lock);
         }
         let (first, count) = (u64::from(locks), u64::from(allocations - locks));
         let allocation = (first + program.random.below(count)) as usize;
@@ -271,51 +291,100 @@ impl Programs {
             store: program.random.chance(50).then(|| program.random.next()),
             lock: None,
         });
-        self.again(cluster, rank, 500);
+        self.again(cluster, who, 500);
     }
 
-    /// A rank waits for all others.
-    fn meet(&mut self, cluster: &mut Cluster, rank: usize) {
-        let program = &mut self.programs[rank];
+    /// A thread waits for a minipage.
+    fn note_fault(&mut self, who: usize, allocation: usize) {
+        let first = who - usize::from(self.thread_of(who));
+        let others = first..first + usize::from(self.shape.threads);
+        let is_same = |other: usize| {
+            let Program {
+                doing, is_pending, ..
+            } = &self.programs[other];
+            let is_it = matches!(doing, Doing::Touching(touch) if touch.allocation == allocation);
+            other != who && *is_pending && is_it
+        };
+        if others.into_iter().any(is_same) {
+            self.coverage.note(Condition::SharedFault);
+        }
+    }
+
+    /// A thread waits for a lock.
+    fn note_queued(&mut self, who: usize, lock: u32) {
+        let rank = self.rank_of(who);
+        let is_waiting = |other: &usize| {
+            let doing = self.programs[*other].doing;
+            self.rank_of(*other) == rank && matches!(doing, Doing::Locking(of) if of == lock)
+        };
+        let waiting = (0..self.programs.len()).filter(is_waiting).count();
+        let holder = self.holders[lock as usize].map(|holder| self.rank_of(holder));
+        self.coverage
+            .note(match waiting > 1 || holder == Some(rank) {
+                true => Condition::LockQueued,
+                false => Condition::LockWaits,
+            });
+        if waiting > 1 {
+            self.coverage.note(Condition::LockQueuedDeep);
+        }
+    }
+
+    /// Another thread of the rank that waits for the lock, if a bug is to show.
+    fn other_waiter(&self, who: usize, lock: u32, bug: SharedCanary) -> Option<usize> {
+        let waits = |other: &usize| {
+            let doing = self.programs[*other].doing;
+            let is_other = *other != who && self.rank_of(*other) == self.rank_of(who);
+            is_other && matches!(doing, Doing::Locking(of) if of == lock)
+        };
+        let mut others = (0..self.programs.len()).filter(|_| self.canary == Some(bug));
+        others.find(waits)
+    }
+
+    /// A thread waits for all others.
+    fn meet(&mut self, cluster: &mut Cluster, who: usize) {
+        let program = &mut self.programs[who];
         let phase = program.phase;
         program.doing = Doing::Waiting;
         program.phase += 1;
-        self.arrived[phase as usize].insert(rank);
-        if let Some(Err(error)) = self.call(cluster, rank, |dsm| dsm.barrier(THREAD, phase % 3)) {
+        self.arrived[phase as usize].insert(who);
+        let thread = self.thread_of(who);
+        if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.barrier(thread, phase % 3)) {
             self.fail(
                 cluster.now_ns(),
                 "barriers",
-                format!("rank {rank}: {error}"),
+                format!("thread {who}: {error}"),
             );
         }
     }
 
-    fn lock(&mut self, cluster: &mut Cluster, rank: usize, lock: u32) {
-        self.programs[rank].doing = Doing::Locking(lock);
-        match self.call(cluster, rank, |dsm| dsm.lock(THREAD, lock)) {
+    fn lock(&mut self, cluster: &mut Cluster, who: usize, lock: u32) {
+        self.programs[who].doing = Doing::Locking(lock);
+        let thread = self.thread_of(who);
+        match self.call(cluster, who, |dsm| dsm.lock(thread, lock)) {
             Some(Ok(Progress::Done)) => {
-                self.programs[rank].is_pending = false;
-                self.locked(cluster, rank, lock);
+                self.programs[who].is_pending = false;
+                self.locked(cluster, who, lock);
             }
-            Some(Ok(Progress::Pending)) => {}
+            Some(Ok(Progress::Pending)) => self.note_queued(who, lock),
             other => {
-                let text = format!("rank {rank}: a lock gave {other:?}");
+                let text = format!("thread {who}: a lock gave {other:?}");
                 self.fail(cluster.now_ns(), "locks", text);
             }
         }
     }
 
-    fn unlock(&mut self, cluster: &mut Cluster, rank: usize, lock: u32) {
+    fn unlock(&mut self, cluster: &mut Cluster, who: usize, lock: u32) {
         self.holders[lock as usize] = None;
-        let unlocked = self.call(cluster, rank, |dsm| dsm.unlock(THREAD, lock));
-        self.programs[rank].is_pending = false;
+        let thread = self.thread_of(who);
+        let unlocked = self.call(cluster, who, |dsm| dsm.unlock(thread, lock));
+        self.programs[who].is_pending = false;
         if let Some(Err(error)) = unlocked {
-            self.fail(cluster.now_ns(), "locks", format!("rank {rank}: {error}"));
+            self.fail(cluster.now_ns(), "locks", format!("thread {who}: {error}"));
         }
     }
 
-    /// A rank does what a litmus test has it do next.
-    fn test(&mut self, cluster: &mut Cluster, rank: usize, round: usize, op: Op) {
+    /// A thread does what a litmus test has it do next.
+    fn test(&mut self, cluster: &mut Cluster, who: usize, round: usize, op: Op) {
         let touch = |variable: u8, store| {
             Doing::Touching(Touch {
                 allocation: (self.shape.locks + u32::from(variable)) as usize,
@@ -324,59 +393,65 @@ impl Programs {
                 lock: None,
             })
         };
-        self.programs[rank].doing = match op {
+        self.programs[who].doing = match op {
             Op::Load(variable) => touch(variable, None),
             Op::Store(variable, value) => touch(variable, Some(Tests::stored(round, value))),
-            Op::Lock => return self.lock(cluster, rank, 0),
-            Op::Barrier => return self.meet(cluster, rank),
+            Op::Lock => return self.lock(cluster, who, 0),
+            Op::Barrier => return self.meet(cluster, who),
             Op::Unlock => {
-                self.unlock(cluster, rank, 0);
-                return self.tested(cluster, rank);
+                self.unlock(cluster, who, 0);
+                return self.tested(cluster, who);
             }
         };
-        self.again(cluster, rank, 10);
+        self.again(cluster, who, 10);
     }
 
-    /// A rank has done what a litmus test had it do.
-    fn tested(&mut self, cluster: &mut Cluster, rank: usize) {
-        self.programs[rank].doing = Doing::Nothing;
+    /// A thread has done what a litmus test had it do.
+    fn tested(&mut self, cluster: &mut Cluster, who: usize) {
+        self.programs[who].doing = Doing::Nothing;
         let Some(tests) = &mut self.tests else {
             return;
         };
         let most_ns = tests.most_ns;
-        if let Some(text) = tests.note_done(rank) {
+        let before = tests.seen.len();
+        let said = tests.note_done(who);
+        let after = tests.seen.len();
+        self.coverage
+            .note_many(Condition::Litmus, (after - before) as u64);
+        if let Some(text) = said {
             self.fail(cluster.now_ns(), "litmus", text);
         }
-        self.again(cluster, rank, most_ns);
+        self.again(cluster, who, most_ns);
     }
 
-    /// A rank has a lock, and adds to its word.
-    fn locked(&mut self, cluster: &mut Cluster, rank: usize, lock: u32) {
-        let holder = self.holders[lock as usize].replace(rank);
+    /// A thread has a lock, and adds to its word.
+    fn locked(&mut self, cluster: &mut Cluster, who: usize, lock: u32) {
+        self.coverage.note(Condition::Locked);
+        let holder = self.holders[lock as usize].replace(who);
         if let Some(other) = holder {
-            let text = format!("lock {lock} is held by rank {rank} and by rank {other}");
+            let text = format!("lock {lock} is held by thread {who} and by thread {other}");
             self.fail(cluster.now_ns(), "locks", text);
         }
         if self.tests.is_some() {
-            return self.tested(cluster, rank);
+            return self.tested(cluster, who);
         }
-        self.programs[rank].doing = Doing::Touching(Touch {
+        self.programs[who].doing = Doing::Touching(Touch {
             allocation: lock as usize,
             offset: 0,
             store: None,
             lock: Some(lock),
         });
-        self.again(cluster, rank, 500);
+        self.again(cluster, who, 500);
     }
 
-    /// A load or store that the rank's rights allow.
-    fn touch(&mut self, cluster: &mut Cluster, rank: usize, touch: Touch) {
+    /// A load or store that the thread's rights allow.
+    fn touch(&mut self, cluster: &mut Cluster, who: usize, touch: Touch) {
         let now_ns = cluster.now_ns();
         let (address, _) = self.allocations[touch.allocation];
         let start = (address.offset_bytes + touch.offset) as usize;
         let range = start..start + 8;
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        let at = self.programs[rank].at;
+        let at = self.programs[who].at;
         let (_, memory) = cluster.parts(at.node);
         let mut found = [0; 8];
         memory.read(at.process.0, FIRST_ADDRESS + start as u64, &mut found);
@@ -384,9 +459,16 @@ impl Programs {
         let expected = word(&self.truth[range.clone()]);
         if found != expected && self.tests.is_none() {
             let text = format!(
-                "rank {rank} finds {found:#x} at {start:#x}, and {expected:#x} was stored last"
+                "thread {who} finds {found:#x} at {start:#x}, and {expected:#x} was stored last"
             );
             self.fail(now_ns, "sequential consistency", text);
+        }
+        let rank = self.rank_of(who);
+        let writer = &mut self.writers[touch.allocation];
+        if touch.store.is_some() {
+            *writer = Some(rank);
+        } else if writer.is_some_and(|writer| writer != rank) {
+            self.coverage.note(Condition::Loaded);
         }
         if let Some(value) = touch.store {
             let (_, memory) = cluster.parts(at.node);
@@ -396,28 +478,30 @@ impl Programs {
         }
         if let Some(tests) = &mut self.tests {
             if touch.store.is_none() {
-                tests.note_loaded(rank, found);
+                tests.note_loaded(who, found);
             }
-            return self.tested(cluster, rank);
+            return self.tested(cluster, who);
         }
-        self.programs[rank].doing = Doing::Nothing;
+        self.programs[who].doing = Doing::Nothing;
         match (touch.lock, touch.store) {
             (Some(_), None) => {
                 let store = Some(found + 1);
-                self.programs[rank].doing = Doing::Touching(Touch { store, ..touch });
+                self.programs[who].doing = Doing::Touching(Touch { store, ..touch });
             }
             (Some(lock), Some(_)) => {
                 self.additions[lock as usize] += 1;
-                self.unlock(cluster, rank, lock);
+                self.unlock(cluster, who, lock);
             }
             (None, _) => {}
         }
-        self.again(cluster, rank, 2_000);
+        self.again(cluster, who, 2_000);
     }
 
-    /// Lets each rank import the memory of each other.
+    /// Lets each thread import the memory of each other.
     fn ask_imports(&mut self, cluster: &mut Cluster) {
-        let ranks: Vec<Endpoint> = self.programs.iter().map(|program| program.at).collect();
+        let threads = usize::from(self.shape.threads);
+        let firsts = self.programs.iter().step_by(threads);
+        let ranks: Vec<Endpoint> = firsts.map(|program| program.at).collect();
         for &at in &ranks {
             let asked = self.segments.ask(cluster, at, ranks.iter().copied());
             if let Err(text) = asked {
@@ -442,58 +526,68 @@ impl Programs {
     /// Operations of ranks may be over.
     fn follow_up(&mut self, cluster: &mut Cluster) {
         self.enter_imports(cluster);
-        for rank in 0..self.programs.len() {
-            if !self.programs[rank].is_pending {
+        for who in 0..self.programs.len() {
+            if !self.programs[who].is_pending {
                 continue;
             }
-            let at = self.programs[rank].at;
+            let at = self.programs[who].at;
+            let thread = self.thread_of(who);
             let (node, _) = cluster.parts(at.node);
             let outcome = node.call(at.process, SHARED, |shared: &mut SharedMemory| {
-                shared.take_outcome(THREAD)
+                shared.take_outcome(thread)
             });
             let now_ns = cluster.now_ns();
             let Some(outcome) = outcome.flatten() else {
                 continue;
             };
-            self.programs[rank].is_pending = false;
-            match (outcome, self.programs[rank].doing) {
+            self.programs[who].is_pending = false;
+            match (outcome, self.programs[who].doing) {
                 (Ok(DsmOutcome::Served(_)), Doing::Touching(_)) => {
-                    self.again(cluster, rank, 500);
+                    self.again(cluster, who, 500);
                 }
                 (Ok(DsmOutcome::Locked), Doing::Locking(lock)) => {
-                    self.locked(cluster, rank, lock);
+                    let (lost, double) = (SharedCanary::LostWaiter, SharedCanary::DoubleGrant);
+                    if self.other_waiter(who, lock, lost).is_some() {
+                        continue;
+                    }
+                    self.locked(cluster, who, lock);
+                    if let Some(other) = self.other_waiter(who, lock, double) {
+                        self.programs[other].is_pending = false;
+                        self.locked(cluster, other, lock);
+                    }
                 }
                 (Ok(DsmOutcome::Passed), Doing::Waiting) => {
-                    let phase = self.programs[rank].phase - 1;
+                    self.coverage.note(Condition::Passed);
+                    let phase = self.programs[who].phase - 1;
                     let arrived = self.arrived[phase as usize].len();
                     if arrived != self.programs.len() {
                         let text = format!(
-                            "rank {rank} passes barrier {phase}, and {arrived} ranks have arrived"
+                            "thread {who} passes barrier {phase}, and {arrived} ranks have arrived"
                         );
                         self.fail(now_ns, "barriers", text);
                     }
                     if self.tests.is_some() {
-                        self.tested(cluster, rank);
+                        self.tested(cluster, who);
                         continue;
                     }
-                    self.programs[rank].doing = Doing::Nothing;
-                    self.again(cluster, rank, 2_000);
+                    self.programs[who].doing = Doing::Nothing;
+                    self.again(cluster, who, 2_000);
                 }
                 (Ok(DsmOutcome::Allocated(address)), Doing::Allocating) => {
                     if let Some(last) = self.allocations.last_mut() {
                         last.0 = address;
                     }
-                    self.programs[rank].doing = Doing::Nothing;
+                    self.programs[who].doing = Doing::Nothing;
                     if self.allocations.len() < self.shape.allocations as usize {
-                        self.again(cluster, rank, 100);
+                        self.again(cluster, who, 100);
                     } else {
-                        for rank in 0..self.programs.len() {
-                            self.again(cluster, rank, 1_000);
+                        for who in 0..self.programs.len() {
+                            self.again(cluster, who, 1_000);
                         }
                     }
                 }
                 (outcome, doing) => {
-                    let text = format!("rank {rank} is at {doing:?} and gets {outcome:?}");
+                    let text = format!("thread {who} is at {doing:?} and gets {outcome:?}");
                     self.fail(now_ns, "shared memory", text);
                 }
             }
@@ -502,13 +596,13 @@ impl Programs {
 
     /// Nothing is left to happen.
     fn check_rest(&mut self, now_ns: u64) {
-        for rank in 0..self.programs.len() {
-            let doing = self.programs[rank].doing;
+        for who in 0..self.programs.len() {
+            let doing = self.programs[who].doing;
             if !matches!(doing, Doing::Finished) {
                 self.fail(
                     now_ns,
                     "liveness",
-                    format!("rank {rank} waits for ever: {doing:?}"),
+                    format!("thread {who} waits for ever: {doing:?}"),
                 );
             }
         }

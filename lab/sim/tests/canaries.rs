@@ -15,12 +15,14 @@ fn every_bug_that_is_put_in_is_found_within_150_seeds() {
             canary: Some(canary),
             ..Wanted::default()
         };
-        let is_found = (0..SEEDS).any(|seed| {
+        let found = (0..SEEDS).find_map(|seed| {
             let scenario = Scenario::draw(seed, &wanted).unwrap();
-            scenario.run().unwrap().violation.is_some()
+            let (_, violation) = scenario.run().unwrap().violation?;
+            Some((seed, violation.check))
         });
-        if !is_found {
-            missed.push(name);
+        match found {
+            Some((seed, check)) => println!("{name}: found at seed {seed} ({check})"),
+            None => missed.push(name),
         }
     }
     assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");

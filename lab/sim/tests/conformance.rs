@@ -41,6 +41,10 @@ impl Observer for Watch {
 struct Harms;
 
 impl Fault for Harms {
+    fn rule(&self) -> &'static str {
+        "a test's own"
+    }
+
     fn window(&self) -> Window {
         Window {
             begin_ns: 0,

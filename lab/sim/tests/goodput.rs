@@ -51,6 +51,10 @@ impl Observer for Watch {
 struct Losses(u64);
 
 impl Fault for Losses {
+    fn rule(&self) -> &'static str {
+        "a test's own"
+    }
+
     fn window(&self) -> Window {
         Window {
             begin_ns: 0,

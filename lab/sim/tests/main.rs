@@ -2,6 +2,7 @@
 
 mod canaries;
 mod conformance;
+mod coverage;
 mod global;
 mod goodput;
 mod papers;

@@ -71,6 +71,7 @@ pub const COLUMNS: &[(&str, Kind)] = &[
     ("cost_high_us", Kind::Rate),
     ("unlimited_cost_us", Kind::Rate),
     ("cost_profile", Kind::Text),
+    ("left_out_lookups", Kind::Count),
 ];
 
 /// One configuration on one trace, or on all of them.
@@ -94,6 +95,8 @@ pub struct Row {
     pub unlimited_cost: Option<CostRange>,
     /// The profile's name.
     pub profile: String,
+    /// Lookups of operations or paths that were not asked for.
+    pub left_out: u64,
 }
 
 impl Row {
@@ -115,6 +118,7 @@ impl Row {
             cost: None,
             unlimited_cost: None,
             profile: String::new(),
+            left_out: findings.left_out.lookups(),
         })
     }
 
@@ -129,6 +133,7 @@ impl Row {
     /// Adds the same configuration on another trace.
     fn add(&mut self, other: &Row) {
         self.nodes += other.nodes;
+        self.left_out += other.left_out;
         self.outcome += other.outcome;
         self.unlimited = self.unlimited.zip(other.unlimited).map(|(mut sum, more)| {
             sum += more;
@@ -212,6 +217,7 @@ impl Row {
             json!(self.cost.map(|cost| rounded(cost.high.us()))),
             json!(self.unlimited_cost.map(|cost| rounded(cost.middle_us()))),
             json!(self.profile),
+            json!(self.left_out),
         ]
     }
 
@@ -349,6 +355,7 @@ mod tests {
             cost: Some(CostRange::exactly(Cost::new(123_456_789, 100))),
             unlimited_cost: None,
             profile: "papers".to_owned(),
+            left_out: 0,
         };
         let values = row.values();
         assert_eq!(values.len(), COLUMNS.len());

@@ -231,6 +231,12 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.link_stats(node)
     }
 
+    /// Bytes that are kept of packets of `node` that came before their turn.
+    #[must_use]
+    pub fn early_bytes_of(&self, node: NodeId) -> usize {
+        self.outbound.early_bytes_of(node)
+    }
+
     /// What a link has come to know of its peer. What was under way to one that is dead or has restarted has failed by now.
     pub fn poll_link_event(&mut self) -> Option<(NodeId, LinkEvent)> {
         self.outbound.lossy()?.poll_event()

@@ -104,6 +104,12 @@ pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
 
 /// Tells what the format does not hold.
 fn warn(args: &ExportArgs, format: Format, exported: &Exported) {
+    if exported.not_chosen > 0 {
+        eprintln!(
+            "mapwire: note: {} records of other nodes or processes are left out",
+            grouped(exported.not_chosen)
+        );
+    }
     let lookups = matches!(format, Format::Din | Format::OracleGeneral);
     if lookups && exported.not_transfers > 0 {
         eprintln!(
@@ -129,7 +135,7 @@ fn report(args: &ExportArgs, format: Format, exported: &Exported, bytes: u64) ->
     if args.json {
         let row = json!({
             "kind": "export", "file": file, "format": format.name(), "records": exported.records,
-            "direct": exported.direct, "not_transfers": exported.not_transfers, "written": exported.written, "file_bytes": bytes,
+            "not_chosen": exported.not_chosen, "direct": exported.direct, "not_transfers": exported.not_transfers, "written": exported.written, "file_bytes": bytes,
         });
         return format!("{row}\n");
     }

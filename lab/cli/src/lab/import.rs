@@ -1,7 +1,9 @@
 //! `mapwire lab import`: traces from other formats.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::Args;
 use mapwire_study::decode;
@@ -11,9 +13,10 @@ use mapwire_trace::convert::{
     ConvertError, Format, Import, ImportOptions, Ordered, Place, RUN_RECORDS, Sorted, import,
 };
 
-use mapwire_wire::TraceRecord;
+use mapwire_wire::{TraceOp, TraceRecord};
 
 use super::formats::{self, FormatOptions};
+use super::output::grouped;
 use super::{LabError, target};
 use crate::progress::Progress;
 
@@ -37,6 +40,9 @@ pub(crate) struct ImportArgs {
     /// Their process
     #[arg(long, value_name = "N", default_value = "0")]
     process: u16,
+    /// Make all lines of din sends: of the loads and stores of a program. Else label 0 is send, 1 recv, 2 fetch, as the export writes them
+    #[arg(long)]
+    as_sends: bool,
     /// Number the objects of oracleGeneral anew, in the order in which they occur; else their numbers are page numbers
     #[arg(long)]
     dense_ids: bool,
@@ -57,14 +63,16 @@ pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
         node: args.node,
         process: args.process,
         tagged: args.format.tag_processes,
+        as_sends: args.as_sends,
         page_bytes: args.format.page,
         time_unit_ns: args.format.time_unit.ns(),
         dense: args.dense_ids,
     };
+    let receives = Rc::new(Cell::new(0));
     let written = if format == Format::Parquet {
         let reader = ParquetReader::new(file, name.as_str())?;
         let progress = Progress::records("importing", Some(reader.rows()));
-        write(args, format, reader, Some(progress))?
+        write(args, format, reader, Some(progress), &receives)?
     } else {
         let progress = Progress::bytes("importing", formats::length(&file));
         let reader = import(
@@ -74,20 +82,32 @@ pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
             |file| Box::new(progress.watch(file)),
             &options,
         )?;
-        write(args, format, reader, None)?
+        write(args, format, reader, None, &receives)?
     };
+    if format == Format::Din && receives.get() > 0 {
+        eprintln!(
+            "mapwire: note: {} lines with label 1 are receives, which studies with --ops send,fetch leave out; --as-sends makes the \
+             loads and stores of a program sends",
+            grouped(receives.get())
+        );
+    }
     written.report("import", &args.output, args.json)
 }
 
-/// Records of which a study can look every page up; any other is an error with its place.
+/// Records of which a study can look every page up; any other is an error with its place. Receives are counted.
 #[derive(Debug)]
-struct Studiable<I>(I);
+struct Studiable<I>(I, Rc<Cell<u64>>);
 
 impl<I: Import> Iterator for Studiable<I> {
     type Item = Result<TraceRecord, ConvertError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.0.next()?;
+        if let Ok(record) = &next
+            && record.op() == Some(TraceOp::Receive)
+        {
+            self.1.set(self.1.get() + 1);
+        }
         let refused = next.as_ref().ok().and_then(|it| decode::check(it).err());
         Some(match refused {
             None => next,
@@ -120,6 +140,7 @@ fn write(
     format: Format,
     reader: impl Import,
     progress: Option<Progress>,
+    receives: &Rc<Cell<u64>>,
 ) -> Result<target::Written, LabError> {
     let metadata = Metadata {
         imported_from: Some(format.to_string()),
@@ -130,7 +151,7 @@ fn write(
         })
     };
     let name = reader.file().to_owned();
-    let reader = Studiable(reader);
+    let reader = Studiable(reader, Rc::clone(receives));
     let named = |error: ConvertError| -> LabError { error.into() };
     let source = target::Source::File(&name);
     if !args.sort {

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use mapwire_sim::shrink::{Shrunk, shrink};
+use mapwire_sim::vopr::Wants;
 use mapwire_sim::{Delivery, Outcome, Scenario, Violation};
 use serde_json::json;
 
-use super::{DrawArgs, SimError, Wants, Workload, global, new_seed, repeats, rpc, seed, shared};
+use super::{DrawArgs, SimError, Workload, global, new_seed, repeats, rpc, seed, shared};
 
 /// Runs that shrinking takes at most.
 const SHRINK_RUNS: u32 = 5_000;

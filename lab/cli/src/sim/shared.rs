@@ -48,6 +48,7 @@ fn drawn(scenario: &SharedScenario) -> serde_json::Value {
         "seed": scenario.seed,
         "nodes": cluster.nodes,
         "processes": cluster.processes,
+        "threads": shape.threads,
         "latency_ns": cluster.link.latency_ns,
         "bits_per_second": cluster.link.bits_per_second,
         "queue_packets": cluster.link.queue_packets,

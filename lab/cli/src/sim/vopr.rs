@@ -4,15 +4,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mapwire_sim::Scenario;
-use mapwire_sim::global::{GlobalScenario, NODES};
-use mapwire_sim::rpc::RpcScenario;
-use mapwire_sim::shared::SharedScenario;
+use mapwire_sim::vopr::{Mixture, Wants};
+use mapwire_sim::{Coverage, Interrupt};
 
-use super::{DrawArgs, SimError, Wants, Workload, new_seed, run, seed};
+use super::{DrawArgs, SimError, Workload, coverage, new_seed, run, seed};
 
-/// One of so many seeds is a run of global memory, unless a workload is named.
-const GLOBAL_OF: u64 = 4;
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -26,6 +22,9 @@ pub(crate) struct VoprArgs {
     seed: Option<u64>,
     #[command(flatten)]
     draw: DrawArgs,
+    /// JSON: an object for the run, and one for each rule and condition; of a seed that fails those of `sim run`
+    #[arg(long)]
+    json: bool,
 }
 
 fn minutes(text: &str) -> Result<f64, String> {
@@ -35,68 +34,108 @@ fn minutes(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number of minutes from 0 to 100,000".to_owned())
 }
 
+/// What the seeds are drawn by: one kind of run, or all of them in turn.
+enum Drawn {
+    One(Wants),
+    All(Mixture),
+}
+
+impl Drawn {
+    /// All kinds of run, unless the arguments name one, or are of one only.
+    fn new(draw: &DrawArgs) -> Result<Self, SimError> {
+        let is_mixed = draw.workload.is_none()
+            && draw.trace.is_none()
+            && draw.calls.is_none()
+            && draw.bug.is_none()
+            && draw
+                .nodes
+                .is_none_or(|nodes| mapwire_sim::vopr::NODES.contains(&nodes));
+        if !is_mixed {
+            let one = draw.wanted(draw.workload.unwrap_or(Workload::Calls))?;
+            return Ok(Self::One(one));
+        }
+        Ok(Self::All(Mixture::new([
+            draw.wanted(Workload::Calls)?,
+            draw.wanted(Workload::Shared)?,
+            draw.wanted(Workload::Litmus)?,
+            draw.wanted(Workload::Global)?,
+            draw.wanted(Workload::Rpc)?,
+        ])))
+    }
+
+    fn of(&self, number: u64) -> &Wants {
+        match self {
+            Self::One(wants) => wants,
+            Self::All(mixture) => mixture.of(number),
+        }
+    }
+
+    fn kinds(&self) -> &[Wants] {
+        match self {
+            Self::One(wants) => std::slice::from_ref(wants),
+            Self::All(mixture) => mixture.kinds(),
+        }
+    }
+}
+
 /// `mapwire sim vopr`.
 pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     let draw = &args.draw;
-    let is_mixed = draw.workload.is_none()
-        && draw.trace.is_none()
-        && draw.calls.is_none()
-        && draw.bug.is_none()
-        && draw.nodes.is_none_or(|nodes| NODES.contains(&nodes));
-    let most = draw.wanted(draw.workload.unwrap_or(Workload::Calls))?;
-    let some = match is_mixed {
-        true => Some(draw.wanted(Workload::Global)?),
-        false => None,
-    };
+    let drawn = Drawn::new(draw)?;
     let first = args.seed.unwrap_or_else(new_seed);
-    println!("first seed {first}, rules {}", draw.rules);
+    let say = |text: String| match args.json {
+        true => eprintln!("{text}"),
+        false => println!("{text}"),
+    };
+    say(format!("first seed {first}, rules {}", draw.rules));
     let start = Instant::now();
     let end = Duration::from_secs_f64(args.minutes * 60.0);
+    // A seed that takes longer than what is left is ended on its way.
+    let interrupt = Interrupt::new(move || start.elapsed() >= end);
     let (mut seeds, mut packets) = (0u64, 0u64);
+    let mut sum = Coverage::default();
     let mut shown = Duration::ZERO;
     let tell = |seeds: u64, packets: u64, last: u64| {
         let seconds = start.elapsed().as_secs_f64().max(1e-9);
         let rate = seeds as f64 / seconds;
         let digits = if rate < 10.0 { 2 } else { 0 };
-        println!(
+        say(format!(
             "{seeds} seeds up to {last} in {seconds:.1} s: {rate:.digits$} seeds/s, {:.0} packets/s",
             packets as f64 / seconds
-        );
+        ));
     };
     loop {
         let seed = first.wrapping_add(seeds);
-        let wants = some
-            .as_ref()
-            .filter(|_| seeds % GLOBAL_OF == GLOBAL_OF - 1)
-            .unwrap_or(&most);
-        let (has_failed, delivered) = match wants {
-            Wants::Calls(wanted) => {
-                let outcome = Scenario::draw(seed, wanted)?.run()?;
-                (outcome.violation.is_some(), outcome.packets)
-            }
-            Wants::Shared(wanted) => {
-                let outcome = SharedScenario::draw(seed, wanted).run()?;
-                (outcome.violation.is_some(), outcome.packets)
-            }
-            Wants::Global(wanted) => {
-                let outcome = GlobalScenario::draw(seed, wanted).run()?;
-                (outcome.violation.is_some(), outcome.packets)
-            }
-            Wants::Rpc(wanted) => {
-                let outcome = RpcScenario::draw(seed, wanted).run()?;
-                (outcome.violation.is_some(), outcome.packets)
-            }
-        };
-        seeds += 1;
-        packets += delivered;
-        if has_failed {
+        let wants = drawn.of(seeds);
+        let ran = wants.run(seed, &interrupt)?;
+        seeds += u64::from(ran.is_whole);
+        packets += ran.packets;
+        sum.add(&ran.coverage);
+        if ran.violation.is_some() {
             tell(seeds, packets, seed);
-            return run::show(wants, seed, draw, false);
+            return run::show(wants, seed, draw, args.json);
         }
         let passed = start.elapsed();
         if passed >= end {
             tell(seeds, packets, seed);
-            println!("no violation");
+            if !ran.is_whole {
+                say(format!(
+                    "seed {seed} was ended on its way, as the time was over"
+                ));
+            }
+            let ran = coverage::Ran {
+                first,
+                seeds,
+                packets,
+                seconds: passed.as_secs_f64(),
+            };
+            match args.json {
+                true => coverage::rows(&ran, drawn.kinds(), &sum),
+                false => {
+                    coverage::show(seeds, drawn.kinds(), &sum);
+                    println!("no violation");
+                }
+            }
             return Ok(ExitCode::SUCCESS);
         }
         if passed >= shown + PROGRESS {

@@ -2,6 +2,7 @@
 
 use mapwire_wire::{Endpoint, ExportId, Key, Rights};
 
+use super::importers::Allowed;
 use super::violation;
 use crate::cluster::{FIRST_ADDRESS, Violation};
 
@@ -10,7 +11,9 @@ pub const STATIC_BYTES: u64 = 2048;
 /// Where the word lies that importers add to.
 pub const WORD_OFFSET: u64 = 2048;
 /// Where the lanes begin.
-pub const LANES_OFFSET: u64 = 2112;
+pub const LANES_OFFSET: u64 = 3072;
+/// Bytes behind the word that nobody uses: what is forged goes there.
+pub const STRIP_OFFSET: u64 = WORD_OFFSET + 8;
 /// Importers of an export, each with a lane of its own.
 pub const LANES: usize = 8;
 /// Where the data of a lane begins, behind its signal word.
@@ -48,6 +51,12 @@ pub(crate) struct Instance {
     pub(crate) length: u64,
     pub(crate) rights: Rights,
     pub(crate) key: Key,
+    /// Who may import it.
+    pub(crate) importers: Allowed,
+    /// Until when it could be imported, if that is over.
+    pub(crate) until_ns: Option<u64>,
+    /// A node has imported it.
+    pub(crate) is_granted: bool,
     /// Where it is, or was, redirected to.
     pub(crate) landing: Option<u64>,
     /// The program has not revoked it, nor crashed.

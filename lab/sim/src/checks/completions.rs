@@ -2,6 +2,7 @@
 
 use mapwire_wire::{Endpoint, ImportId};
 
+use super::forgery::{self, Misuse};
 use super::violation;
 use crate::cluster::Violation;
 
@@ -21,6 +22,10 @@ pub(crate) enum Work {
     Flush { sent: u64 },
     /// An addition to the export's word.
     Add,
+    /// A forged fetch or addition, and the export that it names, by the workload's number.
+    Forged { kind: forgery::Kind, target: usize },
+    /// What the node itself must refuse.
+    Misused(Misuse),
 }
 
 /// A command under way.

@@ -52,6 +52,8 @@ pub(crate) struct Sent {
     pub(crate) seed: u64,
     /// Its sender has crashed.
     pub(crate) is_given_up: bool,
+    /// How often its sender had restarted.
+    pub(crate) incarnation: u32,
 }
 
 /// What arrived at once.
@@ -70,6 +72,8 @@ pub(crate) struct Arrived<'a> {
 pub(crate) struct Stream {
     waiting: VecDeque<Sent>,
     pub(crate) sent: u64,
+    /// How often the sender of what has arrived had restarted.
+    arrived_of: u32,
 }
 
 impl Stream {
@@ -85,6 +89,17 @@ impl Stream {
         for sent in &mut self.waiting {
             sent.is_given_up = true;
         }
+    }
+
+    /// The node has learnt that the process's node has started anew: nothing of the former self that it knew may arrive any more. Whether
+    /// anything was under way.
+    pub(crate) fn restart(&mut self) -> bool {
+        let first = self.waiting.front().map_or(0, |sent| sent.incarnation);
+        let known = self.arrived_of.max(first);
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|sent| !sent.is_given_up || sent.incarnation > known);
+        self.waiting.len() < before
     }
 
     /// Bytes have arrived. Messages that `may_fail` allows to be lost may be missing before them, and parts of such a message too where
@@ -143,6 +158,7 @@ impl Stream {
         let Some(sent) = self.waiting.front_mut() else {
             return Ok(None);
         };
+        self.arrived_of = sent.incarnation;
         sent.arrived += gap;
         sent.arrived += length;
         let is_whole = sent.arrived == sent.length;
@@ -187,6 +203,7 @@ mod tests {
                 notify: false,
                 seed: number,
                 is_given_up: false,
+                incarnation: 0,
             });
         }
         stream
@@ -211,6 +228,25 @@ mod tests {
             assert!(arrive(&mut stream, number, from, false));
         }
         assert!(stream.missing(2, |_| false).is_none());
+    }
+
+    #[test]
+    fn nothing_of_a_former_self_arrives_once_its_restart_is_known() {
+        let mut stream = stream();
+        stream.give_up();
+        stream.submit(Sent {
+            incarnation: 1,
+            number: 2,
+            is_given_up: false,
+            offset: 200,
+            seed: 2,
+            ..stream.waiting[0].clone()
+        });
+        let mut unknown = stream.clone();
+        assert!(arrive(&mut unknown, 0, 0, true), "it may be late");
+        assert!(stream.restart() && !stream.restart());
+        assert!(!arrive(&mut stream, 0, 0, true));
+        assert!(arrive(&mut stream, 2, 0, false));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! | [`delivery`] | what a process sends to a node arrives once and in order, with the bytes that it had |
 //! | [`bounds`] | no byte lands outside an export, before it was granted or after it was revoked |
 //! | [`completions`] | each completion is told once |
+//! | [`importers`] | an export is granted to those that its program has listed, and to nobody else |
+//! | [`forgery`] | what shows a wrong key, or asks for what it was not granted, is refused and changes nothing |
 //! | [`pins`] | pages of outstanding transfers and of exports are never unpinned |
 //! | [`atomics`] | each atomic operation is done once, and its answer is what the word held |
 //! | [`global_memory`] | a page of global memory is the page written last, and the directory names what is stored and nothing else |
@@ -15,7 +17,9 @@ pub mod atomics;
 pub mod bounds;
 pub mod completions;
 pub mod delivery;
+pub mod forgery;
 pub mod global_memory;
+pub mod importers;
 pub mod liveness;
 pub mod pins;
 pub mod room;

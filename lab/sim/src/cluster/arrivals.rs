@@ -7,7 +7,9 @@ use mapwire_wire::{Endpoint, HEADER_BYTES, NodeId, SignalOp};
 use super::host::Host;
 use super::memory::{BadAccess, Memory, POISON};
 use super::packets::{Form, Packet, read_source};
-use super::{BYTE_PS, Cluster, Event, MAX_TRIES, Moved, Observer, PACKET_NS, Violation};
+use super::{
+    BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS, Violation,
+};
 use crate::canary::Canary;
 use crate::random::Random;
 
@@ -54,14 +56,31 @@ impl Cluster {
             self.agenda.enter(host.free_at_ns, Event::Run(number));
             return;
         }
-        let Some(&packet) = host.inbox.front() else {
+        if host.inbox.is_empty() {
             return;
+        }
+        let mut left = match host.inbox.len() > 1 && self.random.chance(50) {
+            true => self.random.below(MOST_UNTOLD),
+            false => 0,
+        };
+        // Stores that have come one behind the other may all be taken before the first is told of.
+        while self.take(number, left > 0, observer) {
+            left -= 1;
+        }
+    }
+
+    /// The processor takes the packet at the front. Whether it takes another before that is told of, which it does only if it `may`.
+    fn take(&mut self, number: NodeId, may: bool, observer: &mut impl Observer) -> bool {
+        let host = &mut self.hosts[usize::from(number.0)];
+        let Some(&packet) = host.inbox.front() else {
+            return false;
         };
         self.read_late(packet, observer);
         let host = &mut self.hosts[usize::from(number.0)];
         let taken = &self.packets[packet as usize];
         let (from, payload, buffer) = (taken.from, taken.body(), BufferId(packet));
         let clock_ns = host.clock.shows(self.now_ns);
+        let early_bytes = self.canary.map(|_| host.node.nic().early_bytes_of(from));
         let verdict = match taken.form {
             Form::Datagram => {
                 let datagram = &taken.payload[..];
@@ -74,7 +93,8 @@ impl Cluster {
         };
         let is_datagram = taken.form == Form::Datagram;
         let bytes = payload.len() as u64;
-        host.free_at_ns = self.now_ns + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
+        host.free_at_ns =
+            host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
         if verdict == Verdict::Wait {
             host.tries += 1;
             if host.tries > MAX_TRIES {
@@ -82,14 +102,14 @@ impl Cluster {
                 let check = "liveness";
                 observer.violated(self.now_ns, Violation { check, text });
                 host.is_alive = false;
-                return;
+                return false;
             }
             host.is_scheduled = true;
             self.settle(number, observer);
             let host = &self.hosts[usize::from(number.0)];
             let at_ns = host.free_at_ns.max(self.now_ns + 1);
             self.agenda.enter(at_ns, Event::Run(number));
-            return;
+            return false;
         }
         host.tries = 0;
         host.inbox.pop_front();
@@ -103,16 +123,17 @@ impl Cluster {
             self.canary,
             observer,
         );
-        loop {
+        let is_store = |packet: &u32| self.packets[*packet as usize].is_store();
+        let goes_on = may && is_store(&packet) && host.inbox.front().is_some_and(is_store);
+        if let Some(before) = early_bytes {
+            let is_early = host.node.nic().early_bytes_of(from) > before;
+            self.tell_all_badly(number, packet, goes_on, is_early, observer);
+        }
+        let host = &mut self.hosts[usize::from(number.0)];
+        let payload = self.packets[packet as usize].body();
+        while !goes_on {
             while let Some(told) = host.node.poll_told(&payload, || clock_ns) {
-                Self::tell(
-                    self.now_ns,
-                    number,
-                    self.canary,
-                    &mut self.random,
-                    &told,
-                    observer,
-                );
+                observer.told(self.now_ns, number, &told);
             }
             if !host.node.end_packet(from) {
                 break;
@@ -123,6 +144,9 @@ impl Cluster {
             self.take_early(number, from);
         }
         let host = &mut self.hosts[usize::from(number.0)];
+        if goes_on {
+            return true;
+        }
         if !host.inbox.is_empty() {
             host.is_scheduled = true;
         }
@@ -131,6 +155,32 @@ impl Cluster {
         if !host.inbox.is_empty() {
             self.agenda.enter(host.free_at_ns, Event::Run(number));
         }
+        false
+    }
+
+    /// What a packet has led to is told as a canary has it.
+    #[cold]
+    fn tell_all_badly(
+        &mut self,
+        number: NodeId,
+        packet: u32,
+        goes_on: bool,
+        is_early: bool,
+        observer: &mut impl Observer,
+    ) {
+        let host = &mut self.hosts[usize::from(number.0)];
+        let clock_ns = host.clock.shows(self.now_ns);
+        let taken = self.packets[packet as usize].clone();
+        let mut all = Vec::new();
+        while !goes_on && let Some(told) = host.node.poll_told(&taken.body(), || clock_ns) {
+            all.push(told);
+        }
+        self.tell_badly(&mut all);
+        for told in &all {
+            let (now_ns, canary) = (self.now_ns, self.canary);
+            Self::tell(now_ns, number, canary, &mut self.random, told, observer);
+        }
+        self.apply_badly(number, &taken, &all, is_early, observer);
     }
 
     pub(super) fn tell(

@@ -126,7 +126,9 @@ impl Cluster {
                     slot.payload.extend(&bytes[..length]);
                 }
                 DatagramBody::Packet(packet) => {
-                    slot.payload.extend(packet.header.as_bytes());
+                    let mut header = packet.header;
+                    let forged = self.forgeries.apply((number, to), &mut header);
+                    slot.payload.extend(header.as_bytes());
                     let start = slot.payload.len();
                     let read = read_source(&mut host.memory, &packet.source, &mut slot.payload);
                     if let Err(BadAccess(text)) = read {
@@ -134,6 +136,9 @@ impl Cluster {
                         observer.violated(self.now_ns, Violation { check, text });
                         let bytes = packet.header.payload_bytes() as usize;
                         slot.payload.resize(start + bytes, POISON);
+                    }
+                    if let Some(forged) = forged {
+                        forged.apply_to_signal(&header, &mut slot.payload);
                     }
                 }
             }
@@ -160,9 +165,11 @@ impl Cluster {
         host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
         let out_ns = host.port_free_ns;
         let (mut delay_ns, mut late_ns, mut is_double) = (0, None, false);
-        for &fault in &self.active {
-            let fault = &self.faults[fault as usize];
-            match fault.harm(from, to, path, &mut self.random) {
+        for &number in &self.active {
+            let fault = &self.faults[number as usize];
+            let harm = fault.harm(from, to, path, &mut self.random);
+            self.fired[number as usize] += u64::from(harm.is_some());
+            match harm {
                 Some(Harm::Lose) => is_lost = true,
                 Some(Harm::Repeat) => is_double = true,
                 Some(Harm::Late(ns)) => late_ns = Some(ns),
@@ -173,7 +180,11 @@ impl Cluster {
                     slot.payload[at] ^= 1 << self.random.below(8);
                     slot.is_damaged = true;
                 }
-                None => delay_ns += fault.delay_ns(self.now_ns, from, to, &mut self.random),
+                None => {
+                    let more_ns = fault.delay_ns(self.now_ns, from, to, &mut self.random);
+                    self.fired[number as usize] += u64::from(more_ns > 0);
+                    delay_ns += more_ns;
+                }
             }
         }
         let queue_packets = self.config.link.queue_packets;

@@ -34,6 +34,7 @@ impl Cluster {
             let slot = &mut self.packets[index as usize];
             (slot.from, slot.to, slot.form) = (number, to, Form::Plain);
             slot.header = packet.header;
+            let forged = self.forgeries.apply((number, to), &mut slot.header);
             match (self.canary, &packet.source) {
                 (Some(Canary::EarlyTransmitted), Source::Memory { .. }) => {
                     slot.late = Some(packet.source.clone());
@@ -50,6 +51,9 @@ impl Cluster {
                         slot.payload.resize(bytes, POISON);
                     }
                 }
+            }
+            if let Some(forged) = forged {
+                forged.apply_to_signal(&slot.header, &mut slot.payload);
             }
             host.node.handle_transmitted(to);
             self.send(index);
@@ -70,9 +74,11 @@ impl Cluster {
         let start_ns = host.port_free_ns.max(host.free_at_ns);
         host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
         let mut arrival_ns = host.port_free_ns + self.config.link.latency_ns;
-        for &fault in &self.active {
-            let fault = &self.faults[fault as usize];
-            arrival_ns += fault.delay_ns(self.now_ns, from, to, &mut self.random);
+        for &number in &self.active {
+            let fault = &self.faults[number as usize];
+            let more_ns = fault.delay_ns(self.now_ns, from, to, &mut self.random);
+            self.fired[number as usize] += u64::from(more_ns > 0);
+            arrival_ns += more_ns;
         }
         let link = self.link(from, to);
         arrival_ns = arrival_ns.max(link.last_arrival_ns);

@@ -5,6 +5,7 @@ use mapwire_wire::NodeId;
 use super::host::Host;
 use super::{Cluster, DETECTION_NS, Delivery, Event, Observer};
 use crate::canary::Canary;
+use crate::coverage::Condition;
 use crate::rules::Effect;
 
 impl Cluster {
@@ -21,15 +22,27 @@ impl Cluster {
         let fault = &self.faults[number as usize];
         let (effect, end_ns) = (fault.begin(), fault.window().end_ns);
         match effect {
+            // What these do is counted as it is done.
+            Effect::Packets | Effect::RefusePins(..) | Effect::Forge(_) => {}
+            Effect::Pause(node)
+            | Effect::Slow(node, _)
+            | Effect::Crash(node)
+            | Effect::Restart(node) => {
+                self.fired[number as usize] += u64::from(self.is_alive(node))
+            }
+        }
+        match effect {
             Effect::Packets => self.active.push(number),
             Effect::Pause(node) => {
                 let host = &mut self.hosts[usize::from(node.0)];
                 host.free_at_ns = host.free_at_ns.max(end_ns);
             }
             Effect::Slow(node, factor) => self.hosts[usize::from(node.0)].slowness = factor.max(1),
-            Effect::RefusePins(node, calls) => {
-                self.hosts[usize::from(node.0)].memory.refuse_pins(calls);
+            Effect::RefusePins(node, calls, every) => {
+                let memory = &mut self.hosts[usize::from(node.0)].memory;
+                memory.refuse_pins(calls, every);
             }
+            Effect::Forge(node) => self.hosts[usize::from(node.0)].forges = Some(number),
             Effect::Crash(node) => self.crash(node, observer),
             Effect::Restart(node) => {
                 if self.is_alive(node) {
@@ -48,7 +61,13 @@ impl Cluster {
                 self.restart(node, observer);
             }
             Effect::Slow(node, _) => self.hosts[usize::from(node.0)].slowness = 1,
-            Effect::RefusePins(node, _) => self.hosts[usize::from(node.0)].memory.refuse_pins(0),
+            Effect::RefusePins(node, ..) => {
+                let memory = &mut self.hosts[usize::from(node.0)].memory;
+                memory.refuse_pins(0, 1);
+                // All of the node so far: faults of one node are not told apart.
+                self.fired[number as usize] += memory.take_refused();
+            }
+            Effect::Forge(node) => self.hosts[usize::from(node.0)].forges = None,
             Effect::Pause(_) | Effect::Crash(_) | Effect::Restart(_) => {}
         }
     }
@@ -62,6 +81,7 @@ impl Cluster {
         while let Some(packet) = self.hosts[usize::from(node.0)].inbox.pop_front() {
             self.let_go(packet);
         }
+        self.coverage.note(Condition::Crashed);
         observer.crashed(self.now_ns, node);
         if let Delivery::Lossy {
             tells_of_crashes: false,
@@ -96,8 +116,14 @@ impl Cluster {
         let incarnation = *incarnation;
         // As the first time: that had worked.
         let made = Self::host(&self.config, node, incarnation, &mut self.random);
-        if let Ok(host) = made {
+        if let Ok(mut host) = made {
             let clock = self.hosts[usize::from(node.0)].clock;
+            host.memory.hides_refusals = self.canary == Some(Canary::RefusedPin);
+            self.coverage.note(Condition::Restarted);
+            let keeps = |host: &Host| host.is_alive && host.node.nic().early_bytes_of(node) > 0;
+            if self.hosts.iter().any(keeps) {
+                self.coverage.note(Condition::RestartedEarly);
+            }
             self.hosts[usize::from(node.0)] = Host { clock, ..host };
             observer.restarted(self.now_ns, node);
         }

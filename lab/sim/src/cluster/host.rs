@@ -101,6 +101,8 @@ pub(crate) struct Host {
     /// How many times slower than others.
     pub(crate) slowness: u64,
     pub(crate) is_alive: bool,
+    /// The fault by which its programs forge packets.
+    pub(crate) forges: Option<u32>,
     /// Tries of the packet at the front of the inbox.
     pub(crate) tries: u32,
 }

@@ -82,8 +82,17 @@ pub struct Memory {
     /// Frames of the pages of each process, from [`FIRST_PAGE`] on.
     tables: Vec<Vec<u32>>,
     costs: PinCosts,
-    /// Pin calls to refuse from now on.
+    /// Pin calls to refuse from now on, one of so many, and how many more are carried out before the next.
     refusals: u32,
+    refused_of: u32,
+    until_refusal: u32,
+    /// Calls that were refused, and those that were carried out after that.
+    refused: u64,
+    healed: u64,
+    /// A bug: what is refused counts as done.
+    pub(crate) hides_refusals: bool,
+    /// Refused calls since this was last taken.
+    newly_refused: u64,
     /// Pages that were unpinned since this was last taken.
     unpinned: Vec<(u16, u64)>,
     /// Accesses to the garbage frame.
@@ -98,6 +107,12 @@ impl Memory {
             tables: vec![Vec::new(); usize::from(processes)],
             costs: PinCosts::default(),
             refusals: 0,
+            refused_of: 1,
+            until_refusal: 0,
+            refused: 0,
+            healed: 0,
+            hides_refusals: false,
+            newly_refused: 0,
             unpinned: Vec::new(),
             garbage: 0,
         }
@@ -250,9 +265,26 @@ impl Memory {
         Some(page * PAGE_BYTES as u64 + u64::from(piece.offset) % PAGE_BYTES as u64)
     }
 
-    /// The pinner refuses so many calls from now on.
-    pub fn refuse_pins(&mut self, calls: u32) {
-        self.refusals = calls;
+    /// The pinner refuses so many calls from now on: one of `every`.
+    pub fn refuse_pins(&mut self, calls: u32, every: u32) {
+        (self.refusals, self.refused_of) = (calls, every.max(1));
+        self.until_refusal = self.refused_of - 1;
+    }
+
+    /// Calls that the pinner has refused.
+    #[must_use]
+    pub fn refused_pins(&self) -> u64 {
+        self.refused
+    }
+
+    /// Calls that it has carried out after it had refused some.
+    #[must_use]
+    pub fn healed_pins(&self) -> u64 {
+        self.healed
+    }
+
+    pub(crate) fn take_refused(&mut self) -> u64 {
+        core::mem::take(&mut self.newly_refused)
     }
 
     pub(crate) fn take_costs(&mut self) -> PinCosts {
@@ -270,6 +302,24 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Whether the pinner refuses the call that is made now.
+    fn refuses(&mut self) -> bool {
+        if self.refusals == 0 {
+            return false;
+        }
+        if self.until_refusal > 0 {
+            self.until_refusal -= 1;
+            return false;
+        }
+        self.until_refusal = self.refused_of - 1;
+        self.refusals -= 1;
+        self.refused += 1;
+        self.newly_refused += 1;
+        true
+    }
+}
+
 impl PinPages for Memory {
     type Error = PinRefused;
 
@@ -280,10 +330,16 @@ impl PinPages for Memory {
         frames: &mut [Frame],
     ) -> Result<(), PinRefused> {
         self.costs.calls += 1;
-        if self.refusals > 0 {
-            self.refusals -= 1;
-            return Err(PinRefused);
+        if self.refuses() {
+            if !self.hides_refusals {
+                return Err(PinRefused);
+            }
+            for (page, frame) in run.into_iter().zip(frames) {
+                *frame = Frame(u64::from(self.frame_of(process.0, page.0)));
+            }
+            return Ok(());
         }
+        self.healed += u64::from(self.refused > 0);
         for (page, frame) in run.into_iter().zip(frames) {
             let found = self.frame_of(process.0, page.0);
             self.frames[found as usize].is_pinned = true;

@@ -5,11 +5,14 @@
 
 pub(crate) mod agenda;
 mod arrivals;
+mod buggy;
 mod datagrams;
 mod departures;
 mod drawing;
 mod faults;
+mod forging;
 mod host;
+mod interrupt;
 mod link;
 mod memory;
 pub(crate) mod packets;
@@ -27,16 +30,20 @@ use mapwire_wire::{
 use thiserror::Error;
 
 use crate::canary::Canary;
+use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 use crate::rules::Fault;
 use crate::scenario::MOST_NODES;
 use agenda::Agenda;
+use forging::Forgeries;
 use host::{Clock, Commands, Host};
 use link::Link;
 use packets::Packet;
 use sealing::Wrap;
 
 pub use datagrams::Delivery;
+pub use forging::Forgery;
+pub use interrupt::Interrupt;
 pub use link::LinkConfig;
 pub use memory::{BadAccess, FIRST_ADDRESS, Memory, POISON, PinRefused};
 
@@ -51,6 +58,11 @@ const PIN_PAGE_NS: u64 = 100;
 const DETECTION_NS: u64 = 200_000;
 /// Tries of a packet that waits for misses, before that counts as a failure.
 const MAX_TRIES: u32 = 10_000;
+
+/// Stores that a processor takes at most before it tells of the first.
+const MOST_UNTOLD: u64 = 8;
+/// Events after which it is asked whether the run is to stop.
+const INTERRUPT_EVENTS: u64 = 1024;
 
 /// Room for a payload that a packet keeps for the next that takes its place.
 const KEPT_BYTES: usize = 512;
@@ -193,6 +205,8 @@ pub enum Step {
     Program(u32),
     /// Nothing is left to happen.
     Rest,
+    /// The run is to stop, whatever is left.
+    Interrupted,
 }
 
 /// Counters of a run.
@@ -222,8 +236,15 @@ pub struct Cluster {
     packets: Vec<Packet>,
     free_packets: Vec<u32>,
     faults: Vec<Box<dyn Fault>>,
+    /// What they did, by number.
+    fired: Vec<u64>,
     /// Those that are in force, by number.
     active: Vec<u32>,
+    forgeries: Forgeries,
+    coverage: Coverage,
+    /// Packets that came early, kept by a bug.
+    kept: Vec<(NodeId, Packet)>,
+    interrupt: Interrupt,
     random: Random,
     canary: Option<Canary>,
     totals: Totals,
@@ -261,7 +282,12 @@ impl Cluster {
             packets: Vec::new(),
             free_packets: Vec::new(),
             faults: Vec::new(),
+            fired: Vec::new(),
             active: Vec::new(),
+            forgeries: Forgeries::default(),
+            coverage: Coverage::default(),
+            kept: Vec::new(),
+            interrupt: Interrupt::default(),
             random,
             canary: None,
             totals: Totals::default(),
@@ -316,6 +342,7 @@ impl Cluster {
             has_room_event: false,
             slowness: 1,
             is_alive: true,
+            forges: None,
             tries: 0,
         })
     }
@@ -323,6 +350,9 @@ impl Cluster {
     /// Puts a bug in.
     pub fn set_canary(&mut self, canary: Option<Canary>) {
         self.canary = canary;
+        for host in &mut self.hosts {
+            host.memory.hides_refusals = canary == Some(Canary::RefusedPin);
+        }
     }
 
     /// The bug that was put in.
@@ -339,7 +369,25 @@ impl Cluster {
                 .enter(window.begin_ns, Event::FaultBegins(number));
             self.agenda.enter(window.end_ns, Event::FaultEnds(number));
         }
+        self.fired = vec![0; faults.len()];
         self.faults = faults;
+    }
+
+    /// Ends the run as [`Step::Interrupted`] once the interrupt says so.
+    pub fn set_interrupt(&mut self, interrupt: &Interrupt) {
+        self.interrupt = interrupt.clone();
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = self.coverage.clone();
+        for (fault, fired) in self.faults.iter().zip(&self.fired) {
+            coverage.note_rule(fault.rule(), *fired);
+        }
+        let healed = self.hosts.iter().map(|host| host.memory.healed_pins());
+        coverage.note_many(Condition::PinsHealed, healed.sum());
+        coverage
     }
 
     /// Enters an event of a program.
@@ -389,6 +437,12 @@ impl Cluster {
         (&mut host.node, &mut host.memory)
     }
 
+    /// Calls that a node's pinner has refused since it started.
+    #[must_use]
+    pub fn refused_pins(&self, node: NodeId) -> u64 {
+        self.hosts[usize::from(node.0)].memory.refused_pins()
+    }
+
     /// Until when a node's processor has other things to do.
     #[must_use]
     pub fn busy_until_ns(&self, node: NodeId) -> u64 {
@@ -418,6 +472,10 @@ impl Cluster {
     /// Lets the next thing happen.
     #[inline]
     pub fn step(&mut self, observer: &mut impl Observer) -> Step {
+        if self.totals.events % INTERRUPT_EVENTS == INTERRUPT_EVENTS - 1 && self.interrupt.is_over()
+        {
+            return Step::Interrupted;
+        }
         let Some((at_ns, event)) = self.agenda.pop() else {
             return Step::Rest;
         };

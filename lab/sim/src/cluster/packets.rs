@@ -2,7 +2,7 @@
 
 use mapwire_nic::Source;
 use mapwire_wire::link::LINK_HEADER_BYTES;
-use mapwire_wire::{HEADER_BYTES, Header, NodeId};
+use mapwire_wire::{HEADER_BYTES, Header, Kind, NodeId};
 
 use super::memory::{BadAccess, Memory};
 use super::{Cluster, Event, KEPT_BYTES};
@@ -46,6 +46,16 @@ impl Packet {
         is_damaged: false,
         late: None,
     };
+
+    /// Whether it is a store.
+    pub(super) fn is_store(&self) -> bool {
+        // The kind is a header's second byte.
+        let kind = match self.form {
+            Form::Plain | Form::Early => Some(&self.header.kind),
+            Form::Datagram => self.payload.get(LINK_HEADER_BYTES + 1),
+        };
+        kind == Some(&(Kind::Store as u8))
+    }
 
     /// What it carries behind its headers.
     pub(super) fn body(&self) -> &[u8] {

@@ -23,6 +23,7 @@ use crate::canary::GlobalCanary;
 use crate::checks::global_memory::{self as check, Read, Truth};
 use crate::checks::liveness;
 use crate::cluster::{Cluster, ClusterError, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
+use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::segments::Segments;
 use buggy::Buggy;
@@ -61,6 +62,10 @@ pub struct GlobalOutcome {
     pub packets: u64,
     /// What happened.
     pub seen: Seen,
+    /// The same, of all kinds of run.
+    pub coverage: Coverage,
+    /// It was not interrupted.
+    pub is_whole: bool,
 }
 
 /// What an operation of a program is about.

@@ -30,8 +30,9 @@ pub(super) struct Call {
 }
 
 impl Programs {
-    /// Lets everything happen: calls until `end_ns`, then rest, then every node reads its pages, then rest again.
-    pub(super) fn run(&mut self, cluster: &mut Cluster, calls: &[Call], end_ns: u64) {
+    /// Lets everything happen: calls until `end_ns`, then rest, then every node reads its pages, then rest again. False if it is
+    /// interrupted.
+    pub(super) fn run(&mut self, cluster: &mut Cluster, calls: &[Call], end_ns: u64) -> bool {
         let most_events = EVENTS_A_CALL * (calls.len() as u64 + 50);
         let mut last_ns = end_ns;
         let mut look_ns = FIRST_LOOK_NS;
@@ -41,7 +42,7 @@ impl Programs {
             match cluster.step(self) {
                 Step::Inside => {}
                 Step::Program(LOOK) => match self.check_rest(cluster) {
-                    Ok(()) if was_at_rest => return,
+                    Ok(()) if was_at_rest => return true,
                     Ok(()) => {
                         (was_at_rest, look_ns) = (true, FIRST_LOOK_NS);
                         last_ns = cluster.now_ns() + READ_NS * unread;
@@ -69,8 +70,9 @@ impl Programs {
                 Step::Rest => {
                     let checked = self.check_rest(cluster);
                     self.note(cluster.now_ns(), checked);
-                    return;
+                    return true;
                 }
+                Step::Interrupted => return false,
             }
             self.follow_up(cluster);
             let events = cluster.totals().events;
@@ -79,6 +81,7 @@ impl Programs {
                 self.fail(cluster.now_ns(), violation);
             }
         }
+        true
     }
 
     /// A program makes a call, or copies a page.

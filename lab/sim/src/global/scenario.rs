@@ -15,7 +15,7 @@ use super::{
     FRAMES_ADDRESS, GLOBAL, GlobalError, GlobalOutcome, OWN_FRAMES, PROCESS, Program, Programs,
 };
 use crate::canary::GlobalCanary;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery};
+use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt};
 use crate::random::Random;
 use crate::rules::{Rule, Shape};
 use crate::segments::Segments;
@@ -116,7 +116,7 @@ impl GlobalScenario {
             let is_borne = is_lossy || !rule.is_lossy;
             // Pages that a store needs must be had.
             let is_had = !stores_by_nic || rule.name != "refuse-pins";
-            is_borne && is_had && rule.name != "restart"
+            is_borne && is_had && !["restart", "forge"].contains(&rule.name)
         };
         let calls = random.spread(100, 2_000) as u32;
         let calls = wanted.calls.unwrap_or(calls);
@@ -139,6 +139,14 @@ impl GlobalScenario {
     /// # Errors
     /// The cluster or its global memory cannot be made.
     pub fn run(&self) -> Result<GlobalOutcome, GlobalError> {
+        self.run_until(&Interrupt::default())
+    }
+
+    /// Runs it, unless it is interrupted.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_until(&self, interrupt: &Interrupt) -> Result<GlobalOutcome, GlobalError> {
         let (shape, mut random) = (self.shape, self.random.clone());
         if !NODES.contains(&shape.nodes) {
             return Err(GlobalError::Cluster(ClusterError::Size {
@@ -169,9 +177,14 @@ impl GlobalScenario {
         for (number, call) in (0..).zip(&calls) {
             cluster.schedule(call.at_ns, number);
         }
-        programs.run(&mut cluster, &calls, end_ns);
+        cluster.set_interrupt(interrupt);
+        let is_whole = programs.run(&mut cluster, &calls, end_ns);
         let totals = cluster.totals();
+        let mut coverage = cluster.coverage();
+        programs.seen.cover(&mut coverage);
         Ok(GlobalOutcome {
+            coverage,
+            is_whole,
             violation: programs.violation,
             events: totals.events,
             packets: totals.packets,

@@ -1,5 +1,7 @@
 //! What happened in a run, so that one that shows nothing is noticed.
 
+use crate::coverage::{Condition, Coverage};
+
 /// What happened in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -47,6 +49,22 @@ impl Seen {
             self.left,
             self.crashed,
         ]
+    }
+
+    /// Notes it.
+    pub(super) fn cover(&self, coverage: &mut Coverage) {
+        for (condition, times) in [
+            (Condition::PageFetched, self.pages),
+            (Condition::PageAbsent, self.absent),
+            (Condition::PageStored, self.stored),
+            (Condition::PageStoredTwice, self.stored_twice),
+            (Condition::PageRefused, self.refused),
+            (Condition::Joined, self.joined),
+            (Condition::Left, self.left),
+            (Condition::Died, self.crashed),
+        ] {
+            coverage.note_many(condition, times);
+        }
     }
 
     /// Adds what happened in another run.

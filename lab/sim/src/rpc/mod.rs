@@ -14,6 +14,7 @@ use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 use thiserror::Error;
 
 use crate::cluster::{Cluster, ClusterError, Moved, Observer, Violation};
+use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 
 /// The handler id of calls.
@@ -44,6 +45,10 @@ pub struct RpcOutcome {
     pub packets: u64,
     /// What happened.
     pub seen: RpcSeen,
+    /// The same, of all kinds of run.
+    pub coverage: Coverage,
+    /// It was not interrupted.
+    pub is_whole: bool,
 }
 
 /// What happened in a run, so that one that shows nothing is noticed.
@@ -78,6 +83,20 @@ impl RpcSeen {
             self.one_way,
             self.crashed,
         ]
+    }
+
+    /// Notes it.
+    fn cover(&self, coverage: &mut Coverage) {
+        for (condition, times) in [
+            (Condition::Answered, self.answered),
+            (Condition::TimedOut, self.timed_out),
+            (Condition::LateReply, self.late),
+            (Condition::Ended, self.ended),
+            (Condition::Repeated, self.repeated),
+            (Condition::OneWay, self.one_way),
+        ] {
+            coverage.note_many(condition, times);
+        }
     }
 
     /// Adds what happened in another run.

@@ -39,8 +39,8 @@ pub(super) const fn event_of_call(number: u32) -> u32 {
 }
 
 impl Programs {
-    /// Lets everything happen.
-    pub(super) fn run(&mut self, cluster: &mut Cluster, calls: &mut [Call]) {
+    /// Lets everything happen. False if it is interrupted.
+    pub(super) fn run(&mut self, cluster: &mut Cluster, calls: &mut [Call]) -> bool {
         let most_events = EVENTS_A_CALL * (calls.len() as u64 + 50);
         while self.violation.is_none() {
             match cluster.step(self) {
@@ -50,7 +50,11 @@ impl Programs {
                     ANSWER => self.answer(cluster, event),
                     _ => self.repeat(cluster, event),
                 },
-                Step::Rest => return self.check_rest(cluster),
+                Step::Rest => {
+                    self.check_rest(cluster);
+                    return true;
+                }
+                Step::Interrupted => return false,
             }
             self.follow_up(cluster);
             let events = cluster.totals().events;
@@ -59,6 +63,7 @@ impl Programs {
                 self.violation.get_or_insert((cluster.now_ns(), violation));
             }
         }
+        true
     }
 
     fn make(&mut self, cluster: &mut Cluster, calls: &mut [Call], event: u32) {

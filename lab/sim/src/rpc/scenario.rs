@@ -10,7 +10,7 @@ use mapwire_wire::{CHUNK_BYTES, NodeId};
 use super::running::{Call, event_of_call};
 use super::{Programs, RpcError, RpcOutcome, RpcSeen};
 use crate::canary::RpcCanary;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery};
+use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt};
 use crate::random::Random;
 use crate::rules::{Rule, Shape};
 
@@ -88,7 +88,7 @@ impl RpcScenario {
             rules: wanted
                 .rules
                 .iter()
-                .filter(|rule| is_lossy || !rule.is_lossy)
+                .filter(|rule| (is_lossy || !rule.is_lossy) && rule.name != "forge")
                 .copied()
                 .collect(),
             heal_ns: (u64::from(calls) * between_ns).clamp(1_000_000, LONGEST_NS),
@@ -105,6 +105,14 @@ impl RpcScenario {
     /// # Errors
     /// The cluster cannot be made.
     pub fn run(&self) -> Result<RpcOutcome, RpcError> {
+        self.run_until(&Interrupt::default())
+    }
+
+    /// Runs it, unless it is interrupted.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_until(&self, interrupt: &Interrupt) -> Result<RpcOutcome, RpcError> {
         let nodes = self.cluster.nodes;
         if !NODES.contains(&nodes) {
             return Err(RpcError::Cluster(ClusterError::Size {
@@ -163,9 +171,14 @@ impl RpcScenario {
                 tries: 0,
             });
         }
-        programs.run(&mut cluster, &mut calls);
+        cluster.set_interrupt(interrupt);
+        let is_whole = programs.run(&mut cluster, &mut calls);
         let totals = cluster.totals();
+        let mut coverage = cluster.coverage();
+        programs.seen.cover(&mut coverage);
         Ok(RpcOutcome {
+            coverage,
+            is_whole,
             violation: programs.violation,
             events: totals.events,
             packets: totals.packets,

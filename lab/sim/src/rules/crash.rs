@@ -12,6 +12,10 @@ struct Crash {
 }
 
 impl Fault for Crash {
+    fn rule(&self) -> &'static str {
+        "crash"
+    }
+
     fn window(&self) -> Window {
         Window {
             begin_ns: self.at_ns,

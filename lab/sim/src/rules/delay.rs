@@ -13,6 +13,10 @@ struct Delay {
 }
 
 impl Fault for Delay {
+    fn rule(&self) -> &'static str {
+        "delay"
+    }
+
     fn window(&self) -> Window {
         self.window
     }

@@ -5,6 +5,7 @@
 
 mod crash;
 mod delay;
+mod forge;
 mod partition;
 mod path;
 mod pause;
@@ -64,8 +65,10 @@ pub enum Effect {
     Pause(NodeId),
     /// The node is so many times slower.
     Slow(NodeId, u64),
-    /// The node's pinner refuses so many calls.
-    RefusePins(NodeId, u32),
+    /// The node's pinner refuses so many calls: every so-manieth.
+    RefusePins(NodeId, u32, u32),
+    /// Programs of the node make forged packets.
+    Forge(NodeId),
     /// The node stops for good.
     Crash(NodeId),
     /// The node stops, and starts anew when the fault ends.
@@ -87,6 +90,8 @@ pub enum Harm {
 
 /// Something that goes wrong for a time.
 pub trait Fault: Debug {
+    /// The name of its rule.
+    fn rule(&self) -> &'static str;
     /// When it is in force.
     fn window(&self) -> Window;
     /// What it changes.
@@ -155,7 +160,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "refuse-pins",
-        about: "a node's pinner refuses calls",
+        about: "a node's pinner refuses calls, all or every few",
         is_lossy: false,
         draw: refuse::draw,
     },
@@ -194,6 +199,12 @@ pub const RULES: &[Rule] = &[
         about: "a node stops, forgets all, and starts anew",
         is_lossy: true,
         draw: restart::draw,
+    },
+    Rule {
+        name: "forge",
+        about: "a node sends packets whose keys are wrong, stale or another's, or that ask for what it was not granted",
+        is_lossy: false,
+        draw: forge::draw,
     },
 ];
 

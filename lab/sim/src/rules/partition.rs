@@ -19,6 +19,10 @@ impl Partition {
 }
 
 impl Fault for Partition {
+    fn rule(&self) -> &'static str {
+        "partition"
+    }
+
     fn window(&self) -> Window {
         self.window
     }

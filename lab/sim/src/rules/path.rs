@@ -15,6 +15,10 @@ struct Path {
 }
 
 impl Fault for Path {
+    fn rule(&self) -> &'static str {
+        "path"
+    }
+
     fn window(&self) -> Window {
         self.window
     }

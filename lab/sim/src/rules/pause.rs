@@ -12,6 +12,10 @@ struct Pause {
 }
 
 impl Fault for Pause {
+    fn rule(&self) -> &'static str {
+        "pause"
+    }
+
     fn window(&self) -> Window {
         self.window
     }

@@ -12,6 +12,10 @@ struct Restart {
 }
 
 impl Fault for Restart {
+    fn rule(&self) -> &'static str {
+        "restart"
+    }
+
     fn window(&self) -> Window {
         self.window
     }

@@ -15,6 +15,15 @@ struct Share {
 }
 
 impl Fault for Share {
+    fn rule(&self) -> &'static str {
+        match self.harm {
+            Harm::Lose => "drop",
+            Harm::Repeat => "duplicate",
+            Harm::Late(_) => "reorder",
+            Harm::Damage => "corrupt",
+        }
+    }
+
     fn window(&self) -> Window {
         self.window
     }

@@ -13,6 +13,10 @@ struct Slow {
 }
 
 impl Fault for Slow {
+    fn rule(&self) -> &'static str {
+        "slow"
+    }
+
     fn window(&self) -> Window {
         self.window
     }

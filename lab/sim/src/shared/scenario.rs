@@ -14,8 +14,9 @@ use super::{
 };
 use crate::canary::SharedCanary;
 use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, LinkConfig, Step,
+    Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, Interrupt, LinkConfig, Step,
 };
+use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::rules::{Rule, Shape, names};
 use crate::segments::Segments;
@@ -69,6 +70,7 @@ impl SharedScenario {
             2 if nodes <= MAX_RANKS / 2 => 2,
             _ => 1,
         };
+        let threads = random.spread(1, 4) as u16;
         let locks = random.within(1, 4) as u32;
         let variables = match wanted.litmus {
             true => VARIABLES.into(),
@@ -77,6 +79,7 @@ impl SharedScenario {
         let shape = SharedShape {
             ranks: nodes * processes,
             processes,
+            threads,
             allocations: locks + variables,
             locks,
             phases: random.within(1, 5) as u32,
@@ -115,7 +118,7 @@ impl SharedScenario {
             let is_borne = is_lossy || !rule.is_lossy;
             // Pages that a store needs must be had.
             let is_had = !stores_by_nic || rule.name != "refuse-pins";
-            is_borne && is_had && !["crash", "restart"].contains(&rule.name)
+            is_borne && is_had && !["crash", "restart", "forge"].contains(&rule.name)
         };
         Self {
             seed,
@@ -135,6 +138,14 @@ impl SharedScenario {
     /// # Errors
     /// The cluster or its shared memory cannot be made.
     pub fn run(&self) -> Result<SharedOutcome, SharedError> {
+        self.run_until(&Interrupt::default())
+    }
+
+    /// Runs it, unless it is interrupted.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_until(&self, interrupt: &Interrupt) -> Result<SharedOutcome, SharedError> {
         let (mut shape, mut random) = (self.shape, self.random.clone());
         let (processes, locks) = (shape.processes, shape.locks);
         if !(2..=MAX_RANKS).contains(&shape.ranks) {
@@ -155,8 +166,8 @@ impl SharedScenario {
             .iter()
             .flat_map(|rule| (rule.draw)(&mut random, &faults));
         cluster.set_faults(faults.collect());
-        let ranks = usize::from(shape.ranks);
-        let tests = self.litmus.then(|| Tests::draw(&mut random, ranks));
+        let threads = usize::from(shape.ranks) * usize::from(shape.threads);
+        let tests = self.litmus.then(|| Tests::draw(&mut random, threads));
         if let Some(tests) = &tests {
             shape.phases = tests.barriers() as u32;
         }
@@ -174,7 +185,8 @@ impl SharedScenario {
                 barriers: 3,
                 chunk_pages: 2,
                 hold_ns: shape.hold_ns,
-                ..Config::new(rank, shape.ranks, 1, PAGES, 8)
+                participants: shape.threads,
+                ..Config::new(rank, shape.ranks, shape.threads, PAGES, 8)
             })?;
             let mut shared = SharedMemory::new(dsm, processes);
             for other in 0..shape.ranks {
@@ -184,19 +196,21 @@ impl SharedScenario {
             node.register(at.process, SHARED, Box::new(shared))?;
             // The memory of a cluster that has just been made has room for all of it.
             let _ = segments.export(&mut cluster, at);
-            programs.push(Program {
+            programs.extend((0..shape.threads).map(|_| Program {
                 at,
                 doing: Doing::Nothing,
                 is_pending: false,
                 steps_left: shape.steps,
                 phase: 0,
                 random: Random::new(random.next()),
-            });
+            }));
         }
         let mut programs = Programs {
             shape,
             programs,
             truth: vec![0; bytes],
+            writers: vec![None; shape.allocations as usize],
+            coverage: Coverage::default(),
             allocations: Vec::new(),
             rights: BTreeMap::new(),
             holders: vec![None; locks as usize],
@@ -209,34 +223,44 @@ impl SharedScenario {
             violation: None,
         };
         cluster.set_canary(self.canary.and_then(SharedCanary::of_cluster));
+        cluster.set_interrupt(interrupt);
         match self.stores_by_nic {
             true => programs.ask_imports(&mut cluster),
             false => cluster.schedule(0, 0),
         }
+        let mut is_whole = true;
         while programs.violation.is_none() {
             match cluster.step(&mut programs) {
                 Step::Inside => {}
-                Step::Program(rank) => {
-                    let at = programs.programs[rank as usize].at;
+                Step::Program(who) => {
+                    let at = programs.programs[who as usize].at;
                     let busy_ns = cluster.busy_until_ns(at.node);
                     if busy_ns > cluster.now_ns() {
-                        cluster.schedule(busy_ns, rank);
+                        cluster.schedule(busy_ns, who);
                     } else {
-                        programs.go(&mut cluster, rank as usize);
+                        programs.go(&mut cluster, who as usize);
                     }
                 }
                 Step::Rest => {
                     programs.check_rest(cluster.now_ns());
                     break;
                 }
+                Step::Interrupted => {
+                    is_whole = false;
+                    break;
+                }
             }
             programs.follow_up(&mut cluster);
-            if cluster.totals().events > MOST_EVENTS * u64::from(shape.ranks) {
+            if cluster.totals().events > MOST_EVENTS * threads as u64 {
                 let text = "things still happen after millions of events".to_owned();
                 programs.fail(cluster.now_ns(), "liveness", text);
             }
         }
+        let mut coverage = cluster.coverage();
+        coverage.add(&programs.coverage);
         Ok(SharedOutcome {
+            coverage,
+            is_whole,
             shape,
             violation: programs.violation,
             packets: cluster.totals().packets,
@@ -250,6 +274,7 @@ impl fmt::Display for SharedScenario {
         let SharedShape {
             ranks,
             processes,
+            threads,
             allocations,
             locks,
             phases,
@@ -260,7 +285,7 @@ impl fmt::Display for SharedScenario {
         writeln!(f, "seed {}", self.seed)?;
         writeln!(
             f,
-            "  nodes {nodes}, processes of each {processes}: {ranks} ranks"
+            "  nodes {nodes}, processes of each {processes}: {ranks} ranks, threads of each {threads}"
         )?;
         writeln!(
             f,

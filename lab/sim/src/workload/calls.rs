@@ -2,26 +2,32 @@
 
 use mapwire_node::{ExportRequest, ImportError};
 use mapwire_translation::PageRange;
-use mapwire_vmmc::{Importers, RequestId, VmmcError};
+use mapwire_vmmc::{RequestId, VmmcError};
 use mapwire_wire::{
-    Atomic, AtomicOp, CommandRepr, Key, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal,
-    SignalOp, Width,
+    Atomic, AtomicOp, CommandRepr, Key, NodeId, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES,
+    Signal, SignalOp, Width,
 };
 
 use super::{Call, Deed, Held, Program, Workload, keeps_place, place_of_buffer, place_of_export};
 use crate::canary::Canary;
 use crate::checks::atomics::Adds;
-use crate::checks::bounds::{Instance, LANE_DATA, LANES_OFFSET, SLOTS, STATIC_BYTES, WORD_OFFSET};
+use crate::checks::bounds::{Instance, LANE_DATA, SLOTS, STATIC_BYTES, WORD_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::{Sent, differs, pattern};
+use crate::checks::forgery::{Forged, Kind};
+use crate::checks::importers::{self, Allowed, Asked};
 use crate::checks::violation;
 use crate::cluster::Cluster;
+use crate::coverage::Condition;
 use crate::random::Random;
 
 /// Fills a buffer that its program may use again.
 const USED: u8 = 0xa5;
 /// Commands that a program lets wait in its queue.
-const MOST_QUEUED: usize = 16;
+pub(super) const MOST_QUEUED: usize = 16;
+
+/// Short sends that follow each other without a pause, at most.
+const MOST_IN_BURST: u64 = 8;
 
 impl Workload {
     /// A program makes a call. What it is depends on the call's seed and on what the program has, unless the call says so itself.
@@ -38,7 +44,7 @@ impl Workload {
         let mut again = false;
         match call.deed {
             None => self.drawn(cluster, program, &mut random),
-            Some(Deed::Export) => self.export(cluster, program, &mut random),
+            Some(Deed::Export) => self.export(cluster, program, &mut random, Allowed::All),
             Some(Deed::Import) => self.import(cluster, program, &mut random),
             Some(Deed::Send { .. } | Deed::Fetch { .. })
                 if self.programs[program].words.free().is_none()
@@ -59,13 +65,25 @@ impl Workload {
     }
 
     fn drawn(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        if cluster.is_forging(self.programs[program].at.node) && random.chance(40) {
+            return self.be_hostile(cluster, program, random);
+        }
         match random.below(100) {
-            0..15 => self.export(cluster, program, random),
+            0..15 => {
+                let importers = Allowed::draw(random, cluster.config().nodes);
+                self.export(cluster, program, random, importers);
+            }
             15..18 => self.unexport(cluster, program, random),
             18..20 => self.redirect(cluster, program, random),
             20..40 => self.import(cluster, program, random),
             40..42 => self.release(cluster, program, random),
-            42..58 => self.short_send(cluster, program, random),
+            42..54 => self.short_send(cluster, program, random),
+            // They come one behind the other, and so do their notifications and signals.
+            54..58 => {
+                for _ in 0..random.within(2, MOST_IN_BURST) {
+                    self.short_send(cluster, program, random);
+                }
+            }
             58..76 => self.long_send(cluster, program, random, None),
             76..86 => self.fetch(cluster, program, random, None),
             86..91 => self.flush(cluster, program, random),
@@ -73,7 +91,13 @@ impl Workload {
         }
     }
 
-    fn export(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+    fn export(
+        &mut self,
+        cluster: &mut Cluster,
+        program: usize,
+        random: &mut Random,
+        importers: Allowed,
+    ) {
         let Some(slot) = (0..SLOTS).find(|&slot| self.programs[program].exports[slot].is_none())
         else {
             return;
@@ -89,6 +113,10 @@ impl Workload {
         };
         let mut key = [1; 16];
         key[..8].copy_from_slice(&random.next().to_le_bytes());
+        let told = match cluster.canary() {
+            Some(Canary::AnyImporter) => Allowed::All.told(),
+            _ => importers.told(),
+        };
         let (node, memory) = cluster.parts(at.node);
         let mut bytes = vec![0; length as usize];
         pattern(seed, 0, &mut bytes[..STATIC_BYTES as usize]);
@@ -99,13 +127,14 @@ impl Workload {
             address,
             length,
             rights,
-            importers: Importers::Job,
+            importers: told,
             direct: None,
             pins_late: false,
         };
-        let Ok(id) = node.export(at.process, memory, request) else {
-            // The limit on pinned pages, or a pinner that refuses.
-            return;
+        let refused = memory.refused_pins();
+        let id = match node.export(at.process, memory, request) {
+            Ok(id) => id,
+            Err(error) => return self.lacks_pages(cluster, at.node, refused, &error),
         };
         let number = self.instances.len();
         self.instances.push(Instance {
@@ -117,6 +146,9 @@ impl Workload {
             length,
             rights,
             key: Key(key),
+            importers,
+            until_ns: None,
+            is_granted: false,
             landing: None,
             stands: true,
             adds: Adds::default(),
@@ -133,6 +165,7 @@ impl Workload {
         };
         let (at, id) = (self.instances[number].exporter, self.instances[number].id);
         self.instances[number].stands = false;
+        self.instances[number].until_ns = Some(cluster.now_ns());
         self.count(cluster.now_ns(), program, "unexport");
         if cluster.canary() == Some(Canary::LateRevoke) {
             self.late_revokes.push((program, id));
@@ -173,9 +206,13 @@ impl Workload {
         let mut bytes = vec![0; STATIC_BYTES as usize];
         pattern(self.instances[number].seed, 0, &mut bytes);
         memory.write(at.process.0, address, &bytes);
-        if node.redirect(at.process, memory, id, to).is_ok() {
-            self.instances[number].landing = Some(address);
-            self.count(cluster.now_ns(), program, "redirect");
+        let refused = memory.refused_pins();
+        match node.redirect(at.process, memory, id, to) {
+            Ok(()) => {
+                self.instances[number].landing = Some(address);
+                self.count(cluster.now_ns(), program, "redirect");
+            }
+            Err(error) => self.lacks_pages(cluster, at.node, refused, &error),
         }
     }
 
@@ -190,23 +227,44 @@ impl Workload {
             let instance = &self.instances[held.instance];
             instance.exporter == self.programs[exporter].at && instance.slot == slot
         });
-        if exporter == program || has || asked.values().any(|other| *other == (exporter, slot)) {
+        let is_asked = |other: &Asked| (other.exporter, other.slot) == (exporter, slot);
+        if exporter == program || has || asked.values().any(is_asked) {
             return;
         }
         if self.lane_of(exporter, program).is_none() || asked.len() > 8 {
             return;
         }
         let from = self.programs[exporter].at;
+        // A forged packet is under way for a right that this node must not get meanwhile.
+        let is_for_right = |forged: &Forged| {
+            let target = &self.instances[forged.target];
+            forged.kind == Kind::Right
+                && !forged.is_refused
+                && forged.from == at.node
+                && (target.exporter, target.slot) == (from, slot)
+        };
+        if self.forged.iter().any(is_for_right) {
+            return;
+        }
         let rights = *random.pick(&[Rights::ALL, Rights::STORE, Rights::FETCH]);
         let timeout_ns = random.spread(100_000, 20_000_000);
+        let token = self.token(exporter, slot, random);
+        let asked = Asked {
+            exporter,
+            slot,
+            rights,
+            token,
+            at_ns: cluster.now_ns(),
+        };
         let now_ns = cluster.clock_ns(at.node);
         let (node, _) = cluster.parts(at.node);
         let name = format!("export {slot}");
-        match node.ask_import(now_ns, at.process, from, &name, rights, None, timeout_ns) {
+        match node.ask_import(now_ns, at.process, from, &name, rights, token, timeout_ns) {
             Ok(request) => {
-                self.programs[program]
-                    .asked
-                    .insert(request, (exporter, slot));
+                self.programs[program].asked.insert(request, asked);
+                let wanted = self.wanted.entry((at.node, from, slot));
+                let wanted = wanted.or_insert(Rights::NONE);
+                *wanted = *wanted | rights;
                 self.count(cluster.now_ns(), program, "import");
             }
             Err(error) => {
@@ -216,18 +274,51 @@ impl Workload {
         }
     }
 
+    /// What a program shows that imports: the token of an export that wants one, mostly.
+    fn token(&self, exporter: usize, slot: usize, random: &mut Random) -> Option<Key> {
+        let instance = self.programs[exporter].exports[slot]?;
+        let Allowed::Token(mut key) = self.instances[instance].importers else {
+            return None;
+        };
+        match random.below(10) {
+            0 => return None,
+            1..4 => key.0[random.below(16) as usize] ^= 1 << random.below(8),
+            _ => {}
+        }
+        Some(key)
+    }
+
+    /// Pages could not be had: the limit on pinned pages, or a pinner that refuses. The program tries something else.
+    fn lacks_pages(
+        &mut self,
+        cluster: &Cluster,
+        node: NodeId,
+        refused: u64,
+        error: &dyn core::fmt::Display,
+    ) {
+        let now_refused = cluster.refused_pins(node);
+        if now_refused > refused {
+            self.coverage.note(Condition::PinsRefused);
+        } else if self.config.is_limited {
+            self.coverage.note(Condition::PinsLimited);
+        } else {
+            let text = format!("{node}: pages could not be had, and nothing refused them: {error}");
+            self.fail(cluster.now_ns(), violation("pinned pages", text));
+        }
+    }
+
     /// An import has its outcome.
     pub(super) fn enter(&mut self, cluster: &mut Cluster, program: usize, request: RequestId) {
         let at = self.programs[program].at;
         let now_ns = cluster.now_ns();
-        let Some((exporter, slot)) = self.programs[program].asked.remove(&request) else {
+        let Some(asked) = self.programs[program].asked.remove(&request) else {
             let text = format!(
                 "{}: import {} is over, and was not asked for",
                 at.node, request.0
             );
             return self.fail(now_ns, violation("completions", text));
         };
-        let from = self.programs[exporter].at;
+        let (from, slot) = (self.programs[asked.exporter].at, asked.slot);
         let (node, _) = cluster.parts(at.node);
         let outcome = node.enter_import(at.process, request);
         let crashed = self.crashed[usize::from(from.node.0)];
@@ -245,9 +336,12 @@ impl Workload {
                     Some((number, instance))
                         if instance.exporter == from
                             && instance.slot == slot
-                            && grant.length == instance.length
-                            && instance.rights.contains(grant.rights) =>
+                            && grant.length == instance.length =>
                     {
+                        let may = importers::may_have(at.node, &asked, grant.rights, instance);
+                        if instance.importers != Allowed::All {
+                            self.coverage.note(Condition::Granted);
+                        }
                         let is_dead = node.nic().imported(id).is_none_or(|import| import.revoked);
                         self.programs[program].held.push(Held {
                             id,
@@ -255,6 +349,8 @@ impl Workload {
                             grant,
                             is_dead,
                         });
+                        self.instances[number].is_granted = true;
+                        self.note(now_ns, may);
                         self.count(cluster.now_ns(), program, "imported");
                         None
                     }
@@ -265,7 +361,14 @@ impl Workload {
                 VmmcError::TimedOut { .. } => None,
                 VmmcError::PeerGone { .. } if crashed => None,
                 VmmcError::Refused {
-                    reason: Refusal::NoRight | Refusal::Revoked,
+                    reason: reason @ (Refusal::NoRight | Refusal::NotPermitted),
+                    ..
+                } => {
+                    self.check_refused(at.node, &asked, reason, now_ns);
+                    None
+                }
+                VmmcError::Refused {
+                    reason: Refusal::Revoked,
                     ..
                 } => None,
                 error => Some(format!("failed: {error}")),
@@ -277,6 +380,22 @@ impl Workload {
             self.fail(now_ns, violation("completions", text));
         }
         cluster.settle(at.node, self);
+    }
+
+    /// An import was refused: one of the exports that it may have been about must be why.
+    fn check_refused(&mut self, by: NodeId, asked: &Asked, reason: Refusal, now_ns: u64) {
+        let exporter = self.programs[asked.exporter].at;
+        let was_there = |instance: &&Instance| {
+            (instance.exporter, instance.slot) == (exporter, asked.slot)
+                && instance
+                    .until_ns
+                    .is_none_or(|until_ns| until_ns >= asked.at_ns)
+        };
+        let found = self.instances.iter().filter(was_there).cloned();
+        let outcome = importers::is_refused(by, asked, reason, found);
+        if let Some(condition) = self.note(now_ns, outcome) {
+            self.coverage.note(condition);
+        }
     }
 
     /// Whether no command uses an import.
@@ -320,7 +439,7 @@ impl Workload {
     }
 
     /// An import with a right.
-    fn pick(&self, program: usize, rights: Rights, random: &mut Random) -> Option<Held> {
+    pub(super) fn pick(&self, program: usize, rights: Rights, random: &mut Random) -> Option<Held> {
         let held = &self.programs[program].held;
         let usable = |held: &&Held| !held.is_dead && held.grant.rights.contains(rights);
         let count = held.iter().filter(usable).count();
@@ -339,12 +458,16 @@ impl Workload {
     ) -> (u64, u64, bool, Option<Signal>) {
         let exporter = self.index(held.grant.from);
         let lane = self.lane_of(exporter, program).unwrap_or_default() as u64;
-        let start = LANES_OFFSET + lane * self.config.lane_bytes;
+        let start = self.lane_offset(lane);
         let room = self.config.lane_bytes - LANE_DATA;
         let drawn = random.spread(1, most.min(room));
         let mut length = exactly.map_or(drawn, |exactly| exactly.clamp(1, room));
-        let offset = start + LANE_DATA + random.below(room - length + 1);
-        let notify = random.chance(20);
+        let mut within = random.below(room - length + 1);
+        if random.chance(12) {
+            within = room - length;
+        }
+        let offset = start + LANE_DATA + within;
+        let notify = random.chance(30);
         let signal = random.chance(30).then(|| Signal {
             offset: start,
             value: random.next(),
@@ -352,6 +475,9 @@ impl Workload {
         });
         if signal.is_some() && most <= SHORT_BYTES as u64 {
             length = length.min(SHORT_SIGNAL_BYTES as u64);
+        }
+        if offset + length == self.export_bytes() {
+            self.coverage.note(Condition::AtTheEnd);
         }
         (offset, length, notify, signal)
     }
@@ -363,7 +489,12 @@ impl Workload {
             .entry((program, held.grant.from.node))
             .or_default();
         let number = stream.sent;
-        stream.submit(Sent { number, ..sent });
+        let incarnation = self.incarnations[usize::from(self.programs[program].at.node.0)];
+        stream.submit(Sent {
+            number,
+            incarnation,
+            ..sent
+        });
     }
 
     fn short_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -399,13 +530,14 @@ impl Workload {
             notify,
             seed,
             is_given_up: false,
+            incarnation: 0,
         };
         self.note_sent(program, &held, sent);
         self.count(cluster.now_ns(), program, "short send");
     }
 
     /// A free word with its buffer, of whose pages the node knows that they are in use.
-    fn hold(
+    pub(super) fn hold(
         &mut self,
         cluster: &mut Cluster,
         program: usize,
@@ -421,13 +553,16 @@ impl Workload {
         let address = place_of_buffer(word, shift);
         let range = PageRange::covering(address, length).ok()?;
         let (node, memory) = cluster.parts(at.node);
-        // The limit on pinned pages, or a pinner that refuses: the program tries something else.
-        node.hold(at.process, memory, word, range).ok()?;
+        let refused = memory.refused_pins();
+        if let Err(error) = node.hold(at.process, memory, word, range) {
+            self.lacks_pages(cluster, at.node, refused, &error);
+            return None;
+        }
         Some((word, address))
     }
 
     /// Submits a command whose pages are held.
-    fn submit(
+    pub(super) fn submit(
         &mut self,
         cluster: &mut Cluster,
         program: usize,
@@ -483,6 +618,7 @@ impl Workload {
             notify,
             seed,
             is_given_up: false,
+            incarnation: 0,
         };
         self.note_sent(program, &held, sent);
         let command = CommandRepr::LongSend {
@@ -634,8 +770,13 @@ impl Workload {
             }
             return;
         }
+        self.coverage.note(Condition::Completed);
         match pending.work {
             Work::Send => {}
+            Work::Forged { .. } | Work::Misused(_) => {
+                let text = format!("{}: {:?} is done", at.node, pending.work);
+                self.fail(now_ns, violation("forgery", text));
+            }
             Work::Fetch { offset, .. } => {
                 let seed = self.instances[pending.instance].seed;
                 if let Some(differs) = differs(seed, offset, &bytes) {
@@ -645,8 +786,11 @@ impl Workload {
                     );
                     self.fail(now_ns, violation("delivery", text));
                 }
+                self.coverage.note(Condition::Fetched);
             }
             Work::Flush { sent } => {
+                self.coverage
+                    .note_many(Condition::Flushed, u64::from(sent > 0));
                 let to = self.instances[pending.instance].exporter.node;
                 let stream = self.streams.get(&(program, to));
                 let missing =
@@ -661,6 +805,7 @@ impl Workload {
             }
             Work::Add => {
                 let old = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+                self.coverage.note(Condition::Added);
                 let outcome = self.instances[pending.instance].adds.answer(old);
                 self.note(now_ns, outcome);
             }

@@ -1,6 +1,7 @@
 //! Programs that make all calls of VMMC, and what they know: an oracle apart from the nodes under test.
 
 mod calls;
+mod hostile;
 mod watching;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use mapwire_node::Node;
 use mapwire_translation::AnyDesign;
 use mapwire_vmmc::{Grant, RequestId};
-use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId, ProcessId};
+use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId, ProcessId, Rights};
 
 use crate::checks::bounds::{
     Instance, LANES, LANES_OFFSET, SLOTS, STATIC_BYTES, Spot, WORD_OFFSET, buffer_address, find,
@@ -16,9 +17,12 @@ use crate::checks::bounds::{
 };
 use crate::checks::completions::{Pending, Words};
 use crate::checks::delivery::{Sent, Stream, differs};
+use crate::checks::forgery::{self, Forged, Misused};
+use crate::checks::importers::Asked;
 use crate::checks::liveness;
 use crate::checks::{pins, room};
 use crate::cluster::{Cluster, FIRST_ADDRESS, Violation};
+use crate::coverage::{Condition, Coverage};
 
 /// What programs are like.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +31,8 @@ pub struct WorkloadConfig {
     pub lane_bytes: u64,
     /// Completion words of each process: 1 to 32.
     pub words: u32,
+    /// Processes may pin so many pages only.
+    pub is_limited: bool,
     /// Transfers may fail for want of pages.
     pub may_lack_pages: bool,
     /// The link keeps packets until they are acked, and may send an answer again that a revocation has made a refusal meanwhile.
@@ -87,8 +93,8 @@ struct Program {
     at: Endpoint,
     exports: [Option<usize>; SLOTS],
     held: Vec<Held>,
-    /// Imports that were asked for: exporter and slot.
-    asked: BTreeMap<RequestId, (usize, usize)>,
+    /// Imports that were asked for.
+    asked: BTreeMap<RequestId, Asked>,
     words: Words,
 }
 
@@ -126,7 +132,18 @@ pub struct Workload {
     by_id: BTreeMap<(NodeId, ExportId), usize>,
     /// By sending process, then receiving node.
     streams: BTreeMap<(usize, NodeId), Stream>,
-    /// Notifications that are due.
+    /// Rights that processes of a node have ever asked for, by node, exporter and place.
+    wanted: BTreeMap<(NodeId, Endpoint, usize), Rights>,
+    /// Forged packets.
+    forged: Vec<Forged>,
+    /// Refusals of packets, by sender and receiver.
+    refusals: BTreeMap<(NodeId, NodeId), usize>,
+    /// Short sends that their own node must refuse.
+    misused: Vec<Misused>,
+    /// How often each node has restarted.
+    incarnations: Vec<u32>,
+    coverage: Coverage,
+    /// Notifications that are due, in order.
     notifications: Vec<(Endpoint, ExportId, NodeId, u64, u64)>,
     /// Nodes that have crashed, and of these those that have not restarted.
     crashed: Vec<bool>,
@@ -180,6 +197,12 @@ impl Workload {
             instances: Vec::new(),
             by_id: BTreeMap::new(),
             streams: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            forged: Vec::new(),
+            refusals: BTreeMap::new(),
+            misused: Vec::new(),
+            incarnations: vec![0; usize::from(shape.nodes)],
+            coverage: Coverage::default(),
             notifications: Vec::new(),
             crashed: vec![false; usize::from(shape.nodes)],
             down: vec![false; usize::from(shape.nodes)],
@@ -200,6 +223,12 @@ impl Workload {
     #[must_use]
     pub fn history(&self) -> &[Made] {
         &self.history
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
     }
 
     fn count(&mut self, at_ns: u64, program: usize, call: &'static str) {
@@ -236,6 +265,11 @@ impl Workload {
         (0..LANES).find(|&lane| self.lane_owner(exporter, lane) == importer)
     }
 
+    /// Where a lane begins in an export: the first is the last of it, so that also a small cluster goes to the end.
+    fn lane_offset(&self, lane: u64) -> u64 {
+        LANES_OFFSET + (LANES as u64 - 1 - lane) * self.config.lane_bytes
+    }
+
     /// Bytes of an export.
     fn export_bytes(&self) -> u64 {
         LANES_OFFSET + LANES as u64 * self.config.lane_bytes
@@ -247,7 +281,7 @@ impl Workload {
     }
 
     /// All that the programs of a node knew and had is gone.
-    fn forget(&mut self, node: NodeId) {
+    fn forget(&mut self, now_ns: u64, node: NodeId) {
         let words = self.config.words;
         for program in self
             .programs
@@ -257,9 +291,13 @@ impl Workload {
             let at = program.at;
             *program = Program::new(at, words);
         }
-        for instance in &mut self.instances {
-            instance.stands &= instance.exporter.node != node;
+        let of_node = |instance: &&mut Instance| instance.exporter.node == node;
+        for instance in self.instances.iter_mut().filter(of_node) {
+            if core::mem::replace(&mut instance.stands, false) {
+                instance.until_ns = Some(now_ns);
+            }
         }
+        self.misused.retain(|misused| misused.by.node != node);
         for ((from, _), stream) in &mut self.streams {
             if self.programs[*from].at.node == node {
                 stream.give_up();
@@ -301,6 +339,9 @@ impl Workload {
         }
         let outcome = self.check_holders(cluster);
         self.note(now_ns, outcome);
+        let outcome = self.check_forged();
+        self.note(now_ns, outcome);
+        self.coverage.note(Condition::AtRest);
         for number in 0..self.instances.len() {
             let instance = &self.instances[number];
             let is_there = instance.stands && cluster.is_alive(instance.exporter.node);
@@ -359,6 +400,28 @@ impl Workload {
         Ok(())
     }
 
+    /// All that is not allowed was refused, if it came as far.
+    fn check_forged(&self) -> Result<(), Violation> {
+        let has_crashed = |node: NodeId| self.crashed[usize::from(node.0)];
+        let mut sent: BTreeMap<(NodeId, NodeId), Vec<&Forged>> = BTreeMap::new();
+        for forged in &self.forged {
+            let is_sent = self.instances[forged.carrier].stands;
+            if is_sent && !has_crashed(forged.from) && !has_crashed(forged.to) {
+                sent.entry((forged.from, forged.to))
+                    .or_default()
+                    .push(forged);
+            }
+        }
+        for (pair, sent) in sent {
+            forgery::were_refused(&sent, self.refusals.get(&pair).copied().unwrap_or(0))?;
+        }
+        let mut misused = self.misused.iter();
+        match misused.find(|misused| self.instances[misused.instance].stands) {
+            None => Ok(()),
+            Some(misused) => Err(forgery::was_misused(misused)),
+        }
+    }
+
     /// Whether nodes may not know of crashes: a link is found dead once something is awaited of it.
     fn may_not_know(&self) -> bool {
         self.config.resends && self.crashed.contains(&true)
@@ -387,8 +450,8 @@ impl Workload {
                 let what = format!("completion {word} of {:?}", pending.work);
                 return Some(liveness::still_waits(at, what));
             }
-            if let Some((request, (exporter, slot))) = program.asked.iter().next() {
-                let from = self.programs[*exporter].at;
+            if let Some((request, asked)) = program.asked.iter().next() {
+                let (from, slot) = (self.programs[asked.exporter].at, asked.slot);
                 let what = format!("import {} of export {slot} of {}", request.0, from.node);
                 return Some(liveness::still_waits(at, what));
             }
@@ -440,6 +503,7 @@ impl Workload {
     }
 
     fn check_unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64) {
+        self.coverage.note(Condition::Unpinned);
         if (page << 12) >= FIRST_ADDRESS {
             let outcome = pins::unpinned(at, page, self.used(self.index(at)));
             self.note(now_ns, outcome);

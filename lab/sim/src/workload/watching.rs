@@ -2,14 +2,16 @@
 
 use mapwire_nic::{CommandError, Rejection};
 use mapwire_node::{Act, Ask, Told};
-use mapwire_wire::{Endpoint, NodeId, Refusal};
+use mapwire_wire::{Endpoint, ExportId, NodeId, Refusal};
 
 use super::{Todo, Workload, may_fail};
-use crate::checks::bounds::{LANE_DATA, LANES_OFFSET, Spot, WORD_OFFSET};
-use crate::checks::completions::Work;
+use crate::checks::bounds::{LANE_DATA, LANES, LANES_OFFSET, Spot, WORD_OFFSET};
+use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::Arrived;
+use crate::checks::forgery::{Forged, Misused};
 use crate::checks::violation;
 use crate::cluster::{Moved, Observer, Violation, breach_of};
+use crate::coverage::Condition;
 
 impl Workload {
     /// Bytes were stored in an export.
@@ -34,7 +36,9 @@ impl Workload {
                 "offset {offset}, which nobody may store to, was stored to"
             ));
         };
-        let owner = self.lane_owner(self.index(exporter), (from_lanes / lane_bytes) as usize);
+        // The first lane is the last of the export.
+        let lane = LANES.saturating_sub(1 + (from_lanes / lane_bytes) as usize);
+        let owner = self.lane_owner(self.index(exporter), lane);
         let sender = self.programs[owner].at;
         if sender.node != moved.from || from_lanes % lane_bytes < LANE_DATA {
             return wrong(format!(
@@ -69,8 +73,20 @@ impl Workload {
         let whole = stream.arrive(arrived, may_lose, |sent| {
             may_fail(instances, lacks_pages, sent)
         })?;
+        if landing.is_some_and(|landing| moved.address >= Some(landing)) {
+            self.coverage.note(Condition::Landed);
+        }
+        if let Some(sent) = &whole {
+            self.coverage.note(Condition::Delivered);
+            let has_signal = u64::from(sent.signal.is_some());
+            self.coverage.note_many(Condition::Signalled, has_signal);
+        }
         if let Some(sent) = whole.filter(|sent| sent.notify) {
             let id = self.instances[number].id;
+            let mut due = self.notifications.iter();
+            if due.any(|due| due.0 == exporter) {
+                self.coverage.note(Condition::NotifiedDeep);
+            }
             self.notifications
                 .push((exporter, id, moved.from, sent.offset, sent.length));
         }
@@ -131,7 +147,7 @@ impl Workload {
 
     /// A command failed: is there a reason?
     fn check_failure(
-        &self,
+        &mut self,
         at: Endpoint,
         instance: Option<usize>,
         error: &CommandError,
@@ -150,7 +166,16 @@ impl Workload {
             _ => false,
         };
         match is_due {
-            true => Ok(()),
+            true => {
+                self.coverage.note(match error {
+                    CommandError::PeerGone(_) => Condition::FailedGone,
+                    CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked) => {
+                        Condition::FailedRevoked
+                    }
+                    _ => Condition::FailedPages,
+                });
+                Ok(())
+            }
             false => {
                 let text = format!(
                     "{}, {}: a command failed without reason: {error}",
@@ -159,6 +184,58 @@ impl Workload {
                 Err(violation("completions", text))
             }
         }
+    }
+
+    /// Whether a hostile command failed as it must; any other may have failed for other reasons.
+    fn is_hostile(&mut self, pending: &Pending, error: &CommandError) -> bool {
+        match (pending.work, error) {
+            (Work::Misused(misuse), error) if misuse.is_due(error) => {
+                self.coverage.note(Condition::Misused);
+                true
+            }
+            (Work::Forged { kind, target }, CommandError::Refused(reason)) => {
+                let stands = self.instances[target].stands;
+                kind.is_due(*reason, stands)
+            }
+            _ => false,
+        }
+    }
+
+    /// Finds the forged packet of `from` that `to` has refused, if it was one, and gives what that shows.
+    fn take_refused(&mut self, (from, to): (NodeId, NodeId), reason: Refusal) -> Option<Condition> {
+        let instances = &self.instances;
+        let find = |is_exact: bool| {
+            let is_it = |forged: &Forged| {
+                let stands = instances[forged.target].stands;
+                let is_due = match is_exact {
+                    true => forged.kind.is_exactly_due(reason),
+                    false => forged.kind.is_due(reason, stands),
+                };
+                !forged.is_refused && (forged.from, forged.to) == (from, to) && is_due
+            };
+            self.forged.iter().position(is_it)
+        };
+        let exact = find(true);
+        let number = exact.or_else(|| find(false))?;
+        let forged = &mut self.forged[number];
+        forged.is_refused = true;
+        Some(forged.kind.condition())
+    }
+
+    /// Whether a refusal of what `from` has sent to `to` is due since that was forged.
+    fn was_forged(
+        &self,
+        (from, to): (NodeId, NodeId),
+        reason: Refusal,
+        is_it: impl Fn(&Forged) -> bool,
+    ) -> bool {
+        let mut forged = self.forged.iter();
+        forged.any(|forged| {
+            let stands = self.instances[forged.target].stands;
+            (forged.from, forged.to) == (from, to)
+                && is_it(forged)
+                && forged.kind.is_due(reason, stands)
+        })
     }
 
     fn told_now(&mut self, at: NodeId, told: &Told) -> Result<(), Violation> {
@@ -186,6 +263,23 @@ impl Workload {
                     let pending = self.programs[index].words.over(of, word)?;
                     instance = Some(pending.instance);
                     self.todo.push(Todo::Over(index, pending, false));
+                    if self.is_hostile(&pending, error) {
+                        return Ok(());
+                    }
+                } else {
+                    let is_it = |misused: &Misused| misused.by == of && misused.what.is_due(error);
+                    if let Some(found) = self.misused.iter().position(is_it) {
+                        self.misused.remove(found);
+                        self.coverage.note(Condition::Misused);
+                        return Ok(());
+                    }
+                    // It may be one of these that has failed for another reason.
+                    let is_it = |misused: &Misused| {
+                        misused.by == of && *error == CommandError::Revoked(misused.import)
+                    };
+                    if let Some(found) = self.misused.iter().position(is_it) {
+                        self.misused.remove(found);
+                    }
                 }
                 self.check_failure(of, instance, error)
             }
@@ -198,21 +292,40 @@ impl Workload {
             } => {
                 let of = Endpoint { node: at, process };
                 let told = (of, export, from, offset, length);
-                let found = self.notifications.iter().position(|due| *due == told);
-                match found {
+                let due = self.notifications.iter();
+                // Those of an export that is gone may be missing.
+                let is_first = |due: &(Endpoint, ExportId, NodeId, u64, u64)| {
+                    let id = self.by_id.get(&(at, due.1));
+                    *due == told || (due.0 == of && id.is_some_and(|id| self.instances[*id].stands))
+                };
+                let first = due.clone().position(is_first);
+                match first.filter(|first| self.notifications[*first] == told) {
                     Some(index) => {
                         self.notifications.remove(index);
+                        self.coverage.note(Condition::Notified);
                         Ok(())
                     }
                     None => {
+                        let due = first.map(|first| self.notifications[first]);
                         let text = format!(
-                            "{at}: a notification of {from} that is not due: offset {offset}, {length} bytes"
+                            "{at}: a notification of {from} that is not due: offset {offset}, {length} bytes; due is {due:?}"
                         );
                         Err(violation("delivery", text))
                     }
                 }
             }
-            Told::StoresRefused { from, export, .. } => {
+            Told::StoresRefused {
+                from,
+                export,
+                reason,
+                ..
+            } => {
+                self.coverage.note(Condition::StoreRefused);
+                if self.was_forged((at, from), reason, |forged| {
+                    self.instances[forged.target].id == export
+                }) {
+                    return Ok(());
+                }
                 let instance = self.by_id.get(&(from, export));
                 // Of a former incarnation, perhaps, which gave its exports the same numbers.
                 let may_be_old = self.crashed[usize::from(from.0)];
@@ -231,7 +344,17 @@ impl Workload {
                 from,
                 reason: Rejection::Refused(reason),
             } => {
-                let is_due = matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
+                *self.refusals.entry((from, at)).or_default() += 1;
+                if let Some(condition) = self.take_refused((from, at), reason) {
+                    self.coverage.note(condition);
+                    return Ok(());
+                }
+                // Another refusal may have been taken for this one's, since the export that it names has changed.
+                let was_mixed_up = self.was_forged((from, at), reason, |forged| {
+                    !self.instances[forged.target].stands
+                });
+                let is_due = was_mixed_up
+                    || matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
                     || (reason == Refusal::Busy && self.config.may_lack_pages);
                 match is_due {
                     true => Ok(()),
@@ -249,9 +372,13 @@ impl Workload {
                 "delivery",
                 format!("{at}: a packet of {from} was rejected: {reason:?}"),
             )),
-            Told::PeerSilent { node } | Told::PeerRestarted { node }
-                if self.crashed[usize::from(node.0)] =>
-            {
+            Told::PeerSilent { node } if self.crashed[usize::from(node.0)] => Ok(()),
+            Told::PeerRestarted { node } if self.crashed[usize::from(node.0)] => {
+                for ((sender, to), stream) in &mut self.streams {
+                    if *to == at && self.programs[*sender].at.node == node && stream.restart() {
+                        self.coverage.note(Condition::RestartedUnderWay);
+                    }
+                }
                 Ok(())
             }
             Told::PathChanged { .. } => Ok(()),
@@ -298,14 +425,15 @@ impl Observer for Workload {
         self.check_unpinned(now_ns, at, page);
     }
 
-    fn crashed(&mut self, _now_ns: u64, node: NodeId) {
+    fn crashed(&mut self, now_ns: u64, node: NodeId) {
         self.crashed[usize::from(node.0)] = true;
         self.down[usize::from(node.0)] = true;
-        self.forget(node);
+        self.forget(now_ns, node);
     }
 
     fn restarted(&mut self, _now_ns: u64, node: NodeId) {
         self.down[usize::from(node.0)] = false;
+        self.incarnations[usize::from(node.0)] += 1;
     }
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {

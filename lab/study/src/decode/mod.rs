@@ -89,6 +89,37 @@ impl Selection {
     }
 }
 
+/// Lookups that a [`Selection`] leaves out, by operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LeftOut {
+    /// Of sends.
+    pub send: u64,
+    /// Of fetches.
+    pub fetch: u64,
+    /// Of receives.
+    pub receive: u64,
+}
+
+impl LeftOut {
+    /// All of them.
+    #[must_use]
+    pub const fn lookups(&self) -> u64 {
+        self.send + self.fetch + self.receive
+    }
+
+    #[cold]
+    fn note(&mut self, op: TraceOp, address: u64, bytes: u64) {
+        // What cannot be looked up is no lookup.
+        let pages = error::range(address, bytes).map_or(0, |range| range.count);
+        match op {
+            TraceOp::Send => self.send += pages,
+            TraceOp::Fetch => self.fetch += pages,
+            TraceOp::Receive => self.receive += pages,
+            _ => {}
+        }
+    }
+}
+
 /// What the host did between two lookups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostEvent {
@@ -247,6 +278,7 @@ pub struct Decoder {
     places: Vec<u32>,
     pending: usize,
     records: u64,
+    left_out: LeftOut,
 }
 
 impl Decoder {
@@ -258,6 +290,7 @@ impl Decoder {
             places: Vec::new(),
             pending: 0,
             records: 0,
+            left_out: LeftOut::default(),
         }
     }
 
@@ -269,6 +302,11 @@ impl Decoder {
     /// Records taken.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// Lookups of transfers that were not selected.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
     }
 
     /// Whether the chunks should be used and cleared before more is taken.
@@ -339,6 +377,7 @@ impl Decoder {
     ) -> Result<(), DecodeError> {
         self.records += 1;
         if !self.selection.takes(op, direct) {
+            self.left_out.note(op, address, bytes);
             return Ok(());
         }
         let record = self.records;
@@ -414,6 +453,27 @@ mod tests {
         decoder
             .operation(node, Process(process), op, false, page << 12, pages << 12)
             .unwrap();
+    }
+
+    #[test]
+    fn lookups_that_are_not_selected_are_counted_by_operation() {
+        let mut decoder = Decoder::new(Selection {
+            ring: false,
+            ..Selection::SEND_SIDE
+        });
+        for (op, direct, address, bytes) in [
+            (TraceOp::Receive, true, 0xfff, 2),
+            (TraceOp::Send, false, 0, 1),
+            (TraceOp::Fetch, false, 0, 0x3000),
+            (TraceOp::Send, true, 0, 1),
+            (TraceOp::Export, true, 0, 0x1000),
+        ] {
+            let taken = decoder.operation(0, Process(0), op, direct, address, bytes);
+            taken.unwrap();
+        }
+        let left = decoder.left_out();
+        assert_eq!((left.send, left.fetch, left.receive), (1, 3, 2));
+        assert_eq!((left.lookups(), decoder.nodes()[0].totals.lookups), (6, 1));
     }
 
     #[test]

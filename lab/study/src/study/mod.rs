@@ -20,7 +20,7 @@ pub use plan::Allowed;
 use crate::choosers::{Chooser, Knowledge};
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts};
-use crate::decode::{DecodeError, Decoder, Node, Selection, Totals};
+use crate::decode::{DecodeError, Decoder, LeftOut, Node, Selection, Totals};
 use crate::memory::Footprint;
 use crate::replay::ReplayError;
 use groups::Group;
@@ -136,6 +136,8 @@ pub struct Findings {
     pub footprints: Vec<Footprint>,
     /// Records of the trace.
     pub records: u64,
+    /// Lookups that were not asked for.
+    pub left_out: LeftOut,
     /// Configurations that cannot do what the trace does, by their places in the request, and why. Their outcomes mean nothing.
     pub failures: Vec<(usize, String)>,
 }
@@ -252,6 +254,7 @@ impl Study {
                 .map(|node| Footprint::of(&node.pages))
                 .collect(),
             records: self.decoder.records(),
+            left_out: self.decoder.left_out(),
             failures: self.failures,
         })
     }

@@ -4,7 +4,7 @@ use mapwire_trace::Metadata;
 use mapwire_translation::{DesignConfig, PinLimit, PinRules};
 
 use crate::config::Configuration;
-use crate::decode::{Selection, Totals};
+use crate::decode::{LeftOut, Selection, Totals};
 use crate::files::{FileError, TraceFindings};
 use crate::published::{CACHE_SIZES, figure_5_configurations};
 use crate::study::{Outcome, Request};
@@ -105,6 +105,22 @@ impl Part {
 fn direct_notes(traces: &[TraceFindings]) -> Vec<String> {
     let note = |trace: &TraceFindings| direct_note(&trace.name(), &trace.findings.totals());
     traces.iter().filter_map(note).collect()
+}
+
+/// What a selection of operations and paths has left out of a trace; `None`: nothing.
+pub fn left_out_note(name: &str, left_out: &LeftOut) -> Option<String> {
+    let LeftOut {
+        send,
+        fetch,
+        receive,
+    } = left_out;
+    let lookups = left_out.lookups();
+    (lookups > 0).then(|| {
+        format!(
+            "{name}: {lookups} lookups were not asked for and are left out: {send} of sends, {fetch} of fetches, {receive} of \
+             receives"
+        )
+    })
 }
 
 /// Says that lookups of the trace never met a NIC, if it is so.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub use words::conclusions;
 
-pub use gather::{Gathered, Source, direct_note, gather};
+pub use gather::{Gathered, Source, direct_note, gather, left_out_note};
 
 use crate::cost::CostProfile;
 use crate::published::Paper;

@@ -11,6 +11,10 @@
 //! what a NIC would. `-informat d` takes label and address, and each line for 4 bytes. Records that are no transfers are no
 //! accesses, and have no lines. Addresses have up to 64 bits: build DineroIV with 64-bit addresses (`D4ADDR`), or it drops the upper ones.
 //!
+//! The labels are what the export writes, so that a trace comes back as it was. The lines of another program's trace are loads, stores and
+//! instruction fetches of a process: a NIC that is to have the memory of them looks all of them up on the send side, and
+//! [`ImportOptions::as_sends`] makes all of them sends. Otherwise studies of sends and fetches leave the stores out.
+//!
 //! A line that is read becomes a record, with its number (from 0) for a time. Without a size (or with something that is no
 //! hexadecimal number behind a digit label, which the format takes for a remark) it has 4 bytes, DineroIV's word. What follows the size
 //! is a remark. Labels 3 and 4, `m`, `c` and `v` (unknown, flush, miscellaneous, copy back, invalidate) are errors: no op of a NIC
@@ -85,6 +89,10 @@ impl<R: Read> DinReader<R> {
         let (op, address, bytes) = match parse(line) {
             Ok(access) => access,
             Err(what) => return Err(self.lines.wrong(what)),
+        };
+        let op = match self.options.as_sends {
+            true => TraceOp::Send,
+            false => op,
         };
         let (mut process, mut place) = (self.options.process, address);
         if self.options.tagged {

@@ -142,6 +142,8 @@ pub struct ImportOptions {
     pub process: u16,
     /// Addresses have process numbers in their upper bits.
     pub tagged: bool,
+    /// The lines of din are a program's loads and stores: all become sends, whatever their label.
+    pub as_sends: bool,
     /// Bytes of the page that an object of oracleGeneral is.
     pub page_bytes: u64,
     /// Nanoseconds of the time unit of oracleGeneral.
@@ -156,6 +158,7 @@ impl Default for ImportOptions {
             node: 0,
             process: 0,
             tagged: false,
+            as_sends: false,
             page_bytes: crate::pages::PAGE_BYTES,
             time_unit_ns: 1_000_000_000,
             dense: false,
@@ -237,9 +240,11 @@ impl Default for ExportOptions {
 pub struct Exported {
     /// Records of the trace that were chosen.
     pub records: u64,
-    /// Of those, records that are no transfers, which formats of lookups leave out.
+    /// Records of other nodes and processes, which were not.
+    pub not_chosen: u64,
+    /// Of those that were, records that are no transfers, which formats of lookups leave out.
     pub not_transfers: u64,
-    /// Of those, direct ones; formats other than Parquet, and CSV without `direct`, do not tell them from others.
+    /// Of those that were, direct ones; formats other than Parquet, and CSV without `direct`, do not tell them from others.
     pub direct: u64,
     /// Lines, records or rows written.
     pub written: u64,
@@ -262,7 +267,9 @@ pub fn export<R: Read, W: Read + Write + Seek + Send>(
     let mut chosen = Chosen::default();
     let mut each = |sink: &mut dyn Sink| -> Result<(), ConvertError> {
         while let Some(block) = reader.next_block()? {
+            let before = block.len();
             let block = chosen.of(block, options);
+            exported.not_chosen += (before - block.len()) as u64;
             exported.records += block.len() as u64;
             exported.direct += block.records().filter(TraceRecord::is_direct).count() as u64;
             let transfers = block

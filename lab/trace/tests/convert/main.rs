@@ -310,6 +310,22 @@ fn record(time_ns: u64, place: (u16, u16), op: TraceOp, address: u64, bytes: u64
 }
 
 #[test]
+fn loads_and_stores_of_a_program_become_sends_if_that_is_wanted() {
+    let text = b"0 1000 4\n1 2000 4\n2 3000 4\nw 4000 8\n";
+    let ops = |as_sends| {
+        let options = ImportOptions {
+            as_sends,
+            ..ImportOptions::default()
+        };
+        let records = imported(text, Format::Din, &options);
+        records.iter().map(|r| r.op().unwrap()).collect::<Vec<_>>()
+    };
+    use TraceOp::{Fetch, Receive, Send};
+    assert_eq!(ops(false), [Send, Receive, Fetch, Receive]);
+    assert_eq!(ops(true), [Send; 4]);
+}
+
+#[test]
 fn a_din_file_is_this_text() {
     let place = (0, 0);
     let records = [
@@ -328,6 +344,7 @@ fn a_din_file_is_this_text() {
     assert_eq!(
         done,
         Exported {
+            not_chosen: 0,
             records: 5,
             not_transfers: 1,
             direct: 0,

@@ -9,7 +9,7 @@ use mapwire_study::cost::{CostProfile, from_bench_rows};
 use mapwire_study::decode::Selection;
 use mapwire_study::files::{FileError, TraceFindings, study_files};
 use mapwire_study::study::Request;
-use mapwire_study::tables::direct_note;
+use mapwire_study::tables::{direct_note, left_out_note};
 
 use super::super::{DamagedError, LabError, UsageError};
 use crate::progress::Progress;
@@ -69,6 +69,11 @@ impl Studied {
     pub(crate) fn warn(&self) -> Result<(), LabError> {
         for trace in &self.traces {
             if let Some(note) = direct_note(&trace.name(), &trace.findings.totals()) {
+                eprintln!("mapwire: note: {note}");
+            }
+        }
+        for trace in &self.traces {
+            if let Some(note) = left_out_note(&trace.name(), &trace.findings.left_out) {
                 eprintln!("mapwire: note: {note}");
             }
         }

@@ -214,6 +214,7 @@ mod tests {
                 cost: None,
                 unlimited_cost: None,
                 profile: "papers".to_owned(),
+                left_out: 0,
             }
         };
         vec![row("a", 5), row("b,\"c\"", 1 << 40)]

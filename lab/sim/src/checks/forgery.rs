@@ -1,0 +1,143 @@
+//! What shows a key that does not open its export, or asks for what was not granted, is refused, changes nothing and is counted.
+
+use mapwire_nic::CommandError;
+use mapwire_wire::{Endpoint, ImportId, NodeId, Refusal};
+
+use super::violation;
+use crate::cluster::Violation;
+use crate::coverage::Condition;
+
+/// What is wrong with a forged packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A key of nothing.
+    Key,
+    /// An export that is gone, with its key.
+    StaleExport,
+    /// The key of the export that its program had in the place of this one before.
+    StaleKey,
+    /// The key of another export of the node.
+    OtherKey,
+    /// The right key, which this node was never told: it is none of the importers.
+    Stranger,
+    /// A place that ends behind the export.
+    Range,
+    /// A signal behind the export.
+    Signal,
+    /// A right that this node was not granted, or that the export does not give.
+    Right,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Key,
+        Self::StaleExport,
+        Self::StaleKey,
+        Self::OtherKey,
+        Self::Stranger,
+        Self::Range,
+        Self::Signal,
+        Self::Right,
+    ];
+
+    /// Why it is refused, where all is as it was when it was sent.
+    const fn reasons(self) -> &'static [Refusal] {
+        match self {
+            Self::Key | Self::StaleKey | Self::OtherKey => &[Refusal::WrongKey],
+            Self::StaleExport => &[Refusal::Revoked],
+            Self::Stranger => &[Refusal::NotPermitted],
+            Self::Range | Self::Signal => &[Refusal::OutOfRange],
+            Self::Right => &[Refusal::NoRight, Refusal::NotPermitted],
+        }
+    }
+
+    /// Whether this is why it is refused, where all is as it was when it was sent.
+    pub(crate) fn is_exactly_due(self, reason: Refusal) -> bool {
+        self.reasons().contains(&reason)
+    }
+
+    /// Whether this may be why it was refused. `stands`: its export is still what it was.
+    pub(crate) fn is_due(self, reason: Refusal, stands: bool) -> bool {
+        self.reasons().contains(&reason) || (!stands && AFTER_CHANGE.contains(&reason))
+    }
+
+    pub(crate) const fn condition(self) -> Condition {
+        match self {
+            Self::Key => Condition::ForgedKey,
+            Self::StaleExport => Condition::ForgedStaleExport,
+            Self::StaleKey => Condition::ForgedStaleKey,
+            Self::OtherKey => Condition::ForgedOtherKey,
+            Self::Stranger => Condition::ForgedStranger,
+            Self::Range => Condition::ForgedRange,
+            Self::Signal => Condition::ForgedSignal,
+            Self::Right => Condition::ForgedRight,
+        }
+    }
+}
+
+/// A forged packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forged {
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) kind: Kind,
+    /// The export that it names, by the workload's number.
+    pub(crate) target: usize,
+    /// That of the import that it was sent by.
+    pub(crate) carrier: usize,
+    pub(crate) is_refused: bool,
+}
+
+/// What a node may refuse a forged packet for that its exporter has changed since: it may have revoked the export, or started anew.
+const AFTER_CHANGE: [Refusal; 3] = [Refusal::Revoked, Refusal::UnknownExport, Refusal::WrongKey];
+
+/// At rest: of one node's packets another has refused as many as these, which surely arrived, at the least.
+pub(crate) fn were_refused(sent: &[&Forged], refusals: usize) -> Result<(), Violation> {
+    let Some(forged) = sent.get(refusals) else {
+        return Ok(());
+    };
+    let (Forged { from, to, .. }, count) = (forged, sent.len());
+    let text = format!("{to} has refused {refusals} packets of {from}, which has forged {count}");
+    Err(violation("forgery", text))
+}
+
+/// A command that its own node must refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misuse {
+    /// It passes the end of its import.
+    Range,
+    /// It names an import of another process, or none.
+    Import,
+    /// Its import does not carry the right.
+    Right,
+}
+
+impl Misuse {
+    /// Whether it failed for this.
+    pub(crate) const fn is_due(self, error: &CommandError) -> bool {
+        matches!(
+            (self, error),
+            (Self::Range, CommandError::OutOfRange { .. })
+                | (Self::Import, CommandError::UnknownImport(_))
+                | (Self::Right, CommandError::NoRight { .. })
+        )
+    }
+}
+
+/// A short send that its own node must refuse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misused {
+    pub(crate) by: Endpoint,
+    pub(crate) what: Misuse,
+    pub(crate) import: ImportId,
+    /// The export behind it, by the workload's number.
+    pub(crate) instance: usize,
+}
+
+/// At rest: nothing was said of it.
+pub(crate) fn was_misused(misused: &Misused) -> Violation {
+    let Misused { by, what, .. } = misused;
+    let Endpoint { node, process } = by;
+    let text = format!("{node}, {process}: a send that is not allowed was not refused ({what:?})");
+    violation("forgery", text)
+}

@@ -1,0 +1,180 @@
+//! What happened in runs, so that what never happens is seen: a check whose condition never holds, or a fault that never fires, proves
+//! nothing.
+
+use std::collections::BTreeMap;
+
+/// How often the faults of a rule were drawn and fired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// Faults that were drawn.
+    pub drawn: u64,
+    /// Things that they did: packets that they harmed or delayed, pins that they refused, nodes that they stopped or slowed.
+    pub fired: u64,
+}
+
+macro_rules! conditions {
+    ($($name:ident = ($check:literal, $about:literal),)*) => {
+        /// The condition of a check: what must happen before that can fail.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Condition {
+            $(#[doc = $about] $name,)*
+        }
+
+        impl Condition {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The check that it belongs to, and what happens.
+            #[must_use]
+            pub const fn about(self) -> (&'static str, &'static str) {
+                match self {
+                    $(Self::$name => ($check, $about),)*
+                }
+            }
+        }
+    };
+}
+
+conditions! {
+    Delivered = ("delivery", "a message arrives whole"),
+    Signalled = ("delivery", "a message arrives with a signal"),
+    Notified = ("delivery", "a message is notified"),
+    NotifiedDeep = ("delivery", "two notifications or more of a process wait at once"),
+    Flushed = ("delivery", "a flush ends behind messages"),
+    Fetched = ("delivery", "a fetch brings what was exported"),
+    AtTheEnd = ("bounds", "a transfer ends at the last byte of its export"),
+    Landed = ("bounds", "a store goes to where its export is redirected"),
+    Completed = ("completions", "a command with a completion word ends"),
+    FailedRevoked = ("completions", "a command fails since its export is revoked"),
+    FailedGone = ("completions", "a command fails since its peer is gone"),
+    FailedPages = ("completions", "a command fails for want of pages"),
+    StoreRefused = ("completions", "a node learns that its stores were refused"),
+    Added = ("atomics", "an addition is answered"),
+    Unpinned = ("pinned pages", "a page is unpinned"),
+    PinsRefused = ("pinned pages", "an export or a transfer ends since the pinner refuses"),
+    PinsLimited = ("pinned pages", "an export or a transfer ends at the limit on pinned pages"),
+    PinsHealed = ("pinned pages", "pages are pinned at a node whose pinner had refused before"),
+    Granted = ("importers", "a listed importer is granted an export"),
+    RefusedUnlisted = ("importers", "an importer that is not listed is refused"),
+    RefusedUser = ("importers", "an importer of another user is refused"),
+    RefusedToken = ("importers", "an importer with another token is refused"),
+    RefusedRight = ("importers", "an importer that wants a right that is not given is refused"),
+    ForgedKey = ("forgery", "a packet with a wrong key is refused"),
+    ForgedStaleExport = ("forgery", "a packet for an export that is gone is refused"),
+    ForgedStaleKey = ("forgery", "a packet with the key of a former export is refused"),
+    ForgedOtherKey = ("forgery", "a packet with the key of another export is refused"),
+    ForgedStranger = ("forgery", "a packet with the right key of a node that was granted nothing is refused"),
+    ForgedRange = ("forgery", "a packet past the end of its export is refused"),
+    ForgedSignal = ("forgery", "a packet whose signal lies outside its export is refused"),
+    ForgedRight = ("forgery", "a packet for a right that was not granted is refused"),
+    Misused = ("forgery", "a command that is not allowed is refused by its own node"),
+    Crashed = ("restarts", "a node stops"),
+    Restarted = ("restarts", "a node starts anew"),
+    RestartedEarly = ("restarts", "a node starts anew while a peer keeps early packets of its former self"),
+    RestartedUnderWay = ("restarts", "a peer learns of a restart while messages of the former self are under way"),
+    AtRest = ("room", "a run comes to rest, and what its nodes hold is counted"),
+    Loaded = ("sequential consistency", "a thread loads what another rank stored last"),
+    SharedFault = ("sequential consistency", "two threads of a rank wait for one minipage at once"),
+    Locked = ("locks", "a thread gets a lock"),
+    LockWaits = ("locks", "a thread waits for a lock that another rank has"),
+    LockQueued = ("locks", "a thread waits for a lock that another thread of its rank has or waits for"),
+    LockQueuedDeep = ("locks", "two threads or more of a rank wait for one lock"),
+    Passed = ("barriers", "a thread passes a barrier"),
+    Litmus = ("litmus", "a litmus test has an outcome"),
+    PageFetched = ("pages", "a page of global memory is fetched from another node"),
+    PageAbsent = ("pages", "a page of global memory is absent"),
+    PageStored = ("pages", "a page of global memory is stored"),
+    PageStoredTwice = ("pages", "a page of global memory is stored by two nodes"),
+    PageRefused = ("pages", "a page of global memory is stored by nobody"),
+    Joined = ("membership", "a node joins the global memory"),
+    Left = ("membership", "a node leaves the global memory"),
+    Died = ("membership", "a node of the global memory dies"),
+    Answered = ("calls", "a call gets its reply"),
+    TimedOut = ("calls", "a call's deadline comes first"),
+    LateReply = ("calls", "a reply comes after the deadline"),
+    Ended = ("calls", "a call ends with its connection"),
+    Repeated = ("calls", "a call is sent again"),
+    OneWay = ("calls", "a call without an answer is carried out"),
+}
+
+/// What happened in a run, or in several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    rules: BTreeMap<&'static str, Fired>,
+    conditions: [u64; Condition::ALL.len()],
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self {
+            rules: BTreeMap::new(),
+            conditions: [0; Condition::ALL.len()],
+        }
+    }
+}
+
+impl Coverage {
+    /// A condition held.
+    #[inline]
+    pub(crate) fn note(&mut self, condition: Condition) {
+        self.conditions[condition as usize] += 1;
+    }
+
+    /// A condition held so many times.
+    pub(crate) fn note_many(&mut self, condition: Condition, times: u64) {
+        self.conditions[condition as usize] += times;
+    }
+
+    /// Faults of a rule were drawn, and fired so many times.
+    pub(crate) fn note_rule(&mut self, rule: &'static str, fired: u64) {
+        let of_rule = self.rules.entry(rule).or_default();
+        of_rule.drawn += 1;
+        of_rule.fired += fired;
+    }
+
+    /// Adds what happened in another run.
+    pub fn add(&mut self, other: &Self) {
+        for (rule, fired) in &other.rules {
+            let of_rule = self.rules.entry(rule).or_default();
+            of_rule.drawn += fired.drawn;
+            of_rule.fired += fired.fired;
+        }
+        for (count, more) in self.conditions.iter_mut().zip(other.conditions) {
+            *count += more;
+        }
+    }
+
+    /// How often faults of a rule were drawn, and fired.
+    #[must_use]
+    pub fn of_rule(&self, rule: &str) -> Fired {
+        self.rules.get(rule).copied().unwrap_or_default()
+    }
+
+    /// How often a condition held.
+    #[must_use]
+    pub fn of(&self, condition: Condition) -> u64 {
+        self.conditions[condition as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_add_up_and_what_never_happened_counts_0() {
+        let mut coverage = Coverage::default();
+        let mut other = Coverage::default();
+        other.note(Condition::Delivered);
+        other.note_rule("drop", 3);
+        for _ in 0..2 {
+            coverage.add(&other);
+        }
+        assert_eq!(coverage.of(Condition::Delivered), 2);
+        assert_eq!(coverage.of(Condition::Flushed), 0);
+        let drop = coverage.of_rule("drop");
+        assert_eq!((drop.drawn, drop.fired), (2, 6));
+        assert_eq!(coverage.of_rule("crash"), Fired::default());
+    }
+}
