@@ -181,7 +181,10 @@ fn what_happened_is_counted_and_a_seed_is_ended_when_the_time_is_over() {
     assert!(rows[0]["violation"].is_null() && rows[0]["never"].is_array());
     let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).count();
     assert_eq!(of("rule"), 13);
-    let checks: Vec<_> = rows.iter().filter_map(|row| row["check"].as_str()).collect();
+    let checks: Vec<_> = rows
+        .iter()
+        .filter_map(|row| row["check"].as_str())
+        .collect();
     for check in ["delivery", "forgery", "locks", "litmus", "pages", "calls"] {
         assert!(checks.contains(&check), "{checks:?}");
     }
@@ -191,7 +194,14 @@ fn what_happened_is_counted_and_a_seed_is_ended_when_the_time_is_over() {
         "{text}"
     );
     // A seed that takes very long.
-    let long = ["--workload", "calls", "--calls", "10000000", "--minutes", "0"];
+    let long = [
+        "--workload",
+        "calls",
+        "--calls",
+        "10000000",
+        "--minutes",
+        "0",
+    ];
     let done = place.run(&[&["sim", "vopr", "--seed", "1"], &long[..]].concat());
     let text = done.code(0).out();
     assert!(text.contains("seed 1 was ended on its way"), "{text}");

@@ -89,6 +89,7 @@ fn count(seed: u64, rounds: u64, delivery: Delivery, rules: &str) {
                 cluster.settle(at.node, &mut watch);
             }
             Step::Rest => break,
+            Step::Interrupted => unreachable!("nobody interrupts it"),
         }
     }
     assert!(watch.0.is_empty(), "seed {seed}: {:?}", watch.0);
