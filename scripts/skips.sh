@@ -27,7 +27,9 @@ excuses=(
     'vm.unprivileged_userfaultfd is 1|[[ $(</proc/sys/vm/unprivileged_userfaultfd) != 1 ]]'
     'every user may open /dev/userfaultfd|[[ $(stat -c %a /dev/userfaultfd) != *[67] ]]'
     'userfaultfd|[[ -e /proc/sys/vm/unprivileged_userfaultfd ]] && is_unfiltered'
-    # Of Rust, not of Debian; CI installs no toolchain.
+    # Of Rust, not of Debian; CI installs no toolchain and no tool that takes minutes to build.
+    'no cargo deny|cargo deny --version'
+    'known faults of crates|cargo deny fetch'
     'no Miri|cargo miri --version || cargo +nightly miri --version'
 )
 

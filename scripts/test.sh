@@ -11,11 +11,7 @@ source scripts/limited.sh
 source scripts/skips.sh
 exec </dev/null
 
-<<<<<<< HEAD
-all=(setup format lint deny tests features loom miri docs benches fuzz)
-=======
-all=(setup format lint tests loom miri docs)
->>>>>>> e8750ba59f21e001e4f2bfb16da47da17538d9a7
+all=(setup format lint deny tests features loom miri docs)
 phases=("$@")
 # For `ahead`: nothing is run.
 only_build=
@@ -85,14 +81,14 @@ phase_lint() {
 # Crates from outside: known faults, licences, duplicates. The list of faults comes from the network; without it the rest is checked.
 phase_deny() {
     if ! cargo deny --version >/dev/null 2>&1; then
-        echo "skipped: there is no cargo deny; to have it: cargo install --locked cargo-deny"
+        skip "there is no cargo deny; to have it: cargo install --locked cargo-deny"
         return 0
     fi
     limited 300 cargo deny --all-features --log-level error check licenses bans sources || return 1
     if limited 120 cargo deny fetch >/dev/null 2>&1; then
         limited 300 cargo deny --offline --all-features --log-level error check advisories
     else
-        echo "skipped: the list of known faults cannot be fetched"
+        skip "the list of known faults of crates cannot be fetched"
     fi
 }
 

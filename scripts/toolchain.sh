@@ -2,11 +2,8 @@
 #
 #   root         the repository
 #   rust_needed  the oldest Rust that builds it: `rust-version` of the workspace
-<<<<<<< HEAD
 #   cargo_build  cargo build, which says how far it is, at a terminal or not
-=======
 #   rust_linted  the version of Rust that CI has, and whose lints find nothing here: elsewhere, warnings are only shown
->>>>>>> e8750ba59f21e001e4f2bfb16da47da17538d9a7
 #   find_rust    puts a new enough rustc and cargo first in PATH; fails when there is none
 
 set -euo pipefail
