@@ -586,7 +586,7 @@ impl<F: Fabric> Driver<F> {
             }
             Ok(Stored::ByNic(import, address)) => self.store_by_nic(import, address),
             Ok(Stored::InPlace) => {
-                self.stored_in_place.add(u64::from(region.bytes));
+                self.stored_in_place.add(region.bytes);
                 self.node.handle_stored(PROCESS, true);
             }
             Err(broken) => {

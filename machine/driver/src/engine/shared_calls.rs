@@ -379,7 +379,7 @@ fn missing_text(ranks: &[NodeId]) -> String {
     match ranks.len() {
         0 => "a rank on another host has".into(),
         1 => format!("rank {} has", named[0]),
-        ..=NAMED => format!("ranks {} have", named.join(", ")),
+        2..=NAMED => format!("ranks {} have", named.join(", ")),
         all => format!("ranks {} and {} more have", named.join(", "), all - NAMED),
     }
 }
