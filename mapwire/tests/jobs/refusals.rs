@@ -207,7 +207,7 @@ fn an_import_has_the_rights_that_it_asks_for_or_else_all_of_the_export_on_every_
                     let buffers = [(); 3].map(|()| node.alloc(4096).unwrap());
                     let exports = buffers.iter().zip(gives).map(|(buffer, rights)| {
                         let export = node.export_buffer(buffer).rights(rights);
-                        export.name(&rights.to_string()).start().unwrap()
+                        export.name(rights.to_string()).start().unwrap()
                     });
                     let _exports: Vec<_> = exports.collect();
                     rank.meet("end");
