@@ -207,6 +207,7 @@ impl Scenario {
             may_lack_pages: pins_on_miss && (refuses || is_limited),
             resends: is_lossy,
             pins_exports,
+            keeps_holds: is_limited || pins_on_miss,
         };
         let count = u64::from(nodes) * u64::from(processes);
         let end_ns = heal_ns + heal_ns / AFTER_HEALING;
