@@ -189,6 +189,13 @@ impl Answers {
         serving.into_iter().any(|serving| serving.export == export)
     }
 
+    /// Where the pages lie that were looked up for chunks which are still to be sent: whose memory, and the address.
+    pub(crate) fn found(&self) -> impl Iterator<Item = (ProcessId, u64)> {
+        let serving = self.peers.iter().flat_map(|owed| &owed.serving);
+        let found = serving.filter(|serving| serving.ahead.is_some());
+        found.map(|serving| (serving.process, serving.address))
+    }
+
     /// The next thing for the peer, refusals first; a fetch of which more is to be sent is given back by `serve`, behind the
     /// others, so that the fetches of a peer take turns.
     pub(crate) fn take(&mut self, index: usize) -> Option<Answer> {

@@ -287,7 +287,7 @@ impl HostSide {
     /// From here on the application chooses the pages that are unpinned to make room (UTLB §3.4). Has no effect without a limit.
     /// False, and nothing changes, when pages are pinned already: the chooser would not know of them.
     pub fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
-        if self.user.map().count() > 0 || self.user.holds_any() {
+        if self.user.map().count() > 0 || self.user.held_pages() > 0 {
             return false;
         }
         let user = core::mem::replace(&mut self.user, UserTable::new(PinLimit::Unlimited));

@@ -88,11 +88,9 @@ pub struct UserTable {
 }
 
 impl UserTable {
-    /// Whether a transfer holds pages, pinned or not; never without a limit, as nothing has to be held then.
-    pub(crate) fn holds_any(&self) -> bool {
-        self.order
-            .as_ref()
-            .is_some_and(|order| order.held_pages() > 0)
+    /// Pages that transfers hold, pinned or not; none without a limit, as nothing has to be held then.
+    pub fn held_pages(&self) -> u64 {
+        self.order.as_ref().map_or(0, PinnedPages::held_pages)
     }
 
     /// No page pinned; victims are those used least recently, and nothing is pinned ahead.

@@ -64,11 +64,19 @@ pub enum Canary {
     RefusedPin,
     /// Packets that came early of a node that has started anew are applied.
     FormerEarly,
+    /// Pages of an export that is revoked stay held.
+    KeptPages,
+    /// A program is not told that an export which it imports is revoked.
+    UntoldRevoke,
+    /// A node that has started anew may use what its former self was granted.
+    KeptGrant,
+    /// A node takes any key of the answer to a fetch for the right one.
+    AnyReply,
 }
 
 impl Canary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 30] = [
+    pub const ALL: [(&'static str, Self); 34] = [
         ("lost-packet", Self::LostPacket),
         ("repeated-packet", Self::RepeatedPacket),
         ("overtaking", Self::Overtaking),
@@ -99,6 +107,10 @@ impl Canary {
         ("swapped-notifications", Self::SwappedNotifications),
         ("refused-pin", Self::RefusedPin),
         ("former-early", Self::FormerEarly),
+        ("kept-pages", Self::KeptPages),
+        ("untold-revoke", Self::UntoldRevoke),
+        ("kept-grant", Self::KeptGrant),
+        ("any-reply", Self::AnyReply),
     ];
 
     /// Whether it is a bug of a lossy transport or its links, or one of a lossless transport; `None`: of whoever runs the node.
@@ -108,7 +120,8 @@ impl Canary {
             | Self::KeptEpoch
             | Self::UncheckedSum
             | Self::LostEarly
-            | Self::FormerEarly => Some(true),
+            | Self::FormerEarly
+            | Self::KeptGrant => Some(true),
             Self::LostPacket
             | Self::RepeatedPacket
             | Self::Overtaking

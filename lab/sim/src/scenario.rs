@@ -33,10 +33,8 @@ const EVENTS_A_CALL: u64 = 20_000;
 /// After which a program makes a call of a trace again that found no room.
 const AGAIN_NS: u64 = 20_000;
 
-/// Pages that a process may pin, where that is limited: from fewer than its exports and transfers may want at once. Where pages are
-/// pinned on a miss it has room for those of the answers that wait too.
+/// Pages that a process may pin at least, where that is limited: fewer than its exports and transfers may want at once.
 const LEAST_PAGES: u64 = 40;
-const LEAST_PAGES_ON_MISS: u64 = 150;
 
 /// Nodes of a cluster at most.
 pub const MOST_NODES: u16 = 4096;
@@ -163,13 +161,9 @@ impl Scenario {
             queue_packets: random.spread(if is_lossy { 16 } else { 1 }, 256) as u32,
         };
         let design = parse_design(random.pick::<&str>(&DESIGNS))?;
-        let least_pages = match habits(&design)? {
-            (true, _) => LEAST_PAGES_ON_MISS,
-            (false, _) => LEAST_PAGES,
-        };
         let limit = match random.below(3) {
             0 => PinLimit::Unlimited,
-            _ => PinLimit::Pages(random.spread(least_pages, 400)),
+            _ => PinLimit::Pages(random.spread(LEAST_PAGES, 400)),
         };
         let (design, limit) = match &wanted.translation {
             Some((design, limit)) => (parse_design(design)?, *limit),
@@ -213,6 +207,7 @@ impl Scenario {
             may_lack_pages: pins_on_miss && (refuses || is_limited),
             resends: is_lossy,
             pins_exports,
+            keeps_holds: is_limited || pins_on_miss,
         };
         let count = u64::from(nodes) * u64::from(processes);
         let end_ns = heal_ns + heal_ns / AFTER_HEALING;

@@ -47,7 +47,7 @@ fn with_all_faults_nothing_is_violated_at_seeds_of_the_environment() {
 fn answers_to_fetches_read_pinned_pages_under_a_limit() {
     let wanted = Wanted {
         rules: parse_rules("all").unwrap(),
-        translation: Some(("dynamic-handle".into(), PinLimit::Pages(160))),
+        translation: Some(("dynamic-handle".into(), PinLimit::Pages(75))),
         ..Wanted::default()
     };
     for seed in 0..300 {

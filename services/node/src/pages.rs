@@ -203,6 +203,11 @@ impl Pages {
         self.host.counters()
     }
 
+    /// Pages that transfers under way and exports hold, where that is kept.
+    pub(crate) fn held(&self) -> u64 {
+        self.host.table().held_pages()
+    }
+
     /// The application chooses what is unpinned from here on; false when pages are pinned already.
     pub(crate) fn set_chooser(&mut self, chooser: alloc::boxed::Box<dyn ChooseVictims>) -> bool {
         self.host.set_chooser(chooser)

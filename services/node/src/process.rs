@@ -136,6 +136,11 @@ impl Process {
         self.pages.counters()
     }
 
+    /// Pages that transfers under way and exports hold.
+    pub(crate) fn held_pages(&self) -> u64 {
+        self.pages.held()
+    }
+
     /// The application chooses what is unpinned from here on; false when pages are pinned already.
     pub(crate) fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
         self.pages.set_chooser(chooser)

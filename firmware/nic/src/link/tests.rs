@@ -532,6 +532,31 @@ fn what_was_taken_of_a_peer_before_its_link_was_closed_is_acked_when_it_is_repea
 }
 
 #[test]
+fn early_packets_of_a_peer_are_forgotten_as_its_link_is_closed_and_not_acked_when_they_are_repeated()
+ {
+    let mut link = up_with_three_out();
+    let early = |number| LinkHeader {
+        kind: LinkKind::Data,
+        number,
+        sequence: 1,
+        ..welcome(number)
+    };
+    let now_ns = 1_000_000;
+    let arrival = link.handle_datagram(now_ns, &early(1), Received::Packet);
+    assert_eq!(arrival, Ok(Some(Arrival::Early)));
+    link.keep(now_ns, &early(1), 77);
+    assert!(!link.is_idle());
+    link.close();
+    assert!(link.is_idle());
+    // The ack that it owes since it kept the packet leaves; the packet's repetition makes no other due.
+    let late_ns = now_ns + 1_000_000_000;
+    while link.poll(late_ns, None).is_some() {}
+    let ignored = link.handle_datagram(late_ns, &early(2), Received::Packet);
+    assert_eq!(ignored, Err(Ignored::Dead));
+    assert!(link.poll(2 * late_ns, None).is_none());
+}
+
+#[test]
 fn a_peer_that_was_declared_dead_is_heard_again_only_as_another_incarnation() {
     let mut world = World::new(3, Rules::default());
     world.send(0, 0..10);

@@ -213,6 +213,10 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
                 pages.extend(PageRange::covering(address, u64::from(piece.length)));
             }
         }
+        // Of a fetch that goes on, the page that its next chunk begins with.
+        let found = self.answers.found();
+        let of_owner = found.filter(|(process, _)| process.0 == owner.0);
+        pages.extend(of_owner.map(|(_, address)| PageRange::single(Page::containing(address))));
     }
 
     fn install_pages(

@@ -3,6 +3,7 @@
 use crate::traffic::{FETCHED, SOURCE};
 use crate::world::random::{Random, for_seeds};
 use crate::world::{PAGE, World, fetch, long_send, pattern, words};
+use mapwire_translation::{NicSide, Page, Process};
 use mapwire_wire::{ImportId, TraceOp};
 
 const THERE: u64 = 0x70_0000;
@@ -105,6 +106,40 @@ fn each_page_of_a_source_is_looked_up_once_and_all_bytes_arrive_however_frames_f
         );
         assert_eq!(words(&world.take_told(0)), (vec![1, 2], vec![]));
     });
+}
+
+#[test]
+fn a_fetch_that_goes_on_reads_no_page_that_its_host_may_unpin() {
+    const PAGES: u64 = 6;
+    let (mut world, import) = pair(9000, 0, Random::new(4));
+    let data = pattern(4, PAGES * PAGE);
+    world.poke(1, 0, THERE, &data);
+    let command = fetch(import, 0, FETCHED, PAGES * PAGE, 1);
+    world.submit(0, 0, &command, &[]);
+    world.serve(0, 0);
+    while world.transmit(0) {}
+    while world.receive(0, 1) {}
+    let mut packets = 0;
+    while world.transmit(1) {
+        packets += 1;
+        let mut reading = Vec::new();
+        world.nic(1).reading(Process(0), &mut reading);
+        for (address, bytes) in (THERE..)
+            .step_by(PAGE as usize)
+            .zip(data.chunks(PAGE as usize))
+        {
+            let page = Page::containing(address);
+            if !reading.iter().any(|range| range.contains(page)) {
+                world.unpin(1, 0, address, PAGE);
+                world.pin(1, 0, address, PAGE);
+                world.poke(1, 0, address, bytes);
+            }
+        }
+    }
+    assert_eq!(packets, PAGES);
+    world.settle();
+    assert!(world.peek(0, 0, FETCHED, PAGES * PAGE) == data);
+    assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
 }
 
 /// The pages that the NIC of a node has looked up, from `start` on, in order.

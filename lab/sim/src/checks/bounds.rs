@@ -26,6 +26,12 @@ const BUFFERS: u64 = 2 * SLOTS as u64 * SLOT_SPAN;
 /// Bytes between the buffers of two completion words.
 pub const BUFFER_SPAN: u64 = 0x8000;
 
+/// Completion words of a process at most.
+const WORDS: u64 = 32;
+
+/// Where the memory begins of an export that importers may map in part, and that nobody imports.
+pub const MAPPED_ADDRESS: u64 = FIRST_ADDRESS + BUFFERS + WORDS * BUFFER_SPAN;
+
 /// Where the memory of an export may begin: its own, or the one that it is redirected to.
 #[must_use]
 pub const fn slot_address(slot: usize, redirected: bool) -> u64 {
@@ -59,6 +65,8 @@ pub(crate) struct Instance {
     pub(crate) is_granted: bool,
     /// Where it is, or was, redirected to.
     pub(crate) landing: Option<u64>,
+    /// It is redirected there now.
+    pub(crate) is_redirected: bool,
     /// The program has not revoked it, nor crashed.
     pub(crate) stands: bool,
     /// Additions to its word: submitted, done at the exporter, and the answers.

@@ -26,10 +26,14 @@ pub(crate) enum Kind {
     Signal,
     /// A right that this node was not granted, or that the export does not give.
     Right,
+    /// The right key of an export that the former self of this node was granted.
+    Former,
+    /// An answer to a fetch under way, with a wrong key.
+    Reply,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Key,
         Self::StaleExport,
         Self::StaleKey,
@@ -38,16 +42,20 @@ impl Kind {
         Self::Range,
         Self::Signal,
         Self::Right,
+        Self::Former,
+        Self::Reply,
     ];
 
     /// Why it is refused, where all is as it was when it was sent.
-    const fn reasons(self) -> &'static [Refusal] {
+    pub(crate) const fn reasons(self) -> &'static [Refusal] {
         match self {
             Self::Key | Self::StaleKey | Self::OtherKey => &[Refusal::WrongKey],
             Self::StaleExport => &[Refusal::Revoked],
-            Self::Stranger => &[Refusal::NotPermitted],
+            Self::Stranger | Self::Former => &[Refusal::NotPermitted],
             Self::Range | Self::Signal => &[Refusal::OutOfRange],
             Self::Right => &[Refusal::NoRight, Refusal::NotPermitted],
+            // It is no answer to anything, which is said in another way.
+            Self::Reply => &[],
         }
     }
 
@@ -58,7 +66,8 @@ impl Kind {
 
     /// Whether this may be why it was refused. `stands`: its export is still what it was.
     pub(crate) fn is_due(self, reason: Refusal, stands: bool) -> bool {
-        self.reasons().contains(&reason) || (!stands && AFTER_CHANGE.contains(&reason))
+        let may_have_changed = !stands && self != Self::Reply;
+        self.reasons().contains(&reason) || (may_have_changed && AFTER_CHANGE.contains(&reason))
     }
 
     pub(crate) const fn condition(self) -> Condition {
@@ -71,6 +80,8 @@ impl Kind {
             Self::Range => Condition::ForgedRange,
             Self::Signal => Condition::ForgedSignal,
             Self::Right => Condition::ForgedRight,
+            Self::Former => Condition::ForgedFormer,
+            Self::Reply => Condition::ForgedReply,
         }
     }
 }

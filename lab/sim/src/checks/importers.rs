@@ -1,7 +1,7 @@
 //! An export is granted to those whom its program has listed, for rights that it gives, and to nobody else.
 
 use mapwire_vmmc::Importers;
-use mapwire_wire::{Key, NodeId, Refusal, Rights};
+use mapwire_wire::{Endpoint, Key, NodeId, Refusal, Rights};
 
 use super::bounds::Instance;
 use super::violation;
@@ -124,4 +124,14 @@ pub(crate) fn is_refused(
             format!("{by} was refused an export without reason: {reason}; it had asked {asked:?}");
         violation("importers", text)
     })
+}
+
+/// At rest: an importer of an export that was revoked has not learnt of it.
+pub(crate) fn was_untold(by: Endpoint, instance: &Instance) -> Violation {
+    let Endpoint { node, process } = by;
+    let text = format!(
+        "{node}, {process} is at rest and has not learnt that {} of {} is revoked",
+        instance.id, instance.exporter.node
+    );
+    violation("importers", text)
 }

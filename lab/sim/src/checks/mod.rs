@@ -5,9 +5,9 @@
 //! | [`delivery`] | what a process sends to a node arrives once and in order, with the bytes that it had |
 //! | [`bounds`] | no byte lands outside an export, before it was granted or after it was revoked |
 //! | [`completions`] | each completion is told once |
-//! | [`importers`] | an export is granted to those that its program has listed, and to nobody else |
+//! | [`importers`] | an export is granted to those that its program has listed, and to nobody else; they learn when it is revoked |
 //! | [`forgery`] | what shows a wrong key, or asks for what it was not granted, is refused and changes nothing |
-//! | [`pins`] | pages of outstanding transfers and of exports are never unpinned |
+//! | [`pins`] | pages of outstanding transfers and of exports are never unpinned, and at rest no others are held |
 //! | [`atomics`] | each atomic operation is done once, and its answer is what the word held |
 //! | [`global_memory`] | a page of global memory is the page written last, and the directory names what is stored and nothing else |
 //! | [`liveness`] | once faults have ended nothing is pending for ever |

@@ -137,8 +137,12 @@ impl Cluster {
                         let bytes = packet.header.payload_bytes() as usize;
                         slot.payload.resize(start + bytes, POISON);
                     }
-                    if let Some(forged) = forged {
-                        forged.apply_to_signal(&header, &mut slot.payload);
+                    match forged {
+                        Some(forged) => forged.apply_to_signal(&header, &mut slot.payload),
+                        None => {
+                            let payload = &slot.payload[start..];
+                            self.forgeries.note((number, to), &header, payload);
+                        }
                     }
                 }
             }

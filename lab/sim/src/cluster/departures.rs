@@ -52,8 +52,12 @@ impl Cluster {
                     }
                 }
             }
-            if let Some(forged) = forged {
-                forged.apply_to_signal(&slot.header, &mut slot.payload);
+            match forged {
+                Some(forged) => forged.apply_to_signal(&slot.header, &mut slot.payload),
+                None => {
+                    let forgeries = &mut self.forgeries;
+                    forgeries.note((number, to), &slot.header, &slot.payload);
+                }
             }
             host.node.handle_transmitted(to);
             self.send(index);

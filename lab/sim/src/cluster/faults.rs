@@ -42,7 +42,10 @@ impl Cluster {
                 let memory = &mut self.hosts[usize::from(node.0)].memory;
                 memory.refuse_pins(calls, every);
             }
-            Effect::Forge(node) => self.hosts[usize::from(node.0)].forges = Some(number),
+            Effect::Forge(node) => {
+                self.hosts[usize::from(node.0)].forges = Some(number);
+                self.forgeries.is_on = true;
+            }
             Effect::Crash(node) => self.crash(node, observer),
             Effect::Restart(node) => {
                 if self.is_alive(node) {
@@ -67,7 +70,11 @@ impl Cluster {
                 // All of the node so far: faults of one node are not told apart.
                 self.fired[number as usize] += memory.take_refused();
             }
-            Effect::Forge(node) => self.hosts[usize::from(node.0)].forges = None,
+            Effect::Forge(_) => {
+                for host in &mut self.hosts {
+                    host.forges = host.forges.filter(|forges| *forges != number);
+                }
+            }
             Effect::Pause(_) | Effect::Crash(_) | Effect::Restart(_) => {}
         }
     }
@@ -117,14 +124,20 @@ impl Cluster {
         // As the first time: that had worked.
         let made = Self::host(&self.config, node, incarnation, &mut self.random);
         if let Ok(mut host) = made {
-            let clock = self.hosts[usize::from(node.0)].clock;
+            // Whoever forges goes on with it; while others forge, so does who starts anew, and its former self had grants.
+            let Host { clock, forges, .. } = self.hosts[usize::from(node.0)];
+            let forges = forges.or_else(|| self.hosts.iter().find_map(|host| host.forges));
             host.memory.hides_refusals = self.canary == Some(Canary::RefusedPin);
             self.coverage.note(Condition::Restarted);
             let keeps = |host: &Host| host.is_alive && host.node.nic().early_bytes_of(node) > 0;
             if self.hosts.iter().any(keeps) {
                 self.coverage.note(Condition::RestartedEarly);
             }
-            self.hosts[usize::from(node.0)] = Host { clock, ..host };
+            self.hosts[usize::from(node.0)] = Host {
+                clock,
+                forges,
+                ..host
+            };
             observer.restarted(self.now_ns, node);
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use mapwire_wire::{ExportId, Flags, Header, Key, Kind, NodeId, SIGNAL_TRAILER_BYTES, Signal};
+use mapwire_wire::{
+    ExportId, FetchId, Flags, Header, Key, Kind, NodeId, Repr, SIGNAL_TRAILER_BYTES, Signal,
+};
 
 use super::Cluster;
 
@@ -17,11 +19,28 @@ pub struct Forgery {
     pub offset: u64,
     /// Where its signal goes, if it has one and that is forged too.
     pub signal: Option<u64>,
+    /// It is an answer to this fetch, and whether it is the last.
+    pub answers: Option<(FetchId, bool)>,
 }
 
-/// The packets to be forged: by sender, receiver, and the offset that its firmware writes, which nothing but these packets has.
+/// A fetch that a node has asked another for, which has answered nothing yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) fetch: FetchId,
+    pub(crate) reply_key: Key,
+    pub(crate) bytes: u64,
+}
+
+/// The packets to be forged, and what those who forge have seen.
 #[derive(Debug, Default)]
-pub(crate) struct Forgeries(BTreeMap<(NodeId, NodeId, u64), Forgery>);
+pub(crate) struct Forgeries {
+    /// By sender, receiver, and the offset that its firmware writes, which nothing but these packets has.
+    packets: BTreeMap<(NodeId, NodeId, u64), Forgery>,
+    /// Some node forges, or has forged.
+    pub(super) is_on: bool,
+    /// The last fetch of each pair, by who asks and who is asked.
+    awaited: BTreeMap<(NodeId, NodeId), Awaited>,
+}
 
 impl Forgeries {
     /// Forges the header of a packet on its way out, if that is wanted, and gives what it was forged by. A packet that is sent again
@@ -32,18 +51,58 @@ impl Forgeries {
         (from, to): (NodeId, NodeId),
         header: &mut Header,
     ) -> Option<Forgery> {
-        if self.0.is_empty() {
+        if self.packets.is_empty() {
             return None;
         }
         let kinds = [Kind::Store, Kind::FetchRequest, Kind::Atomic];
         if !kinds.iter().any(|kind| header.kind == *kind as u8) {
             return None;
         }
-        let forgery = *self.0.get(&(from, to, header.offset.get()))?;
+        let forgery = *self.packets.get(&(from, to, header.offset.get()))?;
         header.export.set(forgery.export.0);
         header.key = forgery.key;
         header.offset.set(forgery.offset);
+        if let Some((fetch, is_last)) = forgery.answers {
+            header.kind = Kind::FetchReply as u8;
+            header.flags.set(Flags::NONE.with(Flags::LAST, is_last).0);
+            header.message.set(fetch.0);
+            header.offset.set(0);
+        }
         Some(forgery)
+    }
+
+    /// Notes a packet on its way out that asks for a fetch, or answers one.
+    #[inline]
+    pub(super) fn note(&mut self, (from, to): (NodeId, NodeId), header: &Header, payload: &[u8]) {
+        if self.is_on {
+            self.note_now((from, to), header, payload);
+        }
+    }
+
+    #[cold]
+    fn note_now(&mut self, (from, to): (NodeId, NodeId), header: &Header, payload: &[u8]) {
+        match Repr::parse(header, payload) {
+            Ok(Repr::FetchRequest {
+                fetch,
+                reply_key,
+                want_bytes,
+                ..
+            }) if want_bytes > 0 => {
+                let awaited = Awaited {
+                    fetch,
+                    reply_key,
+                    bytes: want_bytes,
+                };
+                self.awaited.insert((from, to), awaited);
+            }
+            Ok(Repr::FetchReply { fetch, .. } | Repr::FetchRefused { fetch, .. }) => {
+                let awaited = self.awaited.get(&(to, from));
+                if awaited.is_some_and(|awaited| awaited.fetch == fetch) {
+                    self.awaited.remove(&(to, from));
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -67,11 +126,16 @@ impl Cluster {
         self.hosts[usize::from(node.0)].forges.is_some()
     }
 
+    /// A fetch that `by` has asked `of` for and that is not answered yet, as `of` sees it.
+    pub(crate) fn awaited(&self, by: NodeId, of: NodeId) -> Option<Awaited> {
+        self.forgeries.awaited.get(&(by, of)).copied()
+    }
+
     /// Has the packets of `from` to `to` that its firmware sends to `offset` of an export forged.
     pub fn forge(&mut self, from: NodeId, to: NodeId, offset: u64, forgery: Forgery) {
         if let Some(number) = self.hosts[usize::from(from.0)].forges {
             self.fired[number as usize] += 1;
         }
-        self.forgeries.0.insert((from, to, offset), forgery);
+        self.forgeries.packets.insert((from, to, offset), forgery);
     }
 }

@@ -73,7 +73,8 @@ impl Workload {
                 let importers = Allowed::draw(random, cluster.config().nodes);
                 self.export(cluster, program, random, importers);
             }
-            15..18 => self.unexport(cluster, program, random),
+            15..17 => self.unexport(cluster, program, random),
+            17 => self.export_mapped(cluster, program, random),
             18..20 => self.redirect(cluster, program, random),
             20..40 => self.import(cluster, program, random),
             40..42 => self.release(cluster, program, random),
@@ -150,6 +151,7 @@ impl Workload {
             until_ns: None,
             is_granted: false,
             landing: None,
+            is_redirected: false,
             stands: true,
             adds: Adds::default(),
         });
@@ -167,11 +169,21 @@ impl Workload {
         self.instances[number].stands = false;
         self.instances[number].until_ns = Some(cluster.now_ns());
         self.count(cluster.now_ns(), program, "unexport");
-        if cluster.canary() == Some(Canary::LateRevoke) {
+        let (address, length) = (
+            self.instances[number].address,
+            self.instances[number].length,
+        );
+        let cluster_canary = cluster.canary();
+        if cluster_canary == Some(Canary::LateRevoke) {
             self.late_revokes.push((program, id));
             return;
         }
-        let (node, _) = cluster.parts(at.node);
+        let (node, memory) = cluster.parts(at.node);
+        if cluster_canary == Some(Canary::KeptPages) {
+            let range = PageRange::covering(address, length);
+            // No word is over that is not there. Where it cannot be held it is not pinned.
+            let _ = range.map(|range| node.hold(at.process, memory, u32::MAX, range));
+        }
         if let Err(error) = node.unexport(at.process, id) {
             let text = format!("{}: {id} cannot be revoked: {error}", at.node);
             self.fail(cluster.now_ns(), violation("bounds", text));
@@ -210,6 +222,7 @@ impl Workload {
         match node.redirect(at.process, memory, id, to) {
             Ok(()) => {
                 self.instances[number].landing = Some(address);
+                self.instances[number].is_redirected = to.is_some();
                 self.count(cluster.now_ns(), program, "redirect");
             }
             Err(error) => self.lacks_pages(cluster, at.node, refused, &error),
@@ -238,7 +251,7 @@ impl Workload {
         // A forged packet is under way for a right that this node must not get meanwhile.
         let is_for_right = |forged: &Forged| {
             let target = &self.instances[forged.target];
-            forged.kind == Kind::Right
+            matches!(forged.kind, Kind::Right | Kind::Former)
                 && !forged.is_refused
                 && forged.from == at.node
                 && (target.exporter, target.slot) == (from, slot)
@@ -289,7 +302,7 @@ impl Workload {
     }
 
     /// Pages could not be had: the limit on pinned pages, or a pinner that refuses. The program tries something else.
-    fn lacks_pages(
+    pub(super) fn lacks_pages(
         &mut self,
         cluster: &Cluster,
         node: NodeId,

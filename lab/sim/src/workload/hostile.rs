@@ -1,8 +1,8 @@
 //! Programs of a hostile or mistaken node: forged packets, and commands that their own node must refuse.
 
 use mapwire_wire::{
-    Atomic, AtomicOp, CommandRepr, Endpoint, ImportId, Key, Rights, SHORT_SIGNAL_BYTES, Signal,
-    SignalOp, Width,
+    Atomic, AtomicOp, CommandRepr, Endpoint, ExportId, ImportId, Key, Rights, SHORT_SIGNAL_BYTES,
+    Signal, SignalOp, Width,
 };
 
 use super::{Held, Workload};
@@ -65,17 +65,20 @@ impl Workload {
 
     fn forge(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
         // The first kind, from one that is drawn on, for which there is an export.
-        let first = random.below(Kind::ALL.len() as u64) as usize;
+        let drawn = random.below(Kind::ALL.len() as u64) as usize;
+        // What a former self was granted is there seldom.
+        let former = Kind::ALL.iter().position(|kind| *kind == Kind::Former);
+        let first = former.filter(|_| random.chance(30)).unwrap_or(drawn);
         let form = *random.pick(&Form::ALL);
         let kinds = Kind::ALL.iter().cycle().skip(first).take(Kind::ALL.len());
         let mut found = None;
         for &kind in kinds {
             let form = match kind {
-                Kind::Signal => Form::Store,
+                Kind::Signal | Kind::Reply => Form::Store,
                 _ => form,
             };
             if let Some(held) = self.pick(program, form.rights(), random)
-                && let Some(target) = self.target(program, &held, kind, form, random)
+                && let Some(target) = self.target(cluster, program, &held, kind, form, random)
             {
                 found = Some((kind, form, held, target));
                 break;
@@ -84,7 +87,15 @@ impl Workload {
         let Some((kind, form, held, (target, mut forgery))) = found else {
             return;
         };
+        let awaited = cluster.awaited(held.grant.from.node, self.programs[program].at.node);
+        let awaited = awaited.filter(|_| kind == Kind::Reply);
         match (cluster.canary(), kind) {
+            (Some(Canary::KeptGrant), Kind::Former) => {
+                (forgery.export, forgery.key) = (held.grant.export, held.grant.key);
+            }
+            (Some(Canary::AnyReply), Kind::Reply) => {
+                forgery.key = awaited.map_or(forgery.key, |awaited| awaited.reply_key);
+            }
             (Some(Canary::AnyKey), Kind::Key | Kind::OtherKey)
             | (Some(Canary::StaleKey), Kind::StaleKey) => forgery.key = self.instances[target].key,
             _ => {}
@@ -93,6 +104,11 @@ impl Workload {
             Form::Add => 8,
             _ => random.within(1, MOST_BYTES),
         };
+        let length = awaited.map_or(length, |awaited| length.min(awaited.bytes));
+        if let Some(awaited) = awaited {
+            forgery.export = ExportId(0);
+            forgery.answers = Some((awaited.fetch, length == awaited.bytes));
+        }
         let bytes = self.instances[target].length;
         if kind == Kind::Range {
             // From the first byte that is too much to the first that is not there at all.
@@ -111,7 +127,8 @@ impl Workload {
             forgery.offset = offset;
         }
         let mut signal = None;
-        if form == Form::Store && (kind == Kind::Signal || random.chance(30)) {
+        let may_signal = form == Form::Store && kind != Kind::Reply;
+        if may_signal && (kind == Kind::Signal || random.chance(30)) {
             // Of what is refused no signal is written either.
             let value = random.next();
             let op = SignalOp::Set;
@@ -147,6 +164,7 @@ impl Workload {
     /// The export that a forged packet names, and what the packet shows.
     fn target(
         &self,
+        cluster: &Cluster,
         program: usize,
         held: &Held,
         kind: Kind,
@@ -168,6 +186,21 @@ impl Workload {
         let mut key: Option<Key> = None;
         let target = match kind {
             Kind::Range | Kind::Signal => held.instance,
+            Kind::Reply => {
+                let mut wrong = cluster.awaited(node, me)?.reply_key;
+                wrong.0[random.below(16) as usize] ^= 1 << random.below(8);
+                key = Some(wrong);
+                held.instance
+            }
+            Kind::Former => {
+                let former = &mut standing().filter(|(number, instance)| {
+                    let had = self.former.get(&(me, *number));
+                    let place = (me, instance.exporter, instance.slot);
+                    had.is_some_and(|had| had.contains(form.rights()))
+                        && !self.wanted.contains_key(&place)
+                });
+                pick(numbers(former), random)?
+            }
             Kind::Key => {
                 let target = pick(numbers(&mut standing()), random)?;
                 let mut wrong = self.instances[target].key;
@@ -223,6 +256,7 @@ impl Workload {
             key: key.unwrap_or(instance.key),
             offset: 0,
             signal: None,
+            answers: None,
         };
         Some((target, forgery))
     }

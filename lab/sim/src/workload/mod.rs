@@ -2,12 +2,13 @@
 
 mod calls;
 mod hostile;
+mod mapped;
 mod watching;
 
 use std::collections::BTreeMap;
 
 use mapwire_node::Node;
-use mapwire_translation::AnyDesign;
+use mapwire_translation::{AnyDesign, PageRange};
 use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId, ProcessId, Rights};
 
@@ -18,11 +19,12 @@ use crate::checks::bounds::{
 use crate::checks::completions::{Pending, Words};
 use crate::checks::delivery::{Sent, Stream, differs};
 use crate::checks::forgery::{self, Forged, Misused};
-use crate::checks::importers::Asked;
+use crate::checks::importers::{self, Asked};
 use crate::checks::liveness;
 use crate::checks::{pins, room};
 use crate::cluster::{Cluster, FIRST_ADDRESS, Violation};
 use crate::coverage::{Condition, Coverage};
+use mapped::Mapped;
 
 /// What programs are like.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,8 @@ pub struct WorkloadConfig {
     pub resends: bool,
     /// Pages of exports are pinned as long as the export stands.
     pub pins_exports: bool,
+    /// Nodes keep which pages are held: something may have to be unpinned to make room, or pages are pinned on a miss.
+    pub keeps_holds: bool,
 }
 
 /// One call of a program.
@@ -93,6 +97,8 @@ struct Program {
     at: Endpoint,
     exports: [Option<usize>; SLOTS],
     held: Vec<Held>,
+    /// The export that importers may map in part.
+    mapped: Option<Mapped>,
     /// Imports that were asked for.
     asked: BTreeMap<RequestId, Asked>,
     words: Words,
@@ -104,6 +110,7 @@ impl Program {
             at,
             exports: [None; SLOTS],
             held: Vec::new(),
+            mapped: None,
             asked: BTreeMap::new(),
             words: Words::new(words),
         }
@@ -134,6 +141,8 @@ pub struct Workload {
     streams: BTreeMap<(usize, NodeId), Stream>,
     /// Rights that processes of a node have ever asked for, by node, exporter and place.
     wanted: BTreeMap<(NodeId, Endpoint, usize), Rights>,
+    /// Rights by imports that former selves of a node held, by node and export.
+    former: BTreeMap<(NodeId, usize), Rights>,
     /// Forged packets.
     forged: Vec<Forged>,
     /// Refusals of packets, by sender and receiver.
@@ -198,6 +207,7 @@ impl Workload {
             by_id: BTreeMap::new(),
             streams: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            former: BTreeMap::new(),
             forged: Vec::new(),
             refusals: BTreeMap::new(),
             misused: Vec::new(),
@@ -288,9 +298,14 @@ impl Workload {
             .iter_mut()
             .filter(|program| program.at.node == node)
         {
-            let at = program.at;
-            *program = Program::new(at, words);
+            for held in &program.held {
+                let had = self.former.entry((node, held.instance));
+                let had = had.or_insert(Rights::NONE);
+                *had = *had | held.grant.rights;
+            }
+            *program = Program::new(program.at, words);
         }
+        self.wanted.retain(|(by, ..), _| *by != node);
         let of_node = |instance: &&mut Instance| instance.exporter.node == node;
         for instance in self.instances.iter_mut().filter(of_node) {
             if core::mem::replace(&mut instance.stands, false) {
@@ -338,6 +353,10 @@ impl Workload {
             }
         }
         let outcome = self.check_holders(cluster);
+        self.note(now_ns, outcome);
+        let outcome = self.check_held(cluster);
+        self.note(now_ns, outcome);
+        let outcome = self.check_revoked();
         self.note(now_ns, outcome);
         let outcome = self.check_forged();
         self.note(now_ns, outcome);
@@ -400,6 +419,64 @@ impl Workload {
         Ok(())
     }
 
+    /// No page is held but those of exports.
+    fn check_held(&mut self, cluster: &mut Cluster) -> Result<(), Violation> {
+        let is_alive = |program: &&Program| cluster.is_alive(program.at.node);
+        let alive: Vec<Endpoint> = self
+            .programs
+            .iter()
+            .filter(is_alive)
+            .map(|it| it.at)
+            .collect();
+        for at in alive.into_iter().filter(|_| self.config.keeps_holds) {
+            let (node, memory) = cluster.parts(at.node);
+            // As a machine does now and then.
+            node.reclaim(memory, |_| {});
+            let used = self.export_pages(self.index(at));
+            self.coverage
+                .note_many(Condition::PagesHeld, u64::from(used > 0));
+            pins::are_held(at, node.held_pages(at.process), used)?;
+        }
+        Ok(())
+    }
+
+    /// Pages of the exports of a program, and of where they are redirected to, that are pinned as long as they stand.
+    fn export_pages(&self, program: usize) -> u64 {
+        if !self.config.pins_exports {
+            return 0;
+        }
+        let Program {
+            exports, mapped, ..
+        } = &self.programs[program];
+        let pages = |address, length| PageRange::covering(address, length).map_or(0, |it| it.count);
+        let standing = exports.iter().flatten().map(|&number| {
+            let instance = &self.instances[number];
+            let landing = instance.landing.filter(|_| instance.is_redirected);
+            let landed = landing.map_or(0, |landing| pages(landing, instance.length));
+            pages(instance.address, instance.length) + landed
+        });
+        let mapped = mapped.iter().flat_map(Mapped::pinned);
+        standing.sum::<u64>()
+            + mapped
+                .map(|(address, length)| pages(address, length))
+                .sum::<u64>()
+    }
+
+    /// Who imports an export that is revoked knows it.
+    fn check_revoked(&self) -> Result<(), Violation> {
+        let has_crashed = |at: Endpoint| self.crashed[usize::from(at.node.0)];
+        for Program { at, held, .. } in &self.programs {
+            let is_untold = |held: &&Held| {
+                let instance = &self.instances[held.instance];
+                !held.is_dead && !instance.stands && !has_crashed(instance.exporter)
+            };
+            if let Some(held) = held.iter().find(is_untold) {
+                return Err(importers::was_untold(*at, &self.instances[held.instance]));
+            }
+        }
+        Ok(())
+    }
+
     /// All that is not allowed was refused, if it came as far.
     fn check_forged(&self) -> Result<(), Violation> {
         let has_crashed = |node: NodeId| self.crashed[usize::from(node.0)];
@@ -434,7 +511,8 @@ impl Workload {
             .iter()
             .filter(|program| program.at.node == node);
         of_node.fold((0, 0), |(exports, imports), program| {
-            let standing = program.exports.iter().flatten().count();
+            let mapped = usize::from(program.mapped.is_some());
+            let standing = program.exports.iter().flatten().count() + mapped;
             (exports + standing, imports + program.held.len())
         })
     }
@@ -485,7 +563,12 @@ impl Workload {
 
     /// The parts of a process's memory that are in use, by address and length.
     fn used(&self, program: usize) -> impl Iterator<Item = (&'static str, u64, u64)> + '_ {
-        let Program { exports, words, .. } = &self.programs[program];
+        let Program {
+            exports,
+            words,
+            mapped,
+            ..
+        } = &self.programs[program];
         let of_words = words.iter().filter(|(_, pending)| pending.length > 0);
         let of_words = of_words.map(|(_, pending)| ("a transfer", pending.address, pending.length));
         let pins = self.config.pins_exports;
@@ -494,7 +577,10 @@ impl Workload {
             let instance = &self.instances[number];
             ("an export", instance.address, instance.length)
         });
-        of_words.chain(of_exports)
+        let mapped = mapped.iter().filter(move |_| pins);
+        let mapped = mapped.flat_map(Mapped::pinned);
+        let of_mapped = mapped.map(|(address, length)| ("an export", address, length));
+        of_words.chain(of_exports).chain(of_mapped)
     }
 
     fn spot(&self, at: Endpoint, address: u64, length: u64) -> Result<Spot, Violation> {

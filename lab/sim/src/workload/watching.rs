@@ -8,7 +8,7 @@ use super::{Todo, Workload, may_fail};
 use crate::checks::bounds::{LANE_DATA, LANES, LANES_OFFSET, Spot, WORD_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::Arrived;
-use crate::checks::forgery::{Forged, Misused};
+use crate::checks::forgery::{Forged, Kind, Misused};
 use crate::checks::violation;
 use crate::cluster::{Moved, Observer, Violation, breach_of};
 use crate::coverage::Condition;
@@ -213,13 +213,31 @@ impl Workload {
                 };
                 !forged.is_refused && (forged.from, forged.to) == (from, to) && is_due
             };
-            self.forged.iter().position(is_it)
+            // One that can be refused for nothing else comes first: the others may be refused for another reason yet.
+            let found = self.forged.iter().enumerate();
+            let found = found.filter(|(_, forged)| is_it(forged));
+            found.min_by_key(|(_, forged)| forged.kind.reasons().len())
         };
         let exact = find(true);
-        let number = exact.or_else(|| find(false))?;
+        let (number, _) = exact.or_else(|| find(false))?;
         let forged = &mut self.forged[number];
         forged.is_refused = true;
         Some(forged.kind.condition())
+    }
+
+    /// Finds the forged answer of `from` that `to` has refused, if it was one.
+    fn take_reply(&mut self, (from, to): (NodeId, NodeId)) -> bool {
+        let mut forged = self.forged.iter_mut();
+        let found = forged.find(|forged| {
+            (forged.from, forged.to, forged.kind) == (from, to, Kind::Reply) && !forged.is_refused
+        });
+        let Some(found) = found else {
+            return false;
+        };
+        found.is_refused = true;
+        *self.refusals.entry((from, to)).or_default() += 1;
+        self.coverage.note(Condition::ForgedReply);
+        true
     }
 
     /// Whether a refusal of what `from` has sent to `to` is due since that was forged.
@@ -365,9 +383,9 @@ impl Workload {
                 }
             }
             Told::Rejected {
+                from,
                 reason: Rejection::UnknownFetch(_),
-                ..
-            } if self.config.resends => Ok(()),
+            } if self.take_reply((from, at)) || self.config.resends => Ok(()),
             Told::Rejected { from, reason } => Err(violation(
                 "delivery",
                 format!("{at}: a packet of {from} was rejected: {reason:?}"),
@@ -413,6 +431,7 @@ impl Observer for Workload {
         match ask.act {
             Act::ImportOver { request } => self.todo.push(Todo::Enter(program, request)),
             Act::Revoked { from, export } => {
+                self.coverage.note(Condition::RevokeTold);
                 for held in &mut self.programs[program].held {
                     held.is_dead |= held.grant.from == from && held.grant.export == export;
                 }

@@ -69,6 +69,14 @@ impl<D: TranslationDesign> Node<D> {
         processes.any(|state| state.reads_former_landing(export))
     }
 
+    /// Pages of a process that its transfers under way and its exports hold. None where nothing is ever unpinned to make room: pages are
+    /// not held then.
+    #[must_use]
+    pub fn held_pages(&self, process: ProcessId) -> u64 {
+        let state = self.processes.get(process);
+        state.map_or(0, |state| state.held_pages())
+    }
+
     /// How many imports of an export are held.
     #[must_use]
     pub fn holders(&self, process: ProcessId, id: ExportId) -> usize {
