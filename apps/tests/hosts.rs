@@ -111,7 +111,8 @@ fn when_a_host_is_gone_the_job_ends_with_a_word_of_it_and_leaves_nothing() {
     let all = all.filter(|pid| *pid != hosts.pids()[3]);
     let mut kill = std::process::Command::new("kill");
     kill.arg("-9").args(all.map(|pid| pid.to_string()));
-    assert!(kill.status().unwrap().success());
+    // Some may have gone with those that were killed before them.
+    kill.status().unwrap();
     let ended = job.wait();
     let name = hosts.pids()[3].to_string();
     // Its command may say that the agent was killed before it is killed itself.
@@ -143,7 +144,7 @@ fn hosts_that_a_firewall_keeps_apart_are_named_with_their_addresses_in_time() {
     let ended = job.wait();
     assert_eq!(ended.code, 1, "{ended:?}");
     // Rank 1 says so of another, or another of rank 1.
-    let text = "counts as gone: nothing came from it at 10.0.1.";
+    let text = "nothing came from it at 10.0.1.";
     assert!(ended.err.contains(text), "{}", ended.err);
 }
 

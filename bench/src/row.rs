@@ -279,6 +279,7 @@ mod tests {
             "max",
             "runs",
             "dropped",
+            "kind",
             "placement",
             "flag_ns",
         ];

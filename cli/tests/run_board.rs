@@ -91,9 +91,10 @@ fn a_process_that_is_not_of_the_job_is_told_so() {
     let job = place.start_sh(1, text);
     crate::common::eventually("the rank runs", || place.has("job"));
     let address = std::fs::read_to_string(place.folder.join("job")).unwrap();
+    let open = mapwire_testing::OpenFolder::new();
     let told = |user: Option<u32>| {
-        let line = as_rank("body_is_a_stranger");
-        let mut command = std::process::Command::new(&line[0]);
+        let line = as_rank("run_board::body_is_a_stranger");
+        let mut command = std::process::Command::new(open.copy_of(&line[0]));
         command.args(&line[1..]).env("MAPWIRE_RANK", "0");
         command.env(JobAddress::VARIABLE, address.trim());
         user.map(|user| command.uid(user).gid(user));
@@ -130,7 +131,7 @@ fn count(done: &crate::common::Done, what: &str) -> (usize, bool) {
 
 #[test]
 fn a_rank_that_breaks_the_protocol_without_end_does_not_fill_the_log() {
-    let done = run("2", "body_talks_rubbish", &[]).code(0);
+    let done = run("2", "run_board::body_talks_rubbish", &[]).code(0);
     let (said, is_counted) = count(&done, "broke the rendezvous protocol and");
     assert!(said == 8 && is_counted, "{}", done.err());
     let rest = "of rank 1: 1992 more";

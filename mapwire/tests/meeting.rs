@@ -460,8 +460,10 @@ fn whoever_takes_all_jobs_that_he_can_leaves_some_to_the_servers_user_and_to_oth
         return;
     }
     let serving = serve("jobs", TWO_RANKS);
+    let open = OpenFolder::new();
+    let program = open.copy_of(std::env::current_exe().unwrap());
     let hoard = |user| {
-        let mut process = serving.process("process_that_takes_all_jobs");
+        let mut process = serving.process_of(&program, "process_that_takes_all_jobs");
         process.uid(user).gid(user).spawn().unwrap()
     };
     // Half of eight, half of what is left, and so on.
@@ -471,7 +473,7 @@ fn whoever_takes_all_jobs_that_he_can_leaves_some_to_the_servers_user_and_to_oth
         await_line(&mut child, &format!("took {jobs}: "));
         hoards.push(child);
     }
-    let mut late = serving.process("process_that_greets");
+    let mut late = serving.process_of(&program, "process_that_greets");
     assert!(late.uid(65_531).gid(65_531).status().unwrap().success());
     let (own, why) = visit_until_refused(|| serving.visit());
     // Those that have gone may be there for a moment.
@@ -493,7 +495,9 @@ fn the_servers_own_clients_leave_some_jobs_to_others() {
     let (own, why) = visit_until_refused(|| serving.visit());
     assert_eq!(own.len(), 14, "{why}");
     assert!(why.contains("14 are of user 0"), "{why}");
-    let mut late = serving.process("process_that_greets");
+    let open = OpenFolder::new();
+    let program = open.copy_of(std::env::current_exe().unwrap());
+    let mut late = serving.process_of(&program, "process_that_greets");
     assert!(late.uid(65_534).gid(65_534).status().unwrap().success());
 }
 

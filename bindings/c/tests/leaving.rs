@@ -1,10 +1,8 @@
 //! C programs that end without `mw_node_free`, with stores under way.
 
-mod common;
-
 use std::process::Output;
 
-use common::{Installed, Linking, Program};
+use crate::common::{Installed, Linking, Program};
 
 /// What a job of rank 1's way to end said, and its exit code.
 #[track_caller]
@@ -14,12 +12,12 @@ fn ending(
     options: &[&str],
     variables: &[(&str, &str)],
 ) -> (i32, String) {
-    let note = common::Folder::new();
+    let note = crate::common::Folder::new();
     let Output {
         status,
         stdout,
         stderr,
-    } = common::start(2, options)
+    } = crate::common::start(2, options)
         .arg(program.path())
         .args([way.as_ref(), note.path().as_os_str()])
         .env("LD_LIBRARY_PATH", program.library())
@@ -119,13 +117,17 @@ fn a_rank_that_was_told_of_a_loss_exits_as_it_likes() {
 
 #[test]
 fn a_rank_of_mpirun_that_returns_from_main_leaves_its_launcher() {
-    if common::clean("mpirun").arg("--version").output().is_err() {
+    if crate::common::clean("mpirun")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
         println!("skipped: mpirun is not installed");
         return;
     }
     let installed = Installed::get(Linking::Shared);
     let exits = installed.compile("exits");
-    let output = common::clean("timeout")
+    let output = crate::common::clean("timeout")
         .args([
             "120",
             "mpirun",

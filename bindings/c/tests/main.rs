@@ -4,4 +4,5 @@ mod common;
 mod examples;
 mod header;
 mod install;
+mod leaving;
 mod programs;

@@ -194,7 +194,7 @@ mod tests {
         let text = row(&before, &before);
         assert_eq!(
             text.split_whitespace().collect::<Vec<_>>(),
-            ["0.0", "0.0", "0.0", "0", "-", "0", "0", "0ns"]
+            ["0.0", "0.0", "0.0", "0", "-", "0", "0", "0.0ns"]
         );
     }
 

@@ -411,8 +411,8 @@ impl<F: Fabric> Engine<F> {
             return Vec::new();
         }
         let sent = |driver: &mut Driver<F>| driver.has_sent_all().then_some(());
-        self.wait_driver(Place::Program, Some(self.timeout), sent);
-        self.undelivered()
+        let all = self.wait_driver(Place::Program, Some(self.timeout), sent);
+        self.undelivered(all.is_some())
     }
 
     /// Stops the service thread and leaves the job, once all is [delivered](Self::deliver). Idempotent, and nothing in a forked child.
@@ -460,9 +460,10 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// The ranks that did not get what was sent to them, without the program's having been told.
-    fn undelivered(&self) -> Vec<Undelivered> {
+    /// Where all was `sent`, what a library holds now came after it.
+    fn undelivered(&self, sent: bool) -> Vec<Undelivered> {
         let mut driver = self.lock();
-        let owed = driver.owed().into_iter();
+        let owed = driver.owed(sent).into_iter();
         let found = owed.map(|to| Undelivered {
             to,
             gone: driver.is_gone(to).then(|| driver.why_gone(to)),

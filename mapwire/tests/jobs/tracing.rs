@@ -447,11 +447,11 @@ fn ranks_can_be_traced_as_processes_of_fewer_nodes() {
     );
     for (node, process) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let wanted = |line: &&str| {
-            line.contains("\"part\":\"process\"")
+            line.contains("\"kind\":\"process\"")
                 && line.contains(&format!("\"node\":{node},"))
                 && line.contains(&format!("\"process\":{process}"))
         };
         assert_eq!(text.lines().filter(wanted).count(), 1, "{text}");
     }
-    assert_eq!(text.matches("\"part\":\"process\"").count(), 4);
+    assert_eq!(text.matches("\"kind\":\"process\"").count(), 4);
 }

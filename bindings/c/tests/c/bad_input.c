@@ -308,6 +308,7 @@ static void use(mw_node_t *node) {
     OK(mw_import_create(node, 0, "secret", &options, &secret));
     OK(mw_import_send(secret, words, 8, 0));
     memset(options.token, 0, sizeof options.token);
+    options.rights = MW_RIGHT_STORE;
     FAILS(MW_ERR_RIGHTS, "`fetch`", mw_import_create(node, 0, "fetch", &options, &none));
     options.rights = MW_RIGHT_FETCH;
     FAILS(MW_ERR_RIGHTS, "`store`", mw_import_create(node, 0, "store", &options, &none));

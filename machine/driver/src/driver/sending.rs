@@ -151,11 +151,11 @@ impl<F: Fabric> Driver<F> {
         self.fabric.is_far(peer) && matches!(self.fabric.drained(peer), Ok(false))
     }
 
-    /// The ranks that stores have not reached, without the program's knowing.
-    pub(crate) fn owed(&mut self) -> Vec<NodeId> {
+    /// The ranks that stores have not reached, without the program's knowing. Once all was `sent`, no library holds any.
+    pub(crate) fn owed(&mut self, sent: bool) -> Vec<NodeId> {
         let others = self.others();
         let owes = |&peer: &NodeId| {
-            self.node.owes_stores(peer) || !self.is_gone(peer) && self.library_holds(peer)
+            self.node.owes_stores(peer) || !sent && !self.is_gone(peer) && self.library_holds(peer)
         };
         others.filter(owes).collect()
     }

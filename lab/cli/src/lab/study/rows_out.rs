@@ -232,7 +232,7 @@ mod tests {
             lines[1]
         );
         assert!(lines[2].starts_with("\"b,\"\"c\"\"\",hierarchical,"));
-        assert!(lines[1].ends_with(",,papers"), "{}", lines[1]);
+        assert!(lines[1].ends_with(",,papers,0"), "{}", lines[1]);
     }
 
     #[test]
