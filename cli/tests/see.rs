@@ -61,7 +61,10 @@ fn sent_by_1(rows: &[Value]) -> u64 {
 #[test]
 fn a_summary_has_what_was_stored_past_the_packets() {
     let place = Place::new();
-    let shown = place.run(&words(&job(&["-n", "2", "--summary"], "rank_that_talks")));
+    let shown = place.run(&words(&job(
+        &["-n", "2", "--summary"],
+        "see::rank_that_talks",
+    )));
     let line = shown
         .err()
         .lines()
@@ -69,7 +72,9 @@ fn a_summary_has_what_was_stored_past_the_packets() {
         .map(str::to_owned);
     assert!(line.is_some(), "{}", shown.err());
     let written = ["-n", "2", "--summary=end.json"];
-    place.run(&words(&job(&written, "rank_that_talks"))).code(0);
+    place
+        .run(&words(&job(&written, "see::rank_that_talks")))
+        .code(0);
     let summary = std::fs::read(place.folder.join("end.json")).unwrap();
     let summary: Value = serde_json::from_slice(&summary).unwrap();
     let stored = of_rank_1(
@@ -202,13 +207,13 @@ fn an_endpoint_that_cannot_be_is_refused_before_anything_starts() {
     let place = Place::new();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let taken = taken.local_addr().unwrap().port().to_string();
-    for (text, why) in [
-        ("0.0.0.0:9464", "loopback"),
-        ("metrics", "9464"),
-        (&taken, "in use"),
+    for (text, why, code) in [
+        ("0.0.0.0:9464", "loopback", 2),
+        ("metrics", "9464", 2),
+        (&taken, "in use", 1),
     ] {
         let args = ["run", "-n", "1", "--metrics", text, "--", "touch", "ran"];
-        place.run(&args).code(2).says("--metrics").says(why);
+        place.run(&args).code(code).says("--metrics").says(why);
     }
     assert!(!place.has("ran"));
 }
