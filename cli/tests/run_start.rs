@@ -1,6 +1,7 @@
 //! How ranks start: what they find, and every mistake told before anything runs.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use crate::common::Place;
 
@@ -258,21 +259,31 @@ fn programs_that_come_with_the_command_are_found_beside_it_and_where_they_are_in
 }
 
 #[test]
-fn a_trace_is_not_written_through_a_link_of_another_user() {
+fn no_file_is_written_through_a_link_of_another_user() {
     let place = Place::new();
     let victim = place.write("victim", "precious");
-    let link = place.folder.join("t.mwt");
-    std::os::unix::fs::symlink(&victim, &link).unwrap();
-    let args = [
-        "run", "-n", "1", "--trace", "t.mwt", "--", "touch", "started",
-    ];
-    if std::os::unix::fs::lchown(&link, Some(54_321), None).is_err() {
-        mapwire_testing::skip!("only root can make links of other users");
-        return;
+    std::fs::create_dir(place.folder.join("pages")).unwrap();
+    let (link, page) = (
+        place.folder.join("link"),
+        place.folder.join("pages/mapwire-run.1"),
+    );
+    for link in [&link, &page] {
+        std::os::unix::fs::symlink(&victim, link).unwrap();
+        if std::os::unix::fs::lchown(link, Some(54_321), None).is_err() {
+            mapwire_testing::skip!("only root can make links of other users");
+            return;
+        }
     }
-    let done = place.run(&args).code(1);
-    let named = format!("{} is a link of user 54321", link.display());
-    assert!(done.err().contains(&named), "{}", done.err());
-    assert!(!place.has("started"));
-    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    let refuses = |args: &[&str], code, link: &Path| {
+        let done = place.run(args).code(code);
+        let named = format!("{} is a link of user 54321", link.display());
+        assert!(done.err().contains(&named), "{args:?}: {}", done.err());
+        assert!(!place.has("started"));
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    };
+    for option in ["--trace=link", "--capture=link", "--summary=link"] {
+        let udp = ["run", "-n", "2", "--transport", "udp", option];
+        refuses(&[&udp, &["--", "touch", "started"][..]].concat(), 1, &link);
+    }
+    refuses(&["man", "pages"], 1, &page);
 }

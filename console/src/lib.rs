@@ -6,6 +6,7 @@
 //! | [`description`] | what a command takes, told to another command, which completes it |
 //! | [`pages`] | manual pages |
 //! | [`programs`] | where the other commands are |
+//! | [`whole_file`] | files that a user names: written through no link of others, and there only when they are whole |
 #![deny(unsafe_code)]
 
 #[macro_use]
@@ -14,6 +15,7 @@ pub mod stdio;
 pub mod description;
 pub mod pages;
 pub mod programs;
+pub mod whole_file;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,11 +1,13 @@
 //! Manual pages, made from a command line's own description.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Command;
 use clap_mangen::Man;
+
+use crate::whole_file::WholeFile;
 
 /// Writes a page for each command below `command` that is shown, and for itself if it is `whole`.
 pub fn write(command: Command, whole: bool, folder: &Path) -> ExitCode {
@@ -33,7 +35,9 @@ fn below(command: &Command, whole: bool, folder: &Path) -> io::Result<()> {
         let mut page = Vec::new();
         man.render(&mut page)?;
         page.extend(exit_status(command.get_name()).into_bytes());
-        std::fs::write(folder.join(man.get_filename()), page)?;
+        let mut file = WholeFile::create(&folder.join(man.get_filename()))?;
+        file.write_all(&page)?;
+        file.keep()?;
     }
     Ok(())
 }

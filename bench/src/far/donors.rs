@@ -1,6 +1,8 @@
 //! Donors of a bench: `mapwire serve --donate`, which poll.
 
+use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +52,8 @@ pub(super) struct Donors {
 impl Donors {
     pub(super) fn start(copies: u8, place: Place<'_>, pages: usize) -> Result<Self, BenchError> {
         let folder = std::env::temp_dir().join(format!("mapwire-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
+        // One that is there may be another user's.
+        DirBuilder::new().mode(0o700).create(&folder)?;
         let mut donors = Self {
             processes: Vec::new(),
             lending: Arc::default(),

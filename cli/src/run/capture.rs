@@ -4,8 +4,7 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use mapwire_trace::WholeFile;
-use mapwire_trace::whole_file::Destination;
+use mapwire_console::whole_file::{Destination, WholeFile};
 use mapwire_transport::net::capture::{MAX_FILE_BYTES, Merged, Source, file_of, merge};
 
 use super::hosts::clock_of;

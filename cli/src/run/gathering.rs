@@ -1,10 +1,10 @@
 //! What ranks write in a job for a trace or a capture: into one folder, beside the file that is made of it at the end.
 
-use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use mapwire_trace::whole_file::Destination;
+use mapwire_console::whole_file::Destination;
 
 use super::capture::Capture;
 use super::trace::Trace;
@@ -48,16 +48,21 @@ pub(super) struct Gathering {
 type Refusal = (u8, String);
 
 /// The file that an option names.
-fn destination(option: &str, target: &Path) -> Result<Destination, Refusal> {
+pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Refusal> {
     let wrong = |code, why: String| (code, format!("{option} {}: {why}", target.display()));
-    if target.file_name().is_none() {
-        return Err(wrong(2, "a file must be named".to_owned()));
-    }
     if target.is_dir() {
         return Err(wrong(2, "this is a folder; name a file".to_owned()));
     }
-    Destination::find(target)
-        .map_err(|error| wrong(1, format!("no file can be written there: {error}")))
+    if target.file_name().is_none() {
+        return Err(wrong(2, "a file must be named".to_owned()));
+    }
+    Destination::find(target).map_err(|error| {
+        let (code, why) = match error.kind() {
+            io::ErrorKind::NotFound => (2, "its folder does not exist".to_owned()),
+            _ => (1, error.to_string()),
+        };
+        wrong(code, format!("no file can be written there: {why}"))
+    })
 }
 
 impl Gathering {

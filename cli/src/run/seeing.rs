@@ -1,12 +1,14 @@
 //! `mapwire run --summary` and `--metrics`: what a job has counted, at its end and while it runs.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use mapwire_console::whole_file::WholeFile;
 use serde_json::json;
 
+use super::gathering;
 use crate::args::RunArgs;
 use crate::see::server::{self, Shown};
 use crate::see::{Sample, table};
@@ -26,8 +28,8 @@ pub(crate) struct Wanted {
 enum Summary {
     /// As a table, on standard error.
     Shown,
-    /// As JSON, into a file.
-    Written(PathBuf),
+    /// As JSON, into a file, which is begun before the job.
+    Written(PathBuf, WholeFile),
 }
 
 impl Wanted {
@@ -36,13 +38,16 @@ impl Wanted {
     /// # Errors
     /// The exit code, and what cannot be done.
     pub(super) fn new(args: &RunArgs) -> Result<Option<Self>, (u8, String)> {
-        let summary = args
-            .summary
-            .clone()
-            .map(|file| file.map_or(Summary::Shown, Summary::Written));
-        if let Some(Summary::Written(path)) = &summary {
-            check(path).map_err(|why| (2, why))?;
-        }
+        let summary = match &args.summary {
+            None => None,
+            Some(None) => Some(Summary::Shown),
+            Some(Some(path)) => {
+                let file = gathering::destination("--summary", path)?;
+                let begun = WholeFile::create_at(file)
+                    .map_err(|error| (1, format!("--summary {}: {error}", path.display())))?;
+                Some(Summary::Written(path.clone(), begun))
+            }
+        };
         let metrics = match &args.metrics {
             None => None,
             Some(text) => {
@@ -63,20 +68,6 @@ impl Wanted {
                 .collect(),
         }))
     }
-}
-
-/// Nothing is written before the job is over, but what could not be is said before it begins.
-fn check(path: &Path) -> Result<(), String> {
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let why = match path {
-        _ if path.is_dir() => "this is a folder; name a file",
-        _ if !folder.is_dir() => "its folder does not exist",
-        _ => return Ok(()),
-    };
-    Err(format!("--summary={}: {why}", path.display()))
 }
 
 /// The eyes on a job that runs.
@@ -135,7 +126,7 @@ impl Watch {
                 }
                 true
             }
-            Some(Summary::Written(path)) => {
+            Some(Summary::Written(path, mut file)) => {
                 let ranks: Vec<_> = samples.iter().map(Sample::json).collect();
                 let summary = json!({
                     "kind": "summary",
@@ -144,7 +135,7 @@ impl Watch {
                     "seconds": seconds,
                     "ranks": ranks,
                 });
-                let written = std::fs::write(&path, format!("{summary}\n"));
+                let written = writeln!(file, "{summary}").and_then(|()| file.keep());
                 if let Err(error) = &written {
                     eprintln!(
                         "mapwire: no summary was written to {}: {error}",

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mapwire_console::whole_file::{Destination, WholeFile};
 use mapwire_driver::capture::{counters_of, file_of};
-use mapwire_trace::whole_file::Destination;
-use mapwire_trace::{Metadata, RawReader, TraceWriter, WholeFile};
+use mapwire_trace::{Metadata, RawReader, TraceWriter};
 
 use super::hosts::clock_of;
 use super::text_of;

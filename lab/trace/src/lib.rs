@@ -9,7 +9,6 @@
 //! | [`convert`] | other formats: CSV, `din`, `oracleGeneral`, Parquet |
 //! | [`generate`] | synthetic traces |
 //! | [`info`] | what a trace is made of (UTLB Table 3) |
-//! | [`whole_file`] | files that appear under their name only when they are whole |
 //!
 //! [`TraceRecord`]: mapwire_wire::TraceRecord
 #![forbid(unsafe_code)]
@@ -29,7 +28,6 @@ pub mod pages;
 pub mod raw;
 pub mod reader;
 mod spread;
-pub mod whole_file;
 pub mod writer;
 
 pub use block::Block;
@@ -38,5 +36,4 @@ pub use merge::{Merge, MergeError, RecordStream};
 pub use metadata::Metadata;
 pub use raw::{RawError, RawReader};
 pub use reader::{Summary, TraceReader};
-pub use whole_file::WholeFile;
 pub use writer::TraceWriter;

@@ -2,17 +2,16 @@
 //! makes one trace of them.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use mapwire_host::private_folder::PrivateFolder;
 use mapwire_host::waiting::now_ns;
 use mapwire_nic::Traced;
 use mapwire_node::Event;
 use mapwire_translation::{PAGE_BYTES, PageRange, TranslationDesign};
 use mapwire_transport::fabric::Fabric;
 use mapwire_wire::{TRACE_RECORD_BYTES, TraceOp, TraceRecord};
-use rustix::fs::{Mode, OFlags};
 use zerocopy::IntoBytes;
 
 use crate::driver::Driver;
@@ -32,7 +31,7 @@ pub(crate) struct Capture {
     waiting: Vec<TraceRecord>,
     node: u16,
     /// Where its counters go at the end: the folder, and the file.
-    folder: OwnedFd,
+    folder: PrivateFolder,
     counters: PathBuf,
     /// Written already, in bytes: what a write that failed halfway has left is taken back.
     written: u64,
@@ -68,35 +67,13 @@ pub fn counters_of(folder: &Path, rank: u32) -> PathBuf {
     folder.join(format!("{rank}.counters"))
 }
 
-/// Opens a folder that belongs to this user, and that no other can reach into.
-fn private_folder(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(path, flags, Mode::empty())?;
-    let stat = rustix::fs::fstat(&folder)?;
-    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "its folder belongs to another user, or others can write to it",
-        ));
-    }
-    Ok(folder)
-}
-
-/// Makes a file in an opened folder, under the name that `path` ends with. It must not be there, not as a link either.
-fn create_in(folder: &OwnedFd, path: &Path) -> io::Result<File> {
-    let name = path.file_name().unwrap_or_default();
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
-    Ok(rustix::fs::openat(folder, name, flags, mode)?.into())
-}
-
 impl Capture {
     /// Begins the file of `rank`, which must not be there, in a folder that no other user can reach into.
     pub(crate) fn create(folder: &Path, rank: u32) -> Result<Self, DriverError> {
         let path = file_of(folder, rank);
         let counters = counters_of(folder, rank);
         let opened =
-            private_folder(folder).and_then(|folder| Ok((create_in(&folder, &path)?, folder)));
+            PrivateFolder::open(folder).and_then(|folder| Ok((folder.create(&path)?, folder)));
         let (file, folder) = opened.map_err(|error| DriverError::Trace { path, error })?;
         Ok(Self {
             file,
@@ -384,7 +361,9 @@ impl<F: Fabric> Driver<F> {
             self.reclaim();
             let counters = self.node.nic().translation().counters() + self.page_counters();
             // The trace is whole without it.
-            let _ = create_in(&capture.folder, &capture.counters)
+            let _ = capture
+                .folder
+                .create(&capture.counters)
                 .and_then(|mut file| file.write_all(counters.to_string().as_bytes()));
         }
     }

@@ -14,6 +14,7 @@
 //! | [`masking`] | signal handlers of the program kept off a thread for a while |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
 //! | [`scheduling`] | how soon a thread that wakes runs |
+//! | [`private_folder`] | a folder that no other user can reach into, and the files in it |
 //! | [`processes`] | which process is whose child, and which made what |
 //! | [`own_words`] | words that a forked child finds empty |
 //! | [`sparing`] | few lines in a log of what others can do without end |
@@ -42,6 +43,7 @@ pub mod own_words;
 pub mod page;
 pub mod paging;
 pub mod pinning;
+pub mod private_folder;
 pub mod processes;
 #[allow(unsafe_code)]
 pub mod scheduling;

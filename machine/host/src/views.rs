@@ -394,13 +394,15 @@ impl MultiView {
     }
 
     /// Drops the page table entries of whole pages of an application view; contents stay.
+    /// `MADV_DONTNEED` is refused where the program has locked its memory (`mlockall`); the kernels that have all that protection by
+    /// userfaultfd needs have this advice too.
     pub(crate) fn zap(&self, view: usize, page: usize, pages: usize) -> Result<(), Os> {
         let (start, bytes) = self
             .layout
             .pages_range(view, page, pages)
             .ok_or(Os::INVAL)?;
         self.span
-            .advise(start - self.layout.base, bytes, Advice::LinuxDontNeed)
+            .advise(start - self.layout.base, bytes, Advice::LinuxDontneedLocked)
     }
 
     /// Gives pages their memory, zeroed if they never had any.

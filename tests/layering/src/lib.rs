@@ -5,6 +5,7 @@
 //! | [`order`] | a crate uses only what stands above it; `lab` never uses the machine; no unknown crate is used |
 //! | [`purity`] | pure crates are `no_std`, forbid unsafe code and keep their fields private; every other crate denies unsafe code |
 //! | [`unsafe_code`] | unsafe code is allowed only at the places of a list |
+//! | [`writing`] | files are opened for writing in one module, and at the places of a list |
 //! | [`documents`] | documents name only files and functions that are there |
 //!
 //! [`workspace`] reads the manifests. Each check takes plain data and gives a list of [`Violation`]s, so that its own tests
@@ -17,6 +18,7 @@ pub mod purity;
 pub mod rules;
 pub mod unsafe_code;
 pub mod workspace;
+pub mod writing;
 
 /// What is wrong, where, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,6 +113,22 @@ pub enum Violation {
         /// What the list says.
         item: String,
     },
+    /// A file is opened for writing by a path, perhaps over a link of another user.
+    #[error(
+        "{file} uses `{call}`; use `mapwire_console::whole_file::WholeFile`, which follows no links of other users, or say in \
+         tests/layering/src/rules.rs why none can be met"
+    )]
+    WritesByPath {
+        /// The file, from the workspace's root.
+        file: String,
+        /// What it uses.
+        call: &'static str,
+    },
+    /// A place on that list is no more.
+    #[error(
+        "{0} no longer opens files for writing; take it off the list in tests/layering/src/rules.rs"
+    )]
+    StaleWriting(String),
     /// A document links to a file that is not there.
     #[error("{file} links to {target}, which is not there")]
     DeadLink {

@@ -221,3 +221,49 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("mapwire/tests/jobs/main.rs", "mod forks"),
     ("mapwire/tests/jobs/main.rs", "mod signals"),
 ];
+
+/// Folders of what a user runs, whose files are opened for writing in one module.
+pub const COMMANDS: &[&str] = &[
+    "bench/src/",
+    "cli/src/",
+    "console/src/",
+    "lab/",
+    "machine/",
+    "mapwire/src/",
+];
+
+/// A file that opens others for writing by itself, and why no link of another user leads it astray.
+pub type WritingPlace = (&'static str, &'static str);
+
+/// All such files.
+pub const WRITING_PLACES: &[WritingPlace] = &[
+    ("bench/src/datagrams.rs", THE_LAUNCHERS),
+    ("bench/src/rpc.rs", THE_LAUNCHERS),
+    ("bench/src/shared.rs", THE_LAUNCHERS),
+    ("bench/src/traffic.rs", THE_LAUNCHERS),
+    (
+        "cli/src/run/group.rs",
+        "a control group, which the kernel has made",
+    ),
+    ("cli/src/see/jobs.rs", "memory of a process, in /proc"),
+    (
+        "console/src/pages.rs",
+        "makes folders alone; its files are whole ones",
+    ),
+    ("console/src/whole_file.rs", "the module"),
+    (
+        "lab/trace/src/convert/sort.rs",
+        "a new file, which loses its name at once",
+    ),
+    ("machine/host/src/paging/layers.rs", "a file without a name"),
+    (
+        "machine/host/src/private_folder.rs",
+        "in a folder that no other user can reach into",
+    ),
+    (
+        "machine/names/src/secret.rs",
+        "a new file, which replaces none",
+    ),
+];
+
+const THE_LAUNCHERS: &str = "memory of the launcher, in /proc";

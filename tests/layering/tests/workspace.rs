@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use mapwire_layering::rules::{ORDER, UNSAFE_PLACES};
+use mapwire_layering::rules::{COMMANDS, ORDER, UNSAFE_PLACES, WRITING_PLACES};
 use mapwire_layering::workspace::{Crate, read, root};
-use mapwire_layering::{Violation, documents, order, purity, unsafe_code};
+use mapwire_layering::{Violation, documents, order, purity, unsafe_code, writing};
 
 fn crates() -> Vec<Crate> {
     let crates = read(&root()).unwrap();
@@ -115,6 +115,25 @@ fn unsafe_code_is_allowed_only_at_the_places_of_the_list() {
         })
         .collect();
     assert_none(&unsafe_code::check(&found, UNSAFE_PLACES));
+}
+
+#[test]
+fn files_are_opened_for_writing_in_one_module_and_at_the_places_of_the_list() {
+    let is_test = |file: &str| file.contains("test") || file.ends_with("conformance.rs");
+    let of_commands = |file: &str| {
+        COMMANDS.iter().any(|folder| file.starts_with(folder))
+            && file.contains("/src/")
+            && !is_test(file)
+    };
+    let found: Vec<_> = files()
+        .into_iter()
+        .filter(|(file, _)| of_commands(file))
+        .flat_map(|(file, text)| {
+            let calls = writing::calls(&text).into_iter();
+            calls.map(move |call| (file.clone(), call))
+        })
+        .collect();
+    assert_none(&writing::check(&found, WRITING_PLACES));
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Files that ranks wrote on their hosts, on their way to the head.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use mapwire_driver::capture::{counters_of, file_of};
+use mapwire_host::private_folder::PrivateFolder;
 use mapwire_transport::net::capture;
 
 use super::frame::{FILE, frame};
@@ -31,8 +32,10 @@ impl Files {
     /// # Errors
     /// It cannot be written.
     pub(super) fn note_clock(&self, ranks: Range<u32>, ahead_ns: i64) -> io::Result<()> {
+        let folder = PrivateFolder::open(&self.folder)?;
         for rank in ranks {
-            fs::write(clock_file(&self.folder, rank), ahead_ns.to_string())?;
+            let mut file = folder.create(&clock_file(&self.folder, rank))?;
+            file.write_all(ahead_ns.to_string().as_bytes())?;
         }
         Ok(())
     }
@@ -49,11 +52,7 @@ impl Files {
         let name = OsStr::from_bytes(name);
         let path = names(&self.folder, ranks.clone()).find(|path| path.file_name() == Some(name));
         let path = path.ok_or_else(|| format!("{} is no file of them", name.display()))?;
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&path);
+        let file = PrivateFolder::open(&self.folder).and_then(|folder| folder.append(&path));
         file.and_then(|mut file| file.write_all(bytes))
             .map_err(|error| format!("{}: {error}", path.display()))
     }
@@ -138,7 +137,7 @@ mod tests {
     fn files_arrive_whole_and_only_those_of_the_hosts_own_ranks() {
         let (from, to) = (Basket::make().unwrap(), std::env::temp_dir());
         let to = to.join(format!("mapwire-files-{}", std::process::id()));
-        fs::create_dir(&to).unwrap();
+        fs::DirBuilder::new().mode(0o700).create(&to).unwrap();
         let bytes: Vec<u8> = (0..2 * PART + 17).map(|at| at as u8).collect();
         fs::write(file_of(from.folder(), 3), &bytes).unwrap();
         fs::write(counters_of(from.folder(), 3), b"").unwrap();

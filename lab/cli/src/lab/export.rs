@@ -4,8 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use mapwire_console::whole_file::WholeFile;
+use mapwire_trace::TraceReader;
 use mapwire_trace::convert::{ConvertError, ExportOptions, Exported, Format, export};
-use mapwire_trace::{TraceReader, WholeFile};
 use serde_json::json;
 
 use super::formats::{self, FormatOptions};

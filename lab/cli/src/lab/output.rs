@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use mapwire_trace::WholeFile;
+use mapwire_console::whole_file::WholeFile;
 
 use super::LabError;
 use super::target::{cannot_write, refuse_input};

@@ -3,7 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use mapwire_trace::{Metadata, TraceWriter, WholeFile, WriteError};
+use mapwire_console::whole_file::WholeFile;
+use mapwire_trace::{Metadata, TraceWriter, WriteError};
 use mapwire_wire::TraceRecord;
 use serde_json::json;
 

@@ -325,6 +325,49 @@ fn a_page_whose_table_entry_the_kernel_dropped_is_opened_again() {
     });
 }
 
+/// Locks a view as `mlockall` does.
+fn lock_all(fixture: &Fixture, view: usize) {
+    let views = fixture.protection.views();
+    let start = views.application(view, 0);
+    // SAFETY: the views stay mapped; locking changes no contents.
+    let locked = unsafe { rustix::mm::mlock(start.cast(), PAGES * PAGE_BYTES) };
+    // Pages that are closed cannot be made present, which `mlockall` does not tell. The range is locked nevertheless.
+    assert!(matches!(
+        locked,
+        Ok(())
+            | Err(rustix::io::Errno::NOMEM | rustix::io::Errno::AGAIN | rustix::io::Errno::FAULT)
+    ));
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let of_view = smaps.split_once(&format!("{:x}-", start.addr())).unwrap().1;
+    let flags = of_view.lines().find(|line| line.starts_with("VmFlags:"));
+    assert!(flags.unwrap().contains(" lo"), "{flags:?}");
+}
+
+#[test]
+fn pages_of_views_that_the_program_locks_in_memory_close_and_open_as_others() {
+    each(|backend| {
+        let fixture = Fixture::new(backend, "locked");
+        let _watch = fixture.watch();
+        fixture.store(0, 1, 5);
+        // It may be locked again whenever the program likes.
+        for value in 6..9 {
+            lock_all(&fixture, 0);
+            let before = fixture.faults();
+            fixture.set(0, 0, PAGES, Access::None);
+            assert_eq!(fixture.load(0, 1), value - 1, "{backend}");
+            fixture.store(0, 1, value);
+            let after = fixture.faults();
+            assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1));
+            assert_eq!(fixture.load(0, 2), 0);
+            lock_all(&fixture, 0);
+            fixture.set(0, 1, 1, Access::Read);
+            fixture.store(0, 1, value);
+            assert_eq!(fixture.faults().1 - after.1, 1, "{backend}");
+            fixture.set(0, 0, PAGES, Access::Read);
+        }
+    });
+}
+
 #[test]
 fn a_run_that_is_partly_open_already_ends_up_as_asked() {
     each(|backend| {

@@ -79,7 +79,7 @@ impl Userfaultfd {
                 .map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
             views
                 .zap(view, 0, layout.pages())
-                .map_err(fail("madvise(MADV_DONTNEED)"))?;
+                .map_err(fail("madvise(MADV_DONTNEED_LOCKED)"))?;
             views
                 .protect(view, 0, layout.pages(), Rights::ReadWrite)
                 .map_err(fail("mprotect"))?;
@@ -165,7 +165,7 @@ impl Protection for Userfaultfd {
             (_, Access::None) => self
                 .views
                 .zap(view, first_page, pages)
-                .map_err(|errno| system("madvise(MADV_DONTNEED)", start, bytes, errno)),
+                .map_err(|errno| system("madvise(MADV_DONTNEED_LOCKED)", start, bytes, errno)),
             (Access::Read, Access::Write) => self.write_protect(start, bytes, false),
             (Access::Write, Access::Read) => self.write_protect(start, bytes, true),
             (_, Access::Read) => self.open_pages(start, bytes, true),

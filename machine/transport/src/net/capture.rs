@@ -10,12 +10,12 @@
 
 mod merge;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mapwire_host::private_folder::PrivateFolder;
 use mapwire_host::waiting::now_ns;
 use mapwire_seal::{PLAIN_FRONT_BYTES, Plain};
 use mapwire_wire::NodeId;
@@ -126,13 +126,10 @@ fn preamble(ranks: impl IntoIterator<Item = u32>, moved_ns: i64) -> Vec<u8> {
 }
 
 impl Capture {
-    /// Begins the file of the node `me` of a job in `folder`.
+    /// Begins the file of the node `me` of a job in `folder`, into which no other user can reach.
     pub(super) fn create(folder: &Path, me: NodeId, job: u32) -> io::Result<Self> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(file_of(folder, me.0.into()))?;
+        let path = file_of(folder, me.0.into());
+        let mut file = PrivateFolder::open(folder)?.create(&path)?;
         let moved_ns = time_of_day_ns();
         let head = preamble([me.0.into()], moved_ns);
         file.write_all(&head)?;
@@ -297,6 +294,14 @@ mod tests {
     #[test]
     fn a_file_that_is_there_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
+        let rights = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(folder.path(), mode).unwrap();
+        };
+        // Others could replace the file, or have put a link there.
+        rights(0o777);
+        assert!(Capture::create(folder.path(), NodeId(2), 1).is_err());
+        rights(0o700);
         let _first = Capture::create(folder.path(), NodeId(2), 1).unwrap();
         assert!(Capture::create(folder.path(), NodeId(2), 1).is_err());
     }

@@ -1,0 +1,53 @@
+//! A folder that no other user can reach into, for the files that ranks write in a job.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+/// Such a folder, opened: what stands at its path later makes no difference.
+#[derive(Debug)]
+pub struct PrivateFolder(OwnedFd);
+
+impl PrivateFolder {
+    /// Opens a folder that belongs to this user.
+    ///
+    /// # Errors
+    /// It is not there, is a link, belongs to another user, or others may write to it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&folder)?;
+        if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o022 != 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "its folder belongs to another user, or others can write to it",
+            ));
+        }
+        Ok(Self(folder))
+    }
+
+    /// Makes a file for this user alone, under the name that `path` ends with.
+    ///
+    /// # Errors
+    /// There is one, or a link; or the system does not let it be made.
+    pub fn create(&self, path: &Path) -> io::Result<File> {
+        self.file(path, OFlags::EXCL)
+    }
+
+    /// Opens a file, to add to its end, under the name that `path` ends with; makes it if it is not there.
+    ///
+    /// # Errors
+    /// It is a link, or the system does not let it be opened.
+    pub fn append(&self, path: &Path) -> io::Result<File> {
+        self.file(path, OFlags::APPEND | OFlags::NOFOLLOW)
+    }
+
+    fn file(&self, path: &Path, more: OFlags) -> io::Result<File> {
+        let name = path.file_name().unwrap_or_default();
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | more;
+        Ok(rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+}
