@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The program `name`: beside this one, else the first in `PATH`.
+/// The program `name`: beside this one, else the first in the absolute folders of `PATH`.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().ok();
@@ -11,6 +11,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = beside.into_iter().chain(std::env::split_paths(&path));
     folders
+        .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
         .find(|it| can_run(it))
 }

@@ -63,6 +63,10 @@ impl Departure {
 
     /// As [`leave`](Self::leave), or delivers and takes leave of nobody: so that a rank which fails counts as failed.
     fn end(&self, leaves: bool) {
+        // A child of its own namespace may have its parent's number.
+        if !self.engine.is_here() {
+            return;
+        }
         let mut has_left = lock(&self.has_left);
         if core::mem::replace(&mut *has_left, true) {
             return;
@@ -97,7 +101,7 @@ impl Departure {
     fn say_lost(&self, what: &dyn core::fmt::Display) {
         if self.is_programs.load(Ordering::Relaxed) {
             HAS_LOST.store(true, Ordering::Release);
-            eprintln!("mapwire: rank {}: {what}", self.engine.rank());
+            mapwire_host::saying::say(format_args!("rank {}: {what}", self.engine.rank()));
         }
     }
 }
@@ -116,7 +120,8 @@ fn at_exit(code: i32) -> i32 {
     let nodes = core::mem::take(&mut *lock(&NODES));
     let own = std::process::id();
     let nodes = nodes.iter().filter(|(process, _)| *process == own);
-    for departure in nodes.filter_map(|(_, node)| node.upgrade()) {
+    let nodes = nodes.filter_map(|(_, node)| node.upgrade());
+    for departure in nodes.filter(|departure| departure.engine.is_here()) {
         end_on_a_thread(&departure, code == 0);
     }
     match code {

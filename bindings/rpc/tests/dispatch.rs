@@ -1,7 +1,5 @@
 //! Servers that have no dispatch function, and servers that dispatch inside a procedure.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -44,11 +42,9 @@ struct Nested {
 
 impl Nested {
     fn start(wait: &str) -> Self {
-        let programs = Programs::new();
-        let nested = programs.compile("nested", &["calc_xdr.c"], Linking::Shared);
         // Other users are to run it.
-        let open = Permissions::from_mode(0o755);
-        std::fs::set_permissions(programs.path(""), open).unwrap();
+        let programs = Programs::for_another_user();
+        let nested = programs.compile("nested", &["calc_xdr.c"], Linking::Shared);
         let mut server = clean(nested);
         server.arg("serve").env("MAPWIRE_WAIT", wait);
         let server = Server::start(server.stderr(Stdio::null()), programs.calc);

@@ -213,10 +213,10 @@ impl<F: Fabric> Driver<F> {
                 Some(error.map_or(Ok(()), |error| Err((begun_bytes, error))))
             }
             Progress::Stuck => {
-                eprintln!(
-                    "mapwire: rank {}: rank {} is gone, and libfabric still uses memory of this program for a transfer with it; the process ends",
+                mapwire_host::saying::say(format_args!(
+                    "rank {}: rank {} is gone, and libfabric still uses memory of this program for a transfer with it; the process ends",
                     self.me.0, transfer.peer.0
-                );
+                ));
                 mover::exit(EXIT_STUCK)
             }
         }

@@ -19,6 +19,7 @@
 //! | [`own_words`] | words that a forked child finds empty |
 //! | [`sparing`] | few lines in a log of what others can do without end |
 //! | [`exiting`] | what is done when the process exits |
+//! | [`saying`] | lines on standard error, which may have no reader |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
 //! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits
@@ -45,6 +46,7 @@ pub mod paging;
 pub mod pinning;
 pub mod private_folder;
 pub mod processes;
+pub mod saying;
 #[allow(unsafe_code)]
 pub mod scheduling;
 pub mod sparing;

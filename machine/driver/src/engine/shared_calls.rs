@@ -209,9 +209,9 @@ impl<F: Fabric> Engine<F> {
         if !waited.is_empty() {
             let waited: Vec<String> = waited.iter().map(ToString::to_string).collect();
             let (rank, timeout, waited) = (self.rank(), self.timeout, waited.join("; "));
-            eprintln!(
-                "mapwire: rank {rank} has waited for {timeout:?} in the shared memory: {waited}"
-            );
+            mapwire_host::saying::say(format_args!(
+                "rank {rank} has waited for {timeout:?} in the shared memory: {waited}"
+            ));
         }
     }
 

@@ -221,7 +221,8 @@ impl Capture {
     #[cold]
     fn end(&mut self, why: &str) -> u64 {
         if !core::mem::replace(&mut self.is_over, true) {
-            eprintln!("mapwire: rank {}: the capture ends here: {why}", self.me.0);
+            let rank = self.me.0;
+            mapwire_host::saying::say(format_args!("rank {rank}: the capture ends here: {why}"));
         }
         0
     }

@@ -297,7 +297,10 @@ impl Broker {
                 self.connect(low, high, now);
             }
         }
-        self.ask_for_all(now);
+        // What the kernel had no room for is asked for after a while.
+        if !self.crowded {
+            self.ask_for_all(now);
+        }
         self.expire(now);
         self.tell_left_out(now);
     }

@@ -198,10 +198,16 @@ impl Broker {
     /// Asks for some of what is owed to a rank that has room.
     pub(super) fn ask_again(&mut self, to: u32, most: usize, now: Instant) {
         for _ in 0..most {
-            let Some(Owed { from, tag }) = self.ranks[to as usize].owed.pop_front() else {
+            let Some(owed) = self.ranks[to as usize].owed.pop_front() else {
                 return;
             };
-            self.deliver(from, &ToRank::PassAgain { to, tag }, None, now);
+            let Owed { from, tag } = owed;
+            let asks = ToRank::PassAgain { to, tag };
+            if !self.deliver(from, &asks, None, now) && self.queue_of(from).is_some() {
+                // It is to be asked when it has read what waits for it.
+                self.ranks[to as usize].owed.push_front(owed);
+                return;
+            }
         }
     }
 
