@@ -131,12 +131,14 @@ impl Cluster {
         }
         let host = &mut self.hosts[usize::from(number.0)];
         let payload = self.packets[packet as usize].body();
-        while !goes_on {
-            while let Some(told) = host.node.poll_told(&payload, || clock_ns) {
-                observer.told(self.now_ns, number, &told);
-            }
-            if !host.node.end_packet(from) {
-                break;
+        if !goes_on {
+            loop {
+                while let Some(told) = host.node.poll_told(&payload, || clock_ns) {
+                    observer.told(self.now_ns, number, &told);
+                }
+                if !host.node.end_packet(from) {
+                    break;
+                }
             }
         }
         self.let_go(packet);
