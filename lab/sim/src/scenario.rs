@@ -163,6 +163,8 @@ impl Scenario {
         let design = parse_design(random.pick::<&str>(&DESIGNS))?;
         let limit = match random.below(3) {
             0 => PinLimit::Unlimited,
+            // What the trace did is to be done here too.
+            _ if wanted.replay.is_some() => PinLimit::Unlimited,
             _ => PinLimit::Pages(random.spread(LEAST_PAGES, 400)),
         };
         let (design, limit) = match &wanted.translation {
