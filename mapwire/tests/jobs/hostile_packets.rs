@@ -285,12 +285,11 @@ fn a_rank_that_gives_its_import_back_and_keeps_the_memory_gains_nothing() {
                 let mut outlaw = Outlaw::join(rank);
                 let mut channel = outlaw.channel(0);
                 let grant = channel.import("direct", Rights::ALL);
+                // The tag's lower half is the request; its highest bit is set for the status.
                 let memory = outlaw.wait_for(|event| match event {
-                    Event::Passed {
-                        from: 0,
-                        tag: 7,
-                        fd,
-                    } => Some(fd),
+                    Event::Passed { from: 0, tag, fd } if tag as i64 >= 0 && tag as u32 == 7 => {
+                        Some(fd)
+                    }
                     _ => None,
                 });
                 let memory = crate::harness::hostile::Scratch::map(memory);
