@@ -54,10 +54,11 @@ impl Cause {
 }
 
 impl Cause {
-    /// Whether datagrams are rejected so while two honest nodes meet: the first initiate has no cookie yet, and two may cross.
+    /// Whether datagrams are rejected so while two honest nodes meet: the first initiate has no cookie yet, two may cross, and one that was sent again
+    /// may be answered twice.
     #[must_use]
     pub const fn is_usual(self) -> bool {
-        matches!(self, Self::NoCookie | Self::Crossed)
+        matches!(self, Self::NoCookie | Self::Crossed | Self::Unasked)
     }
 }
 

@@ -312,7 +312,7 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
     };
     let usual = counter(
         "handshakes_put_off",
-        "Initiates of handshakes that were answered with a cookie, or gave way to one that crossed them",
+        "Initiates of handshakes that were answered with a cookie, gave way to one that crossed them, or were answered twice",
     );
     let others = counter(
         "datagrams_rejected",
