@@ -11,4 +11,3 @@ mod rpc;
 mod seeds;
 mod services;
 mod shared;
-mod thousand;

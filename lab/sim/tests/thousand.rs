@@ -1,4 +1,4 @@
-//! A cluster of 1,000 nodes fits into the memory of an ordinary computer. The one test of its process, whose memory it measures.
+//! A cluster of 1,000 nodes fits into the memory of an ordinary computer. The one test of its program: it measures the memory of its process.
 
 use mapwire_sim::scenario::Wanted;
 use mapwire_sim::{Scenario, parse_rules};
