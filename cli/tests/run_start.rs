@@ -41,6 +41,30 @@ fn ranks_find_their_number_and_the_options_in_the_environment() {
 }
 
 #[test]
+fn a_provider_of_libfabric_is_told_to_take_small_buffers_unless_the_user_sets_one() {
+    let place = Place::new();
+    let text = "echo $FI_OFI_RXM_BUFFER_SIZE/$FI_OFI_RXM_EAGER_LIMIT/$FI_OFI_RXM_MSG_RX_SIZE";
+    let told = |options: &[&str], set: &[(&str, &str)]| {
+        let args = [&["run", "-n", "1"], options, &["--", "sh", "-c", text]].concat();
+        let mut command = place.command(&args);
+        command.envs(set.iter().copied());
+        let done = crate::common::Running::of(command).wait().code(0);
+        done.out().trim_start_matches("[0] ").trim().to_owned()
+    };
+    let tcp = ["--transport", "ofi:tcp"];
+    assert_eq!(told(&tcp, &[]), "1024/16384/256");
+    let by_variable = [("MAPWIRE_TRANSPORT", "ofi:tcp;ofi_rxm")];
+    assert_eq!(told(&[], &by_variable), "1024/16384/256");
+    assert_eq!(told(&tcp, &[("FI_OFI_RXM_EAGER_LIMIT", "9")]), "/9/");
+    let given = [&tcp[..], &["-x", "FI_OFI_RXM_MSG_RX_SIZE=8"]].concat();
+    assert_eq!(told(&given, &[]), "//8");
+    // Verbs takes no limit beyond its buffers.
+    for other in ["ofi:verbs", "ofi", "udp"] {
+        assert_eq!(told(&["--transport", other], &[]), "//", "{other}");
+    }
+}
+
+#[test]
 fn ranks_keep_the_rest_of_the_environment_and_get_what_x_sets() {
     let place = Place::new();
     let text = "echo $HOME_OF_TEST $LEVEL $MAPWIRE_RANK";

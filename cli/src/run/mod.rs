@@ -35,6 +35,7 @@ mod lines;
 mod names;
 mod oom;
 pub(crate) mod program;
+mod provider;
 mod seeing;
 #[allow(unsafe_code)]
 pub(crate) mod signals;

@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::launcher::{Launcher, Pipe, Rank};
 use super::{Job, Place};
-use super::{spawn, terminal};
+use super::{provider, spawn, terminal};
 use crate::config::Bind;
 
 /// The broker of the job.
@@ -58,6 +58,9 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
             )
         })?,
     };
+    let of_provider = provider::variables(&job.settings.environment, |name| {
+        std::env::var_os(name).is_some() || job.variables.iter().any(|(given, _)| given == name)
+    });
     let mut stdin = (job.place.ranks.start == 0).then(|| launcher.stdin_of_rank_0());
     for rank in job.place.ranks.clone() {
         let mut environment = rank_variables(launcher, rank, &job.place);
@@ -67,6 +70,7 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
         // First, so that -x cannot break what ranks rely on.
         environment.splice(0..0, job.variables.iter().cloned());
         environment.splice(0..0, terminal::variables(job.settings.stdout));
+        environment.splice(0..0, of_provider.iter().cloned());
         let local = (rank - job.place.ranks.start) as usize;
         let processor = (!processors.is_empty()).then(|| processors[local % processors.len()]);
         let stdin = stdin.take().unwrap_or_else(nothing);
