@@ -1,6 +1,7 @@
 //! What was sent arrives, though its sender gives the import up or leaves at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
@@ -8,7 +9,7 @@ use mapwire_transport::rendezvous::Event;
 use mapwire_wire::{ControlMessage, ExportId, HandlerId, Repr};
 
 use crate::harness::hostile::Outlaw;
-use crate::harness::{Rank, job};
+use crate::harness::{Rank, eventually, job};
 
 /// More than a ring and the NIC's queue hold, so that the last of them wait as commands.
 const SENDS: u64 = 120;
@@ -161,19 +162,17 @@ fn sends_on(rank: &Rank) {
         assert!(export.wait_signal(0, u64::MAX).is_err());
         return;
     }
-    let import = node.import(1, "inbox").start().unwrap();
-    let (begun, has_begun) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut sent = 0;
-        while import.put_signal_add(&[1; 100], 64, 0, 1).is_ok() {
-            sent += 1;
-            if sent == SENDS {
-                begun.send(()).unwrap();
+    let import = Arc::new(node.import(1, "inbox").start().unwrap());
+    let sent = Arc::new(AtomicU64::new(0));
+    for _ in 0..4 {
+        let (import, sent) = (Arc::clone(&import), Arc::clone(&sent));
+        std::thread::spawn(move || {
+            while import.put_signal_add(&[1; 100], 64, 0, 1).is_ok() {
+                sent.fetch_add(1, Ordering::Relaxed);
             }
-        }
-        drop((node, export, buffer));
-    });
-    has_begun.recv().unwrap();
+        });
+    }
+    eventually("all are at it", || sent.load(Ordering::Relaxed) > SENDS);
     rank.note("sent", "");
     std::process::exit(0);
 }
