@@ -1,6 +1,7 @@
 //! The secrets of a job and of a node. None of them is ever printed.
 
 use core::fmt;
+use core::hash::Hasher;
 
 #[cfg(feature = "sealing")]
 use snow::params::DHChoice;
@@ -29,11 +30,21 @@ impl JobSecret {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// A number for the datagrams of a job that seals nothing: a part of the secret, which then protects none.
+    /// A number for the datagrams of a job that seals nothing, the same with and without the feature `sealing`. It tells nothing about the
+    /// secret either: SipHash-2-4 under a key of 128 of its bits.
     #[must_use]
-    pub const fn label(&self) -> u32 {
-        let [a, b, c, d, ..] = self.0;
-        u32::from_le_bytes([a, b, c, d])
+    #[expect(
+        deprecated,
+        reason = "the replacement has no key, and may be another function in the next Rust"
+    )]
+    pub fn label(&self) -> u32 {
+        let [first, second, rest @ ..] = self.0.as_chunks::<8>().0 else {
+            return 0;
+        };
+        let [first, second] = [first, second].map(|it| u64::from_le_bytes(*it));
+        let mut hasher = core::hash::SipHasher::new_with_keys(first, second);
+        hasher.write(rest.as_flattened());
+        hasher.finish() as u32
     }
 
     #[cfg(feature = "sealing")]

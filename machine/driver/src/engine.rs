@@ -410,9 +410,10 @@ impl<F: Fabric> Engine<F> {
         if !self.is_here() {
             return Vec::new();
         }
-        let sent = |driver: &mut Driver<F>| driver.has_sent_all().then_some(());
-        let all = self.wait_driver(Place::Program, Some(self.timeout), sent);
-        self.undelivered(all.is_some())
+        // In one hold: what other threads send after that is not waited for.
+        let sent = |driver: &mut Driver<F>| driver.has_sent_all().then(|| driver.owed(true));
+        let owed = self.wait_driver(Place::Program, Some(self.timeout), sent);
+        self.undelivered(owed)
     }
 
     /// Stops the service thread and leaves the job, once all is [delivered](Self::deliver). Idempotent, and nothing in a forked child.
@@ -460,10 +461,10 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// The ranks that did not get what was sent to them, without the program's having been told.
-    /// Where all was `sent`, what a library holds now came after it.
-    fn undelivered(&self, sent: bool) -> Vec<Undelivered> {
+    /// They are `owed` something, as was found when all else was sent; `None`: it was not.
+    fn undelivered(&self, owed: Option<Vec<NodeId>>) -> Vec<Undelivered> {
         let mut driver = self.lock();
-        let owed = driver.owed(sent).into_iter();
+        let owed = owed.unwrap_or_else(|| driver.owed(false)).into_iter();
         let found = owed.map(|to| Undelivered {
             to,
             gone: driver.is_gone(to).then(|| driver.why_gone(to)),

@@ -11,6 +11,7 @@ use mapwire_host::faults::{
 };
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
+use mapwire_host::waiting::now_ns;
 use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_service::{Access as Wish, Region, Service};
 use mapwire_transport::fabric::Fabric;
@@ -370,7 +371,12 @@ impl Broken {
 impl<F: Fabric> Driver<F> {
     /// Puts the shared memory in place.
     pub(crate) fn open_shared(&mut self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
-        let memory = Box::new(SharedMemory::new(dsm, 1).with_meetings());
+        let mut memory = Box::new(SharedMemory::new(dsm, 1).with_meetings());
+        // Word of those that go from here on comes through the node.
+        let ranks = (0..self.fabric.size()).map(|rank| NodeId(rank as u16));
+        if let Some(gone) = ranks.into_iter().find(|&rank| self.is_gone(rank)) {
+            memory.handle_peer_gone(now_ns(), gone);
+        }
         self.node.register(PROCESS, SHARED_HANDLER, memory)?;
         self.shared = Some(Box::new(port));
         Ok(())
@@ -393,7 +399,7 @@ impl<F: Fabric> Driver<F> {
         }
         let from = Endpoint::first_of(peer);
         // Whoever opens the memory sees to it that this does not take too long.
-        let (now_ns, forever) = (mapwire_host::waiting::now_ns(), u64::MAX);
+        let (now_ns, forever) = (now_ns(), u64::MAX);
         let asked = (self.node).ask_import(
             now_ns,
             PROCESS,

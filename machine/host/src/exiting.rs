@@ -5,7 +5,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 /// What to do at the exit: takes the code that the program exits with, and gives the one to exit with instead.
@@ -16,7 +16,8 @@ static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
 /// The process that asked: a forked child inherits the registration, and has nothing to do.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-static IS_EXITING: AtomicBool = AtomicBool::new(false);
+/// The thread that exits; 0 before.
+static EXITING: AtomicI32 = AtomicI32::new(0);
 
 unsafe extern "C" {
     /// on_exit(3), of glibc: as `atexit`, and tells the code.
@@ -39,7 +40,17 @@ pub fn register(at_exit: AtExit) {
 /// Whether this process exits.
 #[must_use]
 pub fn is_exiting() -> bool {
-    IS_EXITING.load(Ordering::Acquire)
+    EXITING.load(Ordering::Acquire) != 0
+}
+
+/// Whether this process exits by another thread, so that it ends at any time and with the code of that one.
+#[must_use]
+pub fn is_exiting_elsewhere() -> bool {
+    is_exiting() && EXITING.load(Ordering::Acquire) != own_thread()
+}
+
+fn own_thread() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 extern "C" fn run(code: c_int, _: *mut c_void) {
@@ -47,7 +58,7 @@ extern "C" fn run(code: c_int, _: *mut c_void) {
     let Some(at_exit) = AT_EXIT.get().filter(|_| is_own) else {
         return;
     };
-    IS_EXITING.store(true, Ordering::Release);
+    EXITING.store(own_thread(), Ordering::Release);
     let changed = at_exit(code);
     if changed != code {
         exit(changed);

@@ -18,7 +18,7 @@ const VICTIM: usize = 2;
 /// What a survivor says, on standard error, and with which code it then ends.
 fn survive(rank: &Rank, outcome: Result<(), mapwire::Error>) {
     match outcome {
-        Ok(()) => panic!("rank {} missed the end of rank {VICTIM}", rank.number),
+        Ok(()) => panic!("rank {} missed the end of another", rank.number),
         Err(error) => {
             eprintln!("survivor {}: {error}", rank.number);
             std::process::exit(7);
@@ -243,6 +243,26 @@ fn a_rank_that_dies_in_the_midst_of_page_faults_is_named() {
             }
         }
     });
+}
+
+#[test]
+fn a_rank_that_is_gone_before_the_shared_memory_is_opened_is_named() {
+    for transport in ["shm", "udp"] {
+        let job = job(2).called(transport).option("--transport", transport);
+        // Without news of the rank, what is opened waits for it so long.
+        let job = settings(job).with("MAPWIRE_TIMEOUT", "5");
+        let done = job.run(|rank| {
+            let node = rank.node();
+            if rank.number == 1 {
+                return;
+            }
+            // Ends with an error as soon as the rank is known to be gone.
+            let import = node.import(1, "none").start();
+            assert!(import.is_err());
+            survive(rank, Shared::open(&node, 1).map(drop));
+        });
+        let _ = done.code(7).says("survivor 0: rank 1 is gone");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What was sent arrives, though its sender gives the import up or leaves at once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
@@ -7,7 +9,7 @@ use mapwire_transport::rendezvous::Event;
 use mapwire_wire::{ControlMessage, ExportId, HandlerId, Repr};
 
 use crate::harness::hostile::Outlaw;
-use crate::harness::{Rank, job};
+use crate::harness::{Rank, eventually, job};
 
 /// More than a ring and the NIC's queue hold, so that the last of them wait as commands.
 const SENDS: u64 = 120;
@@ -88,6 +90,91 @@ fn what_was_sent_arrives_though_its_sender_leaks_its_node_or_exits_with_it() {
             .succeeds()
             .prints("all came", 1);
     }
+}
+
+/// Set when the process has left its job and will end.
+static HAS_LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Has the end of the process wait for others that end, and give its threads time for what they do.
+#[allow(unsafe_code)]
+fn end_late() {
+    extern "C" fn wait() {
+        HAS_LEFT.store(true, Ordering::Release);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    // SAFETY: the function is here until the process has ended.
+    assert_eq!(unsafe { libc::atexit(wait) }, 0);
+}
+
+#[test]
+fn a_thread_that_uses_shared_memory_while_its_process_exits_does_not_make_it_fail() {
+    for transport in ["shm", "udp"] {
+        let job = job(2).called(transport).option("--transport", transport);
+        job.option("--shared", "64M").run(counts_on).succeeds();
+    }
+}
+
+/// Rank 0 exits with a thread that wants memory of rank 1, which ends as it sees that.
+fn counts_on(rank: &Rank) {
+    if rank.number == 0 {
+        // Before the node: it is done after the node has left.
+        end_late();
+    }
+    let node = rank.node();
+    let shared = rank.shared(&node);
+    let buffer = node.alloc(4096).unwrap();
+    let export = node.export_buffer(&buffer).name("inbox").start().unwrap();
+    let counter = (rank.number == 1).then(|| shared.alloc::<u64>(1).unwrap());
+    let counter = shared.broadcast_slice(1, counter).unwrap();
+    let import = node.import(1 - rank.number, "inbox").start().unwrap();
+    shared.barrier().unwrap();
+    if rank.number == 1 {
+        assert!(export.wait_signal(0, 1).is_err(), "rank 0 leaves");
+        return;
+    }
+    std::thread::spawn(move || {
+        while !HAS_LEFT.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        counter.set(0, 1);
+        drop((node, shared, export, buffer, import));
+    });
+    std::process::exit(0);
+}
+
+#[test]
+fn a_thread_that_sends_while_its_process_exits_does_not_make_it_fail() {
+    for transport in ["shm", "udp"] {
+        let job = job(2).called(transport).option("--transport", transport);
+        job.with("MAPWIRE_TIMEOUT", "10").run(sends_on).succeeds();
+    }
+}
+
+/// Rank 0 exits with a thread that sends without end.
+fn sends_on(rank: &Rank) {
+    let node = rank.node();
+    let buffer = node.alloc(4096).unwrap();
+    let export = node.export_buffer(&buffer).ring_only().name("inbox");
+    let export = export.start().unwrap();
+    if rank.number == 1 {
+        rank.read("sent");
+        // Comes with rank 0's end.
+        assert!(export.wait_signal(0, u64::MAX).is_err());
+        return;
+    }
+    let import = Arc::new(node.import(1, "inbox").start().unwrap());
+    let sent = Arc::new(AtomicU64::new(0));
+    for _ in 0..4 {
+        let (import, sent) = (Arc::clone(&import), Arc::clone(&sent));
+        std::thread::spawn(move || {
+            while import.put_signal_add(&[1; 100], 64, 0, 1).is_ok() {
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    eventually("all are at it", || sent.load(Ordering::Relaxed) > SENDS);
+    rank.note("sent", "");
+    std::process::exit(0);
 }
 
 #[test]

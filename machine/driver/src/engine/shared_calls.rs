@@ -6,11 +6,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use mapwire_dsm::{Access, Dsm, Error as ModelError, Outcome, Progress};
+use mapwire_host::exiting;
 use mapwire_host::faults::{FaultInfo, Resolution};
 use mapwire_host::masking;
 use mapwire_host::waiting::now_ns;
 use mapwire_transport::bells::Wake;
-use mapwire_transport::board::RankState;
+use mapwire_transport::board::{NAP, RankState};
 
 use super::noting::{Noted, SharedCall};
 use super::{Engine, Place};
@@ -335,6 +336,11 @@ impl<F: Fabric> Engine<F> {
                 Resolution::Refuse
             }
             Ok(Some(_)) => Resolution::Refuse,
+            Err(_) if exiting::is_exiting_elsewhere() => {
+                // This thread goes no further, and the process ends with the code that it exits with.
+                std::thread::sleep(NAP);
+                Resolution::Retry
+            }
             Err(error) => {
                 self.report(info.address, &error);
                 // The memory is lost and the access cannot go on: the process ends as a failed rank, not as a crash.

@@ -96,6 +96,8 @@ struct Rank {
     /// Descriptors that others have passed to it and must pass again.
     owed: VecDeque<Owed>,
     lost_at: Option<Instant>,
+    /// Channels that wait until it has read others: who asked, and for whom.
+    channels_due: Vec<(u32, u32)>,
     /// How ranks of other hosts reach it.
     card: Option<Card>,
     /// Ranks that wait for its card.
@@ -124,9 +126,10 @@ pub struct Broker {
     here: Option<u32>,
     /// For the brokers of other hosts.
     words: VecDeque<Word>,
+    /// Pairs that have been connected, or will be as their channel can be made.
     pairs: HashSet<(u32, u32)>,
-    /// Pairs whose channel could not be made yet.
-    pairs_due: Vec<(u32, u32)>,
+    /// Channels that wait for room or a descriptor here: who asked, and for whom.
+    channels_due: VecDeque<(u32, u32)>,
     make_channel: MakeChannel,
     /// Channels whose memory waits in a queue, counted for each end, and how many may.
     waiting_channels: usize,
@@ -182,7 +185,7 @@ impl Broker {
             here: None,
             words: VecDeque::new(),
             pairs: HashSet::new(),
-            pairs_due: Vec::new(),
+            channels_due: VecDeque::new(),
             make_channel,
             waiting_channels: 0,
             most_channels: outgoing::most_channels(u64::from(ranks)),
@@ -292,10 +295,11 @@ impl Broker {
             self.short_until = None;
             self.door.watch(&self.epoll, true);
         }
-        if self.short_until.is_none() {
-            for (low, high) in std::mem::take(&mut self.pairs_due) {
-                self.connect(low, high, now);
-            }
+        while self.short_until.is_none() && self.has_room_for_channel() {
+            let Some((rank, peer)) = self.channels_due.pop_front() else {
+                break;
+            };
+            self.join_pair(rank, peer, now);
         }
         // What the kernel had no room for is asked for after a while.
         if !self.crowded {
@@ -484,29 +488,39 @@ impl Broker {
     }
 
     fn connect(&mut self, rank: u32, peer: u32, now: Instant) {
-        if self.board.state(peer).is_gone() {
-            self.deliver(rank, &ToRank::PeerGone { peer }, None, now);
-            return;
-        }
         let pair = (rank.min(peer), rank.max(peer));
-        if self.pairs.contains(&pair) || self.pairs_due.contains(&pair) {
-            return;
+        if self.pairs.insert(pair) || self.board.state(peer).is_gone() {
+            self.join_pair(rank, peer, now);
+        }
+    }
+
+    /// Gives both ranks what they need to reach each other, or has them wait until there is room for it. `rank` has asked.
+    fn join_pair(&mut self, rank: u32, peer: u32, now: Instant) {
+        for (to, peer) in [(rank, peer), (peer, rank)] {
+            if self.board.state(peer).is_gone() {
+                self.deliver(to, &ToRank::PeerGone { peer }, None, now);
+                return;
+            }
         }
         if self.board.host(rank) != self.board.host(peer) {
-            self.pairs.insert(pair);
             self.introduce(peer, rank, now);
             self.introduce(rank, peer, now);
             return;
         }
-        if !self.has_room_for_channel([rank, peer]) {
-            self.pairs_due.push(pair);
+        if !self.has_room_for_channel() {
+            self.channels_due.push_back((rank, peer));
             return;
         }
+        if let Some(full) = [rank, peer].into_iter().find(|&it| self.is_full(it)) {
+            self.ranks[full as usize].channels_due.push((rank, peer));
+            return;
+        }
+        let pair = (rank.min(peer), rank.max(peer));
         let fd = match (self.make_channel)(pair.0, pair.1) {
             Ok(fd) => Rc::new(fd),
             Err(error) if is_short(&error) => {
                 self.run_short("a channel waits to be made", now);
-                self.pairs_due.push(pair);
+                self.channels_due.push_back((rank, peer));
                 return;
             }
             Err(error) => {
@@ -514,11 +528,11 @@ impl Broker {
                     let (low, high) = pair;
                     tracing::error!("no channel between ranks {low} and {high}: {error}");
                 }
+                self.pairs.remove(&pair);
                 self.deliver(rank, &ToRank::PeerGone { peer }, None, now);
                 return;
             }
         };
-        self.pairs.insert(pair);
         self.stats.channels += 1;
         self.deliver(rank, &ToRank::Channel { peer }, Some(fd.clone()), now);
         self.deliver(peer, &ToRank::Channel { peer: rank }, Some(fd), now);
@@ -549,6 +563,8 @@ impl Broker {
         self.hand_on(to, Owed { from, tag }, &fd, now);
     }
 
+    /// Tells `from` that what it passed to `to` does not arrive. Who has left, or lets its whole queue wait, is not told: it would only
+    /// log it, as the import of `to` ends with an error of its own.
     fn lose_pass(&mut self, from: u32, to: u32, tag: u64, now: Instant) {
         self.stats.pass_lost += 1;
         self.deliver(from, &ToRank::PassLost { to, tag }, None, now);
@@ -577,6 +593,7 @@ impl Broker {
         let record = &mut self.ranks[rank as usize];
         record.lost_at = None;
         record.owed.clear();
+        self.channels_due.extend(record.channels_due.drain(..));
         let held = std::mem::take(&mut record.held);
         self.forget_channels(&held);
         let record = &mut self.ranks[rank as usize];

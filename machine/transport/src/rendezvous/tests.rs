@@ -387,6 +387,44 @@ fn a_rank_that_reads_nothing_keeps_no_channel_from_the_others() {
 }
 
 #[test]
+fn a_rank_that_reads_late_gets_all_channels_that_waited_for_it() {
+    let hall = Hall::open(100);
+    hall.ask(|b| b.set_most_channels(64));
+    let mut clients: Vec<Client> = (0..100).map(|rank| hall.join(rank)).collect();
+    // Rank 0 reads nothing until all have asked.
+    for client in &clients[1..] {
+        client.connect(0).unwrap();
+    }
+    hall.ask(|_| ());
+    let mut missing: BTreeSet<u32> = (1..100).collect();
+    while !missing.is_empty() {
+        match clients[0].wait(LONG).unwrap() {
+            Event::Channel { peer, .. } => assert!(missing.remove(&peer), "{peer} came twice"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_the_channel_to_a_rank_that_goes_hears_of_it_and_gets_none() {
+    let hall = Hall::open(3);
+    hall.ask(|b| b.set_most_channels(2));
+    let mut last = hall.join(2);
+    // The memory that waits for rank 0 is all that may wait.
+    channel(&mut last, 0);
+    last.connect(1).unwrap();
+    hall.ask(|b| {
+        for rank in [1, 0] {
+            b.handle_rank_exited(rank, false, Instant::now());
+        }
+    });
+    match last.wait(LONG).unwrap() {
+        Event::PeerGone { peer: 1 } => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_rank_that_leaves_is_left_and_one_that_vanishes_is_dead() {
     let hall = Hall::open(3);
     let mut zero = hall.join(0);

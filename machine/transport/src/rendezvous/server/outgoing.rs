@@ -122,17 +122,16 @@ impl Broker {
         true
     }
 
-    /// Whether the memory of one more channel may wait for both ranks.
-    pub(super) fn has_room_for_channel(&mut self, ranks: [u32; 2]) -> bool {
-        let of_one = (self.most_channels / SHARE_OF_ONE).max(1);
+    /// Whether the memory of one more channel may wait for two ranks.
+    pub(super) fn has_room_for_channel(&self) -> bool {
         self.waiting_channels + 2 <= self.most_channels
-            && ranks.iter().all(|rank| {
-                let queue = self.queue_of(*rank);
-                let channels = |queue: &mut VecDeque<Outgoing>| {
-                    queue.iter().filter(|next| next.is_channel()).count()
-                };
-                queue.is_none_or(|queue| channels(queue) < of_one)
-            })
+    }
+
+    /// Whether as many channels wait for `rank` as may.
+    pub(super) fn is_full(&mut self, rank: u32) -> bool {
+        let most = (self.most_channels / SHARE_OF_ONE).max(1);
+        let queue = self.queue_of(rank);
+        queue.is_some_and(|queue| queue.iter().filter(|it| it.is_channel()).count() >= most)
     }
 
     /// Channels in this queue wait no more.
@@ -249,8 +248,11 @@ impl Broker {
                     if let (true, Some(rank)) = (next.counts_as_mail, connection.rank) {
                         self.board.add_mail(rank);
                     }
-                    let sent = usize::from(next.is_channel());
-                    self.waiting_channels = self.waiting_channels.saturating_sub(sent);
+                    if let (true, Some(rank)) = (next.is_channel(), connection.rank) {
+                        self.waiting_channels = self.waiting_channels.saturating_sub(1);
+                        let due = &mut self.ranks[rank as usize].channels_due;
+                        self.channels_due.extend(due.drain(..));
+                    }
                     connection.queue.pop_front();
                 }
                 Sent::Full => break,
