@@ -2,9 +2,10 @@
 //! them at once, however fast they fork. Elsewhere, and for what leaves the group, there is [`ending`](super::ending).
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -78,12 +79,21 @@ impl Group {
     /// Removes the group, from which all processes have gone or are about to.
     pub(super) fn remove(&self) {
         let end = Instant::now() + LET_GO;
-        while let Err(error) = remove(&self.folder) {
+        while self.is_in_place()
+            && let Err(error) = remove(&self.folder)
+        {
             if error.raw_os_error() != Some(libc::EBUSY) || Instant::now() >= end {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Whether the folder is this group's, and not that of a later job whose keeper has the number of this one's.
+    fn is_in_place(&self) -> bool {
+        let number = |found: io::Result<Metadata>| found.ok().map(|it| (it.dev(), it.ino()));
+        let found = number(fs::metadata(self.folder.join("cgroup.kill")));
+        found.is_some() && found == number(self.kill.metadata())
     }
 }
 
@@ -251,6 +261,21 @@ mod tests {
         child.wait().unwrap();
         group.remove();
         assert!(!group.folder.exists());
+    }
+
+    #[test]
+    fn a_group_of_the_same_name_that_another_job_made_later_is_left_alone() {
+        let _alone = GROUP.lock();
+        let Some(group) = Group::create() else {
+            mapwire_testing::skip!("no control group can be made here");
+            return;
+        };
+        fs::remove_dir(&group.folder).unwrap();
+        let later = Group::create().unwrap();
+        group.remove();
+        assert!(later.folder.exists());
+        later.remove();
+        assert!(!later.folder.exists());
     }
 
     #[test]
