@@ -97,7 +97,7 @@ pub(crate) fn helped(arguments: &[OsString]) -> Option<ExitCode> {
     (help == "help").then(|| program.exec(arguments[1..].iter().cloned()))
 }
 
-/// `command` with what those commands take, as far as their programs are here.
+/// `command` with what those commands take, as far as their programs are beside this one.
 pub(crate) fn with_described(command: clap::Command) -> clap::Command {
     PROGRAMS.iter().fold(command, |whole, program| {
         let described = asked(program, &["describe".into()])
@@ -110,16 +110,16 @@ pub(crate) fn with_described(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Has the programs that are here write their manual pages.
+/// Has the programs beside this one write their manual pages.
 pub(crate) fn write_pages(folder: &Path) {
     for program in PROGRAMS.iter().filter(|it| it.command != "sim") {
         let _ = asked(program, &["man".into(), folder.into()]);
     }
 }
 
-/// What a program prints.
+/// What a program prints that came with this one: another may be of another version, and is run only by who asks for it.
 fn asked(program: &Program, words: &[OsString]) -> Option<String> {
-    let output = Command::new(program.find().ok()?)
+    let output = Command::new(programs::beside(program.name)?)
         .args(words)
         .output()
         .ok()?;

@@ -73,6 +73,26 @@ fn a_command_is_found_beside_mapwire_before_path_and_gets_all_words() {
 }
 
 #[test]
+fn completions_and_manual_pages_run_no_program_that_is_only_in_path() {
+    let place = alone();
+    let ran = place.folder.join("ran");
+    let text = format!("#!/bin/sh\ntouch {}\n", ran.display());
+    place.write("path/mapwire-lab.text", &text);
+    shell(
+        &place,
+        "cd path; cp mapwire-lab.text mapwire-lab; chmod 755 mapwire-lab",
+    );
+    let path = format!("{}:/bin:/usr/bin", place.folder.join("path").display());
+    for args in [&["completions", "bash"][..], &["man", "pages"]] {
+        run_alone(&place, &path, args).code(0);
+        assert!(!place.has("ran"), "{args:?}");
+    }
+    // It is there, and would say so.
+    run_alone(&place, &path, &["lab"]).code(0);
+    assert!(place.has("ran"));
+}
+
+#[test]
 fn help_and_manual_pages_are_those_of_the_program() {
     need_programs();
     let place = Place::new();

@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 /// The program `name`: beside this one, else the first in the absolute folders of `PATH`.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok();
-    let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = beside.into_iter().chain(std::env::split_paths(&path));
-    folders
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name))
-        .find(|it| can_run(it))
+    let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+    let mut others = folders.map(|folder| folder.join(name));
+    beside(name).or_else(|| others.find(|it| can_run(it)))
+}
+
+/// The program `name` beside this one, which came with it.
+#[must_use]
+pub fn beside(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    Some(own.parent()?.join(name)).filter(|it| can_run(it))
 }
 
 fn can_run(path: &Path) -> bool {
