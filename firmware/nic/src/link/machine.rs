@@ -11,10 +11,10 @@ use super::pacing::Pacer;
 use super::paths::Paths;
 use super::reorder::{Arrival, Reorder};
 use super::rtt::Rtt;
-use super::sent::{Flight, Progress, Sent};
+use super::sent::{Progress, Sent};
 use super::stats::LinkCounters;
 
-/// Transmissions that a timeout sends besides the window (RFC 9002 §6.2.4).
+/// Transmissions that a timeout sends besides the window (RFC 9002 §6.2.4). The first of a row sends one: it may be too early.
 const PROBES: u32 = 2;
 /// Timeouts in a row after which the window is the least one.
 const COLLAPSE_TIMEOUTS: u32 = 3;
@@ -136,9 +136,12 @@ pub enum LinkEvent {
 /// A timeout of which is not known yet whether anything was lost.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
-    /// Number of the first probe.
+    /// Number of what was sent last before it, and when that was.
     number: u64,
-    /// The window before it.
+    sent_ns: u64,
+    /// When an answer came, and whether a datagram of the peer was missing then.
+    answered: Option<(u64, bool)>,
+    /// The window before it shrank, or 0.
     window_bytes: u64,
 }
 
@@ -174,6 +177,9 @@ pub struct Link<T> {
     probes: u32,
     /// The first of these timeouts, while it may have been one too early.
     doubt: Option<Doubt>,
+    /// Number of the peer's next datagram, and whether one before it is missing since the first of these timeouts.
+    next_heard: u64,
+    is_missing: bool,
     /// Since when the peer owes an answer.
     owing_since_ns: Option<u64>,
     /// It was given more time, since this node was stopped.
@@ -219,6 +225,8 @@ impl<T> Link<T> {
             timeouts: 0,
             probes: 0,
             doubt: None,
+            next_heard: 0,
+            is_missing: false,
             owing_since_ns: None,
             excused: false,
             is_awaiting: false,
@@ -289,7 +297,7 @@ impl<T> Link<T> {
             (LinkKind::Welcome, Received::None) => self.handle_welcome(now_ns, header),
             (LinkKind::Again, Received::None) => {
                 self.check_epochs(now_ns, header)?;
-                self.handle_ack(now_ns, header.expected, None)?;
+                self.handle_ack(now_ns, header, None)?;
                 if header.expected == self.sent.base() {
                     self.sent.handle_asked_again();
                 }
@@ -297,13 +305,13 @@ impl<T> Link<T> {
             }
             (LinkKind::Ack, Received::Ack(ack)) => {
                 self.check_epochs(now_ns, header)?;
-                self.handle_ack(now_ns, header.expected, Some(ack))?;
+                self.handle_ack(now_ns, header, Some(ack))?;
                 self.counters.acks_received += 1;
                 Ok(None)
             }
             (LinkKind::Data, Received::Packet) => {
                 self.check_epochs(now_ns, header)?;
-                self.handle_ack(now_ns, header.expected, None)?;
+                self.handle_ack(now_ns, header, None)?;
                 self.reply_path = header.path;
                 let arrival = self.reorder.arrival(header.sequence);
                 if arrival == Arrival::Repeated {
@@ -408,6 +416,8 @@ impl<T> Link<T> {
         if header.peer_epoch != self.config.epoch {
             return Err(Ignored::FormerSelf);
         }
+        self.is_missing |= header.number > self.next_heard;
+        self.next_heard = self.next_heard.max(header.number.saturating_add(1));
         self.handle_heard(now_ns);
         Ok(())
     }
@@ -457,6 +467,7 @@ impl<T> Link<T> {
         self.pacer = Pacer::default();
         self.loss_ns = None;
         self.doubt = None;
+        self.next_heard = 0;
         self.asks_again = false;
     }
 
@@ -478,13 +489,12 @@ impl<T> Link<T> {
     fn handle_ack(
         &mut self,
         now_ns: u64,
-        expected: u32,
+        header: &LinkHeader,
         ack: Option<&LinkAck>,
     ) -> Result<(), Ignored> {
-        let asked_number = self.doubt.map_or(0, |doubt| doubt.number);
         let progress = self
             .sent
-            .handle_ack(expected, ack, asked_number)
+            .handle_ack(header.expected, ack)
             .map_err(|_| Ignored::NeverSent)?;
         let Progress {
             newest,
@@ -492,12 +502,12 @@ impl<T> Link<T> {
             carried_ns,
             bytes,
             advanced,
-            before_ns,
         } = progress;
-        if bytes == 0 && newest.is_none() && !advanced {
+        let is_news = bytes > 0 || newest.is_some() || advanced;
+        self.resolve_doubt(now_ns, is_news, ack);
+        if !is_news {
             return Ok(());
         }
-        self.end_doubt(now_ns, newest, before_ns);
         if let Some(newest) = newest.filter(|_| timed) {
             let delay_ns = ack.map_or(0, |ack| ack.delay_ns.into());
             let took_ns = now_ns.saturating_sub(newest.sent_ns);
@@ -519,26 +529,40 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// Something has come back after a timeout. The timeout was too early if what was sent before has arrived (`before_ns`: when it was
-    /// sent) and the ack was late: it names no probe, or the newest that it names took longer than usual. Timers wait for as long from
-    /// here on, and the window is what it was. An ack in time, to a probe, says that the one before was lost.
-    fn end_doubt(&mut self, now_ns: u64, newest: Option<Flight>, before_ns: Option<u64>) {
-        let (Some(doubt), Some(newest)) = (self.doubt.take(), newest) else {
-            // A packet of the peer does not say which transmission has come.
+    /// Something has come back after a timeout. It was too early if what was sent before has arrived, which an ack tells, perhaps only
+    /// that of the probe (RFC 3708), and if no datagram of the peer was lost, so that its first answer was late (Eifel, RFC 4015).
+    /// Timers wait for as long from here on, and the window is what it was.
+    fn resolve_doubt(&mut self, now_ns: u64, is_news: bool, ack: Option<&LinkAck>) {
+        let Some(doubt) = &mut self.doubt else {
             return;
         };
-        let took_ns = now_ns.saturating_sub(newest.sent_ns);
-        let is_late = newest.number < doubt.number || took_ns > self.rtt.usual_ns();
-        match before_ns {
-            Some(sent_ns) if is_late => {
+        if is_news {
+            let answer = (now_ns, self.is_missing);
+            doubt.answered.get_or_insert(answer);
+        }
+        let Doubt {
+            number,
+            sent_ns,
+            answered,
+            window_bytes,
+        } = *doubt;
+        let ranges = ack.map_or(&[][..], LinkAck::ranges);
+        if ranges.first().is_none_or(|range| range.1 < number) {
+            return;
+        }
+        self.doubt = None;
+        let mut named = ranges.iter().map(|(first, last)| *first..=*last);
+        match answered {
+            _ if !named.any(|range| range.contains(&number)) => self.rtt.handle_needed(),
+            Some((answered_ns, false)) => {
                 self.counters.spurious += 1;
-                self.rtt.handle_spurious(now_ns.saturating_sub(sent_ns));
-                if self.timeouts >= COLLAPSE_TIMEOUTS {
-                    self.window.restore(doubt.window_bytes);
+                self.rtt
+                    .handle_spurious(answered_ns.saturating_sub(sent_ns));
+                if window_bytes > 0 {
+                    self.window.restore(window_bytes);
                 }
             }
-            Some(_) => {}
-            None => self.rtt.handle_needed(),
+            _ => {}
         }
     }
 
@@ -560,7 +584,7 @@ impl<T> Link<T> {
         let timeout_ns = self.rtt.timeout_ns().saturating_add(self.ack_delay_ns());
         let backoff_ns = timeout_ns.saturating_mul(1 << self.timeouts.saturating_sub(1).min(30));
         let wait_ns = backoff_ns.min(MOST_BACKOFF_NS.max(timeout_ns));
-        Some(self.sent.last_sent_ns()?.saturating_add(wait_ns))
+        Some(self.sent.last()?.sent_ns.saturating_add(wait_ns))
     }
 
     /// How long an ack waits for a packet to carry it: a share of the round trip, which the peer measures alike, so that busy nodes
@@ -609,19 +633,30 @@ impl<T> Link<T> {
         } else if due(self.loss_ns) {
             self.detect_losses(now_ns);
         } else if due(self.probe_ns()) {
-            if self.timeouts == 0 {
-                self.doubt = Some(Doubt {
-                    number: self.sent.next_number(),
-                    window_bytes: self.window.bytes(),
-                });
-            }
-            self.timeouts += 1;
-            self.counters.timeouts += 1;
-            self.probes = PROBES;
-            if self.timeouts == COLLAPSE_TIMEOUTS {
-                self.window.collapse();
-            }
+            self.handle_late();
             self.handle_timeout(now_ns);
+        }
+    }
+
+    /// Nothing came back in time.
+    fn handle_late(&mut self) {
+        if self.timeouts == 0 {
+            self.doubt = self.sent.last().map(|last| Doubt {
+                number: last.number,
+                sent_ns: last.sent_ns,
+                answered: None,
+                window_bytes: 0,
+            });
+            self.is_missing = false;
+        }
+        self.timeouts += 1;
+        self.counters.timeouts += 1;
+        self.probes = self.timeouts.min(PROBES);
+        if self.timeouts == COLLAPSE_TIMEOUTS {
+            if let Some(doubt) = &mut self.doubt {
+                doubt.window_bytes = self.window.bytes();
+            }
+            self.window.collapse();
         }
     }
 
@@ -711,7 +746,7 @@ impl<T> Link<T> {
     fn poll_packet(&mut self, now_ns: u64, waiting_bytes: Option<u32>) -> Option<(u64, u32, bool)> {
         (self.window_full, self.paced) = (false, false);
         if self.probes > 0 {
-            let skip = PROBES.saturating_sub(self.probes) as usize;
+            let skip = self.timeouts.min(PROBES).saturating_sub(self.probes) as usize;
             self.probes -= 1;
             if let Some(sequence) = self.sent.oldest(skip) {
                 return Some((self.sent.handle_again(now_ns, sequence), sequence, true));

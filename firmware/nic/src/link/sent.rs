@@ -42,8 +42,6 @@ pub(super) struct Progress {
     pub(super) bytes: u64,
     /// Whether packets are over that were not; transmissions of it may all have counted as lost.
     pub(super) advanced: bool,
-    /// When the newest transmission was sent that it names for the first time of those before the number that was asked about.
-    pub(super) before_ns: Option<u64>,
 }
 
 /// What is lost.
@@ -113,11 +111,6 @@ impl Sent {
         self.packets.len() < self.packets.capacity() && self.flights.len() < self.flights.capacity()
     }
 
-    /// The number of the next transmission.
-    pub(super) const fn next_number(&self) -> u64 {
-        self.next_number
-    }
-
     /// A number that was never used.
     pub(super) const fn take_number(&mut self) -> u64 {
         let number = self.next_number;
@@ -143,9 +136,9 @@ impl Sent {
         self.len() >= LINK_WINDOW
     }
 
-    /// When the newest transmission left.
-    pub(super) fn last_sent_ns(&self) -> Option<u64> {
-        self.flights.back().map(|flight| flight.sent_ns)
+    /// The newest transmission.
+    pub(super) fn last(&self) -> Option<&Flight> {
+        self.flights.back()
     }
 
     /// Oldest packet of which no copy is under way, with its bytes.
@@ -199,12 +192,11 @@ impl Sent {
         number
     }
 
-    /// The peer expects `expected` next, and has got what `ack` names. Asks about transmissions before `asked_number`.
+    /// The peer expects `expected` next, and has got what `ack` names.
     pub(super) fn handle_ack(
         &mut self,
         expected: u32,
         ack: Option<&LinkAck>,
-        asked_number: u64,
     ) -> Result<Progress, NeverSent> {
         let ranges = ack.map_or(&[][..], LinkAck::ranges);
         let highest = ranges.first().map(|range| range.1);
@@ -239,9 +231,6 @@ impl Sent {
         for flight in &self.flights {
             if named(flight.number) {
                 progress.newest = Some(*flight);
-                if flight.number < asked_number {
-                    progress.before_ns = Some(flight.sent_ns);
-                }
                 if let Some(packet) = packets.get_mut(flight.sequence.wrapping_sub(base) as usize) {
                     packet.acked = true;
                 }
@@ -336,12 +325,12 @@ mod tests {
         for at in 0..3 {
             sent.handle_new(at, 100);
         }
-        assert_eq!(sent.handle_ack(2, None, 0).unwrap().carried_ns, Some(1));
-        assert_eq!(sent.handle_ack(2, None, 0).unwrap().carried_ns, None);
+        assert_eq!(sent.handle_ack(2, None).unwrap().carried_ns, Some(1));
+        assert_eq!(sent.handle_ack(2, None).unwrap().carried_ns, None);
         sent.handle_again(9, 2);
-        assert_eq!(sent.handle_ack(3, None, 0).unwrap().carried_ns, None);
+        assert_eq!(sent.handle_ack(3, None).unwrap().carried_ns, None);
         sent.handle_new(10, 100);
-        let progress = sent.handle_ack(4, Some(&ack(&[(5, 5)])), 0).unwrap();
+        let progress = sent.handle_ack(4, Some(&ack(&[(5, 5)]))).unwrap();
         assert_eq!((progress.timed, progress.carried_ns), (true, None));
     }
 
@@ -356,7 +345,7 @@ mod tests {
             );
         }
         let progress = sent
-            .handle_ack(u32::MAX - 1, Some(&ack(&[(2, 3)])), 0)
+            .handle_ack(u32::MAX - 1, Some(&ack(&[(2, 3)])))
             .unwrap();
         assert_eq!(
             (progress.bytes, progress.timed, sent.take_over()),
@@ -364,13 +353,13 @@ mod tests {
         );
         assert_eq!(sent.detect_losses(5, 100).next_ns, Some(100));
         assert_eq!(sent.lost(), None);
-        sent.handle_ack(u32::MAX - 1, Some(&ack(&[(2, 4)])), 0)
+        sent.handle_ack(u32::MAX - 1, Some(&ack(&[(2, 4)])))
             .unwrap();
         assert_eq!(sent.detect_losses(5, 100).newest_sent_ns, Some(0));
         assert_eq!(sent.lost(), Some((u32::MAX - 1, 100)));
         assert_eq!(sent.handle_again(6, u32::MAX - 1), 6);
         assert_eq!((sent.lost(), sent.in_flight_bytes()), (None, 200));
-        sent.handle_ack(2, None, 0).unwrap();
+        sent.handle_ack(2, None).unwrap();
         assert_eq!(
             (sent.take_over(), sent.len(), sent.in_flight_bytes()),
             (4, 1, 100)
@@ -384,7 +373,7 @@ mod tests {
             sent.handle_new(at, 100);
         }
         assert!(sent.detect_losses(1_000_000, 100).newest_sent_ns.is_none());
-        sent.handle_ack(0, Some(&ack(&[(2, 2)])), 0).unwrap();
+        sent.handle_ack(0, Some(&ack(&[(2, 2)]))).unwrap();
         assert_eq!(sent.detect_losses(99, 100).next_ns, Some(100));
         assert_eq!(sent.detect_losses(100, 100).newest_sent_ns, Some(0));
         assert_eq!((sent.lost(), sent.oldest(1)), (Some((0, 100)), Some(2)));
@@ -394,16 +383,16 @@ mod tests {
     fn an_ack_of_what_was_never_sent_changes_nothing() {
         let mut sent = Sent::new(0);
         sent.handle_new(0, 100);
-        assert_eq!(sent.handle_ack(2, None, 0).err(), Some(NeverSent));
+        assert_eq!(sent.handle_ack(2, None).err(), Some(NeverSent));
         for range in [(2, 2), (1, u64::MAX), (0, 2)] {
             assert_eq!(
-                sent.handle_ack(1, Some(&ack(&[range])), 0).err(),
+                sent.handle_ack(1, Some(&ack(&[range]))).err(),
                 Some(NeverSent)
             );
         }
         assert_eq!((sent.take_over(), sent.in_flight_bytes()), (0, 100));
         // What is older than all that is under way says nothing new.
-        sent.handle_ack(u32::MAX - 5, None, 0).unwrap();
+        sent.handle_ack(u32::MAX - 5, None).unwrap();
         assert_eq!(sent.take_over(), 0);
     }
 
@@ -413,7 +402,7 @@ mod tests {
         sent.handle_new(0, 100);
         sent.handle_asked_again();
         assert_eq!((sent.lost(), sent.in_flight_bytes()), (Some((0, 100)), 0));
-        let progress = sent.handle_ack(1, None, 0).unwrap();
+        let progress = sent.handle_ack(1, None).unwrap();
         assert!(progress.advanced && progress.bytes == 0);
         assert_eq!((sent.take_over(), sent.len()), (1, 0));
     }
@@ -424,14 +413,14 @@ mod tests {
         sent.handle_new(0, 100);
         sent.handle_again(1, 0);
         assert_eq!(sent.in_flight_bytes(), 200);
-        sent.handle_ack(0, Some(&ack(&[(2, 2)])), 0).unwrap();
+        sent.handle_ack(0, Some(&ack(&[(2, 2)]))).unwrap();
         assert_eq!(
             (
                 sent.in_flight_bytes(),
-                sent.last_sent_ns(),
+                sent.last().is_none(),
                 sent.take_over()
             ),
-            (0, None, 1)
+            (0, true, 1)
         );
     }
 }

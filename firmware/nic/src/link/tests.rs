@@ -388,29 +388,88 @@ fn an_end_whose_processor_is_often_taken_away_is_sent_nearly_nothing_twice() {
     }
 }
 
-#[test]
-fn a_timeout_that_was_too_early_leaves_the_window_as_it_was() {
+/// A link of whose three packets nothing was heard for `timeouts` timeouts, the number of the last packet, of the peer's next datagram,
+/// and the time.
+fn up_with_late_answers(timeouts: u64) -> (Link<u64>, u64, u64, u64) {
     let mut link = up_with_three_out();
-    let before = link.stats().window_bytes;
-    let mut now_ns = 1_000;
-    while link.stats().counters.timeouts < 3 {
+    // The first of the peer's datagrams; what it sent before is not known.
+    hear(&mut link, 20, 5, 0, Received::Packet);
+    let mut now_ns = 20;
+    while link.stats().counters.timeouts < timeouts {
         now_ns = link.poll_at().unwrap();
         link.handle_time(now_ns);
         while link.poll(now_ns, None).is_some() {}
     }
+    (link, 4, 6, now_ns)
+}
+
+/// Datagram `number` of the peer comes, which expects packet `expected`.
+fn hear(link: &mut Link<u64>, now_ns: u64, number: u64, expected: u32, received: Received<'_>) {
+    let kind = match received {
+        Received::Packet => LinkKind::Data,
+        _ => LinkKind::Ack,
+    };
+    let header = LinkHeader {
+        kind,
+        expected,
+        ..welcome(number)
+    };
+    link.handle_datagram(now_ns, &header, received).unwrap();
+}
+
+#[test]
+fn a_timeout_that_was_too_early_leaves_the_window_as_it_was() {
+    let (mut link, last, heard, now_ns) = up_with_late_answers(3);
+    let before = up_with_three_out().stats().window_bytes;
     assert!(link.stats().window_bytes < before);
     // The first transmissions have arrived; the ack says nothing of the probes.
-    let ack = LinkAck::new(0, [(2, 4)]).unwrap();
-    let header = LinkHeader {
-        kind: LinkKind::Ack,
-        expected: 3,
-        ..welcome(9)
-    };
-    link.handle_datagram(now_ns + 1, &header, Received::Ack(&ack))
-        .unwrap();
+    let ack = LinkAck::new(0, [(2, last)]).unwrap();
+    hear(&mut link, now_ns + 1, heard, 3, Received::Ack(&ack));
     let stats = link.stats();
     assert_eq!((stats.window_bytes, stats.counters.spurious), (before, 1));
     assert!(stats.timeout_ns >= now_ns / 2, "{stats:?}");
+}
+
+#[test]
+fn a_probe_was_sent_in_vain_if_what_it_repeats_has_come_and_no_answer_was_lost() {
+    let (_, last, heard, _) = up_with_late_answers(1);
+    // What an ack of the probe names, the number of the answer, and whether timers wait for longer from here on.
+    for (first, answer, in_vain) in [
+        (last, heard, true),
+        (last + 1, heard, false),
+        (last, heard + 1, false),
+    ] {
+        for carried in [false, true] {
+            let (mut link, .., now_ns) = up_with_late_answers(1);
+            let before = link.stats();
+            let (mut number, mut at_ns) = (answer, now_ns + 1_000_000);
+            if carried {
+                hear(&mut link, at_ns, number, 3, Received::Packet);
+                assert_eq!((link.unacked(), link.stats().counters.spurious), (0, 0));
+                (number, at_ns) = (number + 1, at_ns + 1_000_000);
+            }
+            let ack = LinkAck::new(0, [(first, last + 1)]).unwrap();
+            hear(&mut link, at_ns, number, 3, Received::Ack(&ack));
+            let stats = link.stats();
+            let case = (first, answer, carried);
+            assert_eq!(stats.counters.spurious, u64::from(in_vain), "{case:?}");
+            if in_vain {
+                let late_ns = now_ns + 1_000_000;
+                assert!(
+                    stats.timeout_ns > late_ns.max(before.timeout_ns),
+                    "{case:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_timeout_sends_one_packet_and_later_ones_two() {
+    for (timeouts, resent) in [(1, 1), (2, 3), (3, 5)] {
+        let (link, ..) = up_with_late_answers(timeouts);
+        assert_eq!(link.stats().counters.resent, resent);
+    }
 }
 
 #[test]
