@@ -21,11 +21,9 @@ fn a_host_that_is_there_answers_each_time() {
             "{}",
             done.out()
         );
-        // A busy machine repeats datagrams of the handshake, and what answers or follows a repeated one may come for a session that is over.
-        let is_clean =
-            |done: &crate::common::Done| done.out().contains("; datagrams rejected: 0; ");
+        // A busy machine repeats datagrams of the handshake.
         assert!(
-            is_clean(&done) || (0..5).any(|_| is_clean(&place.run(&args).code(0))),
+            done.out().contains("; datagrams rejected: 0; "),
             "the handshake is none of them: {}",
             done.out()
         );
