@@ -21,7 +21,7 @@ fn a_host_that_is_there_answers_each_time() {
             "{}",
             done.out()
         );
-        // A busy machine repeats datagrams of the handshake, and what answers or follows a repeated one may come for a session that is over.
+        // The sealed datagram that confirms a handshake goes by each path; the second of two may count as a replay.
         let is_clean =
             |done: &crate::common::Done| done.out().contains("; datagrams rejected: 0; ");
         assert!(

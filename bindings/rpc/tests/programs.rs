@@ -388,8 +388,9 @@ fn sixty_four_clients_get_the_same_share() {
     let Some(calculator) = Calculator::start() else {
         return;
     };
+    let total = 64 * 100;
     let start = |_| {
-        let mut command = calculator.command(&["count", "2000"]);
+        let mut command = calculator.command(&["count", &total.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut client = command.spawn().unwrap();
         let lines = BufReader::new(client.stdout.take().unwrap()).lines();
@@ -402,19 +403,21 @@ fn sixty_four_clients_get_the_same_share() {
     for (client, _) in &mut clients {
         client.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     }
-    let mut counts = Vec::new();
+    let mut waits = Vec::new();
     for (mut client, mut lines) in clients {
-        counts.push(lines.next().unwrap().unwrap().parse::<u64>().unwrap());
+        let line = lines.next().unwrap().unwrap();
+        let (count, between) = line.split_once(' ').unwrap();
+        waits.push((
+            between.parse::<u64>().unwrap(),
+            count.parse::<u64>().unwrap(),
+        ));
         client.wait().unwrap();
     }
-    counts.sort_unstable();
-    let (least, most) = (counts[0], counts[63]);
-    println!(
-        "calls of each in 2 s: {least} to {most}, median {}",
-        counts[32]
-    );
-    // The kernel, too, has its part in who gets how much, and tests run beside this one.
-    assert!(least * 16 >= most, "{counts:?}");
+    waits.sort_unstable();
+    let (least, most) = (waits[0].0, waits[63].0);
+    println!("calls of others between two of each client: {least} to {most}");
+    // The median of many: the kernel keeps each client from its processor at times.
+    assert!(least * 2 >= most, "{waits:?}");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub enum Cause {
     Unasked,
     /// An initiate that crossed one of this node, which goes first.
     Crossed,
+    /// An initiate that is no newer than the one accepted last: that one, sent again or replayed.
+    Repeated,
     /// One of too many messages of a peer that cost computations.
     Limited,
     /// Sealed for a session that is not, or no longer.
@@ -36,7 +38,7 @@ pub enum Cause {
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Malformed,
         Self::Mode,
         Self::Code,
@@ -46,6 +48,7 @@ impl Cause {
         Self::Handshake,
         Self::Unasked,
         Self::Crossed,
+        Self::Repeated,
         Self::Limited,
         Self::UnknownSession,
         Self::Tag,
@@ -54,11 +57,19 @@ impl Cause {
 }
 
 impl Cause {
-    /// Whether datagrams are rejected so while two honest nodes meet: the first initiate has no cookie yet, two may cross, and one that was sent again
-    /// may be answered twice.
+    /// Whether datagrams are rejected so while two honest nodes meet: the first initiate has no cookie yet, or comes before the peer's key; two may
+    /// cross; one that was sent again may be answered twice, or come after its session; and each path brings one, at the same time.
     #[must_use]
     pub const fn is_usual(self) -> bool {
-        matches!(self, Self::NoCookie | Self::Crossed | Self::Unasked)
+        matches!(
+            self,
+            Self::NoCookie
+                | Self::UnknownPeer
+                | Self::Unasked
+                | Self::Crossed
+                | Self::Repeated
+                | Self::Limited
+        )
     }
 }
 
@@ -74,6 +85,7 @@ impl fmt::Display for Cause {
             Self::Handshake => "failed handshake",
             Self::Unasked => "unasked",
             Self::Crossed => "crossed",
+            Self::Repeated => "repeated",
             Self::Limited => "limited",
             Self::UnknownSession => "unknown session",
             Self::Tag => "wrong tag",

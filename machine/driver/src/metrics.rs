@@ -91,6 +91,7 @@ const fn label(cause: Cause) -> &'static str {
         Cause::Handshake => "handshake",
         Cause::Unasked => "unasked",
         Cause::Crossed => "crossed",
+        Cause::Repeated => "repeated",
         Cause::Limited => "limited",
         Cause::UnknownSession => "unknown_session",
         Cause::Tag => "tag",
@@ -312,7 +313,7 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
     };
     let usual = counter(
         "handshakes_put_off",
-        "Initiates of handshakes that were answered with a cookie, gave way to one that crossed them, or were answered twice",
+        "Datagrams of handshakes that were dropped as happens when honest ranks meet too",
     );
     let others = counter(
         "datagrams_rejected",

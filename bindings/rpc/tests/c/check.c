@@ -296,11 +296,22 @@ static int long_call(const char *ms)
 	return 0;
 }
 
-/* Calls for so many milliseconds, once a line comes. */
-static int count_calls(const char *ms)
+static int compare(const void *left, const void *right)
+{
+	u_quad_t one = *(const u_quad_t *)left, other = *(const u_quad_t *)right;
+
+	return (one > other) - (one < other);
+}
+
+/*
+ * Once a line comes, calls until the server has carried out so many calls of all clients. Prints how many of them this client made, and
+ * how many of others the server carried out between two of them, in the median.
+ */
+static int count_calls(const char *total)
 {
 	CLIENT *client = create(CALC_VERS_1);
-	unsigned long count = 0;
+	u_quad_t end = (u_quad_t)atoi(total), last = 0, *between = malloc(end * sizeof *between);
+	size_t count = 0;
 	char line[16];
 
 	add(client, 0, 0);
@@ -308,15 +319,18 @@ static int count_calls(const char *ms)
 	fflush(stdout);
 	if (fgets(line, sizeof line, stdin) == NULL)
 		return 1;
-	double end = now() + atoi(ms) / 1000.0;
 	do {
 		if (add(client, (long long)count, 1) != (long long)count + 1) {
 			printf("WRONG\n");
 			return 1;
 		}
-		count++;
-	} while (now() < end);
-	printf("%lu\n", count);
+		u_quad_t now = *calc_count_1(NULL, client);
+		between[count++] = now - last - 1;
+		last = now;
+	} while (last < end);
+	/* The first is counted from nothing. */
+	qsort(between + 1, count - 1, sizeof *between, compare);
+	printf("%zu %llu\n", count, (unsigned long long)between[count / 2]);
 	return 0;
 }
 

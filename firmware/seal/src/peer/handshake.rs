@@ -34,7 +34,7 @@ impl Peer {
     ) -> Result<(), Cause> {
         let header = checked.header();
         if self.accepted_ns.is_some_and(|accepted| made_ns <= accepted) {
-            return Err(Cause::Replay);
+            return Err(Cause::Repeated);
         }
         let first_here = goes_first(identity.me(), header.from());
         let is_stubborn = |attempt: &Attempt| attempt.repeat.sends() < STUBBORN_SENDS;

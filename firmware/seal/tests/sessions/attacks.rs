@@ -67,7 +67,9 @@ fn an_accepted_initiate_is_not_accepted_again() {
     world.run_for(SECOND);
     let with_cookie = world.captured_to(1).remove(1);
     let opened = world.hand(&address(0), 1, with_cookie.clone());
-    assert_eq!(opened, Opened::Rejected(Cause::Replay));
+    assert_eq!(opened, Opened::Rejected(Cause::Repeated));
+    // An honest node sends it again, too, before it has the answer.
+    assert_eq!(world.nodes[1].counters().rejections(), 0);
     world.run_for(10 * SECOND);
     let opened = world.hand(&address(0), 1, with_cookie);
     assert_eq!(opened, Opened::Rejected(Cause::NoCookie), "it is stale");

@@ -43,6 +43,7 @@ fn a_peer_whose_key_is_missing_is_named_and_has_no_effect() {
     assert_eq!(world.nodes[1].poll_wanted_key(), Some(NodeId(0)));
     assert_eq!(world.nodes[1].poll_wanted_key(), None);
     assert!(world.nodes[1].counters().rejected(Cause::UnknownPeer) > 0);
+    assert_eq!(world.nodes[1].counters().rejections(), 0);
     assert_eq!(world.send(1), Err(NotReady::NoKey(NodeId(0))));
     assert_eq!(world.nodes[1].poll_wanted_key(), Some(NodeId(0)));
     let public = world.public(0);

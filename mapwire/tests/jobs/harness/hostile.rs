@@ -2,6 +2,7 @@
 //! what it likes.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
@@ -267,10 +268,18 @@ impl Scratch {
 
     /// Stores a word; the offset is taken modulo the memory, and rounded down to words.
     pub(crate) fn store(&self, offset: usize, value: u64) {
+        self.word(offset).store(value, Ordering::Release);
+    }
+
+    /// Loads a word, as [`store`](Self::store) stores it.
+    pub(crate) fn load(&self, offset: usize) -> u64 {
+        self.word(offset).load(Ordering::SeqCst)
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
         let at = offset % self.bytes / 8 * 8;
         // SAFETY: eight aligned bytes inside the mapping, which others write too, as atomics.
-        let word = unsafe { &*self.start.add(at).cast::<std::sync::atomic::AtomicU64>() };
-        word.store(value, std::sync::atomic::Ordering::Release);
+        unsafe { &*self.start.add(at).cast() }
     }
 }
 

@@ -69,23 +69,26 @@ pub(super) fn fork_of(frozen: Frozen, body: impl FnOnce(&Pager, &Region)) -> lib
     unsafe { libc::_exit(code) }
 }
 
-/// Waits until the child ended well, at most a minute.
+/// Waits until the child ended well. Sleeps meanwhile: of a long chain of processes, each waits for the next.
 pub(super) fn join(pid: libc::pid_t, name: &str) {
-    for step in 0.. {
-        let mut status = 0;
-        // SAFETY: the child is this process's.
-        let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
-        if ended == pid {
-            assert_eq!(status, 0, "{name}: the child ended with {status:#x}");
-            return;
-        }
-        if step > 60_000 {
-            // SAFETY: as above.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            panic!("{name}: the child hangs");
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let child = rustix::process::Pid::from_raw(pid).unwrap();
+    let flags = rustix::process::PidfdFlags::empty();
+    let end = rustix::process::pidfd_open(child, flags).unwrap();
+    let limit = Timespec {
+        tv_sec: 300,
+        tv_nsec: 0,
+    };
+    let wait = || poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&limit));
+    if rustix::io::retry_on_intr(wait).unwrap() == 0 {
+        // SAFETY: the child is this process's, and was not waited for.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        panic!("{name}: the child hangs");
     }
+    let mut status = 0;
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(status, 0, "{name}: the child ended with {status:#x}");
 }
 
 /// Closes a page to loads and stores, or opens it again, as a program does that knows of no pager.
