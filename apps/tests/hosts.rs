@@ -17,7 +17,8 @@ fn four() -> Option<Hosts> {
 
 /// Drops datagrams that come to a host: those that `which` names in the language of nft. False where that cannot be.
 fn drop_some(hosts: &Hosts, host: usize, which: &str) -> bool {
-    let name = format!("mapwire-{}-{host}.nft", std::process::id());
+    // Of the host, which other tests do not have.
+    let name = format!("mapwire-{}.nft", hosts.pids()[host]);
     let rules = std::env::temp_dir().join(name);
     let text = format!(
         "table inet loss {{\n chain in {{\n type filter hook input priority 0;\n \

@@ -63,8 +63,8 @@ fn messages_of_all_lengths_arrive_whole_and_in_order_over_libfabric() {
 }
 
 /// Bytes that libfabric has moved past the NICs in a job of two ranks that run `body`.
-fn moved_by(body: impl FnOnce(&crate::harness::Rank)) -> Option<u64> {
-    let name = format!("mapwire-moved-{}.json", std::process::id());
+fn moved_by(test: &str, body: impl FnOnce(&crate::harness::Rank)) -> Option<u64> {
+    let name = format!("mapwire-moved-{test}-{}.json", std::process::id());
     let path = std::env::temp_dir().join(name);
     let summary = format!("--summary={}", path.display());
     job(2)
@@ -91,7 +91,7 @@ fn long_transfers_over_libfabric_go_past_the_nic_and_keep_their_order_with_packe
     }
     const LONG: usize = 300_000;
     const ROUNDS: u64 = 40;
-    let moved = moved_by(|rank| {
+    let moved = moved_by("transfers", |rank| {
         let node = rank.node();
         let buffer = node.alloc(LONG + 64).unwrap();
         let export = node.export_buffer(&buffer).name("ring").start().unwrap();
@@ -145,7 +145,7 @@ fn exports_revoked_under_long_stores_over_libfabric_take_nothing_more_and_the_jo
     }
     const LONG: usize = 1 << 20;
     const ROUNDS: usize = 80;
-    let moved = moved_by(|rank| {
+    let moved = moved_by("exports", |rank| {
         let node = rank.node();
         let flags = node.alloc(64).unwrap();
         let told = node.export_buffer(&flags).name("told").start().unwrap();
@@ -196,7 +196,7 @@ fn a_fetch_that_a_revocation_crosses_over_libfabric_gives_the_bytes_or_an_error(
         return;
     }
     const LONG: usize = 1 << 20;
-    let moved = moved_by(|rank| {
+    let moved = moved_by("fetch", |rank| {
         let node = rank.node();
         let flags = node.alloc(64).unwrap();
         let told = node.export_buffer(&flags).name("told").start().unwrap();
@@ -244,7 +244,7 @@ fn many_revocations_under_one_long_store_over_libfabric_end_no_connection() {
     }
     const LONG: usize = 128 << 20;
     const SMALL: usize = 300;
-    let moved = moved_by(|rank| {
+    let moved = moved_by("revocations", |rank| {
         let node = rank.node();
         let flags = node.alloc(64).unwrap();
         let told = node.export_buffer(&flags).name("told").start().unwrap();
