@@ -122,8 +122,6 @@ phase_tests() {
         ahead=$!
         trap 'kill -- -"$ahead" 2>/dev/null || true' EXIT
     fi
-    # Many tests wait for other processes more than they compute.
-    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 3 / 2))}
     local status=0
     # Simulated clusters run fixed seeds and those of this commit.
     SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire WORKSPACE_IS_BUILT=yes limited 3600 cargo test "${everything[@]}" --no-fail-fast || status=$?

@@ -5,7 +5,7 @@ use mapwire_transport::ofi::providers;
 
 use crate::datagrams::a_lock_comes_at_once_over;
 use crate::harness::denials::outlive_sigterm;
-use crate::harness::{is_rank, job};
+use crate::harness::{eventually, is_rank, job};
 use crate::sharing::on_both_over;
 
 const BYTES: usize = 3 << 20;
@@ -270,7 +270,11 @@ fn many_revocations_under_one_long_store_over_libfabric_end_no_connection() {
                 .map(|number| export(name(number), 4096))
                 .collect();
             told.wait_signal(0, 1).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            eventually("the long store has begun", || {
+                let mut first = [0];
+                long.read(0, &mut first).unwrap();
+                first == [5]
+            });
             long.revoke().unwrap();
             for export in small {
                 export.revoke().unwrap();
