@@ -7,6 +7,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 /// What to do at the exit: takes the code that the program exits with, and gives the one to exit with instead.
 pub type AtExit = fn(i32) -> i32;
@@ -18,6 +19,9 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The thread that exits; 0 before.
 static EXITING: AtomicI32 = AtomicI32::new(0);
+
+/// Since when it does.
+static SINCE: OnceLock<Instant> = OnceLock::new();
 
 unsafe extern "C" {
     /// on_exit(3), of glibc: as `atexit`, and tells the code.
@@ -43,10 +47,11 @@ pub fn is_exiting() -> bool {
     EXITING.load(Ordering::Acquire) != 0
 }
 
-/// Whether this process exits by another thread, so that it ends at any time and with the code of that one.
+/// Since when this process exits by another thread, with whose code it ends at any time; `None` if it does not.
 #[must_use]
-pub fn is_exiting_elsewhere() -> bool {
-    is_exiting() && EXITING.load(Ordering::Acquire) != own_thread()
+pub fn exits_elsewhere_since() -> Option<Instant> {
+    let since = SINCE.get().copied();
+    since.filter(|_| EXITING.load(Ordering::Acquire) != own_thread())
 }
 
 fn own_thread() -> i32 {
@@ -59,6 +64,7 @@ extern "C" fn run(code: c_int, _: *mut c_void) {
         return;
     };
     EXITING.store(own_thread(), Ordering::Release);
+    SINCE.get_or_init(Instant::now);
     let changed = at_exit(code);
     if changed != code {
         exit(changed);

@@ -1,7 +1,8 @@
 //! What was sent arrives, though its sender gives the import up or leaves at once.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mapwire::{Key, Rights};
@@ -95,12 +96,19 @@ fn what_was_sent_arrives_though_its_sender_leaks_its_node_or_exits_with_it() {
 /// Set when the process has left its job and will end.
 static HAS_LEFT: AtomicBool = AtomicBool::new(false);
 
+/// The thread that the end of the process waits for, if one is to be waited for.
+static AWAITED: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+
 /// Has the end of the process wait for others that end, and give its threads time for what they do.
 #[allow(unsafe_code)]
 fn end_late() {
     extern "C" fn wait() {
         HAS_LEFT.store(true, Ordering::Release);
-        std::thread::sleep(Duration::from_millis(500));
+        let awaited = AWAITED.lock().unwrap().take();
+        match awaited {
+            Some(thread) => drop(thread.join()),
+            None => std::thread::sleep(Duration::from_millis(500)),
+        }
     }
     // SAFETY: the function is here until the process has ended.
     assert_eq!(unsafe { libc::atexit(wait) }, 0);
@@ -110,12 +118,22 @@ fn end_late() {
 fn a_thread_that_uses_shared_memory_while_its_process_exits_does_not_make_it_fail() {
     for transport in ["shm", "udp"] {
         let job = job(2).called(transport).option("--transport", transport);
-        job.option("--shared", "64M").run(counts_on).succeeds();
+        let job = job.option("--shared", "64M");
+        job.run(|rank| counts_on(rank, false)).succeeds();
     }
 }
 
-/// Rank 0 exits with a thread that wants memory of rank 1, which ends as it sees that.
-fn counts_on(rank: &Rank) {
+#[test]
+fn a_process_whose_exit_waits_for_a_thread_that_needs_a_rank_that_left_ends_as_failed() {
+    let job = job(2)
+        .with("MAPWIRE_TIMEOUT", "3")
+        .option("--shared", "64M");
+    let done = job.run(|rank| counts_on(rank, true));
+    done.code(70).says("access to shared memory at");
+}
+
+/// Rank 0 exits with a thread that wants memory of rank 1, which ends as it sees that. The exit waits for the thread if `joins`.
+fn counts_on(rank: &Rank, joins: bool) {
     if rank.number == 0 {
         // Before the node: it is done after the node has left.
         end_late();
@@ -132,13 +150,16 @@ fn counts_on(rank: &Rank) {
         assert!(export.wait_signal(0, 1).is_err(), "rank 0 leaves");
         return;
     }
-    std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         while !HAS_LEFT.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
         counter.set(0, 1);
         drop((node, shared, export, buffer, import));
     });
+    if joins {
+        *AWAITED.lock().unwrap() = Some(thread);
+    }
     std::process::exit(0);
 }
 

@@ -336,7 +336,7 @@ impl<F: Fabric> Engine<F> {
                 Resolution::Refuse
             }
             Ok(Some(_)) => Resolution::Refuse,
-            Err(_) if exiting::is_exiting_elsewhere() => {
+            Err(_) if self.ends_soon() => {
                 // This thread goes no further, and the process ends with the code that it exits with.
                 std::thread::sleep(NAP);
                 Resolution::Retry
@@ -347,6 +347,13 @@ impl<F: Fabric> Engine<F> {
                 exit_now();
             }
         }
+    }
+
+    /// Whether another thread has this process exit. After the timeout no more: the exit may wait for this thread. A forked child has only
+    /// a copy of what its parent notes of its exit.
+    fn ends_soon(&self) -> bool {
+        let since = exiting::exits_elsewhere_since();
+        self.is_here() && since.is_some_and(|since| since.elapsed() < self.timeout)
     }
 
     /// The access is allowed already: another thread was faster, or the kernel, short of memory, dropped the page's entry.
