@@ -6,6 +6,7 @@ use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind};
 
 use super::acks::Acks;
 use super::cubic::Window;
+use super::doubt::{Doubts, Verdict};
 use super::greeting::Greeting;
 use super::pacing::Pacer;
 use super::paths::Paths;
@@ -133,18 +134,6 @@ pub enum LinkEvent {
     Dead,
 }
 
-/// A timeout of which is not known yet whether anything was lost.
-#[derive(Clone, Copy, Debug)]
-struct Doubt {
-    /// Number of what was sent last before it, and when that was.
-    number: u64,
-    sent_ns: u64,
-    /// When an answer came, and whether a datagram of the peer was missing then.
-    answered: Option<(u64, bool)>,
-    /// The window before it shrank, or 0.
-    window_bytes: u64,
-}
-
 /// A link to one peer; `T` is what it keeps of a packet that came early.
 ///
 /// Times are monotone nanoseconds from any origin. After each call, drain [`poll_kept`](Self::poll_kept), [`poll`](Self::poll),
@@ -175,11 +164,8 @@ pub struct Link<T> {
     /// Timeouts since something came back, and probes that they still allow.
     timeouts: u32,
     probes: u32,
-    /// The first of these timeouts, while it may have been one too early.
-    doubt: Option<Doubt>,
-    /// Number of the peer's next datagram, and whether one before it is missing since the first of these timeouts.
-    next_heard: u64,
-    is_missing: bool,
+    /// Whether the first of these timeouts was too early.
+    doubts: Doubts,
     /// Since when the peer owes an answer.
     owing_since_ns: Option<u64>,
     /// It was given more time, since this node was stopped.
@@ -224,9 +210,7 @@ impl<T> Link<T> {
             loss_ns: None,
             timeouts: 0,
             probes: 0,
-            doubt: None,
-            next_heard: 0,
-            is_missing: false,
+            doubts: Doubts::default(),
             owing_since_ns: None,
             excused: false,
             is_awaiting: false,
@@ -416,8 +400,7 @@ impl<T> Link<T> {
         if header.peer_epoch != self.config.epoch {
             return Err(Ignored::FormerSelf);
         }
-        self.is_missing |= header.number > self.next_heard;
-        self.next_heard = self.next_heard.max(header.number.saturating_add(1));
+        self.doubts.handle_heard(header.number);
         self.handle_heard(now_ns);
         Ok(())
     }
@@ -466,8 +449,7 @@ impl<T> Link<T> {
         self.window = Window::new(self.config.max_datagram_bytes.into());
         self.pacer = Pacer::default();
         self.loss_ns = None;
-        self.doubt = None;
-        self.next_heard = 0;
+        self.doubts = Doubts::default();
         self.asks_again = false;
     }
 
@@ -504,7 +486,9 @@ impl<T> Link<T> {
             advanced,
         } = progress;
         let is_news = bytes > 0 || newest.is_some() || advanced;
-        self.resolve_doubt(now_ns, is_news, ack);
+        if let Some(verdict) = self.doubts.resolve(now_ns, is_news, ack) {
+            self.handle_verdict(verdict);
+        }
         if !is_news {
             return Ok(());
         }
@@ -529,40 +513,20 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// Something has come back after a timeout. It was too early if what was sent before has arrived, which an ack tells, perhaps only
-    /// that of the probe (RFC 3708), and if no datagram of the peer was lost, so that its first answer was late (Eifel, RFC 4015).
-    /// Timers wait for as long from here on, and the window is what it was.
-    fn resolve_doubt(&mut self, now_ns: u64, is_news: bool, ack: Option<&LinkAck>) {
-        let Some(doubt) = &mut self.doubt else {
-            return;
-        };
-        if is_news {
-            let answer = (now_ns, self.is_missing);
-            doubt.answered.get_or_insert(answer);
-        }
-        let Doubt {
-            number,
-            sent_ns,
-            answered,
-            window_bytes,
-        } = *doubt;
-        let ranges = ack.map_or(&[][..], LinkAck::ranges);
-        if ranges.first().is_none_or(|range| range.1 < number) {
-            return;
-        }
-        self.doubt = None;
-        let mut named = ranges.iter().map(|(first, last)| *first..=*last);
-        match answered {
-            _ if !named.any(|range| range.contains(&number)) => self.rtt.handle_needed(),
-            Some((answered_ns, false)) => {
+    /// Of a timeout that was too early: timers wait for as long from here on, and the window is what it was.
+    fn handle_verdict(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Needed => self.rtt.handle_needed(),
+            Verdict::Spurious {
+                took_ns,
+                window_bytes,
+            } => {
                 self.counters.spurious += 1;
-                self.rtt
-                    .handle_spurious(answered_ns.saturating_sub(sent_ns));
+                self.rtt.handle_spurious(took_ns);
                 if window_bytes > 0 {
                     self.window.restore(window_bytes);
                 }
             }
-            _ => {}
         }
     }
 
@@ -641,21 +605,13 @@ impl<T> Link<T> {
     /// Nothing came back in time.
     fn handle_late(&mut self) {
         if self.timeouts == 0 {
-            self.doubt = self.sent.last().map(|last| Doubt {
-                number: last.number,
-                sent_ns: last.sent_ns,
-                answered: None,
-                window_bytes: 0,
-            });
-            self.is_missing = false;
+            self.doubts.begin(self.sent.last());
         }
         self.timeouts += 1;
         self.counters.timeouts += 1;
         self.probes = self.timeouts.min(PROBES);
         if self.timeouts == COLLAPSE_TIMEOUTS {
-            if let Some(doubt) = &mut self.doubt {
-                doubt.window_bytes = self.window.bytes();
-            }
+            self.doubts.handle_collapse(self.window.bytes());
             self.window.collapse();
         }
     }

@@ -12,6 +12,7 @@
 
 mod acks;
 mod cubic;
+mod doubt;
 mod greeting;
 mod machine;
 mod pacing;
