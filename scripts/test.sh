@@ -122,9 +122,10 @@ phase_tests() {
         ahead=$!
         trap 'kill -- -"$ahead" 2>/dev/null || true' EXIT
     fi
-    local status=0
+    # Below `nohup`, and in the background of a script, signals are ignored that tests send to the command.
+    local status=0 unignored=(env --default-signal=HUP,INT,QUIT)
     # Simulated clusters run fixed seeds and those of this commit.
-    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire WORKSPACE_IS_BUILT=yes limited 3600 cargo test "${everything[@]}" --no-fail-fast || status=$?
+    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire WORKSPACE_IS_BUILT=yes limited 3600 "${unignored[@]}" cargo test "${everything[@]}" --no-fail-fast || status=$?
     [[ -z $ahead ]] || wait "$ahead" || true
     return $status
 }
