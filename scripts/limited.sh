@@ -45,6 +45,8 @@ limited() {
     command=$!
     watch "$command" "$seconds" >/dev/null &
     watcher=$!
+    # Of a phase that runs beside another, the other is over before its time.
+    trap 'kill -TERM -- -"$command" 2>/dev/null; exit 143' TERM
     wait "$command" || status=$?
     kill "$watcher" 2>/dev/null || true
     return "$status"

@@ -96,13 +96,17 @@ phase_deny() {
 # In one go: without the tests, crates would be built with fewer features, and with the tests once more.
 build_everything() { limited 2400 cargo build "${everything[@]}" --all-targets; }
 
+build_without_features() {
+    CARGO_PROFILE_DEV_OPT_LEVEL=0 limited 600 cargo build --locked -p mapwire --example messages --target-dir "$target/features"
+}
+
 # The library as a program has it that adds it without features: few crates, and what it cannot do is said with the feature that can.
 phase_features() {
     local crates messages=$target/features/debug/examples/messages said
     crates=$(cargo tree --locked -p mapwire -e normal,build --prefix none | sed 's/ (.*//' | sort -u | wc -l)
     echo "$crates crates"
     ((crates <= 40)) || return 1
-    limited 600 cargo build --locked -p mapwire --example messages --target-dir "$target/features" || return 1
+    build_without_features || return 1
     limited 60 "$target/debug/mapwire" run -n 2 -- "$messages" || return 1
     limited 60 "$target/debug/mapwire" run -n 2 --transport udp --insecure -- "$messages" || return 1
     said=$(limited 60 "$target/debug/mapwire" run -n 2 --transport udp -- "$messages" 2>&1) && return 1
@@ -113,21 +117,39 @@ phase_features() {
 
 # Unit, property, integration and documentation tests, the layering and the C examples among them. The command is built with the
 # tests; those that run it would otherwise build it once more, with what other features of its libraries then take.
+# Most tests wait more than they compute: two halves of the test programs run side by side.
 phase_tests() {
     build_everything || return
     # Not local: the trap runs when this function is over.
-    ahead=
+    ahead= beside=
+    trap 'kill -- ${ahead:+-"$ahead"} ${beside:+"$beside"} 2>/dev/null || true' EXIT
     if [[ " ${phases[*]} " == *" loom "* ]]; then
         setsid nice -n 19 scripts/test.sh ahead >/dev/null 2>&1 &
         ahead=$!
-        trap 'kill -- -"$ahead" 2>/dev/null || true' EXIT
     fi
-    # Below `nohup`, and in the background of a script, signals are ignored that tests send to the command.
-    local status=0 unignored=(env --default-signal=HUP,INT,QUIT)
-    # Simulated clusters run fixed seeds and those of this commit.
-    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire WORKSPACE_IS_BUILT=yes limited 3600 "${unignored[@]}" cargo test "${everything[@]}" --no-fail-fast || status=$?
+    local status=0
+    run_tests beside --tests >"$logs/beside" 2>&1 &
+    beside=$!
+    export RUSTDOC=$root/scripts/tests-rustdoc DOCUMENTED=$target/doc
+    run_tests others || status=$?
+    wait "$beside" || status=$?
+    beside=
+    cat "$logs/beside"
+    ((status)) || touch "$logs/documented"
     [[ -z $ahead ]] || wait "$ahead" || true
+    ahead=
     return $status
+}
+
+# Runs the test programs of one half, as scripts/tests-runner parts them.
+run_tests() {
+    local host
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    export "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$host")_RUNNER=$root/scripts/tests-runner" TESTS_RUN=$1
+    # Below `nohup`, and in the background of a script, signals are ignored that tests send to the command.
+    # Simulated clusters run fixed seeds and those of this commit.
+    SIM_SEED=$(git rev-parse HEAD 2>/dev/null) MAPWIRE_LAUNCHER=$target/debug/mapwire WORKSPACE_IS_BUILT=yes \
+        limited 3600 env --default-signal=HUP,INT,QUIT cargo test "${everything[@]}" --no-fail-fast "${@:2}"
 }
 
 # Builds on the side what later phases need, while tests run: these wait more than they compute. Those phases tell what is wrong with it.
@@ -135,7 +157,7 @@ phase_ahead() {
     limited() { shift; "$@"; }
     only_build=yes
     ( phase_loom ) || true
-    ( phase_docs )
+    build_without_features
 }
 
 # Of those, what starts no other process: for `make check`.
@@ -184,6 +206,10 @@ phase_sanitize() {
 }
 
 phase_docs() {
+    if [[ -e $logs/documented ]]; then
+        echo "made with the tests in them, in $target/doc"
+        return
+    fi
     unset RUSTC_WORKSPACE_WRAPPER
     if warnings_are_errors; then export RUSTDOCFLAGS="-D warnings"; fi
     limited 1200 cargo doc "${everything[@]}" --lib --no-deps

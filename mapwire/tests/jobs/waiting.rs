@@ -24,15 +24,21 @@ fn idle(rank: &Rank) {
         let memory = node.alloc(4096).unwrap();
         let export = node.export_buffer(&memory).name("idle").start().unwrap();
         export.wait_signal(0, 1).unwrap();
-        let before = seconds(ClockId::ProcessCPUTime);
-        export.wait_signal(0, 2).unwrap();
-        let used = seconds(ClockId::ProcessCPUTime) - before;
-        assert!(used < 0.02, "{used} s of processor time in 2 s of waiting");
+        // A processor that others crowd makes each look at memory dearer; a wait that polls takes all of every second.
+        let used = (2..=4).map(|signal| {
+            let before = seconds(ClockId::ProcessCPUTime);
+            export.wait_signal(0, signal).unwrap();
+            seconds(ClockId::ProcessCPUTime) - before
+        });
+        let used: Vec<_> = used.collect();
+        assert!(used.iter().any(|used| *used < 0.01), "seconds of processor time in waits of 1 s: {used:?}");
     } else {
         let import = node.import(0, "idle").start().unwrap();
         import.put_signal(&[], 0, 0, 1).unwrap();
-        std::thread::sleep(Duration::from_secs(2));
-        import.put_signal(&[], 0, 0, 2).unwrap();
+        for signal in 2..=4 {
+            std::thread::sleep(Duration::from_secs(1));
+            import.put_signal(&[], 0, 0, signal).unwrap();
+        }
     }
 }
 
