@@ -29,7 +29,10 @@ fn write_program(place: &Place, name: &str, code: i32) {
 /// Runs that copy with `path` as `PATH`.
 fn run_alone(place: &Place, path: &str, args: &[&str]) -> crate::common::Done {
     let mut command = Command::new(place.folder.join("mapwire"));
-    command.args(args).env("PATH", path).current_dir(&place.folder);
+    command
+        .args(args)
+        .env("PATH", path)
+        .current_dir(&place.folder);
     Running::of(command).wait()
 }
 

@@ -31,7 +31,10 @@ fn idle(rank: &Rank) {
             seconds(ClockId::ProcessCPUTime) - before
         });
         let used: Vec<_> = used.collect();
-        assert!(used.iter().any(|used| *used < 0.01), "seconds of processor time in waits of 1 s: {used:?}");
+        assert!(
+            used.iter().any(|used| *used < 0.01),
+            "seconds of processor time in waits of 1 s: {used:?}"
+        );
     } else {
         let import = node.import(0, "idle").start().unwrap();
         import.put_signal(&[], 0, 0, 1).unwrap();
