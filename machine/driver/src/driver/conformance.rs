@@ -20,8 +20,8 @@ use crate::config::DriverConfig;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How long a peer over UDP may be silent that is awaited.
-const SILENCE: Duration = Duration::from_secs(2);
+/// How long a peer over UDP may be silent that is awaited. One thread runs all nodes, some of them not at all while another sends.
+const SILENCE: Duration = Duration::from_secs(6);
 /// More than a page, and more than a frame of Ethernet.
 const MAX_BYTES: usize = 5000;
 
