@@ -15,9 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let used = command.inline_bytes();
     let mut again = [0; INLINE_BYTES];
-    let (header_again, used_again) = command
-        .emit(command.data(inline), &mut again)
-        .expect("what was read can be written");
+    let (header_again, used_again) =
+        command.emit(command.data(inline), &mut again).expect("what was read can be written");
     assert_eq!((header_again, used_again), (header, used), "{command}");
     assert_eq!(again[..used], inline[..used], "{command}");
     assert_eq!(CommandRepr::parse(&header, &inline[..used]), Ok(command));

@@ -10,9 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => return drop(error.to_string()),
     };
     let mut out = [0; MAX_CONTROL_BYTES];
-    let length = message
-        .emit(&mut out)
-        .expect("what was read can be written");
+    let length = message.emit(&mut out).expect("what was read can be written");
     assert_eq!(&out[..length], bytes, "{message}");
     assert_eq!(ControlMessage::parse(&out[..length]), Ok(message));
 });

@@ -18,11 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let written = [again.as_bytes(), &made, carried].concat();
     assert_eq!(written, bytes, "{packet}");
-    assert_eq!(
-        Repr::parse(&again, &made),
-        Ok(packet.repr()),
-        "the payload may be elsewhere"
-    );
+    assert_eq!(Repr::parse(&again, &made), Ok(packet.repr()), "the payload may be elsewhere");
     assert!(packet.data().len() <= packet.payload().len());
     let has_signal = matches!(packet.repr(), Repr::Store { signal: true, .. });
     assert_eq!(packet.signal().is_some(), has_signal);

@@ -14,12 +14,7 @@ use world::{Random, SECOND, World};
 const MOST_ACTS: u32 = 300;
 
 fuzz_target!(|bytes: &[u8]| {
-    let rotation = Rotation {
-        datagrams: 20,
-        time_ns: SECOND,
-        grace_ns: SECOND / 2,
-        silence_ns: SECOND / 4,
-    };
+    let rotation = Rotation { datagrams: 20, time_ns: SECOND, grace_ns: SECOND / 2, silence_ns: SECOND / 4 };
     let mut world = World::new(Random::steered(bytes), rotation);
     for _ in 0..MOST_ACTS {
         if world.random.is_spent() {

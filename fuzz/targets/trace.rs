@@ -22,9 +22,7 @@ fn with_right_checksums(bytes: &[u8]) -> Vec<u8> {
     }
     at += 4;
     while let Some(length) = word(&bytes, at + 4)
-        && let Some(end) = (at + 32)
-            .checked_add(length)
-            .filter(|end| *end <= bytes.len())
+        && let Some(end) = (at + 32).checked_add(length).filter(|end| *end <= bytes.len())
     {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&bytes[at..at + 12]);
@@ -58,9 +56,6 @@ fuzz_target!(|bytes: &[u8]| {
         writer.push(record).unwrap();
     }
     let written = writer.finish().unwrap();
-    let again: Result<Vec<_>, _> = TraceReader::new(&written[..], "again")
-        .unwrap()
-        .records()
-        .collect();
+    let again: Result<Vec<_>, _> = TraceReader::new(&written[..], "again").unwrap().records().collect();
     assert!(again.unwrap().as_bytes() == records.as_bytes());
 });

@@ -31,10 +31,7 @@ fn idle(rank: &Rank) {
             seconds(ClockId::ProcessCPUTime) - before
         });
         let used: Vec<_> = used.collect();
-        assert!(
-            used.iter().any(|used| *used < 0.01),
-            "seconds of processor time in waits of 1 s: {used:?}"
-        );
+        assert!(used.iter().any(|used| *used < 0.01), "seconds of processor time in waits of 1 s: {used:?}");
     } else {
         let import = node.import(0, "idle").start().unwrap();
         import.put_signal(&[], 0, 0, 1).unwrap();
@@ -54,11 +51,7 @@ fn woken(rank: &Rank) {
     let node = rank.node();
     let memory = node.alloc(4096).unwrap();
     let export = node.export_buffer(&memory).name("woken").start().unwrap();
-    let import = node
-        .import(1 - rank.number, "woken")
-        .rights(Rights::ALL)
-        .start()
-        .unwrap();
+    let import = node.import(1 - rank.number, "woken").rights(Rights::ALL).start().unwrap();
     assert!(import.is_direct());
     let mut late = Vec::new();
     for turn in 1..=21 {

@@ -74,15 +74,7 @@ impl RpcSeen {
     /// All counts, in order.
     #[must_use]
     pub const fn counts(&self) -> [u64; 7] {
-        [
-            self.answered,
-            self.timed_out,
-            self.late,
-            self.ended,
-            self.repeated,
-            self.one_way,
-            self.crashed,
-        ]
+        [self.answered, self.timed_out, self.late, self.ended, self.repeated, self.one_way, self.crashed]
     }
 
     /// Notes it.
@@ -144,8 +136,7 @@ struct Programs {
 impl Programs {
     fn broke(&mut self, now_ns: u64, text: String) {
         let check = "calls";
-        self.violation
-            .get_or_insert((now_ns, Violation { check, text }));
+        self.violation.get_or_insert((now_ns, Violation { check, text }));
     }
 
     fn is_alive(&self, node: NodeId) -> bool {
@@ -157,12 +148,7 @@ impl Programs {
     }
 
     /// A call of a node's service, with the time of the node; then all that follows from it.
-    fn call<R>(
-        &mut self,
-        cluster: &mut Cluster,
-        node: NodeId,
-        call: impl FnOnce(&mut Rpc, u64) -> R,
-    ) -> Option<R> {
+    fn call<R>(&mut self, cluster: &mut Cluster, node: NodeId, call: impl FnOnce(&mut Rpc, u64) -> R) -> Option<R> {
         let clock_ns = cluster.clock_ns(node);
         let (parts, _) = cluster.parts(node);
         let done = parts.call(PROCESS, RPC, |rpc: &mut Rpc| call(rpc, clock_ns));
@@ -232,9 +218,7 @@ fn body_of(token: u32, bytes: u64) -> Vec<u8> {
 fn token_of(body: &[u8]) -> Option<u32> {
     let (token, rest) = body.split_first_chunk()?;
     let token = u32::from_be_bytes(*token);
-    rest.iter()
-        .all(|&byte| byte == token as u8)
-        .then_some(token)
+    rest.iter().all(|&byte| byte == token as u8).then_some(token)
 }
 
 /// A call, by its number at its caller.
