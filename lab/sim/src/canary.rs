@@ -151,17 +151,23 @@ pub enum SharedCanary {
     LostWaiter,
     /// A lock is given to a thread and to the next of its rank at once.
     DoubleGrant,
+    /// A thread gets a lock before another of its rank that has waited for longer.
+    SwappedWaiters,
+    /// Threads of a rank hand a lock to each other as long as they like, though another rank waits.
+    KeptLock,
 }
 
 impl SharedCanary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 8] = [
         ("late-invalidation", Self::LateInvalidation),
         ("lost-store", Self::LostStore),
         ("lost-packet", Self::LostPacket),
         ("overtaking", Self::Overtaking),
         ("lost-waiter", Self::LostWaiter),
         ("double-grant", Self::DoubleGrant),
+        ("swapped-waiters", Self::SwappedWaiters),
+        ("kept-lock", Self::KeptLock),
     ];
 
     /// The bug of the cluster that it stands for.
@@ -169,7 +175,7 @@ impl SharedCanary {
         match self {
             Self::LostPacket => Some(Canary::LostPacket),
             Self::Overtaking => Some(Canary::Overtaking),
-            Self::LateInvalidation | Self::LostStore | Self::LostWaiter | Self::DoubleGrant => None,
+            _ => None,
         }
     }
 }
@@ -221,7 +227,7 @@ impl GlobalCanary {
     }
 }
 
-/// A bug of the link below remote procedure calls.
+/// A bug of remote procedure calls, or of the link below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RpcCanary {
@@ -233,24 +239,28 @@ pub enum RpcCanary {
     ChangedByte,
     /// Deadlines pass without notice.
     LostTimer,
+    /// A call that comes again is answered by the reply to another.
+    OtherReply,
 }
 
 impl RpcCanary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("lost-packet", Self::LostPacket),
         ("overtaking", Self::Overtaking),
         ("changed-byte", Self::ChangedByte),
         ("lost-timer", Self::LostTimer),
+        ("other-reply", Self::OtherReply),
     ];
 
     /// The bug of the cluster that it stands for.
-    pub(crate) const fn of_cluster(self) -> Canary {
+    pub(crate) const fn of_cluster(self) -> Option<Canary> {
         match self {
-            Self::LostPacket => Canary::LostPacket,
-            Self::Overtaking => Canary::Overtaking,
-            Self::ChangedByte => Canary::ChangedByte,
-            Self::LostTimer => Canary::LostTimer,
+            Self::LostPacket => Some(Canary::LostPacket),
+            Self::Overtaking => Some(Canary::Overtaking),
+            Self::ChangedByte => Some(Canary::ChangedByte),
+            Self::LostTimer => Some(Canary::LostTimer),
+            Self::OtherReply => None,
         }
     }
 }

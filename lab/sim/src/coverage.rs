@@ -84,6 +84,7 @@ conditions! {
     LockWaits = ("locks", "a thread waits for a lock that another rank has"),
     LockQueued = ("locks", "a thread waits for a lock that another thread of its rank has or waits for"),
     LockQueuedDeep = ("locks", "two threads or more of a rank wait for one lock"),
+    LockYielded = ("locks", "a rank gives a lock away for which threads of its own wait"),
     Passed = ("barriers", "a thread passes a barrier"),
     Litmus = ("litmus", "a litmus test has an outcome"),
     PageFetched = ("pages", "a page of global memory is fetched from another node"),
@@ -99,6 +100,8 @@ conditions! {
     LateReply = ("calls", "a reply comes after the deadline"),
     Ended = ("calls", "a call ends with its connection"),
     Repeated = ("calls", "a call is sent again"),
+    RepeatedReply = ("calls", "a reply comes again"),
+    Stray = ("calls", "a record of a session that is over is dropped"),
     OneWay = ("calls", "a call without an answer is carried out"),
 }
 

@@ -27,6 +27,8 @@ pub(super) fn show(
         late,
         ended,
         repeated,
+        replied_again,
+        stray,
         one_way,
         crashed,
     } = outcome.seen;
@@ -42,6 +44,8 @@ pub(super) fn show(
             "late": late,
             "ended": ended,
             "repeated": repeated,
+            "replied_again": replied_again,
+            "stray": stray,
             "one_way": one_way,
             "crashed": crashed,
         });
@@ -78,6 +82,7 @@ fn drawn(scenario: &RpcScenario) -> serde_json::Value {
         "max_in_progress": config.max_in_progress,
         "cache_bytes": config.cache_bytes,
         "one_way_percent": scenario.one_way_percent,
+        "close_percent": scenario.close_percent,
         "timeout_ns": scenario.timeout_ns,
         "calls": scenario.calls,
         "rules": rules,

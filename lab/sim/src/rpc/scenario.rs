@@ -55,6 +55,8 @@ pub struct RpcScenario {
     pub calls: u32,
     /// Of 100 calls, those without an answer.
     pub one_way_percent: u64,
+    /// Of 100 calls, those before which the caller ends its connection.
+    pub close_percent: u64,
     /// How long calls wait at most.
     pub timeout_ns: u64,
     /// The bug that is put in.
@@ -67,7 +69,7 @@ impl RpcScenario {
     #[must_use]
     pub fn draw(seed: u64, wanted: &RpcWanted) -> Self {
         let mut random = Random::new(seed);
-        let by_canary = wanted.canary.map(RpcCanary::of_cluster);
+        let by_canary = wanted.canary.and_then(RpcCanary::of_cluster);
         let lossy = wanted.lossy.or(by_canary.and_then(crate::Canary::is_lossy));
         let cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
         let is_lossy = cluster.delivery != Delivery::Lossless;
@@ -95,6 +97,7 @@ impl RpcScenario {
             calls,
             one_way_percent: *random.pick(&[0, 10, 50]),
             timeout_ns: random.spread(500_000, 1_000_000_000),
+            close_percent: *random.pick(&[0, 0, 5]),
             canary: wanted.canary,
             random,
         }
@@ -131,7 +134,7 @@ impl RpcScenario {
             .iter()
             .flat_map(|rule| (rule.draw)(&mut random, &shape));
         cluster.set_faults(faults.collect());
-        cluster.set_canary(self.canary.map(RpcCanary::of_cluster));
+        cluster.set_canary(self.canary.and_then(RpcCanary::of_cluster));
         let most_bytes = self.cluster.max_payload_bytes.min(CHUNK_BYTES);
         let longest_bytes = most_bytes as u64 - HEADER_BYTES;
         let mut programs = Programs {
@@ -140,6 +143,10 @@ impl RpcScenario {
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             next_event: self.calls,
+            mixes_up: self.canary == Some(RpcCanary::OtherReply),
+            close_percent: self.close_percent,
+            closed: 0,
+            owed: BTreeMap::new(),
             carried_out: BTreeMap::new(),
             dead: vec![false; nodes.into()],
             anew: Vec::new(),
@@ -200,8 +207,8 @@ impl fmt::Display for RpcScenario {
         )?;
         writeln!(
             f,
-            "  {} calls, {} % without an answer, timeouts up to {} ns",
-            self.calls, self.one_way_percent, self.timeout_ns
+            "  {} calls, {} % without an answer, {} % after the end of a connection, timeouts up to {} ns",
+            self.calls, self.one_way_percent, self.close_percent, self.timeout_ns
         )?;
         writeln!(
             f,

@@ -76,7 +76,7 @@ impl SharedScenario {
             true => VARIABLES.into(),
             false => random.within(1, 12) as u32,
         };
-        let shape = SharedShape {
+        let mut shape = SharedShape {
             ranks: nodes * processes,
             processes,
             threads,
@@ -85,6 +85,7 @@ impl SharedScenario {
             phases: random.within(1, 5) as u32,
             steps: random.spread(1, 40) as u32,
             hold_ns: random.spread(2_000, 20_000),
+            lock_passes: 0,
         };
         let is_lossy = wanted
             .lossy
@@ -120,12 +121,15 @@ impl SharedScenario {
             let is_had = !stores_by_nic || rule.name != "refuse-pins";
             is_borne && is_had && !["crash", "restart", "forge"].contains(&rule.name)
         };
+        // Drawn last, so that seeds draw all else as they always did.
+        let heal_ns = random.spread(500_000, 10_000_000);
+        shape.lock_passes = *random.pick(&[0, 1, 4]);
         Self {
             seed,
             shape,
             cluster,
             rules: wanted.rules.iter().filter(stays).copied().collect(),
-            heal_ns: random.spread(500_000, 10_000_000),
+            heal_ns,
             litmus: wanted.litmus,
             stores_by_nic,
             canary: wanted.canary,
@@ -185,6 +189,10 @@ impl SharedScenario {
                 barriers: 3,
                 chunk_pages: 2,
                 hold_ns: shape.hold_ns,
+                lock_local_passes: match self.canary {
+                    Some(SharedCanary::KeptLock) => u8::MAX,
+                    _ => shape.lock_passes,
+                },
                 participants: shape.threads,
                 ..Config::new(rank, shape.ranks, shape.threads, PAGES, 8)
             })?;
@@ -214,6 +222,8 @@ impl SharedScenario {
             allocations: Vec::new(),
             rights: BTreeMap::new(),
             holders: vec![None; locks as usize],
+            handed: vec![(0, 0); locks as usize],
+            asked: 0,
             additions: vec![0; locks as usize],
             arrived: vec![BTreeSet::new(); shape.phases as usize],
             segments,
@@ -280,6 +290,7 @@ impl fmt::Display for SharedScenario {
             phases,
             steps,
             hold_ns,
+            lock_passes,
         } = self.shape;
         let ClusterConfig { nodes, link, .. } = self.cluster;
         writeln!(f, "seed {}", self.seed)?;
@@ -299,7 +310,7 @@ impl fmt::Display for SharedScenario {
             true => writeln!(f, "  litmus tests, rights are held for {hold_ns} ns")?,
             false => writeln!(
                 f,
-                "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns"
+                "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns, locks handed on in a rank {lock_passes} times"
             )?,
         }
         writeln!(
