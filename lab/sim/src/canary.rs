@@ -72,11 +72,13 @@ pub enum Canary {
     KeptGrant,
     /// A node takes any key of the answer to a fetch for the right one.
     AnyReply,
+    /// A node keeps a packet that lies beyond its window.
+    WideWindow,
 }
 
 impl Canary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 34] = [
+    pub const ALL: [(&'static str, Self); 35] = [
         ("lost-packet", Self::LostPacket),
         ("repeated-packet", Self::RepeatedPacket),
         ("overtaking", Self::Overtaking),
@@ -111,6 +113,7 @@ impl Canary {
         ("untold-revoke", Self::UntoldRevoke),
         ("kept-grant", Self::KeptGrant),
         ("any-reply", Self::AnyReply),
+        ("wide-window", Self::WideWindow),
     ];
 
     /// Whether it is a bug of a lossy transport or its links, or one of a lossless transport; `None`: of whoever runs the node.
@@ -121,7 +124,8 @@ impl Canary {
             | Self::UncheckedSum
             | Self::LostEarly
             | Self::FormerEarly
-            | Self::KeptGrant => Some(true),
+            | Self::KeptGrant
+            | Self::WideWindow => Some(true),
             Self::LostPacket
             | Self::RepeatedPacket
             | Self::Overtaking

@@ -291,6 +291,10 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
             links.in_flight_bytes,
         ),
         (
+            counter("early_dropped", "Packets dropped before their turn for want of room"),
+            nic.early_dropped,
+        ),
+        (
             counter("datagrams_ignored", "Genuine datagrams that had no effect"),
             nic.datagrams_ignored,
         ),

@@ -11,6 +11,7 @@ use super::{
     BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS, Violation,
 };
 use crate::canary::Canary;
+use crate::coverage::Condition;
 use crate::random::Random;
 
 impl Cluster {
@@ -115,7 +116,7 @@ impl Cluster {
         host.inbox.pop_front();
         self.totals.packets += 1;
         self.totals.bytes += bytes + HEADER_BYTES as u64;
-        Self::moves(
+        let moves = Self::moves(
             self.now_ns,
             number,
             host,
@@ -123,6 +124,8 @@ impl Cluster {
             self.canary,
             observer,
         );
+        self.coverage
+            .note_many(Condition::Scattered, u64::from(moves > 2));
         let is_store = |packet: &u32| self.packets[*packet as usize].is_store();
         let goes_on = may && is_store(&packet) && host.inbox.front().is_some_and(is_store);
         if let Some(before) = early_bytes {
@@ -210,7 +213,7 @@ impl Cluster {
         observer.told(now_ns, at, told);
     }
 
-    /// Does the moves that a node asks for.
+    /// Does the moves that a node asks for. How many there were.
     pub(super) fn moves(
         now_ns: u64,
         number: NodeId,
@@ -218,8 +221,10 @@ impl Cluster {
         packets: &[Packet],
         canary: Option<Canary>,
         observer: &mut impl Observer,
-    ) {
+    ) -> u64 {
+        let mut moves = 0;
         while let Some(dma) = host.node.poll_move() {
+            moves += 1;
             let packet = &packets[dma.buffer.0 as usize];
             let done = Self::make_move(
                 now_ns,
@@ -237,6 +242,7 @@ impl Cluster {
             });
             host.node.handle_moved(&dma, old);
         }
+        moves
     }
 
     pub(super) fn make_move(

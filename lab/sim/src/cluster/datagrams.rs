@@ -3,7 +3,7 @@
 use core::fmt;
 
 use mapwire_nic::DatagramBody;
-use mapwire_nic::link::LinkConfig;
+use mapwire_nic::link::{LINK_WINDOW, LinkConfig};
 use mapwire_wire::link::{LINK_HEADER_BYTES, LinkKind, MAX_ACK_BYTES};
 use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 use zerocopy::{FromBytes, IntoBytes};
@@ -12,7 +12,15 @@ use super::memory::{BadAccess, POISON};
 use super::packets::{Form, read_source};
 use super::{BYTE_PS, Cluster, ClusterConfig, Event, Observer, PACKET_NS, Violation};
 use crate::canary::Canary;
+use crate::checks::room;
+use crate::coverage::Condition;
 use crate::rules::Harm;
+
+/// Packets of the longest for which a node has room before their turn.
+const EARLY_PACKETS: usize = 4;
+
+/// Of 100 datagrams of a node that forges, those that it sends again, numbered beyond the receiver's window.
+const AHEAD_PERCENT: u64 = 5;
 
 /// What the transport does to packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +70,12 @@ impl Delivery {
         };
         let epoch = u64::from(incarnation) << 32 | (u64::from(node.0) + 1);
         let bytes = config.max_payload_bytes + HEADER_BYTES + LINK_HEADER_BYTES;
+        // So few of the longest that some find no room.
+        let max_early_bytes = EARLY_PACKETS * bytes;
         mapwire_nic::Delivery::Lossy(LinkConfig {
             paths,
             dead_after_ns,
+            max_early_bytes,
             ..LinkConfig::new(epoch, bytes as u32)
         })
     }
@@ -108,7 +119,8 @@ impl Cluster {
                 return self.transmit_handshakes(number) || sent;
             };
             sent = true;
-            let (to, path, kind) = (datagram.to, datagram.header.path, datagram.header.kind);
+            let (to, header) = (datagram.to, datagram.header);
+            let (path, kind) = (header.path, header.kind);
             let index = Self::slot(&mut self.packets, &mut self.free_packets);
             let slot = &mut self.packets[index as usize];
             (slot.from, slot.to, slot.form) = (number, to, Form::Datagram);
@@ -117,7 +129,7 @@ impl Cluster {
             if let Some(wrap) = &wrap {
                 slot.payload.resize(wrap.0.front_bytes(), 0);
             }
-            slot.payload.extend(datagram.header.emit());
+            slot.payload.extend(header.emit());
             match datagram.body {
                 DatagramBody::None => {}
                 DatagramBody::Ack(ack) => {
@@ -146,6 +158,19 @@ impl Cluster {
                     }
                 }
             }
+            let sent = match kind {
+                LinkKind::Data => host.node.nic().link_stats(to),
+                _ => None,
+            };
+            let unacked = sent.map_or(0, |stats| stats.unacked);
+            if unacked >= LINK_WINDOW {
+                self.coverage.note(Condition::WindowFull);
+            }
+            if unacked > LINK_WINDOW {
+                observer.violated(self.now_ns, room::is_too_much(number, to, unacked));
+            }
+            let forges = host.forges.is_some() && kind == LinkKind::Data && wrap.is_some();
+            let copy = (forges && self.random.chance(AHEAD_PERCENT)).then(|| slot.payload.clone());
             if let Some(wrap) = &mut wrap
                 && !wrap.seal(clock_ns, to, &mut slot.payload, &self.keys)
             {
@@ -154,6 +179,9 @@ impl Cluster {
             }
             let is_lost = self.canary == Some(Canary::LostAck) && kind == LinkKind::Ack;
             self.cast(index, path, is_lost);
+            if let Some(copy) = copy {
+                self.cast_ahead((number, to), header, unacked, copy);
+            }
         }
     }
 

@@ -93,6 +93,8 @@ pub struct Memory {
     pub(crate) hides_refusals: bool,
     /// Refused calls since this was last taken.
     newly_refused: u64,
+    /// Pages that follow each other often lie apart.
+    is_scattered: bool,
     /// Pages that were unpinned since this was last taken.
     unpinned: Vec<(u16, u64)>,
     /// Accesses to the garbage frame.
@@ -113,8 +115,17 @@ impl Memory {
             healed: 0,
             hides_refusals: false,
             newly_refused: 0,
+            is_scattered: false,
             unpinned: Vec::new(),
             garbage: 0,
+        }
+    }
+
+    /// As [`new`](Self::new), but of pages that follow each other few have frames that do.
+    pub(crate) fn scattered(processes: u16) -> Self {
+        Self {
+            is_scattered: true,
+            ..Self::new(processes)
         }
     }
 
@@ -124,8 +135,17 @@ impl Memory {
             self.frames[frame as usize].owner = owner;
             return frame;
         }
+        if self.is_scattered && page.is_multiple_of(4) {
+            // Its frame is that of the next page, then.
+            let spare = self.new_frame(POISON, None);
+            self.free.push(spare);
+        }
+        self.new_frame(0, owner)
+    }
+
+    fn new_frame(&mut self, fill: u8, owner: Option<(u16, u64)>) -> u32 {
         self.frames.push(PageFrame {
-            contents: Contents::of(0),
+            contents: Contents::of(fill),
             owner,
             is_pinned: false,
         });

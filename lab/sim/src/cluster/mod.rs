@@ -328,7 +328,7 @@ impl Cluster {
         Ok(Host {
             wrap,
             node,
-            memory: Memory::new(config.processes),
+            memory: Memory::scattered(config.processes),
             commands,
             clock: Clock {
                 offset_ns: random.below(1 << 40),
@@ -387,6 +387,9 @@ impl Cluster {
         }
         let healed = self.hosts.iter().map(|host| host.memory.healed_pins());
         coverage.note_many(Condition::PinsHealed, healed.sum());
+        let nics = self.hosts.iter().map(|host| host.node.nic());
+        let dropped = nics.map(|nic| nic.counters().early_dropped);
+        coverage.note_many(Condition::EarlyDropped, dropped.sum());
         coverage
     }
 

@@ -15,6 +15,7 @@ use mapwire_rpc::{Config, Incoming, Rpc, Xid};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 use thiserror::Error;
 
+use crate::checks::restarts::Restarts;
 use crate::cluster::{Cluster, ClusterError, Moved, Observer, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
@@ -157,6 +158,7 @@ struct Programs {
     /// Services that are to be put into nodes that have started again.
     anew: Vec<NodeId>,
     incarnations: u64,
+    restarts: Restarts,
     random: Random,
     seen: RpcSeen,
     violation: Option<(u64, Violation)>,
@@ -228,7 +230,11 @@ impl Observer for Programs {
 
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
         let is_explained = match told {
-            Told::PathChanged { .. } | Told::PeerRestarted { .. } => true,
+            Told::PathChanged { .. } => true,
+            Told::PeerRestarted { node } => match self.restarts.tell(at, *node) {
+                Ok(()) => true,
+                Err(violation) => return self.violated(now_ns, violation),
+            },
             Told::PeerSilent { .. } => self.seen.crashed > 0,
             _ => false,
         };
@@ -252,6 +258,7 @@ impl Observer for Programs {
     fn restarted(&mut self, _now_ns: u64, node: NodeId) {
         self.dead[usize::from(node.0)] = false;
         self.anew.push(node);
+        self.restarts.happen(node);
     }
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {

@@ -10,6 +10,7 @@ use mapwire_wire::{CHUNK_BYTES, NodeId};
 use super::running::{Call, event_of_call};
 use super::{Programs, RpcError, RpcOutcome, RpcSeen};
 use crate::canary::RpcCanary;
+use crate::checks::restarts::Restarts;
 use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt};
 use crate::random::Random;
 use crate::rules::{Rule, Shape};
@@ -151,6 +152,7 @@ impl RpcScenario {
             dead: vec![false; nodes.into()],
             anew: Vec::new(),
             incarnations: 0,
+            restarts: Restarts::default(),
             random: Random::new(random.next()),
             seen: RpcSeen::default(),
             violation: None,

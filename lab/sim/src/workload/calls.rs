@@ -473,7 +473,10 @@ impl Workload {
         let lane = self.lane_of(exporter, program).unwrap_or_default() as u64;
         let start = self.lane_offset(lane);
         let room = self.config.lane_bytes - LANE_DATA;
-        let drawn = random.spread(1, most.min(room));
+        let drawn = match most > SHORT_BYTES as u64 && random.chance(10) {
+            true => room,
+            false => random.spread(1, most.min(room)),
+        };
         let mut length = exactly.map_or(drawn, |exactly| exactly.clamp(1, room));
         let mut within = random.below(room - length + 1);
         if random.chance(12) {

@@ -21,6 +21,7 @@ use crate::checks::delivery::{Sent, Stream, differs};
 use crate::checks::forgery::{self, Forged, Misused};
 use crate::checks::importers::{self, Asked};
 use crate::checks::liveness;
+use crate::checks::restarts::Restarts;
 use crate::checks::{pins, room};
 use crate::cluster::{Cluster, FIRST_ADDRESS, Violation};
 use crate::coverage::{Condition, Coverage};
@@ -151,6 +152,7 @@ pub struct Workload {
     misused: Vec<Misused>,
     /// How often each node has restarted.
     incarnations: Vec<u32>,
+    restarts: Restarts,
     coverage: Coverage,
     /// Notifications that are due, in order.
     notifications: Vec<(Endpoint, ExportId, NodeId, u64, u64)>,
@@ -212,6 +214,7 @@ impl Workload {
             refusals: BTreeMap::new(),
             misused: Vec::new(),
             incarnations: vec![0; usize::from(shape.nodes)],
+            restarts: Restarts::default(),
             coverage: Coverage::default(),
             notifications: Vec::new(),
             crashed: vec![false; usize::from(shape.nodes)],
