@@ -74,11 +74,15 @@ pub enum Canary {
     AnyReply,
     /// A node keeps a packet that lies beyond its window.
     WideWindow,
+    /// A node takes a peer that has started anew for one that has done so twice.
+    RestartedTwice,
+    /// What follows a packet that is refused is applied, though it is of the same message.
+    AppliedRest,
 }
 
 impl Canary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 35] = [
+    pub const ALL: [(&'static str, Self); 37] = [
         ("lost-packet", Self::LostPacket),
         ("repeated-packet", Self::RepeatedPacket),
         ("overtaking", Self::Overtaking),
@@ -114,6 +118,8 @@ impl Canary {
         ("kept-grant", Self::KeptGrant),
         ("any-reply", Self::AnyReply),
         ("wide-window", Self::WideWindow),
+        ("restarted-twice", Self::RestartedTwice),
+        ("applied-rest", Self::AppliedRest),
     ];
 
     /// Whether it is a bug of a lossy transport or its links, or one of a lossless transport; `None`: of whoever runs the node.
@@ -125,7 +131,8 @@ impl Canary {
             | Self::LostEarly
             | Self::FormerEarly
             | Self::KeptGrant
-            | Self::WideWindow => Some(true),
+            | Self::WideWindow
+            | Self::RestartedTwice => Some(true),
             Self::LostPacket
             | Self::RepeatedPacket
             | Self::Overtaking

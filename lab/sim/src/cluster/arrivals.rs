@@ -199,12 +199,13 @@ impl Cluster {
         if let Some(canary) = canary {
             let is_hit = match canary {
                 Canary::ToldTwice => matches!(told, Told::Done { .. }),
+                Canary::RestartedTwice => matches!(told, Told::PeerRestarted { .. }),
                 Canary::LostCompletion => matches!(told, Told::Done { .. }),
                 Canary::LostNotification => matches!(told, Told::Notified { .. }),
                 _ => false,
             };
             if is_hit && random.chance(5) {
-                if canary != Canary::ToldTwice {
+                if matches!(canary, Canary::LostCompletion | Canary::LostNotification) {
                     return;
                 }
                 observer.told(now_ns, at, told);

@@ -84,7 +84,8 @@ impl Programs {
             is_one_way,
             tries,
         } = *call;
-        if tries == 1 && self.random.chance(self.close_percent) {
+        let may_close = tries == 1 && self.close_percent > 0;
+        if may_close && self.random.chance(self.close_percent) {
             self.closed += 1;
             self.call(cluster, node, |rpc, _| rpc.close(to));
         }

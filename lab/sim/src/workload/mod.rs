@@ -18,7 +18,7 @@ use crate::checks::bounds::{
 };
 use crate::checks::completions::{Pending, Words};
 use crate::checks::delivery::{Sent, Stream, differs};
-use crate::checks::forgery::{self, Forged, Misused};
+use crate::checks::forgery::{self, Forged, Kind, Misused};
 use crate::checks::importers::{self, Asked};
 use crate::checks::liveness;
 use crate::checks::restarts::Restarts;
@@ -485,7 +485,9 @@ impl Workload {
         let has_crashed = |node: NodeId| self.crashed[usize::from(node.0)];
         let mut sent: BTreeMap<(NodeId, NodeId), Vec<&Forged>> = BTreeMap::new();
         for forged in &self.forged {
-            let is_sent = self.instances[forged.carrier].stands;
+            // A long send lacks pages where it is sent.
+            let may_lack = forged.kind == Kind::Part && self.config.may_lack_pages;
+            let is_sent = self.instances[forged.carrier].stands && !may_lack;
             if is_sent && !has_crashed(forged.from) && !has_crashed(forged.to) {
                 sent.entry((forged.from, forged.to))
                     .or_default()
