@@ -79,6 +79,7 @@ conditions! {
     Crashed = ("restarts", "a node stops"),
     Restarted = ("restarts", "a node starts anew"),
     RestartedEarly = ("restarts", "a node starts anew while a peer keeps early packets of its former self"),
+    GreetedAgain = ("restarts", "an answer of a node's former self to a question that is over comes again"),
     RestartedUnderWay = ("restarts", "a peer learns of a restart while messages of the former self are under way"),
     EarlyDropped = ("room", "a packet that comes before its turn finds no room"),
     WindowFull = ("room", "a link has as many packets under way as it may"),

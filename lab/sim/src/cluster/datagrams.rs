@@ -19,6 +19,9 @@ use crate::rules::Harm;
 /// Packets of the longest for which a node has room before their turn.
 const EARLY_PACKETS: usize = 4;
 
+/// Of 100 datagrams that come twice, of a node that has started anew, those with which greetings of its first self come again.
+const GREETED_PERCENT: u64 = 20;
+
 /// Of 100 datagrams of a node that forges, those that it sends again, numbered beyond the receiver's window.
 const AHEAD_PERCENT: u64 = 5;
 
@@ -178,15 +181,41 @@ impl Cluster {
                 continue;
             }
             let is_lost = self.canary == Some(Canary::LostAck) && kind == LinkKind::Ack;
-            self.cast(index, path, is_lost);
+            let is_first = self.incarnations[usize::from(number.0)] == 0;
+            if is_first && matches!(kind, LinkKind::Hello | LinkKind::Welcome) {
+                let bytes = self.packets[index as usize].payload.clone();
+                self.link(number, to).greetings[usize::from(kind == LinkKind::Welcome)] = bytes;
+            }
+            let is_double = self.cast(index, path, is_lost);
+            if is_double && !is_first && self.random.chance(GREETED_PERCENT) {
+                self.greet_again(number, to);
+            }
             if let Some(copy) = copy {
                 self.cast_ahead((number, to), header, unacked, copy);
             }
         }
     }
 
-    /// Puts a datagram on its way, where it may meet with harm.
-    pub(super) fn cast(&mut self, index: u32, path: u8, mut is_lost: bool) {
+    /// What the first self of `from` has sent to greet `to` comes again: a question, so that `to` asks as well, and an answer to a
+    /// question that is over, before the present self can answer.
+    fn greet_again(&mut self, from: NodeId, to: NodeId) {
+        self.coverage.note(Condition::GreetedAgain);
+        let mut arrival_ns = self.now_ns;
+        for bytes in self.link(from, to).greetings.clone() {
+            arrival_ns += self.config.link.latency_ns;
+            if !bytes.is_empty() {
+                self.link(from, to).queued += 1;
+                let index = Self::slot(&mut self.packets, &mut self.free_packets);
+                let slot = &mut self.packets[index as usize];
+                (slot.from, slot.to, slot.form) = (from, to, Form::Datagram);
+                slot.payload = bytes;
+                self.agenda.enter(arrival_ns, Event::Arrive(index));
+            }
+        }
+    }
+
+    /// Puts a datagram on its way, where it may meet with harm. Whether it is repeated.
+    pub(super) fn cast(&mut self, index: u32, path: u8, mut is_lost: bool) -> bool {
         let slot = &mut self.packets[index as usize];
         slot.path = path;
         let (from, to, bytes) = (slot.from, slot.to, slot.payload.len() as u64);
@@ -223,7 +252,8 @@ impl Cluster {
         let mut arrival_ns = out_ns + self.config.link.latency_ns + delay_ns;
         let link = self.link(from, to);
         if is_lost || link.queued >= queue_packets {
-            return self.recycle(index);
+            self.recycle(index);
+            return false;
         }
         link.queued += 1 + u32::from(is_double);
         match late_ns {
@@ -243,6 +273,7 @@ impl Cluster {
             self.agenda
                 .enter(arrival_ns + apart_ns, Event::Arrive(other));
         }
+        is_double
     }
 
     /// Puts the packets of `from` that came early, and whose turn has come, before all others that wait for the processor.

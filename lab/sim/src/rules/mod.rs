@@ -178,7 +178,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "duplicate",
-        about: "datagrams arrive twice",
+        about: "datagrams arrive twice, and those that greeted a peer once more after a restart",
         is_lossy: true,
         draw: share::duplicate,
     },
