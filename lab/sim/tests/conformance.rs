@@ -156,6 +156,7 @@ const fn lossy(is_sealed: bool, tells_of_crashes: bool) -> Delivery {
         paths: 2,
         dead_after_ns: 5_000_000_000,
         tells_of_crashes,
+        early_packets: 64,
         is_sealed,
     }
 }

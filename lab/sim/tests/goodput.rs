@@ -78,6 +78,7 @@ fn goodput(seed: u64, loss_percent: u64) -> f64 {
             paths: 1,
             dead_after_ns: 10_000_000_000,
             tells_of_crashes: true,
+            early_packets: 64,
             is_sealed: false,
         },
         link: LinkConfig::TEN_GIGABIT,

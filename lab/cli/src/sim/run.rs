@@ -106,11 +106,13 @@ pub(super) fn delivery(delivery: Delivery) -> serde_json::Value {
             paths,
             dead_after_ns,
             tells_of_crashes,
+            early_packets,
             is_sealed,
         } => json!({
             "paths": paths,
             "dead_after_ns": dead_after_ns,
             "tells_of_crashes": tells_of_crashes,
+            "early_packets": early_packets,
             "is_sealed": is_sealed,
         }),
     }

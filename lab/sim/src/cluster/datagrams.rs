@@ -16,8 +16,8 @@ use crate::checks::room;
 use crate::coverage::Condition;
 use crate::rules::Harm;
 
-/// Packets of the longest for which a node has room before their turn.
-const EARLY_PACKETS: usize = 4;
+/// Packets of the longest for which a node has room before their turn, where seeds are drawn: so few that some find none.
+pub const EARLY_PACKETS: u8 = 4;
 
 /// Of 100 datagrams that come twice, of a node that has started anew, those with which greetings of its first self come again.
 const GREETED_PERCENT: u64 = 20;
@@ -38,6 +38,8 @@ pub enum Delivery {
         dead_after_ns: u64,
         /// Whether nodes are told of crashes; otherwise their links find out.
         tells_of_crashes: bool,
+        /// Packets of the longest for which a node has room before their turn.
+        early_packets: u8,
         /// Whether datagrams are sealed. Then damaged ones arrive too: no checksum stands before the tag.
         is_sealed: bool,
     },
@@ -66,6 +68,7 @@ impl Delivery {
         let Self::Lossy {
             paths,
             dead_after_ns,
+            early_packets,
             ..
         } = self
         else {
@@ -73,8 +76,7 @@ impl Delivery {
         };
         let epoch = u64::from(incarnation) << 32 | (u64::from(node.0) + 1);
         let bytes = config.max_payload_bytes + HEADER_BYTES + LINK_HEADER_BYTES;
-        // So few of the longest that some find no room.
-        let max_early_bytes = EARLY_PACKETS * bytes;
+        let max_early_bytes = usize::from(early_packets) * bytes;
         mapwire_nic::Delivery::Lossy(LinkConfig {
             paths,
             dead_after_ns,
@@ -90,6 +92,7 @@ impl fmt::Display for Delivery {
             paths,
             dead_after_ns,
             tells_of_crashes,
+            early_packets,
             is_sealed,
         } = self
         else {
@@ -102,7 +105,7 @@ impl fmt::Display for Delivery {
         };
         write!(
             f,
-            "which may lose {form} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {crashes}"
+            "which may lose {form} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {crashes}, {early_packets} long packets may come early"
         )
     }
 }

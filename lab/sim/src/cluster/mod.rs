@@ -41,7 +41,7 @@ use link::Link;
 use packets::Packet;
 use sealing::Wrap;
 
-pub use datagrams::Delivery;
+pub use datagrams::{Delivery, EARLY_PACKETS};
 pub use forging::Forgery;
 pub use interrupt::Interrupt;
 pub use link::LinkConfig;

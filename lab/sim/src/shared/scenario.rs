@@ -14,7 +14,8 @@ use super::{
 };
 use crate::canary::SharedCanary;
 use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, Interrupt, LinkConfig, Step,
+    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, FIRST_ADDRESS, Interrupt,
+    LinkConfig, Step,
 };
 use crate::coverage::Coverage;
 use crate::random::Random;
@@ -96,6 +97,7 @@ impl SharedScenario {
                 paths: random.within(1, 3) as u8,
                 dead_after_ns: 1_000_000_000,
                 tells_of_crashes: true,
+                early_packets: EARLY_PACKETS,
                 is_sealed: random.chance(25),
             },
         };
