@@ -31,10 +31,7 @@ pub(crate) struct Counter {
 impl Counter {
     /// A counter whose requests wait for a thread of the host.
     pub(crate) fn on_host() -> Self {
-        Self {
-            is_on_host: true,
-            ..Self::default()
-        }
+        Self { is_on_host: true, ..Self::default() }
     }
 
     /// Asks a process to add to its counter.
@@ -102,10 +99,7 @@ impl Service for Counter {
     fn poll_action(&mut self) -> Option<Action<'_>> {
         let (to, message) = self.waiting.pop_front()?;
         self.sending = message;
-        Some(Action::Send {
-            to,
-            message: &self.sending,
-        })
+        Some(Action::Send { to, message: &self.sending })
     }
 
     fn poll_at(&self) -> Option<u64> {

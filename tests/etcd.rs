@@ -19,12 +19,7 @@ pub struct Etcd {
 impl Etcd {
     /// `None`, and says so, where there is none.
     pub fn start() -> Option<Self> {
-        let free = || {
-            TcpListener::bind(("127.0.0.1", 0))
-                .unwrap()
-                .local_addr()
-                .unwrap()
-        };
+        let free = || TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
         let (clients, peers) = (free(), free());
         let (here, there) = (format!("http://{clients}"), format!("http://{peers}"));
         let cluster = format!("default={there}");
@@ -32,18 +27,8 @@ impl Etcd {
         let started = Command::new("etcd")
             .arg("--data-dir")
             .arg(&folder)
-            .args([
-                "--listen-client-urls",
-                &here,
-                "--advertise-client-urls",
-                &here,
-            ])
-            .args([
-                "--listen-peer-urls",
-                &there,
-                "--initial-advertise-peer-urls",
-                &there,
-            ])
+            .args(["--listen-client-urls", &here, "--advertise-client-urls", &here])
+            .args(["--listen-peer-urls", &there, "--initial-advertise-peer-urls", &there])
             .args(["--initial-cluster", &cluster, "--log-level", "error"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -56,11 +41,7 @@ impl Etcd {
             }
         };
         let url = format!("etcd://{clients}");
-        let etcd = Self {
-            url,
-            process,
-            folder,
-        };
+        let etcd = Self { url, process, folder };
         let end = Instant::now() + Duration::from_secs(60);
         while etcd.open().count("x").is_err() {
             assert!(Instant::now() < end, "etcd does not answer");

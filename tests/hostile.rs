@@ -2,9 +2,8 @@
 //! the [`Random`] that they are drawn from.
 
 use mapwire_wire::{
-    Atomic, AtomicOp, CommandHeader, CommandRepr, Endpoint, ExportId, FetchId, HEADER_BYTES,
-    HandlerId, Header, INLINE_BYTES, ImportId, Key, MessageId, ProcessId, Refusal, Repr, Signal,
-    SignalOp, Width,
+    Atomic, AtomicOp, CommandHeader, CommandRepr, Endpoint, ExportId, FetchId, HEADER_BYTES, HandlerId, Header,
+    INLINE_BYTES, ImportId, Key, MessageId, ProcessId, Refusal, Repr, Signal, SignalOp, Width,
 };
 
 use super::Random;
@@ -46,11 +45,7 @@ pub(crate) fn atomic(random: &mut Random) -> Atomic {
 /// A signal at `offset`, of any operation.
 fn signal(random: &mut Random, offset: u64) -> Signal {
     let op = [SignalOp::Set, SignalOp::Add, SignalOp::Or][random.below(3) as usize];
-    Signal {
-        offset: offset & !7,
-        value: random.next(),
-        op,
-    }
+    Signal { offset: offset & !7, value: random.next(), op }
 }
 
 /// What a peer knows of the node that it attacks.
@@ -68,18 +63,8 @@ pub(crate) struct Known {
 /// What a packet asks of the peer that it is sent to: a fetch and its bytes.
 pub(crate) fn asked(header: &Header, payload: &[u8]) -> Option<(FetchId, Key, u64)> {
     match Repr::parse(header, payload) {
-        Ok(Repr::FetchRequest {
-            fetch,
-            reply_key,
-            want_bytes,
-            ..
-        }) => Some((fetch, reply_key, want_bytes)),
-        Ok(Repr::Atomic {
-            fetch,
-            reply_key,
-            atomic,
-            ..
-        }) => Some((fetch, reply_key, atomic.width.bytes())),
+        Ok(Repr::FetchRequest { fetch, reply_key, want_bytes, .. }) => Some((fetch, reply_key, want_bytes)),
+        Ok(Repr::Atomic { fetch, reply_key, atomic, .. }) => Some((fetch, reply_key, atomic.width.bytes())),
         _ => None,
     }
 }
@@ -173,13 +158,9 @@ impl Known {
                 reply_key: Key([random.byte(); 16]),
             },
             // All of it, or some.
-            6 if wanted <= 4096 && random.chance(70) => Repr::FetchReply {
-                reply_key,
-                fetch,
-                offset: 0,
-                length: wanted as u32,
-                last: true,
-            },
+            6 if wanted <= 4096 && random.chance(70) => {
+                Repr::FetchReply { reply_key, fetch, offset: 0, length: wanted as u32, last: true }
+            }
             6 | 7 => Repr::FetchReply {
                 reply_key,
                 fetch,
@@ -188,11 +169,7 @@ impl Known {
                 length: [4, 8, length][random.below(3) as usize],
                 last,
             },
-            8 => Repr::FetchRefused {
-                reply_key,
-                fetch,
-                reason,
-            },
+            8 => Repr::FetchRefused { reply_key, fetch, reason },
             9 => Repr::StoreRefused {
                 message,
                 export: ExportId(0x1_0000),
@@ -228,14 +205,7 @@ pub(crate) struct Wanted {
 
 /// A command, and the data in it.
 pub(crate) fn command(random: &mut Random, wanted: &Wanted) -> (CommandRepr, Vec<u8>) {
-    let Wanted {
-        import,
-        import_bytes,
-        address,
-        length,
-        completion,
-        to,
-    } = *wanted;
+    let Wanted { import, import_bytes, address, length, completion, to } = *wanted;
     let offset = near(random, import_bytes);
     let notify = random.chance(50);
     let signal = random.chance(50).then(|| {
@@ -244,49 +214,16 @@ pub(crate) fn command(random: &mut Random, wanted: &Wanted) -> (CommandRepr, Vec
     });
     let data = vec![random.byte(); random.below(113) as usize];
     let command = match random.below(6) {
-        0 => CommandRepr::ShortSend {
-            import,
-            offset,
-            length: data.len() as u32,
-            notify,
-            signal,
-        },
-        1 => CommandRepr::Fetch {
-            import,
-            offset,
-            address,
-            length,
-            completion,
-        },
-        2 => CommandRepr::Handler {
-            to,
-            handler: HandlerId(random.within(1, 3) as u32),
-            length: data.len() as u32,
-        },
-        3 => CommandRepr::LongSend {
-            import,
-            offset,
-            address,
-            length,
-            notify,
-            signal,
-            completion,
-        },
+        0 => CommandRepr::ShortSend { import, offset, length: data.len() as u32, notify, signal },
+        1 => CommandRepr::Fetch { import, offset, address, length, completion },
+        2 => CommandRepr::Handler { to, handler: HandlerId(random.within(1, 3) as u32), length: data.len() as u32 },
+        3 => CommandRepr::LongSend { import, offset, address, length, notify, signal, completion },
         _ => {
             let atomic = atomic(random);
-            CommandRepr::Atomic {
-                import,
-                offset: offset & !(atomic.width.bytes() - 1),
-                address,
-                atomic,
-                completion,
-            }
+            CommandRepr::Atomic { import, offset: offset & !(atomic.width.bytes() - 1), address, atomic, completion }
         }
     };
-    let has_data = matches!(
-        command,
-        CommandRepr::ShortSend { .. } | CommandRepr::Handler { .. }
-    );
+    let has_data = matches!(command, CommandRepr::ShortSend { .. } | CommandRepr::Handler { .. });
     (command, if has_data { data } else { Vec::new() })
 }
 

@@ -12,18 +12,12 @@ pub(crate) struct Random {
 #[allow(dead_code, reason = "each test uses some of it")]
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            state: seed,
-            bytes: Vec::new().into_iter(),
-        }
+        Self { state: seed, bytes: Vec::new().into_iter() }
     }
 
     /// Draws from `bytes` as long as there are any, and from a fixed seed after.
     pub(crate) fn steered(bytes: &[u8]) -> Self {
-        Self {
-            state: 0,
-            bytes: Vec::from(bytes).into_iter(),
-        }
+        Self { state: 0, bytes: Vec::from(bytes).into_iter() }
     }
 
     /// Whether no bytes are left that steer it.
@@ -65,8 +59,6 @@ impl Random {
             mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
             return mixed ^ (mixed >> 31);
         }
-        (0..count).fold(0, |number, _| {
-            number << 8 | u64::from(self.bytes.next().unwrap_or(0))
-        })
+        (0..count).fold(0, |number, _| number << 8 | u64::from(self.bytes.next().unwrap_or(0)))
     }
 }

@@ -39,9 +39,5 @@ impl Failure {
 
 /// `Ok` if `holds`, else [`Failure::Differs`] with what differed.
 pub fn ensure(holds: bool, what_differed: impl FnOnce() -> String) -> Result<(), Failure> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Failure::Differs(what_differed()))
-    }
+    if holds { Ok(()) } else { Err(Failure::Differs(what_differed())) }
 }

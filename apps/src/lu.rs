@@ -37,14 +37,10 @@ impl Lu {
     pub fn check(&self) -> Result<(), Failure> {
         let Self { size, block } = *self;
         if size == 0 || size > MAX_SIZE {
-            return Err(Failure::Input(format!(
-                "--size {size}: must be between 1 and {MAX_SIZE}"
-            )));
+            return Err(Failure::Input(format!("--size {size}: must be between 1 and {MAX_SIZE}")));
         }
         if block == 0 || !size.is_multiple_of(block) {
-            return Err(Failure::Input(format!(
-                "--block {block}: must divide the size, {size}"
-            )));
+            return Err(Failure::Input(format!("--block {block}: must divide the size, {size}")));
         }
         Ok(())
     }
@@ -68,11 +64,7 @@ impl Lu {
     fn element(&self, i: usize, j: usize) -> f64 {
         let mixed = mix((i as u64) << 32 | j as u64);
         let value = (mixed >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
-        if i == j {
-            value + 2.0 * self.size as f64
-        } else {
-            value
-        }
+        if i == j { value + 2.0 * self.size as f64 } else { value }
     }
 }
 
@@ -86,11 +78,8 @@ fn mix(number: u64) -> u64 {
 
 /// The squarest grid of `workers`: rows (the fewer) and columns.
 fn grid(workers: usize) -> (usize, usize) {
-    let high = (1..=workers)
-        .take_while(|h| h * h <= workers)
-        .filter(|h| workers.is_multiple_of(*h))
-        .last()
-        .unwrap_or(1);
+    let high =
+        (1..=workers).take_while(|h| h * h <= workers).filter(|h| workers.is_multiple_of(*h)).last().unwrap_or(1);
     (high, workers / high)
 }
 
@@ -103,17 +92,11 @@ impl Program for Lu {
     }
 
     fn problem(&self) -> String {
-        format!(
-            "LU factorisation of a {0} x {0} matrix in blocks of {1} x {1}",
-            self.size, self.block
-        )
+        format!("LU factorisation of a {0} x {0} matrix in blocks of {1} x {1}", self.size, self.block)
     }
 
     fn fields(&self) -> Map<String, Value> {
-        Map::from_iter([
-            ("size".to_string(), json!(self.size)),
-            ("block".to_string(), json!(self.block)),
-        ])
+        Map::from_iter([("size".to_string(), json!(self.size)), ("block".to_string(), json!(self.block))])
     }
 
     fn shared_bytes(&self, _workers: usize) -> u64 {
@@ -185,9 +168,7 @@ impl Program for Lu {
 
     fn verify(&self, factors: &Factors) -> Result<(), Failure> {
         let residual = self.residual(factors);
-        ensure(residual < RESIDUAL_LIMIT, || {
-            format!("L U x is off A x by {residual:e} of its size, for x of ones")
-        })
+        ensure(residual < RESIDUAL_LIMIT, || format!("L U x is off A x by {residual:e} of its size, for x of ones"))
     }
 
     fn compare(&self, factors: &Factors, sequential: &Factors) -> Result<(), Failure> {
@@ -209,10 +190,7 @@ impl Program for Lu {
     }
 
     fn describe(&self, factors: &Factors) -> Vec<String> {
-        vec![format!(
-            "residual of L U x = A x, relative: {:.3e}",
-            self.residual(factors)
-        )]
+        vec![format!("residual of L U x = A x, relative: {:.3e}", self.residual(factors))]
     }
 }
 
@@ -229,14 +207,10 @@ impl Lu {
     /// The largest element of `L U x − A x` over the largest of `A x`, for x of ones.
     fn residual(&self, factors: &Factors) -> f64 {
         let n = self.size;
-        let upper: Vec<f64> = (0..n)
-            .map(|i| (i..n).map(|j| self.factor_at(factors, i, j)).sum())
-            .collect();
+        let upper: Vec<f64> = (0..n).map(|i| (i..n).map(|j| self.factor_at(factors, i, j)).sum()).collect();
         let (mut off, mut largest) = (0.0f64, 0.0f64);
         for i in 0..n {
-            let lower: f64 = (0..i)
-                .map(|j| self.factor_at(factors, i, j) * upper[j])
-                .sum();
+            let lower: f64 = (0..i).map(|j| self.factor_at(factors, i, j) * upper[j]).sum();
             let expected: f64 = (0..n).map(|j| self.element(i, j)).sum();
             let difference = (lower + upper[i] - expected).abs();
             if difference.is_nan() {
@@ -320,11 +294,7 @@ mod tests {
             for j in 0..24 {
                 let product: f64 = (0..=i.min(j))
                     .map(|k| {
-                        let lower = if k == i {
-                            1.0
-                        } else {
-                            lu.factor_at(&factors, i, k)
-                        };
+                        let lower = if k == i { 1.0 } else { lu.factor_at(&factors, i, k) };
                         lower * lu.factor_at(&factors, k, j)
                     })
                     .sum();
@@ -348,10 +318,7 @@ mod tests {
     #[test]
     fn grids_are_as_square_as_the_workers_allow() {
         let grids: Vec<_> = [1, 2, 3, 4, 6, 12, 13].map(grid).into();
-        assert_eq!(
-            grids,
-            [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 4), (1, 13)]
-        );
+        assert_eq!(grids, [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 4), (1, 13)]);
     }
 
     #[test]

@@ -55,11 +55,7 @@ impl<T: Element> Block<T> {
     /// `start` is aligned for `T` and heads `length` elements that are initialised, stay mapped and are reached through
     /// this block alone for as long as it lives, save by other processes that keep to the phases.
     unsafe fn new(start: NonNull<T>, length: usize) -> Self {
-        Self {
-            start,
-            length,
-            views: AtomicU32::new(0),
-        }
+        Self { start, length, views: AtomicU32::new(0) }
     }
 
     /// A view to read from. Panics if a worker of this process is writing to the block.
@@ -67,16 +63,8 @@ impl<T: Element> Block<T> {
     pub fn read(&self) -> Reading<'_, T> {
         let mut seen = self.views.load(Ordering::Relaxed);
         loop {
-            assert!(
-                seen < WRITER - 1,
-                "a block is read while a worker writes to it: two phases overlap"
-            );
-            match self.views.compare_exchange_weak(
-                seen,
-                seen + 1,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
+            assert!(seen < WRITER - 1, "a block is read while a worker writes to it: two phases overlap");
+            match self.views.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Reading { block: self },
                 Err(now) => seen = now,
             }
@@ -86,13 +74,8 @@ impl<T: Element> Block<T> {
     /// A view to write to. Panics if any other view of the block is out in this process.
     #[inline]
     pub fn write(&self) -> Writing<'_, T> {
-        let taken = self
-            .views
-            .compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
-        assert!(
-            taken.is_ok(),
-            "a block is written while another view of it is out: two phases overlap"
-        );
+        let taken = self.views.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
+        assert!(taken.is_ok(), "a block is written while another view of it is out: two phases overlap");
         Writing { block: self }
     }
 }
@@ -166,10 +149,7 @@ impl<T> Index<usize> for Blocks<'_, T> {
 impl<'c, T: Element> Blocks<'c, T> {
     /// Zeroed blocks of memory that all ranks share, each a minipage. Every rank allocates those that it owns and tells the
     /// others their addresses, in a table of its own. Collective, with the same shapes in every rank.
-    pub(crate) fn shared(
-        shared: &'c Shared,
-        shapes: &[BlockShape],
-    ) -> Result<Self, mapwire::Error> {
+    pub(crate) fn shared(shared: &'c Shared, shapes: &[BlockShape]) -> Result<Self, mapwire::Error> {
         let node = shared.node();
         let mut addresses = vec![0; shapes.len()];
         for root in 0..node.size() {
@@ -205,10 +185,7 @@ impl<'c, T: Element> Blocks<'c, T> {
             // any bytes are a `T`; each allocation is one block.
             blocks.push(unsafe { Block::new(start, shape.length) });
         }
-        Ok(Self {
-            blocks,
-            memory: Memory::Shared(shared),
-        })
+        Ok(Self { blocks, memory: Memory::Shared(shared) })
     }
 }
 
@@ -233,10 +210,7 @@ impl<T: Element> Blocks<'_, T> {
                 unsafe { Block::new(start, shape.length) }
             })
             .collect();
-        Self {
-            blocks,
-            memory: Memory::Plain(slab),
-        }
+        Self { blocks, memory: Memory::Plain(slab) }
     }
 }
 
@@ -296,11 +270,7 @@ impl Words<'_> {
 impl<'c> From<Blocks<'c, u64>> for Words<'c> {
     fn from(blocks: Blocks<'c, u64>) -> Self {
         Self {
-            groups: blocks
-                .blocks
-                .iter()
-                .map(|block| (block.start.cast(), block.length))
-                .collect(),
+            groups: blocks.blocks.iter().map(|block| (block.start.cast(), block.length)).collect(),
             _memory: blocks.memory,
         }
     }
@@ -312,11 +282,7 @@ const PAGE_BYTES: usize = 4096;
 /// The shared memory that a block of `bytes` takes: whole pages from a page on, whole cache lines below (at most; blocks of a few bytes
 /// take less).
 pub fn room_for(bytes: usize) -> u64 {
-    let unit = if bytes < PAGE_BYTES {
-        CACHE_LINE_BYTES
-    } else {
-        PAGE_BYTES
-    };
+    let unit = if bytes < PAGE_BYTES { CACHE_LINE_BYTES } else { PAGE_BYTES };
     bytes.next_multiple_of(unit) as u64
 }
 
@@ -362,10 +328,7 @@ mod tests {
     use super::*;
 
     fn blocks<'c>(lengths: &[usize]) -> Blocks<'c, u32> {
-        let shapes: Vec<_> = lengths
-            .iter()
-            .map(|&length| BlockShape { length, owner: 0 })
-            .collect();
+        let shapes: Vec<_> = lengths.iter().map(|&length| BlockShape { length, owner: 0 }).collect();
         Blocks::plain(&shapes)
     }
 
@@ -431,14 +394,8 @@ mod tests {
     #[test]
     fn words_are_shared_by_threads() {
         let words = Words::from(Blocks::<u64>::plain(&[
-            BlockShape {
-                length: 1,
-                owner: 0,
-            },
-            BlockShape {
-                length: 2,
-                owner: 0,
-            },
+            BlockShape { length: 1, owner: 0 },
+            BlockShape { length: 2, owner: 0 },
         ]));
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -20,10 +20,9 @@ const STEADY: f64 = 0.20;
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Machine {
-            doing: "print the result",
-            cause: error.to_string(),
-        }),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Machine { doing: "print the result", cause: error.to_string() })
+        }
         _ => Ok(()),
     }
 }
@@ -43,12 +42,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn print<P: Program>(
-        &self,
-        program: &P,
-        outcome: &P::Outcome,
-        json: bool,
-    ) -> Result<(), Failure> {
+    pub(crate) fn print<P: Program>(&self, program: &P, outcome: &P::Outcome, json: bool) -> Result<(), Failure> {
         print(&match json {
             true => format!("{}\n", Value::Object(self.row(program, outcome))),
             false => self.text(program, outcome),
@@ -58,13 +52,7 @@ impl Report {
     fn row<P: Program>(&self, program: &P, outcome: &P::Outcome) -> Map<String, Value> {
         let mut row = heading(program, self.mode, self.ranks, self.threads);
         row.extend(program.outcome_fields(outcome));
-        row.extend(figures(
-            self.seconds,
-            "s",
-            "sequential",
-            self.sequential_seconds,
-            &[self.seconds],
-        ));
+        row.extend(figures(self.seconds, "s", "sequential", self.sequential_seconds, &[self.seconds]));
         let speed_up = self.sequential_seconds.map(|s| s / self.seconds);
         row.insert("speed_up".into(), json!(speed_up));
         row.extend(traffic_fields(self.mode, &self.traffic));
@@ -80,15 +68,9 @@ impl Report {
     fn text<P: Program>(&self, program: &P, outcome: &P::Outcome) -> String {
         let mut text = format!("{}: {}\n", program.name(), program.problem());
         text += &format!("{:<32} {:9.3} s\n", self.who(), self.seconds);
-        if let Some(sequential) = self
-            .sequential_seconds
-            .filter(|_| self.mode != "sequential")
-        {
+        if let Some(sequential) = self.sequential_seconds.filter(|_| self.mode != "sequential") {
             let speed_up = sequential / self.seconds;
-            text += &format!(
-                "{:<32} {sequential:9.3} s   speed-up {speed_up:.2}\n",
-                "sequential"
-            );
+            text += &format!("{:<32} {sequential:9.3} s   speed-up {speed_up:.2}\n", "sequential");
         }
         text += &traffic_text(self.mode, &self.traffic);
         for line in program.describe(outcome) {
@@ -106,11 +88,7 @@ impl Report {
 
     fn who(&self) -> String {
         match self.mode {
-            "mapwire" => format!(
-                "mapwire, {} of {}",
-                counted(self.ranks, "rank"),
-                counted(self.threads, "thread")
-            ),
+            "mapwire" => format!("mapwire, {} of {}", counted(self.ranks, "rank"), counted(self.threads, "thread")),
             "threads" => format!("plain threads, {}", self.threads),
             mode => mode.to_string(),
         }
@@ -187,42 +165,24 @@ impl Comparison {
             Some(sequential) => {
                 let all: Vec<_> = kept.iter().map(|r| sequential / r.seconds).collect();
                 let baseline = Some(sequential / threads);
-                row.extend(figures(
-                    sequential / mapwire,
-                    "speed-up",
-                    self.baseline(),
-                    baseline,
-                    &all,
-                ));
+                row.extend(figures(sequential / mapwire, "speed-up", self.baseline(), baseline, &all));
             }
             None => {
                 // Without a sequential run there is no speed-up; rates of runs compare alike.
                 let all: Vec<_> = kept.iter().map(|r| 1.0 / r.seconds).collect();
                 let baseline = Some(1.0 / threads);
-                row.extend(figures(
-                    1.0 / mapwire,
-                    "1/s",
-                    self.baseline(),
-                    baseline,
-                    &all,
-                ));
+                row.extend(figures(1.0 / mapwire, "1/s", self.baseline(), baseline, &all));
             }
         }
         row.insert("ratios".into(), json!(ratios));
-        row.insert(
-            "rounds_dropped".into(),
-            json!(self.rounds.len() - kept.len()),
-        );
+        row.insert("rounds_dropped".into(), json!(self.rounds.len() - kept.len()));
         row.insert("seconds".into(), json!(mapwire));
         row.insert("threads_seconds".into(), json!(threads));
         row.insert("sequential_seconds".into(), json!(self.sequential_seconds));
         row.insert("target_ratio".into(), json!(TARGET_RATIO));
         row.extend(traffic_fields("mapwire", &self.traffic));
         let checked = self.sequential_seconds.is_some();
-        row.insert(
-            "check".into(),
-            json!(if checked { "ok" } else { "skipped" }),
-        );
+        row.insert("check".into(), json!(if checked { "ok" } else { "skipped" }));
         row
     }
 
@@ -238,30 +198,18 @@ impl Comparison {
         }
         let plain = format!("{}, {}", self.baseline(), self.ranks * self.threads);
         text += &format!("{plain:<32} {threads:9.3} s{}\n", speed_up(threads));
-        let ours = format!(
-            "mapwire, {} of {}",
-            counted(self.ranks, "rank"),
-            counted(self.threads, "thread")
-        );
+        let ours = format!("mapwire, {} of {}", counted(self.ranks, "rank"), counted(self.threads, "thread"));
         text += &format!("{ours:<32} {mapwire:9.3} s{}\n", speed_up(mapwire));
         text += &traffic_text("mapwire", &self.traffic);
         let (kept, all) = (self.kept().len(), self.rounds.len());
         let ratio = threads / mapwire;
-        let verdict = if ratio >= TARGET_RATIO {
-            "reached"
-        } else {
-            "missed"
-        };
+        let verdict = if ratio >= TARGET_RATIO { "reached" } else { "missed" };
         text += &format!(
             "ratio of speed-ups: {ratio:.3} (the target, {TARGET_RATIO}, is {verdict}); medians of {}",
             counted(kept, "round")
         );
         if kept < all {
-            text += &format!(
-                ", {} dropped for threads that differed by more than {:.0} %",
-                all - kept,
-                STEADY * 100.0
-            );
+            text += &format!(", {} dropped for threads that differed by more than {:.0} %", all - kept, STEADY * 100.0);
         }
         text += match self.sequential_seconds {
             Some(_) => "\ncheck: ok, every round as the sequential run\n",
@@ -271,12 +219,7 @@ impl Comparison {
     }
 }
 
-fn heading<P: Program>(
-    program: &P,
-    mode: &str,
-    ranks: usize,
-    threads: usize,
-) -> Map<String, Value> {
+fn heading<P: Program>(program: &P, mode: &str, ranks: usize, threads: usize) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("kind".into(), json!("figure"));
     row.insert("bench".into(), json!(program.name()));
@@ -295,13 +238,7 @@ fn waiting() -> String {
     std::env::var("MAPWIRE_WAIT").unwrap_or_else(|_| "adaptive".to_string())
 }
 
-fn figures(
-    value: f64,
-    unit: &str,
-    baseline: &str,
-    baseline_value: Option<f64>,
-    all: &[f64],
-) -> Map<String, Value> {
+fn figures(value: f64, unit: &str, baseline: &str, baseline_value: Option<f64>, all: &[f64]) -> Map<String, Value> {
     let fields = json!({
         "value": value,
         "unit": unit,
@@ -351,9 +288,7 @@ fn traffic_text(mode: &str, traffic: &[Traffic]) -> String {
 }
 
 fn sum(traffic: &[Traffic]) -> Traffic {
-    traffic
-        .iter()
-        .fold(Traffic::default(), |all, &t| all.plus(t))
+    traffic.iter().fold(Traffic::default(), |all, &t| all.plus(t))
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -380,21 +315,11 @@ mod tests {
     const LU: Lu = Lu { size: 8, block: 4 };
 
     fn traffic(read_faults: u64) -> Traffic {
-        Traffic {
-            read_faults,
-            write_faults: 2,
-            prefetches: 0,
-            messages: 30,
-            bytes: 4000,
-        }
+        Traffic { read_faults, write_faults: 2, prefetches: 0, messages: 30, bytes: 4000 }
     }
 
     fn round(seconds: f64, threads_before: f64, threads_after: f64) -> Round {
-        Round {
-            seconds,
-            threads_before,
-            threads_after,
-        }
+        Round { seconds, threads_before, threads_after }
     }
 
     fn comparison(rounds: Vec<Round>) -> Comparison {
@@ -442,19 +367,12 @@ mod tests {
         }
         assert_eq!(row["by_rank"][1]["read_faults"], json!(5));
         let text = report.text(&LU, &outcome);
-        assert!(
-            text.contains("speed-up 1.50") && text.contains("check: ok"),
-            "{text}"
-        );
+        assert!(text.contains("speed-up 1.50") && text.contains("check: ok"), "{text}");
     }
 
     #[test]
     fn a_comparison_gives_the_ratio_of_speed_ups() {
-        let comparison = comparison(vec![
-            round(2.5, 2.0, 2.0),
-            round(2.0, 2.0, 1.9),
-            round(2.0, 1.9, 2.1),
-        ]);
+        let comparison = comparison(vec![round(2.5, 2.0, 2.0), round(2.0, 2.0, 1.9), round(2.0, 1.9, 2.1)]);
         let row = comparison.row(&LU);
         assert_eq!(row["value"], json!(2.0));
         assert_eq!(row["baseline_value"], json!(2.0));

@@ -41,11 +41,7 @@ pub fn solve<P: Program>(program: &P, crew: &Crew) -> Result<P::Outcome, Failure
 }
 
 /// One run over `memory`: seconds from the barrier before the work to the barrier after it, and this rank's traffic between.
-fn timed<P: Program>(
-    program: &P,
-    crew: &Crew,
-    memory: &P::Memory<'_>,
-) -> Result<(f64, Traffic), Failure> {
+fn timed<P: Program>(program: &P, crew: &Crew, memory: &P::Memory<'_>) -> Result<(f64, Traffic), Failure> {
     let result = Mutex::new((0.0, Traffic::default()));
     crew.run(|worker: &Worker<'_>| {
         program.prepare(worker, memory)?;
@@ -101,11 +97,7 @@ fn once<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> 
     Ok(())
 }
 
-fn check<P: Program>(
-    program: &P,
-    outcome: &P::Outcome,
-    expected: &P::Outcome,
-) -> Result<(), Failure> {
+fn check<P: Program>(program: &P, outcome: &P::Outcome, expected: &P::Outcome) -> Result<(), Failure> {
     program.verify(outcome)?;
     program.compare(outcome, expected)
 }
@@ -146,11 +138,7 @@ fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<()
         })?;
         let after = run_threads()?;
         if let (Some(before), Some(after)) = (before, after) {
-            rounds.push(Round {
-                seconds,
-                threads_before: before,
-                threads_after: after,
-            });
+            rounds.push(Round { seconds, threads_before: before, threads_after: after });
         }
         before = after;
     }
@@ -192,9 +180,7 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
 
 fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

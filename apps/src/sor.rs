@@ -42,19 +42,13 @@ impl Sor {
     pub fn check(&self) -> Result<(), Failure> {
         let Self { size, iterations } = *self;
         if size < 4 || size % 2 == 1 {
-            return Err(Failure::Input(format!(
-                "--size {size}: the matrix needs an even side of at least 4"
-            )));
+            return Err(Failure::Input(format!("--size {size}: the matrix needs an even side of at least 4")));
         }
         if size > MAX_SIZE {
-            return Err(Failure::Input(format!(
-                "--size {size}: the largest side is {MAX_SIZE}"
-            )));
+            return Err(Failure::Input(format!("--size {size}: the largest side is {MAX_SIZE}")));
         }
         if iterations == 0 {
-            return Err(Failure::Input(
-                "--iterations 0: relax at least once".to_string(),
-            ));
+            return Err(Failure::Input("--iterations 0: relax at least once".to_string()));
         }
         Ok(())
     }
@@ -83,10 +77,7 @@ impl Sor {
         if i == 0 || j == 0 || i == last || j == last {
             self.exact(i, j)
         } else {
-            let mixed = ((i as u64) << 32 | j as u64)
-                .wrapping_add(1)
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                >> 40;
+            let mixed = ((i as u64) << 32 | j as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
             0.5 + mixed as f64 / (1u64 << 25) as f64
         }
     }
@@ -111,17 +102,11 @@ impl Program for Sor {
     }
 
     fn problem(&self) -> String {
-        format!(
-            "red-black over-relaxation of a {0} x {0} matrix, {1} iterations",
-            self.size, self.iterations
-        )
+        format!("red-black over-relaxation of a {0} x {0} matrix, {1} iterations", self.size, self.iterations)
     }
 
     fn fields(&self) -> Map<String, Value> {
-        Map::from_iter([
-            ("size".to_string(), json!(self.size)),
-            ("iterations".to_string(), json!(self.iterations)),
-        ])
+        Map::from_iter([("size".to_string(), json!(self.size)), ("iterations".to_string(), json!(self.iterations))])
     }
 
     fn shared_bytes(&self, _workers: usize) -> u64 {
@@ -130,10 +115,8 @@ impl Program for Sor {
 
     fn layout<'c>(&self, crew: &'c Crew) -> Result<Rows<'c>, Failure> {
         let workers = crew.workers();
-        let halves = crew.blocks(
-            (0..2 * self.size)
-                .map(|number| (self.half(), sharer_of(number / 2, self.size, workers))),
-        )?;
+        let halves =
+            crew.blocks((0..2 * self.size).map(|number| (self.half(), sharer_of(number / 2, self.size, workers))))?;
         Ok(Rows { halves })
     }
 
@@ -177,10 +160,7 @@ impl Program for Sor {
                 }
             }
         }
-        Matrix {
-            size: self.size,
-            points,
-        }
+        Matrix { size: self.size, points }
     }
 
     fn verify(&self, matrix: &Matrix) -> Result<(), Failure> {
@@ -230,17 +210,12 @@ impl Program for Sor {
         let mut error = 0.0f64;
         for i in 1..self.size - 1 {
             for j in 1..self.size - 1 {
-                let around = matrix.at(i - 1, j)
-                    + matrix.at(i + 1, j)
-                    + matrix.at(i, j - 1)
-                    + matrix.at(i, j + 1);
+                let around = matrix.at(i - 1, j) + matrix.at(i + 1, j) + matrix.at(i, j - 1) + matrix.at(i, j + 1);
                 residual = residual.max((around / 4.0 - matrix.at(i, j)).abs());
                 error = error.max((matrix.at(i, j) - self.exact(i, j)).abs());
             }
         }
-        vec![format!(
-            "largest residual {residual:.3e}, largest distance from the solution {error:.3e}"
-        )]
+        vec![format!("largest residual {residual:.3e}, largest distance from the solution {error:.3e}")]
     }
 }
 
@@ -252,11 +227,7 @@ impl Matrix {
 
 /// Asks for the half rows that a strip shares with its neighbours: theirs to read, its own to write. They come while the strip's
 /// inner rows are relaxed.
-fn ask_for_edges(
-    halves: &Blocks<'_, f64>,
-    strip: Range<usize>,
-    colour: usize,
-) -> Result<(), Failure> {
+fn ask_for_edges(halves: &Blocks<'_, f64>, strip: Range<usize>, colour: usize) -> Result<(), Failure> {
     if strip.is_empty() {
         return Ok(());
     }
@@ -278,11 +249,7 @@ fn edges_last(strip: Range<usize>) -> [Range<usize>; 3] {
     let Range { start, end } = strip;
     let after_first = end.min(start + 1);
     let before_last = after_first.max(end.saturating_sub(1));
-    [
-        after_first..before_last,
-        start..after_first,
-        before_last..end,
-    ]
+    [after_first..before_last, start..after_first, before_last..end]
 }
 
 /// Relaxes the points of `colour` in `rows`, none of them a boundary row.
@@ -296,14 +263,7 @@ fn sweep(halves: &Blocks<'_, f64>, rows: Range<usize>, colour: usize, omega: f64
     for row in rows {
         let below = halves[2 * (row + 1) + other].read();
         let mut points = halves[2 * row + colour].write();
-        relax(
-            &mut points,
-            &above,
-            &beside,
-            &below,
-            first_column(row, colour),
-            omega,
-        );
+        relax(&mut points, &above, &beside, &below, first_column(row, colour), omega);
         above = beside;
         beside = below;
     }
@@ -316,14 +276,7 @@ fn sweep(halves: &Blocks<'_, f64>, rows: Range<usize>, colour: usize, omega: f64
 ///
 /// Never inlined, so that every mode runs the same machine code.
 #[inline(never)]
-fn relax(
-    points: &mut [f64],
-    above: &[f64],
-    beside: &[f64],
-    below: &[f64],
-    first_column: usize,
-    omega: f64,
-) {
+fn relax(points: &mut [f64], above: &[f64], beside: &[f64], below: &[f64], first_column: usize, omega: f64) {
     let inner = points.len() - 1;
     let skip = 1 - first_column;
     let points = &mut points[skip..][..inner];
@@ -368,10 +321,7 @@ mod tests {
     #[test]
     fn it_equals_a_point_by_point_relaxation_to_the_last_bit() {
         for size in [4, 6, 10, 34] {
-            let sor = Sor {
-                size,
-                iterations: 7,
-            };
+            let sor = Sor { size, iterations: 7 };
             let expected = plainly(&sor);
             for workers in [1, 2, 3, 5] {
                 let matrix = run(&sor, workers);
@@ -388,19 +338,12 @@ mod tests {
         assert_eq!(edges_last(4..5), [5..5, 4..5, 5..5]);
         assert!(edges_last(4..4).iter().all(Range::is_empty));
         // Shares of a small matrix can lie inside its boundary altogether.
-        assert!(
-            edges_last(Range { start: 1, end: 0 })
-                .iter()
-                .all(Range::is_empty)
-        );
+        assert!(edges_last(Range { start: 1, end: 0 }).iter().all(Range::is_empty));
     }
 
     #[test]
     fn it_converges_to_the_known_solution() {
-        let sor = Sor {
-            size: 32,
-            iterations: 200,
-        };
+        let sor = Sor { size: 32, iterations: 200 };
         let matrix = run(&sor, 2);
         for i in 0..32 {
             for j in 0..32 {
@@ -411,19 +354,13 @@ mod tests {
 
     #[test]
     fn more_workers_than_rows_is_no_matter() {
-        let sor = Sor {
-            size: 4,
-            iterations: 2,
-        };
+        let sor = Sor { size: 4, iterations: 2 };
         sor.compare(&run(&sor, 7), &run(&sor, 1)).unwrap();
     }
 
     #[test]
     fn a_changed_point_is_found_and_named() {
-        let sor = Sor {
-            size: 6,
-            iterations: 1,
-        };
+        let sor = Sor { size: 6, iterations: 1 };
         let right = run(&sor, 1);
         let mut wrong = right.clone();
         wrong.points[2 * 6 + 3] += 1e-9;

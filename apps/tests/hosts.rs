@@ -76,10 +76,7 @@ fn the_programs_give_their_sequential_results_over_four_hosts_that_lose_packets(
         for ranks in [4, 6] {
             let job = start_with(&hosts, ranks, &losses, &format!("{line} --json"));
             let row = job.wait().row();
-            assert_eq!(
-                (&row["check"], &row["ranks"]),
-                (&"ok".into(), &ranks.into())
-            );
+            assert_eq!((&row["check"], &row["ranks"]), (&"ok".into(), &ranks.into()));
         }
     }
 }
@@ -117,15 +114,9 @@ fn when_a_host_is_gone_the_job_ends_with_a_word_of_it_and_leaves_nothing() {
     let ended = job.wait();
     let name = hosts.pids()[3].to_string();
     // Its command may say that the agent was killed before it is killed itself.
-    let says = [
-        format!("host {name} is lost"),
-        format!("host {name}: the agent was killed"),
-    ];
+    let says = [format!("host {name} is lost"), format!("host {name}: the agent was killed")];
     assert!(ended.code != 0, "{ended:?}");
-    assert!(
-        says.iter().any(|text| ended.err.contains(text)),
-        "{ended:?}"
-    );
+    assert!(says.iter().any(|text| ended.err.contains(text)), "{ended:?}");
     for host in 0..RANKED {
         let left = processes_in(&hosts.network_of(host));
         assert_eq!(left, [hosts.pids()[host]], "host {host}");
@@ -160,10 +151,6 @@ fn jobs_run_over_short_and_long_packets_and_over_ipv6_alone() {
         }
         let row = start_on(&hosts, 2, 4, &[], "sor --size 258 --iterations 10 --json");
         let row = row.wait().row();
-        assert_eq!(
-            (&row["check"], &row["ranks"]),
-            (&"ok".into(), &4.into()),
-            "{mtu}"
-        );
+        assert_eq!((&row["check"], &row["ranks"]), (&"ok".into(), &4.into()), "{mtu}");
     }
 }

@@ -15,17 +15,11 @@ fn every_program_gives_its_sequential_result_over_two_three_and_four_ranks() {
         for ranks in 2..=4 {
             let row = run_job(&format!("-n {ranks}"), &format!("{line} --json")).row();
             assert_eq!(row["check"], "ok", "{row}");
-            assert_eq!(
-                (&row["mode"], &row["ranks"]),
-                (&"mapwire".into(), &ranks.into())
-            );
+            assert_eq!((&row["mode"], &row["ranks"]), (&"mapwire".into(), &ranks.into()));
             let by_rank = row["by_rank"].as_array().unwrap();
             assert_eq!(by_rank.len(), ranks);
             for field in ["read_faults", "write_faults", "messages", "bytes"] {
-                let sum: u64 = by_rank
-                    .iter()
-                    .map(|rank| rank[field].as_u64().unwrap())
-                    .sum();
+                let sum: u64 = by_rank.iter().map(|rank| rank[field].as_u64().unwrap()).sum();
                 assert_eq!(row[field], sum, "{field} in {row}");
             }
             assert!(row["messages"].as_u64() > Some(0), "{row}");
@@ -43,12 +37,7 @@ fn several_threads_of_a_rank_share_its_memory() {
 
 #[test]
 fn every_way_to_catch_faults_and_to_wait_gives_the_same() {
-    for options in [
-        "--faults sigsegv",
-        "--wait poll",
-        "--wait event",
-        "--faults sigsegv --wait event",
-    ] {
+    for options in ["--faults sigsegv", "--wait poll", "--wait event", "--faults sigsegv --wait event"] {
         for line in SMALL {
             let row = run_job(&format!("-n 2 {options}"), &format!("{line} --json")).row();
             assert_eq!(row["check"], "ok", "{options}: {row}");
@@ -92,19 +81,10 @@ fn sor_moves_edge_rows_only() {
 fn plain_threads_are_run_in_turn_with_the_job() {
     let line = "lu --size 128 --block 16 --against-threads --rounds 2 --json";
     let row = run_job("-n 2", line).row();
-    assert_eq!(
-        (&row["baseline"], &row["check"]),
-        (&"threads".into(), &"ok".into())
-    );
-    assert_eq!(
-        (&row["unit"], &row["ranks"]),
-        (&"speed-up".into(), &2.into())
-    );
+    assert_eq!((&row["baseline"], &row["check"]), (&"threads".into(), &"ok".into()));
+    assert_eq!((&row["unit"], &row["ranks"]), (&"speed-up".into(), &2.into()));
     let ratio = row["value"].as_f64().unwrap() / row["baseline_value"].as_f64().unwrap();
-    assert!(
-        (row["ratio"].as_f64().unwrap() - ratio).abs() < 1e-12,
-        "{row}"
-    );
+    assert!((row["ratio"].as_f64().unwrap() - ratio).abs() < 1e-12, "{row}");
     let rounds = row["runs"].as_u64().unwrap() + row["rounds_dropped"].as_u64().unwrap();
     assert_eq!(rounds, 2);
     let row = run_job("-n 2 --wait event", line).row();
@@ -138,12 +118,6 @@ fn help_in_a_job_is_printed_once() {
 #[test]
 fn modes_without_mapwire_run_in_rank_0_alone() {
     let row = run_job("-n 3", "lu --size 64 --mode threads --threads 2 --json").row();
-    assert_eq!(
-        (&row["mode"], &row["check"]),
-        (&"threads".into(), &"ok".into())
-    );
-    assert_eq!(
-        run("lu --size 64 --mode sequential --json").row()["check"],
-        "ok"
-    );
+    assert_eq!((&row["mode"], &row["check"]), (&"threads".into(), &"ok".into()));
+    assert_eq!(run("lu --size 64 --mode sequential --json").row()["check"], "ok");
 }

@@ -30,10 +30,7 @@ fn four() -> Option<Hosts> {
 fn words(line: &str) -> Vec<String> {
     let mut words = line.split(' ').map(str::to_owned);
     let name = words.next().unwrap();
-    [program(&name).to_owned()]
-        .into_iter()
-        .chain(words)
-        .collect()
+    [program(&name).to_owned()].into_iter().chain(words).collect()
 }
 
 /// Runs a command for 60 s at most, without what a launcher around these tests may have set.
@@ -46,10 +43,7 @@ fn run(command: Command) -> Ended {
     }
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if ["PMI_", "PMIX_", "SLURM_", "OMPI_"]
-            .iter()
-            .any(|prefix| text.starts_with(prefix))
-        {
+        if ["PMI_", "PMIX_", "SLURM_", "OMPI_"].iter().any(|prefix| text.starts_with(prefix)) {
             limited.env_remove(&name);
         }
     }
@@ -63,10 +57,7 @@ fn mpirun(command: &mut Command) -> &mut Command {
 /// One row of figures, of a job of so many ranks with the right result.
 fn assert_right(ended: Ended, ranks: u32) {
     let row = ended.row();
-    assert_eq!(
-        (&row["check"], &row["ranks"]),
-        (&"ok".into(), &ranks.into())
-    );
+    assert_eq!((&row["check"], &row["ranks"]), (&"ok".into(), &ranks.into()));
 }
 
 #[test]
@@ -85,9 +76,7 @@ fn ranks_of_mpiexec_are_a_job() {
         return;
     }
     let mut command = Command::new("mpiexec.hydra");
-    command
-        .args(["-launcher", "fork", "-n", "3"])
-        .args(words(LINE));
+    command.args(["-launcher", "fork", "-n", "3"]).args(words(LINE));
     assert_right(run(command), 3);
 }
 
@@ -123,10 +112,7 @@ fn ranks_of_mpirun_over_four_hosts_are_a_job_whichever_way_they_are_numbered() {
 /// One Slurm for both ways: it takes longest to start.
 #[test]
 fn ranks_of_srun_over_four_hosts_and_on_one_are_a_job() {
-    if !["slurmctld", "slurmd", "srun", "munged"]
-        .into_iter()
-        .all(has)
-    {
+    if !["slurmctld", "slurmd", "srun", "munged"].into_iter().all(has) {
         return;
     }
     let Some(hosts) = four() else { return };
@@ -136,18 +122,11 @@ fn ranks_of_srun_over_four_hosts_and_on_one_are_a_job() {
     let line = words(LINE).join(" ");
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/slurm.sh");
     let mut command = Command::new(root);
-    let cases = format!(
-        "srun -N4 -n6 --mpi=pmi2 {line}\nsrun -N1 -n3 --mpi=pmix {line}\nsrun -N2 -n2 --mpi=none {line}"
-    );
-    command
-        .args(["run", "bash", "-c", &cases])
-        .env("NETWORKS", networks.join(" "));
+    let cases =
+        format!("srun -N4 -n6 --mpi=pmi2 {line}\nsrun -N1 -n3 --mpi=pmix {line}\nsrun -N2 -n2 --mpi=none {line}");
+    command.args(["run", "bash", "-c", &cases]).env("NETWORKS", networks.join(" "));
     let ended = run(command);
-    let rows: Vec<serde_json::Value> = ended
-        .out
-        .lines()
-        .map(|row| serde_json::from_str(row).unwrap())
-        .collect();
+    let rows: Vec<serde_json::Value> = ended.out.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
     let mut wanted = vec![6];
     if ended.err.contains("plugin") {
         mapwire_testing::skip!("this Slurm has no PMIx");
@@ -155,18 +134,9 @@ fn ranks_of_srun_over_four_hosts_and_on_one_are_a_job() {
         wanted.push(3);
     }
     let ranks = |row: &serde_json::Value| row["ranks"].clone();
-    assert_eq!(
-        rows.iter().map(ranks).collect::<Vec<_>>(),
-        wanted,
-        "{ended:?}"
-    );
+    assert_eq!(rows.iter().map(ranks).collect::<Vec<_>>(), wanted, "{ended:?}");
     assert!(rows.iter().all(|row| row["check"] == "ok"), "{ended:?}");
-    assert!(
-        ended
-            .err
-            .contains("srun started 2 ranks that cannot exchange addresses"),
-        "{ended:?}"
-    );
+    assert!(ended.err.contains("srun started 2 ranks that cannot exchange addresses"), "{ended:?}");
 }
 
 #[test]
@@ -177,9 +147,7 @@ fn when_a_rank_of_mpirun_is_killed_the_others_end_and_leave_nothing() {
     let Some(hosts) = four() else { return };
     let mut command = hosts.command(0, "timeout");
     command.args(["60", "mpirun"]);
-    mpirun(&mut command)
-        .args(["-n", "3"])
-        .args(words("sor --size 1026 --iterations 100000"));
+    mpirun(&mut command).args(["-n", "3"]).args(words("sor --size 1026 --iterations 100000"));
     command.stdout(std::process::Stdio::null());
     command.stderr(std::process::Stdio::null());
     let mut job = command.spawn().unwrap();
@@ -193,22 +161,15 @@ fn when_a_rank_of_mpirun_is_killed_the_others_end_and_leave_nothing() {
         all.into_iter().filter(sor).collect()
     };
     // A rank that has joined has threads that serve it.
-    let has_joined = |pid: &u32| {
-        std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1)
-    };
+    let has_joined =
+        |pid: &u32| std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1);
     let started = std::time::Instant::now();
     while find().iter().filter(|pid| has_joined(pid)).count() < 3 {
         assert!(started.elapsed().as_secs() < 60, "no ranks");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let victim = find()[1].to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-9", &victim])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args(["-9", &victim]).status().unwrap().success());
     assert!(!job.wait().unwrap().success());
     assert_eq!(find(), [] as [u32; 0]);
 }

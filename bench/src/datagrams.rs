@@ -143,13 +143,7 @@ impl<'n> Ends<'n> {
     }
 
     /// Writes message `number`, which is sent next by this way.
-    fn prepare(
-        &self,
-        way: u64,
-        source: &mut Source,
-        bytes: usize,
-        number: u64,
-    ) -> Result<(), BenchError> {
+    fn prepare(&self, way: u64, source: &mut Source, bytes: usize, number: u64) -> Result<(), BenchError> {
         match &self.raw {
             Raw::Ofi(bare) if way == RAW => bare.borrow_mut().prepare(bytes, number),
             _ => {
@@ -164,11 +158,7 @@ impl<'n> Ends<'n> {
         let Some(passed) = self.passed.get() else {
             return true;
         };
-        let least = if matches!(self.raw, Raw::Ofi(_)) {
-            8
-        } else {
-            1
-        };
+        let least = if matches!(self.raw, Raw::Ofi(_)) { 8 } else { 1 };
         let most = (STREAM_BYTES / bytes).clamp(least, most) as u64;
         let has_room = self.shared.load(word::RECEIVED) + most > passed;
         if has_room {
@@ -188,9 +178,7 @@ impl<'n> Ends<'n> {
         let socket = match &self.raw {
             Raw::Udp(socket) => socket,
             Raw::Ofi(bare) => {
-                return bare.borrow_mut().send(data.len(), number, |bytes| {
-                    self.has_room(bytes, bare::MOST_UNDER_WAY)
-                });
+                return bare.borrow_mut().send(data.len(), number, |bytes| self.has_room(bytes, bare::MOST_UNDER_WAY));
             }
         };
         for piece in data.chunks(DATAGRAM_BYTES) {
@@ -353,13 +341,7 @@ struct Point {
     figure: fn(f64, u64) -> f64,
 }
 
-fn in_ranks(
-    name: &str,
-    plan: Plan,
-    report: &mut Report,
-    room: usize,
-    points: &[Point],
-) -> Result<(), BenchError> {
+fn in_ranks(name: &str, plan: Plan, report: &mut Report, room: usize, points: &[Point]) -> Result<(), BenchError> {
     let Some(case) = role() else {
         let memory = rustix::fs::memfd_create("mapwire-bench", rustix::fs::MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&memory, PAGE_BYTES as u64)?;
@@ -369,13 +351,7 @@ fn in_ranks(
         if plan.insecure {
             options.push("--insecure");
         }
-        return Job {
-            bench: name,
-            ranks: 2,
-            options: &options,
-            case: &case,
-        }
-        .run(plan, report.is_json());
+        return Job { bench: name, ranks: 2, options: &options, case: &case }.run(plan, report.is_json());
     };
     let file = std::fs::File::options().read(true).write(true).open(case)?;
     let mapping = Mapping::foreign(&file, PAGE_BYTES, Access::ReadWrite)?;
@@ -412,11 +388,7 @@ fn in_ranks(
             let Step::Way(way) = step else {
                 return Ok(steps.look(idle));
             };
-            let order = Order {
-                what: point.what + way as u64,
-                bytes: point.bytes,
-                times: point.times,
-            };
+            let order = Order { what: point.what + way as u64, bytes: point.bytes, times: point.times };
             let ns = steps.together(order, || ends.carry_out(order), idle)?;
             Ok((point.figure)(ns, point.bytes))
         });
@@ -431,18 +403,9 @@ fn in_ranks(
             ("ranks", json!(2)),
             ("wait", json!("poll")),
         ];
-        report.rows(
-            &case,
-            point.unit,
-            baseline(point.bytes),
-            &samples.figures(1, 0),
-        );
+        report.rows(&case, point.unit, baseline(point.bytes), &samples.figures(1, 0));
     }
-    let order = Order {
-        what: what::END,
-        bytes: 0,
-        times: 0,
-    };
+    let order = Order { what: what::END, bytes: 0, times: 0 };
     steps.together(order, || (), idle);
     drop(polling);
     Ok(())

@@ -81,11 +81,7 @@ pub(crate) fn directory(plan: Plan, report: &mut Report) -> Result<(), BenchErro
         if plan.placement.is_some_and(|only| only != placement) {
             continue;
         }
-        let case = Case {
-            placement,
-            time: seconds.unwrap_or(usual),
-            rate: plan.rate.unwrap_or(RATE),
-        };
+        let case = Case { placement, time: seconds.unwrap_or(usual), rate: plan.rate.unwrap_or(RATE) };
         let job = Job {
             bench: "directory",
             ranks: RANKS,
@@ -96,9 +92,7 @@ pub(crate) fn directory(plan: Plan, report: &mut Report) -> Result<(), BenchErro
         job.run(plan, report.is_json())?;
     }
     if !report.is_json() {
-        println!(
-            "The published figures beside those of a simulated testbed: mapwire sim paper gms-np"
-        );
+        println!("The published figures beside those of a simulated testbed: mapwire sim paper gms-np");
     }
     Ok(())
 }
@@ -159,16 +153,8 @@ fn measure(plan: Plan, case: Case, report: &mut Report) -> Result<(), BenchError
 
 /// Tells the owner's program what to do from now on, and waits until it does.
 fn order(steps: &mut Steps, what: u64) {
-    let order = Order {
-        what,
-        bytes: 0,
-        times: 0,
-    };
-    steps.together(
-        order,
-        || (),
-        || std::thread::sleep(Duration::from_micros(200)),
-    );
+    let order = Order { what, bytes: 0, times: 0 };
+    steps.together(order, || (), || std::thread::sleep(Duration::from_micros(200)));
 }
 
 /// What rank 0 measures.
@@ -199,17 +185,9 @@ fn points(
         }
         for (what, pairs) in ["lookup", "getpage"].into_iter().zip(&seen) {
             for (name, unit, part) in requester::Taken::PARTS {
-                let pairs: Vec<_> = pairs
-                    .iter()
-                    .map(|(it, raw)| (part(it), part(raw)))
-                    .collect();
+                let pairs: Vec<_> = pairs.iter().map(|(it, raw)| (part(it), part(raw))).collect();
                 let case = fields(case.placement, state.name(), &format!("{what} {name}"));
-                report.rows(
-                    &case,
-                    unit,
-                    "message there and back",
-                    &[Figure::of_pairs(&pairs)],
-                );
+                report.rows(&case, unit, "message there and back", &[Figure::of_pairs(&pairs)]);
             }
         }
     }
@@ -248,40 +226,26 @@ fn costs(
     }
     let rate = super::measure::median(&mut rates).round();
     type Part = fn(&Done) -> f64;
-    let program: [(&str, Part); 2] = [
-        ("program", |done| done.speed),
-        ("program by its own time", |done| done.own_speed),
-    ];
+    let program: [(&str, Part); 2] =
+        [("program", |done| done.speed), ("program by its own time", |done| done.own_speed)];
     for (what, part) in program {
-        let pairs = runs_of
-            .iter()
-            .map(|(alone, _, gets)| (part(gets), part(alone)));
+        let pairs = runs_of.iter().map(|(alone, _, gets)| (part(gets), part(alone)));
         let figure = Figure::of_pairs(&pairs.collect::<Vec<_>>());
         let case = fields(case.placement, "computing", &format!("{what}, {rate}/s"));
         report.rows(&case, "Mstep/s", "without getpages", &[figure]);
     }
     let mut busy = |what: &str, baseline, pair: fn(&(Done, Done, Done)) -> (f64, f64)| {
         let figure = Figure::of_pairs(&runs_of.iter().map(pair).collect::<Vec<_>>());
-        let case = fields(
-            case.placement,
-            "computing",
-            &format!("{what} busy, {rate}/s"),
-        );
+        let case = fields(case.placement, "computing", &format!("{what} busy, {rate}/s"));
         report.rows(&case, "%", baseline, &[figure]);
     };
     busy("host", "its processor", |(_, _, gets)| (gets.host, 100.0));
-    busy("NIC", "as many raw messages", |(_, raw, gets)| {
-        (gets.nic, raw.nic)
-    });
+    busy("NIC", "as many raw messages", |(_, raw, gets)| (gets.nic, raw.nic));
     Ok(())
 }
 
 fn fields(placement: DirectoryPlacement, state: &str, what: &str) -> Vec<(&'static str, Value)> {
-    vec![
-        ("directory", json!(placement.name())),
-        ("state", json!(state)),
-        ("what", json!(what)),
-    ]
+    vec![("directory", json!(placement.name())), ("state", json!(state)), ("what", json!(what))]
 }
 
 #[cfg(test)]
@@ -290,11 +254,7 @@ mod tests {
 
     #[test]
     fn the_case_of_the_ranks_is_read_as_it_was_written() {
-        let case = Case {
-            placement: DirectoryPlacement::NicMemory,
-            time: Duration::from_millis(250),
-            rate: 7,
-        };
+        let case = Case { placement: DirectoryPlacement::NicMemory, time: Duration::from_millis(250), rate: 7 };
         let read = Case::parse(&case.text()).unwrap();
         assert_eq!(read.text(), "nic-nm 250 7");
         assert!(Case::parse("nic 250 7").is_none() && Case::parse("host 250").is_none());

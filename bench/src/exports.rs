@@ -30,10 +30,7 @@ impl Heap {
     fn new(bytes: usize) -> Self {
         let mut memory = vec![0; bytes + PAGE_BYTES];
         let all = Words::new(memory.as_mut_ptr(), memory.len());
-        Self {
-            pages: all.part(all.before_page(), bytes),
-            _memory: memory,
-        }
+        Self { pages: all.part(all.before_page(), bytes), _memory: memory }
     }
 
     /// Microseconds of a way there and of a way back, means of `times`. The memory is written before each, as a program's would be.
@@ -60,12 +57,7 @@ impl Heap {
 /// `mapwire bench export`.
 pub(crate) fn export(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     if role().is_none() {
-        let job = Job {
-            bench: "export",
-            ranks: 2,
-            options: &["--wait", "event"],
-            case: "pair",
-        };
+        let job = Job { bench: "export", ranks: 2, options: &["--wait", "event"], case: "pair" };
         return job.run(plan, report.is_json());
     }
     let node = Node::join()?;
@@ -84,11 +76,7 @@ pub(crate) fn export(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     let mut placements = Placements::default();
     for bytes in [4 << 10, 1 << 20, 64 << 20] {
         let (bare, ours) = (Heap::new(bytes), Heap::new(bytes));
-        let times = if plan.quick {
-            2
-        } else {
-            ((1 << 20) / bytes as u64).clamp(1, 20)
-        };
+        let times = if plan.quick { 2 } else { ((1 << 20) / bytes as u64).clamp(1, 20) };
         let effort = Effort::planned(plan, 3, if bytes > 1 << 20 { 9 } else { 31 });
         let samples = sampled::<BenchError>(effort, &mut placements, 4, |step| {
             let both = match step {
@@ -109,24 +97,11 @@ pub(crate) fn export(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
             continue;
         };
         for (call, way, baseline) in [("export", 2, 0), ("unexport", 3, 1)] {
-            let case = vec![
-                ("case", json!(call)),
-                ("path", json!("heap")),
-                ("bytes", json!(bytes)),
-            ];
-            report.rows(
-                &case,
-                "us",
-                "system calls and copy",
-                &samples.figures(way, baseline),
-            );
+            let case = vec![("case", json!(call)), ("path", json!("heap")), ("bytes", json!(bytes))];
+            report.rows(&case, "us", "system calls and copy", &samples.figures(way, baseline));
         }
     }
-    let end = Order {
-        what: END,
-        bytes: 0,
-        times: 0,
-    };
+    let end = Order { what: END, bytes: 0, times: 0 };
     steps.together(end, || (), idle);
     Ok(())
 }

@@ -9,8 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use mapwire_host::paging::{
-    BackingStore, BarePages, DiskStore, Eviction, FaultService, LocalMemoryStore, Pager,
-    PagerConfig, Region,
+    BackingStore, BarePages, DiskStore, Eviction, FaultService, LocalMemoryStore, Pager, PagerConfig, Region,
 };
 use mapwire_translation::PAGE_BYTES;
 use serde_json::{Value, json};
@@ -28,15 +27,10 @@ const TIMES: usize = 4;
 /// Pages of one bare call, and of the pager's windows.
 const BATCH: usize = 32;
 
-const SERVICES: [(FaultService, &str); 2] = [
-    (FaultService::Threads(1), "handler thread"),
-    (FaultService::FaultingThread, "faulting thread"),
-];
+const SERVICES: [(FaultService, &str); 2] =
+    [(FaultService::Threads(1), "handler thread"), (FaultService::FaultingThread, "faulting thread")];
 
-const EVICTIONS: [(Eviction, &str); 2] = [
-    (Eviction::Move, "move"),
-    (Eviction::WriteProtect, "write-protect"),
-];
+const EVICTIONS: [(Eviction, &str); 2] = [(Eviction::Move, "move"), (Eviction::WriteProtect, "write-protect")];
 
 /// With one donor the disk has each page too.
 const STORES: [&str; 4] = ["memory", "disk", "donor", "two donors"];
@@ -100,13 +94,7 @@ impl Far {
         let pager = Pager::new(config, store)?;
         let pages = limit * TIMES;
         let region = pager.map(pages * PAGE_BYTES, None)?;
-        let far = Self {
-            pager,
-            region,
-            donors,
-            pages,
-            walks: Cell::new(0),
-        };
+        let far = Self { pager, region, donors, pages, walks: Cell::new(0) };
         let words = far.words();
         for page in 0..pages {
             words.store(page * PAGE_BYTES, page as u64 + 1);
@@ -162,9 +150,7 @@ impl Far {
     fn fault_times(&self, count: usize, write: bool, random: &mut u64) -> Vec<f64> {
         let words = self.words();
         let times = (0..count).map(|_| {
-            *random = random
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let page = (*random >> 33) as usize % self.pages;
             timed_us(|| access(words, page, write.then_some(*random)))
         });
@@ -215,10 +201,8 @@ pub(crate) fn scan(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 if !fits(store_name, service, eviction) {
                     continue;
                 }
-                let config = PagerConfig::new(limit)
-                    .with_service(service)
-                    .with_eviction(eviction)
-                    .with_read_ahead(BATCH);
+                let config =
+                    PagerConfig::new(limit).with_service(service).with_eviction(eviction).with_read_ahead(BATCH);
                 let far = Far::new(config, store_name, limit)?;
                 for (write, access) in [(false, "read"), (true, "write")] {
                     let loop_rate = || -> Result<f64, BenchError> {
@@ -266,9 +250,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 if !fits(store_name, service, eviction) {
                     continue;
                 }
-                let config = PagerConfig::new(limit)
-                    .with_service(service)
-                    .with_eviction(eviction);
+                let config = PagerConfig::new(limit).with_service(service).with_eviction(eviction);
                 let far = Far::new(config, store_name, limit)?;
                 let mut random = 1;
                 for (write, kind) in [(false, "read"), (true, "write")] {
@@ -289,8 +271,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                     };
                     let point = format!("{service_name}, {store_name}, {eviction_name}, {kind}");
                     far.faults(count, write, &mut random)?;
-                    let figure =
-                        paired(effort, bare_fault, || far.faults(count, write, &mut random));
+                    let figure = paired(effort, bare_fault, || far.faults(count, write, &mut random));
                     let case = case(limit, service_name, store_name, eviction_name, kind);
                     let baseline = match store_name {
                         "disk" => "bare fault, copy and read",
@@ -305,13 +286,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn case(
-    limit: usize,
-    service: &str,
-    store: &str,
-    eviction: &str,
-    access: &str,
-) -> Vec<(&'static str, Value)> {
+fn case(limit: usize, service: &str, store: &str, eviction: &str, access: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("access", json!(access)),
         ("store", json!(store)),

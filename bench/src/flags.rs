@@ -20,23 +20,12 @@ impl Flags {
         let buffer = node.alloc(4096)?;
         let ours = Words::of_buffer(&buffer);
         if node.rank() > 1 || node.size() < 2 {
-            return Ok(Self {
-                ours,
-                theirs: ours,
-                _kept: None,
-            });
+            return Ok(Self { ours, theirs: ours, _kept: None });
         }
         let export = node.export_buffer(&buffer).name("bench.flags").start()?;
-        let import = node
-            .import(1 - node.rank(), "bench.flags")
-            .rights(Rights::ALL)
-            .start()?;
+        let import = node.import(1 - node.rank(), "bench.flags").rights(Rights::ALL).start()?;
         let theirs = Words::of_import(&import)?;
-        Ok(Self {
-            ours,
-            theirs,
-            _kept: Some((buffer, export, import)),
-        })
+        Ok(Self { ours, theirs, _kept: Some((buffer, export, import)) })
     }
 
     /// Rank 0: nanoseconds of a round trip.

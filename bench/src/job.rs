@@ -35,9 +35,7 @@ pub(crate) fn role() -> Option<String> {
 /// The command `mapwire`, which users run.
 pub(crate) fn launcher() -> Result<Command, BenchError> {
     let found = programs::find("mapwire").map(Command::new);
-    found.ok_or_else(|| {
-        "a bench starts others by mapwire, which is neither beside mapwire-bench nor in PATH".into()
-    })
+    found.ok_or_else(|| "a bench starts others by mapwire, which is neither beside mapwire-bench nor in PATH".into())
 }
 
 impl Job<'_> {
@@ -60,17 +58,9 @@ impl Job<'_> {
 
     fn command(&self, plan: Plan, json: bool) -> Result<Command, BenchError> {
         let mut command = launcher()?;
-        command
-            .arg("run")
-            .arg("-n")
-            .arg(self.ranks.to_string())
-            .arg("--no-tag");
+        command.arg("run").arg("-n").arg(self.ranks.to_string()).arg("--no-tag");
         command.args(self.options);
-        command
-            .arg("--")
-            .arg(std::env::current_exe()?)
-            .arg("bench")
-            .arg(self.bench);
+        command.arg("--").arg(std::env::current_exe()?).arg("bench").arg(self.bench);
         if json {
             command.arg("--json");
         }
@@ -158,24 +148,12 @@ impl Steps {
             let words = Words::of_import(&import)?;
             (Kept::Others(import), words)
         };
-        Ok(Self {
-            rank: node.rank(),
-            size: node.size(),
-            words,
-            turn: 0,
-            _kept: kept,
-        })
+        Ok(Self { rank: node.rank(), size: node.size(), words, turn: 0, _kept: kept })
     }
 
     /// Steps in memory that all ranks have mapped otherwise, of zeros, and keep.
     pub(crate) fn over(node: &Node, words: Words) -> Self {
-        Self {
-            rank: node.rank(),
-            size: node.size(),
-            words,
-            turn: 0,
-            _kept: Kept::Nothing,
-        }
+        Self { rank: node.rank(), size: node.size(), words, turn: 0, _kept: Kept::Nothing }
     }
 
     /// Rank 0: tells the others what to do, and goes on at once.
@@ -194,11 +172,8 @@ impl Steps {
             while self.words.load(TURN) < self.turn {
                 idle();
             }
-            let order = Order {
-                what: self.words.load(WHAT),
-                bytes: self.words.load(BYTES),
-                times: self.words.load(TIMES),
-            };
+            let order =
+                Order { what: self.words.load(WHAT), bytes: self.words.load(BYTES), times: self.words.load(TIMES) };
             if order.what != LOOK {
                 return order;
             }
@@ -215,11 +190,7 @@ impl Steps {
     /// Rank 0: the round trip of a flag to rank 1 and back, in nanoseconds. Others answer in [`next`](Self::next).
     pub(crate) fn look(&mut self, idle: impl FnMut()) -> f64 {
         let base = self.words.load(FLAG_THERE);
-        self.order(Order {
-            what: LOOK,
-            bytes: base,
-            times: LOOK_PARTS * LOOK_TIMES,
-        });
+        self.order(Order { what: LOOK, bytes: base, times: LOOK_PARTS * LOOK_TIMES });
         let look_ns = quickest(LOOK_PARTS, LOOK_TIMES, |turn| {
             self.words.store(FLAG_THERE, base + turn);
             while self.words.load(FLAG_BACK) < base + turn {}
@@ -248,12 +219,7 @@ impl Steps {
     }
 
     /// Rank 0: carries an order out together with the others.
-    pub(crate) fn together<T>(
-        &mut self,
-        order: Order,
-        mine: impl FnOnce() -> T,
-        idle: impl FnMut(),
-    ) -> T {
+    pub(crate) fn together<T>(&mut self, order: Order, mine: impl FnOnce() -> T, idle: impl FnMut()) -> T {
         self.order(order);
         let outcome = mine();
         self.gather(idle);

@@ -145,11 +145,7 @@ const BENCHES: &[Bench] = &[
         summary: "pinning and unpinning 1 to 32 pages, both pinners, beside the bare system calls (UTLB Table 1)",
         run: translation::pin,
     },
-    Bench {
-        name: "fault",
-        summary: "read and write faults on minipages, beside their raw parts",
-        run: shared::fault,
-    },
+    Bench { name: "fault", summary: "read and write faults on minipages, beside their raw parts", run: shared::fault },
     Bench {
         name: "lock",
         summary: "the shared memory's lock, uncontended and contended, beside a flag round trip",
@@ -200,11 +196,7 @@ const BENCHES: &[Bench] = &[
         summary: "packets a second that simulated nodes deliver on one core, beside entries through a bare heap",
         run: sim::sim,
     },
-    Bench {
-        name: "views",
-        summary: "several views of one memory, beside one (Millipage Fig. 2)",
-        run: views::views,
-    },
+    Bench { name: "views", summary: "several views of one memory, beside one (Millipage Fig. 2)", run: views::views },
 ];
 
 /// The words that an argument takes where only the code lists them.
@@ -232,9 +224,7 @@ fn command(args: &BenchArgs) -> ExitCode {
     }
     let name = args.name.as_deref().unwrap_or_default();
     let Some(bench) = BENCHES.iter().find(|b| b.name == name) else {
-        eprintln!(
-            "mapwire: there is no bench `{name}`; `mapwire bench --list` prints those there are"
-        );
+        eprintln!("mapwire: there is no bench `{name}`; `mapwire bench --list` prints those there are");
         return ExitCode::from(2);
     };
     let mut report = Report::new(bench.name, args.json);
@@ -250,9 +240,7 @@ fn command(args: &BenchArgs) -> ExitCode {
     };
     let is_directory = bench.name == "directory";
     if !is_directory && (plan.placement.is_some() || plan.seconds.or(plan.rate).is_some()) {
-        eprintln!(
-            "mapwire: --placement, --seconds and --rate are for `bench directory`; leave them out for `{name}`"
-        );
+        eprintln!("mapwire: --placement, --seconds and --rate are for `bench directory`; leave them out for `{name}`");
         return ExitCode::from(2);
     }
     let run = match (plan.transport, bench.name) {
@@ -283,10 +271,7 @@ fn list(json: bool) {
     let width = BENCHES.iter().map(|b| b.name.len()).max().unwrap_or(0);
     for bench in BENCHES {
         if json {
-            println!(
-                "{}",
-                serde_json::json!({"kind": "bench", "bench": bench.name, "summary": bench.summary})
-            );
+            println!("{}", serde_json::json!({"kind": "bench", "bench": bench.name, "summary": bench.summary}));
         } else {
             let summary = stdio::wrapped(bench.summary, width + 2, stdio::columns());
             println!("{:<width$}  {summary}", bench.name);

@@ -27,33 +27,17 @@ pub(crate) struct Effort {
 impl Effort {
     /// `quick` runs that all count if the plan is to be quick, else as [`Effort::of`].
     pub(crate) fn planned(plan: super::Plan, quick: usize, runs: usize) -> Self {
-        if plan.quick {
-            Self {
-                tries: quick,
-                rough: true,
-                ..Self::of(quick)
-            }
-        } else {
-            Self::of(runs)
-        }
+        if plan.quick { Self { tries: quick, rough: true, ..Self::of(quick) } } else { Self::of(runs) }
     }
 
     /// `runs`, and up to five times as many tries.
     pub(crate) fn of(runs: usize) -> Self {
-        Self {
-            runs,
-            tries: runs * 5,
-            rough: false,
-            tolerance: TOLERANCE,
-        }
+        Self { runs, tries: runs * 5, rough: false, tolerance: TOLERANCE }
     }
 
     /// For baselines that scatter by themselves, as wake-ups do: only the placement must stay.
     pub(crate) fn scattered(self) -> Self {
-        Self {
-            tolerance: f64::INFINITY,
-            ..self
-        }
+        Self { tolerance: f64::INFINITY, ..self }
     }
 }
 
@@ -110,11 +94,7 @@ pub(crate) fn paired<E: From<Restless>>(
     mut baseline: impl FnMut() -> Result<f64, E>,
     mut point: impl FnMut() -> Result<f64, E>,
 ) -> Result<Figure, E> {
-    let one = paired_each(
-        effort,
-        || baseline().map(|it| [it]),
-        || point().map(|it| [it]),
-    );
+    let one = paired_each(effort, || baseline().map(|it| [it]), || point().map(|it| [it]));
     one.map(|[figure]| figure)
 }
 
@@ -184,15 +164,8 @@ pub(crate) fn sampled<E: From<Restless>>(
     ways: usize,
     mut measure: impl FnMut(Step) -> Result<f64, E>,
 ) -> Result<Samples, E> {
-    let mut samples = Samples {
-        enough: if effort.rough {
-            1
-        } else {
-            effort.runs.div_ceil(4)
-        },
-        tries: 0,
-        runs: Vec::new(),
-    };
+    let mut samples =
+        Samples { enough: if effort.rough { 1 } else { effort.runs.div_ceil(4) }, tries: 0, runs: Vec::new() };
     if !effort.rough {
         // Once for nothing: pages are touched, caches filled.
         for way in 0..ways {
@@ -207,11 +180,7 @@ pub(crate) fn sampled<E: From<Restless>>(
         let first = measure(Step::Way(0))?;
         for turn in 1..ways {
             // Forwards and backwards in turn, so that no way always comes first.
-            let way = if samples.tries.is_multiple_of(2) {
-                turn
-            } else {
-                ways - turn
-            };
+            let way = if samples.tries.is_multiple_of(2) { turn } else { ways - turn };
             values[way] = measure(Step::Way(way))?;
         }
         let last = measure(Step::Way(0))?;
@@ -224,19 +193,12 @@ pub(crate) fn sampled<E: From<Restless>>(
         };
         if let Some(placement) = placement {
             values[0] = (first + last) / 2.0;
-            samples.runs.push(Sample {
-                placement,
-                flag_ns: (look + next) / 2.0,
-                values,
-            });
+            samples.runs.push(Sample { placement, flag_ns: (look + next) / 2.0, values });
         }
         look = next;
     }
     if samples.runs.is_empty() {
-        return Err(Restless {
-            tries: samples.tries,
-        }
-        .into());
+        return Err(Restless { tries: samples.tries }.into());
     }
     Ok(samples)
 }
@@ -273,11 +235,7 @@ impl Samples {
         if runs.iter().any(is_known) {
             runs.retain(is_known);
         }
-        Self {
-            enough: pairs.len().div_ceil(4),
-            tries: pairs.len(),
-            runs,
-        }
+        Self { enough: pairs.len().div_ceil(4), tries: pairs.len(), runs }
     }
 
     fn of(&self, placement: Placement) -> Vec<&Sample> {
@@ -286,9 +244,7 @@ impl Samples {
     }
 
     fn are_enough(&self, wanted: usize) -> bool {
-        [Placement::OneCore, Placement::TwoCores]
-            .iter()
-            .any(|&placement| self.of(placement).len() >= wanted)
+        [Placement::OneCore, Placement::TwoCores].iter().any(|&placement| self.of(placement).len() >= wanted)
     }
 
     /// The way of number `value` beside that of number `baseline`: a figure for each placement of which there are enough runs, or for
@@ -306,10 +262,7 @@ impl Samples {
         let used: usize = kinds.iter().map(|(_, runs)| runs.len()).sum();
         kinds.sort_by_key(|&(placement, _)| placement);
         let figure = |(placement, runs): (Placement, Vec<&Sample>)| {
-            let pairs: Vec<_> = runs
-                .iter()
-                .map(|run| (run.values[value], run.values[baseline]))
-                .collect();
+            let pairs: Vec<_> = runs.iter().map(|run| (run.values[value], run.values[baseline])).collect();
             let mut flags: Vec<_> = runs.iter().map(|run| run.flag_ns).collect();
             Figure {
                 dropped: self.tries - used,
@@ -349,12 +302,7 @@ mod tests {
     #[test]
     fn a_point_between_two_unlike_baselines_is_dropped_and_tried_again() {
         let figure = run(
-            Effort {
-                runs: 2,
-                tries: 9,
-                rough: false,
-                tolerance: TOLERANCE,
-            },
+            Effort { runs: 2, tries: 9, rough: false, tolerance: TOLERANCE },
             &[1.0, 1.1, 4.0, 4.0],
             &[1.05, 9.0, 8.0],
         )
@@ -368,12 +316,7 @@ mod tests {
     #[test]
     fn fewer_runs_than_asked_for_still_give_a_figure() {
         let figure = run(
-            Effort {
-                runs: 3,
-                tries: 3,
-                rough: false,
-                tolerance: TOLERANCE,
-            },
+            Effort { runs: 3, tries: 3, rough: false, tolerance: TOLERANCE },
             &[1.0, 1.0, 3.0, 1.0],
             &[2.0, 2.0, 2.0],
         )
@@ -383,12 +326,7 @@ mod tests {
 
     #[test]
     fn values_of_one_run_count_or_are_dropped_together() {
-        let effort = Effort {
-            runs: 2,
-            tries: 9,
-            rough: false,
-            tolerance: TOLERANCE,
-        };
+        let effort = Effort { runs: 2, tries: 9, rough: false, tolerance: TOLERANCE };
         let mut baselines = [[1.0, 9.0], [1.0, 1.0], [4.0, 1.0], [4.0, 3.0]].into_iter();
         let mut points = [[2.0, 10.0], [7.0, 7.0], [8.0, 4.0]].into_iter();
         let baseline = || Ok::<_, Restless>(baselines.next().unwrap());
@@ -399,29 +337,16 @@ mod tests {
 
     #[test]
     fn a_machine_that_never_settles_is_an_error_that_says_so() {
-        let error = run(
-            Effort {
-                runs: 1,
-                tries: 2,
-                rough: false,
-                tolerance: TOLERANCE,
-            },
-            &[1.0, 2.0, 4.0],
-            &[1.0, 1.0],
-        )
-        .unwrap_err();
+        let error =
+            run(Effort { runs: 1, tries: 2, rough: false, tolerance: TOLERANCE }, &[1.0, 2.0, 4.0], &[1.0, 1.0])
+                .unwrap_err();
         assert!(error.to_string().contains("each of 2 runs"), "{error}");
     }
 
     #[test]
     fn a_ratio_follows_the_machine_where_quotients_of_medians_would_not() {
         let figure = run(
-            Effort {
-                runs: 3,
-                tries: 9,
-                rough: false,
-                tolerance: TOLERANCE,
-            },
+            Effort { runs: 3, tries: 9, rough: false, tolerance: TOLERANCE },
             &[1.0, 1.0, 4.0, 4.0, 4.0],
             &[2.0, 99.0, 8.0, 8.0],
         )
@@ -449,19 +374,12 @@ mod tests {
 
     #[test]
     fn runs_of_both_placements_give_a_figure_each_and_are_never_mixed() {
-        let effort = Effort {
-            runs: 2,
-            tries: 9,
-            rough: false,
-            tolerance: TOLERANCE,
-        };
+        let effort = Effort { runs: 2, tries: 9, rough: false, tolerance: TOLERANCE };
         let samples = sample(
             effort,
             &[120.0, 122.0, 550.0, 552.0, 548.0],
             // To warm up, then a point between two baselines, again and again.
-            &[
-                0.0, 0.0, 1.0, 1.1, 1.0, 1.0, 2.0, 1.0, 1.0, 6.0, 1.0, 1.0, 6.0, 1.0,
-            ],
+            &[0.0, 0.0, 1.0, 1.1, 1.0, 1.0, 2.0, 1.0, 1.0, 6.0, 1.0, 1.0, 6.0, 1.0],
         )
         .unwrap();
         let figures = samples.figures(1, 0);
@@ -477,12 +395,7 @@ mod tests {
 
     #[test]
     fn a_placement_that_was_hardly_seen_gives_no_figure() {
-        let effort = Effort {
-            runs: 8,
-            tries: 9,
-            rough: false,
-            tolerance: TOLERANCE,
-        };
+        let effort = Effort { runs: 8, tries: 9, rough: false, tolerance: TOLERANCE };
         let mut looks = vec![120.0, 121.0];
         looks.extend([550.0; 9]);
         let samples = sample(effort, &looks, &[1.0; 30]).unwrap();
@@ -493,34 +406,16 @@ mod tests {
 
     #[test]
     fn a_quick_run_whose_looks_disagree_has_a_row_of_its_own() {
-        let effort = Effort {
-            runs: 2,
-            tries: 2,
-            rough: true,
-            tolerance: TOLERANCE,
-        };
-        let samples = sample(
-            effort,
-            &[120.0, 550.0, 550.0],
-            &[1.0, 9.0, 1.0, 1.0, 2.0, 1.0],
-        )
-        .unwrap();
+        let effort = Effort { runs: 2, tries: 2, rough: true, tolerance: TOLERANCE };
+        let samples = sample(effort, &[120.0, 550.0, 550.0], &[1.0, 9.0, 1.0, 1.0, 2.0, 1.0]).unwrap();
         let figures = samples.figures(1, 0);
         let seen: Vec<_> = figures.iter().map(|f| (f.placement.0, f.value)).collect();
-        assert_eq!(
-            seen,
-            [(Placement::TwoCores, 2.0), (Placement::Unknown, 9.0)]
-        );
+        assert_eq!(seen, [(Placement::TwoCores, 2.0), (Placement::Unknown, 9.0)]);
     }
 
     #[test]
     fn looks_that_never_agree_are_an_error() {
-        let effort = Effort {
-            runs: 1,
-            tries: 2,
-            rough: false,
-            tolerance: TOLERANCE,
-        };
+        let effort = Effort { runs: 1, tries: 2, rough: false, tolerance: TOLERANCE };
         let error = sample(effort, &[120.0, 550.0, 120.0], &[1.0; 9]).unwrap_err();
         assert!(error.to_string().contains("each of 2 runs"), "{error}");
     }
@@ -530,17 +425,8 @@ mod tests {
         let pairs = [(2.0, 1.0), (9.0, 1.0), (4.0, 1.0), (4.0, 1.0)];
         let looks = [120.0, 121.0, 550.0, 551.0, 552.0];
         let figures = Samples::of_rounds(&pairs, &looks).figures(1, 0);
-        let seen: Vec<_> = figures
-            .iter()
-            .map(|f| (f.placement.0, f.value, f.runs, f.dropped))
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                (Placement::OneCore, 2.0, 1, 1),
-                (Placement::TwoCores, 4.0, 2, 1)
-            ]
-        );
+        let seen: Vec<_> = figures.iter().map(|f| (f.placement.0, f.value, f.runs, f.dropped)).collect();
+        assert_eq!(seen, [(Placement::OneCore, 2.0, 1, 1), (Placement::TwoCores, 4.0, 2, 1)]);
         let changing = Samples::of_rounds(&pairs[..1], &[120.0, 550.0]).figures(1, 0);
         assert_eq!(changing[0].placement.0, Placement::Unknown);
     }

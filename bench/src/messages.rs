@@ -34,21 +34,14 @@ impl Source {
 /// # Errors
 /// It is not what was sent.
 #[inline(always)]
-pub(crate) fn read(
-    memory: Words,
-    offset: usize,
-    bytes: usize,
-    number: u64,
-) -> Result<(), BenchError> {
+pub(crate) fn read(memory: Words, offset: usize, bytes: usize, number: u64) -> Result<(), BenchError> {
     let word = u64::from_ne_bytes([byte_of(number); 8]);
     let sent = word.wrapping_mul(bytes as u64 / 8);
     let read = memory.sum(offset, bytes);
     if read == sent {
         Ok(())
     } else {
-        Err(format!(
-            "message {number} of {bytes} bytes came wrong: its words add up to {read:#x} and not to {sent:#x}"
-        )
-        .into())
+        Err(format!("message {number} of {bytes} bytes came wrong: its words add up to {read:#x} and not to {sent:#x}")
+            .into())
     }
 }

@@ -61,25 +61,12 @@ impl<'a> Ends<'a> {
         };
         let (inbox, ring_inbox) = (node.alloc(2 * MOST_BYTES)?, node.alloc(2 * MOST_BYTES)?);
         let exports = [
-            node.export_buffer(&inbox)
-                .name("bench.direct")
-                .on_notify(handler())
-                .start()?,
-            node.export_buffer(&ring_inbox)
-                .name("bench.ring")
-                .ring_only()
-                .on_notify(handler())
-                .start()?,
+            node.export_buffer(&inbox).name("bench.direct").on_notify(handler()).start()?,
+            node.export_buffer(&ring_inbox).name("bench.ring").ring_only().on_notify(handler()).start()?,
         ];
         let peer = 1 - node.rank();
-        let direct = node
-            .import(peer, "bench.direct")
-            .rights(Rights::ALL)
-            .start()?;
-        let ring = node
-            .import(peer, "bench.ring")
-            .rights(Rights::ALL)
-            .start()?;
+        let direct = node.import(peer, "bench.direct").rights(Rights::ALL).start()?;
+        let ring = node.import(peer, "bench.ring").rights(Rights::ALL).start()?;
         let theirs = Words::of_import(&direct)?;
         Ok(Self {
             node,
@@ -98,11 +85,7 @@ impl<'a> Ends<'a> {
     fn carry_out(&self, order: Order) -> Result<f64, BenchError> {
         let data = vec![5; order.bytes as usize];
         // Counted here rather than read: the peer may have begun already.
-        let counted = if order.what == what::RAW {
-            &self.raw_heard
-        } else {
-            &self.heard
-        };
+        let counted = if order.what == what::RAW { &self.raw_heard } else { &self.heard };
         let base = counted.replace(counted.get() + order.times);
         if self.sleeps {
             return self.wake(order, &data, base);
@@ -197,12 +180,7 @@ impl<'a> Ends<'a> {
 pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let Some(case) = role() else {
         for wait in ["poll", "event"] {
-            let job = Job {
-                bench: "notify-latency",
-                ranks: 2,
-                options: &["--wait", wait],
-                case: wait,
-            };
+            let job = Job { bench: "notify-latency", ranks: 2, options: &["--wait", wait], case: wait };
             job.run(plan, report.is_json())?;
         }
         return Ok(());
@@ -241,9 +219,7 @@ pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
             let steps = std::cell::RefCell::new(&mut steps);
             let lead = |what| {
                 let order = Order { what, bytes, times };
-                steps
-                    .borrow_mut()
-                    .together(order, || ends.carry_out(order), idle)
+                steps.borrow_mut().together(order, || ends.carry_out(order), idle)
             };
             let case = vec![
                 ("path", json!(path)),
@@ -252,19 +228,9 @@ pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
                 ("ranks", json!(2)),
                 ("wait", json!(case)),
             ];
-            let baseline = if sleeps {
-                "plain put + futex wake"
-            } else {
-                "plain put"
-            };
+            let baseline = if sleeps { "plain put + futex wake" } else { "plain put" };
             let look = || steps.borrow_mut().look(idle);
-            let figures = beside(
-                effort,
-                &mut placements,
-                look,
-                || lead(what::RAW),
-                || lead(kind),
-            );
+            let figures = beside(effort, &mut placements, look, || lead(what::RAW), || lead(kind));
             match report.settled(&format!("{path}, {bytes} B"), figures) {
                 Ok(figures) => report.rows(&case, "us", baseline, &figures.unwrap_or_default()),
                 Err(error) => {
@@ -274,15 +240,7 @@ pub(crate) fn notify(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
             }
         }
     }
-    steps.together(
-        Order {
-            what: what::END,
-            bytes: 0,
-            times: 0,
-        },
-        || (),
-        idle,
-    );
+    steps.together(Order { what: what::END, bytes: 0, times: 0 }, || (), idle);
     drop(polling);
     outcome
 }

@@ -79,16 +79,12 @@ impl Placements {
             let middle = (low * high).sqrt();
             (high > low * GAP && LIMITS_NS.contains(&middle)).then_some((high / low, middle))
         });
-        gaps.max_by(|a, b| a.0.total_cmp(&b.0))
-            .map_or(USUAL_LIMIT_NS, |(_, middle)| middle)
+        gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(USUAL_LIMIT_NS, |(_, middle)| middle)
     }
 }
 
 /// The round trip of a flag between two threads of this process, in nanoseconds: for ranks whose peers sleep.
-#[allow(
-    clippy::missing_spin_loop,
-    reason = "a pause would last longer than what is measured"
-)]
+#[allow(clippy::missing_spin_loop, reason = "a pause would last longer than what is measured")]
 pub(crate) fn look_between_threads() -> f64 {
     const TIMES: u64 = 8;
     const PARTS: u64 = 64;
@@ -154,9 +150,7 @@ mod tests {
         assert_eq!(near.of(61.0, 62.0), Some(Placement::OneCore));
         assert_eq!(near.of(150.0, 170.0), Some(Placement::TwoCores));
         // Two placements of two cores: the wider gap counts, and only where a limit can lie.
-        let three = after(&[
-            120.0, 121.0, 122.0, 550.0, 555.0, 560.0, 900.0, 910.0, 920.0,
-        ]);
+        let three = after(&[120.0, 121.0, 122.0, 550.0, 555.0, 560.0, 900.0, 910.0, 920.0]);
         assert_eq!(three.of(550.0, 910.0), Some(Placement::TwoCores));
         assert_eq!(three.of(120.0, 122.0), Some(Placement::OneCore));
     }

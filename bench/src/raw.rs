@@ -28,10 +28,7 @@ impl BareMlock {
     pub(crate) fn new(memory: &[u8], pages: u64) -> Self {
         let bytes = pages as usize * PAGE_BYTES;
         assert!(bytes <= memory.len());
-        Self {
-            address: memory.as_ptr().cast(),
-            bytes,
-        }
+        Self { address: memory.as_ptr().cast(), bytes }
     }
 }
 
@@ -69,14 +66,8 @@ impl BareUring {
         assert!(bytes <= memory.len());
         let ring = io_uring::IoUring::new(1)?;
         ring.submitter().register_buffers_sparse(16_384)?;
-        let full = [libc::iovec {
-            iov_base: memory.as_ptr().cast_mut().cast(),
-            iov_len: bytes,
-        }];
-        let empty = [libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        }];
+        let full = [libc::iovec { iov_base: memory.as_ptr().cast_mut().cast(), iov_len: bytes }];
+        let empty = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }];
         Ok(Self { ring, full, empty })
     }
 }
@@ -84,21 +75,13 @@ impl BareUring {
 impl Bare for BareUring {
     fn pin(&mut self) -> Result<(), BenchError> {
         // SAFETY: nothing is ever submitted to the ring, so the kernel only holds the pages, which stay mapped.
-        unsafe {
-            self.ring
-                .submitter()
-                .register_buffers_update(0, &self.full, None)
-        }?;
+        unsafe { self.ring.submitter().register_buffers_update(0, &self.full, None) }?;
         Ok(())
     }
 
     fn unpin(&mut self) -> Result<(), BenchError> {
         // SAFETY: as in `pin`.
-        unsafe {
-            self.ring
-                .submitter()
-                .register_buffers_update(0, &self.empty, None)
-        }?;
+        unsafe { self.ring.submitter().register_buffers_update(0, &self.empty, None) }?;
         Ok(())
     }
 }

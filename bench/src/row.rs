@@ -113,13 +113,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(bench: &'static str, json: bool) -> Self {
-        Self {
-            bench,
-            json,
-            headed: false,
-            rows: 0,
-            columns: stdio::columns(),
-        }
+        Self { bench, json, headed: false, rows: 0, columns: stdio::columns() }
     }
 
     /// Whether rows are JSON lines.
@@ -144,11 +138,7 @@ impl Report {
     ///
     /// # Errors
     /// Any other error of it.
-    pub(crate) fn settled<T>(
-        &mut self,
-        point: &str,
-        outcome: Result<T, BenchError>,
-    ) -> Result<Option<T>, BenchError> {
+    pub(crate) fn settled<T>(&mut self, point: &str, outcome: Result<T, BenchError>) -> Result<Option<T>, BenchError> {
         match outcome {
             Err(error) if error.is::<Restless>() => {
                 self.remark(&format!("{point}: {error}"));
@@ -193,15 +183,9 @@ const WIDE: usize = 154;
 
 /// The range of a figure, its runs and the baseline's value are left out of lines of less than [`WIDE`] columns; rows of JSON have them.
 fn heading(columns: usize) -> String {
-    let line = format!(
-        "{:<36} {:<9} {:>10} {:<8} {:>7}",
-        "case", "placement", "value", "unit", "ratio"
-    );
+    let line = format!("{:<36} {:<9} {:>10} {:<8} {:>7}", "case", "placement", "value", "unit", "ratio");
     match columns {
-        WIDE.. => format!(
-            "{line}  {:<24} {:>10} {:>12} {:>12} {:>5}",
-            "baseline", "which is", "min", "max", "runs"
-        ),
+        WIDE.. => format!("{line}  {:<24} {:>10} {:>12} {:>12} {:>5}", "baseline", "which is", "min", "max", "runs"),
         _ => format!("{line}  baseline"),
     }
 }
@@ -300,9 +284,6 @@ mod tests {
         assert_eq!(head.find("placement"), line.find("two cores"));
         let (head, line) = (heading(100), table_line(&example(), 100));
         assert_eq!(head.find("baseline"), line.find("plain put"));
-        assert!(
-            line.chars().count() <= 100 && !line.contains("12346"),
-            "{line}"
-        );
+        assert!(line.chars().count() <= 100 && !line.contains("12346"), "{line}");
     }
 }

@@ -31,13 +31,7 @@ struct Case {
 }
 
 const CASES: &[Case] = &[
-    Case {
-        name: "poll",
-        ranks: 2,
-        options: &["--wait", "poll"],
-        ways: &[Way::Put, Way::Call],
-        times: 2000,
-    },
+    Case { name: "poll", ranks: 2, options: &["--wait", "poll"], ways: &[Way::Put, Way::Call], times: 2000 },
     Case {
         name: "long",
         ranks: 2,
@@ -45,13 +39,7 @@ const CASES: &[Case] = &[
         ways: &[Way::Memcpy, Way::LongCall, Way::LentCall, Way::Bounce],
         times: 50,
     },
-    Case {
-        name: "sleep",
-        ranks: 2,
-        options: &["--wait", "event"],
-        ways: &[Way::Futex, Way::Call],
-        times: 200,
-    },
+    Case { name: "sleep", ranks: 2, options: &["--wait", "event"], ways: &[Way::Futex, Way::Call], times: 200 },
     Case {
         name: "udp",
         ranks: 2,
@@ -59,13 +47,7 @@ const CASES: &[Case] = &[
         ways: &[Way::RawUdp, Way::Call],
         times: 500,
     },
-    Case {
-        name: "fair",
-        ranks: fair::RANKS,
-        options: &["--wait", "event"],
-        ways: &[],
-        times: 0,
-    },
+    Case { name: "fair", ranks: fair::RANKS, options: &["--wait", "event"], ways: &[], times: 0 },
 ];
 
 /// `mapwire bench rpc`.
@@ -124,11 +106,7 @@ fn in_rank(plan: Plan, case: &Case, path: &str, report: &mut Report) -> Result<(
             }
         }
     }
-    let times = if plan.quick {
-        case.times / 10
-    } else {
-        case.times
-    };
+    let times = if plan.quick { case.times / 10 } else { case.times };
     let mut placements = Placements::default();
     let mut effort = Effort::planned(plan, 2, 31);
     if case.name == "sleep" {
@@ -144,11 +122,7 @@ fn in_rank(plan: Plan, case: &Case, path: &str, report: &mut Report) -> Result<(
     if let Some(samples) = report.settled(case.name, samples)? {
         let mut row = |number: usize, baseline: usize| {
             let way = case.ways[number];
-            let mut fields = vec![
-                ("case", json!(case.name)),
-                ("call", json!(way.name())),
-                ("ranks", json!(2)),
-            ];
+            let mut fields = vec![("case", json!(case.name)), ("call", json!(way.name())), ("ranks", json!(2))];
             if case.name == "udp" {
                 fields.push(("sealed", json!(!plan.insecure)));
             }

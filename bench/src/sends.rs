@@ -69,11 +69,7 @@ impl Leader<'_, '_> {
         mut op: impl FnMut() -> Result<(), BenchError>,
     ) -> Result<f64, BenchError> {
         let ends = self.ends;
-        let order = Order {
-            what: what::IDLE,
-            bytes,
-            times,
-        };
+        let order = Order { what: what::IDLE, bytes, times };
         let run = || {
             let start = Instant::now();
             for _ in 0..times {
@@ -117,24 +113,14 @@ fn in_ranks(
 ) -> Result<(), BenchError> {
     if role().is_none() {
         let options = &["--wait", "poll"];
-        return Job {
-            bench: name,
-            ranks: 2,
-            options,
-            case: "pair",
-        }
-        .run(plan, report.is_json());
+        return Job { bench: name, ranks: 2, options, case: "pair" }.run(plan, report.is_json());
     }
     let node = Node::join()?;
     let ends = Ends::new(&node, bytes)?;
     let mut steps = Steps::new(&node)?;
     let polling = node.polling();
     if node.rank() == 0 {
-        let mut leader = Leader {
-            ends: &ends,
-            steps,
-            placements: Placements::default(),
-        };
+        let mut leader = Leader { ends: &ends, steps, placements: Placements::default() };
         measure(&mut leader, report)?;
         leader.lead(what::END, 0, 0)?;
     } else {
@@ -165,12 +151,7 @@ fn case_of(way: Way, bytes: u64) -> Vec<(&'static str, Value)> {
     };
     let mut case = vec![("path", json!(path))];
     case.extend(range.map(|range| ("range", json!(range))));
-    case.extend([
-        ("transport", json!("shm")),
-        ("bytes", json!(bytes)),
-        ("ranks", json!(2)),
-        ("wait", json!("poll")),
-    ]);
+    case.extend([("transport", json!("shm")), ("bytes", json!(bytes)), ("ranks", json!(2)), ("wait", json!("poll"))]);
     case
 }
 
@@ -190,9 +171,8 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
             let effort = Effort::planned(plan, 3, 61);
             let times = times_for(bytes, plan.quick);
             let point = format!("{bytes} B");
-            let run = |leader: &mut Leader<'_, '_>, way| {
-                leader.lead(what::PING_PONG + Way::ALL[way] as u64, bytes, times)
-            };
+            let run =
+                |leader: &mut Leader<'_, '_>, way| leader.lead(what::PING_PONG + Way::ALL[way] as u64, bytes, times);
             let Some(samples) = leader.sample(effort, Way::ALL.len(), &point, report, run)? else {
                 continue;
             };
@@ -216,68 +196,46 @@ pub(crate) fn latency(plan: Plan, report: &mut Report) -> Result<(), BenchError>
 
 /// `mapwire bench send-bandwidth`.
 pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let sizes = [
-        8,
-        64,
-        1024,
-        4096,
-        65_536,
-        262_144,
-        1 << 20,
-        4 << 20,
-        16 << 20,
-    ];
+    let sizes = [8, 64, 1024, 4096, 65_536, 262_144, 1 << 20, 4 << 20, 16 << 20];
     let sizes = &sizes[..if plan.quick { 7 } else { sizes.len() }];
     let most = sizes.iter().map(|&bytes| bytes as usize);
     let room = most.map(|bytes| Window::of(bytes).room()).max();
-    let ways = [
-        Way::Plain,
-        Way::TwoCopies,
-        Way::Direct,
-        Way::Heap,
-        Way::Ring,
-    ];
+    let ways = [Way::Plain, Way::TwoCopies, Way::Direct, Way::Heap, Way::Ring];
     /// Behind the ways: memcpy within rank 0.
     const MEMCPY: usize = 5;
-    in_ranks(
-        "send-bandwidth",
-        plan,
-        report,
-        room.unwrap_or(0),
-        |leader, report| {
-            let mut local = Memcpy::new(sizes[sizes.len() - 1] as usize);
-            for &bytes in sizes {
-                let effort = Effort::planned(plan, 3, 31);
-                let total: u64 = if plan.quick { 1 << 20 } else { 16 << 20 };
-                let times = (total / bytes).clamp(4, if plan.quick { 1000 } else { 10_000 });
-                // Rates: bytes a second of both, so that the ratio is a share.
-                let run = |leader: &mut Leader<'_, '_>, way| {
-                    let ns = match ways.get(way) {
-                        Some(&way) => leader.lead(what::STREAM + way as u64, bytes, times)?,
-                        None => local.run(bytes as usize, times),
-                    };
-                    Ok(bytes as f64 / ns)
+    in_ranks("send-bandwidth", plan, report, room.unwrap_or(0), |leader, report| {
+        let mut local = Memcpy::new(sizes[sizes.len() - 1] as usize);
+        for &bytes in sizes {
+            let effort = Effort::planned(plan, 3, 31);
+            let total: u64 = if plan.quick { 1 << 20 } else { 16 << 20 };
+            let times = (total / bytes).clamp(4, if plan.quick { 1000 } else { 10_000 });
+            // Rates: bytes a second of both, so that the ratio is a share.
+            let run = |leader: &mut Leader<'_, '_>, way| {
+                let ns = match ways.get(way) {
+                    Some(&way) => leader.lead(what::STREAM + way as u64, bytes, times)?,
+                    None => local.run(bytes as usize, times),
                 };
-                let point = format!("{bytes} B");
-                let Some(samples) = leader.sample(effort, MEMCPY + 1, &point, report, run)? else {
-                    continue;
-                };
-                let number = |of: Way| ways.iter().position(|&way| way == of).unwrap_or(MEMCPY);
-                let mut row = |way: Way, baseline, name| {
-                    let case = case_of(way, bytes);
-                    let figures = samples.figures(number(way), baseline);
-                    report.rows(&case, "GB/s", name, &figures);
-                };
-                row(Way::Direct, number(Way::Plain), "plain put");
-                row(Way::Direct, MEMCPY, "memcpy");
-                row(Way::Heap, number(Way::Plain), "plain put");
-                row(Way::Ring, number(Way::TwoCopies), "two-copy stream");
-                row(Way::Ring, MEMCPY, "memcpy");
-                row(Way::TwoCopies, MEMCPY, "memcpy");
-            }
-            Ok(())
-        },
-    )
+                Ok(bytes as f64 / ns)
+            };
+            let point = format!("{bytes} B");
+            let Some(samples) = leader.sample(effort, MEMCPY + 1, &point, report, run)? else {
+                continue;
+            };
+            let number = |of: Way| ways.iter().position(|&way| way == of).unwrap_or(MEMCPY);
+            let mut row = |way: Way, baseline, name| {
+                let case = case_of(way, bytes);
+                let figures = samples.figures(number(way), baseline);
+                report.rows(&case, "GB/s", name, &figures);
+            };
+            row(Way::Direct, number(Way::Plain), "plain put");
+            row(Way::Direct, MEMCPY, "memcpy");
+            row(Way::Heap, number(Way::Plain), "plain put");
+            row(Way::Ring, number(Way::TwoCopies), "two-copy stream");
+            row(Way::Ring, MEMCPY, "memcpy");
+            row(Way::TwoCopies, MEMCPY, "memcpy");
+        }
+        Ok(())
+    })
 }
 
 /// A copy within one process, of memory that was just written.
@@ -320,16 +278,14 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
             for bytes in [8_u64, 64, 256, 1024, 4096] {
                 let effort = Effort::planned(plan, 9, 61);
                 let times = times_for(bytes, plan.quick);
-                let alone =
-                    |leader: &mut Leader<'_, '_>,
-                     fetch: &dyn Fn(&mut [u8]) -> Result<(), BenchError>| {
-                        let into = &mut into.borrow_mut()[..bytes as usize];
-                        leader.alone(bytes, times, || {
-                            fetch(into)?;
-                            black_box(&mut *into);
-                            Ok(())
-                        })
-                    };
+                let alone = |leader: &mut Leader<'_, '_>, fetch: &dyn Fn(&mut [u8]) -> Result<(), BenchError>| {
+                    let into = &mut into.borrow_mut()[..bytes as usize];
+                    leader.alone(bytes, times, || {
+                        fetch(into)?;
+                        black_box(&mut *into);
+                        Ok(())
+                    })
+                };
                 let run = |leader: &mut Leader<'_, '_>, number| {
                     let ends = leader.ends;
                     match (number, way) {
@@ -360,10 +316,7 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
 pub(crate) fn atomics(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     in_ranks("atomic-latency", plan, report, 4096, |leader, report| {
         let bytes = 8;
-        for (way, baseline_name) in [
-            (Way::Direct, "atomic add by the processor"),
-            (Way::Ring, "fetch by the ring"),
-        ] {
+        for (way, baseline_name) in [(Way::Direct, "atomic add by the processor"), (Way::Ring, "fetch by the ring")] {
             let effort = Effort::planned(plan, 9, 61);
             let times = times_for(bytes, plan.quick);
             let run = |leader: &mut Leader<'_, '_>, number| {

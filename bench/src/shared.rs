@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mapwire::{Node, Shared, SharedSlice};
-use mapwire_host::faults::{
-    Access, FaultInfo, FaultKind, PageProtection, Protection, Resolution, Watch, watch,
-};
+use mapwire_host::faults::{Access, FaultInfo, FaultKind, PageProtection, Protection, Resolution, Watch, watch};
 use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_translation::PAGE_BYTES;
@@ -67,35 +65,17 @@ struct Station<'a> {
 
 impl<'a> Station<'a> {
     /// Ranks that map no memory of each other by mapwire keep in step by `words`.
-    fn new(
-        node: &'a Node,
-        shared: &'a Shared,
-        bytes: usize,
-        words: Option<Words>,
-    ) -> Result<Self, BenchError> {
+    fn new(node: &'a Node, shared: &'a Shared, bytes: usize, words: Option<Words>) -> Result<Self, BenchError> {
         let (steps, trip) = match words {
             None => (Steps::new(node)?, Trip::Flags(Flags::new(node)?)),
-            Some(words) => (
-                Steps::over(node, words),
-                Trip::datagrams(node, words, bytes)?,
-            ),
+            Some(words) => (Steps::over(node, words), Trip::datagrams(node, words, bytes)?),
         };
         let mut minipages = Vec::new();
         for _ in 0..MINIPAGES {
-            let mine = if node.rank() == 1 % node.size() {
-                Some(shared.alloc::<u64>(bytes / 8)?)
-            } else {
-                None
-            };
+            let mine = if node.rank() == 1 % node.size() { Some(shared.alloc::<u64>(bytes / 8)?) } else { None };
             minipages.push(shared.broadcast_slice(1 % node.size(), mine)?);
         }
-        Ok(Self {
-            node,
-            shared,
-            steps,
-            trip,
-            minipages,
-        })
+        Ok(Self { node, shared, steps, trip, minipages })
     }
 
     /// What a rank other than 0 does for an order.
@@ -119,11 +99,7 @@ impl<'a> Station<'a> {
                 what::SERVE => {
                     self.steps.answer();
                     let others = self.node.rank() >= 2;
-                    self.serve(if others {
-                        "sleeping"
-                    } else {
-                        OWNERS[order.bytes as usize]
-                    });
+                    self.serve(if others { "sleeping" } else { OWNERS[order.bytes as usize] });
                     continue;
                 }
                 what::CONTEND => self.contend(order.times)?,
@@ -245,13 +221,7 @@ fn in_jobs(
     let Some(case) = role() else {
         for &(ranks, wait) in jobs {
             let options = ["--wait", if wait == POLLING { "poll" } else { wait }];
-            Job {
-                bench: name,
-                ranks,
-                options: &options,
-                case: &case_of(ranks, wait),
-            }
-            .run(plan, report.is_json())?;
+            Job { bench: name, ranks, options: &options, case: &case_of(ranks, wait) }.run(plan, report.is_json())?;
         }
         return Ok(());
     };

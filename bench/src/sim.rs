@@ -39,9 +39,8 @@ pub(super) fn sim(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
 /// Millions of entries a second that go through a heap which holds some for each node: what any agenda of events costs.
 fn heap(nodes: usize) -> f64 {
     let mut random = Random::new(1);
-    let mut heap: BinaryHeap<Reverse<(u64, u64)>> = (0..nodes as u64 * 4)
-        .map(|number| Reverse((random.below(1 << 20), number)))
-        .collect();
+    let mut heap: BinaryHeap<Reverse<(u64, u64)>> =
+        (0..nodes as u64 * 4).map(|number| Reverse((random.below(1 << 20), number))).collect();
     let start = Instant::now();
     for number in 0..PACKETS {
         if let Some(Reverse((at, _))) = heap.pop() {

@@ -59,29 +59,17 @@ impl Workload {
             let mut done = 0;
             while done < block.len() {
                 done = decoder.take(&block, done)?;
-                whole
-                    .lookups
-                    .extend_from_slice(&decoder.nodes()[0].chunk.lookups);
+                whole.lookups.extend_from_slice(&decoder.nodes()[0].chunk.lookups);
                 decoder.clear();
             }
         }
-        let run = |lookups: &[u32]| Chunk {
-            lookups: lookups.to_vec(),
-            events: Vec::new(),
-        };
+        let run = |lookups: &[u32]| Chunk { lookups: lookups.to_vec(), events: Vec::new() };
         let runs: Vec<_> = whole.lookups.chunks_exact(RUN_LOOKUPS).map(run).collect();
         if runs.is_empty() {
             return Err("the trace is too short".into());
         }
         let node = decoder.nodes()[0].clone();
-        Ok(Workload {
-            name: pattern.name(),
-            file,
-            records,
-            node,
-            runs,
-            next: Cell::new(0),
-        })
+        Ok(Workload { name: pattern.name(), file, records, node, runs, next: Cell::new(0) })
     }
 
     /// The lookups of the next run.
@@ -100,10 +88,7 @@ impl Workload {
     }
 
     /// Millions of lookups a second.
-    fn rate<T>(
-        &self,
-        run: impl FnOnce(&Chunk) -> Result<T, BenchError>,
-    ) -> Result<f64, BenchError> {
+    fn rate<T>(&self, run: impl FnOnce(&Chunk) -> Result<T, BenchError>) -> Result<f64, BenchError> {
         Ok(1e3 / self.ns(run)?)
     }
 
@@ -116,11 +101,8 @@ impl Workload {
     }
 
     fn case(&self, case: &str, more: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
-        let mut fields = vec![
-            ("case", json!(case)),
-            ("pattern", json!(self.name)),
-            ("pages", json!(self.node.pages.len())),
-        ];
+        let mut fields =
+            vec![("case", json!(case)), ("pattern", json!(self.name)), ("pages", json!(self.node.pages.len()))];
         fields.extend_from_slice(more);
         fields
     }
@@ -138,11 +120,7 @@ impl Pass {
         let least = shapes.iter().map(|shape| shape.sets).min().unwrap_or(1);
         let mut keys = Keys::new(1, true, least);
         keys.extend(&work.node.pages);
-        Pass {
-            keys,
-            stream: KeyStream::default(),
-            levels: Levels::new(shapes, false),
-        }
+        Pass { keys, stream: KeyStream::default(), levels: Levels::new(shapes, false) }
     }
 
     fn run(&mut self, chunk: &Chunk) {
@@ -152,10 +130,7 @@ impl Pass {
 }
 
 fn shape(entries: usize, ways: usize) -> Shape {
-    Shape {
-        sets: entries / ways,
-        ways,
-    }
+    Shape { sets: entries / ways, ways }
 }
 
 /// `mapwire bench study`.
@@ -194,12 +169,7 @@ fn row(
 
 const READ: &str = "reading page numbers";
 
-fn one_configuration(
-    work: &Workload,
-    ways: usize,
-    effort: Effort,
-    report: &mut Report,
-) -> Result<(), BenchError> {
+fn one_configuration(work: &Workload, ways: usize, effort: Effort, report: &mut Report) -> Result<(), BenchError> {
     let mut pass = Pass::new(work, &[shape(8192, ways)]);
     let point = || {
         work.rate(|chunk| {
@@ -209,21 +179,10 @@ fn one_configuration(
     };
     let figure = paired(effort, || work.read(), point);
     let more = [("entries", json!(8192)), ("ways", json!(ways))];
-    row(
-        report,
-        work.case("one configuration", &more),
-        "Mlookups/s",
-        READ,
-        figure,
-    )
+    row(report, work.case("one configuration", &more), "Mlookups/s", READ, figure)
 }
 
-fn under_a_limit(
-    work: &Workload,
-    ways: usize,
-    effort: Effort,
-    report: &mut Report,
-) -> Result<(), BenchError> {
+fn under_a_limit(work: &Workload, ways: usize, effort: Effort, report: &mut Report) -> Result<(), BenchError> {
     let mut keys = Keys::new(1, true, 8192 / ways);
     keys.extend(&work.node.pages);
     let mut cache = Limited::new(shape(8192, ways));
@@ -231,37 +190,18 @@ fn under_a_limit(
     let point = || {
         work.rate(|chunk| {
             let pages = &work.node.pages;
-            Ok(pins.run(chunk, pages, &keys, |steps| {
-                cache.run(steps, keys.most_slot())
-            })?)
+            Ok(pins.run(chunk, pages, &keys, |steps| cache.run(steps, keys.most_slot()))?)
         })
     };
     let figure = paired(effort, || work.read(), point);
-    let more = [
-        ("entries", json!(8192)),
-        ("ways", json!(ways)),
-        ("limit_bytes", json!(LIMIT_PAGES * 4096)),
-    ];
-    row(
-        report,
-        work.case("one configuration under a limit", &more),
-        "Mlookups/s",
-        READ,
-        figure,
-    )
+    let more = [("entries", json!(8192)), ("ways", json!(ways)), ("limit_bytes", json!(LIMIT_PAGES * 4096))];
+    row(report, work.case("one configuration under a limit", &more), "Mlookups/s", READ, figure)
 }
 
-fn many_configurations(
-    work: &Workload,
-    effort: Effort,
-    report: &mut Report,
-) -> Result<(), BenchError> {
+fn many_configurations(work: &Workload, effort: Effort, report: &mut Report) -> Result<(), BenchError> {
     let of_size = |size: &usize| WAYS.map(|ways| shape(*size, ways));
     let shapes: Vec<_> = SIZES.iter().flat_map(of_size).collect();
-    let mut alone: Vec<_> = shapes
-        .iter()
-        .map(|shape| Pass::new(work, &[*shape]))
-        .collect();
+    let mut alone: Vec<_> = shapes.iter().map(|shape| Pass::new(work, &[*shape])).collect();
     let mut all = Pass::new(work, &shapes);
     let one = || {
         let ns = work.ns(|chunk| {
@@ -290,13 +230,7 @@ fn many_configurations(
         })
     };
     let figure = paired(effort, together, with_causes);
-    row(
-        report,
-        work.case("the 15 with causes of misses", &[]),
-        "ns/lookup",
-        "without causes",
-        figure,
-    )
+    row(report, work.case("the 15 with causes of misses", &[]), "ns/lookup", "without causes", figure)
 }
 
 fn replayed(work: &Workload, effort: Effort, report: &mut Report) -> Result<(), BenchError> {
@@ -304,10 +238,7 @@ fn replayed(work: &Workload, effort: Effort, report: &mut Report) -> Result<(), 
     let mut replay = Replay::new(configuration, false)?;
     let point = || work.rate(|chunk| Ok(replay.run(chunk, &work.node.pages)?));
     let figure = paired(effort, || work.read(), point);
-    let case = work.case(
-        "one configuration by the firmware's code",
-        &[("entries", json!(8192)), ("ways", json!(1))],
-    );
+    let case = work.case("one configuration by the firmware's code", &[("entries", json!(8192)), ("ways", json!(1))]);
     row(report, case, "Mlookups/s", READ, figure)
 }
 
@@ -339,11 +270,5 @@ fn decoded(work: &Workload, effort: Effort, report: &mut Report) -> Result<(), B
             Ok(millions(start))
         },
     );
-    row(
-        report,
-        work.case("a trace to page numbers", &[]),
-        "Mrecords/s",
-        "reading its blocks",
-        figure,
-    )
+    row(report, work.case("a trace to page numbers", &[]), "Mrecords/s", "reading its blocks", figure)
 }

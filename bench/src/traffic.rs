@@ -216,15 +216,12 @@ const INBOX_BYTES: usize = RANKS * WINDOW as usize * SLOT_BYTES + 64 * RANKS;
 
 impl Puts<'_> {
     fn import(&self, rank: usize) -> Result<&Import, BenchError> {
-        Ok(self.imports[rank]
-            .as_ref()
-            .ok_or("no import of this rank")?)
+        Ok(self.imports[rank].as_ref().ok_or("no import of this rank")?)
     }
 
     /// Whether something has come of, or for, a rank.
     fn has_news(inbox: Words, from: usize, flow: &Flow) -> bool {
-        inbox.load(slot(from, flow.taken + 1) + BYTES) == flow.taken + 1
-            || inbox.load(ack_of(from)) > flow.acked
+        inbox.load(slot(from, flow.taken + 1) + BYTES) == flow.taken + 1 || inbox.load(ack_of(from)) > flow.acked
     }
 }
 
@@ -232,28 +229,19 @@ impl Way for Puts<'_> {
     fn send(&mut self, to: usize, number: u64) -> Result<(), BenchError> {
         self.source.rewrite(BYTES, number);
         let at = slot(self.me, number) as u64;
-        self.import(to)?
-            .put_signal(self.source.data(BYTES), at, at + BYTES as u64, number)?;
+        self.import(to)?.put_signal(self.source.data(BYTES), at, at + BYTES as u64, number)?;
         Ok(())
     }
 
     fn take(&mut self, flows: &mut [Flow], waits: bool) -> Result<(), BenchError> {
         let inbox = self.inbox;
         if waits {
-            let has_news = || {
-                (0..RANKS)
-                    .any(|from| Self::has_news(inbox, from, &flows[from]))
-                    .then_some(())
-            };
+            let has_news = || (0..RANKS).any(|from| Self::has_news(inbox, from, &flows[from])).then_some(());
             self.node.wait_until(Some(NAP), has_news);
         } else {
             self.node.poll();
         }
-        for (from, flow) in flows
-            .iter_mut()
-            .enumerate()
-            .filter(|(from, _)| *from != self.me)
-        {
+        for (from, flow) in flows.iter_mut().enumerate().filter(|(from, _)| *from != self.me) {
             flow.acked = flow.acked.max(inbox.load(ack_of(from)));
             let at = slot(from, flow.taken + 1);
             if inbox.load(at + BYTES) == flow.taken + 1 {
@@ -300,12 +288,7 @@ impl Ends<'_> {
     }
 
     /// Goes through a phase with the others. At rank 0: bytes a second of all, and the fairness among pairs.
-    fn phase(
-        &mut self,
-        pattern: Pattern,
-        is_raw: bool,
-        time: Duration,
-    ) -> Result<(f64, f64), BenchError> {
+    fn phase(&mut self, pattern: Pattern, is_raw: bool, time: Duration) -> Result<(f64, f64), BenchError> {
         self.phase += 1;
         let me = self.node.rank();
         for from in 0..RANKS {
@@ -334,13 +317,8 @@ impl Ends<'_> {
             };
             exchange(&mut way, pattern, me, time, has_all)?
         } else {
-            let mut way = Puts {
-                node: self.node,
-                me,
-                inbox: self.inbox,
-                imports: &self.imports,
-                source: Source::new(BYTES),
-            };
+            let mut way =
+                Puts { node: self.node, me, inbox: self.inbox, imports: &self.imports, source: Source::new(BYTES) };
             let _polling = self.node.polling();
             exchange(&mut way, pattern, me, time, has_all)?
         };
@@ -360,11 +338,7 @@ impl Ends<'_> {
 fn fairness(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
-    if squares == 0.0 {
-        0.0
-    } else {
-        sum * sum / (shares.len() as f64 * squares)
-    }
+    if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
 fn rank(shared: Words, plan: Plan, report: &mut Report) -> Result<(), BenchError> {
@@ -375,9 +349,7 @@ fn rank(shared: Words, plan: Plan, report: &mut Report) -> Result<(), BenchError
     let inbox = whole.part(whole.before_page(), INBOX_BYTES);
     let _export = inbox.export(&node).ring_only().name("traffic").start()?;
     let import = |rank: usize| node.import(rank, "traffic").rights(Rights::ALL).start();
-    let imports: Result<_, _> = (0..RANKS)
-        .map(|rank| (rank != me).then(|| import(rank)).transpose())
-        .collect();
+    let imports: Result<_, _> = (0..RANKS).map(|rank| (rank != me).then(|| import(rank)).transpose()).collect();
     let raw = UdpSocket::bind("127.0.0.1:0")?;
     raw.set_nonblocking(true)?;
     for buffer in [
@@ -387,14 +359,7 @@ fn rank(shared: Words, plan: Plan, report: &mut Report) -> Result<(), BenchError
         // Without the right to it the baseline has what it has.
         let _ = buffer(&raw, SOCKET_BYTES);
     }
-    let mut ends = Ends {
-        node: &node,
-        shared,
-        raw,
-        inbox,
-        imports: imports?,
-        phase: 0,
-    };
+    let mut ends = Ends { node: &node, shared, raw, inbox, imports: imports?, phase: 0 };
     ends.set(line::PORT + me, ends.raw.local_addr()?.port().into());
     let (time, runs) = match plan.quick {
         true => (Duration::from_millis(300), 1),
@@ -435,13 +400,7 @@ pub(super) fn traffic(plan: Plan, report: &mut Report) -> Result<(), BenchError>
         if plan.insecure {
             options.push("--insecure");
         }
-        return Job {
-            bench: "traffic",
-            ranks: RANKS,
-            options: &options,
-            case: &case,
-        }
-        .run(plan, report.is_json());
+        return Job { bench: "traffic", ranks: RANKS, options: &options, case: &case }.run(plan, report.is_json());
     };
     let file = std::fs::File::options().read(true).write(true).open(case)?;
     let mapping = Mapping::foreign(&file, bytes, Access::ReadWrite)?;
@@ -461,14 +420,7 @@ mod tests {
 
     #[test]
     fn patterns_say_who_sends() {
-        let pairs = |pattern: Pattern| {
-            (0..RANKS * RANKS)
-                .filter(|at| pattern.sends(at % RANKS, at / RANKS))
-                .count()
-        };
-        assert_eq!(
-            (pairs(Pattern::AllToAll), pairs(Pattern::Incast)),
-            (RANKS * (RANKS - 1), RANKS - 1)
-        );
+        let pairs = |pattern: Pattern| (0..RANKS * RANKS).filter(|at| pattern.sends(at % RANKS, at / RANKS)).count();
+        assert_eq!((pairs(Pattern::AllToAll), pairs(Pattern::Incast)), (RANKS * (RANKS - 1), RANKS - 1));
     }
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use mapwire_host::pinning::{DEFAULT_SLOTS, MlockPinner, PinError, Pinner, UringPinner};
 use mapwire_translation::{
-    CacheConfig, Check, Frame, Hierarchical, Lookup, PAGE_BYTES, Page, PageRange, PinMap, Process,
-    SharedCache, TranslationDesign,
+    CacheConfig, Check, Frame, Hierarchical, Lookup, PAGE_BYTES, Page, PageRange, PinMap, Process, SharedCache,
+    TranslationDesign,
 };
 use serde_json::json;
 
@@ -61,16 +61,9 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
             || {
                 let mut at = first;
                 let ns = mean_ns(|_| {
-                    let range = PageRange {
-                        first: at,
-                        count: pages,
-                    };
+                    let range = PageRange { first: at, count: pages };
                     // The answer chooses the next page, so that one check waits for the one before, as in a program.
-                    at = if map.check(black_box(range)) == Check::AllPinned {
-                        first
-                    } else {
-                        range.end()
-                    };
+                    at = if map.check(black_box(range)) == Check::AllPinned { first } else { range.end() };
                 })?;
                 black_box(at);
                 Ok::<f64, BenchError>(ns)
@@ -92,20 +85,13 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
             let mut page = Page(0);
             let ns = mean_ns(|_| {
                 // The frame found is the next page asked for: again one lookup waits for the one before.
-                page = cache
-                    .lookup(process, black_box(page))
-                    .map_or(Page(1), |frame| Page(frame.0));
+                page = cache.lookup(process, black_box(page)).map_or(Page(1), |frame| Page(frame.0));
             })?;
             black_box(page);
             Ok::<f64, BenchError>(ns)
         },
     )?;
-    report.row(&Row::of(
-        vec![("case", json!("NIC cache hit")), ("pages", json!(1))],
-        "ns",
-        baseline,
-        &figure,
-    ));
+    report.row(&Row::of(vec![("case", json!("NIC cache hit")), ("pages", json!(1))], "ns", baseline, &figure));
 
     // Two pages that share the entry of a direct-mapped cache evict each other: every lookup is a miss, a walk and a fill.
     let config = CacheConfig::default();
@@ -122,11 +108,7 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
         || {
             let mut page = Page(0);
             let ns = mean_ns(|_| {
-                page = if design.lookup(process, black_box(page)) == Lookup::Miss(Frame(0)) {
-                    far
-                } else {
-                    Page(0)
-                }
+                page = if design.lookup(process, black_box(page)) == Lookup::Miss(Frame(0)) { far } else { Page(0) }
             })?;
             lookups += u64::from(TIMES);
             Ok::<f64, BenchError>(ns)
@@ -135,12 +117,7 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     if design.counters().nic_misses - before < lookups - 1 {
         return Err("the pages of the miss case did not evict each other".into());
     }
-    report.row(&Row::of(
-        vec![("case", json!("NIC cache miss")), ("pages", json!(1))],
-        "ns",
-        baseline,
-        &figure,
-    ));
+    report.row(&Row::of(vec![("case", json!("NIC cache miss")), ("pages", json!(1))], "ns", baseline, &figure));
     Ok(())
 }
 
@@ -150,20 +127,8 @@ pub(crate) fn pin(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let memory = vec![1_u8; 40 * PAGE_BYTES];
     let first = Page::containing(memory.as_ptr() as u64 + PAGE_BYTES as u64);
     for pages in PAGES {
-        let mut bare = raw::BareMlock::new(
-            &memory[first.address() as usize - memory.as_ptr() as usize..],
-            pages,
-        );
-        rows(
-            effort,
-            report,
-            &mut MlockPinner::new(),
-            &mut bare,
-            PageRange {
-                first,
-                count: pages,
-            },
-        )?;
+        let mut bare = raw::BareMlock::new(&memory[first.address() as usize - memory.as_ptr() as usize..], pages);
+        rows(effort, report, &mut MlockPinner::new(), &mut bare, PageRange { first, count: pages })?;
     }
     for pages in PAGES {
         let pinner = UringPinner::new(DEFAULT_SLOTS);
@@ -174,20 +139,8 @@ pub(crate) fn pin(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 break;
             }
         };
-        let mut bare = raw::BareUring::new(
-            &memory[first.address() as usize - memory.as_ptr() as usize..],
-            pages,
-        )?;
-        rows(
-            effort,
-            report,
-            &mut pinner,
-            &mut bare,
-            PageRange {
-                first,
-                count: pages,
-            },
-        )?;
+        let mut bare = raw::BareUring::new(&memory[first.address() as usize - memory.as_ptr() as usize..], pages)?;
+        rows(effort, report, &mut pinner, &mut bare, PageRange { first, count: pages })?;
     }
     Ok(())
 }
@@ -226,16 +179,10 @@ fn rows(
         );
         match figure {
             Ok(figure) => {
-                let case = vec![
-                    ("case", json!(what)),
-                    ("pinner", json!(pinner.name())),
-                    ("pages", json!(pages.count)),
-                ];
+                let case = vec![("case", json!(what)), ("pinner", json!(pinner.name())), ("pages", json!(pages.count))];
                 report.row(&Row::of(case, "us", "the bare system call", &figure));
             }
-            Err(error) if error.is::<Restless>() => {
-                report.remark(&format!("{what} of {} pages: {error}", pages.count))
-            }
+            Err(error) if error.is::<Restless>() => report.remark(&format!("{what} of {} pages: {error}", pages.count)),
             Err(error) => return Err(error),
         }
     }

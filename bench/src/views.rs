@@ -30,12 +30,7 @@ impl Traversal {
         for view in 0..count {
             protection.set(view, 0, pages, Access::None, Access::Write)?;
         }
-        Ok(Self {
-            views,
-            _protection: protection,
-            count,
-            pages,
-        })
+        Ok(Self { views, _protection: protection, count, pages })
     }
 
     /// The sum of all words, in the order of the array. Nanoseconds a word.
@@ -45,9 +40,7 @@ impl Traversal {
         let mut sum = 0_u64;
         for page in 0..self.pages {
             for view in 0..self.count {
-                let at = self
-                    .views
-                    .application(view, page * PAGE_BYTES + view * part_bytes);
+                let at = self.views.application(view, page * PAGE_BYTES + view * part_bytes);
                 // SAFETY: within the view, which `new` opened, and aligned: parts are of at least 8 bytes, a power of two.
                 sum = sum.wrapping_add(unsafe { sum_words(at.cast(), part_bytes / 8) });
             }
@@ -89,12 +82,7 @@ pub(crate) fn views(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
             ("array_bytes", json!(megabytes << 20)),
             ("minipage_bytes", json!(PAGE_BYTES / count)),
         ];
-        report.row(&Row::of(
-            case,
-            "ns/word",
-            "plain memory, same loop",
-            &figure,
-        ));
+        report.row(&Row::of(case, "ns/word", "plain memory, same loop", &figure));
     }
     Ok(())
 }

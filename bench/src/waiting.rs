@@ -31,12 +31,7 @@ pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     }
     for wait in ["adaptive", "event"] {
         let start = |ranks, case: &str| {
-            let job = Job {
-                bench: "waiting",
-                ranks,
-                options: &["--wait", wait],
-                case: &format!("{case} {wait}"),
-            };
+            let job = Job { bench: "waiting", ranks, options: &["--wait", wait], case: &format!("{case} {wait}") };
             job.run(plan, report.is_json())
         };
         start(2, "idle")?;
@@ -55,13 +50,7 @@ fn measure(plan: Plan, report: &mut Report, case: &str) -> Result<(), BenchError
     let node = Node::join()?;
     let shared = Shared::open(&node, 1)?;
     let futexes = Futexes::new(&node)?;
-    let rank = Rank {
-        node: &node,
-        shared: &shared,
-        futexes: &futexes,
-        plan,
-        looks: RefCell::default(),
-    };
+    let rank = Rank { node: &node, shared: &shared, futexes: &futexes, plan, looks: RefCell::default() };
     let rows = match what {
         "idle" => rank.idle()?,
         "hop" => rank.hop()?,
@@ -114,11 +103,7 @@ impl Rank<'_> {
     }
 
     /// Microseconds of `times` calls, from when all ranks have come until all are done.
-    fn timed(
-        &self,
-        times: u64,
-        call: impl FnOnce() -> Result<(), BenchError>,
-    ) -> Result<f64, BenchError> {
+    fn timed(&self, times: u64, call: impl FnOnce() -> Result<(), BenchError>) -> Result<f64, BenchError> {
         self.shared.barrier()?;
         let start = Instant::now();
         call()?;
@@ -129,11 +114,7 @@ impl Rank<'_> {
     /// Microseconds of a `turn` where all ranks take turns for a while: with a number of turns for each, the first rank would be
     /// through before the others have woken.
     fn contended(&self, turn: impl Fn() -> Result<(), BenchError>) -> Result<f64, BenchError> {
-        let window_ns = if self.plan.quick {
-            20_000_000
-        } else {
-            150_000_000
-        };
+        let window_ns = if self.plan.quick { 20_000_000 } else { 150_000_000 };
         self.shared.barrier()?;
         let before = self.futexes.counted();
         self.shared.barrier()?;
@@ -196,23 +177,11 @@ impl Rank<'_> {
             self.shared.barrier()?;
         }
         self.look();
-        let said = self
-            .futexes
-            .gather(self.node, self.shared, &pairs, percent)?;
+        let said = self.futexes.gather(self.node, self.shared, &pairs, percent)?;
         let (pairs, percent) = said;
         Ok(vec![
-            (
-                "rank in wait_signal, processor time",
-                "1 % of a processor",
-                "%",
-                vec![(percent, 1.0)],
-            ),
-            (
-                "wake-up in wait_signal after 10 ms",
-                "futex wake",
-                "us",
-                pairs,
-            ),
+            ("rank in wait_signal, processor time", "1 % of a processor", "%", vec![(percent, 1.0)]),
+            ("wake-up in wait_signal after 10 ms", "futex wake", "us", pairs),
         ])
     }
 
@@ -285,9 +254,7 @@ impl Rank<'_> {
     }
 
     fn lock(&self) -> Result<Rows, BenchError> {
-        let mine = (self.node.rank() == 0)
-            .then(|| self.shared.alloc::<u64>(8))
-            .transpose()?;
+        let mine = (self.node.rank() == 0).then(|| self.shared.alloc::<u64>(8)).transpose()?;
         let counter = self.shared.broadcast_slice(0, mine)?;
         let (mut bare, mut counted) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds() {

@@ -66,10 +66,7 @@ impl<'a> Ends<'a> {
         let exports = [
             node.export_buffer(&inbox).name("bench.direct").start()?,
             heap_words.export(node).name("bench.heap").start()?,
-            node.export_buffer(&ring_inbox)
-                .name("bench.ring")
-                .ring_only()
-                .start()?,
+            node.export_buffer(&ring_inbox).name("bench.ring").ring_only().start()?,
         ];
         let import = |name| {
             let import = node.import(1 - node.rank(), name);
@@ -77,24 +74,9 @@ impl<'a> Ends<'a> {
         };
         let [direct, in_heap, ring] = exports;
         let inboxes = [
-            Inbox {
-                base: 0,
-                import: import("bench.direct")?,
-                ours: Words::of_buffer(&inbox),
-                export: direct,
-            },
-            Inbox {
-                base: EDGE_BYTES,
-                import: import("bench.heap")?,
-                ours: heap_words,
-                export: in_heap,
-            },
-            Inbox {
-                base: 0,
-                import: import("bench.ring")?,
-                ours: Words::of_buffer(&ring_inbox),
-                export: ring,
-            },
+            Inbox { base: 0, import: import("bench.direct")?, ours: Words::of_buffer(&inbox), export: direct },
+            Inbox { base: EDGE_BYTES, import: import("bench.heap")?, ours: heap_words, export: in_heap },
+            Inbox { base: 0, import: import("bench.ring")?, ours: Words::of_buffer(&ring_inbox), export: ring },
         ];
         Ok(Self {
             node,
@@ -175,12 +157,7 @@ fn sleep_until(word: &AtomicU32, value: u32) {
 /// `mapwire bench wake-latency`.
 pub(crate) fn wakes(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     if role().is_none() {
-        let job = Job {
-            bench: "wake-latency",
-            ranks: 2,
-            options: &["--wait", "event"],
-            case: "pair",
-        };
+        let job = Job { bench: "wake-latency", ranks: 2, options: &["--wait", "event"], case: "pair" };
         return job.run(plan, report.is_json());
     }
     let node = Node::join()?;
@@ -205,15 +182,14 @@ pub(crate) fn wakes(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     for bytes in [8, 4096] {
         let effort = Effort::planned(plan, 2, 31).scattered();
         let times = if plan.quick { 1 } else { 4 };
-        let samples =
-            sampled::<BenchError>(effort, &mut placements, WAYS.len(), |step| match step {
-                Step::Look => Ok(steps.look(idle)),
-                Step::Way(way) => {
-                    let what = way as u64;
-                    let order = Order { what, bytes, times };
-                    steps.together(order, || ends.carry_out(order), idle)
-                }
-            });
+        let samples = sampled::<BenchError>(effort, &mut placements, WAYS.len(), |step| match step {
+            Step::Look => Ok(steps.look(idle)),
+            Step::Way(way) => {
+                let what = way as u64;
+                let order = Order { what, bytes, times };
+                steps.together(order, || ends.carry_out(order), idle)
+            }
+        });
         let Some(samples) = report.settled(&format!("{bytes} B"), samples)? else {
             continue;
         };
@@ -225,19 +201,10 @@ pub(crate) fn wakes(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 ("ranks", json!(2)),
                 ("wait", json!("event")),
             ];
-            report.rows(
-                &case,
-                "us",
-                "plain put + futex wake",
-                &samples.figures(way, 0),
-            );
+            report.rows(&case, "us", "plain put + futex wake", &samples.figures(way, 0));
         }
     }
-    let end = Order {
-        what: END,
-        bytes: 0,
-        times: 0,
-    };
+    let end = Order { what: END, bytes: 0, times: 0 };
     steps.together(end, || (), idle);
     Ok(())
 }

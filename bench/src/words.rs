@@ -29,9 +29,7 @@ impl Words {
 
     /// The mapping of an import on the direct path.
     pub(crate) fn of_import(import: &Import) -> Result<Self, BenchError> {
-        let start = import
-            .pointer(0, import.len())
-            .ok_or("the import is not on the direct path")?;
+        let start = import.pointer(0, import.len()).ok_or("the import is not on the direct path")?;
         Ok(Self::new(start, usize::try_from(import.len())?))
     }
 
@@ -60,10 +58,7 @@ impl Words {
 
     /// `bytes` from byte `offset` on.
     pub(crate) fn part(&self, offset: usize, bytes: usize) -> Self {
-        assert!(
-            offset <= self.bytes && bytes <= self.bytes - offset,
-            "range outside the bench's memory"
-        );
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "range outside the bench's memory");
         Self::new(self.start.wrapping_add(offset), bytes)
     }
 
@@ -74,10 +69,7 @@ impl Words {
 
     #[inline(always)]
     fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(
-            offset.is_multiple_of(8) && offset + 8 <= self.bytes,
-            "word outside the bench's memory"
-        );
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes, "word outside the bench's memory");
         // SAFETY: within the mapping and aligned, as just checked (memory of a bench starts at a multiple of 8); whoever made this
         // value keeps the mapping while it is used, and all processes access such words atomically.
         unsafe { &*self.start.add(offset).cast::<AtomicU64>() }
@@ -86,10 +78,7 @@ impl Words {
     /// A word to sleep on.
     #[inline(always)]
     pub(crate) fn futex(&self, offset: usize) -> &AtomicU32 {
-        assert!(
-            offset.is_multiple_of(4) && offset + 4 <= self.bytes,
-            "word outside the bench's memory"
-        );
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes, "word outside the bench's memory");
         // SAFETY: as in `word`.
         unsafe { &*self.start.add(offset).cast::<AtomicU32>() }
     }
@@ -121,24 +110,16 @@ impl Words {
         );
         // SAFETY: within the mapping and aligned, as in `word`; whoever stored there has said by a flag that he is done, and stores
         // again only when the bench has answered.
-        let words =
-            unsafe { core::slice::from_raw_parts(self.start.add(offset).cast::<u64>(), bytes / 8) };
-        words
-            .iter()
-            .fold(0, |sum: u64, &word| sum.wrapping_add(word))
+        let words = unsafe { core::slice::from_raw_parts(self.start.add(offset).cast::<u64>(), bytes / 8) };
+        words.iter().fold(0, |sum: u64, &word| sum.wrapping_add(word))
     }
 
     /// The plain put: memcpy.
     #[inline(always)]
     pub(crate) fn put(&self, offset: usize, from: &[u8]) {
-        assert!(
-            offset <= self.bytes && from.len() <= self.bytes - offset,
-            "range outside the bench's memory"
-        );
+        assert!(offset <= self.bytes && from.len() <= self.bytes - offset, "range outside the bench's memory");
         // SAFETY: the range is within the mapping, as just checked, and `from` is private memory.
-        unsafe {
-            core::ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(offset), from.len())
-        };
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), self.start.add(offset), from.len()) };
     }
 
     /// Takes a datagram into all of it. Its bytes.
@@ -151,10 +132,7 @@ impl Words {
     /// Copies all of `from`, other memory of the bench, to `offset`: memcpy.
     #[inline(always)]
     pub(crate) fn copy_from(&self, offset: usize, from: Self) {
-        assert!(
-            offset <= self.bytes && from.bytes <= self.bytes - offset,
-            "range outside the bench's memory"
-        );
+        assert!(offset <= self.bytes && from.bytes <= self.bytes - offset, "range outside the bench's memory");
         // SAFETY: both ranges are within their mappings, as just checked here and in `part`, and a bench's memories are apart.
         unsafe { core::ptr::copy_nonoverlapping(from.start, self.start.add(offset), from.bytes) };
     }
@@ -162,13 +140,8 @@ impl Words {
     /// The plain get: memcpy.
     #[inline(always)]
     pub(crate) fn get(&self, offset: usize, to: &mut [u8]) {
-        assert!(
-            offset <= self.bytes && to.len() <= self.bytes - offset,
-            "range outside the bench's memory"
-        );
+        assert!(offset <= self.bytes && to.len() <= self.bytes - offset, "range outside the bench's memory");
         // SAFETY: as in `put`; what a peer stores meanwhile may come in part, which a bench does not mind.
-        unsafe {
-            core::ptr::copy_nonoverlapping(self.start.add(offset), to.as_mut_ptr(), to.len())
-        };
+        unsafe { core::ptr::copy_nonoverlapping(self.start.add(offset), to.as_mut_ptr(), to.len()) };
     }
 }

@@ -9,10 +9,7 @@ use common::Place;
 fn an_unknown_bench_is_refused_and_the_list_is_printed() {
     let place = Place::new();
     place.run(&["bench", "--list"]).code(0);
-    place
-        .run(&["bench", "no-such-bench"])
-        .code(2)
-        .says("no bench `no-such-bench`");
+    place.run(&["bench", "no-such-bench"]).code(2).says("no bench `no-such-bench`");
     place.run(&["bench"]).code(2);
     // Its errors cannot be printed.
     let mut command = place.command(&["bench", "no-such-bench"]);
@@ -23,11 +20,7 @@ fn an_unknown_bench_is_refused_and_the_list_is_printed() {
 #[test]
 fn options_of_the_directory_are_checked_and_are_for_no_other_bench() {
     let place = Place::new();
-    place
-        .run(&["bench", "directory", "--placement", "moon"])
-        .code(2)
-        .says("moon")
-        .says("host, nic-hm, nic-nm");
+    place.run(&["bench", "directory", "--placement", "moon"]).code(2).says("moon").says("host, nic-hm, nic-nm");
     place.run(&["bench", "lookup", "--rate", "5"]).code(2);
     place.run(&["bench", "directory", "--seconds", "0"]).code(2);
 }

@@ -23,13 +23,7 @@ const INTERFACE: &str = "Waiting, shared memory and the network interface";
 )]
 pub(crate) struct Cli {
     /// Read options from this TOML file, not from ./mapwire.toml or ~/.config/mapwire/config.toml
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "MAPWIRE_CONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "FILE", env = "MAPWIRE_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -136,9 +130,7 @@ pub(crate) enum Command {
     )]
     Agent,
     /// Print a completion script for a shell
-    #[command(
-        after_help = "Example:\n  mapwire completions bash > ~/.local/share/bash-completion/completions/mapwire"
-    )]
+    #[command(after_help = "Example:\n  mapwire completions bash > ~/.local/share/bash-completion/completions/mapwire")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -403,12 +395,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS[:PORT]|PORT")]
     pub(crate) listen: Option<String>,
     /// The file of the secret, of mode 0600 (default: ~/.config/mapwire/secret)
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "MAPWIRE_SECRET_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "MAPWIRE_SECRET_FILE", hide_env_values = true)]
     pub(crate) secret_file: Option<PathBuf>,
     /// Only make a secret, for etcd or for a server elsewhere
     #[arg(long)]
@@ -478,13 +465,7 @@ pub(crate) struct FarArgs {
     #[arg(long, requires = "donors", value_name = "host|nic-hm|nic-nm")]
     pub(crate) directory: Option<DirectoryPlacement>,
     /// The file of the secret that donors have too (default: ~/.config/mapwire/secret)
-    #[arg(
-        long,
-        requires = "donors",
-        value_name = "FILE",
-        env = "MAPWIRE_SECRET_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, requires = "donors", value_name = "FILE", env = "MAPWIRE_SECRET_FILE", hide_env_values = true)]
     pub(crate) secret_file: Option<PathBuf>,
     /// Count private mappings of files too: what the program does not change of them is read from the file again, and never stored
     #[arg(long)]
@@ -500,11 +481,7 @@ pub(crate) struct FarArgs {
 /// The words behind a command that is a program of its own.
 #[derive(Debug, Args)]
 pub(crate) struct Passed {
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "ARGUMENTS"
-    )]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     pub(crate) words: Vec<OsString>,
 }
 
@@ -527,9 +504,7 @@ mod tests {
     #[test]
     fn what_follows_the_program_is_its_own() {
         let cli = Cli::parse_from(["mapwire", "run", "-n", "2", "prog", "-n", "9", "--help"]);
-        let Command::Run(run) = cli.command else {
-            panic!()
-        };
+        let Command::Run(run) = cli.command else { panic!() };
         assert_eq!(run.options.ranks.as_deref(), Some("2"));
         assert_eq!(run.program, ["prog", "-n", "9", "--help"]);
     }

@@ -11,10 +11,7 @@ use crate::args::{Cli, Command};
 
 /// Options of other launchers, and what to write instead.
 const FOREIGN: &[(&[&str], &str)] = &[
-    (
-        &["np", "nprocs", "ntasks", "nproc-per-node", "nproc_per_node"],
-        "-n N starts N ranks",
-    ),
+    (&["np", "nprocs", "ntasks", "nproc-per-node", "nproc_per_node"], "-n N starts N ranks"),
     (
         &["ppn", "npernode", "ntasks-per-node", "N", "nnodes", "nodes"],
         "--hosts HOST:RANKS,HOST:RANKS says how many ranks each host has; -n N starts N",
@@ -27,22 +24,10 @@ const FOREIGN: &[(&[&str], &str)] = &[
         &["l", "label", "tag-output", "prepend-rank"],
         "each line begins with its rank unless --no-tag is given; leave this option out",
     ),
-    (
-        &["oversubscribe", "overcommit", "allow-run-as-root"],
-        "this is always allowed; leave this option out",
-    ),
-    (
-        &["bind-to", "bind-to-core", "cpu-bind", "map-by"],
-        "--bind core binds each rank to a processor",
-    ),
-    (
-        &["genv", "env", "export"],
-        "-x VAR=VALUE sets a variable for the ranks",
-    ),
-    (
-        &["wd", "chdir", "cwd", "D"],
-        "--wdir FOLDER is where the ranks start",
-    ),
+    (&["oversubscribe", "overcommit", "allow-run-as-root"], "this is always allowed; leave this option out"),
+    (&["bind-to", "bind-to-core", "cpu-bind", "map-by"], "--bind core binds each rank to a processor"),
+    (&["genv", "env", "export"], "-x VAR=VALUE sets a variable for the ranks"),
+    (&["wd", "chdir", "cwd", "D"], "--wdir FOLDER is where the ranks start"),
 ];
 
 /// Parses the arguments, the first of which is the name of the command.
@@ -148,9 +133,7 @@ mod tests {
             "mapwire run --np 4 --wait=poll prog -np 9",
             "mapwire run -n4 --wait=poll prog -np 9",
         ] {
-            let Command::Run(run) = of(line).unwrap().command else {
-                panic!("{line}")
-            };
+            let Command::Run(run) = of(line).unwrap().command else { panic!("{line}") };
             assert_eq!(run.options.ranks.as_deref(), Some("4"), "{line}");
             assert_eq!(run.options.wait.as_deref(), Some("poll"), "{line}");
             assert_eq!(run.program, ["prog", "-np", "9"], "{line}");
@@ -168,10 +151,7 @@ mod tests {
             ("--oversubscribe", "always allowed"),
             ("--bind-to core", "--bind core"),
             ("--ntasks=4", "-n N"),
-            (
-                "--trnasport shm",
-                "a similar argument exists: '--transport'",
-            ),
+            ("--trnasport shm", "a similar argument exists: '--transport'"),
             ("-q", "unexpected argument '-q'"),
         ] {
             let line = format!("mapwire run -n 2 {options} prog");
@@ -201,17 +181,10 @@ mod tests {
 
     #[test]
     fn help_is_still_help() {
-        for line in [
-            "mapwire run -h",
-            "mapwire -h",
-            "mapwire run --help",
-            "mapwire run -n 2 -h prog -hostfile",
-        ] {
+        for line in ["mapwire run -h", "mapwire -h", "mapwire run --help", "mapwire run -n 2 -h prog -hostfile"] {
             assert_eq!(of(line).unwrap_err().kind(), ErrorKind::DisplayHelp);
         }
-        let Command::Run(run) = of("mapwire run -n 2 -- prog -hostfile").unwrap().command else {
-            panic!()
-        };
+        let Command::Run(run) = of("mapwire run -n 2 -- prog -hostfile").unwrap().command else { panic!() };
         assert_eq!(run.program, ["prog", "-hostfile"]);
     }
 }

@@ -44,25 +44,15 @@ fn fish_words(command: &Command, condition: &str, script: &mut Vec<u8>) {
         let words: Vec<_> = values.iter().map(PossibleValue::get_name).collect();
         if !words.is_empty() {
             // A program may be any file.
-            let no_files = if argument.get_id() == "program" {
-                ""
-            } else {
-                " -f"
-            };
-            let line = format!(
-                "complete -c mapwire -n \"{condition}\"{no_files} -a \"{}\"\n",
-                words.join(" ")
-            );
+            let no_files = if argument.get_id() == "program" { "" } else { " -f" };
+            let line = format!("complete -c mapwire -n \"{condition}\"{no_files} -a \"{}\"\n", words.join(" "));
             script.extend(line.into_bytes());
         }
     }
     for under in command.get_subcommands() {
         let condition = match condition {
             "" => format!("__fish_mapwire_using_subcommand {}", under.get_name()),
-            _ => format!(
-                "{condition}; and __fish_seen_subcommand_from {}",
-                under.get_name()
-            ),
+            _ => format!("{condition}; and __fish_seen_subcommand_from {}", under.get_name()),
         };
         fish_words(under, &condition, script);
     }
@@ -99,11 +89,7 @@ mod tests {
     #[test]
     fn values_that_are_offered_are_possible() {
         let mut offered = 0;
-        for argument in Cli::command()
-            .find_subcommand("run")
-            .unwrap()
-            .get_arguments()
-        {
+        for argument in Cli::command().find_subcommand("run").unwrap().get_arguments() {
             let option = argument.get_id().as_str();
             for value in values_of(argument, special) {
                 assert!(is_possible(option, value), "{option} {value}");

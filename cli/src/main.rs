@@ -48,10 +48,7 @@ fn start_log() {
     }
     // Colours are for a terminal, unless https://no-color.org asks for none.
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    log::start(log::Look {
-        time: true,
-        colour: !no_color && std::io::stderr().is_terminal(),
-    });
+    log::start(log::Look { time: true, colour: !no_color && std::io::stderr().is_terminal() });
 }
 
 fn main() -> ExitCode {

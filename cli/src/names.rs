@@ -36,11 +36,7 @@ pub(crate) fn command(args: &NamesArgs) -> ExitCode {
                 println!("{}: {have} of {size} ranks, mapwire {release}", job.name);
                 for member in members {
                     let (first, last) = (member.ranks.start, member.ranks.end - 1);
-                    let ranks = if first == last {
-                        format!("rank {first}")
-                    } else {
-                        format!("ranks {first}-{last}")
-                    };
+                    let ranks = if first == last { format!("rank {first}") } else { format!("ranks {first}-{last}") };
                     println!("  {ranks} on {}, process {}", member.host, member.process);
                 }
             }
@@ -52,10 +48,7 @@ pub(crate) fn command(args: &NamesArgs) -> ExitCode {
 /// One object a member; one alone for a job of another secret.
 fn print_json(job: &Job) {
     match &job.known {
-        None => println!(
-            "{}",
-            json!({ "kind": "job", "job": job.name, "secret": "another" })
-        ),
+        None => println!("{}", json!({ "kind": "job", "job": job.name, "secret": "another" })),
         Some((size, release, members)) => {
             for member in members {
                 let row = json!({

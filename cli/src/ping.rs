@@ -30,11 +30,7 @@ struct Work {
 impl Work {
     fn to_text(&self) -> String {
         let (count, ns, bytes) = (self.count, self.interval.as_nanos(), self.bytes);
-        format!(
-            "{count} {ns} {bytes} {} {}",
-            u8::from(self.is_json),
-            self.host
-        )
+        format!("{count} {ns} {bytes} {} {}", u8::from(self.is_json), self.host)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -53,9 +49,7 @@ impl Work {
 pub(crate) fn command(args: &PingArgs) -> ExitCode {
     if let Ok(text) = std::env::var(ROLE) {
         let Some(work) = Work::parse(&text) else {
-            eprintln!(
-                "mapwire: {ROLE}=`{text}` is for `mapwire ping` alone; remove it from the environment"
-            );
+            eprintln!("mapwire: {ROLE}=`{text}` is for `mapwire ping` alone; remove it from the environment");
             return ExitCode::from(2);
         };
         return match rank(&work) {
@@ -88,10 +82,7 @@ fn job(args: &PingArgs) -> Result<Command, String> {
         return Err(format!("`{bad}` is not the name of one host"));
     }
     if !(0.0..=10.0).contains(&args.interval) {
-        return Err(format!(
-            "--interval {}: give 0 to 10 seconds",
-            args.interval
-        ));
+        return Err(format!("--interval {}: give 0 to 10 seconds", args.interval));
     }
     let work = Work {
         count: args.count.max(1),
@@ -106,9 +97,7 @@ fn job(args: &PingArgs) -> Result<Command, String> {
     if from == to {
         command.args(["-n", "2"]);
     } else {
-        command
-            .args(["-n", "2", "--hosts"])
-            .arg(format!("{from}:1,{to}:1"));
+        command.args(["-n", "2", "--hosts"]).arg(format!("{from}:1,{to}:1"));
     }
     let transport = args.transport.as_deref().unwrap_or("udp");
     command.args(["--transport", transport]);
@@ -127,12 +116,7 @@ fn job(args: &PingArgs) -> Result<Command, String> {
         command.arg("--insecure");
     }
     let role: OsString = format!("{ROLE}={}", work.to_text()).into();
-    command
-        .args(["--no-tag", "-x"])
-        .arg(role)
-        .arg("--")
-        .arg(&program)
-        .args(["ping", to]);
+    command.args(["--no-tag", "-x"]).arg(role).arg("--").arg(&program).args(["ping", to]);
     Ok(command)
 }
 
@@ -141,10 +125,7 @@ fn rank(work: &Work) -> Result<(), mapwire::Error> {
     let node = Node::join()?;
     let buffer = node.alloc(DATA as usize + work.bytes)?;
     let export = node.export_buffer(&buffer).name("ping").start()?;
-    let peer = node
-        .import(1 - node.rank(), "ping")
-        .rights(Rights::ALL)
-        .start()?;
+    let peer = node.import(1 - node.rank(), "ping").rights(Rights::ALL).start()?;
     let data = vec![7; work.bytes];
     if node.rank() == 1 {
         for number in 1..=work.count {
@@ -191,16 +172,8 @@ fn report_first(work: &Work, took: Duration) {
 
 fn report(work: &Work, number: u64, took: Duration) {
     match work.is_json {
-        true => println!(
-            "{}",
-            json!({ "kind": "round_trip", "number": number, "round_trip_us": us(took) })
-        ),
-        false => println!(
-            "{} bytes to {} and back: number {number}, {:.1} us",
-            work.bytes,
-            work.host,
-            us(took)
-        ),
+        true => println!("{}", json!({ "kind": "round_trip", "number": number, "round_trip_us": us(took) })),
+        false => println!("{} bytes to {} and back: number {number}, {:.1} us", work.bytes, work.host, us(took)),
     }
 }
 
@@ -212,9 +185,7 @@ fn summarise(node: &Node, work: &Work, mut times: Vec<Duration>) {
     let link = links.iter().find(|(rank, _)| *rank == 1);
     let link = link.map(|(_, link)| link);
     let resent = link.map_or(0, |link| link.counters.resent);
-    let rejected = node
-        .rejections()
-        .map_or(0, |rejections| rejections.rejections());
+    let rejected = node.rejections().map_or(0, |rejections| rejections.rejections());
     if work.is_json {
         let row = json!({
             "kind": "summary",
@@ -245,10 +216,7 @@ fn summarise(node: &Node, work: &Work, mut times: Vec<Duration>) {
         of(100.0)
     );
     if let Some(link) = link {
-        println!(
-            "packets sent again: {resent}; datagrams rejected: {rejected}; path {}",
-            link.path
-        );
+        println!("packets sent again: {resent}; datagrams rejected: {rejected}; path {}", link.path);
     }
 }
 
@@ -258,13 +226,8 @@ mod tests {
 
     #[test]
     fn what_ranks_do_reads_back_as_it_was_written() {
-        let work = Work {
-            count: 3,
-            interval: Duration::from_millis(200),
-            bytes: 56,
-            is_json: true,
-            host: "a b".into(),
-        };
+        let work =
+            Work { count: 3, interval: Duration::from_millis(200), bytes: 56, is_json: true, host: "a b".into() };
         assert_eq!(Work::parse(&work.to_text()), Some(work));
         for text in ["", "1", "1 2 3 1", "x 2 3 1 a"] {
             assert_eq!(Work::parse(text), None, "{text}");

@@ -15,21 +15,9 @@ struct Program {
 }
 
 const PROGRAMS: [Program; 3] = [
-    Program {
-        command: "bench",
-        name: "mapwire-bench",
-        folder: "bench",
-    },
-    Program {
-        command: "lab",
-        name: "mapwire-lab",
-        folder: "lab/cli",
-    },
-    Program {
-        command: "sim",
-        name: "mapwire-lab",
-        folder: "lab/cli",
-    },
+    Program { command: "bench", name: "mapwire-bench", folder: "bench" },
+    Program { command: "lab", name: "mapwire-lab", folder: "lab/cli" },
+    Program { command: "sim", name: "mapwire-lab", folder: "lab/cli" },
 ];
 
 #[derive(Debug, thiserror::Error)]
@@ -37,16 +25,9 @@ enum StartError {
     #[error(
         "`mapwire {command}` is the program {name}, which is neither beside mapwire nor in PATH: `make install` brings it, or `cargo install --path {folder}` in a clone"
     )]
-    Missing {
-        command: &'static str,
-        name: &'static str,
-        folder: &'static str,
-    },
+    Missing { command: &'static str, name: &'static str, folder: &'static str },
     #[error("cannot start {}", program.display())]
-    Start {
-        program: PathBuf,
-        source: std::io::Error,
-    },
+    Start { program: PathBuf, source: std::io::Error },
 }
 
 impl Program {
@@ -55,16 +36,8 @@ impl Program {
     }
 
     fn find(&self) -> Result<PathBuf, StartError> {
-        let Self {
-            command,
-            name,
-            folder,
-        } = *self;
-        programs::find(name).ok_or(StartError::Missing {
-            command,
-            name,
-            folder,
-        })
+        let Self { command, name, folder } = *self;
+        programs::find(name).ok_or(StartError::Missing { command, name, folder })
     }
 
     /// Goes on as this program; returns only if that cannot be.
@@ -119,10 +92,7 @@ pub(crate) fn write_pages(folder: &Path) {
 
 /// What a program prints that came with this one: another may be of another version, and is run only by who asks for it.
 fn asked(program: &Program, words: &[OsString]) -> Option<String> {
-    let output = Command::new(programs::beside(program.name)?)
-        .args(words)
-        .output()
-        .ok()?;
+    let output = Command::new(programs::beside(program.name)?).args(words).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then_some(text)
 }

@@ -72,20 +72,12 @@ fn is_good(place: &Place, done: &Done) {
     tshark.args(["-X", &format!("lua_script:{}", script.display())]);
     tshark.args(["-n", "-T", "fields", "-E", "separator=|", "-r"]);
     tshark.arg(place.folder.join("all.pcapng"));
-    for field in [
-        "frame.time_epoch",
-        "frame.interface_name",
-        "_ws.col.Protocol",
-        "mapwire.malformed",
-    ] {
+    for field in ["frame.time_epoch", "frame.interface_name", "_ws.col.Protocol", "mapwire.malformed"] {
         tshark.args(["-e", field]);
     }
     let output = tshark.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && !told.contains("cut short"),
-        "{told}"
-    );
+    assert!(output.status.success() && !told.contains("cut short"), "{told}");
     let shown = String::from_utf8(output.stdout).unwrap();
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     // None is older than the longest of these tests.
@@ -101,10 +93,7 @@ fn is_good(place: &Place, done: &Done) {
         (last, lines) = (time, lines + 1);
     }
     assert!(interfaces.iter().eq(["rank 0", "rank 1"]), "{interfaces:?}");
-    assert!(
-        said.contains(&format!("capture of {lines} datagrams")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("capture of {lines} datagrams")), "{said}");
     assert!(last <= now, "{last} is to come");
 }
 
@@ -112,15 +101,11 @@ fn is_good(place: &Place, done: &Done) {
 fn a_capture_has_the_datagrams_of_all_ranks_in_order_of_time() {
     let place = Place::new();
     let udp = ["-n", "2", "--transport", "udp"];
-    let done = start(&place, &udp, "capture::body_that_talks")
-        .wait()
-        .code(0);
+    let done = start(&place, &udp, "capture::body_that_talks").wait().code(0);
     is_good(&place, &done);
     // Once more, and with a trace: a file of the name is replaced, as one of a trace is.
     let both = [&udp[..], &["--trace", "t.mwt", "--insecure"]].concat();
-    let done = start(&place, &both, "capture::body_that_talks")
-        .wait()
-        .code(0);
+    let done = start(&place, &both, "capture::body_that_talks").wait().code(0);
     is_good(&place, &done);
     done.says("mapwire: trace of ");
     place.assert_empty();
@@ -130,9 +115,7 @@ fn a_capture_has_the_datagrams_of_all_ranks_in_order_of_time() {
 fn ranks_of_other_hosts_are_in_the_capture() {
     let place = Place::new();
     let hosts = ["--hosts", "a,b", "--launch-agent", AGENT];
-    let done = start(&place, &hosts, "capture::body_that_talks")
-        .wait()
-        .code(0);
+    let done = start(&place, &hosts, "capture::body_that_talks").wait().code(0);
     is_good(&place, &done);
     place.assert_empty();
 }
@@ -146,18 +129,10 @@ fn hosts_whose_clocks_are_hours_apart_are_in_one_order() {
         return;
     }
     let place = Place::new();
-    let agent = "sh -c 'if [ $0 = a ]; then exec \"$@\"; fi; exec unshare --time --monotonic 36000 --fork \"$@\"' {host}";
-    let hosts = [
-        "--hosts",
-        "a,b",
-        "--launch-agent",
-        agent,
-        "--trace",
-        "t.mwt",
-    ];
-    let done = start(&place, &hosts, "capture::body_that_talks")
-        .wait()
-        .code(0);
+    let agent =
+        "sh -c 'if [ $0 = a ]; then exec \"$@\"; fi; exec unshare --time --monotonic 36000 --fork \"$@\"' {host}";
+    let hosts = ["--hosts", "a,b", "--launch-agent", agent, "--trace", "t.mwt"];
+    let done = start(&place, &hosts, "capture::body_that_talks").wait().code(0);
     is_good(&place, &done);
     crate::common::need_programs();
     let info = place.run(&["lab", "info", "t.mwt", "--json"]).code(0);
@@ -196,29 +171,11 @@ fn a_capture_of_nothing_is_refused_before_anything_starts() {
             &["-n", "2", "--capture", "c.pcapng"][..],
             "ranks of one host send each other no datagrams; give --transport udp",
         ),
+        (&["--hosts", "localhost:2", "--capture", "c.pcapng"], "ranks of one host send each other no datagrams"),
+        (&["-n", "2", "--transport", "udp", "--capture", "folder"], "--capture folder: this is a folder; name a file"),
+        (&["-n", "2", "--transport", "udp", "--capture", "no/c"], "--capture no/c: no file can be written there"),
         (
-            &["--hosts", "localhost:2", "--capture", "c.pcapng"],
-            "ranks of one host send each other no datagrams",
-        ),
-        (
-            &["-n", "2", "--transport", "udp", "--capture", "folder"],
-            "--capture folder: this is a folder; name a file",
-        ),
-        (
-            &["-n", "2", "--transport", "udp", "--capture", "no/c"],
-            "--capture no/c: no file can be written there",
-        ),
-        (
-            &[
-                "-n",
-                "2",
-                "--transport",
-                "udp",
-                "--capture",
-                "c",
-                "--trace",
-                "c",
-            ],
+            &["-n", "2", "--transport", "udp", "--capture", "c", "--trace", "c"],
             "--trace and --capture name the same file",
         ),
     ] {

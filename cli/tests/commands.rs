@@ -2,12 +2,7 @@
 
 use crate::common::{Place, Running};
 
-fn value_of(
-    place: &Place,
-    args: &[&str],
-    variables: &[(&str, &str)],
-    option: &str,
-) -> (String, String) {
+fn value_of(place: &Place, args: &[&str], variables: &[(&str, &str)], option: &str) -> (String, String) {
     let mut all = vec!["config", "--json"];
     all.extend_from_slice(args);
     let mut command = place.command(&all);
@@ -26,33 +21,21 @@ fn value_of(
 #[test]
 fn flags_beat_variables_beat_the_file_beats_defaults() {
     let place = Place::new();
-    let wait =
-        |args: &[&str], variables: &[(&str, &str)]| value_of(&place, args, variables, "wait");
+    let wait = |args: &[&str], variables: &[(&str, &str)]| value_of(&place, args, variables, "wait");
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
     assert_eq!(wait(&[], &[]), pair("adaptive", "default"));
     place.write("config/mapwire/config.toml", "[run]\nwait = \"event\"\n");
     let (value, source) = wait(&[], &[]);
     assert_eq!(value, "event");
     assert!(source.ends_with("config/mapwire/config.toml"), "{source}");
-    place.write(
-        "mapwire.toml",
-        "[run]\nwait = \"poll\"\nviews = 7\ntag = false\n",
-    );
+    place.write("mapwire.toml", "[run]\nwait = \"poll\"\nviews = 7\ntag = false\n");
     assert_eq!(wait(&[], &[]), pair("poll", "wait in mapwire.toml"));
-    assert_eq!(
-        wait(&[], &[("MAPWIRE_WAIT", "event")]),
-        pair("event", "MAPWIRE_WAIT")
-    );
-    assert_eq!(
-        wait(&["--wait", "adaptive"], &[("MAPWIRE_WAIT", "event")]),
-        pair("adaptive", "--wait")
-    );
+    assert_eq!(wait(&[], &[("MAPWIRE_WAIT", "event")]), pair("event", "MAPWIRE_WAIT"));
+    assert_eq!(wait(&["--wait", "adaptive"], &[("MAPWIRE_WAIT", "event")]), pair("adaptive", "--wait"));
     let other = place.write("other.toml", "[run]\nwait = \"event\"\n");
     let named = wait(&["--config", other.to_str().unwrap()], &[]);
     assert_eq!(named.0, "event");
-    let done = place
-        .run(&["run", "-n", "1", "--", "sh", "-c", "echo $MAPWIRE_VIEWS"])
-        .code(0);
+    let done = place.run(&["run", "-n", "1", "--", "sh", "-c", "echo $MAPWIRE_VIEWS"]).code(0);
     assert_eq!(done.out(), "7\n", "the file's tag = false holds too");
 }
 
@@ -60,30 +43,19 @@ fn flags_beat_variables_beat_the_file_beats_defaults() {
 fn a_wrong_configuration_names_the_place_and_the_choices() {
     let place = Place::new();
     place.write("mapwire.toml", "[run]\nwait = \"spin\"\n");
-    place
-        .run(&["config"])
-        .code(2)
-        .says("wait in mapwire.toml: invalid way to wait \"spin\"");
+    place.run(&["config"]).code(2).says("wait in mapwire.toml: invalid way to wait \"spin\"");
     place.write("mapwire.toml", "[run]\nwhait = \"poll\"\n");
-    place
-        .run(&["run", "-n", "1", "--", "true"])
-        .code(2)
-        .says("run.whait in mapwire.toml is no option");
+    place.run(&["run", "-n", "1", "--", "true"]).code(2).says("run.whait in mapwire.toml is no option");
     place.write("mapwire.toml", "[run\n");
-    place
-        .run(&["config"])
-        .code(2)
-        .says("mapwire.toml is not valid TOML");
+    place.run(&["config"]).code(2).says("mapwire.toml is not valid TOML");
     place.write("mapwire.toml", "");
-    place
-        .run(&["config", "--config", "gone.toml"])
-        .code(2)
-        .says("gone.toml");
+    place.run(&["config", "--config", "gone.toml"]).code(2).says("gone.toml");
     let mut command = place.command(&["config"]);
     command.env("MAPWIRE_SHARED", "lots");
-    Running::of(command).wait().code(2).says(
-        "MAPWIRE_SHARED: invalid size `lots`: expected a number with an optional K, M, G or T",
-    );
+    Running::of(command)
+        .wait()
+        .code(2)
+        .says("MAPWIRE_SHARED: invalid size `lots`: expected a number with an optional K, M, G or T");
 }
 
 #[test]
@@ -101,15 +73,7 @@ fn doctor_gives_each_check_a_state_and_each_trouble_a_mend() {
     }
     assert_eq!(done.code, i32::from(worst == "fail"), "{}", done.out());
     let text = place.run(&["doctor"]);
-    for check in [
-        "kernel",
-        "userfaultfd",
-        "io_uring",
-        "locked memory",
-        "map count",
-        "rendezvous",
-        "fork",
-    ] {
+    for check in ["kernel", "userfaultfd", "io_uring", "locked memory", "map count", "rendezvous", "fork"] {
         assert!(text.out().contains(check), "{check}: {}", text.out());
     }
 }
@@ -118,30 +82,14 @@ fn doctor_gives_each_check_a_state_and_each_trouble_a_mend() {
 fn completions_and_manual_pages_cover_every_command() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(
-            place
-                .run(&["completions", shell])
-                .code(0)
-                .out()
-                .contains("stop-grace"),
-            "{shell}"
-        );
+        assert!(place.run(&["completions", shell]).code(0).out().contains("stop-grace"), "{shell}");
     }
     place.run(&["man", "pages"]).code(0);
-    for page in [
-        "mapwire.1",
-        "mapwire-run.1",
-        "mapwire-doctor.1",
-        "mapwire-bench.1",
-        "mapwire-config.1",
-    ] {
+    for page in ["mapwire.1", "mapwire-run.1", "mapwire-doctor.1", "mapwire-bench.1", "mapwire-config.1"] {
         assert!(place.has(&format!("pages/{page}")), "{page}");
     }
     place.write("file", "");
-    place
-        .run(&["man", "file/pages"])
-        .code(1)
-        .says("cannot write manual pages");
+    place.run(&["man", "file/pages"]).code(1).says("cannot write manual pages");
 }
 
 #[test]
@@ -177,10 +125,7 @@ fn every_command_fails_on_a_full_disk_and_ends_quietly_when_nobody_reads() {
 #[test]
 fn errors_that_cannot_be_printed_leave_the_exit_code_as_it_is() {
     let place = Place::new();
-    for (args, code) in [
-        (&["run"][..], 2),
-        (&["run", "-n", "1", "--", "no-such-program"], 127),
-    ] {
+    for (args, code) in [(&["run"][..], 2), (&["run", "-n", "1", "--", "no-such-program"], 127)] {
         let mut command = place.command(args);
         let full = std::fs::File::create("/dev/full").unwrap();
         let status = command.stderr(full).status().unwrap();
@@ -195,10 +140,7 @@ fn a_job_whose_output_finds_the_disk_full_is_ended_for_that_reason() {
     let full = std::fs::File::create("/dev/full").unwrap();
     let (code, said) = place.run_into(&args, full.into());
     assert_eq!(code, 1, "{said}");
-    assert!(
-        said.contains("cannot write the ranks' output: No space left on device"),
-        "{said}"
-    );
+    assert!(said.contains("cannot write the ranks' output: No space left on device"), "{said}");
     place.assert_empty();
 }
 
@@ -226,15 +168,10 @@ fn variables_that_mean_nothing_are_named_once_with_the_nearest_that_does() {
 #[test]
 fn options_that_run_does_not_have_are_refused_and_np_is_taken() {
     let place = Place::new();
-    for (option, says) in [
-        ("--machinefile", "--hostfile FILE"),
-        ("--tag-output", "begins with its rank"),
-        ("--no-tags", "'--no-tag'"),
-    ] {
-        place
-            .run(&["run", "-n", "2", option, "--", "true"])
-            .code(2)
-            .says(says);
+    for (option, says) in
+        [("--machinefile", "--hostfile FILE"), ("--tag-output", "begins with its rank"), ("--no-tags", "'--no-tag'")]
+    {
+        place.run(&["run", "-n", "2", option, "--", "true"]).code(2).says(says);
     }
     let done = place.run(&["run", "-np", "2", "echo", "-np"]).code(0);
     assert_eq!(done.sorted(), ["[0] -np", "[1] -np"]);
@@ -246,9 +183,7 @@ fn doctor_fails_where_run_does_and_names_the_reason() {
     let limited = |limit: &str| {
         let mapwire = env!("CARGO_BIN_EXE_mapwire");
         let mut shell = std::process::Command::new("sh");
-        shell
-            .args(["-c", &format!("{limit}; exec {mapwire} doctor --json")])
-            .current_dir(&place.folder);
+        shell.args(["-c", &format!("{limit}; exec {mapwire} doctor --json")]).current_dir(&place.folder);
         Running::of(shell).wait()
     };
     let state = |done: &crate::common::Done, check: &str| {
@@ -265,10 +200,7 @@ fn doctor_fails_where_run_does_and_names_the_reason() {
     assert_eq!(state(&done, "job").0, "ok", "{}", done.out());
     let (shared, why) = state(&done, "job, shared");
     assert_eq!(shared, "fail");
-    assert!(
-        why.contains("RLIMIT_AS") || why.contains("ulimit -v"),
-        "{why}"
-    );
+    assert!(why.contains("RLIMIT_AS") || why.contains("ulimit -v"), "{why}");
 }
 
 #[test]
@@ -280,8 +212,7 @@ fn a_rank_that_is_killed_for_lack_of_memory_is_reported_so() {
         _ => (std::path::Path::new("/sys/fs/cgroup"), "memory.max"),
     };
     let group = root.join(&place.mark);
-    let limited =
-        std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join(limit), "67108864"));
+    let limited = std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join(limit), "67108864"));
     if let Err(error) = limited {
         mapwire_testing::skip!("no cgroup with a limit on memory can be made here: {error}");
         let _ = std::fs::remove_dir(&group);
@@ -290,16 +221,12 @@ fn a_rank_that_is_killed_for_lack_of_memory_is_reported_so() {
     let mapwire = env!("CARGO_BIN_EXE_mapwire");
     // The shell of the rank takes it all: a variable that doubles.
     let eat = "x=0123456789; while :; do x=$x$x; done";
-    let text = format!(
-        "echo $$ > {}/cgroup.procs; exec {mapwire} run -n 2 -- sh -c '{eat}'",
-        group.display()
-    );
+    let text = format!("echo $$ > {}/cgroup.procs; exec {mapwire} run -n 2 -- sh -c '{eat}'", group.display());
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &text]).current_dir(&place.folder);
     let done = Running::of(shell).wait();
     let _ = std::fs::remove_dir(&group);
-    done.code(137)
-        .says("was killed by SIGKILL: its cgroup or container ran out of memory");
+    done.code(137).says("was killed by SIGKILL: its cgroup or container ran out of memory");
 }
 
 #[test]

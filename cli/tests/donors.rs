@@ -8,9 +8,7 @@ use mapwire_testing::namespaces::Hosts;
 use rustix::process::Signal;
 
 fn both_lend(donors: &[Donor; 2]) {
-    eventually("both lend", || {
-        donors.iter().all(|donor| donor.lender().is_some())
-    });
+    eventually("both lend", || donors.iter().all(|donor| donor.lender().is_some()));
 }
 
 /// Two donors, and a program for which both lend.
@@ -36,9 +34,7 @@ fn a_donor_that_is_killed_loses_nothing_and_another_takes_its_place() {
     for _ in 0..2 {
         let before = donor.lender();
         donor.kill_lender();
-        eventually("another one lends", || {
-            donor.lender().is_some() && donor.lender() != before
-        });
+        eventually("another one lends", || donor.lender().is_some() && donor.lender() != before);
         let_it_run(&place, 4);
     }
     let [put, got, _] = finish(&place, program);
@@ -61,9 +57,7 @@ fn when_all_donors_are_killed_at_once_the_disk_has_everything() {
         both_lend(&donors);
         let_it_run(&place, 6);
         let lenders: Vec<i32> = donors.iter().filter_map(|donor| donor.lender()).collect();
-        lenders
-            .iter()
-            .for_each(|&lender| signal(lender, Signal::KILL));
+        lenders.iter().for_each(|&lender| signal(lender, Signal::KILL));
         let_it_run(&place, 4);
     }
     finish(&place, program);
@@ -108,9 +102,7 @@ fn a_program_that_is_stopped_for_longer_than_its_lease_keeps_its_pages() {
     let_it_run(&place, 4);
     let lenders = donors.each_ref().map(Donor::lender);
     program.signal(Signal::STOP);
-    eventually("donors take the program for dead", || {
-        (0..2).all(|at| donors[at].lender() != lenders[at])
-    });
+    eventually("donors take the program for dead", || (0..2).all(|at| donors[at].lender() != lenders[at]));
     program.signal(Signal::CONT);
     let_it_run(&place, 8);
     finish(&place, program);
@@ -130,10 +122,7 @@ fn what_a_donor_changed_is_not_believed_and_comes_from_the_disk_or_the_other_don
             let_it_run(&place, 1);
         }
         let [_, got, missed] = finish(&place, program);
-        assert!(
-            got > 1_000 && missed > 10,
-            "{copies}: {got} got, {missed} missed"
-        );
+        assert!(got > 1_000 && missed > 10, "{copies}: {got} got, {missed} missed");
     }
 }
 
@@ -149,8 +138,7 @@ fn turn_back(donor: &Donor, old: &BTreeMap<usize, (u64, Vec<u8>)>) -> usize {
 }
 
 #[test]
-fn an_older_version_of_a_page_is_not_believed_and_the_page_comes_from_the_disk_or_the_other_donor()
-{
+fn an_older_version_of_a_page_is_not_believed_and_the_page_comes_from_the_disk_or_the_other_donor() {
     for copies in ["1", "2"] {
         let place = Place::new();
         if !can_start(&place) {
@@ -184,33 +172,17 @@ fn far_memory_is_whole_wherever_donors_and_programs_have_their_directories() {
         if !can_start(&place) {
             return;
         }
-        let placed = [
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--json",
-            "--donate",
-            "64M",
-        ];
+        let placed = ["serve", "--listen", "127.0.0.1:0", "--json", "--donate", "64M"];
         let placed = [&placed[..], &["--directory", directory]].concat();
         let first = Donor::of(place.command(&placed));
-        let placed = [
-            "serve",
-            "--names",
-            &first.store,
-            "--json",
-            "--donate",
-            "64M",
-        ];
+        let placed = ["serve", "--names", &first.store, "--json", "--donate", "64M"];
         let placed = [&placed[..], &["--directory", directory]].concat();
         let second = Donor::of(place.command(&placed));
         let args = far_args(&first.store, "1");
         let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
         args.splice(1..1, ["--directory", directory]);
         let program = place.start(&args);
-        eventually("both lend", || {
-            first.lender().is_some() && second.lender().is_some()
-        });
+        eventually("both lend", || first.lender().is_some() && second.lender().is_some());
         let_it_run(&place, 6);
         second.kill_lender();
         let_it_run(&place, 4);
@@ -225,14 +197,7 @@ fn a_directory_without_room_in_the_nic_leaves_the_rest_to_the_disk() {
     if !can_start(&place) {
         return;
     }
-    let serve = [
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--json",
-        "--donate",
-        "64M",
-    ];
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--json", "--donate", "64M"];
     let mut command = place.command(&[&serve[..], &["--directory", "nic-nm"]].concat());
     // As much as the NIC's own tables take, and little more: the directory has room for a part of the pages.
     command.env("MAPWIRE_NIC_MEMORY", "256K");
@@ -248,28 +213,13 @@ fn a_place_of_the_directory_that_is_none_is_told_with_those_there_are() {
     let place = Place::new();
     for args in [
         &["serve", "--donate", "4M", "--directory", "moon"][..],
-        &[
-            "far",
-            "--local",
-            "8M",
-            "--donors",
-            "--directory",
-            "moon",
-            "--",
-            "true",
-        ],
+        &["far", "--local", "8M", "--donors", "--directory", "moon", "--", "true"],
     ] {
         let done = place.run(args).code(2);
-        assert!(
-            done.err().contains("moon") && done.err().contains("host, nic-hm, nic-nm"),
-            "{args:?}: {}",
-            done.err()
-        );
+        assert!(done.err().contains("moon") && done.err().contains("host, nic-hm, nic-nm"), "{args:?}: {}", done.err());
     }
-    for args in [
-        &["serve", "--directory", "host"][..],
-        &["far", "--local", "8M", "--directory", "host", "--", "true"],
-    ] {
+    for args in [&["serve", "--directory", "host"][..], &["far", "--local", "8M", "--directory", "host", "--", "true"]]
+    {
         place.run(args).code(2);
     }
 }
@@ -283,9 +233,7 @@ fn a_donor_that_leaves_in_order_brings_what_it_has_elsewhere() {
     let ([_first, mut second], program) = start_with_two(&place, "2");
     let_it_run(&place, 4);
     signal(second.process.id() as i32, Signal::TERM);
-    eventually("the donor has left", || {
-        second.process.try_wait().unwrap().is_some()
-    });
+    eventually("the donor has left", || second.process.try_wait().unwrap().is_some());
     assert_eq!(second.process.wait().unwrap().code(), Some(0));
     let_it_run(&place, 4);
     finish(&place, program);
@@ -305,17 +253,12 @@ fn donors_that_come_late_get_pages_that_do_not_change_any_more() {
     let before = rounds(&place);
     let first = donor.lender();
     donor.kill_lender();
-    eventually("another one lends", || {
-        donor.lender().is_some() && donor.lender() != first
-    });
+    eventually("another one lends", || donor.lender().is_some() && donor.lender() != first);
     let_it_run(&place, 25);
     let [_, got, _] = finish(&place, program);
     // So many pages are read in a round, and what the first lender had is gone.
     let of_first = u64::from(before + 1) * PAGES as u64 / 4;
-    assert!(
-        got > of_first + 10_000,
-        "{got} got in all, {of_first} at most before"
-    );
+    assert!(got > of_first + 10_000, "{got} got in all, {of_first} at most before");
 }
 
 #[test]
@@ -379,23 +322,15 @@ fn donors_that_cannot_serve_are_told_before_the_program_starts() {
     };
     let donor = Donor::first(&place, "64M");
     let donors = format!("--donors={}", donor.store);
-    far(&[&donors, "--copies", "2"])
-        .code(1)
-        .says("--copies 2: 1 donors at");
+    far(&[&donors, "--copies", "2"]).code(1).says("--copies 2: 1 donors at");
     far(&[&donors, "--copies", "3"]).code(2);
     far(&["--copies", "2"]).code(2);
     far(&["--donors=nowhere"]).code(1).says("nowhere");
-    far(&["--donors=mapwire://127.0.0.1:1"])
-        .code(1)
-        .says("nothing answers");
+    far(&["--donors=mapwire://127.0.0.1:1"]).code(1).says("nothing answers");
     // Made as the donor's is, but another one.
     let other = place.folder.join("other").to_str().unwrap().to_owned();
-    place
-        .run(&["serve", "--new-secret", "--secret-file", &other])
-        .code(0);
-    far(&[&donors, "--secret-file", &other])
-        .code(1)
-        .says("secret");
+    place.run(&["serve", "--new-secret", "--secret-file", &other]).code(0);
+    far(&[&donors, "--secret-file", &other]).code(1).says("secret");
     let none = place.folder.join("none").to_str().unwrap().to_owned();
     far(&[&donors, "--secret-file", &none]).code(1).says("none");
 }
@@ -408,12 +343,6 @@ fn sizes_that_cannot_be_donated_are_told_with_their_values() {
     serve("4095").code(2).says("too little");
     serve("1024T").code(2).says("this host has");
     serve("much").code(2).says("--donate");
-    place
-        .run(&["serve", "--idle-only"])
-        .code(2)
-        .says("--donate");
-    place
-        .run(&["lend", "--pages", "1", "--of", "1"])
-        .code(2)
-        .says("mapwire serve --donate");
+    place.run(&["serve", "--idle-only"]).code(2).says("--donate");
+    place.run(&["lend", "--pages", "1", "--of", "1"]).code(2).says("mapwire serve --donate");
 }

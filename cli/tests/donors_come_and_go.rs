@@ -103,17 +103,10 @@ fn donors_that_come_and_go_and_die_at_any_time_lose_nothing_that_the_disk_has_to
     let names = Names::start(&place);
     let mut donors = vec![names.donor(&place), names.donor(&place)];
     let program = start(&place, &names.store, "1");
-    eventually("one lends", || {
-        donors.iter().any(|it| it.lender().is_some())
-    });
+    eventually("one lends", || donors.iter().any(|it| it.lender().is_some()));
     let_it_run(&place, 2);
     let mut leaving = Vec::new();
-    let ways = [
-        Leaving::InOrder,
-        Leaving::Killed,
-        Leaving::InOrder,
-        Leaving::LenderKilled,
-    ];
+    let ways = [Leaving::InOrder, Leaving::Killed, Leaving::InOrder, Leaving::LenderKilled];
     for how in ways.iter().cycle().take(DONORS) {
         donors.push(names.donor(&place));
         let_it_run(&place, 1);
@@ -138,9 +131,7 @@ fn with_two_copies_donors_that_come_and_go_one_after_the_other_lose_nothing() {
     let names = Names::start(&place);
     let mut donors: Vec<Donor> = (0..3).map(|_| names.donor(&place)).collect();
     let program = start(&place, &names.store, "2");
-    eventually("one lends", || {
-        donors.iter().any(|it| it.lender().is_some())
-    });
+    eventually("one lends", || donors.iter().any(|it| it.lender().is_some()));
     let_it_run(&place, 2);
     for _ in 0..DONORS {
         donors.push(names.donor(&place));

@@ -9,10 +9,7 @@ use crate::common::{Done, Place, Running, eventually, json_rows};
 /// Where the library must be, that cargo builds with the workspace. `false`, and a word of it: userfaultfd is refused here.
 fn can_start(place: &Place) -> bool {
     let library = Path::new(env!("CARGO_BIN_EXE_mapwire")).with_file_name("libmapwire_far.so");
-    assert!(
-        library.exists(),
-        "{library:?} is missing: cargo build -p mapwire-far"
-    );
+    assert!(library.exists(), "{library:?} is missing: cargo build -p mapwire-far");
     let done = far(place, &["--local", "8M", "--", "true"]);
     if done.err().contains("userfaultfd") {
         mapwire_testing::skip!("{}", done.err());
@@ -42,23 +39,8 @@ fn a_file_larger_than_the_limit_is_sorted_as_without_it() {
     place.write("numbers", &text);
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
-    let line = [
-        "sort",
-        "-S",
-        "30M",
-        "--parallel=2",
-        "-o",
-        "sorted",
-        "numbers",
-    ];
-    let done = far(
-        &place,
-        &[
-            &["--local", "6M", "--stats", "--disk", ".", "--"],
-            &line[..],
-        ]
-        .concat(),
-    );
+    let line = ["sort", "-S", "30M", "--parallel=2", "-o", "sorted", "numbers"];
+    let done = far(&place, &[&["--local", "6M", "--stats", "--disk", ".", "--"], &line[..]].concat());
     let done = done.code(0);
     let sorted = std::fs::read_to_string(place.folder.join("sorted")).unwrap();
     assert!(sorted.lines().eq(lines), "it is not sorted");
@@ -67,9 +49,7 @@ fn a_file_larger_than_the_limit_is_sorted_as_without_it() {
     let figure = |name: &str, at: usize| -> f64 {
         let line = err.lines().find(|line| line.trim_start().starts_with(name));
         let words = line.map(str::split_whitespace);
-        words
-            .and_then(|mut words| words.nth(at)?.parse().ok())
-            .unwrap_or_else(|| panic!("no {name}: {err}"))
+        words.and_then(|mut words| words.nth(at)?.parse().ok()).unwrap_or_else(|| panic!("no {name}: {err}"))
     };
     assert!(figure("memory", 1) <= 7.0, "{}", done.err());
     assert!(figure("pages out", 2) > 1_000.0, "{}", done.err());
@@ -82,19 +62,7 @@ fn the_code_of_the_program_is_passed_on_and_its_name_and_arguments_are_as_given(
     if !can_start(&place) {
         return;
     }
-    let done = far(
-        &place,
-        &[
-            "--local",
-            "8M",
-            "--",
-            "sh",
-            "-c",
-            "echo $0 $1; exit 7",
-            "a b",
-            "-- c",
-        ],
-    );
+    let done = far(&place, &["--local", "8M", "--", "sh", "-c", "echo $0 $1; exit 7", "a b", "-- c"]);
     assert_eq!(done.code(7).out(), "a b -- c\n");
 }
 
@@ -118,9 +86,7 @@ fn limits_that_make_no_sense_are_told_with_their_values() {
 fn what_is_missing_is_named() {
     let place = Place::new();
     let with = |args: &[&str]| far(&place, &[&["--local", "8M"], args].concat());
-    with(&["--", "no-such-program"])
-        .code(127)
-        .says("no-such-program: program not found");
+    with(&["--", "no-such-program"]).code(127).says("no-such-program: program not found");
     with(&["--", "/tmp"]).code(126).says("/tmp: is a folder");
     with(&["--disk", "/no/such/folder", "--", "true"])
         .code(2)
@@ -134,12 +100,7 @@ fn a_program_that_takes_no_library_is_not_started_without_far_memory() {
     let place = Place::new();
     let source = place.write("static.c", "int main(void) { return 0; }\n");
     let program = place.folder.join("static");
-    let built = Command::new("cc")
-        .arg("-static")
-        .arg("-o")
-        .arg(&program)
-        .arg(source)
-        .output();
+    let built = Command::new("cc").arg("-static").arg("-o").arg(&program).arg(source).output();
     if !built.is_ok_and(|built| built.status.success()) {
         mapwire_testing::skip!("no static program can be built here");
         return;
@@ -155,13 +116,10 @@ fn a_disk_without_files_that_have_no_name_is_told_by_the_program_before_it_runs(
     if !can_start(&place) {
         return;
     }
-    far(
-        &place,
-        &["--local", "8M", "--disk", "/proc", "--", "echo", "ran"],
-    )
-    .code(126)
-    .says("cannot make a file in /proc")
-    .says("--disk");
+    far(&place, &["--local", "8M", "--disk", "/proc", "--", "echo", "ran"])
+        .code(126)
+        .says("cannot make a file in /proc")
+        .says("--disk");
 }
 
 #[test]
@@ -191,13 +149,7 @@ fn private_mappings_of_files_are_far_where_that_is_asked_for() {
     let built = compiler.args(["-O1", "-o"]).arg(&program).arg(source);
     assert!(built.status().unwrap().success());
     let bytes = text.len().to_string();
-    let program = [
-        "--stats",
-        "--",
-        program.to_str().unwrap(),
-        "numbers",
-        &bytes,
-    ];
+    let program = ["--stats", "--", program.to_str().unwrap(), "numbers", &bytes];
     let sum: usize = text.bytes().map(usize::from).sum();
     let changes = text.len().div_ceil(1 << 20);
     let expected = format!("{}\n", 2 * (sum + changes));
@@ -242,26 +194,13 @@ fn the_figures_of_a_program_are_read_while_it_runs() {
         rows.len() == 1 && rows[0]["disk_bytes"].as_u64() > Some(1 << 20)
     });
     let row = &rows[0];
-    let figure = |name: &str| {
-        row[name]
-            .as_u64()
-            .unwrap_or_else(|| panic!("{name}: {row}"))
-    };
+    let figure = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}"));
     assert_eq!(row["program"], "sort");
     assert_eq!(figure("pid"), running.pid() as u64);
-    assert_eq!(
-        (figure("limit_bytes"), figure("remote_bytes")),
-        (4 << 20, 0)
-    );
+    assert_eq!((figure("limit_bytes"), figure("remote_bytes")), (4 << 20, 0));
     assert!(figure("resident_bytes") <= 5 << 20, "{row}");
-    assert!(
-        figure("stored_pages") * 4096 >= figure("disk_bytes"),
-        "{row}"
-    );
-    assert!(
-        figure("faults") >= figure("faults_new") && figure("faults_new") > 10,
-        "{row}"
-    );
+    assert!(figure("stored_pages") * 4096 >= figure("disk_bytes"), "{row}");
+    assert!(figure("faults") >= figure("faults_new") && figure("faults_new") > 10, "{row}");
     let latencies = ["p50", "p99", "p999", "max"].map(|it| figure(&format!("fault_{it}_ns")));
     assert!(latencies.is_sorted() && latencies[0] > 0, "{row}");
     // It reads what it sorts once more.
@@ -286,26 +225,16 @@ fn figures_are_watched_until_the_program_ends() {
     }
     let (input, running) = start_sort(&place, &numbers(100_000));
     let pid = running.pid().to_string();
-    eventually("the program has far memory", || {
-        place.run(&["stats", &pid]).code == 0
-    });
+    eventually("the program has far memory", || place.run(&["stats", &pid]).code == 0);
     let text = place.run(&["stats", &pid]).code(0).out();
-    assert!(
-        text.starts_with(&format!("sort, process {pid}\n  memory ")),
-        "{text}"
-    );
-    assert!(
-        text.contains("hit ratio") && text.contains("p99.9"),
-        "{text}"
-    );
+    assert!(text.starts_with(&format!("sort, process {pid}\n  memory ")), "{text}");
+    assert!(text.contains("hit ratio") && text.contains("p99.9"), "{text}");
     let mut watch = place.command(&["stats", &pid, "--watch"]);
     let watched = place.folder.join("watched");
     watch.stdout(std::fs::File::create(&watched).unwrap());
     let mut watch = watch.spawn().unwrap();
     let text = || std::fs::read_to_string(&watched).unwrap();
-    eventually("two lines of figures below their names", || {
-        text().lines().count() >= 3
-    });
+    eventually("two lines of figures below their names", || text().lines().count() >= 3);
     drop(input);
     running.wait().code(0);
     assert!(watch.wait().unwrap().success());
@@ -347,20 +276,13 @@ fn donors_are_named_with_and_without_an_equals_sign() {
     place.write("secret", &"0".repeat(64));
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(place.folder.join("secret"), private).unwrap();
-    for donors in [
-        &["--donors", "mapwire://127.0.0.1:9"][..],
-        &["--donors=mapwire://127.0.0.1:9"],
-    ] {
+    for donors in [&["--donors", "mapwire://127.0.0.1:9"][..], &["--donors=mapwire://127.0.0.1:9"]] {
         let rest = ["--secret-file", "secret", "--", "true"];
-        far(&place, &[&["--local", "8M"], donors, &rest].concat())
-            .code(1)
-            .says("127.0.0.1:9");
+        far(&place, &[&["--local", "8M"], donors, &rest].concat()).code(1).says("127.0.0.1:9");
     }
     // Without a value it is a server on this host, and what follows is an option.
     let rest = ["--donors", "--copies", "3", "--", "true"];
-    far(&place, &[&["--local", "8M"], &rest[..]].concat())
-        .code(2)
-        .says("--copies");
+    far(&place, &[&["--local", "8M"], &rest[..]].concat()).code(2).says("--copies");
 }
 
 #[test]
@@ -371,32 +293,16 @@ fn figures_of_a_process_that_moved_nothing_are_not_printed() {
     }
     let script = "/bin/true; sort -S 30M --parallel=1 numbers > sorted; exit 0";
     place.write("numbers", &numbers(300_000));
-    let done = far(
-        &place,
-        &[
-            "--local", "6M", "--stats", "--disk", ".", "--", "sh", "-c", script,
-        ],
-    );
+    let done = far(&place, &["--local", "6M", "--stats", "--disk", ".", "--", "sh", "-c", script]);
     let err = done.code(0).err();
-    let lines: Vec<&str> = err
-        .lines()
-        .filter(|line| line.contains(", process "))
-        .collect();
+    let lines: Vec<&str> = err.lines().filter(|line| line.contains(", process ")).collect();
     assert!(lines.len() == 2, "{err}");
-    assert!(
-        err.contains("mapwire far: sort, process ") && err.contains(" at its peak) of at most 6.0"),
-        "{err}"
-    );
+    assert!(err.contains("mapwire far: sort, process ") && err.contains(" at its peak) of at most 6.0"), "{err}");
     let shell = lines.iter().find(|line| !line.contains(" sort,")).unwrap();
     assert!(shell.contains(": nothing left the RAM, where 0."), "{err}");
     let latency = err.lines().find(|line| line.contains("latency")).unwrap();
     let digits = |word: &str| word.chars().filter(char::is_ascii_digit).count();
-    assert!(
-        latency
-            .split(", ")
-            .all(|part| digits(part.split_whitespace().last().unwrap()) <= 5),
-        "{err}"
-    );
+    assert!(latency.split(", ").all(|part| digits(part.split_whitespace().last().unwrap()) <= 5), "{err}");
 }
 
 #[test]
@@ -422,16 +328,10 @@ fn a_user_without_userfaultfd_is_told_what_root_can_do() {
         .unwrap();
     let err = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(126), "{err}");
-    assert!(
-        err.contains("run as root, or have root run `sysctl vm.unprivileged_userfaultfd=1`"),
-        "{err}"
-    );
+    assert!(err.contains("run as root, or have root run `sysctl vm.unprivileged_userfaultfd=1`"), "{err}");
     // Every option that is named is one of this command.
     let help = far(&place, &["--help"]).code(0).out();
     for word in err.split_whitespace().filter(|word| word.starts_with("--")) {
-        assert!(
-            help.contains(word.trim_matches(|it: char| it != '-' && !it.is_alphanumeric())),
-            "{word}: {err}"
-        );
+        assert!(help.contains(word.trim_matches(|it: char| it != '-' && !it.is_alphanumeric())), "{word}: {err}");
     }
 }

@@ -131,8 +131,7 @@ fn programs_that_map_one_file_see_their_own_changes_and_those_of_the_file_as_it_
     }
     let (file, _donor, programs) = prepare(&place);
     for number in CHANGED {
-        file.write_all_at(&page(number, 1), number as u64 * 4096)
-            .unwrap();
+        file.write_all_at(&page(number, 1), number as u64 * 4096).unwrap();
     }
     let_them_run(&place);
     place.write("stop", "");
@@ -162,9 +161,7 @@ fn a_file_that_is_cut_under_programs_raises_sigbus_behind_its_end_where_they_cha
     reader.wait().code(-libc::SIGBUS);
     // It has changed each page, so that all of them are its own.
     let from = rounds(&place, "writer");
-    eventually("the writer goes on", || {
-        rounds(&place, "writer") >= from + 3
-    });
+    eventually("the writer goes on", || rounds(&place, "writer") >= from + 3);
     place.write("stop", "");
     let done = writer.wait().code(0);
     assert!(done.out().contains("all pages are right"), "{}", done.out());

@@ -18,15 +18,7 @@ fn built(place: &Place) -> PathBuf {
     for name in ["mapwire", "mapwire-bench", "mapwire-lab"] {
         std::fs::copy(program.with_file_name(name), release.join(name)).unwrap();
     }
-    for name in [
-        "tsp",
-        "sor",
-        "is",
-        "lu",
-        "libmapwire_c.so",
-        "libmapwire_far.so",
-        "libmapwire_rpc_c.so",
-    ] {
+    for name in ["tsp", "sor", "is", "lu", "libmapwire_c.so", "libmapwire_far.so", "libmapwire_rpc_c.so"] {
         std::fs::copy(program, release.join(name)).unwrap();
     }
     for name in ["libmapwire_c.a", "libmapwire_rpc_c.a"] {
@@ -49,13 +41,7 @@ fn make(place: &Place, clone: &Path, goal: &str, variables: &[&str]) -> Output {
         .args(variables)
         .env("CARGO_TARGET_DIR", place.folder.join("target"))
         // As sudo gives it to root: no cargo of a user.
-        .env(
-            "PATH",
-            format!(
-                "{}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                place.folder.display()
-            ),
-        )
+        .env("PATH", format!("{}/bin:/usr/sbin:/usr/bin:/sbin:/bin", place.folder.display()))
         .output()
         .unwrap()
 }
@@ -118,18 +104,12 @@ fn under_sudo_the_user_builds() {
     std::fs::create_dir(&clone).unwrap();
     let copy = "cp -r --parents scripts Makefile Cargo.toml *.md LICENSE-* bindings/c bindings/rpc mapwire/examples";
     let text = format!("{copy} {0} && chown -R {owner} {0}", clone.display());
-    let copied = Command::new("sh")
-        .args(["-c", &text])
-        .current_dir(root())
-        .status();
+    let copied = Command::new("sh").args(["-c", &text]).current_dir(root()).status();
     assert!(copied.unwrap().success());
     let sudo = place.write("bin/sudo", "#!/bin/sh\necho \"$@\" >\"$0.log\"\n");
     std::fs::set_permissions(&sudo, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let output = make(&place, &clone, "install", &[&format!("SUDO_USER={owner}")]);
     assert!(output.status.success(), "{output:?}");
     let log = std::fs::read_to_string(place.folder.join("bin/sudo.log")).unwrap();
-    assert!(
-        log.contains(&format!("-u {owner} -H")) && log.contains("install.sh --build"),
-        "{log}"
-    );
+    assert!(log.contains(&format!("-u {owner} -H")) && log.contains("install.sh --build"), "{log}");
 }

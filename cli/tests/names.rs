@@ -58,9 +58,7 @@ impl Drop for Served {
 
 /// Arguments of `mapwire run` for `ranks` of a job of `of`.
 fn run_args<'a>(store: &'a str, job: &'a str, ranks: &'a str, of: &'a str) -> Vec<&'a str> {
-    vec![
-        "run", "--names", store, "--job", job, "-n", ranks, "--of", of,
-    ]
+    vec!["run", "--names", store, "--job", job, "-n", ranks, "--of", of]
 }
 
 fn start(place: &Place, store: &str, ranks: &str, of: &str, text: &str) -> Running {
@@ -119,20 +117,13 @@ fn body_adds_up() {
     let node = mapwire::Node::join().unwrap();
     let mine = (node.rank() as u64 + 1).to_le_bytes();
     let all = node.all_gather(&mine).unwrap();
-    let sum: u64 = all
-        .iter()
-        .map(|it| u64::from_le_bytes(it[..].try_into().unwrap()))
-        .sum();
+    let sum: u64 = all.iter().map(|it| u64::from_le_bytes(it[..].try_into().unwrap())).sum();
     println!("rank {} of {}: {sum}", node.rank(), node.size());
 }
 
 fn adds_up(store: &str, job: &str, ranks: &str, of: &str) -> Vec<String> {
-    let args = run_args(store, job, ranks, of)
-        .into_iter()
-        .map(str::to_owned);
-    args.chain(["--".to_owned()])
-        .chain(as_rank("names::body_adds_up"))
-        .collect()
+    let args = run_args(store, job, ranks, of).into_iter().map(str::to_owned);
+    args.chain(["--".to_owned()]).chain(as_rank("names::body_adds_up")).collect()
 }
 
 fn words(args: &[String]) -> Vec<&str> {
@@ -185,11 +176,7 @@ fn processes_that_nothing_started_join_by_variables_also_beside_a_command() {
     let last = rank(Some("3"));
     let (any, some) = (rank(None), adds_up(&served.address, "loose", "2", "4"));
     let command = place.start(&words(&some));
-    let done = [
-        last.wait().code(0),
-        any.wait().code(0),
-        command.wait().code(0),
-    ];
+    let done = [last.wait().code(0), any.wait().code(0), command.wait().code(0)];
     assert!(done[0].out().contains("rank 3 of 4"), "{}", done[0].out());
     assert_eq!(ranks_in(&done, 4, 10), 4);
     assert_nothing_is_left(&place, &served.address);
@@ -216,10 +203,7 @@ fn a_rank_that_fails_or_ctrl_c_ends_the_job_everywhere_with_the_reason() {
     eventually("both run", || place.has("c0") && place.has("c1"));
     one.signal(Signal::INT);
     one.wait().code(130).says("SIGINT: ending rank");
-    two.wait()
-        .code(130)
-        .says("mapwire: host ")
-        .says("SIGINT: ending rank");
+    two.wait().code(130).says("mapwire: host ").says("SIGINT: ending rank");
     assert_nothing_is_left(&place, store);
 
     let text = "touch k$RANK; exec sleep 60";
@@ -233,8 +217,7 @@ fn a_rank_that_fails_or_ctrl_c_ends_the_job_everywhere_with_the_reason() {
 }
 
 #[test]
-fn a_command_that_is_killed_with_all_it_started_is_named_and_its_job_starts_again_by_the_same_name()
-{
+fn a_command_that_is_killed_with_all_it_started_is_named_and_its_job_starts_again_by_the_same_name() {
     let place = Place::new();
     let served = Served::start(&place);
     let store = &served.address;
@@ -243,19 +226,13 @@ fn a_command_that_is_killed_with_all_it_started_is_named_and_its_job_starts_agai
     let two = start(&place, store, "1", "2", text);
     eventually("both run", || place.has("a0") && place.has("a1"));
     kill_all(&one);
-    let two = two
-        .wait()
-        .code(137)
-        .says(" is gone: its command or its host has died");
+    let two = two.wait().code(137).says(" is gone: its command or its host has died");
     two.says("ending the ranks here");
     one.wait();
 
     // All of it, then again while what it left is still there.
     let text = "touch b$RANK; exec sleep 60";
-    let dead = [
-        start(&place, store, "1", "2", text),
-        start(&place, store, "1", "2", text),
-    ];
+    let dead = [start(&place, store, "1", "2", text), start(&place, store, "1", "2", text)];
     eventually("both run", || place.has("b0") && place.has("b1"));
     dead.iter().for_each(kill_all);
     two_commands_are_one_job_twice(&place, store);
@@ -300,68 +277,33 @@ fn what_does_not_fit_is_refused_with_the_mend() {
     eventually("it runs", || place.has("runs"));
     let full = start(&place, store, "1", "2", "true");
     let other_size = start(&place, store, "1", "3", "true");
-    full.wait()
-        .code(1)
-        .says("job sor runs and has no room for 1 more: ranks 0-1 on ");
-    other_size
-        .wait()
-        .code(1)
-        .says("job sor has 2 ranks, and this process wants it to have 3");
+    full.wait().code(1).says("job sor runs and has no room for 1 more: ranks 0-1 on ");
+    other_size.wait().code(1).says("job sor has 2 ranks, and this process wants it to have 3");
 
     let stranger = Place::new();
     stranger.run(&["serve", "--new-secret"]).code(0);
     let file = stranger.folder.join("config/mapwire/secret");
-    start(&stranger, store, "1", "2", "true")
-        .wait()
-        .code(1)
-        .says("has another secret; copy its file");
+    start(&stranger, store, "1", "2", "true").wait().code(1).says("has another secret; copy its file");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    start(&stranger, store, "1", "2", "true")
-        .wait()
-        .code(1)
-        .says("chmod 600");
+    start(&stranger, store, "1", "2", "true").wait().code(1).says("chmod 600");
     std::fs::remove_file(&file).unwrap();
-    start(&stranger, store, "1", "2", "true")
-        .wait()
-        .code(1)
-        .says("mapwire serve --new-secret");
+    start(&stranger, store, "1", "2", "true").wait().code(1).says("mapwire serve --new-secret");
 
     let args = run_args(store, "a/b", "1", "2");
-    place
-        .run(&[&args[..], &["true"]].concat())
-        .code(2)
-        .says("no name of a job");
-    start(&place, "http://x", "1", "2", "true")
-        .wait()
-        .code(2)
-        .says("mapwire://HOST:PORT");
-    start(&place, store, "3", "2", "true")
-        .wait()
-        .code(2)
-        .says("at most that of --of");
-    place
-        .run(&["run", "--names", store, "-n", "2", "true"])
-        .code(2)
-        .says("--job");
+    place.run(&[&args[..], &["true"]].concat()).code(2).says("no name of a job");
+    start(&place, "http://x", "1", "2", "true").wait().code(2).says("mapwire://HOST:PORT");
+    start(&place, store, "3", "2", "true").wait().code(2).says("at most that of --of");
+    place.run(&["run", "--names", store, "-n", "2", "true"]).code(2).says("--job");
 
     let port = served.address.rsplit(':').next().unwrap();
-    place
-        .run(&["serve", "--listen", port])
-        .code(1)
-        .says("is a server running there already");
-    place
-        .run(&["serve", "--listen", "203.0.113.1"])
-        .code(1)
-        .says("an address of this host");
+    place.run(&["serve", "--listen", port]).code(1).says("is a server running there already");
+    place.run(&["serve", "--listen", "203.0.113.1"]).code(1).says("an address of this host");
 
     running.signal(Signal::TERM);
     running.wait().code(143);
     let gone = store.clone();
     drop(served);
-    start(&place, &gone, "1", "2", "true")
-        .wait()
-        .code(1)
-        .says("nothing answers at mapwire://");
+    start(&place, &gone, "1", "2", "true").wait().code(1).says("nothing answers at mapwire://");
 }
 
 #[test]
@@ -373,18 +315,13 @@ fn a_server_of_another_version_is_named_with_both_versions() {
     let server = std::thread::spawn(move || {
         use std::io::{Read, Write};
         let (mut stream, _) = listener.accept().unwrap();
-        stream
-            .read_exact(&mut [0; mapwire_names::protocol::HELLO_BYTES])
-            .unwrap();
+        stream.read_exact(&mut [0; mapwire_names::protocol::HELLO_BYTES]).unwrap();
         let release = Release::of("7.8.9").unwrap();
         let verdict = Verdict::Version;
-        stream
-            .write_all(&Welcome { release, verdict }.emit())
-            .unwrap();
+        stream.write_all(&Welcome { release, verdict }.emit()).unwrap();
     });
     let done = start(&place, &address, "1", "2", "true").wait().code(1);
-    done.says("is of mapwire 7.8.9")
-        .says(env!("CARGO_PKG_VERSION"));
+    done.says("is of mapwire 7.8.9").says(env!("CARGO_PKG_VERSION"));
     server.join().unwrap();
 }
 

@@ -36,11 +36,7 @@ fn run_alone(place: &Place, path: &str, args: &[&str]) -> crate::common::Done {
 #[test]
 fn a_command_that_is_not_here_is_named_with_how_to_get_it() {
     let place = alone();
-    for (command, program) in [
-        ("bench", "mapwire-bench"),
-        ("lab", "mapwire-lab"),
-        ("sim", "mapwire-lab"),
-    ] {
+    for (command, program) in [("bench", "mapwire-bench"), ("lab", "mapwire-lab"), ("sim", "mapwire-lab")] {
         let done = run_alone(&place, "/nowhere", &[command, "--help"]).code(127);
         assert_eq!(done.err().lines().count(), 1, "{}", done.err());
         done.says(program).says("make install");
@@ -78,10 +74,7 @@ fn completions_and_manual_pages_run_no_program_that_is_only_in_path() {
     let ran = place.folder.join("ran");
     let text = format!("#!/bin/sh\ntouch {}\n", ran.display());
     place.write("path/mapwire-lab.text", &text);
-    shell(
-        &place,
-        "cd path; cp mapwire-lab.text mapwire-lab; chmod 755 mapwire-lab",
-    );
+    shell(&place, "cd path; cp mapwire-lab.text mapwire-lab; chmod 755 mapwire-lab");
     let path = format!("{}:/bin:/usr/bin", place.folder.join("path").display());
     for args in [&["completions", "bash"][..], &["man", "pages"]] {
         run_alone(&place, &path, args).code(0);
@@ -121,13 +114,7 @@ fn completions_offer_values_programs_and_benches() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).code(0).out();
-        let options = [
-            "adaptive",
-            "dynamic-handle",
-            "mfu",
-            "io_uring",
-            "oracleGeneral",
-        ];
+        let options = ["adaptive", "dynamic-handle", "mfu", "io_uring", "oracleGeneral"];
         for word in options.into_iter().chain(["send-latency", "task-queue"]) {
             assert!(script.contains(word), "{shell}: {word}");
         }
@@ -142,11 +129,7 @@ fn completions_offer_values_programs_and_benches() {
     );
     let file = place.write("keys", &text);
     let output = Command::new("bash").arg(file).output().unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "poll\ntsp\n",
-        "{output:?}"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "poll\ntsp\n", "{output:?}");
     // In fish, where it is installed.
     let script = place.write("mapwire.fish", &place.run(&["completions", "fish"]).out());
     let asked = |keys: &str| {

@@ -6,9 +6,7 @@ use crate::common::{Place, as_rank};
 use mapwire_transport::bells::Sleeper;
 use mapwire_transport::board::{NAP, RankState};
 use mapwire_transport::rendezvous::{Client, Event, JobAddress};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket};
 
 fn join() -> Client {
     let address = std::env::var(JobAddress::VARIABLE).expect("not in a job");
@@ -20,18 +18,9 @@ fn join() -> Client {
 /// Sleeps on the board until `rank` has `state`, and says so.
 fn await_state(client: &Client, rank: u32, state: RankState) {
     let board = client.board();
-    let slept = board.sleep(
-        client.rank(),
-        Sleeper::Waiting,
-        |_| board.state(rank) == state,
-        Some(crate::common::LONG),
-        || NAP,
-    );
-    assert!(
-        slept.found,
-        "rank {rank} is {}, never became {state}",
-        board.state(rank)
-    );
+    let slept =
+        board.sleep(client.rank(), Sleeper::Waiting, |_| board.state(rank) == state, Some(crate::common::LONG), || NAP);
+    assert!(slept.found, "rank {rank} is {}, never became {state}", board.state(rank));
     println!("\nsaw {state}");
 }
 
@@ -67,10 +56,7 @@ fn body_exits_without_leaving() {
 #[test]
 fn a_rank_that_a_script_starts_joins() {
     let place = Place::new();
-    let text = format!(
-        "({} & wait); exit 0",
-        as_rank("run_board::body_joins").join(" ")
-    );
+    let text = format!("({} & wait); exit 0", as_rank("run_board::body_joins").join(" "));
     let done = place.sh(2, &text).code(0);
     assert_eq!(done.out().matches("joined as").count(), 2, "{}", done.out());
 }
@@ -172,10 +158,7 @@ fn a_rank_that_stops_without_end_does_not_fill_the_log() {
 fn a_killed_rank_is_seen_as_dead_before_the_job_ends() {
     let place = Place::new();
     // The survivor ignores SIGTERM, so that it can still say what it saw.
-    let text = format!(
-        "trap '' TERM; exec {}",
-        as_rank("run_board::body_is_killed").join(" ")
-    );
+    let text = format!("trap '' TERM; exec {}", as_rank("run_board::body_is_killed").join(" "));
     let done = place.sh(2, &text).code(137);
     assert_eq!(done.out().matches("saw dead").count(), 1, "{}", done.out());
     place.assert_empty();
@@ -187,13 +170,7 @@ fn body_is_killed() {
     let client = join();
     if client.rank() == 0 {
         let board = client.board();
-        board.sleep(
-            0,
-            Sleeper::Waiting,
-            |_| board.state(1) == RankState::Joined,
-            Some(crate::common::LONG),
-            || NAP,
-        );
+        board.sleep(0, Sleeper::Waiting, |_| board.state(1) == RankState::Joined, Some(crate::common::LONG), || NAP);
         std::thread::sleep(Duration::from_millis(50));
         let me = rustix::process::getpid();
         rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
@@ -204,11 +181,7 @@ fn body_is_killed() {
 #[test]
 fn a_stopped_rank_is_seen_as_stopped_and_again_as_joined() {
     let done = run("2", "run_board::body_is_stopped", &["--stop-grace", "30"]).code(0);
-    assert!(
-        done.out().contains("saw stopped") && done.out().contains("saw joined"),
-        "{}",
-        done.out()
-    );
+    assert!(done.out().contains("saw stopped") && done.out().contains("saw joined"), "{}", done.out());
 }
 
 #[test]
@@ -217,23 +190,11 @@ fn body_is_stopped() {
     let client = join();
     let board = client.board().clone();
     if client.rank() == 0 {
-        board.sleep(
-            0,
-            Sleeper::Waiting,
-            |_| board.state(1) == RankState::Joined,
-            Some(crate::common::LONG),
-            || NAP,
-        );
+        board.sleep(0, Sleeper::Waiting, |_| board.state(1) == RankState::Joined, Some(crate::common::LONG), || NAP);
         let me = rustix::process::getpid();
         rustix::process::kill_process(me, rustix::process::Signal::STOP).unwrap();
         // The signal may reach another thread first, so this one may get a little further.
-        board.sleep(
-            0,
-            Sleeper::Waiting,
-            |_| board.state(1) == RankState::Left,
-            Some(crate::common::LONG),
-            || NAP,
-        );
+        board.sleep(0, Sleeper::Waiting, |_| board.state(1) == RankState::Left, Some(crate::common::LONG), || NAP);
     } else {
         await_state(&client, 0, RankState::Stopped);
         crate::common::signal(board.pid(0) as i32, rustix::process::Signal::CONT);
@@ -284,9 +245,5 @@ fn the_name_of_the_rendezvous_is_gone_after_the_job() {
     let out = done.out();
     let name = format!("@mapwire-{}", &out["[0] ".len()..][..32]);
     assert!(out.contains(&name), "{out}");
-    assert!(
-        !std::fs::read_to_string("/proc/net/unix")
-            .unwrap()
-            .contains(&name)
-    );
+    assert!(!std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name));
 }

@@ -9,9 +9,7 @@ use rustix::process::Signal;
 const TREE: &str = "sleep 1000 & (sleep 1000 & wait) & touch up$MAPWIRE_RANK; wait";
 
 fn tree_is_up(place: &Place, ranks: u32) {
-    eventually("all ranks run", || {
-        (0..ranks).all(|r| place.has(&format!("up{r}")))
-    });
+    eventually("all ranks run", || (0..ranks).all(|r| place.has(&format!("up{r}"))));
 }
 
 #[test]
@@ -19,14 +17,8 @@ fn exit_codes_are_passed_on() {
     let place = Place::new();
     place.sh(3, "exit 0").code(0);
     place.sh(1, "exit 3").code(3);
-    place
-        .sh(2, "kill -9 $$")
-        .code(137)
-        .says("was killed by SIGKILL");
-    place
-        .sh(2, "kill -SEGV $$")
-        .code(139)
-        .says("was killed by SIGSEGV");
+    place.sh(2, "kill -9 $$").code(137).says("was killed by SIGKILL");
+    place.sh(2, "kill -SEGV $$").code(139).says("was killed by SIGSEGV");
     place.sh(1, "exit 255").code(255);
 }
 
@@ -35,10 +27,7 @@ fn a_job_ends_also_where_who_started_it_ignores_the_end_of_children() {
     let place = Place::new();
     let mut command = std::process::Command::new("env");
     let ranks = ["run", "-n", "2", "--", "sh", "-c", "exit 3"];
-    command
-        .args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_mapwire")])
-        .args(ranks)
-        .env("MARK", &place.mark);
+    command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_mapwire")]).args(ranks).env("MARK", &place.mark);
     crate::common::Running::of(command).wait().code(3);
     place.assert_empty();
 }
@@ -49,15 +38,8 @@ fn the_first_failure_ends_all_ranks_and_their_children() {
     let text = format!("if [ $MAPWIRE_RANK = 1 ]; then sleep 0.1; exit 9; fi; {TREE}");
     let done = place.sh(3, &text).code(9);
     place.assert_empty();
-    let done = done
-        .says("rank 1 (process ")
-        .says("exited with code 9; ending the other 2 ranks");
-    assert_eq!(
-        done.err().lines().count(),
-        1,
-        "ranks that were ended did not fail: {}",
-        done.err()
-    );
+    let done = done.says("rank 1 (process ").says("exited with code 9; ending the other 2 ranks");
+    assert_eq!(done.err().lines().count(), 1, "ranks that were ended did not fail: {}", done.err());
 }
 
 #[test]
@@ -65,10 +47,7 @@ fn a_rank_that_ignores_sigterm_is_killed_after_a_while() {
     let place = Place::new();
     let text = "if [ $MAPWIRE_RANK = 1 ]; then while ! [ -e up ]; do sleep 0.01; done; exit 4; fi; \
                 trap '' TERM; touch up; while :; do sleep 1000; done";
-    let done = place
-        .sh(2, text)
-        .code(4)
-        .says("rank 0 did not end within 3 s of SIGTERM");
+    let done = place.sh(2, text).code(4).says("rank 0 did not end within 3 s of SIGTERM");
     assert!(done.took >= Duration::from_secs(3));
     place.assert_empty();
 }
@@ -76,12 +55,7 @@ fn a_rank_that_ignores_sigterm_is_killed_after_a_while() {
 #[test]
 fn ctrl_c_ends_all_ranks_and_leaves_nothing() {
     let place = Place::new();
-    for (which, code) in [
-        (Signal::INT, 130),
-        (Signal::TERM, 143),
-        (Signal::HUP, 129),
-        (Signal::QUIT, 131),
-    ] {
+    for (which, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)] {
         let job = place.start_sh(3, TREE);
         tree_is_up(&place, 3);
         job.signal(which);
@@ -101,9 +75,7 @@ fn a_second_ctrl_c_kills_at_once() {
     tree_is_up(&place, 2);
     job.signal(Signal::INT);
     // Two that come at once are one.
-    eventually("the first is passed on", || {
-        place.has("told0") && place.has("told1")
-    });
+    eventually("the first is passed on", || place.has("told0") && place.has("told1"));
     eventually("the second ends it", || {
         job.signal(Signal::INT);
         std::thread::sleep(Duration::from_millis(100));
@@ -118,16 +90,9 @@ fn a_second_ctrl_c_kills_at_once() {
 #[test]
 fn a_process_that_leaves_its_group_is_ended_all_the_same() {
     let place = Place::new();
-    place
-        .sh(
-            2,
-            "setsid sleep 1000 & setsid sh -c 'sleep 1000 & exit' & sleep 0.1; exit 0",
-        )
-        .code(0);
+    place.sh(2, "setsid sleep 1000 & setsid sh -c 'sleep 1000 & exit' & sleep 0.1; exit 0").code(0);
     place.assert_empty();
-    place
-        .sh(2, "setsid sleep 1000 >/dev/null 2>&1 & sleep 0.1; exit 6")
-        .code(6);
+    place.sh(2, "setsid sleep 1000 >/dev/null 2>&1 & sleep 0.1; exit 6").code(6);
     place.assert_empty();
 }
 
@@ -139,10 +104,7 @@ fn body_leaves_its_group() {
     use rustix::process::{getpgid, getppid, setpgid};
     setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
     let text = "trap '' TERM INT; setsid sh -c 'sleep 1000 & exit' & exit";
-    let mut child = std::process::Command::new("sh")
-        .args(["-c", text])
-        .spawn()
-        .unwrap();
+    let mut child = std::process::Command::new("sh").args(["-c", text]).spawn().unwrap();
     child.wait().unwrap();
     std::fs::write(format!("up{}", std::env::var("MAPWIRE_RANK").unwrap()), "").unwrap();
     loop {
@@ -177,9 +139,7 @@ fn ranks_that_leave_their_groups_are_ended_when_the_keeper_is_killed() {
     let keeper = job.pid();
     job.signal(Signal::KILL);
     job.wait().code(-9);
-    eventually("the launcher has cleaned up", || {
-        place.processes().is_empty()
-    });
+    eventually("the launcher has cleaned up", || place.processes().is_empty());
     eventually("no control group is left", || !has_group(keeper));
 }
 
@@ -234,10 +194,7 @@ fn has_group(keeper: i32) -> bool {
 /// The names of the groups of version 2 below this process's.
 fn groups_here() -> Vec<String> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let own = groups
-        .lines()
-        .find_map(|line| line.strip_prefix("0::/"))
-        .unwrap_or("");
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or("");
     let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
     let folders = mounts.iter().map(|it| std::path::Path::new(it).join(own));
     let entries = folders.filter_map(|folder| std::fs::read_dir(folder).ok());
@@ -274,9 +231,7 @@ fn where_keeper_and_launcher_are_killed_together_the_group_ends_with_all_that_is
     }
     kill_together(&[keeper, job.launcher()]);
     job.wait().code(-9);
-    eventually("nothing is left", || {
-        place.processes().is_empty() && !has_group(keeper)
-    });
+    eventually("nothing is left", || place.processes().is_empty() && !has_group(keeper));
 }
 
 #[test]
@@ -314,9 +269,7 @@ fn a_killed_keeper_leaves_nothing() {
     tree_is_up(&place, 3);
     job.signal(Signal::KILL);
     job.wait().code(-9);
-    eventually("the launcher has cleaned up", || {
-        place.processes().is_empty()
-    });
+    eventually("the launcher has cleaned up", || place.processes().is_empty());
 }
 
 #[test]
@@ -334,9 +287,7 @@ fn a_killed_keeper_leaves_no_files_of_a_trace() {
     assert_eq!(hidden(), 1);
     job.signal(Signal::KILL);
     job.wait().code(-9);
-    eventually("the launcher has cleaned up", || {
-        place.processes().is_empty() && hidden() == 0
-    });
+    eventually("the launcher has cleaned up", || place.processes().is_empty() && hidden() == 0);
 }
 
 #[test]
@@ -345,24 +296,14 @@ fn a_killed_launcher_leaves_nothing() {
     let job = place.start_sh(3, TREE);
     tree_is_up(&place, 3);
     signal(job.launcher(), Signal::KILL);
-    job.wait()
-        .code(137)
-        .says("the launcher was killed by SIGKILL");
+    job.wait().code(137).says("the launcher was killed by SIGKILL");
     place.assert_empty();
 }
 
 #[test]
 fn ranks_die_even_if_keeper_and_launcher_are_killed_together() {
     let place = Place::new();
-    let job = place.start(&[
-        "run",
-        "-n",
-        "3",
-        "--",
-        "sh",
-        "-c",
-        "touch up$MAPWIRE_RANK; exec sleep 1000",
-    ]);
+    let job = place.start(&["run", "-n", "3", "--", "sh", "-c", "touch up$MAPWIRE_RANK; exec sleep 1000"]);
     tree_is_up(&place, 3);
     let launcher = job.launcher();
     job.signal(Signal::STOP);
@@ -370,9 +311,7 @@ fn ranks_die_even_if_keeper_and_launcher_are_killed_together() {
     job.signal(Signal::KILL);
     signal(launcher, Signal::KILL);
     job.wait().code(-9);
-    eventually("ranks die with the launcher", || {
-        place.processes().is_empty()
-    });
+    eventually("ranks die with the launcher", || place.processes().is_empty());
 }
 
 #[test]
@@ -381,9 +320,7 @@ fn a_rank_killed_from_outside_ends_the_job_with_its_signal() {
     let job = place.start_sh(2, TREE);
     tree_is_up(&place, 2);
     signal(children(job.launcher())[1], Signal::KILL);
-    job.wait()
-        .code(137)
-        .says("was killed by SIGKILL; ending the other rank");
+    job.wait().code(137).says("was killed by SIGKILL; ending the other rank");
     place.assert_empty();
 }
 
@@ -391,20 +328,8 @@ fn a_rank_killed_from_outside_ends_the_job_with_its_signal() {
 fn a_stopped_rank_is_named_and_ends_the_job_after_its_grace() {
     let place = Place::new();
     let text = "if [ $MAPWIRE_RANK = 1 ]; then kill -STOP $$; fi; sleep 1000";
-    let done = place.run(&[
-        "run",
-        "-n",
-        "2",
-        "--stop-grace",
-        "0.3",
-        "--",
-        "sh",
-        "-c",
-        text,
-    ]);
-    let done = done
-        .code(147)
-        .says("was stopped by SIGSTOP; the job ends in 0.3 s");
+    let done = place.run(&["run", "-n", "2", "--stop-grace", "0.3", "--", "sh", "-c", text]);
+    let done = done.code(147).says("was stopped by SIGSTOP; the job ends in 0.3 s");
     done.says("rank 1 is stopped for more than 0.3 s");
     place.assert_empty();
 }
@@ -413,17 +338,7 @@ fn a_stopped_rank_is_named_and_ends_the_job_after_its_grace() {
 fn a_stopped_rank_that_continues_is_forgiven() {
     let place = Place::new();
     let text = "if [ $MAPWIRE_RANK = 1 ]; then (sleep 0.1; kill -CONT $$) & kill -STOP $$; touch on; fi; while ! [ -e on ]; do sleep 0.01; done";
-    let job = place.start(&[
-        "run",
-        "-n",
-        "2",
-        "--stop-grace",
-        "30",
-        "--",
-        "sh",
-        "-c",
-        text,
-    ]);
+    let job = place.start(&["run", "-n", "2", "--stop-grace", "30", "--", "sh", "-c", text]);
     job.wait().code(0).says("was stopped by SIGSTOP");
     place.assert_empty();
 }
@@ -433,17 +348,7 @@ fn ctrl_z_stops_the_ranks_and_fg_continues_them() {
     let place = Place::new();
     // No loop of short commands: a shell that waits in vfork for a stopped child is not itself stopped.
     let text = "touch up$MAPWIRE_RANK; exec sleep 3";
-    let mut command = place.command(&[
-        "run",
-        "-n",
-        "2",
-        "--stop-grace",
-        "0.1",
-        "--",
-        "sh",
-        "-c",
-        text,
-    ]);
+    let mut command = place.command(&["run", "-n", "2", "--stop-grace", "0.1", "--", "sh", "-c", text]);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let job = crate::common::Running::of(command);
     tree_is_up(&place, 2);
@@ -452,18 +357,9 @@ fn ctrl_z_stops_the_ranks_and_fg_continues_them() {
     // As the terminal does: to the whole foreground group.
     let group = rustix::process::Pid::from_raw(job.pid()).unwrap();
     rustix::process::kill_process_group(group, Signal::TSTP).unwrap();
-    eventually("all are stopped", || {
-        ranks
-            .iter()
-            .chain([&launcher])
-            .all(|pid| state(*pid) == Some('T'))
-    });
+    eventually("all are stopped", || ranks.iter().chain([&launcher]).all(|pid| state(*pid) == Some('T')));
     std::thread::sleep(Duration::from_millis(200));
     rustix::process::kill_process_group(group, Signal::CONT).unwrap();
     let done = job.wait().code(0);
-    assert_eq!(
-        done.err(),
-        "",
-        "ranks that the launcher stopped are no news"
-    );
+    assert_eq!(done.err(), "", "ranks that the launcher stopped are no news");
 }

@@ -8,12 +8,7 @@ use crate::common::Place;
 #[test]
 fn lines_of_all_ranks_are_tagged_whole_and_in_order() {
     let place = Place::new();
-    let done = place
-        .sh(
-            4,
-            "seq -f \"$MAPWIRE_RANK %08g abcdefghijklmnopqrstuvwxyz\" 20000",
-        )
-        .code(0);
+    let done = place.sh(4, "seq -f \"$MAPWIRE_RANK %08g abcdefghijklmnopqrstuvwxyz\" 20000").code(0);
     let mut next = [1_u32; 4];
     for line in done.out().lines() {
         let words: Vec<&str> = line.split(' ').collect();
@@ -49,18 +44,14 @@ fn an_unfinished_last_line_is_not_lost() {
     let place = Place::new();
     let done = place.sh(2, "printf 'a\\nb'").code(0);
     assert_eq!(done.sorted(), ["[0] a", "[0] b", "[1] a", "[1] b"]);
-    let raw = place
-        .run(&["run", "-n", "1", "--no-tag", "--", "printf", "a\\nb"])
-        .code(0);
+    let raw = place.run(&["run", "-n", "1", "--no-tag", "--", "printf", "a\\nb"]).code(0);
     assert_eq!(raw.stdout, b"a\nb");
 }
 
 #[test]
 fn bytes_that_are_no_text_go_through_unchanged() {
     let place = Place::new();
-    let done = place
-        .run(&["run", "-n", "1", "--", "printf", "\\000\\377\\r\\n"])
-        .code(0);
+    let done = place.run(&["run", "-n", "1", "--", "printf", "\\000\\377\\r\\n"]).code(0);
     assert_eq!(done.stdout, b"[0] \x00\xff\r\n");
 }
 
@@ -70,10 +61,7 @@ fn a_failing_ranks_last_words_come_before_what_is_said_of_it() {
     let done = place.sh(1, "echo last words >&2; exit 3").code(3);
     let lines: Vec<String> = done.err().lines().map(str::to_owned).collect();
     assert_eq!(lines[0], "[0] last words");
-    assert!(
-        lines[1].starts_with("mapwire: rank 0 (process "),
-        "{lines:?}"
-    );
+    assert!(lines[1].starts_with("mapwire: rank 0 (process "), "{lines:?}");
     assert!(lines[1].ends_with("exited with code 3"), "{lines:?}");
 }
 
@@ -81,11 +69,7 @@ fn a_failing_ranks_last_words_come_before_what_is_said_of_it() {
 fn a_job_whose_reader_has_gone_ends() {
     let place = Place::new();
     let mut command = place.command(&["run", "-n", "2", "--", "yes"]);
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().ends_with("] y"));
     drop(lines);
@@ -98,11 +82,7 @@ fn a_reader_that_pauses_holds_ranks_up_but_not_the_launcher() {
     let place = Place::new();
     let mut command = place.command(&["run", "-n", "2", "--", "yes"]);
     // Nobody reads this pipe.
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id() as i32;
     // Ranks fill what is between them and the reader; then all wait.
     let waits = |pid: &i32| crate::common::state(*pid) == Some('S');
@@ -153,9 +133,7 @@ fn all_bytes_pass_a_terminal_unchanged() {
     let all: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     std::fs::write(place.folder.join("bytes"), &all).unwrap();
     for stdout in ["pty", "pipe"] {
-        let done = place.run(&[
-            "run", "-n", "1", "--no-tag", "--stdout", stdout, "--", "cat", "bytes",
-        ]);
+        let done = place.run(&["run", "-n", "1", "--no-tag", "--stdout", stdout, "--", "cat", "bytes"]);
         assert!(done.code(0).stdout == all, "{stdout}");
     }
 }
@@ -169,11 +147,7 @@ fn where_dev_is_empty(place: &Place, arguments: &str) -> Option<std::process::Ou
         .current_dir(&place.folder)
         .output();
     match output {
-        Ok(output)
-            if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare:") =>
-        {
-            Some(output)
-        }
+        Ok(output) if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare:") => Some(output),
         other => {
             mapwire_testing::skip!("no mount namespace here: {other:?}");
             None
@@ -188,10 +162,7 @@ fn where_dev_is_empty_jobs_run_and_print_to_pipes() {
         return;
     };
     assert!(output.status.success(), "{output:?}");
-    let mut lines: Vec<_> = std::str::from_utf8(&output.stdout)
-        .unwrap()
-        .lines()
-        .collect();
+    let mut lines: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["[0] pipe", "[1] pipe"]);
 }
@@ -202,8 +173,5 @@ fn where_dev_is_empty_doctor_finds_that_jobs_run() {
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        said.lines().any(|line| line.starts_with("ok    job  ")),
-        "{said}"
-    );
+    assert!(said.lines().any(|line| line.starts_with("ok    job  ")), "{said}");
 }

@@ -31,13 +31,7 @@ fn ranks_find_their_number_and_the_options_in_the_environment() {
     let args = [&["run", "-n", "2"], &options[..], &["--", "sh", "-c", text]].concat();
     let done = place.run(&args).code(0);
     let rest = "65 poll 67108864 8 hierarchical,entries=1K,ways=4 sigsegv mlock 1048576 7";
-    assert_eq!(
-        done.sorted(),
-        [
-            format!("[0] 0/2 0/2/0 {rest}"),
-            format!("[1] 1/2 1/2/1 {rest}")
-        ]
-    );
+    assert_eq!(done.sorted(), [format!("[0] 0/2 0/2/0 {rest}"), format!("[1] 1/2 1/2/1 {rest}")]);
 }
 
 #[test]
@@ -68,26 +62,12 @@ fn a_provider_of_libfabric_is_told_to_take_small_buffers_unless_the_user_sets_on
 fn ranks_keep_the_rest_of_the_environment_and_get_what_x_sets() {
     let place = Place::new();
     let text = "echo $HOME_OF_TEST $LEVEL $MAPWIRE_RANK";
-    let mut command = place.command(&[
-        "run",
-        "-n",
-        "1",
-        "-x",
-        "LEVEL=3",
-        "-x",
-        "MAPWIRE_RANK=9",
-        "--",
-        "sh",
-        "-c",
-        text,
-    ]);
+    let mut command =
+        place.command(&["run", "-n", "1", "-x", "LEVEL=3", "-x", "MAPWIRE_RANK=9", "--", "sh", "-c", text]);
     command.env("HOME_OF_TEST", "kept");
     let done = crate::common::Running::of(command).wait().code(0);
     assert_eq!(done.out(), "[0] kept 3 0\n");
-    place
-        .run(&["run", "-n", "1", "-x", "NEVER_SET_HERE", "--", "true"])
-        .code(2)
-        .says("NEVER_SET_HERE");
+    place.run(&["run", "-n", "1", "-x", "NEVER_SET_HERE", "--", "true"]).code(2).says("NEVER_SET_HERE");
 }
 
 #[test]
@@ -96,14 +76,11 @@ fn a_launcher_without_descriptors_names_the_limit_and_how_to_raise_it() {
     for limit in 5..20 {
         let text = format!("ulimit -n {limit}; exec \"$0\" run -n 2 -- true");
         let mut command = std::process::Command::new("sh");
-        command
-            .args(["-c", &text, env!("CARGO_BIN_EXE_mapwire")])
-            .env("MARK", &place.mark);
+        command.args(["-c", &text, env!("CARGO_BIN_EXE_mapwire")]).env("MARK", &place.mark);
         let done = crate::common::Running::of(command).wait();
         assert!(limit > 5 || done.code != 0, "5 descriptors are too few");
         if done.code != 0 {
-            done.says(&format!("RLIMIT_NOFILE is {limit}"))
-                .says("`ulimit -n`");
+            done.says(&format!("RLIMIT_NOFILE is {limit}")).says("`ulimit -n`");
         }
     }
 }
@@ -111,86 +88,43 @@ fn a_launcher_without_descriptors_names_the_limit_and_how_to_raise_it() {
 #[test]
 fn a_program_that_is_not_found_is_told_with_127() {
     let place = Place::new();
-    place
-        .run(&["run", "-n", "2", "--", "no-such-program"])
-        .code(127)
-        .says("no folder of PATH");
-    place
-        .run(&["run", "-n", "2", "--", "./nope"])
-        .code(127)
-        .says("./nope: program not found");
+    place.run(&["run", "-n", "2", "--", "no-such-program"]).code(127).says("no folder of PATH");
+    place.run(&["run", "-n", "2", "--", "./nope"]).code(127).says("./nope: program not found");
     place.write("here", "#!/bin/sh\n");
-    place
-        .run(&["run", "-n", "2", "--", "here"])
-        .code(127)
-        .says("write ./here");
+    place.run(&["run", "-n", "2", "--", "here"]).code(127).says("write ./here");
 }
 
 #[test]
 fn a_program_that_may_not_be_executed_is_told_with_126() {
     let place = Place::new();
     place.write("script", "echo no\n");
-    place
-        .run(&["run", "-n", "2", "--", "./script"])
-        .code(126)
-        .says("chmod +x ./script");
-    place
-        .run(&["run", "-n", "2", "--", "/tmp"])
-        .code(126)
-        .says("is a folder");
+    place.run(&["run", "-n", "2", "--", "./script"]).code(126).says("chmod +x ./script");
+    place.run(&["run", "-n", "2", "--", "/tmp"]).code(126).says("is a folder");
     let broken = place.write("broken", "#!/no/such/interpreter\n");
     std::fs::set_permissions(&broken, PermissionsExt::from_mode(0o755)).unwrap();
-    place
-        .run(&["run", "-n", "2", "--", "./broken"])
-        .code(126)
-        .says("cannot start rank 0");
+    place.run(&["run", "-n", "2", "--", "./broken"]).code(126).says("cannot start rank 0");
     place.assert_empty();
 }
 
 #[test]
 fn a_script_runs_in_the_folder_that_wdir_names() {
     let place = Place::new();
-    let script = place.write(
-        "sub/script",
-        "#!/bin/sh\necho $0 in $(basename $(pwd)) $1\n",
-    );
+    let script = place.write("sub/script", "#!/bin/sh\necho $0 in $(basename $(pwd)) $1\n");
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    let done = place
-        .run(&["run", "-n", "1", "--wdir", "sub", "--", "./script", "a b"])
-        .code(0);
+    let done = place.run(&["run", "-n", "1", "--wdir", "sub", "--", "./script", "a b"]).code(0);
     assert_eq!(done.out(), "[0] ./script in sub a b\n");
-    place
-        .run(&["run", "-n", "1", "--wdir", "gone", "--", "true"])
-        .code(126)
-        .says("--wdir gone");
-    place
-        .run(&["run", "-n", "1", "--wdir", "sub/script", "--", "true"])
-        .code(126);
+    place.run(&["run", "-n", "1", "--wdir", "gone", "--", "true"]).code(126).says("--wdir gone");
+    place.run(&["run", "-n", "1", "--wdir", "sub/script", "--", "true"]).code(126);
 }
 
 #[test]
 fn a_number_of_ranks_that_makes_no_sense_is_refused() {
     let place = Place::new();
-    place
-        .run(&["run", "-n", "0", "--", "true"])
-        .code(2)
-        .says("at least one rank");
-    place
-        .run(&["run", "-n", "-1", "--", "true"])
-        .code(2)
-        .says("`-1` is not a number of ranks");
-    place
-        .run(&["run", "-n", "many", "--", "true"])
-        .code(2)
-        .says("`many`");
-    place
-        .run(&["run", "-n", "1000000000000", "--", "true"])
-        .code(2)
-        .says("at most 4096");
-    place
-        .run(&["run", "-n", "65536", "--", "true"])
-        .code(2)
-        .says("at most 4096");
+    place.run(&["run", "-n", "0", "--", "true"]).code(2).says("at least one rank");
+    place.run(&["run", "-n", "-1", "--", "true"]).code(2).says("`-1` is not a number of ranks");
+    place.run(&["run", "-n", "many", "--", "true"]).code(2).says("`many`");
+    place.run(&["run", "-n", "1000000000000", "--", "true"]).code(2).says("at most 4096");
+    place.run(&["run", "-n", "65536", "--", "true"]).code(2).says("at most 4096");
     place.run(&["run", "--", "true"]).code(2).says("Give -n N");
     place.run(&["run", "-n", "2"]).code(2);
 }
@@ -200,9 +134,7 @@ fn sixty_four_ranks_run_on_few_processors_with_a_small_descriptor_limit() {
     let place = Place::new();
     let mapwire = env!("CARGO_BIN_EXE_mapwire");
     let mut command = place.command(&[]);
-    let text = format!(
-        "ulimit -Sn 64; exec {mapwire} run -n 64 -- sh -c 'echo $MAPWIRE_RANK; echo e >&2'"
-    );
+    let text = format!("ulimit -Sn 64; exec {mapwire} run -n 64 -- sh -c 'echo $MAPWIRE_RANK; echo e >&2'");
     command = {
         let mut shell = std::process::Command::new("sh");
         for (name, value) in command.get_envs() {
@@ -211,10 +143,7 @@ fn sixty_four_ranks_run_on_few_processors_with_a_small_descriptor_limit() {
                 None => shell.env_remove(name),
             };
         }
-        shell
-            .args(["-c", &text])
-            .current_dir(&place.folder)
-            .stdin(std::process::Stdio::null());
+        shell.args(["-c", &text]).current_dir(&place.folder).stdin(std::process::Stdio::null());
         shell
     };
     let done = crate::common::Running::of(command).wait().code(0);
@@ -229,15 +158,9 @@ fn sixty_four_ranks_run_on_few_processors_with_a_small_descriptor_limit() {
 fn ranks_are_bound_to_cores_in_turn_if_asked() {
     let place = Place::new();
     let text = "sed -n s/Cpus_allowed_list://p /proc/self/status";
-    let done = place
-        .run(&["run", "-n", "3", "--bind", "core", "--", "sh", "-c", text])
-        .code(0);
+    let done = place.run(&["run", "-n", "3", "--bind", "core", "--", "sh", "-c", text]).code(0);
     let allowed = std::thread::available_parallelism().unwrap().get();
-    let cpus: Vec<String> = done
-        .sorted()
-        .iter()
-        .map(|l| l.split_whitespace().nth(1).unwrap().to_owned())
-        .collect();
+    let cpus: Vec<String> = done.sorted().iter().map(|l| l.split_whitespace().nth(1).unwrap().to_owned()).collect();
     assert!(cpus.iter().all(|c| c.parse::<u32>().is_ok()), "{cpus:?}");
     assert_eq!(cpus[0] == cpus[2], allowed <= 2);
     assert_eq!(cpus[0] == cpus[1], allowed == 1);
@@ -287,10 +210,7 @@ fn no_file_is_written_through_a_link_of_another_user() {
     let place = Place::new();
     let victim = place.write("victim", "precious");
     std::fs::create_dir(place.folder.join("pages")).unwrap();
-    let (link, page) = (
-        place.folder.join("link"),
-        place.folder.join("pages/mapwire-run.1"),
-    );
+    let (link, page) = (place.folder.join("link"), place.folder.join("pages/mapwire-run.1"));
     for link in [&link, &page] {
         std::os::unix::fs::symlink(&victim, link).unwrap();
         if std::os::unix::fs::lchown(link, Some(54_321), None).is_err() {

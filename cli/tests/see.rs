@@ -61,57 +61,27 @@ fn sent_by_1(rows: &[Value]) -> u64 {
 #[test]
 fn a_summary_has_what_was_stored_past_the_packets() {
     let place = Place::new();
-    let shown = place.run(&words(&job(
-        &["-n", "2", "--summary"],
-        "see::rank_that_talks",
-    )));
-    let line = shown
-        .err()
-        .lines()
-        .find(|line| line.contains("  in place  "))
-        .map(str::to_owned);
+    let shown = place.run(&words(&job(&["-n", "2", "--summary"], "see::rank_that_talks")));
+    let line = shown.err().lines().find(|line| line.contains("  in place  ")).map(str::to_owned);
     assert!(line.is_some(), "{}", shown.err());
     let written = ["-n", "2", "--summary=end.json"];
-    place
-        .run(&words(&job(&written, "see::rank_that_talks")))
-        .code(0);
+    place.run(&words(&job(&written, "see::rank_that_talks"))).code(0);
     let summary = std::fs::read(place.folder.join("end.json")).unwrap();
     let summary: Value = serde_json::from_slice(&summary).unwrap();
-    let stored = of_rank_1(
-        summary["ranks"].as_array().unwrap(),
-        "bytes_stored_in_place",
-    );
+    let stored = of_rank_1(summary["ranks"].as_array().unwrap(), "bytes_stored_in_place");
     assert!(stored >= BYTES as u64, "{summary}");
 }
 
 #[test]
 fn a_summary_has_what_each_rank_counted_on_one_host_and_on_two() {
-    for options in [
-        &["-n", "2", "--path", "ring"][..],
-        &["--hosts", "a,b", "--launch-agent", "env HOST={host}"],
-    ] {
+    for options in [&["-n", "2", "--path", "ring"][..], &["--hosts", "a,b", "--launch-agent", "env HOST={host}"]] {
         let place = Place::new();
-        let text = place
-            .run(&words(&job(
-                &[options, &["--summary"]].concat(),
-                "see::rank_that_talks",
-            )))
-            .code(0);
+        let text = place.run(&words(&job(&[options, &["--summary"]].concat(), "see::rank_that_talks"))).code(0);
         let text = text.says("the job ended after").says("\nmapwire:  all ");
-        assert!(
-            text.err()
-                .lines()
-                .filter(|line| line.contains("  left  "))
-                .count()
-                == 2,
-            "{}",
-            text.err()
-        );
+        assert!(text.err().lines().filter(|line| line.contains("  left  ")).count() == 2, "{}", text.err());
 
         let written = [options, &["--summary=end.json"]].concat();
-        place
-            .run(&words(&job(&written, "see::rank_that_talks")))
-            .code(0);
+        place.run(&words(&job(&written, "see::rank_that_talks"))).code(0);
         let summary = std::fs::read(place.folder.join("end.json")).unwrap();
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         assert_eq!(summary["exit_code"], 0);
@@ -124,15 +94,9 @@ fn a_summary_has_what_each_rank_counted_on_one_host_and_on_two() {
 #[test]
 fn a_summary_of_a_job_that_fails_says_so_and_one_that_cannot_be_written_is_refused_before() {
     let place = Place::new();
-    let run =
-        |option: &str, text: &str| place.run(&["run", "-n", "2", option, "--", "sh", "-c", text]);
-    run("--summary", "exit 3")
-        .code(3)
-        .says("exit code 3 after")
-        .says("dead");
-    run("--summary=none/end.json", "touch ran")
-        .code(2)
-        .says("its folder does not exist");
+    let run = |option: &str, text: &str| place.run(&["run", "-n", "2", option, "--", "sh", "-c", text]);
+    run("--summary", "exit 3").code(3).says("exit code 3 after").says("dead");
+    run("--summary=none/end.json", "touch ran").code(2).says("its folder does not exist");
     run("--summary=.", "touch ran").code(2).says("name a file");
     assert!(!place.has("ran"));
 }
@@ -154,33 +118,23 @@ fn free_port() -> u16 {
 
 #[test]
 fn collectors_of_metrics_and_top_see_a_job_that_runs_and_nothing_after_it() {
-    for options in [
-        &["-n", "2", "--transport", "udp"][..],
-        &["--hosts", "a,b", "--launch-agent", "env HOST={host}"],
-    ] {
+    for options in [&["-n", "2", "--transport", "udp"][..], &["--hosts", "a,b", "--launch-agent", "env HOST={host}"]] {
         let place = Place::new();
         let port = free_port();
         let number = port.to_string();
         let options = [options, &["--metrics", &number]].concat();
         let job = place.start(&words(&job(&options, "see::rank_that_talks_and_stays")));
         let count = |text: &str| {
-            let line = text
-                .lines()
-                .find_map(|line| line.strip_prefix("mapwire_bytes_sent_total{rank=\"1\","))?;
+            let line = text.lines().find_map(|line| line.strip_prefix("mapwire_bytes_sent_total{rank=\"1\","))?;
             line.split(' ').next_back()?.parse::<u64>().ok()
         };
-        eventually("the endpoint shows what rank 1 sent", || {
-            count(&get(port)) >= Some(BYTES as u64)
-        });
+        eventually("the endpoint shows what rank 1 sent", || count(&get(port)) >= Some(BYTES as u64));
         // Other tests have jobs too.
         let top = |pid: i32| place.run(&["top", "--json", &pid.to_string()]);
         let seen = json_rows(&top(job.launcher()));
         let rows = if seen.is_empty() {
             // Of several hosts, each has a job of its own; the ranks name it.
-            let ranks = place
-                .processes()
-                .into_iter()
-                .flat_map(|pid| json_rows(&top(pid)));
+            let ranks = place.processes().into_iter().flat_map(|pid| json_rows(&top(pid)));
             ranks.collect()
         } else {
             seen
@@ -196,10 +150,7 @@ fn collectors_of_metrics_and_top_see_a_job_that_runs_and_nothing_after_it() {
 #[test]
 fn top_says_when_there_is_nothing_to_see() {
     let place = Place::new();
-    place
-        .run(&["top", "--json", "4194305"])
-        .code(1)
-        .says("is of no job on this host");
+    place.run(&["top", "--json", "4194305"]).code(1).says("is of no job on this host");
 }
 
 #[test]
@@ -207,11 +158,7 @@ fn an_endpoint_that_cannot_be_is_refused_before_anything_starts() {
     let place = Place::new();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let taken = taken.local_addr().unwrap().port().to_string();
-    for (text, code, why) in [
-        ("0.0.0.0:9464", 2, "loopback"),
-        ("metrics", 2, "9464"),
-        (&taken, 1, "in use"),
-    ] {
+    for (text, code, why) in [("0.0.0.0:9464", 2, "loopback"), ("metrics", 2, "9464"), (&taken, 1, "in use")] {
         let args = ["run", "-n", "1", "--metrics", text, "--", "touch", "ran"];
         place.run(&args).code(code).says("--metrics").says(why);
     }

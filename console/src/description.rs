@@ -58,15 +58,12 @@ pub fn values_of(argument: &Arg, special: ValuesOf) -> Vec<&'static str> {
 pub fn with_values(command: Command, special: ValuesOf) -> Command {
     let names = command.get_subcommands().map(|it| it.get_name().to_owned());
     let names: Vec<_> = names.collect();
-    let command = names.iter().fold(command, |command, name| {
-        command.mut_subcommand(name, |it| with_values(it, special))
-    });
+    let command =
+        names.iter().fold(command, |command, name| command.mut_subcommand(name, |it| with_values(it, special)));
     command.mut_args(|argument| match values_of(&argument, special) {
         values if values.is_empty() => argument,
         // In zsh a colon in a name would end it.
-        values => argument
-            .value_name("VALUE")
-            .value_parser(PossibleValuesParser::new(values)),
+        values => argument.value_name("VALUE").value_parser(PossibleValuesParser::new(values)),
     })
 }
 
@@ -80,10 +77,7 @@ pub fn told(command: &Command, special: ValuesOf) -> String {
 fn of_command(command: &Command) -> Described {
     Described {
         name: command.get_name().to_owned(),
-        about: command
-            .get_about()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        about: command.get_about().map(ToString::to_string).unwrap_or_default(),
         hidden: command.is_hide_set(),
         arguments: command.get_arguments().map(of_argument).collect(),
         commands: command.get_subcommands().map(of_command).collect(),
@@ -100,10 +94,7 @@ fn of_argument(argument: &Arg) -> Argument {
         id: argument.get_id().to_string(),
         short: argument.get_short(),
         long: argument.get_long().map(str::to_owned),
-        help: argument
-            .get_help()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        help: argument.get_help().map(ToString::to_string).unwrap_or_default(),
         hidden: argument.is_hide_set(),
         takes_value,
         is_many: matches!(argument.get_action(), ArgAction::Append | ArgAction::Count),
@@ -130,9 +121,7 @@ fn command_of(described: &Described) -> Command {
 }
 
 fn argument_of(described: &Argument) -> Arg {
-    let mut argument = Arg::new(kept(&described.id))
-        .help(kept(&described.help))
-        .hide(described.hidden);
+    let mut argument = Arg::new(kept(&described.id)).help(kept(&described.help)).hide(described.hidden);
     if let Some(short) = described.short {
         argument = argument.short(short);
     }
@@ -152,10 +141,7 @@ fn argument_of(described: &Argument) -> Arg {
         argument = argument.value_hint(ValueHint::AnyPath);
     }
     if !described.values.is_empty() {
-        let values = described
-            .values
-            .iter()
-            .map(|it| PossibleValue::new(kept(it)));
+        let values = described.values.iter().map(|it| PossibleValue::new(kept(it)));
         argument = argument.value_parser(PossibleValuesParser::new(values));
     }
     argument
@@ -172,9 +158,7 @@ mod tests {
         let study = Command::new("study").about("Replay traces").args([
             design,
             paths.action(ArgAction::Append),
-            Arg::new("cost")
-                .short('c')
-                .value_name("none|measured[:FILE]"),
+            Arg::new("cost").short('c').value_name("none|measured[:FILE]"),
             Arg::new("json").long("json").action(ArgAction::SetTrue),
         ]);
         Command::new("lab").subcommand(study)

@@ -17,10 +17,7 @@ pub fn write(command: Command, whole: bool, folder: &Path) -> ExitCode {
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!(
-                "mapwire: cannot write manual pages into {}: {error}",
-                folder.display()
-            );
+            eprintln!("mapwire: cannot write manual pages into {}: {error}", folder.display());
             ExitCode::FAILURE
         }
     }
@@ -49,10 +46,7 @@ const CODES: [(&str, &str); 3] = [
         "1",
         "It failed: a file that cannot be read or written, a port that is taken, a peer that does not answer, a result that is wrong.",
     ),
-    (
-        "2",
-        "The command line, a variable or the configuration file makes no sense. Nothing was begun.",
-    ),
+    ("2", "The command line, a variable or the configuration file makes no sense. Nothing was begun."),
 ];
 
 /// Those of commands that start a program.
@@ -60,10 +54,7 @@ const OF_PROGRAMS: [(&str, &str); 4] = [
     ("126", "The program cannot be started."),
     ("127", "The program is not there."),
     ("128+N", "Signal N ended the program."),
-    (
-        "other",
-        "That of the program: under mapwire run, of the rank that failed first.",
-    ),
+    ("other", "That of the program: under mapwire run, of the rank that failed first."),
 ];
 
 /// The section EXIT STATUS of the page of a command, in roff.

@@ -59,10 +59,7 @@ pub fn columns() -> usize {
 pub fn known_columns() -> Option<usize> {
     let terminal = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map(|size| size.ws_col);
     let variable = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
-    let columns = terminal
-        .ok()
-        .filter(|columns| *columns > 0)
-        .or_else(variable);
+    let columns = terminal.ok().filter(|columns| *columns > 0).or_else(variable);
     columns.map(usize::from)
 }
 

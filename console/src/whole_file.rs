@@ -42,10 +42,7 @@ enum Place {
 }
 
 /// Makes a file that is named by `make` and hidden, under a name made of `name` that no other has.
-fn hidden<T>(
-    name: &OsStr,
-    mut make: impl FnMut(&OsStr) -> rustix::io::Result<T>,
-) -> io::Result<(OsString, T)> {
+fn hidden<T>(name: &OsStr, mut make: impl FnMut(&OsStr) -> rustix::io::Result<T>) -> io::Result<(OsString, T)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -93,11 +90,7 @@ impl WholeFile {
     /// # Errors
     /// The folder does not let a file be made.
     pub fn create_at(at: Destination) -> io::Result<Self> {
-        let Destination {
-            folder,
-            name,
-            special,
-        } = at;
+        let Destination { folder, name, special } = at;
         let (file, place) = match special {
             Some(special) => (special, Place::Itself),
             None => match nameless(&folder) {
@@ -105,13 +98,7 @@ impl WholeFile {
                 None => temporary(&folder, &name)?,
             },
         };
-        Ok(Self {
-            file,
-            folder,
-            name,
-            place,
-            bytes: 0,
-        })
+        Ok(Self { file, folder, name, place, bytes: 0 })
     }
 
     /// Lets nobody but its owner read the file. Call it before anything is written.
@@ -140,9 +127,8 @@ impl WholeFile {
         if matches!(self.place, Place::Nameless) {
             // A link cannot replace a file, so it is hidden at first.
             let link = link_of(&self.file);
-            let (name, ()) = hidden(&self.name, |name| {
-                linkat(CWD, &link, &self.folder, name, AtFlags::SYMLINK_FOLLOW)
-            })?;
+            let (name, ()) =
+                hidden(&self.name, |name| linkat(CWD, &link, &self.folder, name, AtFlags::SYMLINK_FOLLOW))?;
             self.place = Place::Temporary(name);
         }
         if let Place::Temporary(name) = &self.place {
@@ -203,9 +189,7 @@ mod tests {
 
         fn names(&self) -> Vec<String> {
             let entries = fs::read_dir(&self.0).unwrap();
-            entries
-                .map(|e| e.unwrap().file_name().into_string().unwrap())
-                .collect()
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
         }
     }
 
@@ -258,13 +242,7 @@ mod tests {
         let create = || {
             let Destination { folder, name, .. } = Destination::find(&path).unwrap();
             let (file, place) = temporary(&folder, &name).unwrap();
-            WholeFile {
-                file,
-                folder,
-                name,
-                place,
-                bytes: 0,
-            }
+            WholeFile { file, folder, name, place, bytes: 0 }
         };
         let mut file = create();
         file.write_all(b"new").unwrap();

@@ -23,10 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ring_export.wait_signal(0, 8)?;
             let mut b = vec![0; 100_000];
             ring.read(5000, &mut b)?;
-            println!(
-                "long ok {}",
-                b.iter().enumerate().all(|(i, &x)| x == (i % 251) as u8)
-            );
+            println!("long ok {}", b.iter().enumerate().all(|(i, &x)| x == (i % 251) as u8));
             ring_export.wait_signal(0, 9)?;
         } else if me == 1 {
             let inbox = node.import(0, "inbox").rights(Rights::STORE).start()?;
@@ -45,11 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let shared = Shared::open(&node, 1)?;
-    let slice = if me == 0 {
-        Some(shared.alloc::<u64>(1000)?)
-    } else {
-        None
-    };
+    let slice = if me == 0 { Some(shared.alloc::<u64>(1000)?) } else { None };
     let slice = shared.broadcast_slice(0, slice)?;
     for i in 0..100 {
         let g = shared.lock(3)?;
@@ -58,12 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         drop(g);
     }
     shared.barrier()?;
-    println!(
-        "rank {me}: {} {} {:?}",
-        slice.get(0),
-        slice.get(100),
-        shared.counters()
-    );
+    println!("rank {me}: {} {} {:?}", slice.get(0), slice.get(100), shared.counters());
     shared.close()?;
     Ok(())
 }

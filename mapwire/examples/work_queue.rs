@@ -33,9 +33,7 @@ fn draw(node: &Node, rank: u64) -> Result<(), mapwire::Error> {
         if row >= HEIGHT as u64 {
             break;
         }
-        let points: Vec<u8> = (0..WIDTH)
-            .map(|column| escape(column, row as usize))
-            .collect();
+        let points: Vec<u8> = (0..WIDTH).map(|column| escape(column, row as usize)).collect();
         // It leaves while the next row is drawn; the memory comes back from `wait`.
         let sent = picture.send_async(points, ROWS + row * WIDTH as u64)?;
         if let Some(before) = last.replace(sent) {
@@ -47,22 +45,13 @@ fn draw(node: &Node, rank: u64) -> Result<(), mapwire::Error> {
         sent.wait()?;
     }
     // Behind all the rows.
-    picture.put_signal(
-        &drawn.to_le_bytes(),
-        COUNTS + 8 * rank,
-        SIGNALS + 8 * rank,
-        1,
-    )
+    picture.put_signal(&drawn.to_le_bytes(), COUNTS + 8 * rank, SIGNALS + 8 * rank, 1)
 }
 
 fn collect(node: &Node) -> Result<(), mapwire::Error> {
     let memory = node.alloc(ROWS as usize + WIDTH * HEIGHT)?;
     let picture = node.export_buffer(&memory).name("picture").start()?;
-    let signal_of = |rank| Awaited {
-        export: &picture,
-        offset: SIGNALS + 8 * rank,
-        value: 1,
-    };
+    let signal_of = |rank| Awaited { export: &picture, offset: SIGNALS + 8 * rank, value: 1 };
     let mut working: Vec<Awaited> = (1..node.size() as u64).map(signal_of).collect();
     let mut drawn = 0;
     while !working.is_empty() {
@@ -75,19 +64,13 @@ fn collect(node: &Node) -> Result<(), mapwire::Error> {
     let mut points = vec![0; WIDTH * HEIGHT];
     memory.read(ROWS as usize, &mut points)?;
     let inside = points.iter().filter(|steps| **steps == u8::MAX).count();
-    println!(
-        "{drawn} rows drawn; {inside} of {} points stay",
-        points.len()
-    );
+    println!("{drawn} rows drawn; {inside} of {} points stay", points.len());
     Ok(())
 }
 
 /// How many steps a point takes to leave the Mandelbrot set, 255 if it stays.
 fn escape(column: usize, row: usize) -> u8 {
-    let (x, y) = (
-        3.0 * column as f64 / WIDTH as f64 - 2.0,
-        2.0 * row as f64 / HEIGHT as f64 - 1.0,
-    );
+    let (x, y) = (3.0 * column as f64 / WIDTH as f64 - 2.0, 2.0 * row as f64 / HEIGHT as f64 - 1.0);
     let (mut a, mut b, mut steps) = (x, y, 0);
     while a * a + b * b < 4.0 && steps < u8::MAX {
         (a, b) = (a * a - b * b + x, 2.0 * a * b + y);

@@ -27,12 +27,7 @@ impl Buffer {
     pub(crate) fn allocate(bytes: usize) -> Result<Self> {
         let memory = SharedBuffer::allocate("mapwire-alloc", bytes)?;
         let (address, length) = (memory.as_ptr() as usize, memory.len());
-        Ok(Self {
-            memory: Arc::new(Mutex::new(memory)),
-            address,
-            length,
-            owner: Owner::me(),
-        })
+        Ok(Self { memory: Arc::new(Mutex::new(memory)), address, length, owner: Owner::me() })
     }
 
     /// First byte; on a page boundary. Other ranks may change what is there while it is exported: read it by

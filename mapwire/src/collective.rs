@@ -120,21 +120,14 @@ pub(crate) struct Call {
 impl Call {
     fn to_bytes(self) -> [u8; CALL_BYTES] {
         let mut bytes = [0; CALL_BYTES];
-        for (to, word) in bytes
-            .chunks_exact_mut(8)
-            .zip([self.what, self.root, self.length])
-        {
+        for (to, word) in bytes.chunks_exact_mut(8).zip([self.what, self.root, self.length]) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Self {
-        Self {
-            what: word(bytes, 0),
-            root: word(bytes, 1),
-            length: word(bytes, 2),
-        }
+        Self { what: word(bytes, 0), root: word(bytes, 1), length: word(bytes, 2) }
     }
 }
 
@@ -175,11 +168,7 @@ enum Verdict {
 
 impl Verdict {
     fn to_bytes(&self) -> Vec<u8> {
-        let none = Call {
-            what: 0,
-            root: 0,
-            length: 0,
-        };
+        let none = Call { what: 0, root: 0, length: 0 };
         let (code, rank, theirs, ours) = match *self {
             Self::Done => (0_u64, 0, none, none),
             Self::Gone(rank) => (1, rank, none, none),
@@ -194,11 +183,7 @@ impl Verdict {
         match word(bytes, 0) {
             0 => Self::Done,
             1 => Self::Gone(rank),
-            _ => Self::Differs(
-                rank,
-                Call::from_bytes(&bytes[16..]),
-                Call::from_bytes(&bytes[16 + CALL_BYTES..]),
-            ),
+            _ => Self::Differs(rank, Call::from_bytes(&bytes[16..]), Call::from_bytes(&bytes[16 + CALL_BYTES..])),
         }
     }
 
@@ -206,11 +191,9 @@ impl Verdict {
         match self {
             Self::Done => Ok(()),
             Self::Gone(rank) => Err(gone(node, rank)),
-            Self::Differs(rank, theirs, ours) => Err(Error::CallsDiffer {
-                rank,
-                call: theirs.to_string(),
-                call_of_0: ours.to_string(),
-            }),
+            Self::Differs(rank, theirs, ours) => {
+                Err(Error::CallsDiffer { rank, call: theirs.to_string(), call_of_0: ours.to_string() })
+            }
         }
     }
 }
@@ -235,20 +218,12 @@ impl Group {
         let size = node.size();
         let (bytes, importers) = match node.rank() {
             0 => (SLOT as usize * size, Importers::Job),
-            _ => (
-                8 + VERDICT_BYTES + size * CHUNK,
-                Importers::Nodes(vec![NodeId(0)]),
-            ),
+            _ => (8 + VERDICT_BYTES + size * CHUNK, Importers::Nodes(vec![NodeId(0)])),
         };
         let buffer: Buffer = node.alloc(bytes)?;
         let export = node.export_buffer(&buffer).name(NAME).reserved();
         let export = export.importers(importers).start()?;
-        let mut group = Self {
-            export,
-            imports: (0..size).map(|_| None).collect(),
-            steps: 0,
-            node,
-        };
+        let mut group = Self { export, imports: (0..size).map(|_| None).collect(), steps: 0, node };
         if group.node.rank() != 0 {
             group.import_of(0, first)?;
         }
@@ -326,8 +301,7 @@ impl Group {
         let rank = self.node.rank();
         self.steps += 1;
         let message = [&call.to_bytes(), chunk].concat();
-        self.tell(0, call, &message, SLOT * rank as u64)
-            .inspect_err(|_| self.steps -= 1)?;
+        self.tell(0, call, &message, SLOT * rank as u64).inspect_err(|_| self.steps -= 1)?;
         self.wait(0, 0, self.steps, || late::say_silent(&self.node, call, 0))?;
         let mut answer = vec![0; VERDICT_BYTES + answer_of(rank)];
         self.export.read(8, &mut answer)?;
@@ -400,11 +374,7 @@ impl Node {
     /// ranks then get this error, and may go on; [`Error::CallsOverlap`]: another thread of this rank is in such a call, or this is a
     /// handler of a notification that came in one.
     pub fn barrier(&self) -> Result<()> {
-        let call = Call {
-            what: BARRIER,
-            root: 0,
-            length: 0,
-        };
+        let call = Call { what: BARRIER, root: 0, length: 0 };
         self.with_group(call, |group| {
             group.step(call, &[], |_| 0, |_| 0, |_| Vec::new())?;
             Ok(())
@@ -416,11 +386,7 @@ impl Node {
     /// # Errors
     /// As [`barrier`](Self::barrier), and a root outside the job.
     pub fn broadcast(&self, root: usize, data: &mut [u8]) -> Result<()> {
-        let call = Call {
-            what: BROADCAST,
-            root: root as u64,
-            length: data.len() as u64,
-        };
+        let call = Call { what: BROADCAST, root: root as u64, length: data.len() as u64 };
         let (rank, size) = (self.rank(), self.size());
         self.with_group(call, |group| {
             for chunk in chunks_of(data.len()) {
@@ -446,11 +412,7 @@ impl Node {
     /// # Errors
     /// As [`broadcast`](Self::broadcast).
     pub fn gather(&self, root: usize, data: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let call = Call {
-            what: GATHER,
-            root: root as u64,
-            length: data.len() as u64,
-        };
+        let call = Call { what: GATHER, root: root as u64, length: data.len() as u64 };
         let all = self.gather_to(call, data, |rank| rank == root)?;
         check_root(root, self.size())?;
         Ok((self.rank() == root).then_some(all))
@@ -461,11 +423,7 @@ impl Node {
     /// # Errors
     /// As [`barrier`](Self::barrier).
     pub fn all_gather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let call = Call {
-            what: ALL_GATHER,
-            root: 0,
-            length: data.len() as u64,
-        };
+        let call = Call { what: ALL_GATHER, root: 0, length: data.len() as u64 };
         self.gather_to(call, data, |_| true)
     }
 
@@ -476,23 +434,14 @@ impl Node {
     /// # Errors
     /// As [`barrier`](Self::barrier).
     pub fn reduce<T: Reducible>(&self, how: Reduction, values: &mut [T]) -> Result<()> {
-        let call = Call {
-            what: REDUCE + 4 * T::TYPE + how as u64,
-            root: 0,
-            length: values.len() as u64 * 8,
-        };
+        let call = Call { what: REDUCE + 4 * T::TYPE + how as u64, root: 0, length: values.len() as u64 * 8 };
         self.with_group(call, |group| {
             for chunk in chunks_of(values.len() * 8) {
                 let values = &mut values[chunk.start / 8..chunk.end / 8];
                 let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_bytes()).collect();
                 let length = bytes.len();
-                let reduced = group.step(
-                    call,
-                    &bytes,
-                    |_| length,
-                    |_| length,
-                    |chunks| reduce_chunks::<T>(chunks, how),
-                )?;
+                let reduced =
+                    group.step(call, &bytes, |_| length, |_| length, |chunks| reduce_chunks::<T>(chunks, how))?;
                 for (value, reduced) in values.iter_mut().zip(words(&reduced)) {
                     *value = reduced;
                 }
@@ -502,12 +451,7 @@ impl Node {
     }
 
     /// Collects data of all ranks where `is_root` says; empty lists elsewhere.
-    fn gather_to(
-        &self,
-        call: Call,
-        data: &[u8],
-        is_root: impl Fn(usize) -> bool,
-    ) -> Result<Vec<Vec<u8>>> {
+    fn gather_to(&self, call: Call, data: &[u8], is_root: impl Fn(usize) -> bool) -> Result<Vec<Vec<u8>>> {
         let size = self.size();
         self.with_group(call, |group| {
             let mut all = vec![Vec::new(); size];
@@ -551,20 +495,14 @@ fn gone(node: &Node, rank: u32) -> Error {
 
 /// Ranges of at most [`CHUNK`] bytes; one without bytes if there are none.
 fn chunks_of(length: usize) -> impl Iterator<Item = core::ops::Range<usize>> {
-    (0..length.max(1))
-        .step_by(CHUNK)
-        .map(move |start| start..(start + CHUNK).min(length))
+    (0..length.max(1)).step_by(CHUNK).map(move |start| start..(start + CHUNK).min(length))
 }
 
 fn check_root(root: usize, size: usize) -> Result<()> {
     if root < size {
         return Ok(());
     }
-    Err(DriverError::NoSuchRank {
-        rank: u32::try_from(root).unwrap_or(u32::MAX),
-        size: size as u32,
-    }
-    .into())
+    Err(DriverError::NoSuchRank { rank: u32::try_from(root).unwrap_or(u32::MAX), size: size as u32 }.into())
 }
 
 fn words<T: Reducible>(bytes: &[u8]) -> impl Iterator<Item = T> {

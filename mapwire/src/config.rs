@@ -39,12 +39,7 @@ pub struct SharedConfig {
 
 impl Default for SharedConfig {
     fn default() -> Self {
-        Self {
-            bytes: 4 << 30,
-            views: 32,
-            base: mapwire_host::views::DEFAULT_BASE as u64,
-            faults: None,
-        }
+        Self { bytes: 4 << 30, views: 32, base: mapwire_host::views::DEFAULT_BASE as u64, faults: None }
     }
 }
 
@@ -66,11 +61,7 @@ impl FromStr for Path {
         match text {
             "direct" => Ok(Self::Direct),
             "ring" => Ok(Self::Ring),
-            _ => Err(ParseChoiceError {
-                what: "path",
-                given: text.to_owned(),
-                choices: "direct, ring",
-            }),
+            _ => Err(ParseChoiceError { what: "path", given: text.to_owned(), choices: "direct, ring" }),
         }
     }
 }
@@ -122,11 +113,7 @@ impl NodeConfig {
         set.parse("MAPWIRE_PREPIN", &mut driver.prepin_pages)?;
         set.parse("MAPWIRE_TRANSPORT", &mut driver.net.carrier)?;
         set.parse("MAPWIRE_INSECURE", &mut driver.net.insecure)?;
-        set.read(
-            "MAPWIRE_ADDRESSES",
-            |text| text.parse::<Addresses>()?.resolve(),
-            &mut driver.net.addresses,
-        )?;
+        set.read("MAPWIRE_ADDRESSES", |text| text.parse::<Addresses>()?.resolve(), &mut driver.net.addresses)?;
         driver.trace = given("MAPWIRE_TRACE_FOLDER").map(Into::into);
         driver.net.loss = set.get("MAPWIRE_LOSS", str::parse)?;
         driver.net.busy_poll_us = set.get("MAPWIRE_BUSY_POLL", str::parse)?;
@@ -156,11 +143,7 @@ impl Settings<'_> {
         };
         match read(&value) {
             Ok(read) => Ok(Some(read)),
-            Err(why) => Err(ConfigError {
-                name: name.to_owned(),
-                value,
-                why: why.to_string(),
-            }),
+            Err(why) => Err(ConfigError { name: name.to_owned(), value, why: why.to_string() }),
         }
     }
 
@@ -176,11 +159,7 @@ impl Settings<'_> {
         Ok(())
     }
 
-    fn parse<T: FromStr<Err: fmt::Display>>(
-        &self,
-        name: &str,
-        into: &mut T,
-    ) -> Result<(), ConfigError> {
+    fn parse<T: FromStr<Err: fmt::Display>>(&self, name: &str, into: &mut T) -> Result<(), ConfigError> {
         self.read(name, str::parse, into)
     }
 }
@@ -209,28 +188,10 @@ mod tests {
     #[test]
     fn sizes_are_read_with_their_suffixes() {
         assert_eq!(with("MAPWIRE_SHARED", "64K").unwrap().shared.bytes, 65_536);
-        assert_eq!(
-            with("MAPWIRE_SHARED", "2GiB").unwrap().shared.bytes,
-            2 << 30
-        );
-        assert_eq!(
-            with("MAPWIRE_SHARED", "1.5 mb").unwrap().shared.bytes,
-            3 << 19
-        );
-        assert_eq!(
-            with("MAPWIRE_PIN_LIMIT", "4096")
-                .unwrap()
-                .driver
-                .pin_limit_bytes,
-            Some(4096)
-        );
-        assert_eq!(
-            with("MAPWIRE_SHARED_BASE", "0x2000_0000_0000")
-                .unwrap()
-                .shared
-                .base,
-            0x2000_0000_0000
-        );
+        assert_eq!(with("MAPWIRE_SHARED", "2GiB").unwrap().shared.bytes, 2 << 30);
+        assert_eq!(with("MAPWIRE_SHARED", "1.5 mb").unwrap().shared.bytes, 3 << 19);
+        assert_eq!(with("MAPWIRE_PIN_LIMIT", "4096").unwrap().driver.pin_limit_bytes, Some(4096));
+        assert_eq!(with("MAPWIRE_SHARED_BASE", "0x2000_0000_0000").unwrap().shared.base, 0x2000_0000_0000);
     }
 
     #[test]

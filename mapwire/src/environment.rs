@@ -73,33 +73,15 @@ struct Foreign {
 
 /// `srun` and `mpirun` may set the variables of PMI besides their own.
 const FOREIGN: [Foreign; 4] = [
-    Foreign {
-        launcher: "mpirun of Open MPI",
-        size: "OMPI_COMM_WORLD_SIZE",
-        rank: "OMPI_COMM_WORLD_RANK",
-    },
-    Foreign {
-        launcher: "srun",
-        size: "SLURM_NTASKS",
-        rank: "SLURM_PROCID",
-    },
-    Foreign {
-        launcher: "an MPI launcher",
-        size: "PMI_SIZE",
-        rank: "PMI_RANK",
-    },
-    Foreign {
-        launcher: "torchrun",
-        size: "WORLD_SIZE",
-        rank: "RANK",
-    },
+    Foreign { launcher: "mpirun of Open MPI", size: "OMPI_COMM_WORLD_SIZE", rank: "OMPI_COMM_WORLD_RANK" },
+    Foreign { launcher: "srun", size: "SLURM_NTASKS", rank: "SLURM_PROCID" },
+    Foreign { launcher: "an MPI launcher", size: "PMI_SIZE", rank: "PMI_RANK" },
+    Foreign { launcher: "torchrun", size: "WORLD_SIZE", rank: "RANK" },
 ];
 
 /// What is wrong with each of `names` that begins like a variable of mapwire and is none.
 pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> Vec<String> {
-    let names = names
-        .into_iter()
-        .map(|name| name.to_string_lossy().into_owned());
+    let names = names.into_iter().map(|name| name.to_string_lossy().into_owned());
     let ours = names.filter(|name| name.starts_with("MAPWIRE_") && !name.starts_with(OF_TESTS));
     let unknown = ours.filter(|name| !VARIABLES.contains(&name.as_str()));
     let text = |name: String| match nearest(&name) {
@@ -113,9 +95,7 @@ pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> Vec<Strin
 
 /// The variable that at most three changed letters make of `name`.
 fn nearest(name: &str) -> Option<&'static str> {
-    let distances = VARIABLES
-        .iter()
-        .map(|known| (distance(name, known), *known));
+    let distances = VARIABLES.iter().map(|known| (distance(name, known), *known));
     let (least, known) = distances.min()?;
     (least <= 3).then_some(known)
 }
@@ -144,10 +124,7 @@ pub fn log_mistake(value: &str) -> Option<String> {
         Some((of, word)) => of.trim().is_empty() || !level(word.trim()),
         None => !level(part) && !part.starts_with("mapwire"),
     };
-    let mut parts = value
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
+    let mut parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
     let part = parts.find(wrong)?;
     Some(format!(
         "MAPWIRE_LOG={value}: `{part}` is not understood; write one of {}, or for a part of mapwire mapwire_transport=debug",
@@ -158,11 +135,7 @@ pub fn log_mistake(value: &str) -> Option<String> {
 /// Why this process is alone although another launcher started it with others. Only the first of them says so.
 fn foreign_launcher(variable: impl Fn(&str) -> Option<String>, program: &str) -> Option<String> {
     let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
-    let Foreign {
-        launcher,
-        size,
-        rank,
-    } = FOREIGN.iter().find(|f| number(f.rank).is_some())?;
+    let Foreign { launcher, size, rank } = FOREIGN.iter().find(|f| number(f.rank).is_some())?;
     let (marks, ranks) = match number(size) {
         Some(0 | 1) => return None,
         Some(count) => (format!("{size}={count}"), count.to_string()),
@@ -207,9 +180,7 @@ pub(crate) fn warn_of_variables() {
 pub(crate) fn warn_alone() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let program = std::env::args_os()
-            .next()
-            .unwrap_or_else(|| "./program".into());
+        let program = std::env::args_os().next().unwrap_or_else(|| "./program".into());
         let variable = |name: &str| std::env::var(name).ok();
         let program = program.to_string_lossy();
         let text = foreign_launcher(variable, &program);
@@ -241,21 +212,10 @@ mod tests {
     #[test]
     fn a_variable_that_is_none_is_named_with_the_nearest_that_is_one() {
         let says = |name: &str| unknown_variables([name.into()]).pop();
-        assert!(
-            says("MAPWIRE_WIAT")
-                .unwrap()
-                .contains("did you mean MAPWIRE_WAIT?")
-        );
-        assert!(
-            says("MAPWIRE_PINLIMIT")
-                .unwrap()
-                .contains("did you mean MAPWIRE_PIN_LIMIT?")
-        );
+        assert!(says("MAPWIRE_WIAT").unwrap().contains("did you mean MAPWIRE_WAIT?"));
+        assert!(says("MAPWIRE_PINLIMIT").unwrap().contains("did you mean MAPWIRE_PIN_LIMIT?"));
         let far = says("MAPWIRE_COLOUR_OF_LINES").unwrap();
-        assert!(
-            far.contains("MAPWIRE_COLOUR_OF_LINES") && !far.contains("did you mean"),
-            "{far}"
-        );
+        assert!(far.contains("MAPWIRE_COLOUR_OF_LINES") && !far.contains("did you mean"), "{far}");
         for name in ["MAPWIRE_WAIT", "MAPWIRE_TEST_LABEL", "PATH", "MAPWIRE"] {
             assert_eq!(says(name), None);
         }
@@ -263,21 +223,10 @@ mod tests {
 
     #[test]
     fn a_log_filter_that_is_none_is_named() {
-        for good in [
-            "",
-            "debug",
-            "WARN",
-            "warn,mapwire_transport=trace",
-            "mapwire_driver",
-            "off",
-        ] {
+        for good in ["", "debug", "WARN", "warn,mapwire_transport=trace", "mapwire_driver", "off"] {
             assert_eq!(log_mistake(good), None, "{good}");
         }
-        for (bad, part) in [
-            ("verbose", "`verbose`"),
-            ("warn,x=loud", "`x=loud`"),
-            ("=debug", "`=debug`"),
-        ] {
+        for (bad, part) in [("verbose", "`verbose`"), ("warn,x=loud", "`x=loud`"), ("=debug", "`=debug`")] {
             let text = log_mistake(bad).unwrap();
             assert!(text.contains(part) && text.contains("off, error"), "{text}");
         }
@@ -290,16 +239,9 @@ mod tests {
             size_without_job(|name| find(name).map(|it| it.1.to_owned()), "./first")
         };
         let text = says(&[("MAPWIRE_RANK", "0"), ("MAPWIRE_SIZE", "2")]).unwrap();
-        assert!(
-            text.contains("MAPWIRE_SIZE=2") && text.contains("mapwire run -n 2 -- ./first"),
-            "{text}"
-        );
+        assert!(text.contains("MAPWIRE_SIZE=2") && text.contains("mapwire run -n 2 -- ./first"), "{text}");
         assert!(text.contains("MAPWIRE_JOB_NAME"), "{text}");
-        assert!(
-            says(&[("MAPWIRE_RANK", "1")])
-                .unwrap()
-                .contains("MAPWIRE_RANK=1")
-        );
+        assert!(says(&[("MAPWIRE_RANK", "1")]).unwrap().contains("MAPWIRE_RANK=1"));
         assert_eq!(says(&[("MAPWIRE_SIZE", "1")]), None);
         assert_eq!(says(&[]), None);
     }
@@ -308,35 +250,16 @@ mod tests {
     fn the_first_process_of_another_launcher_is_told_how_to_start_ranks() {
         let under = |variables: &[(&str, &str)]| {
             let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
-            foreign_launcher(
-                |name| find(name).map(|(_, value)| (*value).to_owned()),
-                "./prog",
-            )
+            foreign_launcher(|name| find(name).map(|(_, value)| (*value).to_owned()), "./prog")
         };
         for (variables, mark) in [
-            (
-                &[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "0")][..],
-                "OMPI_COMM_WORLD_SIZE=4",
-            ),
+            (&[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "0")][..], "OMPI_COMM_WORLD_SIZE=4"),
             (&[("PMI_SIZE", "4"), ("PMI_RANK", "0")], "PMI_SIZE=4"),
-            (
-                &[
-                    ("SLURM_NTASKS", "4"),
-                    ("SLURM_PROCID", "0"),
-                    ("PMI_RANK", "0"),
-                ],
-                "SLURM_NTASKS=4",
-            ),
-            (
-                &[("WORLD_SIZE", "4"), ("RANK", "0"), ("LOCAL_RANK", "0")],
-                "torchrun",
-            ),
+            (&[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0"), ("PMI_RANK", "0")], "SLURM_NTASKS=4"),
+            (&[("WORLD_SIZE", "4"), ("RANK", "0"), ("LOCAL_RANK", "0")], "torchrun"),
         ] {
             let text = under(variables).unwrap();
-            assert!(
-                text.contains(mark) && text.contains("`mapwire run -n 4 -- ./prog`"),
-                "{text}"
-            );
+            assert!(text.contains(mark) && text.contains("`mapwire run -n 4 -- ./prog`"), "{text}");
         }
         for silent in [
             &[][..],

@@ -184,9 +184,7 @@ pub enum Error {
         ranks: String,
     },
     /// Pages were pinned before the program said that it chooses which are unpinned.
-    #[error(
-        "{pages} pages are pinned already: say who chooses before anything is exported, sent or fetched"
-    )]
+    #[error("{pages} pages are pinned already: say who chooses before anything is exported, sent or fetched")]
     PinnedAlready {
         /// How many.
         pages: u64,
@@ -203,27 +201,17 @@ pub enum Error {
     },
 }
 
-fn not_stored(
-    rank: u32,
-    name: &str,
-    count: u64,
-    first: Option<(u64, u64)>,
-    reason: mapwire_wire::Refusal,
-) -> String {
+fn not_stored(rank: u32, name: &str, count: u64, first: Option<(u64, u64)>, reason: mapwire_wire::Refusal) -> String {
     let since = format!("to `{name}` of rank {rank} since the last flush");
     let what = match (count, first) {
         (0, None) => {
-            return format!(
-                "sends {since} may not have been stored, it is not known which: {reason}"
-            );
+            return format!("sends {since} may not have been stored, it is not known which: {reason}");
         }
         (0, _) => "some sends".to_owned(),
         (1, _) => "1 send".to_owned(),
         (count, _) => format!("{count} sends"),
     };
-    let which = first.map_or_else(String::new, |(offset, length)| {
-        format!(", first {length} B at offset {offset}")
-    });
+    let which = first.map_or_else(String::new, |(offset, length)| format!(", first {length} B at offset {offset}"));
     format!("{what} {since} were not stored{which}: {reason}")
 }
 
@@ -249,12 +237,7 @@ pub(crate) type Result<T, E = Error> = core::result::Result<T, E>;
 pub(crate) fn check_range(offset: u64, length: u64, end: u64) -> Result<()> {
     match offset.checked_add(length) {
         Some(last) if last <= end => Ok(()),
-        _ => Err(Error::OutOfRange {
-            offset,
-            length,
-            end,
-            unit: "bytes",
-        }),
+        _ => Err(Error::OutOfRange { offset, length, end, unit: "bytes" }),
     }
 }
 
@@ -264,10 +247,7 @@ mod tests {
 
     #[test]
     fn an_error_that_ends_main_is_a_sentence() {
-        let error = Error::Revoked {
-            rank: 3,
-            name: "inbox".to_owned(),
-        };
+        let error = Error::Revoked { rank: 3, name: "inbox".to_owned() };
         assert_eq!(format!("{error:?}"), error.to_string());
         assert!(error.to_string().contains("rank 3 has revoked `inbox`"));
     }

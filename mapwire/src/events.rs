@@ -40,10 +40,7 @@ impl Node {
     /// No descriptor left.
     pub fn event_fd(&self) -> Result<EventFd> {
         let engine = &self.inner.engine;
-        Ok(EventFd {
-            events: engine.open_events()?,
-            engine: Arc::downgrade(engine),
-        })
+        Ok(EventFd { events: engine.open_events()?, engine: Arc::downgrade(engine) })
     }
 }
 

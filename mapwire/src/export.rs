@@ -133,16 +133,12 @@ impl<'a> ExportBuilder<'a> {
         };
         if self.buffer.is_none() {
             // What was adopted is mapped as it must be.
-            let whole = memory
-                .as_ref()
-                .is_some_and(|_| is_whole_pages(address, length));
+            let whole = memory.as_ref().is_some_and(|_| is_whole_pages(address, length));
             if !whole {
                 raw::require_mapped(address, length, true)?;
             }
         }
-        let direct = memory
-            .as_ref()
-            .map(|memory| DirectMemory::Buffer(Arc::clone(memory)));
+        let direct = memory.as_ref().map(|memory| DirectMemory::Buffer(Arc::clone(memory)));
         let (name, importers) = (self.name.clone(), self.importers.clone());
         let request = ExportRequest {
             name: self.name,
@@ -171,12 +167,11 @@ impl<'a> ExportBuilder<'a> {
 /// Moves the whole pages of private memory to where importers can map them; `None` where that cannot be, so that it goes by the
 /// ring.
 fn adopt(address: u64, length: u64, rights: Rights) -> Option<SharedBuffer> {
-    let adopted = SharedBuffer::adopt("mapwire-export", address as usize, length as usize)
-        .and_then(|mut memory| {
-            // Takes a descriptor more. Without it the memory goes back at once.
-            memory.share(writers(rights))?;
-            Ok(memory)
-        });
+    let adopted = SharedBuffer::adopt("mapwire-export", address as usize, length as usize).and_then(|mut memory| {
+        // Takes a descriptor more. Without it the memory goes back at once.
+        memory.share(writers(rights))?;
+        Ok(memory)
+    });
     match adopted {
         Ok(memory) => Some(memory),
         Err(error @ MemoryError::NotAdoptable { .. }) => {
@@ -258,20 +253,14 @@ impl Export {
     /// # Errors
     /// As [`signal`](Self::signal); or nobody is left who could store it.
     pub fn wait_signal(&self, offset: u64, value: u64) -> Result<u64> {
-        self.wait_signal_for(offset, value, None)
-            .map(Option::unwrap_or_default)
+        self.wait_signal_for(offset, value, None).map(Option::unwrap_or_default)
     }
 
     /// As [`wait_signal`](Self::wait_signal), for at most `timeout`: `None` when that is over.
     ///
     /// # Errors
     /// As [`wait_signal`](Self::wait_signal) when there is no timeout, else as [`signal`](Self::signal).
-    pub fn wait_signal_for(
-        &self,
-        offset: u64,
-        value: u64,
-        timeout: Option<Duration>,
-    ) -> Result<Option<u64>> {
+    pub fn wait_signal_for(&self, offset: u64, value: u64, timeout: Option<Duration>) -> Result<Option<u64>> {
         let address = self.signal_address(offset)?;
         let look = || raw::load(address).ok().filter(|&seen| seen >= value);
         let engine = &self.node.inner.engine;
@@ -290,18 +279,12 @@ impl Export {
 
     /// What to ask for wake-ups if importers may have mapped the memory.
     pub(crate) fn direct(&self) -> Option<&dyn AskForWake> {
-        self.memory
-            .as_deref()
-            .map(|memory| memory as &dyn AskForWake)
+        self.memory.as_deref().map(|memory| memory as &dyn AskForWake)
     }
 
     /// Says that a signal will not come.
     pub(crate) fn deserted(&self, offset: u64) -> Error {
-        Error::Deserted {
-            offset,
-            name: self.name.clone(),
-            ranks: self.node.inner.engine.states(),
-        }
+        Error::Deserted { offset, name: self.name.clone(), ranks: self.node.inner.engine.states() }
     }
 
     /// Whether nobody holds this export, and nobody is left who may import it.
@@ -345,11 +328,7 @@ impl Export {
     /// limit on pinned pages. The export then stays as it is.
     pub fn redirect(&mut self, to: &Buffer) -> Result<()> {
         self.node.check_process()?;
-        self.node
-            .inner
-            .engine
-            .lock()
-            .redirect(self.id, Some(&to.memory))?;
+        self.node.inner.engine.lock().redirect(self.id, Some(&to.memory))?;
         self.landing = Some(to.clone());
         Ok(())
     }

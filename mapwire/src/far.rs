@@ -6,9 +6,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::{
-    DiskStore, FileChanges, Pager, PagerConfig, PagerError, Statistics, file_bytes,
-};
+use mapwire_host::paging::{DiskStore, FileChanges, Pager, PagerConfig, PagerError, Statistics, file_bytes};
 
 use crate::error::{Error, Result};
 
@@ -28,9 +26,7 @@ const FOLDER: &str = "/var/tmp";
 #[non_exhaustive]
 pub enum FarError {
     /// No limit was given, or one that is too low.
-    #[error(
-        "{local_bytes} bytes in RAM are too few for far memory: give `local` at least {LEAST_BYTES}"
-    )]
+    #[error("{local_bytes} bytes in RAM are too few for far memory: give `local` at least {LEAST_BYTES}")]
     Local {
         /// Bytes given, 0 if none were.
         local_bytes: u64,
@@ -88,18 +84,12 @@ pub struct FarBuilder {
 impl FarBuilder {
     /// How much of the memory is in RAM, in bytes: at least 65,536. Part of a page does not count.
     pub fn local(self, bytes: u64) -> Self {
-        Self {
-            local_bytes: bytes,
-            ..self
-        }
+        Self { local_bytes: bytes, ..self }
     }
 
     /// The folder of the file that holds the rest, instead of `/var/tmp`.
     pub fn disk(self, folder: impl Into<PathBuf>) -> Self {
-        Self {
-            disk: folder.into(),
-            ..self
-        }
+        Self { disk: folder.into(), ..self }
     }
 
     /// Opens it.
@@ -114,10 +104,7 @@ impl FarBuilder {
             let local_bytes = self.local_bytes;
             return Err(FarError::Local { local_bytes }.into());
         }
-        let store = DiskStore::new(&self.disk).map_err(|cause| FarError::Disk {
-            folder: self.disk,
-            cause,
-        })?;
+        let store = DiskStore::new(&self.disk).map_err(|cause| FarError::Disk { folder: self.disk, cause })?;
         let config = PagerConfig::new(limit).publish();
         let pager = Pager::new(config, Box::new(store)).map_err(FarError::from)?;
         Ok(Far { pager })
@@ -127,10 +114,7 @@ impl FarBuilder {
 impl Far {
     /// Sets up far memory; [`FarBuilder::local`] must be called.
     pub fn builder() -> FarBuilder {
-        FarBuilder {
-            local_bytes: 0,
-            disk: FOLDER.into(),
-        }
+        FarBuilder { local_bytes: 0, disk: FOLDER.into() }
     }
 
     /// Memory of `bytes` zeros, which begins on a page. It takes whole pages of 4096 bytes, of which only those that are touched take
@@ -165,12 +149,7 @@ impl Far {
         let end = file_bytes(&file).map_err(FarError::from)?;
         let length = bytes as u64;
         if offset.checked_add(length).is_none_or(|last| last > end) {
-            return Err(Error::OutOfRange {
-                offset,
-                length,
-                end,
-                unit: "bytes",
-            });
+            return Err(Error::OutOfRange { offset, length, end, unit: "bytes" });
         }
         let slice = self.alloc(bytes)?;
         slice.map(file.as_fd(), offset, FileChanges::Refused)?;

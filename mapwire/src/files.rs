@@ -56,8 +56,7 @@ impl<T: Sharable> SharedSlice<T> {
         while done < length {
             let values = chunk.len().min(length - done);
             whole.read_into(done, &mut chunk[..values])?;
-            sink.write_all(chunk[..values].as_bytes())
-                .map_err(Error::Io)?;
+            sink.write_all(chunk[..values].as_bytes()).map_err(Error::Io)?;
             done += values;
         }
         Ok(())

@@ -51,15 +51,7 @@ pub struct ImportBuilder<'a> {
 impl<'a> ImportBuilder<'a> {
     pub(crate) fn new(node: &'a Node, rank: usize, name: &'a str) -> Self {
         let timeout = node.inner.engine.timeout();
-        Self {
-            node,
-            rank,
-            name,
-            rights: Rights::NONE,
-            token: None,
-            timeout,
-            reserved: false,
-        }
+        Self { node, rank, name, rights: Rights::NONE, token: None, timeout, reserved: false }
     }
 
     /// What to ask for, and to have then on every path: no more than the export gives. No right stands for all that it gives.
@@ -100,10 +92,7 @@ impl<'a> ImportBuilder<'a> {
         let rank = u32::try_from(self.rank)
             .ok()
             .filter(|&rank| rank < size)
-            .ok_or(DriverError::NoSuchRank {
-                rank: u32::try_from(self.rank).unwrap_or(u32::MAX),
-                size,
-            })?;
+            .ok_or(DriverError::NoSuchRank { rank: u32::try_from(self.rank).unwrap_or(u32::MAX), size })?;
         let peer = NodeId(rank as u16);
         let mut left = self.timeout;
         if !engine.lock().takes_requests(peer) {
@@ -119,10 +108,7 @@ impl<'a> ImportBuilder<'a> {
             left = left.saturating_sub(begun.elapsed());
         }
         let timeout_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-        let request =
-            engine
-                .lock()
-                .ask_import(peer, self.name, self.rights, self.token, timeout_ns)?;
+        let request = engine.lock().ask_import(peer, self.name, self.rights, self.token, timeout_ns)?;
         // The model ends the wait itself, and says what was waited for; the margin is for the last message.
         let margin = self.timeout.saturating_add(Duration::from_secs(5));
         let waited = engine.wait_for(
@@ -266,13 +252,7 @@ impl Import {
     /// # Errors
     /// As [`send`](Self::send), and a signal offset that is not a multiple of 8.
     #[inline]
-    pub fn put_signal(
-        &self,
-        data: &[u8],
-        offset: u64,
-        signal_offset: u64,
-        value: u64,
-    ) -> Result<()> {
+    pub fn put_signal(&self, data: &[u8], offset: u64, signal_offset: u64, value: u64) -> Result<()> {
         self.put_signal_source(data.into(), offset, Signal::set(signal_offset, value))
     }
 
@@ -370,13 +350,7 @@ impl Import {
     }
 
     /// Everything but a direct store that may go ahead: the ring path, and direct stores that must wait or fail.
-    fn send_slow(
-        &self,
-        data: Source<'_>,
-        offset: u64,
-        notify: bool,
-        signal: Option<Signal>,
-    ) -> Result<()> {
+    fn send_slow(&self, data: Source<'_>, offset: u64, notify: bool, signal: Option<Signal>) -> Result<()> {
         self.held.node.check_process()?;
         self.check(Rights::STORE, offset, data.len() as u64)?;
         match &self.held.local.mapped {
@@ -386,12 +360,7 @@ impl Import {
     }
 
     /// Submits a command whose pages are pinned and held until it is done; gives its completion word.
-    fn submit_held(
-        &self,
-        address: u64,
-        length: u64,
-        command: impl Fn(u32) -> CommandRepr,
-    ) -> Result<u32> {
+    fn submit_held(&self, address: u64, length: u64, command: impl Fn(u32) -> CommandRepr) -> Result<u32> {
         let engine = &self.held.engine;
         engine.check_here()?;
         let range = PageRange::covering(address, length).map_err(DriverError::from)?;
@@ -399,17 +368,13 @@ impl Import {
         let word = self.take_word()?;
         // The usual case takes the lock once: pages pinned, room in the queue.
         let mut driver = engine.lock_with_news(self.held.local.grant.node());
-        let begun = self
-            .refuse_if_over(&mut driver)
-            .and_then(|()| Ok(driver.hold(word, range)?));
+        let begun = self.refuse_if_over(&mut driver).and_then(|()| Ok(driver.hold(word, range)?));
         if let Err(error) = begun {
             words.cancel(word);
             return Err(error);
         }
         engine.mark_dirty(&driver, self.held.local.grant.node());
-        if engine.mode() == DriverMode::Inline
-            && matches!(driver.submit(&command(word), &[]), Ok(true))
-        {
+        if engine.mode() == DriverMode::Inline && matches!(driver.submit(&command(word), &[]), Ok(true)) {
             return Ok(word);
         }
         drop(driver);
@@ -427,10 +392,8 @@ impl Import {
     #[inline]
     fn take_word(&self) -> Result<u32> {
         let engine = &self.held.engine;
-        let word = engine
-            .words()
-            .take()
-            .or_else(|| engine.wait_until(Some(engine.timeout()), |engine| engine.words().take()));
+        let word =
+            engine.words().take().or_else(|| engine.wait_until(Some(engine.timeout()), |engine| engine.words().take()));
         let all = mapwire_driver::completions::WORDS;
         Ok(word.ok_or(DriverError::TooManyOutstanding(all))?)
     }

@@ -35,11 +35,7 @@ pub(crate) struct Departure {
 }
 
 impl Departure {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        membership: Option<Membership>,
-        timeout: Duration,
-    ) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, membership: Option<Membership>, timeout: Duration) -> Self {
         Self {
             engine,
             membership: Mutex::new(membership),
@@ -140,12 +136,9 @@ fn end_on_a_thread(departure: &Arc<Departure>, leaves: bool) {
         return;
     }
     let leaving = Arc::clone(departure);
-    let thread = std::thread::Builder::new()
-        .name("mapwire-leave".to_owned())
-        .spawn(move || leaving.end(leaves));
+    let thread = std::thread::Builder::new().name("mapwire-leave".to_owned()).spawn(move || leaving.end(leaves));
     let Ok(thread) = thread else {
-        departure
-            .say_lost(&"what was sent last may be lost: no thread can be started to leave the job");
+        departure.say_lost(&"what was sent last may be lost: no thread can be started to leave the job");
         return;
     };
     if departure.await_delivery() {

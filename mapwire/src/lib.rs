@@ -93,9 +93,7 @@ pub use mapwire_host::waiting::WaitStrategy;
 pub use mapwire_nic::link::{LinkCounters, LinkStats};
 pub use mapwire_nic::{Counters as NicCounters, MemoryBreakdown};
 pub use mapwire_seal::{Cause, Counters as Rejections};
-pub use mapwire_translation::{
-    Candidates, ChooseVictims, Counters as TranslationCounters, Page, PageRange,
-};
+pub use mapwire_translation::{Candidates, ChooseVictims, Counters as TranslationCounters, Page, PageRange};
 pub use mapwire_vmmc::{Importers, ProxyAddress, ProxyError};
 pub use mapwire_wire::{Key, NodeId, Rights};
 pub use node::{Node, Polling};

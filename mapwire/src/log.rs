@@ -42,10 +42,7 @@ struct Filter {
 impl Filter {
     /// What `text` asks for: `debug`, `mapwire_transport=trace`, or `mapwire_transport` for all of that part; several with commas.
     fn of(text: &str) -> Self {
-        let mut filter = Self {
-            level: LevelFilter::WARN,
-            parts: Vec::new(),
-        };
+        let mut filter = Self { level: LevelFilter::WARN, parts: Vec::new() };
         if text.trim().is_empty() || log_mistake(text).is_some() {
             return filter;
         }
@@ -61,9 +58,7 @@ impl Filter {
             }
         }
         // The longest name that fits is the first.
-        filter
-            .parts
-            .sort_by_key(|(part, _)| std::cmp::Reverse(part.len()));
+        filter.parts.sort_by_key(|(part, _)| std::cmp::Reverse(part.len()));
         filter
     }
 

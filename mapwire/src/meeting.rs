@@ -41,9 +41,7 @@ use crate::node::Node;
 mod far;
 
 pub use far::{FarReception, NamedStore, visit_far};
-pub use mapwire_launch::meeting::{
-    Credentials, Door, DoorName, JobId, MeetingError, ReceptionLimits,
-};
+pub use mapwire_launch::meeting::{Credentials, Door, DoorName, JobId, MeetingError, ReceptionLimits};
 
 /// What a server does for its jobs and guests. Called on threads of the reception.
 pub trait Greet: Send + Sync + 'static {
@@ -72,11 +70,7 @@ impl Reception {
     ///
     /// # Errors
     /// No thread, or no descriptor left.
-    pub fn start(
-        config: NodeConfig,
-        greet: Arc<dyn Greet>,
-        limits: ReceptionLimits,
-    ) -> Result<Self> {
+    pub fn start(config: NodeConfig, greet: Arc<dyn Greet>, limits: ReceptionLimits) -> Result<Self> {
         let config = of_guests(config);
         let host = Arc::new(Joiner { config, greet });
         let reception = mapwire_launch::meeting::Reception::start(host, limits)?;
@@ -101,14 +95,8 @@ struct Joiner {
 
 impl Host for Joiner {
     fn open_job(&self, job: JobId, address: &JobAddress) -> Result<(), String> {
-        let config = NodeConfig {
-            job: Some(address.to_string()),
-            rank: 0,
-            ..self.config.clone()
-        };
-        Node::with(config)
-            .and_then(|node| self.greet.open(job, node))
-            .map_err(|error| error.to_string())
+        let config = NodeConfig { job: Some(address.to_string()), rank: 0, ..self.config.clone() };
+        Node::with(config).and_then(|node| self.greet.open(job, node)).map_err(|error| error.to_string())
     }
 
     fn handle_guest(&self, job: JobId, rank: u32, who: &Credentials) {
@@ -146,20 +134,12 @@ pub fn trusted_users() -> Vec<u32> {
 ///
 /// # Errors
 /// [`MeetingError`]: nobody serves `name`, or not this process; what [`Node::with`] says.
-pub fn visit(
-    name: &DoorName,
-    users: &[u32],
-    config: NodeConfig,
-    timeout: Duration,
-) -> Result<Visit> {
+pub fn visit(name: &DoorName, users: &[u32], config: NodeConfig, timeout: Duration) -> Result<Visit> {
     let admission = knock(name, users, timeout)?;
     let mut config = of_guests(config);
     config.job = Some(admission.address.to_string());
     config.rank = admission.rank;
-    Ok(Visit {
-        node: Node::with(config)?,
-        server: admission.server,
-    })
+    Ok(Visit { node: Node::with(config)?, server: admission.server })
 }
 
 /// For a job in which ranks come and go. A launcher that has this process write down what it does wants that of its own job.

@@ -134,10 +134,7 @@ impl Node {
                     why: format!("{error}"),
                 })?;
                 let driver = &config.driver;
-                let net = NetConfig {
-                    spins: driver.wait == WaitStrategy::Poll,
-                    ..driver.net.clone()
-                };
+                let net = NetConfig { spins: driver.wait == WaitStrategy::Poll, ..driver.net.clone() };
                 let joined = JobFabric::join(&address, config.rank, driver.timeout, &net);
                 joined.map_err(DriverError::from)?
             }
@@ -164,10 +161,7 @@ impl Node {
 
     /// The same node, for what its group keeps.
     pub(crate) fn without_group(&self) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-            group: Arc::default(),
-        }
+        Self { inner: Arc::clone(&self.inner), group: Arc::default() }
     }
 
     /// Refuses a [forked child](Self#forked-children) of the process that joined. Takes a nanosecond; every call of this crate asks it.
@@ -252,10 +246,7 @@ impl Node {
     #[must_use = "the thread counts as polling while the guard lives"]
     pub fn polling(&self) -> Polling {
         self.inner.engine.enter_polling();
-        Polling {
-            node: self.clone(),
-            _thread: PhantomData,
-        }
+        Polling { node: self.clone(), _thread: PhantomData }
     }
 
     /// Waits until `check` gives something, running the driver meanwhile, in the way that `MAPWIRE_WAIT` says. For
@@ -269,17 +260,13 @@ impl Node {
         timeout: Option<core::time::Duration>,
         mut check: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        self.inner
-            .engine
-            .wait_for_memory(Some(&Unasked), timeout, |_| check())
+        self.inner.engine.wait_for_memory(Some(&Unasked), timeout, |_| check())
     }
 
     /// Counters of the NIC.
     #[must_use]
     pub fn nic_counters(&self) -> mapwire_nic::Counters {
-        self.driver()
-            .map(|driver| *driver.nic().counters())
-            .unwrap_or_default()
+        self.driver().map(|driver| *driver.nic().counters()).unwrap_or_default()
     }
 
     /// The links to ranks of other hosts that were used so far, by rank: round-trip times, windows, what was sent and sent again.
@@ -288,12 +275,7 @@ impl Node {
         let Some(driver) = self.driver() else {
             return Vec::new();
         };
-        let stats = |rank| {
-            Some((
-                rank,
-                driver.nic().link_stats(mapwire_wire::NodeId(rank as u16))?,
-            ))
-        };
+        let stats = |rank| Some((rank, driver.nic().link_stats(mapwire_wire::NodeId(rank as u16))?));
         (0..self.size()).filter_map(stats).collect()
     }
 
@@ -341,9 +323,7 @@ impl Node {
     /// The NIC's memory, by structure.
     #[must_use]
     pub fn nic_memory(&self) -> mapwire_nic::MemoryBreakdown {
-        self.driver()
-            .map(|driver| driver.nic_memory())
-            .unwrap_or_default()
+        self.driver().map(|driver| driver.nic_memory()).unwrap_or_default()
     }
 
     /// The settings in force.

@@ -58,33 +58,26 @@ pub(crate) fn store(address: u64, value: u64) -> Result<()> {
 
 /// Refuses a range in the shared memory's views: it has no fixed place, and the driver must not fault on it.
 pub(crate) fn refuse_shared(node: &Node, address: u64, length: u64) -> Result<()> {
-    if in_shared(node, address, length) {
-        Err(Error::InSharedMemory { address, length })
-    } else {
-        Ok(())
-    }
+    if in_shared(node, address, length) { Err(Error::InSharedMemory { address, length }) } else { Ok(()) }
 }
 
 /// Whether a range touches the shared memory's views.
 #[inline]
 pub(crate) fn in_shared(node: &Node, address: u64, length: u64) -> bool {
-    node.inner.engine.shared_range().is_some_and(|range| {
-        (address as usize) < range.end && address.saturating_add(length) as usize > range.start
-    })
+    node.inner
+        .engine
+        .shared_range()
+        .is_some_and(|range| (address as usize) < range.end && address.saturating_add(length) as usize > range.start)
 }
 
 /// Refuses a range that is not all memory of this process, which it may read, and write if `stores`.
 pub(crate) fn require_mapped(address: u64, length: u64, stores: bool) -> Result<()> {
-    mapwire_host::memory::check_memory(address as usize, length as usize, stores).map_err(|error| {
-        match error {
-            mapwire_host::memory::MemoryError::NotMapped { .. } => {
-                Error::Driver(DriverError::NotMapped {
-                    address,
-                    length,
-                    access: if stores { "read and write" } else { "read" },
-                })
-            }
-            other => other.into(),
-        }
+    mapwire_host::memory::check_memory(address as usize, length as usize, stores).map_err(|error| match error {
+        mapwire_host::memory::MemoryError::NotMapped { .. } => Error::Driver(DriverError::NotMapped {
+            address,
+            length,
+            access: if stores { "read and write" } else { "read" },
+        }),
+        other => other.into(),
     })
 }

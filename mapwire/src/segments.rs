@@ -42,12 +42,7 @@ pub(crate) fn import_all(
             Some(mapped) if mapped.part().start == 0 => Segment::Mapped(mapped),
             _ => Segment::Imported(local.id),
         };
-        take(PeerSegment {
-            peer,
-            import: local.id,
-            grant: local.grant,
-            segment,
-        })?;
+        take(PeerSegment { peer, import: local.id, grant: local.grant, segment })?;
     }
     Ok(())
 }

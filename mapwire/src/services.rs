@@ -62,12 +62,8 @@ impl Node {
             direct: Some(DirectMemory::Buffer(Arc::clone(&buffer.memory))),
             handler: None,
         })?;
-        let mut offered = ServiceBuffer {
-            node: self.clone(),
-            export,
-            imports: Vec::new(),
-            peers: Arc::new(PeerMemory::new(0)),
-        };
+        let mut offered =
+            ServiceBuffer { node: self.clone(), export, imports: Vec::new(), peers: Arc::new(PeerMemory::new(0)) };
         let mut peers = PeerMemory::new(engine.size());
         segments::import_all(engine, &name, "registered its service", |of| {
             offered.imports.push((of.import, of.grant));
@@ -93,11 +89,7 @@ impl Node {
     ///
     /// # Errors
     /// No service of type `T` under this id.
-    pub fn call_service<T: Service, R>(
-        &self,
-        handler: HandlerId,
-        call: impl FnOnce(&mut T) -> R,
-    ) -> Result<R> {
+    pub fn call_service<T: Service, R>(&self, handler: HandlerId, call: impl FnOnce(&mut T) -> R) -> Result<R> {
         self.check_process()?;
         let mut driver = self.inner.engine.lock();
         let called = driver.call_service(handler, call);
@@ -116,11 +108,9 @@ impl Node {
     ) -> Result<R> {
         let engine = &self.inner.engine;
         let what = || format!("what the service under {handler} waits for");
-        let found = engine.wait_for(timeout, what, |driver| {
-            match driver.call_service(handler, &mut check) {
-                None => Some(Err(DriverError::NoService(handler))),
-                Some(found) => found.map(Ok),
-            }
+        let found = engine.wait_for(timeout, what, |driver| match driver.call_service(handler, &mut check) {
+            None => Some(Err(DriverError::NoService(handler))),
+            Some(found) => found.map(Ok),
         })?;
         Ok(found?)
     }

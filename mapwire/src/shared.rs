@@ -8,9 +8,7 @@ use mapwire_driver::engine::{Engine, SharedCall};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::shared::{SharedError, SharedPort};
 use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
-use mapwire_host::faults::{
-    FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, WatchError, watch,
-};
+use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, WatchError, watch};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;
@@ -90,12 +88,8 @@ impl Shared {
             return Err(SharedError::Provider(provider).into());
         }
         let settings = &node.inner.config.shared;
-        let layout = ViewLayout::new(
-            settings.base as usize,
-            settings.bytes as usize,
-            usize::from(settings.views),
-        )
-        .map_err(SharedError::from)?;
+        let layout = ViewLayout::new(settings.base as usize, settings.bytes as usize, usize::from(settings.views))
+            .map_err(SharedError::from)?;
         let views = Arc::new(MultiView::new("mapwire-shared", layout).map_err(SharedError::from)?);
         let protection = match settings.faults {
             Some(backend) => PageProtection::new(backend, Arc::clone(&views)),
@@ -115,8 +109,7 @@ impl Shared {
         model.participants = u16::try_from(threads).unwrap_or(u16::MAX);
         let dsm = Dsm::new(model).map_err(SharedError::from)?;
         let context = Arc::as_ptr(engine) as usize;
-        let watched = watch(layout.views_range(), backend.signal(), context, serve_fault)
-            .map_err(SharedError::from)?;
+        let watched = watch(layout.views_range(), backend.signal(), context, serve_fault).map_err(SharedError::from)?;
         let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
         // The port is in place before the segment is offered: whoever has imported it may send at once.
         // The round is the same in all ranks: it counts the times that all have met here. A rank that is still closing offers another name.
@@ -126,9 +119,7 @@ impl Shared {
         engine.open_shared(dsm, port)?;
         let request = ExportRequest {
             name,
-            address: views
-                .privileged(0, layout.bytes)
-                .map_err(SharedError::from)? as u64,
+            address: views.privileged(0, layout.bytes).map_err(SharedError::from)? as u64,
             length: layout.bytes as u64,
             rights: Rights::ALL,
             importers: Importers::Job,
@@ -143,19 +134,11 @@ impl Shared {
                 return Err(error.into());
             }
         };
-        let inner = Inner {
-            node: node.clone(),
-            backend,
-            open,
-            watch: Mutex::new(Some(watched)),
-            export,
-        };
+        let inner = Inner { node: node.clone(), backend, open, watch: Mutex::new(Some(watched)), export };
         if node.size() <= ALL_MEET {
             engine.meet_all()?;
         }
-        let shared = Self {
-            inner: Arc::new(inner),
-        };
+        let shared = Self { inner: Arc::new(inner) };
         shared.inner.check_layout(&layout)?;
         Ok(shared)
     }
@@ -195,11 +178,7 @@ impl Shared {
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
         let begin = |dsm: &mut Dsm, thread| dsm.alloc(thread, bytes);
-        let call = SharedCall {
-            op: TraceOp::Allocate,
-            address: 0,
-            bytes,
-        };
+        let call = SharedCall { op: TraceOp::Allocate, address: 0, bytes };
         match self.inner.operate(call, begin)? {
             Some(Outcome::Allocated(at)) => {
                 let layout = self.layout()?;
@@ -278,9 +257,8 @@ impl Shared {
                         return Ok(true);
                     }
                     let known = dsm.minipage_at(*view, pages.start);
-                    pages.start = known.map_or(pages.start + 1, |(minipage, _)| {
-                        minipage.first_page() + minipage.pages()
-                    });
+                    pages.start =
+                        known.map_or(pages.start + 1, |(minipage, _)| minipage.first_page() + minipage.pages());
                 }
                 Ok(false)
             })?;
@@ -323,11 +301,7 @@ impl Shared {
     ///
     /// # Errors
     /// As [`broadcast`](Self::broadcast); what `root` gives is not within one view of the shared memory, or not aligned for `T`.
-    pub fn broadcast_slice<T: Sharable>(
-        &self,
-        root: usize,
-        slice: Option<SharedSlice<T>>,
-    ) -> Result<SharedSlice<T>> {
+    pub fn broadcast_slice<T: Sharable>(&self, root: usize, slice: Option<SharedSlice<T>>) -> Result<SharedSlice<T>> {
         let address = self.broadcast(root, slice.map_or(0, |slice| slice.address()))?;
         let length = self.broadcast(root, slice.map_or(0, |slice| slice.len() as u64))?;
         SharedSlice::checked(self, address, length as usize)
@@ -342,9 +316,7 @@ impl Shared {
     pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
         let outcome = self
             .engine()
-            .shared_operation(SharedCall::of(TraceOp::Lock, lock.into()), |dsm, thread| {
-                dsm.lock(thread, lock)
-            })?;
+            .shared_operation(SharedCall::of(TraceOp::Lock, lock.into()), |dsm, thread| dsm.lock(thread, lock))?;
         match outcome {
             None | Some(Outcome::Locked) => Ok(LockGuard { shared: self, lock }),
             other => Err(unexpected(other)),
@@ -357,10 +329,9 @@ impl Shared {
     /// A lock that this thread does not hold.
     #[inline]
     pub fn unlock(&self, lock: u32) -> Result<()> {
-        Ok(self.engine().shared_command(
-            &[SharedCall::of(TraceOp::Unlock, lock.into())],
-            |dsm, thread| dsm.unlock(thread, lock),
-        )?)
+        Ok(self
+            .engine()
+            .shared_command(&[SharedCall::of(TraceOp::Unlock, lock.into())], |dsm, thread| dsm.unlock(thread, lock))?)
     }
 
     /// Changes how many threads of this rank take part in barriers.
@@ -369,14 +340,8 @@ impl Shared {
     /// None, more than 64, or while threads wait in a barrier.
     pub fn set_threads(&self, threads: usize) -> Result<()> {
         let threads = u16::try_from(threads).unwrap_or(u16::MAX);
-        let call = SharedCall {
-            op: TraceOp::ShapeShared,
-            address: self.layout()?.views as u64,
-            bytes: threads.into(),
-        };
-        Ok(self
-            .engine()
-            .shared_command(&[call], |dsm, _| dsm.set_participants(threads))?)
+        let call = SharedCall { op: TraceOp::ShapeShared, address: self.layout()?.views as u64, bytes: threads.into() };
+        Ok(self.engine().shared_command(&[call], |dsm, _| dsm.set_participants(threads))?)
     }
 
     /// What this rank did so far.
@@ -425,11 +390,7 @@ impl Shared {
         let layout = self.layout()?;
         match layout.locate(address as usize) {
             Some((_, offset)) if bytes <= layout.bytes.saturating_sub(offset) as u64 => Ok(()),
-            _ => Err(Error::Driver(DriverError::NotMapped {
-                address,
-                length: bytes,
-                access: "share",
-            })),
+            _ => Err(Error::Driver(DriverError::NotMapped { address, length: bytes, access: "share" })),
         }
     }
 
@@ -462,11 +423,7 @@ impl Inner {
         let our_bytes = layout.bytes as u64;
         let bytes = self.broadcast(0, our_bytes)?;
         let (name, ours, first) = if bytes != our_bytes {
-            (
-                "MAPWIRE_SHARED",
-                our_bytes.to_string(),
-                format!("{bytes} bytes"),
-            )
+            ("MAPWIRE_SHARED", our_bytes.to_string(), format!("{bytes} bytes"))
         } else if views(first) != views(ours) {
             let text = |word| views(word).to_string();
             ("MAPWIRE_VIEWS", text(ours), text(first))
@@ -530,12 +487,7 @@ impl Drop for Inner {
         if !engine.is_here() {
             return;
         }
-        drop(
-            self.watch
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        drop(self.watch.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut port = engine.close_shared();
         let mut driver = engine.lock();
         let _ = driver.unexport(self.export);

@@ -51,12 +51,7 @@ impl<T> fmt::Debug for SharedSlice<T> {
 
 impl<T: Sharable> SharedSlice<T> {
     const fn new(opening: Opening, address: u64, length: usize) -> Self {
-        Self {
-            address,
-            length,
-            opening,
-            values: PhantomData,
-        }
+        Self { address, length, opening, values: PhantomData }
     }
 
     /// The slice of `length` values at `address`, if that lies within one view and is aligned for `T`.
@@ -111,11 +106,7 @@ impl<T: Sharable> SharedSlice<T> {
     /// A range outside the slice.
     pub fn part(&self, start: usize, length: usize) -> Result<Self> {
         self.check(start, length)?;
-        Ok(Self::new(
-            self.opening,
-            self.address + (start * size_of::<T>()) as u64,
-            length,
-        ))
+        Ok(Self::new(self.opening, self.address + (start * size_of::<T>()) as u64, length))
     }
 
     /// The value at `index`.
@@ -125,11 +116,7 @@ impl<T: Sharable> SharedSlice<T> {
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> T {
-        assert!(
-            index < self.length,
-            "index {index} of a shared slice of {}",
-            self.length
-        );
+        assert!(index < self.length, "index {index} of a shared slice of {}", self.length);
         self.require_open();
         // SAFETY: within an allocation of the shared memory (a slice is made for one, and the index was checked), which is
         // open (as was checked), so it is mapped; a page that is not open here is fetched by the fault handler. Any bytes are a `T`.
@@ -142,11 +129,7 @@ impl<T: Sharable> SharedSlice<T> {
     /// When `index` is not within the slice, or the shared memory has been closed.
     #[inline]
     pub fn set(&self, index: usize, value: T) {
-        assert!(
-            index < self.length,
-            "index {index} of a shared slice of {}",
-            self.length
-        );
+        assert!(index < self.length, "index {index} of a shared slice of {}", self.length);
         self.require_open();
         // SAFETY: as in `get`; the fault handler makes this rank the page's only writer first.
         unsafe { raw::store(self.as_ptr().add(index), value) }
@@ -202,11 +185,7 @@ impl<T: Sharable> SharedSlice<T> {
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.opening.stands() {
-            Ok(())
-        } else {
-            Err(self.opening.why_not().into())
-        }
+        if self.opening.stands() { Ok(()) } else { Err(self.opening.why_not().into()) }
     }
 
     #[inline(always)]

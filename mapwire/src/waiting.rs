@@ -29,11 +29,7 @@ impl Node {
     ///
     /// # Errors
     /// No signals; as [`Export::signal`] for any of them; without a timeout, [`Error::Deserted`] for the first of them.
-    pub fn wait_any(
-        &self,
-        signals: &[Awaited<'_>],
-        timeout: Option<Duration>,
-    ) -> Result<Option<usize>> {
+    pub fn wait_any(&self, signals: &[Awaited<'_>], timeout: Option<Duration>) -> Result<Option<usize>> {
         self.check_process()?;
         let Some(first) = signals.first() else {
             return Err(Error::NothingAwaited);
@@ -43,11 +39,7 @@ impl Node {
             signal.export.signal(signal.offset)?;
             words.push((signal.export.signal_address(signal.offset)?, signal.value));
         }
-        let look = || {
-            words
-                .iter()
-                .position(|&(address, value)| raw::load(address).is_ok_and(|seen| seen >= value))
-        };
+        let look = || words.iter().position(|&(address, value)| raw::load(address).is_ok_and(|seen| seen >= value));
         let engine = &self.inner.engine;
         let asked = Several(signals.iter().filter_map(|s| s.export.direct()).collect());
         let direct = (!asked.0.is_empty()).then_some(&asked as &dyn AskForWake);
@@ -74,9 +66,7 @@ impl AskForWake for Several<'_> {
         // Each is asked, also behind one that is not sure.
         let asked: Vec<Asked> = self.0.iter().map(|memory| memory.ask()).collect();
         let first_that = |what| asked.iter().copied().find(|&answer| answer == what);
-        first_that(Asked::Unsure)
-            .or(first_that(Asked::Nobody))
-            .unwrap_or(Asked::Sure)
+        first_that(Asked::Unsure).or(first_that(Asked::Nobody)).unwrap_or(Asked::Sure)
     }
 
     fn end(&self) {

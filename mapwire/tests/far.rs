@@ -48,18 +48,12 @@ fn more_memory_than_is_in_ram_keeps_what_is_stored_to_it() {
         bytes.fill((page % 255) as u8 + 1);
     }
     for (page, bytes) in memory.chunks(PAGE).enumerate() {
-        assert!(
-            bytes.iter().all(|&byte| byte == (page % 255) as u8 + 1),
-            "{page}"
-        );
+        assert!(bytes.iter().all(|&byte| byte == (page % 255) as u8 + 1), "{page}");
     }
     let counts = far.statistics();
     assert_eq!(counts.limit_pages, 256);
     assert!(counts.resident_pages <= 256, "{counts}");
-    assert!(
-        counts.written_pages > 1500 && counts.fetched_pages > 1500,
-        "{counts}"
-    );
+    assert!(counts.written_pages > 1500 && counts.fetched_pages > 1500, "{counts}");
     memory.discard(0..MIB).unwrap();
     assert!(memory[..MIB].iter().all(|&byte| byte == 0) && memory[MIB] == 2);
     memory.discard(8 * MIB..8 * MIB + 5).unwrap();
@@ -97,11 +91,7 @@ fn a_mapped_file_is_read_again_and_only_changes_are_stored() {
         memory[at] ^= 0xff;
     }
     let changed = |at: usize| {
-        if at.is_multiple_of(64 * PAGE) {
-            0xff
-        } else {
-            0
-        }
+        if at.is_multiple_of(64 * PAGE) { 0xff } else { 0 }
     };
     for _ in 0..2 {
         assert!((0..content.len()).all(|at| memory[at] == content[at] ^ changed(at)));
@@ -126,27 +116,14 @@ fn sizes_and_files_that_cannot_be_are_told_with_their_values() {
     for local in [0, 4095, 65_535] {
         let (kind, text) = said(local);
         assert_eq!(kind, ErrorKind::Argument);
-        let says =
-            format!("{local} bytes in RAM are too few for far memory: give `local` at least");
+        let says = format!("{local} bytes in RAM are too few for far memory: give `local` at least");
         assert!(text.starts_with(&says), "{text}");
     }
     let (kind, text) = said(u64::MAX);
-    assert!(
-        kind == ErrorKind::Limit && text.contains("beyond the address space"),
-        "{text}"
-    );
-    let error = Far::builder()
-        .local(1 << 20)
-        .disk("/no/such")
-        .open()
-        .unwrap_err();
+    assert!(kind == ErrorKind::Limit && text.contains("beyond the address space"), "{text}");
+    let error = Far::builder().local(1 << 20).disk("/no/such").open().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::System);
-    assert!(
-        error
-            .to_string()
-            .starts_with("cannot keep far memory in /no/such: "),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("cannot keep far memory in /no/such: "), "{error}");
 
     let Some(far) = open() else { return };
     let said = |done: Result<FarSlice, mapwire::Error>| {
@@ -154,26 +131,15 @@ fn sizes_and_files_that_cannot_be_are_told_with_their_values() {
         (error.kind(), error.to_string())
     };
     let (kind, text) = said(far.alloc(0));
-    assert!(
-        kind == ErrorKind::Argument && text.contains("0 bytes"),
-        "{text}"
-    );
+    assert!(kind == ErrorKind::Argument && text.contains("0 bytes"), "{text}");
     for bytes in [1 << 48, usize::MAX] {
         let (kind, text) = said(far.alloc(bytes));
-        assert!(
-            kind == ErrorKind::Limit && text.contains(&bytes.to_string()),
-            "{text}"
-        );
+        assert!(kind == ErrorKind::Limit && text.contains(&bytes.to_string()), "{text}");
     }
     assert_eq!(far.alloc(1).unwrap().len(), 1);
     let (file, _) = file(2 * PAGE);
     for (offset, bytes, kind, says) in [
-        (
-            0,
-            2 * PAGE + 1,
-            ErrorKind::Range,
-            "8193 bytes at 0 pass the end, which is at 8192",
-        ),
+        (0, 2 * PAGE + 1, ErrorKind::Range, "8193 bytes at 0 pass the end, which is at 8192"),
         (u64::MAX, 1, ErrorKind::Range, "pass the end"),
         (8192, 0, ErrorKind::Argument, "0 bytes"),
         (5, 1, ErrorKind::Alignment, "offset 5 in the file"),
@@ -182,10 +148,7 @@ fn sizes_and_files_that_cannot_be_are_told_with_their_values() {
         assert!(found == kind && text.contains(says), "{text}");
     }
     let (kind, text) = said(far.map_file(&File::open("/dev/null").unwrap()));
-    assert!(
-        kind == ErrorKind::Argument && text.contains("0 bytes"),
-        "{text}"
-    );
+    assert!(kind == ErrorKind::Argument && text.contains("0 bytes"), "{text}");
     let mut memory = far.alloc(PAGE).unwrap();
     let error = memory.discard(0..PAGE + 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Range);
@@ -215,8 +178,5 @@ fn a_file_that_changes_under_the_program_is_not_taken_for_what_it_was() {
         .unwrap();
     let text = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.signal(), Some(7), "{text}");
-    assert!(
-        text.contains("the file that page 0 of region 0 is of was changed"),
-        "{text}"
-    );
+    assert!(text.contains("the file that page 0 of region 0 is of was changed"), "{text}");
 }

@@ -8,9 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use mapwire::meeting::{
-    Credentials, Door, DoorName, Greet, JobId, MeetingError, Reception, ReceptionLimits, visit,
-};
+use mapwire::meeting::{Credentials, Door, DoorName, Greet, JobId, MeetingError, Reception, ReceptionLimits, visit};
 use mapwire::{Buffer, Error, Export, Node, NodeConfig, Rights};
 use mapwire_testing::OpenFolder;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -48,11 +46,7 @@ impl Greet for Server {
         let buffer = node.alloc(4096)?;
         let inbox = node.export_buffer(&buffer).name("inbox");
         let export = inbox.rights(Rights::ALL).start()?;
-        let open = Open {
-            node,
-            _export: export,
-            buffer,
-        };
+        let open = Open { node, _export: export, buffer };
         self.book().jobs.insert(job, open);
         Ok(())
     }
@@ -84,18 +78,12 @@ struct Serving {
 }
 
 fn serve(what: &str, limits: ReceptionLimits) -> Serving {
-    let name: DoorName = format!("test-{what}-{}", std::process::id())
-        .parse()
-        .unwrap();
+    let name: DoorName = format!("test-{what}-{}", std::process::id()).parse().unwrap();
     let server = Arc::new(Server::default());
     let greet = Arc::clone(&server) as Arc<dyn Greet>;
     let reception = Reception::start(config(), greet, limits).unwrap();
     reception.add(Arc::new(Door::open(name.clone()).unwrap()));
-    Serving {
-        server,
-        name,
-        _reception: reception,
-    }
+    Serving { server, name, _reception: reception }
 }
 
 /// A place for what another user runs; `None`, and says so, where this test can start no process of one.
@@ -150,9 +138,7 @@ impl Serving {
 /// What a guest does: adds its process id to the server's word, and says so.
 fn greet(node: &Node) {
     let inbox = node.import(0, "inbox").rights(Rights::ALL).start().unwrap();
-    inbox
-        .fetch_add_u64(0, u64::from(std::process::id()))
-        .unwrap();
+    inbox.fetch_add_u64(0, u64::from(std::process::id())).unwrap();
     inbox.flush().unwrap();
 }
 
@@ -219,10 +205,7 @@ fn a_guest_that_is_killed_is_noticed_and_its_rank_is_not_given_again() {
 
 #[test]
 fn jobs_whose_ranks_are_used_up_end_with_their_last_guest_and_others_follow() {
-    let limits = ReceptionLimits {
-        ranks: 4,
-        ..ReceptionLimits::default()
-    };
+    let limits = ReceptionLimits { ranks: 4, ..ReceptionLimits::default() };
     let serving = serve("turn", limits);
     let stays = serving.visit().unwrap();
     for _ in 0..7 {
@@ -243,19 +226,13 @@ fn descriptors() -> usize {
 
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 #[test]
 fn a_thousand_guests_in_turn_leave_nothing_behind() {
-    let limits = ReceptionLimits {
-        ranks: 64,
-        ..ReceptionLimits::default()
-    };
+    let limits = ReceptionLimits { ranks: 64, ..ReceptionLimits::default() };
     let serving = serve("thousand", limits);
     let turn = |guests: usize| {
         for _ in 0..guests {
@@ -281,8 +258,7 @@ fn a_thousand_guests_in_turn_leave_nothing_behind() {
 
 fn stranger(serving: &Serving) -> OwnedFd {
     let kind = SocketType::SEQPACKET;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
     let name = format!("mapwire-door-{}-{}", own_user(), serving.name);
     let place = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
     rustix::net::connect(&socket, &place).unwrap();
@@ -297,10 +273,8 @@ fn say(socket: impl AsFd, bytes: &[u8]) {
 #[test]
 fn who_knocks_and_goes_or_is_silent_or_talks_nonsense_keeps_nobody_out() {
     let visits = (0..5).map(visit_among_rubbish);
-    let took: Vec<_> = visits
-        .inspect(|took| println!("{took:?}"))
-        .take_while(|took| *took > Duration::from_secs(1))
-        .collect();
+    let took: Vec<_> =
+        visits.inspect(|took| println!("{took:?}")).take_while(|took| *took > Duration::from_secs(1)).collect();
     assert!(took.len() < 5, "{took:?}");
 }
 
@@ -343,18 +317,11 @@ fn knock_only(serving: &Serving) -> String {
 
 #[test]
 fn a_process_that_takes_ranks_and_does_not_join_leaves_some_to_others() {
-    let limits = ReceptionLimits {
-        own_guests: 300,
-        ..ReceptionLimits::default()
-    };
+    let limits = ReceptionLimits { own_guests: 300, ..ReceptionLimits::default() };
     let serving = serve("hoard", limits);
     let answers: Vec<String> = (0..400).map(|_| knock_only(&serving)).collect();
     assert!(answers[0].starts_with("admitted\n"), "{}", answers[0]);
-    assert!(
-        answers[399].contains("of this process have not joined"),
-        "{}",
-        answers[399]
-    );
+    assert!(answers[399].contains("of this process have not joined"), "{}", answers[399]);
     let mut child = serving.process("process_that_greets").spawn().unwrap();
     assert!(child.wait().unwrap().success());
 }
@@ -365,13 +332,9 @@ fn another_release_is_refused_in_words() {
     let old = stranger(&serving);
     say(&old, b"mapwire-knock 9.9.9");
     let mut bytes = [0; 512];
-    let (_, length) =
-        rustix::net::recv(&old, &mut bytes[..], rustix::net::RecvFlags::empty()).unwrap();
+    let (_, length) = rustix::net::recv(&old, &mut bytes[..], rustix::net::RecvFlags::empty()).unwrap();
     let text = String::from_utf8_lossy(&bytes[..length]);
-    assert!(
-        text.starts_with("refused\n") && text.contains("release"),
-        "{text}"
-    );
+    assert!(text.starts_with("refused\n") && text.contains("release"), "{text}");
 }
 
 #[test]
@@ -384,19 +347,13 @@ fn a_door_opens_once_and_a_name_that_nobody_serves_is_told() {
     assert!(holder.contains(&std::process::id().to_string()), "{holder}");
     let nobody: DoorName = "test-nobody".parse().unwrap();
     let error = visit(&nobody, &[own_user()], config(), TIMEOUT).unwrap_err();
-    assert!(
-        matches!(error, Error::Meeting(MeetingError::Nobody { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, Error::Meeting(MeetingError::Nobody { .. })), "{error}");
     assert!("no door".parse::<DoorName>().is_err());
 }
 
 #[test]
 fn guests_beyond_the_limit_are_refused_until_one_leaves() {
-    let limits = ReceptionLimits {
-        own_guests: 2,
-        ..ReceptionLimits::default()
-    };
+    let limits = ReceptionLimits { own_guests: 2, ..ReceptionLimits::default() };
     let serving = serve("limit", limits);
     let first = serving.visit().unwrap();
     let _second = serving.visit().unwrap();
@@ -439,18 +396,12 @@ fn visit_until_refused(mut visit: impl FnMut() -> Result<Node, Error>) -> (Vec<N
 fn process_that_takes_all_jobs() {
     let name: DoorName = std::env::var(DOOR).unwrap().parse().unwrap();
     let user = std::env::var(USER).unwrap().parse().unwrap();
-    let (nodes, why) =
-        visit_until_refused(|| visit(&name, &[user], config(), TIMEOUT).map(|visit| visit.node));
+    let (nodes, why) = visit_until_refused(|| visit(&name, &[user], config(), TIMEOUT).map(|visit| visit.node));
     println!("took {}: {why}", nodes.len());
     std::thread::sleep(Duration::from_secs(600));
 }
 
-const TWO_RANKS: ReceptionLimits = ReceptionLimits {
-    ranks: 2,
-    jobs: 16,
-    own_guests: 4096,
-    other_guests: 64,
-};
+const TWO_RANKS: ReceptionLimits = ReceptionLimits { ranks: 2, jobs: 16, own_guests: 4096, other_guests: 64 };
 
 #[test]
 fn whoever_takes_all_jobs_that_he_can_leaves_some_to_the_servers_user_and_to_others() {
@@ -506,15 +457,11 @@ fn a_server_may_keep_other_users_out() {
     let Some(open) = for_another_user() else {
         return;
     };
-    let limits = ReceptionLimits {
-        other_guests: 0,
-        ..ReceptionLimits::default()
-    };
+    let limits = ReceptionLimits { other_guests: 0, ..ReceptionLimits::default() };
     let serving = serve("keep", limits);
     let output = serving.of_another_user(&open).output().unwrap();
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned()
-        + &String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("admits no clients of user 65534"), "{said}");
 }
 

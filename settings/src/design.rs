@@ -77,11 +77,7 @@ pub fn parse_design(text: &str) -> Result<DesignConfig, ParseDesignError> {
             "utlb" => InterruptConfig::default(),
             "vmmc" => InterruptConfig::VMMC,
             _ => {
-                return Err(ParseDesignError::Value {
-                    option: VARIANT,
-                    value: variant.into(),
-                    legal: "utlb or vmmc",
-                });
+                return Err(ParseDesignError::Value { option: VARIANT, value: variant.into(), legal: "utlb or vmmc" });
             }
         });
     }
@@ -97,11 +93,7 @@ pub fn parse_design(text: &str) -> Result<DesignConfig, ParseDesignError> {
             });
         };
         if !value.set(given) {
-            return Err(ParseDesignError::Value {
-                option,
-                value: given.into(),
-                legal: value.legal(),
-            });
+            return Err(ParseDesignError::Value { option, value: given.into(), legal: value.legal() });
         }
     }
     Ok(design.checked()?)
@@ -125,19 +117,14 @@ impl fmt::Display for DesignText {
         let mut design = self.0;
         f.write_str(design.name())?;
         let same = |it: &DesignConfig| it.name() == design.name();
-        let mut default = DesignConfig::all()
-            .into_iter()
-            .find(same)
-            .unwrap_or_default();
+        let mut default = DesignConfig::all().into_iter().find(same).unwrap_or_default();
         if let DesignConfig::Interrupt(config) = design
             && config.cache_per_process
         {
             write!(f, ",{VARIANT}=vmmc")?;
             default = DesignConfig::Interrupt(InterruptConfig::VMMC);
         }
-        for ((option, value), (_, default)) in
-            options(&mut design).iter().zip(options(&mut default))
-        {
+        for ((option, value), (_, default)) in options(&mut design).iter().zip(options(&mut default)) {
             let value = value.text();
             if value != default.text() {
                 write!(f, ",{option}={value}")?;
@@ -163,9 +150,7 @@ fn options(design: &mut DesignConfig) -> Options<'_> {
             all.push(("prefetch", Value::Count(&mut config.prefetch)));
             all
         }
-        DesignConfig::PerProcess(config) => {
-            Vec::from([("entries", Value::Entries(&mut config.entries))])
-        }
+        DesignConfig::PerProcess(config) => Vec::from([("entries", Value::Entries(&mut config.entries))]),
         DesignConfig::Interrupt(config) => {
             let mut all = of_cache(&mut config.cache, false);
             all.push(("fill", Value::Count(&mut config.fill_pages)));

@@ -23,9 +23,7 @@ pub enum SizeError {
 pub fn parse(text: &str) -> Result<u64, SizeError> {
     let invalid = || SizeError::Invalid(text.to_string());
     let trimmed = text.trim();
-    let digits = trimmed
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(trimmed.len());
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);
     let shift = match unit.trim_start().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -88,20 +86,8 @@ mod tests {
 
     #[test]
     fn text_that_is_not_a_size_is_refused_by_name() {
-        for text in [
-            "",
-            "K",
-            "-1",
-            "1.G",
-            ".5G",
-            "1..5G",
-            "1.5",
-            "4 potatoes",
-            "1.5.5M",
-            "1.1234567M",
-        ] {
-            let wanted =
-                format!("invalid size `{text}`: expected a number with an optional K, M, G or T");
+        for text in ["", "K", "-1", "1.G", ".5G", "1..5G", "1.5", "4 potatoes", "1.5.5M", "1.1234567M"] {
+            let wanted = format!("invalid size `{text}`: expected a number with an optional K, M, G or T");
             assert_eq!(parse(text).unwrap_err().to_string(), wanted);
         }
         for text in ["16777216T", "99999999999999999999"] {

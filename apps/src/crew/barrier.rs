@@ -51,10 +51,7 @@ impl Barrier {
                 held = self.wake.wait(held).unwrap_or_else(PoisonError::into_inner);
             }
         }
-        assert!(
-            !self.given_up.load(Ordering::Relaxed),
-            "another worker of this run has panicked"
-        );
+        assert!(!self.given_up.load(Ordering::Relaxed), "another worker of this run has panicked");
     }
 
     /// Makes every thread that waits, or comes to wait, panic instead of waiting for ever.

@@ -32,9 +32,7 @@ impl Joined {
         let shared = Shared::open(&node, threads).map_err(while_doing("opening shared memory"))?;
         let (rank, ranks) = (node.rank(), node.size());
         let slice_of = |root: usize, length| {
-            let mine = (root == rank)
-                .then(|| shared.alloc::<u64>(length))
-                .transpose()?;
+            let mine = (root == rank).then(|| shared.alloc::<u64>(length)).transpose()?;
             shared.broadcast_slice(root, mine)
         };
         let all = || -> Result<_, mapwire::Error> {
@@ -43,14 +41,7 @@ impl Joined {
             Ok((turn, shown.collect::<Result<Vec<_>, _>>()?))
         };
         let (turn, shown) = all().map_err(while_doing("allocating shared memory"))?;
-        Ok(Self {
-            shared,
-            rank,
-            ranks,
-            threads,
-            turn,
-            shown,
-        })
+        Ok(Self { shared, rank, ranks, threads, turn, shown })
     }
 
     pub(super) fn rank(&self) -> usize {
@@ -79,19 +70,14 @@ impl Joined {
     }
 
     pub(super) fn barrier(&self) -> Result<(), Failure> {
-        self.shared
-            .barrier()
-            .map_err(while_doing("waiting in a barrier"))
+        self.shared.barrier().map_err(while_doing("waiting in a barrier"))
     }
 
     pub(super) fn lock(&self, id: u32) -> Result<LockGuard<'_>, Failure> {
         self.shared.lock(id).map_err(while_doing("taking a lock"))
     }
 
-    pub(super) fn alone<R>(
-        &self,
-        alone: impl FnOnce() -> Result<R, Failure>,
-    ) -> Result<Option<R>, Failure> {
+    pub(super) fn alone<R>(&self, alone: impl FnOnce() -> Result<R, Failure>) -> Result<Option<R>, Failure> {
         let seen = self.turn.get(0);
         self.meet()?;
         if self.rank == 0 {
@@ -142,8 +128,7 @@ impl Joined {
     /// A barrier of ranks, one thread of each.
     fn meet(&self) -> Result<(), Failure> {
         let met = self.shared.broadcast(0, 0);
-        met.map(|_| ())
-            .map_err(while_doing("meeting the other ranks"))
+        met.map(|_| ()).map_err(while_doing("meeting the other ranks"))
     }
 }
 
@@ -151,13 +136,7 @@ impl Joined {
 const FIELDS: usize = 5;
 
 fn fields(traffic: Traffic) -> [u64; FIELDS] {
-    [
-        traffic.read_faults,
-        traffic.write_faults,
-        traffic.prefetches,
-        traffic.messages,
-        traffic.bytes,
-    ]
+    [traffic.read_faults, traffic.write_faults, traffic.prefetches, traffic.messages, traffic.bytes]
 }
 
 fn from_slice(slice: &SharedSlice<u64>) -> Traffic {
@@ -172,8 +151,5 @@ fn from_slice(slice: &SharedSlice<u64>) -> Traffic {
 
 /// Says what was being done when mapwire failed.
 pub(crate) fn while_doing(doing: &'static str) -> impl Fn(mapwire::Error) -> Failure {
-    move |error| Failure::Machine {
-        doing,
-        cause: error.to_string(),
-    }
+    move |error| Failure::Machine { doing, cause: error.to_string() }
 }

@@ -153,25 +153,18 @@ impl Crew {
         &self,
         shapes: impl IntoIterator<Item = (usize, usize)>,
     ) -> Result<Blocks<'_, T>, Failure> {
-        let shapes: Vec<_> = shapes
-            .into_iter()
-            .map(|(length, worker)| BlockShape {
-                length,
-                owner: self.rank_of(worker),
-            })
-            .collect();
+        let shapes: Vec<_> =
+            shapes.into_iter().map(|(length, worker)| BlockShape { length, owner: self.rank_of(worker) }).collect();
         match self {
             Self::Plain(_) => Ok(Blocks::plain(&shapes)),
-            Self::Joined(joined) => Blocks::shared(joined.shared(), &shapes)
-                .map_err(while_doing("laying out shared memory")),
+            Self::Joined(joined) => {
+                Blocks::shared(joined.shared(), &shapes).map_err(while_doing("laying out shared memory"))
+            }
         }
     }
 
     /// As [`Crew::blocks`], of words that are shared at all times.
-    pub fn words(
-        &self,
-        shapes: impl IntoIterator<Item = (usize, usize)>,
-    ) -> Result<Words<'_>, Failure> {
+    pub fn words(&self, shapes: impl IntoIterator<Item = (usize, usize)>) -> Result<Words<'_>, Failure> {
         Ok(Words::from(self.blocks::<u64>(shapes)?))
     }
 
@@ -187,9 +180,7 @@ impl Crew {
             work(&Worker { id, crew: self })
         };
         std::thread::scope(|scope| {
-            let others: Vec<_> = (first + 1..first + self.threads())
-                .map(|id| scope.spawn(move || run(id)))
-                .collect();
+            let others: Vec<_> = (first + 1..first + self.threads()).map(|id| scope.spawn(move || run(id))).collect();
             let mut result = run(first);
             for other in others {
                 match other.join() {
@@ -202,10 +193,7 @@ impl Crew {
     }
 
     /// Runs `alone` in rank 0 while the workers of the other ranks sleep; they return `None`.
-    pub fn alone<R>(
-        &self,
-        alone: impl FnOnce() -> Result<R, Failure>,
-    ) -> Result<Option<R>, Failure> {
+    pub fn alone<R>(&self, alone: impl FnOnce() -> Result<R, Failure>) -> Result<Option<R>, Failure> {
         match self {
             Self::Plain(_) => alone().map(Some),
             Self::Joined(joined) => joined.alone(alone),
@@ -322,18 +310,12 @@ pub struct Mark {
 impl Mark {
     /// Now.
     pub fn now(crew: &Crew) -> Self {
-        Self {
-            at: Instant::now(),
-            traffic: crew.traffic(),
-        }
+        Self { at: Instant::now(), traffic: crew.traffic() }
     }
 
     /// Seconds and traffic from `self` to `later`.
     pub fn until(self, later: Self) -> (f64, Traffic) {
-        (
-            later.at.duration_since(self.at).as_secs_f64(),
-            later.traffic.since(self.traffic),
-        )
+        (later.at.duration_since(self.at).as_secs_f64(), later.traffic.since(self.traffic))
     }
 }
 

@@ -27,11 +27,7 @@ impl Plain {
     }
 
     fn waiting(threads: usize, spins: bool) -> Self {
-        Self {
-            threads,
-            barrier: Barrier::new(threads, spins),
-            locks: [const { Mutex::new(()) }; LOCKS],
-        }
+        Self { threads, barrier: Barrier::new(threads, spins), locks: [const { Mutex::new(()) }; LOCKS] }
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -44,9 +40,7 @@ impl Plain {
 
     pub(super) fn lock(&self, id: u32) -> MutexGuard<'_, ()> {
         // A panic under a lock ends the run through the barrier; the lock itself guards no data.
-        self.locks[id as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.locks[id as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn give_up(&self) {

@@ -64,19 +64,13 @@ struct Place {
 impl Is {
     /// Refuses counts that cannot be.
     pub fn check(&self) -> Result<(), Failure> {
-        let Self {
-            keys,
-            values,
-            iterations,
-        } = *self;
+        let Self { keys, values, iterations } = *self;
         let refuse = |what: String| Err(Failure::Input(what));
         if iterations == 0 {
             return refuse("--iterations 0: rank the keys at least once".to_string());
         }
         if keys > MAX_KEYS {
-            return refuse(format!(
-                "--keys {keys}: at most 2^31, as ranks have 32 bits"
-            ));
+            return refuse(format!("--keys {keys}: at most 2^31, as ranks have 32 bits"));
         }
         if keys <= 2 * iterations {
             return refuse(format!(
@@ -85,9 +79,7 @@ impl Is {
             ));
         }
         if !values.is_power_of_two() || values < 4 || values > MAX_VALUES as usize {
-            return refuse(format!(
-                "--values {values}: must be a power of two from 4 to 2^24"
-            ));
+            return refuse(format!("--values {values}: must be a power of two from 4 to 2^24"));
         }
         if values <= iterations {
             return refuse(format!(
@@ -112,13 +104,7 @@ impl Is {
 
     /// The two keys that iteration `iteration`, from 1, changes, and what they become.
     fn changes(&self, iteration: usize) -> [(usize, u32); 2] {
-        [
-            (iteration, iteration as u32),
-            (
-                iteration + self.iterations,
-                (self.values - iteration) as u32,
-            ),
-        ]
+        [(iteration, iteration as u32), (iteration + self.iterations, (self.values - iteration) as u32)]
     }
 }
 
@@ -131,10 +117,7 @@ impl Program for Is {
     }
 
     fn problem(&self) -> String {
-        format!(
-            "ranking {} keys of {} values, {} times",
-            self.keys, self.values, self.iterations
-        )
+        format!("ranking {} keys of {} values, {} times", self.keys, self.values, self.iterations)
     }
 
     fn fields(&self) -> Map<String, Value> {
@@ -203,10 +186,7 @@ impl Program for Is {
     }
 
     fn collect(&self, memory: &Memory<'_>) -> Ranked {
-        let mut ranked = Ranked {
-            keys: Vec::with_capacity(self.keys),
-            ranks: Vec::with_capacity(self.keys),
-        };
+        let mut ranked = Ranked { keys: Vec::with_capacity(self.keys), ranks: Vec::with_capacity(self.keys) };
         for number in 0..memory.places.len() {
             ranked.keys.extend_from_slice(&memory.keys[number].read());
             ranked.ranks.extend_from_slice(&memory.ranks[number].read());
@@ -227,10 +207,9 @@ impl Program for Is {
     }
 
     fn compare(&self, ranked: &Ranked, sequential: &Ranked) -> Result<(), Failure> {
-        for (what, ours, theirs) in [
-            ("key", &ranked.keys, &sequential.keys),
-            ("rank of key", &ranked.ranks, &sequential.ranks),
-        ] {
+        for (what, ours, theirs) in
+            [("key", &ranked.keys, &sequential.keys), ("rank of key", &ranked.ranks, &sequential.ranks)]
+        {
             if let Some(at) = ours.iter().zip(theirs).position(|(a, b)| a != b) {
                 return Err(Failure::Differs(format!(
                     "{what} {at} is {}, in the sequential run {}",
@@ -258,10 +237,7 @@ impl Memory<'_> {
     /// This worker's blocks, by number and place.
     fn of<'m>(&'m self, worker: &Worker<'_>) -> impl Iterator<Item = (usize, &'m Place)> + use<'m> {
         let worker = worker.id();
-        self.places
-            .iter()
-            .enumerate()
-            .filter(move |(_, place)| place.worker == worker)
+        self.places.iter().enumerate().filter(move |(_, place)| place.worker == worker)
     }
 }
 
@@ -334,20 +310,10 @@ mod tests {
 
     #[test]
     fn class_s_has_the_ranks_that_nas_publishes() {
-        let is = Is {
-            keys: 1 << 16,
-            values: 1 << 11,
-            iterations: 10,
-        };
+        let is = Is { keys: 1 << 16, values: 1 << 11, iterations: 10 };
         let ranked = run(&is, 2);
         is.verify(&ranked).unwrap();
-        let published = [
-            (48427, 10),
-            (17148, 18 + 10),
-            (23627, 346 + 10),
-            (62548, 64917 - 10),
-            (4431, 65463 - 10),
-        ];
+        let published = [(48427, 10), (17148, 18 + 10), (23627, 346 + 10), (62548, 64917 - 10), (4431, 65463 - 10)];
         for (index, rank) in published {
             assert_eq!(smaller_than(&ranked, index), rank, "key {index}");
         }
@@ -355,11 +321,7 @@ mod tests {
 
     #[test]
     fn class_w_has_the_ranks_that_nas_publishes() {
-        let is = Is {
-            keys: 1 << 20,
-            values: 1 << 16,
-            iterations: 10,
-        };
+        let is = Is { keys: 1 << 20, values: 1 << 16, iterations: 10 };
         let ranked = run(&is, 3);
         is.verify(&ranked).unwrap();
         let published = [
@@ -377,11 +339,7 @@ mod tests {
     #[test]
     fn any_number_of_workers_gives_the_same_stable_ranks() {
         for (keys, values, iterations) in [(9, 8, 4), (1000, 4, 3), (200_000, 512, 2)] {
-            let is = Is {
-                keys,
-                values,
-                iterations,
-            };
+            let is = Is { keys, values, iterations };
             is.check().unwrap();
             let sequential = run(&is, 1);
             is.verify(&sequential).unwrap();
@@ -398,33 +356,20 @@ mod tests {
 
     #[test]
     fn more_workers_than_keys_is_no_matter() {
-        let is = Is {
-            keys: 5,
-            values: 4,
-            iterations: 2,
-        };
+        let is = Is { keys: 5, values: 4, iterations: 2 };
         is.compare(&run(&is, 8), &run(&is, 1)).unwrap();
     }
 
     #[test]
     fn wrong_ranks_are_found_and_named() {
-        let is = Is {
-            keys: 100,
-            values: 16,
-            iterations: 1,
-        };
+        let is = Is { keys: 100, values: 16, iterations: 1 };
         let right = run(&is, 1);
         let mut twice = right.clone();
         twice.ranks[7] = twice.ranks[8];
         assert!(is.verify(&twice).unwrap_err().to_string().contains("rank"));
         let mut swapped = right.clone();
         swapped.ranks.reverse();
-        assert!(
-            is.verify(&swapped)
-                .unwrap_err()
-                .to_string()
-                .contains("order")
-        );
+        assert!(is.verify(&swapped).unwrap_err().to_string().contains("order"));
         let message = is.compare(&twice, &right).unwrap_err().to_string();
         assert!(message.contains("rank of key 7"), "{message}");
     }
@@ -441,11 +386,7 @@ mod tests {
             (1000, 8, 8),
             (1000, 8, 0),
         ] {
-            let is = Is {
-                keys,
-                values,
-                iterations,
-            };
+            let is = Is { keys, values, iterations };
             assert_eq!(is.check().unwrap_err().exit_code(), 2);
         }
     }

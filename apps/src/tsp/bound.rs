@@ -19,14 +19,7 @@ pub(super) trait Bound: Sync {
     /// The least that a tour of length below `best` could make of this path, as a number to sort paths by; `None` if no
     /// tour shorter than `best` begins with it. `unvisited` is the set of the cities still to come and is not empty; `length` is the
     /// path's own.
-    fn promise(
-        &self,
-        state: Self::State,
-        last: usize,
-        unvisited: u64,
-        length: u32,
-        best: u32,
-    ) -> Option<i64>;
+    fn promise(&self, state: Self::State, last: usize, unvisited: u64, length: u32, best: u32) -> Option<i64>;
 }
 
 /// Half the sum, over all cities, of the shortest tour edges that each could still have: its two shortest for a city to come,
@@ -40,16 +33,10 @@ pub(super) struct Edges {
 impl Edges {
     /// For these cities.
     pub(super) fn new(distances: &Distances, cities: usize) -> Self {
-        let mut bound = Self {
-            shortest: [0; MAX_CITIES],
-            two_shortest: [0; MAX_CITIES],
-            total: 0,
-        };
+        let mut bound = Self { shortest: [0; MAX_CITIES], two_shortest: [0; MAX_CITIES], total: 0 };
         for city in 0..cities {
-            let mut all: Vec<_> = (0..cities)
-                .filter(|&other| other != city)
-                .map(|other| distances.between(city, other))
-                .collect();
+            let mut all: Vec<_> =
+                (0..cities).filter(|&other| other != city).map(|other| distances.between(city, other)).collect();
             all.sort_unstable();
             bound.shortest[city] = all[0];
             bound.two_shortest[city] = all[0] + all[1];
@@ -101,8 +88,7 @@ impl Tree {
         let mut bent = Box::new([[0; MAX_CITIES]; MAX_CITIES]);
         for a in 0..cities {
             for b in 0..cities {
-                bent[a][b] =
-                    SCALE * i64::from(distances.between(a, b)) + potentials[a] + potentials[b];
+                bent[a][b] = SCALE * i64::from(distances.between(a, b)) + potentials[a] + potentials[b];
             }
         }
         let shift = 2 * potentials.iter().sum::<i64>();
@@ -163,14 +149,7 @@ impl Bound for Tree {
         state + self.bent[last][next]
     }
 
-    fn promise(
-        &self,
-        state: i64,
-        last: usize,
-        unvisited: u64,
-        _length: u32,
-        best: u32,
-    ) -> Option<i64> {
+    fn promise(&self, state: i64, last: usize, unvisited: u64, _length: u32, best: u32) -> Option<i64> {
         // Lengths are integers: a tour that beats `best` has at most `best - 1`.
         let limit = SCALE * (i64::from(best) - 1) + self.shift;
         let ends = self.nearest(last, unvisited) + self.nearest(0, unvisited);
@@ -193,10 +172,7 @@ fn potentials(distances: &Distances, cities: usize, best: u32) -> [i64; MAX_CITI
         if bound > highest {
             (highest, chosen) = (bound, now);
         }
-        let norm: f64 = degrees[..cities]
-            .iter()
-            .map(|&degree| (f64::from(degree) - 2.0).powi(2))
-            .sum();
+        let norm: f64 = degrees[..cities].iter().map(|&degree| (f64::from(degree) - 2.0).powi(2)).sum();
         if norm == 0.0 {
             break;
         }
@@ -254,10 +230,7 @@ mod tests {
         }
         (0..MAX_CITIES)
             .filter(|&city| unvisited >> city & 1 == 1)
-            .map(|city| {
-                distances.between(last, city)
-                    + best_completion(distances, city, unvisited & !(1 << city))
-            })
+            .map(|city| distances.between(last, city) + best_completion(distances, city, unvisited & !(1 << city)))
             .min()
             .unwrap()
     }
@@ -298,11 +271,9 @@ mod tests {
     /// bound that cut by the ends before it added the tree lost the optimum.
     #[test]
     fn a_path_is_judged_by_the_whole_bound_only() {
-        let mut weights = [
-            302, 0, 2814, 487, 2071, 2741, 6880, 707, 3219, 0, 0, 866, 0, 0, 0, 395, 8516, 0, 241,
-            3487, 9927,
-        ]
-        .into_iter();
+        let mut weights =
+            [302, 0, 2814, 487, 2071, 2741, 6880, 707, 3219, 0, 0, 866, 0, 0, 0, 395, 8516, 0, 241, 3487, 9927]
+                .into_iter();
         let distances = Distances::new(7, |_, _| weights.next().unwrap());
         let tour = distances.tour_length(&[0, 1, 2, 3, 4, 5, 6]);
         is_sound(&Tree::new(&distances, 7, tour), &distances, &[0], 7);
@@ -319,9 +290,6 @@ mod tests {
         let tree = Tree::new(&distances, MAX_CITIES, best);
         assert_eq!(edges.promise(edges.root(), 0, all_but_first, 0, best), None);
         assert_eq!(tree.promise(tree.root(), 0, all_but_first, 0, best), None);
-        assert!(
-            tree.promise(tree.root(), 0, all_but_first, 0, best + 1)
-                .is_some()
-        );
+        assert!(tree.promise(tree.root(), 0, all_but_first, 0, best + 1).is_some());
     }
 }

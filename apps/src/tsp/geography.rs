@@ -17,8 +17,7 @@ pub(super) struct Place {
 pub(super) fn great_circle_metres(a: Place, b: Place) -> u32 {
     let (from, to) = (a.latitude.to_radians(), b.latitude.to_radians());
     let east = (b.longitude - a.longitude).to_radians();
-    let haversine =
-        ((to - from) / 2.0).sin().powi(2) + from.cos() * to.cos() * (east / 2.0).sin().powi(2);
+    let haversine = ((to - from) / 2.0).sin().powi(2) + from.cos() * to.cos() * (east / 2.0).sin().powi(2);
     (2.0 * EARTH_RADIUS_METRES * haversine.sqrt().min(1.0).asin()).round() as u32
 }
 
@@ -64,10 +63,7 @@ mod tests {
     use super::*;
 
     fn place(latitude: f64, longitude: f64) -> Place {
-        Place {
-            latitude,
-            longitude,
-        }
+        Place { latitude, longitude }
     }
 
     #[test]
@@ -89,14 +85,8 @@ mod tests {
 
     #[test]
     fn both_forms_of_coordinates_are_read() {
-        assert_eq!(
-            parse_coordinates("+4230-00131"),
-            Some(place(42.5, -(1.0 + 31.0 / 60.0)))
-        );
-        assert_eq!(
-            parse_coordinates("-513030+0000731"),
-            Some(place(-(51.0 + 1830.0 / 3600.0), 451.0 / 3600.0))
-        );
+        assert_eq!(parse_coordinates("+4230-00131"), Some(place(42.5, -(1.0 + 31.0 / 60.0))));
+        assert_eq!(parse_coordinates("-513030+0000731"), Some(place(-(51.0 + 1830.0 / 3600.0), 451.0 / 3600.0)));
     }
 
     #[test]

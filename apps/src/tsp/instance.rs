@@ -46,10 +46,7 @@ impl Distances {
     /// Length of the closed tour.
     pub(super) fn tour_length(&self, tour: &[u8]) -> u32 {
         let next = tour.iter().cycle().skip(1);
-        tour.iter()
-            .zip(next)
-            .map(|(&a, &b)| self.between(a.into(), b.into()))
-            .sum()
+        tour.iter().zip(next).map(|(&a, &b)| self.between(a.into(), b.into())).sum()
     }
 }
 
@@ -77,10 +74,7 @@ impl Instance {
 
     /// A tour for a person: the names, the first again at the end.
     pub(super) fn show_tour(&self, tour: &[u8]) -> String {
-        let mut names: Vec<&str> = tour
-            .iter()
-            .map(|&city| self.cities[usize::from(city)].as_str())
-            .collect();
+        let mut names: Vec<&str> = tour.iter().map(|&city| self.cities[usize::from(city)].as_str()).collect();
         names.extend(names.first().copied());
         names.join(" - ")
     }

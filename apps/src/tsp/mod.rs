@@ -42,23 +42,13 @@ const CHEAP_BOUND_CITIES: usize = 20;
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
     /// How many cities to take from the zone table
-    #[arg(
-        long,
-        default_value_t = 19,
-        value_name = "N",
-        conflicts_with = "tsplib"
-    )]
+    #[arg(long, default_value_t = 19, value_name = "N", conflicts_with = "tsplib")]
     pub cities: usize,
     /// The time-zone table to take cities from
     #[arg(long, default_value = ZONE_TABLE, value_name = "FILE", conflicts_with = "tsplib")]
     pub zone_table: PathBuf,
     /// The part of the zone table to take cities from, as its zones are named
-    #[arg(
-        long,
-        default_value = "Europe",
-        value_name = "NAME",
-        conflicts_with = "tsplib"
-    )]
+    #[arg(long, default_value = "Europe", value_name = "NAME", conflicts_with = "tsplib")]
     pub region: String,
     /// Solve a TSPLIB 95 file instead (type TSP; EXPLICIT, EUC_2D or GEO)
     #[arg(long, value_name = "FILE")]
@@ -126,9 +116,7 @@ impl Arguments {
     /// Reads the cities and prepares the search.
     pub fn program(&self) -> Result<Tsp, Failure> {
         if self.level == Some(0) {
-            return Err(Failure::Input(
-                "--level 0: a path taken from the queue must have a city to come".to_string(),
-            ));
+            return Err(Failure::Input("--level 0: a path taken from the queue must have a city to come".to_string()));
         }
         let (source, instance) = match &self.tsplib {
             Some(path) => {
@@ -144,13 +132,11 @@ impl Arguments {
                     )));
                 }
                 let text = read(&self.zone_table, "a time-zone table (--zone-table)")?;
-                let parsed = zones::instance(&text, &self.region, self.cities)
-                    .map_err(|error| error.to_string());
+                let parsed = zones::instance(&text, &self.region, self.cities).map_err(|error| error.to_string());
                 (&self.zone_table, parsed)
             }
         };
-        let instance =
-            instance.map_err(|error| Failure::Input(format!("{}: {error}", source.display())))?;
+        let instance = instance.map_err(|error| Failure::Input(format!("{}: {error}", source.display())))?;
         let short = instance.cities.len().saturating_sub(FIRST_CITIES).max(1);
         let level = self.level.unwrap_or(DEFAULT_LEVEL.min(short));
         Ok(Tsp::new(instance, source.clone(), level, self.bound))
@@ -159,10 +145,7 @@ impl Arguments {
 
 fn read(path: &Path, what: &str) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
-        Failure::Input(format!(
-            "{}: cannot be read: {error}; give {what} that exists",
-            path.display()
-        ))
+        Failure::Input(format!("{}: cannot be read: {error}; give {what} that exists", path.display()))
     })
 }
 
@@ -181,14 +164,7 @@ impl Tsp {
             let best = distances.tour_length(&start);
             Cutting::Tree(Box::new(Tree::new(distances, cities, best)))
         };
-        Self {
-            nearest: Nearest::new(distances, cities),
-            instance,
-            source,
-            level,
-            cutting,
-            start,
-        }
+        Self { nearest: Nearest::new(distances, cities), instance, source, level, cutting, start }
     }
 
     fn cities(&self) -> usize {
@@ -203,14 +179,7 @@ impl Tsp {
 
     fn fill_queue<B: Bound>(&self, bound: &B, memory: &Memory<'_>) {
         let best = memory.words[BEST][0].load(Relaxed) as u32;
-        let tasks = search::tasks(
-            bound,
-            &self.instance.distances,
-            &self.nearest,
-            best,
-            self.level,
-            QUEUE_TASKS,
-        );
+        let tasks = search::tasks(bound, &self.instance.distances, &self.nearest, best, self.level, QUEUE_TASKS);
         let mut queue = memory.queue[0].write();
         let (count, slots) = queue.split_at_mut(1);
         count[0] = tasks.len() as u64;
@@ -222,12 +191,7 @@ impl Tsp {
         }
     }
 
-    fn search_tasks<B: Bound>(
-        &self,
-        bound: &B,
-        worker: &Worker<'_>,
-        memory: &Memory<'_>,
-    ) -> Result<(), Failure> {
+    fn search_tasks<B: Bound>(&self, bound: &B, worker: &Worker<'_>, memory: &Memory<'_>) -> Result<(), Failure> {
         let queue = memory.queue[0].read();
         let count = queue[0];
         let best = &memory.words[BEST];
@@ -315,10 +279,7 @@ impl Program for Tsp {
     fn fields(&self) -> Map<String, Value> {
         Map::from_iter([
             ("cities".to_string(), json!(self.cities())),
-            (
-                "source".to_string(),
-                json!(self.source.display().to_string()),
-            ),
+            ("source".to_string(), json!(self.source.display().to_string())),
             ("level".to_string(), json!(self.level)),
             ("bound".to_string(), json!(self.bound_name())),
         ])
@@ -377,19 +338,11 @@ impl Program for Tsp {
     fn verify(&self, route: &Route) -> Result<(), Failure> {
         let mut sorted = route.tour.clone();
         sorted.sort_unstable();
-        ensure(
-            sorted.iter().map(|&c| usize::from(c)).eq(0..self.cities()),
-            || {
-                format!(
-                    "{:?} is not a tour: it must have each city once",
-                    route.tour
-                )
-            },
-        )?;
+        ensure(sorted.iter().map(|&c| usize::from(c)).eq(0..self.cities()), || {
+            format!("{:?} is not a tour: it must have each city once", route.tour)
+        })?;
         let length = self.instance.distances.tour_length(&route.tour);
-        ensure(length == route.length, || {
-            format!("the tour is {length} long, not {} as found", route.length)
-        })
+        ensure(length == route.length, || format!("the tour is {length} long, not {} as found", route.length))
     }
 
     fn compare(&self, route: &Route, sequential: &Route) -> Result<(), Failure> {
@@ -405,11 +358,7 @@ impl Program for Tsp {
     fn describe(&self, route: &Route) -> Vec<String> {
         vec![
             format!("tour: {}", self.instance.show_tour(&route.tour)),
-            format!(
-                "length: {}, {} paths looked at",
-                self.instance.show_length(route.length),
-                route.nodes
-            ),
+            format!("length: {}, {} paths looked at", self.instance.show_length(route.length), route.nodes),
         ]
     }
 
@@ -418,10 +367,7 @@ impl Program for Tsp {
             Unit::Metres => "length_metres",
             Unit::Plain => "length",
         };
-        Map::from_iter([
-            (unit.to_string(), json!(route.length)),
-            ("nodes".to_string(), json!(route.nodes)),
-        ])
+        Map::from_iter([(unit.to_string(), json!(route.length)), ("nodes".to_string(), json!(route.nodes))])
     }
 }
 

@@ -18,9 +18,7 @@ impl Nearest {
     pub(super) fn new(distances: &Distances, cities: usize) -> Self {
         let lists = (0..cities)
             .map(|from| {
-                let mut list: Vec<u8> = (1..cities as u8)
-                    .filter(|&to| usize::from(to) != from)
-                    .collect();
+                let mut list: Vec<u8> = (1..cities as u8).filter(|&to| usize::from(to) != from).collect();
                 list.sort_by_key(|&to| distances.between(from, to.into()));
                 list
             })
@@ -59,13 +57,8 @@ pub(super) fn tasks<B: Bound>(
         promise: i64,
     }
     let cities = nearest.lists.len();
-    let mut paths = vec![Path {
-        cities: vec![0],
-        state: bound.root(),
-        unvisited: all_but_first(cities),
-        length: 0,
-        promise: 0,
-    }];
+    let mut paths =
+        vec![Path { cities: vec![0], state: bound.root(), unvisited: all_but_first(cities), length: 0, promise: 0 }];
     // One city must remain, for a bound to speak of.
     for _ in level.max(1)..cities - 1 {
         let mut longer = Vec::new();
@@ -81,13 +74,7 @@ pub(super) fn tasks<B: Bound>(
                 let length = path.length + distances.between(last, city);
                 if let Some(promise) = bound.promise(state, city, unvisited, length, best) {
                     let cities = path.cities.iter().copied().chain([next]).collect();
-                    longer.push(Path {
-                        cities,
-                        state,
-                        unvisited,
-                        length,
-                        promise,
-                    });
+                    longer.push(Path { cities, state, unvisited, length, promise });
                 }
             }
         }
@@ -131,12 +118,8 @@ impl<B: Bound, F: FnMut(&[u8], u32) -> Result<(), Failure>> Search<'_, B, F> {
     pub(super) fn search(&mut self, task: &[u8]) -> Result<(), Failure> {
         let mut path = [0; MAX_CITIES];
         path[..task.len()].copy_from_slice(task);
-        let mut stand = Stand {
-            last: 0,
-            state: self.bound.root(),
-            unvisited: all_but_first(self.nearest.lists.len()),
-            length: 0,
-        };
+        let mut stand =
+            Stand { last: 0, state: self.bound.root(), unvisited: all_but_first(self.nearest.lists.len()), length: 0 };
         for &next in &task[1..] {
             stand = self.step(stand, next.into());
         }
@@ -166,23 +149,10 @@ impl<B: Bound, F: FnMut(&[u8], u32) -> Result<(), Failure>> Search<'_, B, F> {
         if stand.unvisited == 0 {
             return stand.length + self.distances.between(stand.last, 0) < self.best();
         }
-        self.bound
-            .promise(
-                stand.state,
-                stand.last,
-                stand.unvisited,
-                stand.length,
-                self.best(),
-            )
-            .is_some()
+        self.bound.promise(stand.state, stand.last, stand.unvisited, stand.length, self.best()).is_some()
     }
 
-    fn descend(
-        &mut self,
-        path: &mut [u8; MAX_CITIES],
-        depth: usize,
-        stand: Stand<B::State>,
-    ) -> Result<(), Failure> {
+    fn descend(&mut self, path: &mut [u8; MAX_CITIES], depth: usize, stand: Stand<B::State>) -> Result<(), Failure> {
         self.nodes += 1;
         if stand.unvisited == 0 {
             let length = stand.length + self.distances.between(stand.last, 0);

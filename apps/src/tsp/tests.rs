@@ -51,10 +51,7 @@ fn oracle(instance: &Instance) -> u32 {
         }
     }
     let all = &least[(1 << n) - 1];
-    (0..n)
-        .map(|last| all[last] + between(last + 1, 0))
-        .min()
-        .unwrap()
+    (0..n).map(|last| all[last] + between(last + 1, 0)).min().unwrap()
 }
 
 proptest! {
@@ -88,10 +85,7 @@ fn a_single_task_and_a_full_queue_both_find_it() {
     let instance = random_instance(12, &weights);
     let expected = oracle(&instance);
     for level in [1, 5, 11, 12, 100] {
-        assert_eq!(
-            run(&tsp(&instance, level, BoundChoice::Edges), 2).length,
-            expected
-        );
+        assert_eq!(run(&tsp(&instance, level, BoundChoice::Edges), 2).length, expected);
     }
 }
 
@@ -126,12 +120,7 @@ fn a_wrong_route_is_found_and_named() {
     let right = run(&tsp, 1);
     let mut twice = right.clone();
     twice.tour[1] = twice.tour[2];
-    assert!(
-        tsp.verify(&twice)
-            .unwrap_err()
-            .to_string()
-            .contains("each city once")
-    );
+    assert!(tsp.verify(&twice).unwrap_err().to_string().contains("each city once"));
     let mut longer = right.clone();
     longer.length += 1;
     assert!(tsp.verify(&longer).is_err());
@@ -158,24 +147,12 @@ fn refusal(arguments: Arguments) -> String {
 #[test]
 fn problems_that_cannot_be_are_refused() {
     for cities in [0, 2, 65] {
-        let message = refusal(Arguments {
-            cities,
-            ..arguments()
-        });
+        let message = refusal(Arguments { cities, ..arguments() });
         assert!(message.starts_with(&format!("--cities {cities}: tsp solves 3 to 64")));
     }
-    let message = refusal(Arguments {
-        zone_table: "/no/such/table".into(),
-        ..arguments()
-    });
+    let message = refusal(Arguments { zone_table: "/no/such/table".into(), ..arguments() });
     assert!(message.starts_with("/no/such/table: cannot be read"));
-    let message = refusal(Arguments {
-        tsplib: Some("/no/such/file".into()),
-        ..arguments()
-    });
+    let message = refusal(Arguments { tsplib: Some("/no/such/file".into()), ..arguments() });
     assert!(message.starts_with("/no/such/file: cannot be read"));
-    refusal(Arguments {
-        level: Some(0),
-        ..arguments()
-    });
+    refusal(Arguments { level: Some(0), ..arguments() });
 }

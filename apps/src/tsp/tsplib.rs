@@ -60,9 +60,7 @@ pub(super) enum TsplibError {
         back: u32,
     },
     /// Two cities are too far apart.
-    #[error(
-        "the distance from city {from} to city {to} is {value}; tsp takes distances up to {MAX_DISTANCE}"
-    )]
+    #[error("the distance from city {from} to city {to} is {value}; tsp takes distances up to {MAX_DISTANCE}")]
     TooFar {
         /// From 1.
         from: usize,
@@ -104,25 +102,13 @@ struct File {
 /// Reads a whole file.
 pub(super) fn parse(text: &str) -> Result<Instance, TsplibError> {
     let mut file = File::default();
-    let mut lines = text
-        .lines()
-        .enumerate()
-        .map(|(at, text)| (at + 1, text.trim()));
+    let mut lines = text.lines().enumerate().map(|(at, text)| (at + 1, text.trim()));
     while let Some((line, text)) = lines.next() {
         let (keyword, value) = match text.split_once(':') {
             Some((keyword, value)) => (keyword.trim(), value.trim()),
-            None => text
-                .split_once(char::is_whitespace)
-                .map_or((text, ""), |(k, v)| (k, v.trim())),
+            None => text.split_once(char::is_whitespace).map_or((text, ""), |(k, v)| (k, v.trim())),
         };
-        let fail = |what, mend| {
-            Err(Line {
-                line,
-                what,
-                value: value.to_string(),
-                mend,
-            })
-        };
+        let fail = |what, mend| Err(Line { line, what, value: value.to_string(), mend });
         match keyword {
             "" | "COMMENT" | "DISPLAY_DATA_TYPE" | "NODE_COORD_TYPE" => {}
             "NAME" => file.name = Some(value.to_string()),
@@ -157,11 +143,7 @@ pub(super) fn parse(text: &str) -> Result<Instance, TsplibError> {
             "EDGE_WEIGHT_SECTION" => file.read_weights(&mut lines)?,
             "DISPLAY_DATA_SECTION" => {
                 let points = file.dimension.ok_or(Missing("DIMENSION before its data"))?;
-                let skipped = lines
-                    .by_ref()
-                    .filter(|(_, text)| !text.is_empty())
-                    .take(points)
-                    .count();
+                let skipped = lines.by_ref().filter(|(_, text)| !text.is_empty()).take(points).count();
                 if skipped < points {
                     return Err(Short {
                         section: "DISPLAY_DATA_SECTION",
@@ -189,56 +171,31 @@ fn parse_dimension(line: usize, value: &str) -> Result<usize, TsplibError> {
     match value.parse() {
         Ok(cities) if (MIN_CITIES..=MAX_CITIES).contains(&cities) => Ok(cities),
         Ok(value) => Err(TsplibError::Dimension { line, value }),
-        Err(_) => Err(Line {
-            line,
-            what: "DIMENSION",
-            value: value.to_string(),
-            mend: "a number of cities is needed",
-        }),
+        Err(_) => Err(Line { line, what: "DIMENSION", value: value.to_string(), mend: "a number of cities is needed" }),
     }
 }
 
 impl File {
     /// Reads `number x y` for every city.
-    fn read_coordinates<'t>(
-        &mut self,
-        lines: &mut impl Iterator<Item = (usize, &'t str)>,
-    ) -> Result<(), TsplibError> {
+    fn read_coordinates<'t>(&mut self, lines: &mut impl Iterator<Item = (usize, &'t str)>) -> Result<(), TsplibError> {
         let cities = self.dimension.ok_or(Missing("DIMENSION before its data"))?;
         self.coordinates = vec![None; cities];
         let mut found = 0;
         while found < cities {
             let Some((line, text)) = lines.next().filter(|&(_, text)| text != "EOF") else {
-                return Err(Short {
-                    section: "NODE_COORD_SECTION",
-                    found,
-                    wanted: cities,
-                    what: "cities",
-                });
+                return Err(Short { section: "NODE_COORD_SECTION", found, wanted: cities, what: "cities" });
             };
             if text.is_empty() {
                 continue;
             }
-            let fail = |what, mend| Line {
-                line,
-                what,
-                value: text.to_string(),
-                mend,
-            };
+            let fail = |what, mend| Line { line, what, value: text.to_string(), mend };
             let words: Vec<_> = text.split_whitespace().collect();
             let &[number, x, y] = &words[..] else {
-                return Err(fail(
-                    "a city's line is",
-                    "it has a number and two coordinates",
-                ));
+                return Err(fail("a city's line is", "it has a number and two coordinates"));
             };
             let number = number.parse::<usize>().ok();
-            let Some(slot) = number.and_then(|n| self.coordinates.get_mut(n.checked_sub(1)?))
-            else {
-                return Err(fail(
-                    "no such city:",
-                    "cities are numbered from 1 to DIMENSION",
-                ));
+            let Some(slot) = number.and_then(|n| self.coordinates.get_mut(n.checked_sub(1)?)) else {
+                return Err(fail("no such city:", "cities are numbered from 1 to DIMENSION"));
             };
             let number = |word: &str| word.parse::<f64>().ok().filter(|x| x.is_finite());
             let (Some(x), Some(y)) = (number(x), number(y)) else {
@@ -253,14 +210,9 @@ impl File {
     }
 
     /// Reads as many numbers as the format has, however they are broken into lines.
-    fn read_weights<'t>(
-        &mut self,
-        lines: &mut impl Iterator<Item = (usize, &'t str)>,
-    ) -> Result<(), TsplibError> {
+    fn read_weights<'t>(&mut self, lines: &mut impl Iterator<Item = (usize, &'t str)>) -> Result<(), TsplibError> {
         let cities = self.dimension.ok_or(Missing("DIMENSION before its data"))?;
-        let format = self
-            .format
-            .ok_or(Missing("EDGE_WEIGHT_FORMAT before its EDGE_WEIGHT_SECTION"))?;
+        let format = self.format.ok_or(Missing("EDGE_WEIGHT_FORMAT before its EDGE_WEIGHT_SECTION"))?;
         let wanted = format.places(cities).count();
         self.weights = Vec::with_capacity(wanted);
         while self.weights.len() < wanted {
@@ -273,22 +225,13 @@ impl File {
                 });
             };
             for word in text.split_whitespace() {
-                let fail = |what, mend| Line {
-                    line,
-                    what,
-                    value: word.to_string(),
-                    mend,
-                };
+                let fail = |what, mend| Line { line, what, value: word.to_string(), mend };
                 if self.weights.len() == wanted {
-                    return Err(fail(
-                        "one distance too many:",
-                        "check DIMENSION and EDGE_WEIGHT_FORMAT",
-                    ));
+                    return Err(fail("one distance too many:", "check DIMENSION and EDGE_WEIGHT_FORMAT"));
                 }
                 let weight = word.parse().ok().filter(|&w| w <= MAX_DISTANCE);
                 let mend = "integers from 0 to 30000000 are needed";
-                self.weights
-                    .push(weight.ok_or_else(|| fail("not a distance:", mend))?);
+                self.weights.push(weight.ok_or_else(|| fail("not a distance:", mend))?);
             }
         }
         Ok(())
@@ -340,12 +283,7 @@ fn explicit(weights: &[u32], format: Format, cities: usize) -> Result<Distances,
         let (from, to) = (row + 1, column + 1);
         let back = matrix[column * cities + row].filter(|_| row != column);
         if let Some(back) = back.filter(|&back| back != weight) {
-            return Err(TsplibError::Asymmetric {
-                from: to,
-                to: from,
-                there: back,
-                back: weight,
-            });
+            return Err(TsplibError::Asymmetric { from: to, to: from, there: back, back: weight });
         }
         matrix[row * cities + column] = Some(weight);
     }
@@ -361,20 +299,14 @@ fn from_coordinates(
     distance: fn((f64, f64), (f64, f64)) -> f64,
 ) -> Result<Distances, TsplibError> {
     let all: Option<Vec<_>> = coordinates.iter().copied().collect();
-    let all = all
-        .filter(|all| !all.is_empty())
-        .ok_or(Missing("NODE_COORD_SECTION"))?;
+    let all = all.filter(|all| !all.is_empty()).ok_or(Missing("NODE_COORD_SECTION"))?;
     let mut too_far = None;
     let distances = Distances::new(cities, |a, b| {
         let value = distance(all[a], all[b]);
         if value <= f64::from(MAX_DISTANCE) {
             return value as u32;
         }
-        too_far.get_or_insert(TsplibError::TooFar {
-            from: a + 1,
-            to: b + 1,
-            value,
-        });
+        too_far.get_or_insert(TsplibError::TooFar { from: a + 1, to: b + 1, value });
         0
     });
     too_far.map_or(Ok(distances), Err)

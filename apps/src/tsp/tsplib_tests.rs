@@ -106,11 +106,7 @@ fn explicit_file(format: &str, numbers: &str) -> String {
 
 #[test]
 fn every_matrix_format_gives_the_same_distances() {
-    let full = parse(&explicit_file(
-        "FULL_MATRIX",
-        "0 1 2 3 1 0 4 5 2 4 0 6 3 5 6 0",
-    ))
-    .unwrap();
+    let full = parse(&explicit_file("FULL_MATRIX", "0 1 2 3 1 0 4 5 2 4 0 6 3 5 6 0")).unwrap();
     assert_eq!(full.distances.between(1, 3), 5);
     for (format, numbers) in [
         ("UPPER_ROW", "1 2 3\n4 5\n6"),
@@ -135,63 +131,24 @@ fn error(text: &str) -> String {
 fn errors_name_line_value_and_mend() {
     let upper = |numbers| error(&explicit_file("UPPER_ROW", numbers));
     for (message, expected) in [
+        (upper("1 2 3\n4 x 6"), "line 6: not a distance: \"x\"; integers from 0 to 30000000 are needed"),
+        (upper("1 2 3 4 -5 6"), "line 5: not a distance: \"-5\"; integers from 0 to 30000000 are needed"),
+        (upper("1 2 3 4 5 6 7"), "line 5: one distance too many: \"7\"; check DIMENSION and EDGE_WEIGHT_FORMAT"),
+        (upper("1 2 3 4 5"), "EDGE_WEIGHT_SECTION ends after 5 of 6 distances"),
         (
-            upper("1 2 3\n4 x 6"),
-            "line 6: not a distance: \"x\"; integers from 0 to 30000000 are needed",
-        ),
-        (
-            upper("1 2 3 4 -5 6"),
-            "line 5: not a distance: \"-5\"; integers from 0 to 30000000 are needed",
-        ),
-        (
-            upper("1 2 3 4 5 6 7"),
-            "line 5: one distance too many: \"7\"; check DIMENSION and EDGE_WEIGHT_FORMAT",
-        ),
-        (
-            upper("1 2 3 4 5"),
-            "EDGE_WEIGHT_SECTION ends after 5 of 6 distances",
-        ),
-        (
-            error(&explicit_file(
-                "FULL_MATRIX",
-                "0 1 2 3 1 0 4 5 2 4 0 6 3 9 6 0",
-            )),
+            error(&explicit_file("FULL_MATRIX", "0 1 2 3 1 0 4 5 2 4 0 6 3 9 6 0")),
             "the distance from city 2 to city 4 is 5, but back it is 9; tsp solves symmetric problems only",
         ),
-        (
-            error("DIMENSION: 0\n"),
-            "line 1: DIMENSION 0; tsp solves 3 to 64 cities",
-        ),
-        (
-            error("DIMENSION: 65\n"),
-            "line 1: DIMENSION 65; tsp solves 3 to 64 cities",
-        ),
-        (
-            error("DIMENSION: many\n"),
-            "line 1: DIMENSION \"many\"; a number of cities is needed",
-        ),
-        (
-            error("TYPE: ATSP\n"),
-            "line 1: TYPE \"ATSP\"; tsp solves TYPE: TSP only",
-        ),
-        (
-            error("EDGE_WEIGHT_TYPE: ATT\n"),
-            "line 1: EDGE_WEIGHT_TYPE \"ATT\"; tsp reads EXPLICIT, EUC_2D and GEO",
-        ),
-        (
-            error("\nHELLO\n"),
-            "line 2: unknown keyword \"HELLO\"; tsp reads symmetric TSPLIB 95 problems",
-        ),
+        (error("DIMENSION: 0\n"), "line 1: DIMENSION 0; tsp solves 3 to 64 cities"),
+        (error("DIMENSION: 65\n"), "line 1: DIMENSION 65; tsp solves 3 to 64 cities"),
+        (error("DIMENSION: many\n"), "line 1: DIMENSION \"many\"; a number of cities is needed"),
+        (error("TYPE: ATSP\n"), "line 1: TYPE \"ATSP\"; tsp solves TYPE: TSP only"),
+        (error("EDGE_WEIGHT_TYPE: ATT\n"), "line 1: EDGE_WEIGHT_TYPE \"ATT\"; tsp reads EXPLICIT, EUC_2D and GEO"),
+        (error("\nHELLO\n"), "line 2: unknown keyword \"HELLO\"; tsp reads symmetric TSPLIB 95 problems"),
         (error(""), "the file has no DIMENSION"),
         (error("DIMENSION: 5\n"), "the file has no EDGE_WEIGHT_TYPE"),
-        (
-            error("DIMENSION: 5\nEDGE_WEIGHT_TYPE: GEO\n"),
-            "the file has no NODE_COORD_SECTION",
-        ),
-        (
-            error("NODE_COORD_SECTION\n"),
-            "the file has no DIMENSION before its data",
-        ),
+        (error("DIMENSION: 5\nEDGE_WEIGHT_TYPE: GEO\n"), "the file has no NODE_COORD_SECTION"),
+        (error("NODE_COORD_SECTION\n"), "the file has no DIMENSION before its data"),
     ] {
         assert_eq!(message, expected);
     }
@@ -199,11 +156,8 @@ fn errors_name_line_value_and_mend() {
 
 #[test]
 fn coordinates_are_checked_city_by_city() {
-    let file = |cities: &str| {
-        error(&format!(
-            "DIMENSION: 3\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{cities}\nEOF"
-        ))
-    };
+    let file =
+        |cities: &str| error(&format!("DIMENSION: 3\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{cities}\nEOF"));
     assert!(file("1 0 0\n1 2 3\n3 0 0").starts_with("line 5: a city's second line"));
     assert!(file("1 0 0\n4 2 3\n3 0 0").starts_with("line 5: no such city"));
     assert!(file("0 0 0\n2 2 3\n3 0 0").starts_with("line 4: no such city"));

@@ -67,14 +67,9 @@ pub(super) fn parse(table: &str, region: &str) -> Result<Vec<City>, ZoneError> {
         };
         let name = zone.strip_prefix(region).and_then(|n| n.strip_prefix('/'));
         let Some(name) = name else { continue };
-        let place = parse_coordinates(coordinates).ok_or_else(|| ZoneError::Coordinates {
-            line,
-            value: coordinates.to_string(),
-        })?;
-        cities.push(City {
-            name: name.replace('_', " "),
-            place,
-        });
+        let place = parse_coordinates(coordinates)
+            .ok_or_else(|| ZoneError::Coordinates { line, value: coordinates.to_string() })?;
+        cities.push(City { name: name.replace('_', " "), place });
     }
     Ok(cities)
 }
@@ -88,22 +83,14 @@ pub(super) fn instance(table: &str, region: &str, count: usize) -> Result<Instan
         return Err(ZoneError::NoRegion { region });
     }
     if count > all.len() {
-        return Err(ZoneError::TooFew {
-            wanted: count,
-            found: all.len(),
-            region,
-        });
+        return Err(ZoneError::TooFew { wanted: count, found: all.len(), region });
     }
-    let cities: Vec<_> = (0..count)
-        .map(|part| &all[(2 * part + 1) * all.len() / (2 * count)])
-        .collect();
+    let cities: Vec<_> = (0..count).map(|part| &all[(2 * part + 1) * all.len() / (2 * count)]).collect();
     Ok(Instance {
         title: format!("{count} cities of {region}"),
         cities: cities.iter().map(|city| city.name.clone()).collect(),
         unit: Unit::Metres,
-        distances: Distances::new(count, |a, b| {
-            great_circle_metres(cities[a].place, cities[b].place)
-        }),
+        distances: Distances::new(count, |a, b| great_circle_metres(cities[a].place, cities[b].place)),
     })
 }
 
@@ -133,16 +120,11 @@ mod tests {
 
     #[test]
     fn cities_are_taken_from_the_middles_of_equal_parts() {
-        let table: String = (0..38)
-            .map(|k| format!("X\t+{k:02}00+00000\tR/c{k}\n"))
-            .collect();
+        let table: String = (0..38).map(|k| format!("X\t+{k:02}00+00000\tR/c{k}\n")).collect();
         let odd: Vec<_> = (0..19).map(|k| format!("c{}", 2 * k + 1)).collect();
         assert_eq!(instance(&table, "R", 19).unwrap().cities, odd);
         assert_eq!(instance(&table, "R", 38).unwrap().cities.len(), 38);
-        assert_eq!(
-            instance(&table, "R", 3).unwrap().cities,
-            ["c6", "c19", "c31"]
-        );
+        assert_eq!(instance(&table, "R", 3).unwrap().cities, ["c6", "c19", "c31"]);
     }
 
     #[test]
@@ -153,21 +135,11 @@ mod tests {
             "line 2: coordinates \"+42x0+00131\" are neither ±DDMM±DDDMM nor ±DDMMSS±DDDMMSS"
         );
         let error = parse("AD +4230+00131 Europe/Andorra\n", "Europe").unwrap_err();
-        assert_eq!(
-            error,
-            ZoneError::Columns {
-                line: 1,
-                columns: 1
-            }
-        );
+        assert_eq!(error, ZoneError::Columns { line: 1, columns: 1 });
         let error = instance(TABLE, "Atlantis", 3).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("Atlantis"));
         let error = instance(TABLE, "Europe", 3).map(|_| ()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("3 cities wanted, but the table has 2 of Europe")
-        );
+        assert!(error.to_string().starts_with("3 cities wanted, but the table has 2 of Europe"));
     }
 
     proptest! {

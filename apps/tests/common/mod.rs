@@ -1,9 +1,6 @@
 //! Runs the programs, alone and as jobs of several ranks.
 
-#![allow(
-    dead_code,
-    reason = "each test program uses a part of what they have in common"
-)]
+#![allow(dead_code, reason = "each test program uses a part of what they have in common")]
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -19,11 +16,7 @@ pub(crate) struct Ended {
 
 impl Ended {
     pub(crate) fn of(output: Output) -> Self {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = output;
+        let Output { status, stdout, stderr } = output;
         Self {
             code: status.code().unwrap_or(-1),
             out: String::from_utf8(stdout).expect("text"),
@@ -103,9 +96,7 @@ pub(crate) fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
             command.env_remove(name);
         }
     }
-    command
-        .env("XDG_CONFIG_HOME", "/nonexistent")
-        .stdin(Stdio::null());
+    command.env("XDG_CONFIG_HOME", "/nonexistent").stdin(Stdio::null());
     command
 }
 
@@ -121,16 +112,11 @@ fn launcher() -> &'static PathBuf {
         let profile = profile.parent().expect("a folder of the profile");
         let mut command = Command::new(env!("CARGO"));
         command.args(["build", "--quiet", "-p", "mapwire-cli", "--bin", "mapwire"]);
-        command
-            .arg("--target-dir")
-            .arg(profile.parent().expect("a target folder"));
+        command.arg("--target-dir").arg(profile.parent().expect("a target folder"));
         if profile.ends_with("release") {
             command.arg("--release");
         }
-        let status = command
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("cargo");
+        let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
         assert!(status.success(), "the launcher could not be built");
         profile.join("mapwire")
     })

@@ -40,9 +40,7 @@ impl BareWay {
     /// Opens an endpoint of the job's provider and connects it to that of the other rank.
     pub(super) fn new(node: &Node, shared: Words) -> Result<Self, BenchError> {
         let provider = match &node.config().driver.net.carrier {
-            Carrier::Libfabric {
-                provider: Some(name),
-            } => name.clone(),
+            Carrier::Libfabric { provider: Some(name) } => name.clone(),
             _ => usual_provider()?,
         };
         let mut bare = Bare::open(&provider, MESSAGE_BYTES, MOST_UNDER_WAY, MEMORY_BYTES)?;
@@ -66,16 +64,9 @@ impl BareWay {
         bare.connect(&read(shared, theirs + 8, length))?;
         if target.is_some() {
             let peers = read(shared, theirs + TARGET_AT, RemoteMemory::WIRE_BYTES);
-            bare.aim(RemoteMemory::from_bytes(
-                peers.first_chunk().expect("as many"),
-            ));
+            bare.aim(RemoteMemory::from_bytes(peers.first_chunk().expect("as many")));
         }
-        Ok(Self {
-            has_stores: target.is_some(),
-            bare,
-            stored: 0,
-            came: 0,
-        })
+        Ok(Self { has_stores: target.is_some(), bare, stored: 0, came: 0 })
     }
 
     /// Whether messages of so many bytes are stored.
@@ -176,12 +167,7 @@ impl BareWay {
     }
 
     /// Takes a message and reads it. `note` is called after each part.
-    pub(super) fn take(
-        &mut self,
-        bytes: usize,
-        number: u64,
-        note: impl Fn(),
-    ) -> Result<(), BenchError> {
+    pub(super) fn take(&mut self, bytes: usize, number: u64, note: impl Fn()) -> Result<(), BenchError> {
         let mut taken = 0;
         let word = u64::from_ne_bytes([number as u8; 8]);
         let start = Instant::now();
@@ -203,9 +189,7 @@ impl BareWay {
                 note();
                 continue;
             }
-            let words = part
-                .chunks_exact(8)
-                .map(|word| u64::from_ne_bytes(*word.first_chunk().expect("eight bytes")));
+            let words = part.chunks_exact(8).map(|word| u64::from_ne_bytes(*word.first_chunk().expect("eight bytes")));
             let sum = words.fold(0, u64::wrapping_add);
             if sum != word.wrapping_mul(part.len() as u64 / 8) {
                 return Err(format!("message {number} of the baseline came wrong").into());

@@ -39,10 +39,7 @@ impl Service for Echo {
         let asked = std::mem::take(&mut self.asks).then(|| endpoint(OWNER));
         self.message[0] = u8::from(asked.is_none());
         let to = asked.or_else(|| self.owed.take())?;
-        Some(Action::Send {
-            to,
-            message: &self.message,
-        })
+        Some(Action::Send { to, message: &self.message })
     }
 
     fn poll_at(&self) -> Option<u64> {
@@ -56,12 +53,7 @@ impl Service for Echo {
 
 /// Registers it at this rank.
 pub(super) fn register(node: &Node) -> Result<(), BenchError> {
-    let echo = Echo {
-        asks: false,
-        owed: None,
-        message: [0; BYTES],
-        answers: 0,
-    };
+    let echo = Echo { asks: false, owed: None, message: [0; BYTES], answers: 0 };
     Ok(node.register_service(HANDLER, echo)?)
 }
 

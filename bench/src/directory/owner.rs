@@ -59,10 +59,7 @@ impl Counts {
     pub(super) fn offer(node: &Node) -> Result<Self, BenchError> {
         let buffer = node.alloc(4096)?;
         let export = node.export_buffer(&buffer).name(NAME).start()?;
-        Ok(Self {
-            words: Words::of_buffer(&buffer),
-            _kept: (buffer, export),
-        })
+        Ok(Self { words: Words::of_buffer(&buffer), _kept: (buffer, export) })
     }
 
     /// What the program and the others of its process did in the last state in which it was not idle.

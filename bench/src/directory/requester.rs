@@ -38,11 +38,8 @@ type Part = fn(&Taken) -> f64;
 
 impl Taken {
     /// What is told of it: name, unit, and the figure.
-    pub(super) const PARTS: [(&'static str, &'static str, Part); 3] = [
-        ("p50", "us", |it| it.median_us),
-        ("p99", "us", |it| it.late_us),
-        ("rate", "1/s", |it| it.per_second),
-    ];
+    pub(super) const PARTS: [(&'static str, &'static str, Part); 3] =
+        [("p50", "us", |it| it.median_us), ("p99", "us", |it| it.late_us), ("rate", "1/s", |it| it.per_second)];
 }
 
 impl<'a> Requester<'a> {
@@ -51,18 +48,11 @@ impl<'a> Requester<'a> {
             memory.call(move |gms, _| {
                 let names = (0..).map(move |page| PageName { space, page });
                 let map = gms.map();
-                let of_owner =
-                    |name: &PageName| map.directory_node(name.hash()) == Some(NodeId(OWNER));
+                let of_owner = |name: &PageName| map.directory_node(name.hash()) == Some(NodeId(OWNER));
                 names.filter(of_owner).take(PAGES as usize).collect()
             })
         };
-        Ok(Self {
-            node,
-            memory,
-            there: of(THERE)?,
-            absent: of(ABSENT)?,
-            next: Cell::new(0),
-        })
+        Ok(Self { node, memory, there: of(THERE)?, absent: of(ABSENT)?, next: Cell::new(0) })
     }
 
     /// Stores all pages, so that the owner lists them.
@@ -159,10 +149,6 @@ impl<'a> Requester<'a> {
             let at = (taken_us.len() as f64 * share) as usize;
             taken_us.get(at).or(taken_us.last()).copied().unwrap_or(0.0)
         };
-        Ok(Taken {
-            median_us: part(0.5),
-            late_us: part(0.99),
-            per_second,
-        })
+        Ok(Taken { median_us: part(0.5), late_us: part(0.99), per_second })
     }
 }

@@ -95,22 +95,16 @@ impl Donors {
         };
         let stdout = process.stdout.take();
         self.processes.push(process);
-        let lines = stdout
-            .map(BufReader::new)
-            .into_iter()
-            .flat_map(BufRead::lines);
+        let lines = stdout.map(BufReader::new).into_iter().flat_map(BufRead::lines);
         let mut said = lines
             .map_while(Result::ok)
             .map(|line| serde_json::from_str::<serde_json::Value>(&line).unwrap_or_default());
         let begun = said.find(|said| said["event"] == "donating");
-        let begun =
-            begun.ok_or("a donor did not begin: is there memory for it, 1 GiB on this host?")?;
+        let begun = begun.ok_or("a donor did not begin: is there memory for it, 1 GiB on this host?")?;
         let lending = Arc::clone(&self.lending);
         std::thread::Builder::new().spawn(move || {
             for said in said.filter(|said| said["event"] == "lends") {
-                let pid = said["pid"]
-                    .as_i64()
-                    .and_then(|pid| Pid::from_raw(pid as i32));
+                let pid = said["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32));
                 let mut lending = lending.lock().unwrap_or_else(PoisonError::into_inner);
                 lending.extend(pid);
             }

@@ -42,10 +42,7 @@ impl Holder {
         let begun = Instant::now();
         while std::fs::read_link(holder.network()).is_ok_and(|its| its == ours) {
             if holder.0.try_wait()?.is_some() || begun.elapsed() > PATIENCE {
-                return Err(
-                    "cannot make a network namespace for the donor's host: run the bench as root"
-                        .into(),
-                );
+                return Err("cannot make a network namespace for the donor's host: run the bench as root".into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -64,16 +61,8 @@ impl Hosts {
     /// Namespaces are not allowed, or a command is missing.
     pub(super) fn new(mtu: usize) -> Result<Self, BenchError> {
         let holders = [Holder::start()?, Holder::start()?];
-        let hosts = Self {
-            networks: [
-                File::open(holders[0].network())?,
-                File::open(holders[1].network())?,
-            ],
-        };
-        let line = format!(
-            "ip link add line type veth peer name line netns {}",
-            holders[1].0.id()
-        );
+        let hosts = Self { networks: [File::open(holders[0].network())?, File::open(holders[1].network())?] };
+        let line = format!("ip link add line type veth peer name line netns {}", holders[1].0.id());
         hosts.run(0, &line)?;
         for host in 0..2 {
             let address = Self::address(host);
@@ -108,20 +97,14 @@ impl Hosts {
     ///
     /// # Errors
     /// The thread may not enter the host.
-    pub(super) fn at<T: Send>(
-        &self,
-        host: usize,
-        work: impl FnOnce() -> T + Send,
-    ) -> io::Result<T> {
+    pub(super) fn at<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let network = &self.networks[host];
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 enter(network)?;
                 Ok(work())
             });
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -135,8 +118,5 @@ impl Hosts {
 }
 
 fn enter(network: &File) -> io::Result<()> {
-    Ok(move_into_link_name_space(
-        network.as_fd(),
-        Some(LinkNameSpaceType::Network),
-    )?)
+    Ok(move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?)
 }

@@ -35,8 +35,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     if plan.insecure {
         return Err("pages travel to donors sealed: --insecure makes no sense here".into());
     }
-    MTUS.into_iter()
-        .try_for_each(|mtu| of_line(plan, mtu, report))
+    MTUS.into_iter().try_for_each(|mtu| of_line(plan, mtu, report))
 }
 
 fn of_line(plan: Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError> {
@@ -107,11 +106,7 @@ impl Bare {
         asks.connect(answers.local_addr()?)?;
         answers.connect(asks.local_addr()?)?;
         let pages = BarePages::new(count, FaultService::Threads(1))?;
-        Ok(Self {
-            pages,
-            asks,
-            answers,
-        })
+        Ok(Self { pages, asks, answers })
     }
 
     /// Microseconds of so many faults, each with its round trip.

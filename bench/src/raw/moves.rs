@@ -37,23 +37,13 @@ impl BareMove {
             };
             done += checked(written as isize)?;
         }
-        map(
-            pages.as_ptr().cast(),
-            pages.len(),
-            libc::MAP_FIXED,
-            Some(&file),
-        )?;
+        map(pages.as_ptr().cast(), pages.len(), libc::MAP_FIXED, Some(&file))?;
         fcntl_add_seals(&file, SealFlags::SEAL)?;
         let status_file = memfd(PAGE_BYTES)?;
         fcntl_add_seals(&status_file, length)?;
         let status = map(ptr::null_mut(), PAGE_BYTES, 0, Some(&status_file))?;
         fcntl_add_seals(&status_file, SealFlags::SEAL | SealFlags::FUTURE_WRITE)?;
-        Ok(Self {
-            pages,
-            _file: file,
-            status,
-            _status_file: status_file,
-        })
+        Ok(Self { pages, _file: file, status, _status_file: status_file })
     }
 
     /// Moves them back.
@@ -65,15 +55,7 @@ impl BareMove {
         Words::new(fresh.cast(), bytes).copy_from(0, self.pages);
         let to = self.pages.as_ptr().cast::<c_void>();
         // SAFETY: the fresh mapping holds the bytes of the memory whose place it takes, which is the bench's own.
-        let moved = unsafe {
-            libc::mremap(
-                fresh,
-                bytes,
-                bytes,
-                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
-                to,
-            )
-        };
+        let moved = unsafe { libc::mremap(fresh, bytes, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to) };
         if moved != to {
             return Err(io::Error::last_os_error().into());
         }
@@ -89,21 +71,13 @@ impl Drop for BareMove {
 }
 
 fn memfd(bytes: usize) -> Result<OwnedFd, BenchError> {
-    let file = memfd_create(
-        "mapwire-bench",
-        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-    )?;
+    let file = memfd_create("mapwire-bench", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, bytes as u64)?;
     Ok(file)
 }
 
 /// Maps a file, shared, or fresh private memory. With `MAP_FIXED` `place` is the bench's own, and the file holds its bytes.
-fn map(
-    place: *mut c_void,
-    bytes: usize,
-    flags: i32,
-    file: Option<&OwnedFd>,
-) -> Result<*mut c_void, BenchError> {
+fn map(place: *mut c_void, bytes: usize, flags: i32, file: Option<&OwnedFd>) -> Result<*mut c_void, BenchError> {
     let (kind, file) = match file {
         Some(file) => (libc::MAP_SHARED | libc::MAP_NORESERVE, file.as_raw_fd()),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),

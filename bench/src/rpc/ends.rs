@@ -52,32 +52,16 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const END: Order = Order {
-        what: 0,
-        bytes: 0,
-        times: 0,
-    };
+    pub(super) const END: Order = Order { what: 0, bytes: 0, times: 0 };
 
     pub(super) fn of(what: u64) -> Option<Self> {
-        const ALL: [Way; 8] = [
-            Way::Put,
-            Way::Call,
-            Way::Memcpy,
-            Way::LongCall,
-            Way::LentCall,
-            Way::Bounce,
-            Way::Futex,
-            Way::RawUdp,
-        ];
+        const ALL: [Way; 8] =
+            [Way::Put, Way::Call, Way::Memcpy, Way::LongCall, Way::LentCall, Way::Bounce, Way::Futex, Way::RawUdp];
         ALL.into_iter().find(|way| *way as u64 == what)
     }
 
     pub(super) fn order(self, times: u64) -> Order {
-        Order {
-            what: self as u64,
-            bytes: 0,
-            times,
-        }
+        Order { what: self as u64, bytes: 0, times }
     }
 
     pub(super) fn name(self) -> &'static str {

@@ -29,12 +29,7 @@ const fn line(rank: usize) -> usize {
 }
 
 /// One round of all ranks. The value is the least share of a caller, as a part of the greatest.
-pub(super) fn measure(
-    plan: Plan,
-    node: &Node,
-    shared: Words,
-    report: &mut Report,
-) -> Result<(), BenchError> {
+pub(super) fn measure(plan: Plan, node: &Node, shared: Words, report: &mut Report) -> Result<(), BenchError> {
     let rpc = Rpc::open(node, RpcConfig::default())?;
     let time = Duration::from_millis(if plan.quick { 500 } else { 4000 });
     if node.rank() > 0 {
@@ -77,10 +72,7 @@ pub(super) fn measure(
     let fields = vec![
         ("case", json!("fair")),
         ("ranks", json!(RANKS)),
-        (
-            "calls_per_second",
-            json!((calls().sum::<u64>() as f64 / time.as_secs_f64()).round()),
-        ),
+        ("calls_per_second", json!((calls().sum::<u64>() as f64 / time.as_secs_f64()).round())),
     ];
     report.rows(&fields, "least share / greatest", "equal shares", &[figure]);
     Ok(())

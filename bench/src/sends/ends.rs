@@ -37,14 +37,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 6] = [
-        Self::Plain,
-        Self::TwoCopies,
-        Self::Direct,
-        Self::Heap,
-        Self::Edges,
-        Self::Ring,
-    ];
+    pub(super) const ALL: [Self; 6] = [Self::Plain, Self::TwoCopies, Self::Direct, Self::Heap, Self::Edges, Self::Ring];
 }
 
 /// Receive buffers of both ranks: this rank's as its owner sees it, the peer's as an import.
@@ -61,12 +54,7 @@ impl Inbox {
     /// Messages begin at `base` and take `bytes` at most.
     fn new(ours: Words, import: Import, base: usize, bytes: usize) -> Self {
         let mapped = import.direct_range();
-        Self {
-            ours,
-            polls: (base as u64) < mapped.start || ((base + bytes) as u64) > mapped.end,
-            import,
-            base,
-        }
+        Self { ours, polls: (base as u64) < mapped.start || ((base + bytes) as u64) > mapped.end, import, base }
     }
 }
 
@@ -113,19 +101,14 @@ impl<'a> Ends<'a> {
 
         let (inbox, ring_inbox) = (node.alloc(room)?, node.alloc(room)?);
         let control = node.alloc(report::PIPE + PIPE_BYTES)?;
-        let (mut heap, mut own) = (
-            vec![0_u64; (room + 3 * PAGE_BYTES) / 8],
-            vec![0_u64; (room + PAGE_BYTES) / 8],
-        );
+        let (mut heap, mut own) = (vec![0_u64; (room + 3 * PAGE_BYTES) / 8], vec![0_u64; (room + PAGE_BYTES) / 8]);
         let whole = Words::new(heap.as_mut_ptr().cast(), heap.len() * 8);
         let first_page = match whole.before_page() {
             before if before < EDGE_BYTES => before + PAGE_BYTES,
             before => before,
         };
-        let heap_words = whole.part(
-            first_page - EDGE_BYTES,
-            EDGE_BYTES + room.next_multiple_of(PAGE_BYTES) + EDGE_BYTES,
-        );
+        let heap_words =
+            whole.part(first_page - EDGE_BYTES, EDGE_BYTES + room.next_multiple_of(PAGE_BYTES) + EDGE_BYTES);
         let own_words = Words::new(own.as_mut_ptr().cast(), own.len() * 8);
         let own_words = own_words.part(own_words.before_page(), room);
 
@@ -144,12 +127,7 @@ impl<'a> Ends<'a> {
         Ok(Self {
             node,
             direct: Inbox::new(Words::of_buffer(&inbox), direct, 0, room),
-            ring: Inbox::new(
-                Words::of_buffer(&ring_inbox),
-                import("bench.ring")?,
-                0,
-                room,
-            ),
+            ring: Inbox::new(Words::of_buffer(&ring_inbox), import("bench.ring")?, 0, room),
             heap: Inbox::new(heap_words, import("bench.heap")?, EDGE_BYTES, room),
             edges_base: EDGE_BYTES - MESSAGE_EDGE_BYTES,
             plain,
@@ -197,14 +175,7 @@ impl<'a> Ends<'a> {
 
     /// Stores a message at `at` and its flag, the message's number, at `flag`.
     #[inline(always)]
-    fn put(
-        &self,
-        way: Way,
-        data: &[u8],
-        at: usize,
-        flag: usize,
-        number: u64,
-    ) -> Result<(), BenchError> {
+    fn put(&self, way: Way, data: &[u8], at: usize, flag: usize, number: u64) -> Result<(), BenchError> {
         let (offset, signal) = (at as u64, flag as u64);
         match way {
             Way::Plain | Way::TwoCopies => {
@@ -212,9 +183,7 @@ impl<'a> Ends<'a> {
                 self.plain.store(flag, number);
             }
             Way::Direct => (self.direct.import).put_signal(data, offset, signal, number)?,
-            Way::Heap | Way::Edges => {
-                (self.heap.import).put_signal(data, offset, signal, number)?
-            }
+            Way::Heap | Way::Edges => (self.heap.import).put_signal(data, offset, signal, number)?,
             // Eight bytes by the ring are their own flag, as a two-sided message is: they land in one piece.
             Way::Ring if is_flag(way, data.len()) => {
                 self.ring.import.send(&number.to_le_bytes(), signal)?;
@@ -226,14 +195,7 @@ impl<'a> Ends<'a> {
 
     /// Waits for message `number`, spinning, and reads it.
     #[inline(always)]
-    fn take(
-        &self,
-        way: Way,
-        bytes: usize,
-        at: usize,
-        flag: usize,
-        number: u64,
-    ) -> Result<(), BenchError> {
+    fn take(&self, way: Way, bytes: usize, at: usize, flag: usize, number: u64) -> Result<(), BenchError> {
         let inbox = self.inbox(way);
         if self.polls(way) {
             while inbox.ours.load(flag) != number {
@@ -330,13 +292,7 @@ impl<'a> Ends<'a> {
     }
 
     #[inline(always)]
-    fn take_of_stream(
-        &self,
-        way: Way,
-        window: Window,
-        base: usize,
-        number: u64,
-    ) -> Result<(), BenchError> {
+    fn take_of_stream(&self, way: Way, window: Window, base: usize, number: u64) -> Result<(), BenchError> {
         let (at, flag) = window.message(base, number);
         if way == Way::TwoCopies {
             let at = at - base;
@@ -370,11 +326,7 @@ impl Window {
             // Large messages begin on pages, as buffers of programs do.
             bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
         };
-        Self {
-            bytes,
-            slots: ((1 << 20) / bytes as u64).clamp(2, 64),
-            stride,
-        }
+        Self { bytes, slots: ((1 << 20) / bytes as u64).clamp(2, 64), stride }
     }
 
     /// Bytes of all messages.

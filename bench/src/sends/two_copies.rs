@@ -29,11 +29,7 @@ pub(super) struct Pipe {
 impl Pipe {
     /// An end in `shared`, [`PIPE_BYTES`] that were zeros when either end began.
     pub(super) fn new(shared: Words) -> Self {
-        Self {
-            shared,
-            passed: 0,
-            seen: 0,
-        }
+        Self { shared, passed: 0, seen: 0 }
     }
 
     fn piece(&self) -> usize {
@@ -98,9 +94,7 @@ mod tests {
         let most = *lengths.iter().max().unwrap();
         let (_own_memory, own) = memory(most);
         let message = |bytes: usize, turn: u64| -> Vec<u8> {
-            (0..bytes as u64 / 8)
-                .flat_map(|word| (word * 31 + turn).to_ne_bytes())
-                .collect()
+            (0..bytes as u64 / 8).flat_map(|word| (word * 31 + turn).to_ne_bytes()).collect()
         };
         std::thread::scope(|scope| {
             let mut sender = Pipe::new(shared);

@@ -38,26 +38,15 @@ impl RawFault {
         let views = Arc::new(MultiView::new("bench-faults", layout)?);
         let protection = PageProtection::new(shared.faults(), views)?;
         let watched = watch(layout.views_range(), shared.faults().signal(), 0, open_page)?;
-        let raw = Box::new(Self {
-            protection,
-            _watch: watched,
-        });
-        RAW.store(
-            std::ptr::from_ref(&raw.protection) as usize,
-            Ordering::Release,
-        );
+        let raw = Box::new(Self { protection, _watch: watched });
+        RAW.store(std::ptr::from_ref(&raw.protection) as usize, Ordering::Release);
         Ok(raw)
     }
 
     /// Microseconds of a load fault, of a store fault after it, and of what the owner of a page does for a reader (bars
     /// stores) and for a writer (closes it, from `held` on).
     fn costs(&self, held: Access) -> Result<[f64; 4], BenchError> {
-        let at = |page: usize| {
-            self.protection
-                .views()
-                .application(0, page * PAGE_BYTES)
-                .cast::<u64>()
-        };
+        let at = |page: usize| self.protection.views().application(0, page * PAGE_BYTES).cast::<u64>();
         let mut times: [Vec<f64>; 4] = Default::default();
         for page in 0..MINIPAGES {
             // SAFETY: mapped and aligned; `open_page` opens it.
@@ -114,22 +103,11 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                 let (process, file) = (std::process::id(), memory.as_raw_fd());
                 case += &format!(" /proc/{process}/fd/{file}");
             }
-            Job {
-                bench: "fault",
-                ranks,
-                options: &options,
-                case: &case,
-            }
-            .run(plan, report.is_json())?;
+            Job { bench: "fault", ranks, options: &options, case: &case }.run(plan, report.is_json())?;
         }
         return Ok(());
     }
-    let bytes_of = |case: &str| {
-        case.split(' ')
-            .next()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(4096)
-    };
+    let bytes_of = |case: &str| case.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(4096);
     in_jobs(
         "fault",
         plan,
@@ -139,11 +117,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
         |_, _| String::new(),
         |station, case, report| {
             let bytes = bytes_of(case);
-            let copies: u64 = case
-                .split(' ')
-                .nth(1)
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(0);
+            let copies: u64 = case.split(' ').nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
             let raw = RawFault::new(station.shared)?;
             let mut placements = Placements::default();
             for (owner, how) in OWNERS.iter().enumerate() {
@@ -160,12 +134,7 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                         &raw,
                         &mut placements,
                         report,
-                        FaultCase {
-                            bytes,
-                            copies,
-                            owner,
-                            access,
-                        },
+                        FaultCase { bytes, copies, owner, access },
                     )?;
                 }
             }
@@ -189,12 +158,7 @@ fn fault_case(
     report: &mut Report,
     case: FaultCase,
 ) -> Result<(), BenchError> {
-    let FaultCase {
-        bytes,
-        copies,
-        owner,
-        access,
-    } = case;
+    let FaultCase { bytes, copies, owner, access } = case;
     let effort = Effort::planned(plan, 3, 15);
     let station = std::cell::RefCell::new(station);
     let source = vec![1_u8; bytes];
@@ -205,11 +169,7 @@ fn fault_case(
         || station.borrow_mut().look(),
         || {
             // raw fault + the owner's protection change + two one-way messages + copy
-            let held = if access == "upgrade" {
-                Access::Read
-            } else {
-                Access::Write
-            };
+            let held = if access == "upgrade" { Access::Read } else { Access::Write };
             let [load, store, bar, close] = raw.costs(held)?;
             let round_trip = station.borrow_mut().round_trip()?;
             let copy = timed_us(|| {
@@ -222,11 +182,7 @@ fn fault_case(
                 let fault = if access == "read" { load } else { store };
                 return Ok(fault + round_trip);
             }
-            let parts = if access == "read" {
-                load + bar
-            } else {
-                store + close
-            };
+            let parts = if access == "read" { load + bar } else { store + close };
             Ok(parts + round_trip + if access == "upgrade" { 0.0 } else { copy })
         },
         || {
@@ -263,10 +219,7 @@ fn fault_case(
     };
     let station = station.into_inner();
     let (transport, baseline) = match plan.transport {
-        Transport::Shm => (
-            "shm",
-            "raw fault + protection change + flag round trip + copy",
-        ),
+        Transport::Shm => ("shm", "raw fault + protection change + flag round trip + copy"),
         Transport::Udp | Transport::Ofi => ("udp", "raw fault + raw UDP round trip"),
     };
     let fields = vec![

@@ -4,12 +4,7 @@ use super::*;
 
 /// The fields of a row that say what was measured.
 fn case_of(case: &str, ranks: usize, wait: &str) -> Vec<(&'static str, serde_json::Value)> {
-    vec![
-        ("case", json!(case)),
-        ("ranks", json!(ranks)),
-        ("wait", json!(wait)),
-        ("transport", json!("shm")),
-    ]
+    vec![("case", json!(case)), ("ranks", json!(ranks)), ("wait", json!(wait)), ("transport", json!("shm"))]
 }
 
 /// `mapwire bench lock`.
@@ -73,15 +68,7 @@ pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
 
 /// `mapwire bench barrier`.
 pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let jobs = [
-        (2, POLLING),
-        (2, "poll"),
-        (2, "adaptive"),
-        (2, "event"),
-        (4, "poll"),
-        (4, "adaptive"),
-        (4, "event"),
-    ];
+    let jobs = [(2, POLLING), (2, "poll"), (2, "adaptive"), (2, "event"), (4, "poll"), (4, "adaptive"), (4, "event")];
     let jobs = &jobs[..if plan.quick { 4 } else { jobs.len() }];
     in_jobs(
         "barrier",
@@ -102,11 +89,7 @@ pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                 || station.borrow_mut().round_trip(),
                 || {
                     let mut station = station.borrow_mut();
-                    let times = if ranks > 2 || wait == "event" {
-                        20
-                    } else {
-                        200
-                    };
+                    let times = if ranks > 2 || wait == "event" { 20 } else { 200 };
                     station.order(what::MEET, 0, times);
                     let start = Instant::now();
                     station.meet(times)?;

@@ -11,11 +11,8 @@ use super::*;
 const KINDS: [&str; 3] = ["spin", "own", "queue"];
 const WAITS: [&str; 3] = ["poll", "event", "adaptive"];
 type Statistic = fn(&mut [f64]) -> f64;
-const STATISTICS: [(&str, Statistic); 3] = [
-    ("median", |taken| median(taken)),
-    ("mean", |taken| mean(taken)),
-    ("p90", |taken| quantile(taken, 0.9)),
-];
+const STATISTICS: [(&str, Statistic); 3] =
+    [("median", |taken| median(taken)), ("mean", |taken| mean(taken)), ("p90", |taken| quantile(taken, 0.9))];
 
 /// A rank ends after so long, where its way to wait takes for ever.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -31,12 +28,8 @@ pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError>
         let mut taken = [(); 3].map(|()| Vec::new());
         for _ in 0..starts {
             for (wait, taken) in WAITS.into_iter().zip(&mut taken) {
-                let job = Job {
-                    bench: "waiting",
-                    ranks: CROWD,
-                    options: &["--wait", wait],
-                    case: &format!("{kind} {wait}"),
-                };
+                let job =
+                    Job { bench: "waiting", ranks: CROWD, options: &["--wait", wait], case: &format!("{kind} {wait}") };
                 taken.push(parse(&job.output(plan)?)?);
             }
         }
@@ -87,19 +80,11 @@ pub(super) fn run(node: &Node, shared: &Shared, kind: &str) -> Result<(), BenchE
     let mut words: Vec<SharedSlice<u64>> = Vec::new();
     for root in 0..=node.size() {
         let root = root % node.size();
-        let mine = (root == node.rank())
-            .then(|| shared.alloc::<u64>(8))
-            .transpose()?;
+        let mine = (root == node.rank()).then(|| shared.alloc::<u64>(8)).transpose()?;
         words.push(shared.broadcast_slice(root, mine)?);
     }
     shared.barrier()?;
-    let program = Program {
-        me: node.rank(),
-        size: node.size(),
-        shared,
-        words: &words,
-        times,
-    };
+    let program = Program { me: node.rank(), size: node.size(), shared, words: &words, times };
     let taken = match kind {
         "spin" => program.spin(),
         "own" => program.own(),

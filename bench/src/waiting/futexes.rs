@@ -40,10 +40,7 @@ impl Futexes {
             let _kept = (Some((buffer, export)), None);
             Ok(Self { words, _kept })
         } else {
-            let import = node
-                .import(0, "bench.futexes")
-                .rights(Rights::ALL)
-                .start()?;
+            let import = node.import(0, "bench.futexes").rights(Rights::ALL).start()?;
             let words = Words::of_import(&import)?;
             let _kept = (None, Some(import));
             Ok(Self { words, _kept })
@@ -149,18 +146,10 @@ pub(super) struct Ring {
 impl Ring {
     /// Joins the ranks. Collective.
     pub(super) fn new(node: &Node, ring_path: bool) -> Result<Self, BenchError> {
-        let name = if ring_path {
-            "bench.hop.ring"
-        } else {
-            "bench.hop"
-        };
+        let name = if ring_path { "bench.hop.ring" } else { "bench.hop" };
         let buffer = node.alloc(4096)?;
         let export = node.export_buffer(&buffer).name(name);
-        let export = if ring_path {
-            export.ring_only()
-        } else {
-            export
-        };
+        let export = if ring_path { export.ring_only() } else { export };
         let inbox = export.start()?;
         let next = node.import((node.rank() + 1) % node.size(), name);
         let next = next.rights(Rights::ALL).start()?;

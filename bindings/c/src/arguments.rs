@@ -14,11 +14,7 @@ pub(crate) fn required<T>(argument: Option<T>, name: &str) -> Result<T, Failure>
 
 /// Gives a result to the program.
 #[inline]
-pub(crate) fn give<T>(
-    place: Option<&mut MaybeUninit<T>>,
-    name: &str,
-    value: T,
-) -> Result<(), Failure> {
+pub(crate) fn give<T>(place: Option<&mut MaybeUninit<T>>, name: &str, value: T) -> Result<(), Failure> {
     required(place, name)?.write(value);
     Ok(())
 }
@@ -29,9 +25,7 @@ pub(crate) fn new_object<'a, T>(
     argument: Option<&'a mut MaybeUninit<*mut T>>,
     name: &str,
 ) -> Result<&'a mut *mut T, Failure> {
-    argument
-        .map(|place| place.write(core::ptr::null_mut()))
-        .ok_or_else(|| null(name))
+    argument.map(|place| place.write(core::ptr::null_mut())).ok_or_else(|| null(name))
 }
 
 #[cold]

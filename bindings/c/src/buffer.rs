@@ -64,10 +64,7 @@ pub extern "C" fn mw_buffer_ptr(
 
 /// Its length in bytes, as asked for, in `*length`.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_buffer_len(
-    buffer: Option<&mw_buffer_t>,
-    length: Option<&mut MaybeUninit<usize>>,
-) -> mw_status_t {
+pub extern "C" fn mw_buffer_len(buffer: Option<&mw_buffer_t>, length: Option<&mut MaybeUninit<usize>>) -> mw_status_t {
     call(|| {
         let bytes = required(buffer, "buffer")?.buffer.len();
         give(length, "length", bytes)

@@ -166,16 +166,7 @@ pub unsafe extern "C" fn mw_node_reduce_u64(
     count: usize,
 ) -> mw_status_t {
     // SAFETY: the caller's promise.
-    call(|| unsafe {
-        reduce(
-            node,
-            how,
-            values,
-            count,
-            u64::from_ne_bytes,
-            u64::to_ne_bytes,
-        )
-    })
+    call(|| unsafe { reduce(node, how, values, count, u64::from_ne_bytes, u64::to_ne_bytes) })
 }
 
 /// As `mw_node_reduce_u64`, of integers with a sign.
@@ -193,16 +184,7 @@ pub unsafe extern "C" fn mw_node_reduce_i64(
     count: usize,
 ) -> mw_status_t {
     // SAFETY: the caller's promise.
-    call(|| unsafe {
-        reduce(
-            node,
-            how,
-            values,
-            count,
-            i64::from_ne_bytes,
-            i64::to_ne_bytes,
-        )
-    })
+    call(|| unsafe { reduce(node, how, values, count, i64::from_ne_bytes, i64::to_ne_bytes) })
 }
 
 /// As `mw_node_reduce_u64`, of floating-point numbers, which are taken in the order of ranks. The least and greatest pass over NaN.
@@ -220,14 +202,5 @@ pub unsafe extern "C" fn mw_node_reduce_f64(
     count: usize,
 ) -> mw_status_t {
     // SAFETY: the caller's promise.
-    call(|| unsafe {
-        reduce(
-            node,
-            how,
-            values,
-            count,
-            f64::from_ne_bytes,
-            f64::to_ne_bytes,
-        )
-    })
+    call(|| unsafe { reduce(node, how, values, count, f64::from_ne_bytes, f64::to_ne_bytes) })
 }

@@ -124,10 +124,7 @@ unsafe impl Growing for mw_shared_counters_t {
 /// # Safety
 /// `counters` is as large as its `size` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mw_node_counters(
-    node: Option<&mw_node_t>,
-    counters: *mut mw_node_counters_t,
-) -> mw_status_t {
+pub unsafe extern "C" fn mw_node_counters(node: Option<&mw_node_t>, counters: *mut mw_node_counters_t) -> mw_status_t {
     call(|| {
         let node = &required(node, "node")?.node;
         node.check_process()?;
@@ -135,9 +132,7 @@ pub unsafe extern "C" fn mw_node_counters(
         let mut links = node.links();
         // A rank's link to itself leaves no host.
         links.retain(|(rank, _)| *rank != node.rank());
-        let sum = |part: fn(&LinkCounters) -> u64| {
-            links.iter().map(|(_, link)| part(&link.counters)).sum()
-        };
+        let sum = |part: fn(&LinkCounters) -> u64| links.iter().map(|(_, link)| part(&link.counters)).sum();
         let value = mw_node_counters_t {
             size: 0,
             commands: nic.commands,
@@ -160,11 +155,7 @@ pub unsafe extern "C" fn mw_node_counters(
             link_packets_sent: sum(|link| link.sent),
             link_packets_resent: sum(|link| link.resent),
             link_timeouts: sum(|link| link.timeouts),
-            link_rtt_ns: links
-                .iter()
-                .filter_map(|(_, link)| link.rtt_ns)
-                .max()
-                .unwrap_or(0),
+            link_rtt_ns: links.iter().filter_map(|(_, link)| link.rtt_ns).max().unwrap_or(0),
             datagrams_rejected: node.rejections().map_or(0, |counted| counted.rejections()),
         };
         // SAFETY: the caller's promise.

@@ -44,10 +44,7 @@ pub extern "C" fn mw_eventfd_create(
 
 /// The descriptor, in `*fd`. Wait for it to be readable; leave reading, writing and closing to the library.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_eventfd_fd(
-    events: Option<&mw_eventfd_t>,
-    fd: Option<&mut MaybeUninit<i32>>,
-) -> mw_status_t {
+pub extern "C" fn mw_eventfd_fd(events: Option<&mw_eventfd_t>, fd: Option<&mut MaybeUninit<i32>>) -> mw_status_t {
     call(|| {
         let number = required(events, "events")?.events.as_raw_fd();
         give(fd, "fd", number)

@@ -88,9 +88,9 @@ impl mw_export_t {
         match self.export.try_read() {
             Ok(export) => Ok(export),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Failure::state(
-                "another thread redirects this export: call again when it is done",
-            )),
+            Err(TryLockError::WouldBlock) => {
+                Err(Failure::state("another thread redirects this export: call again when it is done"))
+            }
         }
     }
 
@@ -98,9 +98,9 @@ impl mw_export_t {
         match self.export.try_write() {
             Ok(export) => Ok(export),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Failure::state(
-                "another thread reads this export or waits in it: redirect it when no thread does",
-            )),
+            Err(TryLockError::WouldBlock) => {
+                Err(Failure::state("another thread reads this export or waits in it: redirect it when no thread does"))
+            }
         }
     }
 }
@@ -117,9 +117,7 @@ unsafe fn importers(options: &mw_export_options_t) -> Result<Importers, Failure>
             // SAFETY: the caller's promise.
             let ranks = unsafe { memory::values(options.nodes, options.node_count, "nodes") }?;
             if ranks.is_empty() {
-                return Err(Failure::argument(
-                    "an export for listed ranks lists none: set `nodes` and `node_count`",
-                ));
+                return Err(Failure::argument("an export for listed ranks lists none: set `nodes` and `node_count`"));
             }
             let node = |&rank: &u32| u16::try_from(rank).map(NodeId).map_err(|_| rank);
             let nodes: Result<Vec<_>, u32> = ranks.iter().map(node).collect();
@@ -128,9 +126,9 @@ unsafe fn importers(options: &mw_export_options_t) -> Result<Importers, Failure>
                 message: format!("rank {rank} in `nodes` is in no job: ranks are below 65536"),
             })
         }
-        MW_IMPORTERS_TOKEN if options.token == Key::ZERO.0 => Err(Failure::argument(
-            "the token of an export is all zero, which means none: draw one at random",
-        )),
+        MW_IMPORTERS_TOKEN if options.token == Key::ZERO.0 => {
+            Err(Failure::argument("the token of an export is all zero, which means none: draw one at random"))
+        }
         MW_IMPORTERS_TOKEN => Ok(Importers::Token(Key(options.token))),
         other => Err(Failure::argument(format!(
             "importers of {other} are none that this library knows: use MW_IMPORTERS_JOB, _USER, _NODES or _TOKEN"
@@ -170,10 +168,7 @@ unsafe fn create(
             gate = Some(made);
         }
     }
-    Ok(mw_export_t {
-        export: RwLock::new(builder.start()?),
-        gate,
-    })
+    Ok(mw_export_t { export: RwLock::new(builder.start()?), gate })
 }
 
 /// Exports a buffer under `name`: 1 to 255 bytes of UTF-8, taken once at a time in this process. Whole buffers take the direct
@@ -248,10 +243,7 @@ pub unsafe extern "C" fn mw_export_create_range(
 
 /// Its length in bytes, in `*length`.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_export_len(
-    exported: Option<&mw_export_t>,
-    length: Option<&mut MaybeUninit<u64>>,
-) -> mw_status_t {
+pub extern "C" fn mw_export_len(exported: Option<&mw_export_t>, length: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
     call(|| {
         let bytes = required(exported, "exported")?.read()?.len();
         give(length, "length", bytes)
@@ -363,10 +355,7 @@ pub extern "C" fn mw_export_wait_signal(
 /// `MW_ERR_STATE`: an export whose importers may have mapped it (make it with `MW_EXPORT_RING_ONLY`), or another thread is in
 /// a call with this export. `MW_ERR_LIMIT`: more pages than may be pinned.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_export_redirect(
-    exported: Option<&mw_export_t>,
-    buffer: Option<&mw_buffer_t>,
-) -> mw_status_t {
+pub extern "C" fn mw_export_redirect(exported: Option<&mw_export_t>, buffer: Option<&mw_buffer_t>) -> mw_status_t {
     call(|| {
         let export = required(exported, "exported")?;
         let buffer = required(buffer, "buffer")?;
@@ -399,10 +388,7 @@ pub unsafe extern "C" fn mw_export_revoke(exported: Option<Box<mw_export_t>>) ->
             return Ok(());
         };
         let mw_export_t { export, gate } = *object;
-        let outcome = export
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .revoke();
+        let outcome = export.into_inner().unwrap_or_else(PoisonError::into_inner).revoke();
         // In a forked child another thread of the parent may have been within, and never comes out.
         if let Some(gate) = gate
             && !matches!(outcome, Err(mapwire::Error::Forked(_)))

@@ -17,29 +17,20 @@ impl Failure {
     /// An argument that cannot be.
     #[cold]
     pub(crate) fn argument(message: impl Into<String>) -> Self {
-        Self {
-            status: mw_status_t::MW_ERR_ARGUMENT,
-            message: message.into(),
-        }
+        Self { status: mw_status_t::MW_ERR_ARGUMENT, message: message.into() }
     }
 
     /// A call that cannot be served while something else is so.
     #[cold]
     pub(crate) fn state(message: impl Into<String>) -> Self {
-        Self {
-            status: mw_status_t::MW_ERR_STATE,
-            message: message.into(),
-        }
+        Self { status: mw_status_t::MW_ERR_STATE, message: message.into() }
     }
 }
 
 impl From<mapwire::Error> for Failure {
     #[cold]
     fn from(error: mapwire::Error) -> Self {
-        Self {
-            status: status_of(&error),
-            message: error.to_string(),
-        }
+        Self { status: status_of(&error), message: error.to_string() }
     }
 }
 
@@ -94,11 +85,7 @@ pub extern "C" fn mw_error_message() -> *const c_char {
     MESSAGE
         .try_with(|kept| {
             let kept = kept.borrow();
-            if kept.is_empty() {
-                c"".as_ptr()
-            } else {
-                kept.as_ptr().cast()
-            }
+            if kept.is_empty() { c"".as_ptr() } else { kept.as_ptr().cast() }
         })
         .unwrap_or(c"".as_ptr())
 }
@@ -112,9 +99,7 @@ mod tests {
     fn message() -> String {
         let text = mw_error_message();
         // SAFETY: `mw_error_message` gives a text with a NUL, which stands until this thread fails again.
-        unsafe { CStr::from_ptr(text) }
-            .to_string_lossy()
-            .into_owned()
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
     #[test]
@@ -139,14 +124,8 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_a_code() {
-        assert_eq!(
-            call(|| panic!("wheel {} is off", 3)),
-            mw_status_t::MW_ERR_INTERNAL
-        );
+        assert_eq!(call(|| panic!("wheel {} is off", 3)), mw_status_t::MW_ERR_INTERNAL);
         assert!(message().contains("wheel 3 is off"), "{}", message());
-        assert_eq!(
-            call(|| std::panic::panic_any(7_u8)),
-            mw_status_t::MW_ERR_INTERNAL
-        );
+        assert_eq!(call(|| std::panic::panic_any(7_u8)), mw_status_t::MW_ERR_INTERNAL);
     }
 }

@@ -132,10 +132,7 @@ pub unsafe extern "C" fn mw_far_open(
             let folder = unsafe { core::ffi::CStr::from_ptr(options.disk) };
             builder = builder.disk(std::ffi::OsStr::from_bytes(folder.to_bytes()));
         }
-        let opened = mw_far_t {
-            far: builder.open()?,
-            pieces: Mutex::default(),
-        };
+        let opened = mw_far_t { far: builder.open()?, pieces: Mutex::default() };
         *place = Box::into_raw(Box::new(opened));
         Ok(())
     })
@@ -198,9 +195,7 @@ pub extern "C" fn mw_far_map(
         let place = new_object(memory, "memory")?;
         let far = required(far, "far")?;
         if fd < 0 {
-            return Err(Failure::argument(format!(
-                "{fd} is no descriptor of a file"
-            )));
+            return Err(Failure::argument(format!("{fd} is no descriptor of a file")));
         }
         // SAFETY: used within the call alone. Of a descriptor that is not open, the kernel says so.
         let file = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -242,10 +237,7 @@ pub unsafe extern "C" fn mw_far_free(far: Option<&mw_far_t>, memory: *mut c_void
 /// # Safety
 /// `stats` points to as many bytes as its `size` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mw_far_stats(
-    far: Option<&mw_far_t>,
-    stats: *mut mw_far_stats_t,
-) -> mw_status_t {
+pub unsafe extern "C" fn mw_far_stats(far: Option<&mw_far_t>, stats: *mut mw_far_stats_t) -> mw_status_t {
     call(|| {
         let it = required(far, "far")?.far.statistics();
         let ns = |share| it.fault_latency_at(share).as_nanos() as u64;

@@ -185,8 +185,7 @@ impl Write for Stream {
     fn write(&mut self, from: &[u8]) -> IoResult<usize> {
         // Declared here, so that the header of this library does not declare them too.
         unsafe extern "C" {
-            fn fwrite(from: *const c_void, size: usize, count: usize, stream: *mut c_void)
-            -> usize;
+            fn fwrite(from: *const c_void, size: usize, count: usize, stream: *mut c_void) -> usize;
         }
         // SAFETY: the stream is open, by the caller's promise; the bytes are private memory.
         let count = unsafe { fwrite(from.as_ptr().cast(), 1, from.len(), self.0) };

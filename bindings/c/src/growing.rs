@@ -136,11 +136,7 @@ mod tests {
         assert_eq!((options.first, options.later), (7, 8));
         let failure = read_words(&[40, 7, 8, 0, 1]).unwrap_err();
         assert_eq!(failure.status, mw_status_t::MW_ERR_VERSION);
-        assert!(
-            failure.message.contains("byte 32 of a `options`"),
-            "{}",
-            failure.message
-        );
+        assert!(failure.message.contains("byte 32 of a `options`"), "{}", failure.message);
     }
 
     #[test]
@@ -158,11 +154,7 @@ mod tests {
 
     #[test]
     fn results_fill_what_the_program_has_room_for() {
-        let value = Options {
-            size: 0,
-            first: 1,
-            later: 2,
-        };
+        let value = Options { size: 0, first: 1, later: 2 };
         let mut older = [16_u64, 9, 9, 9];
         // SAFETY: the words are more than the size says.
         unsafe { write(older.as_mut_ptr().cast::<Options>(), &value) }.unwrap();

@@ -107,10 +107,7 @@ pub unsafe extern "C" fn mw_import_free(import: Option<Box<mw_import_t>>) -> mw_
 
 /// Bytes of the export, in `*length`.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_import_len(
-    import: Option<&mw_import_t>,
-    length: Option<&mut MaybeUninit<u64>>,
-) -> mw_status_t {
+pub extern "C" fn mw_import_len(import: Option<&mw_import_t>, length: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
     call(|| {
         let bytes = required(import, "import")?.import.len();
         give(length, "length", bytes)
@@ -119,10 +116,7 @@ pub extern "C" fn mw_import_len(
 
 /// The exporting rank, in `*rank`.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_import_rank(
-    import: Option<&mw_import_t>,
-    rank: Option<&mut MaybeUninit<u32>>,
-) -> mw_status_t {
+pub extern "C" fn mw_import_rank(import: Option<&mw_import_t>, rank: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
     call(|| {
         let number = required(import, "import")?.import.rank();
         // A job has fewer than 2^16 ranks.
@@ -132,10 +126,7 @@ pub extern "C" fn mw_import_rank(
 
 /// What may be done, in `*rights`: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH` or both.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_import_rights(
-    import: Option<&mw_import_t>,
-    rights: Option<&mut MaybeUninit<u32>>,
-) -> mw_status_t {
+pub extern "C" fn mw_import_rights(import: Option<&mw_import_t>, rights: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
     call(|| {
         let bits = required(import, "import")?.import.rights().bits();
         give(rights, "rights", bits)

@@ -14,11 +14,7 @@ const LONGEST: usize = isize::MAX as usize;
 /// # Safety
 /// `data` points to `length` readable bytes, for as long as `'a` lasts; or the call is refused here.
 #[inline]
-pub(crate) unsafe fn source<'a>(
-    data: *const c_void,
-    length: usize,
-    name: &str,
-) -> Result<&'a [u8], Failure> {
+pub(crate) unsafe fn source<'a>(data: *const c_void, length: usize, name: &str) -> Result<&'a [u8], Failure> {
     if length == 0 {
         return Ok(&[]);
     }
@@ -32,11 +28,7 @@ pub(crate) unsafe fn source<'a>(
 /// # Safety
 /// `data` points to `length` writable bytes, which nobody else uses, for as long as `'a` lasts; or the call is refused here.
 #[inline]
-pub(crate) unsafe fn target<'a>(
-    data: *mut c_void,
-    length: usize,
-    name: &str,
-) -> Result<&'a mut [u8], Failure> {
+pub(crate) unsafe fn target<'a>(data: *mut c_void, length: usize, name: &str) -> Result<&'a mut [u8], Failure> {
     if length == 0 {
         return Ok(&mut []);
     }
@@ -49,11 +41,7 @@ pub(crate) unsafe fn target<'a>(
 ///
 /// # Safety
 /// `values` points to `count` readable values, for as long as `'a` lasts; or the call is refused here.
-pub(crate) unsafe fn values<'a, T: Copy>(
-    values: *const T,
-    count: usize,
-    name: &str,
-) -> Result<&'a [T], Failure> {
+pub(crate) unsafe fn values<'a, T: Copy>(values: *const T, count: usize, name: &str) -> Result<&'a [T], Failure> {
     if count == 0 {
         return Ok(&[]);
     }
@@ -79,10 +67,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str
     // SAFETY: not null; that it has an end and stays is the caller's promise.
     let bytes = unsafe { CStr::from_ptr(text) };
     bytes.to_str().map_err(|error| {
-        Failure::argument(format!(
-            "`{name}` is not UTF-8 from byte {} on: {bytes:?}",
-            error.valid_up_to()
-        ))
+        Failure::argument(format!("`{name}` is not UTF-8 from byte {} on: {bytes:?}", error.valid_up_to()))
     })
 }
 
@@ -113,12 +98,6 @@ fn too_long(length: usize, name: &str) -> Failure {
 pub(crate) fn check_range(offset: u64, length: usize, end: u64) -> Result<(), Failure> {
     match offset.checked_add(length as u64) {
         Some(last) if last <= end => Ok(()),
-        _ => Err(mapwire::Error::OutOfRange {
-            offset,
-            length: length as u64,
-            end,
-            unit: "bytes",
-        }
-        .into()),
+        _ => Err(mapwire::Error::OutOfRange { offset, length: length as u64, end, unit: "bytes" }.into()),
     }
 }

@@ -54,10 +54,7 @@ pub extern "C" fn mw_node_free(node: Option<Box<mw_node_t>>) -> mw_status_t {
 
 /// This process's number in the job, from 0, in `*rank`.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_node_rank(
-    node: Option<&mw_node_t>,
-    rank: Option<&mut MaybeUninit<u32>>,
-) -> mw_status_t {
+pub extern "C" fn mw_node_rank(node: Option<&mw_node_t>, rank: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
     call(|| {
         let number = required(node, "node")?.node.rank();
         // A job has fewer than 2^16 ranks.
@@ -67,10 +64,7 @@ pub extern "C" fn mw_node_rank(
 
 /// How many processes the job has, in `*size`.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_node_size(
-    node: Option<&mw_node_t>,
-    size: Option<&mut MaybeUninit<u32>>,
-) -> mw_status_t {
+pub extern "C" fn mw_node_size(node: Option<&mw_node_t>, size: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
     call(|| {
         let number = required(node, "node")?.node.size();
         // As in `mw_node_rank`.
@@ -84,10 +78,7 @@ pub extern "C" fn mw_node_size(
 /// Needed only by programs that look at memory themselves in a loop: calls that wait do it, and a thread of the library does
 /// while no thread waits.
 #[unsafe(no_mangle)]
-pub extern "C" fn mw_node_poll(
-    node: Option<&mw_node_t>,
-    worked: Option<&mut MaybeUninit<i32>>,
-) -> mw_status_t {
+pub extern "C" fn mw_node_poll(node: Option<&mw_node_t>, worked: Option<&mut MaybeUninit<i32>>) -> mw_status_t {
     call(|| {
         let node = &required(node, "node")?.node;
         node.check_process()?;

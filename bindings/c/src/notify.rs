@@ -26,8 +26,7 @@ pub struct mw_notification_t {
 /// memory, or the library's own. It may run in several threads at once. So let it be short and take no lock that the program
 /// holds while it calls the library; it may send, but must not touch shared memory, nor leave by `longjmp` or an exception.
 /// Once `mw_export_revoke` has returned it does not run any more.
-pub type mw_notify_fn =
-    Option<unsafe extern "C" fn(notification: *const mw_notification_t, data: *mut c_void)>;
+pub type mw_notify_fn = Option<unsafe extern "C" fn(notification: *const mw_notification_t, data: *mut c_void)>;
 
 /// A function of the program with its data.
 #[derive(Clone, Copy)]
@@ -79,10 +78,7 @@ struct State {
 
 impl Gate {
     /// What an export's handler is to do: call `callback` while the gate is open.
-    pub(crate) fn handler(
-        self: &Arc<Self>,
-        callback: Callback,
-    ) -> impl Fn(Notification) + Send + Sync + 'static {
+    pub(crate) fn handler(self: &Arc<Self>, callback: Callback) -> impl Fn(Notification) + Send + Sync + 'static {
         let gate = Arc::clone(self);
         move |notification| gate.pass(|| callback.call(notification))
     }

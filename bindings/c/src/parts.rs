@@ -21,17 +21,13 @@ pub struct iovec {
 
 /// Refuses parts that are longer together than the export, before their memory is looked at.
 fn check_total(parts: &[iovec], offset: u64, import: &Import) -> Result<(), Failure> {
-    let total = parts
-        .iter()
-        .fold(0_usize, |sum, part| sum.saturating_add(part.iov_len));
+    let total = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.iov_len));
     memory::check_range(offset, total, import.len())
 }
 
 /// The bytes of `rows` in the memory of this process, once those in the export are known to be within it.
 fn local_bytes(rows: &Rows, offset: u64, import: &Import) -> Result<usize, Failure> {
-    let remote = rows
-        .remote_bytes()
-        .and_then(|bytes| usize::try_from(bytes).ok());
+    let remote = rows.remote_bytes().and_then(|bytes| usize::try_from(bytes).ok());
     memory::check_range(offset, remote.unwrap_or(usize::MAX), import.len())?;
     rows.local_bytes().ok_or_else(|| Failure {
         status: mw_status_t::MW_ERR_RANGE,
@@ -64,8 +60,7 @@ pub unsafe extern "C" fn mw_import_sendv(
         let parts = unsafe { memory::values(parts, count, "parts") }?;
         check_total(parts, offset, import)?;
         // SAFETY: as above.
-        let source =
-            |part: &iovec| unsafe { memory::source(part.iov_base, part.iov_len, "iov_base") };
+        let source = |part: &iovec| unsafe { memory::source(part.iov_base, part.iov_len, "iov_base") };
         let slices: Result<Vec<_>, Failure> = parts.iter().map(source).collect();
         let slices: Vec<_> = slices?.into_iter().map(IoSlice::new).collect();
         Ok(import.send_vectored(&slices, offset)?)
@@ -93,8 +88,7 @@ pub unsafe extern "C" fn mw_import_fetchv(
         let parts = unsafe { memory::values(parts, count, "parts") }?;
         check_total(parts, offset, import)?;
         // SAFETY: as above.
-        let target =
-            |part: &iovec| unsafe { memory::target(part.iov_base, part.iov_len, "iov_base") };
+        let target = |part: &iovec| unsafe { memory::target(part.iov_base, part.iov_len, "iov_base") };
         let slices: Result<Vec<_>, Failure> = parts.iter().map(target).collect();
         let mut slices: Vec<_> = slices?.into_iter().map(IoSliceMut::new).collect();
         Ok(import.fetch_vectored(offset, &mut slices)?)
@@ -123,12 +117,7 @@ pub unsafe extern "C" fn mw_import_send_strided(
 ) -> mw_status_t {
     call(|| {
         let import = &required(import, "import")?.import;
-        let rows = Rows {
-            count: rows,
-            bytes: row_bytes,
-            local_stride,
-            remote_stride,
-        };
+        let rows = Rows { count: rows, bytes: row_bytes, local_stride, remote_stride };
         let length = local_bytes(&rows, offset, import)?;
         // SAFETY: the caller's promise.
         let data = unsafe { memory::source(data, length, "data") }?;
@@ -157,12 +146,7 @@ pub unsafe extern "C" fn mw_import_fetch_strided(
 ) -> mw_status_t {
     call(|| {
         let import = &required(import, "import")?.import;
-        let rows = Rows {
-            count: rows,
-            bytes: row_bytes,
-            local_stride,
-            remote_stride,
-        };
+        let rows = Rows { count: rows, bytes: row_bytes, local_stride, remote_stride };
         let length = local_bytes(&rows, offset, import)?;
         // SAFETY: the caller's promise.
         let into = unsafe { memory::target(into, length, "into") }?;

@@ -163,10 +163,7 @@ pub unsafe extern "C" fn mw_request_wait(request: Option<Box<mw_request_t>>) -> 
 /// `requests` points to `count` requests that may be changed, each `NULL` or there once. No other thread is in a call with one of
 /// them, or uses it afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mw_request_wait_all(
-    requests: *mut Option<Box<mw_request_t>>,
-    count: usize,
-) -> mw_status_t {
+pub unsafe extern "C" fn mw_request_wait_all(requests: *mut Option<Box<mw_request_t>>, count: usize) -> mw_status_t {
     call(|| {
         if count == 0 {
             return Ok(());

@@ -111,12 +111,7 @@ pub extern "C" fn mw_shared_prefetch_to_write(
     prefetch(shared, memory, length, true)
 }
 
-fn prefetch(
-    shared: Option<&mw_shared_t>,
-    memory: *const c_void,
-    length: usize,
-    writes: bool,
-) -> mw_status_t {
+fn prefetch(shared: Option<&mw_shared_t>, memory: *const c_void, length: usize, writes: bool) -> mw_status_t {
     call(|| {
         let shared = &required(shared, "shared")?.shared;
         Ok(shared.prefetch_all(&[(memory.addr() as u64, length as u64, writes)])?)
@@ -213,9 +208,5 @@ pub extern "C" fn mw_shared_broadcast(
 /// `MW_ERR_LIMIT`: none, too many, or some wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_set_threads(shared: Option<&mw_shared_t>, threads: u32) -> mw_status_t {
-    call(|| {
-        Ok(required(shared, "shared")?
-            .shared
-            .set_threads(threads as usize)?)
-    })
+    call(|| Ok(required(shared, "shared")?.shared.set_threads(threads as usize)?))
 }

@@ -55,10 +55,7 @@ use mw_status_t::*;
 /// The name of a code, such as "MW_ERR_RANGE"; "MW_ERR_?" for a number that is none. Valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_status_name(status: i32) -> *const c_char {
-    ALL.iter()
-        .find(|(code, _)| *code as i32 == status)
-        .map_or(c"MW_ERR_?", |(_, name)| *name)
-        .as_ptr()
+    ALL.iter().find(|(code, _)| *code as i32 == status).map_or(c"MW_ERR_?", |(_, name)| *name).as_ptr()
 }
 
 /// The table of the codes, their names and the kinds of error that they stand for.
@@ -110,19 +107,13 @@ mod tests {
 
     fn name(status: i32) -> &'static str {
         // SAFETY: the names are constants with a NUL at their end.
-        unsafe { CStr::from_ptr(mw_status_name(status)) }
-            .to_str()
-            .unwrap()
+        unsafe { CStr::from_ptr(mw_status_name(status)) }.to_str().unwrap()
     }
 
     #[test]
     fn every_code_has_its_name_and_no_two_are_alike() {
         for (index, (status, _)) in ALL.iter().enumerate() {
-            assert_eq!(
-                *status as i32,
-                -(index as i32),
-                "the codes run on without a hole"
-            );
+            assert_eq!(*status as i32, -(index as i32), "the codes run on without a hole");
             assert_eq!(name(*status as i32), format!("{status:?}"));
         }
         assert_eq!(name(1), "MW_ERR_?");

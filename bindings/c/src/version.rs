@@ -12,8 +12,7 @@ pub const MW_VERSION_MINOR: u32 = 1;
 /// Version of this header: the third number.
 pub const MW_VERSION_PATCH: u32 = 0;
 /// The three numbers in one that grows: 1002003 is version 1.2.3.
-pub const MW_VERSION_NUMBER: u32 =
-    MW_VERSION_MAJOR * 1_000_000 + MW_VERSION_MINOR * 1_000 + MW_VERSION_PATCH;
+pub const MW_VERSION_NUMBER: u32 = MW_VERSION_MAJOR * 1_000_000 + MW_VERSION_MINOR * 1_000 + MW_VERSION_PATCH;
 /// The binary interface that this header describes; also the number behind `libmapwire.so.`. It grows when something is
 /// removed or changed. What is added leaves it: structures say their own size, and new functions are new symbols.
 pub const MW_ABI: u32 = 0;
@@ -21,11 +20,10 @@ pub const MW_ABI: u32 = 0;
 /// Version of the library, as text: "0.1.0". Valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_version() -> *const c_char {
-    const VERSION: &CStr =
-        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-            Ok(text) => text,
-            Err(_) => panic!("a version holds no NUL"),
-        };
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("a version holds no NUL"),
+    };
     VERSION.as_ptr()
 }
 

@@ -55,15 +55,8 @@ impl ChooseVictims for Chooser {
         self.chosen.resize(room, 0);
         // SAFETY: a function of the program of this very type, which the program keeps valid with its data as long as the
         // process has joined; both lists have `room` elements, are apart, and stand until it returns.
-        let chosen = unsafe {
-            (self.function)(
-                count,
-                self.candidates.as_ptr(),
-                room,
-                self.chosen.as_mut_ptr(),
-                self.data,
-            )
-        };
+        let chosen =
+            unsafe { (self.function)(count, self.candidates.as_ptr(), room, self.chosen.as_mut_ptr(), self.data) };
         let chosen = &self.chosen[..chosen.min(room)];
         victims.extend(chosen.iter().map(|address| Page::containing(*address)));
         // Too few: those that were used least recently.

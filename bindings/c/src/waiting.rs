@@ -54,11 +54,7 @@ pub unsafe extern "C" fn mw_node_wait_any(
         let awaited: Vec<_> = signals
             .iter()
             .zip(&exports)
-            .map(|(signal, export)| Awaited {
-                export,
-                offset: signal.offset,
-                value: signal.value,
-            })
+            .map(|(signal, export)| Awaited { export, offset: signal.offset, value: signal.value })
             .collect();
         let timeout = (timeout_ns != MW_FOREVER).then(|| Duration::from_nanos(timeout_ns));
         match node.wait_any(&awaited, timeout)? {

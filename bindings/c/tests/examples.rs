@@ -36,11 +36,7 @@ fn the_command_of_the_readme_builds_the_first_program_in_the_clone() {
     let command = command
         .replace("target/release", crate::common::built().to_str().unwrap())
         .replace("-o first", &format!("-o {}", first.display()));
-    crate::common::run(
-        crate::common::clean("sh")
-            .args(["-c", &command])
-            .current_dir(root),
-    );
+    crate::common::run(crate::common::clean("sh").args(["-c", &command]).current_dir(root));
     let output = crate::common::run(crate::common::start(2, &[]).arg(first));
     says(&output, &["rank 1 says 42"]);
 }
@@ -66,10 +62,7 @@ fn the_first_program_refuses_one_rank_and_names_the_launcher_that_started_it_so(
         assert_eq!(output.status.code(), Some(2), "{said}");
         let mark = "mpirun of Open MPI started this process (OMPI_COMM_WORLD_SIZE=2)";
         assert_eq!(said.matches(mark).count(), warnings, "{said}");
-        assert!(
-            said.contains("start two: mapwire run -n 2 -- ./first"),
-            "{said}"
-        );
+        assert!(said.contains("start two: mapwire run -n 2 -- ./first"), "{said}");
     }
 }
 
@@ -80,14 +73,7 @@ fn stores_signals_notifications_and_fetches_pass_between_two_c_programs() {
         let output = installed.example("vmmc").run(2, &[], &[]);
         says(
             &output,
-            &[
-                "table: direct path",
-                "fetch: ok",
-                "send_to: ok",
-                "put_signal: ok",
-                "send_notify: ok",
-                "send_async: ok",
-            ],
+            &["table: direct path", "fetch: ok", "send_to: ok", "put_signal: ok", "send_notify: ok", "send_async: ok"],
         );
     }
 }
@@ -142,26 +128,16 @@ fn a_program_without_any_shared_library_serves_its_page_faults_too() {
 #[test]
 fn they_do_so_whichever_way_faults_are_caught() {
     let installed = Installed::get(Linking::Shared);
-    let output = installed
-        .example("dsm")
-        .run(3, &["--faults", "sigsegv"], &[]);
+    let output = installed.example("dsm").run(3, &["--faults", "sigsegv"], &[]);
     assert_eq!(output.matches("counter 600: ok").count(), 3, "{output}");
 }
 
 /// The examples with their ranks, and what they say where no rank maps memory of another.
 const EXAMPLES: [(&str, u32, &[&str]); 4] = [
     ("first", 2, &["rank 1 says 42"]),
-    (
-        "vmmc",
-        2,
-        &["table: ring path", "fetch: ok", "send_async: ok"],
-    ),
+    ("vmmc", 2, &["table: ring path", "fetch: ok", "send_async: ok"]),
     ("dsm", 3, &["counter 600: ok"]),
-    (
-        "work_queue",
-        4,
-        &["256 rows drawn; 66714 of 262144 points stay"],
-    ),
+    ("work_queue", 4, &["256 rows drawn; 66714 of 262144 points stay"]),
 ];
 
 #[test]
@@ -202,40 +178,20 @@ fn every_example_runs_on_hosts_of_its_own_sealed_and_plain() {
 /// Undefined values are not looked for: compilers branch on a value before the one that says that it is there.
 #[test]
 fn valgrind_runs_the_examples_and_finds_no_wild_access() {
-    if crate::common::clean("valgrind")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
+    if crate::common::clean("valgrind").arg("--version").output().is_err() {
         mapwire_testing::skip!("there is no valgrind");
         return;
     }
     let installed = Installed::get(Linking::Shared);
-    let memcheck = [
-        "valgrind",
-        "--quiet",
-        "--error-exitcode=99",
-        "--undef-value-errors=no",
-    ];
-    for (name, said) in [
-        ("first", "rank 1 says 42"),
-        ("vmmc", "send_async: ok"),
-        ("work_queue", "256 rows drawn"),
-    ] {
+    let memcheck = ["valgrind", "--quiet", "--error-exitcode=99", "--undef-value-errors=no"];
+    for (name, said) in [("first", "rank 1 says 42"), ("vmmc", "send_async: ok"), ("work_queue", "256 rows drawn")] {
         let output = installed.example(name).run_under(&memcheck, 2, &[], &[]);
         says(&output, &[said]);
     }
     // The faults of shared memory are wild accesses to memcheck, and after each valgrind must know all registers.
-    let no_check = [
-        "valgrind",
-        "--quiet",
-        "--tool=none",
-        "--vex-iropt-register-updates=allregs-at-mem-access",
-    ];
+    let no_check = ["valgrind", "--quiet", "--tool=none", "--vex-iropt-register-updates=allregs-at-mem-access"];
     let faults = ["--faults", "sigsegv"];
-    let output = installed
-        .example("dsm")
-        .run_under(&no_check, 2, &faults, &[]);
+    let output = installed.example("dsm").run_under(&no_check, 2, &faults, &[]);
     assert_eq!(output.matches("counter 400: ok").count(), 2, "{output}");
 }
 
@@ -243,8 +199,6 @@ fn valgrind_runs_the_examples_and_finds_no_wild_access() {
 fn a_program_without_a_launcher_is_a_job_of_one() {
     let installed = Installed::get(Linking::Shared);
     let dsm = installed.example("dsm");
-    let output = crate::common::run(
-        crate::common::clean(dsm.path()).env("LD_LIBRARY_PATH", installed.path("lib")),
-    );
+    let output = crate::common::run(crate::common::clean(dsm.path()).env("LD_LIBRARY_PATH", installed.path("lib")));
     says(&output, &["rank 0:", "counter 200: ok"]);
 }

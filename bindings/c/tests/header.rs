@@ -9,11 +9,7 @@ const UPDATE: &str = "MAPWIRE_UPDATE_HEADER";
 fn generate() -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
-    let bindings = cbindgen::Builder::new()
-        .with_crate(folder)
-        .with_config(config)
-        .generate()
-        .unwrap();
+    let bindings = cbindgen::Builder::new().with_crate(folder).with_config(config).generate().unwrap();
     let mut text = Vec::new();
     bindings.write(&mut text);
     tidy(&String::from_utf8(text).unwrap())
@@ -39,10 +35,8 @@ fn tidy(text: &str) -> String {
             match comment[..] {
                 [only] => tidy += &format!("{indent}/* {only} */\n"),
                 _ => {
-                    let body: Vec<_> = comment
-                        .iter()
-                        .map(|line| format!("{indent} * {line}").trim_end().to_owned())
-                        .collect();
+                    let body: Vec<_> =
+                        comment.iter().map(|line| format!("{indent} * {line}").trim_end().to_owned()).collect();
                     tidy += &format!("{indent}/*\n{}\n{indent} */\n", body.join("\n"));
                 }
             }
@@ -66,19 +60,13 @@ fn the_header_is_what_the_library_has() {
         std::fs::write(&path, &fresh).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    if let Some((number, (kept, fresh))) = kept
-        .lines()
-        .zip(fresh.lines())
-        .enumerate()
-        .find(|(_, (kept, fresh))| kept != fresh)
+    if let Some((number, (kept, fresh))) =
+        kept.lines().zip(fresh.lines()).enumerate().find(|(_, (kept, fresh))| kept != fresh)
     {
         panic!(
             "mapwire.h differs from the library in line {}:\n  header:  {kept}\n  library: {fresh}\nlook at the change, then run the test with {UPDATE}=1",
             number + 1
         );
     }
-    assert!(
-        kept == fresh,
-        "mapwire.h is too short or too long; run the test with {UPDATE}=1"
-    );
+    assert!(kept == fresh, "mapwire.h is too short or too long; run the test with {UPDATE}=1");
 }

@@ -24,11 +24,7 @@ fn prototypes() -> BTreeMap<String, String> {
             found.insert(name.to_owned(), rest[..rest.find(')').unwrap()].to_owned());
         }
     }
-    assert!(
-        found.len() > 30,
-        "only {} functions were found",
-        found.len()
-    );
+    assert!(found.len() > 30, "only {} functions were found", found.len());
     found
 }
 
@@ -47,11 +43,7 @@ fn the_library_has_the_functions_of_the_header_and_no_others() {
     let listed = run(clean("nm")
         .args(["--dynamic", "--defined-only", "--format=posix"])
         .arg(installed.path("lib/libmapwire.so")));
-    let symbols: BTreeSet<_> = listed
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .map(str::to_owned)
-        .collect();
+    let symbols: BTreeSet<_> = listed.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
     assert_eq!(symbols, prototypes().into_keys().collect());
 }
 
@@ -63,9 +55,7 @@ fn the_shared_library_is_known_by_its_interface() {
     let real = format!("libmapwire.so.{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(link("lib/libmapwire.so.0"), Path::new(&real));
     if has("readelf") {
-        let dynamic = run(clean("readelf")
-            .arg("--dynamic")
-            .arg(installed.path("lib/libmapwire.so")));
+        let dynamic = run(clean("readelf").arg("--dynamic").arg(installed.path("lib/libmapwire.so")));
         assert!(dynamic.contains("soname: [libmapwire.so.0]"), "{dynamic}");
         // The threads and handlers of the library outlive `dlclose`.
         assert!(dynamic.contains("NODELETE"), "{dynamic}");
@@ -75,45 +65,25 @@ fn the_shared_library_is_known_by_its_interface() {
 #[test]
 fn pkg_config_tells_version_place_and_what_a_static_program_needs() {
     let installed = Installed::get(Linking::Shared);
-    assert_eq!(
-        installed.pkg_config(&["--modversion"]).trim(),
-        env!("CARGO_PKG_VERSION")
-    );
+    assert_eq!(installed.pkg_config(&["--modversion"]).trim(), env!("CARGO_PKG_VERSION"));
     let libs = installed.pkg_config(&["--libs"]);
-    assert!(
-        libs.contains("-lmapwire") && !libs.contains("-lpthread"),
-        "{libs}"
-    );
+    assert!(libs.contains("-lmapwire") && !libs.contains("-lpthread"), "{libs}");
     let libs = Installed::get(Linking::Static).pkg_config(&["--libs"]);
-    assert!(
-        libs.contains("-lmapwire") && libs.contains("-lpthread"),
-        "{libs}"
-    );
+    assert!(libs.contains("-lmapwire") && libs.contains("-lpthread"), "{libs}");
 }
 
 #[test]
 fn an_installation_is_staged_below_its_destination_and_can_be_taken_back() {
     let folder = Folder::new();
-    let variables = [
-        "PREFIX=/opt/mapwire",
-        "LIBDIR=/opt/mapwire/lib64",
-        &format!("DESTDIR={}", folder.path().display()),
-    ];
+    let variables =
+        ["PREFIX=/opt/mapwire", "LIBDIR=/opt/mapwire/lib64", &format!("DESTDIR={}", folder.path().display())];
     run(&mut make("install", &variables));
     let at = |name: &str| folder.path().join("opt/mapwire").join(name);
-    for name in [
-        "include/mapwire.h",
-        "lib64/libmapwire.so",
-        "lib64/libmapwire.a",
-        "share/man/man3/mw_node.3",
-    ] {
+    for name in ["include/mapwire.h", "lib64/libmapwire.so", "lib64/libmapwire.a", "share/man/man3/mw_node.3"] {
         assert!(at(name).exists(), "{name}");
     }
     let text = std::fs::read_to_string(at("lib64/pkgconfig/mapwire.pc")).unwrap();
-    assert!(
-        text.contains("prefix=/opt/mapwire\n") && text.contains("libdir=${prefix}/lib64\n"),
-        "{text}"
-    );
+    assert!(text.contains("prefix=/opt/mapwire\n") && text.contains("libdir=${prefix}/lib64\n"), "{text}");
     assert!(!text.contains('@'), "{text}");
     run(&mut make("uninstall", &variables));
     let mut left = Vec::new();
@@ -179,19 +149,12 @@ fn a_cpp_program_links_with_the_library() {
 fn in_one_form(prototype: &str) -> String {
     let spaced = prototype.replace('(', " ( ").replace(',', " , ");
     let words: Vec<_> = spaced.split_whitespace().collect();
-    words
-        .join(" ")
-        .replace(" ( ", "(")
-        .replace(" , ", ", ")
-        .replace("* ", "*")
+    words.join(" ").replace(" ( ", "(").replace(" , ", ", ").replace("* ", "*")
 }
 
 #[test]
 fn every_function_has_its_prototype_in_one_manual_page() {
-    let wanted: BTreeSet<_> = prototypes()
-        .values()
-        .map(|text| in_one_form(text))
-        .collect();
+    let wanted: BTreeSet<_> = prototypes().values().map(|text| in_one_form(text)).collect();
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(here().join("man")).unwrap() {
         let path = entry.unwrap().path();
@@ -201,11 +164,7 @@ fn every_function_has_its_prototype_in_one_manual_page() {
             if let Some(text) = line.strip_prefix(".Ft ") {
                 result = text;
             } else if let Some(name) = line.strip_prefix(".Fo ") {
-                assert!(
-                    page.contains(&format!("\n.Nm {name}")),
-                    "{name} is not under NAME of {}",
-                    path.display()
-                );
+                assert!(page.contains(&format!("\n.Nm {name}")), "{name} is not under NAME of {}", path.display());
                 prototype = Some((format!("{result} {name}"), Vec::new()));
             } else if let Some(argument) = line.strip_prefix(".Fa \"")
                 && let Some((_, arguments)) = &mut prototype
@@ -226,9 +185,7 @@ fn every_function_has_its_prototype_in_one_manual_page() {
 fn every_code_of_the_header_is_explained_in_the_manual() {
     let header = std::fs::read_to_string(here().join("include/mapwire.h")).unwrap();
     let page = std::fs::read_to_string(here().join("man/mw_error.3")).unwrap();
-    let codes = header
-        .lines()
-        .filter_map(|line| line.trim().split_once(" = -").map(|(name, _)| name));
+    let codes = header.lines().filter_map(|line| line.trim().split_once(" = -").map(|(name, _)| name));
     let mut count = 0;
     for code in codes {
         assert!(page.contains(&format!(".It Dv {code}\n")), "{code}");
@@ -251,16 +208,8 @@ fn the_manual_is_well_formed_and_leads_from_every_function_to_its_page() {
     }
     for entry in std::fs::read_dir(here().join("man")).unwrap() {
         let path = entry.unwrap().path();
-        let output = clean("groff")
-            .args(["-mdoc", "-Tutf8", "-ww", "-z"])
-            .arg(&path)
-            .output()
-            .unwrap();
+        let output = clean("groff").args(["-mdoc", "-Tutf8", "-ww", "-z"]).arg(&path).output().unwrap();
         let complaints = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success() && complaints.is_empty(),
-            "{}: {complaints}",
-            path.display()
-        );
+        assert!(output.status.success() && complaints.is_empty(), "{}: {complaints}", path.display());
     }
 }

@@ -6,18 +6,9 @@ use crate::common::{Installed, Linking, Program};
 
 /// What a job of rank 1's way to end said, and its exit code.
 #[track_caller]
-fn ending(
-    program: &Program<'_>,
-    way: &str,
-    options: &[&str],
-    variables: &[(&str, &str)],
-) -> (i32, String) {
+fn ending(program: &Program<'_>, way: &str, options: &[&str], variables: &[(&str, &str)]) -> (i32, String) {
     let note = crate::common::Folder::new();
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = crate::common::start(2, options)
+    let Output { status, stdout, stderr } = crate::common::start(2, options)
         .arg(program.path())
         .args([way.as_ref(), note.path().as_os_str()])
         .env("LD_LIBRARY_PATH", program.library())
@@ -42,10 +33,7 @@ fn what_was_sent_arrives_though_its_sender_returns_from_main_or_exits() {
     }
     for way in ["exit", "waiting", "handler", "forked", "destructor"] {
         let (code, said) = ending(&exits, way, &UDP, &[LOSSY]);
-        assert!(
-            code == 0 && said.contains("all came"),
-            "{way}: {code}: {said}"
-        );
+        assert!(code == 0 && said.contains("all came"), "{way}: {code}: {said}");
     }
     let (code, said) = ending(&exits, "code", &UDP, &[LOSSY]);
     assert_eq!(code, 3, "the program's own code stays: {said}");
@@ -68,44 +56,18 @@ fn a_rank_that_cannot_deliver_says_so_and_does_not_exit_with_0() {
     let fails = |way, options: &[&str], variables: &[_], lines: &[&str]| {
         let (code, said) = ending(&exits, way, options, variables);
         assert_eq!(code, 70, "{way}: {said}");
-        assert!(
-            said.contains("kept in a buffer until the end") || way == "holding",
-            "{said}"
-        );
+        assert!(said.contains("kept in a buffer until the end") || way == "holding", "{said}");
         for line in lines {
             assert!(said.contains(line), "{way}: no `{line}` in {said}");
         }
     };
     let lost = "mapwire: rank 1: what was sent to rank 0 last is lost: ";
-    fails(
-        "gone",
-        &UDP,
-        &[LOSSY],
-        &[
-            lost,
-            "rank 0 is gone",
-            "let ranks wait for what others send",
-        ],
-    );
+    fails("gone", &UDP, &[LOSSY], &[lost, "rank 0 is gone", "let ranks wait for what others send"]);
     // The link has given up after 7/8 of the timeout.
     let short = ("MAPWIRE_TIMEOUT", "4");
-    fails(
-        "silent",
-        &UDP,
-        &[short],
-        &[
-            lost,
-            "nothing came from it at ",
-            " for 3.5 s; is its host up",
-        ],
-    );
+    fails("silent", &UDP, &[short], &[lost, "nothing came from it at ", " for 3.5 s; is its host up"]);
     let pinned = ["--path", "ring", "--pin-limit", "256K"];
-    fails(
-        "holding",
-        &pinned,
-        &[],
-        &["the process exits in the middle of a call of mapwire"],
-    );
+    fails("holding", &pinned, &[], &["the process exits in the middle of a call of mapwire"]);
 }
 
 #[test]
@@ -117,25 +79,14 @@ fn a_rank_that_was_told_of_a_loss_exits_as_it_likes() {
 
 #[test]
 fn a_rank_of_mpirun_that_returns_from_main_leaves_its_launcher() {
-    if crate::common::clean("mpirun")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
+    if crate::common::clean("mpirun").arg("--version").output().is_err() {
         println!("skipped: mpirun is not installed");
         return;
     }
     let installed = Installed::get(Linking::Shared);
     let exits = installed.compile("exits");
     let output = crate::common::clean("timeout")
-        .args([
-            "120",
-            "mpirun",
-            "--allow-run-as-root",
-            "--oversubscribe",
-            "-n",
-            "2",
-        ])
+        .args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"])
         .arg(exits.path())
         .arg("return")
         .env("LD_LIBRARY_PATH", exits.library())
@@ -143,9 +94,6 @@ fn a_rank_of_mpirun_that_returns_from_main_leaves_its_launcher() {
         .unwrap();
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    assert!(
-        output.status.success() && said.contains("all came"),
-        "{said}"
-    );
+    assert!(output.status.success() && said.contains("all came"), "{said}");
     assert!(!said.contains("finalize"), "{said}");
 }

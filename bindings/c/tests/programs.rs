@@ -33,19 +33,14 @@ fn an_import_has_all_rights_that_the_export_gives_on_every_path() {
     let rights = installed.compile("rights");
     for options in [&[][..], &["--path", "ring"], &["--transport", "udp"]] {
         let output = rights.run(2, options, &[]);
-        assert!(
-            output.contains("as the export gives"),
-            "{options:?}: {output}"
-        );
+        assert!(output.contains("as the export gives"), "{options:?}: {output}");
     }
 }
 
 #[test]
 fn a_program_chooses_itself_what_is_unpinned() {
     let installed = Installed::get(Linking::Shared);
-    let output = installed
-        .compile("victims")
-        .run(2, &["--pin-limit", "256K"], &[]);
+    let output = installed.compile("victims").run(2, &["--pin-limit", "256K"], &[]);
     assert_eq!(output.matches("chose ").count(), 2, "{output}");
 }
 
@@ -164,10 +159,7 @@ fn far_memory_that_is_exported_keeps_its_bytes_and_takes_those_of_others() {
     let program = installed.compile("far_export");
     // By a library of its own beside the program's, and by the program itself.
     let preloaded = [launcher.to_str().unwrap(), "far", "--local", "2M", "--"];
-    for output in [
-        program.run_under(&preloaded, 2, &[], &[]),
-        program.run(2, &[], &["open"]),
-    ] {
+    for output in [program.run_under(&preloaded, 2, &[], &[]), program.run(2, &[], &["open"])] {
         assert_eq!(output.matches("whole").count(), 2, "{output}");
     }
 }
@@ -187,11 +179,7 @@ fn they_do_so_on_hosts_of_their_own() {
         ("events", 2, "slept"),
         ("atomics", 2, "changed"),
     ] {
-        let output = installed.compile(name).run(
-            ranks,
-            &["--transport", "udp", "-x", "MAPWIRE_TEST_LINKS=1"],
-            &[],
-        );
+        let output = installed.compile(name).run(ranks, &["--transport", "udp", "-x", "MAPWIRE_TEST_LINKS=1"], &[]);
         assert_eq!(output.matches(line).count(), ranks as usize, "{output}");
     }
 }

@@ -47,9 +47,8 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     // The threads of the library need the same descriptors as the program.
     let flags = flags & !(CLOSE_RANGE_UNSHARE as c_int);
     // SAFETY: by the caller's promise.
-    let by_kernel = |first: c_uint, last: c_uint| unsafe {
-        libc::syscall(libc::SYS_close_range, first, last, flags) as c_int
-    };
+    let by_kernel =
+        |first: c_uint, last: c_uint| unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) as c_int };
     // Ours are closed by exec anyway.
     if flags & CLOSE_RANGE_CLOEXEC as c_int != 0 || first > last {
         return by_kernel(first, last);

@@ -59,9 +59,7 @@ pub(crate) fn register() {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.swap(true, Ordering::SeqCst) {
         // SAFETY: the handlers are functions of this library, which is never unloaded.
-        let failed = unsafe {
-            register_with_c_library(Some(prepare), Some(parent), Some(child), ptr::null_mut())
-        };
+        let failed = unsafe { register_with_c_library(Some(prepare), Some(parent), Some(child), ptr::null_mut()) };
         if failed != 0 {
             report::line(format_args!(
                 "mapwire far: forked children will not have their memory: pthread_atfork failed"
@@ -90,12 +88,7 @@ pub unsafe extern "C" fn __register_atfork(
 ///
 /// # Safety
 /// The handlers stay until `library` is unloaded, or for good if that is null.
-unsafe fn register_with_c_library(
-    prepare: Handler,
-    parent: Handler,
-    child: Handler,
-    library: *mut c_void,
-) -> c_int {
+unsafe fn register_with_c_library(prepare: Handler, parent: Handler, child: Handler, library: *mut c_void) -> c_int {
     type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
     // SAFETY: looks a name up, in the libraries behind this one.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__register_atfork".as_ptr()) };
@@ -131,12 +124,7 @@ extern "C" fn prepare() {
         libc::sigaction(SIGSEGV, &raw const ours, ptr::null_mut());
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, &raw mut mask);
     }
-    let forking = Forking {
-        frozen,
-        action,
-        mask,
-        _turn: turn,
-    };
+    let forking = Forking { frozen, action, mask, _turn: turn };
     self::forking().0 = Some(forking);
 }
 
@@ -252,9 +240,7 @@ fn lend(address: usize) {
 
 /// Ends a child that cannot have its memory.
 fn give_up(why: &dyn std::fmt::Display) -> ! {
-    report::line(format_args!(
-        "mapwire far: a forked child cannot have its memory: {why}"
-    ));
+    report::line(format_args!("mapwire far: a forked child cannot have its memory: {why}"));
     // SAFETY: nothing of the program has run in the child, so that nothing is left undone.
     unsafe { libc::_exit(CANNOT_START) }
 }

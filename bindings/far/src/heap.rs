@@ -81,11 +81,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_vo
 /// # Safety
 /// As it says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn reallocarray(
-    memory: *mut c_void,
-    count: usize,
-    bytes: usize,
-) -> *mut c_void {
+pub unsafe extern "C" fn reallocarray(memory: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
     match count.checked_mul(bytes) {
         // SAFETY: by the caller's promise.
         Some(bytes) => unsafe { realloc(memory, bytes) },
@@ -159,11 +155,7 @@ pub extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c_void {
 /// # Safety
 /// As it says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_memalign(
-    result: *mut *mut c_void,
-    alignment: usize,
-    bytes: usize,
-) -> c_int {
+pub unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, alignment: usize, bytes: usize) -> c_int {
     if !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<usize>()) {
         return EINVAL;
     }

@@ -86,9 +86,7 @@ fn lock(address: *const c_void, bytes: usize, kernel: impl FnOnce() -> c_int) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, bytes: usize) -> c_int {
     // SAFETY: by the caller's promise.
-    lock(address, bytes, || unsafe {
-        libc::syscall(libc::SYS_mlock, address, bytes) as c_int
-    })
+    lock(address, bytes, || unsafe { libc::syscall(libc::SYS_mlock, address, bytes) as c_int })
 }
 
 /// mlock2(2).
@@ -98,9 +96,7 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: usize, flags: c_uint) -> c_int {
     // SAFETY: by the caller's promise.
-    lock(address, bytes, || unsafe {
-        libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int
-    })
+    lock(address, bytes, || unsafe { libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int })
 }
 
 /// munlock(2).
@@ -134,9 +130,7 @@ pub extern "C" fn mlockall(flags: c_int) -> c_int {
     }
     explain(
         &HAS_SAID,
-        format_args!(
-            "mlockall is refused, as far memory does not fit into RAM; lock what must stay there by mlock"
-        ),
+        format_args!("mlockall is refused, as far memory does not fit into RAM; lock what must stay there by mlock"),
     );
     fail(ENOMEM)
 }

@@ -10,11 +10,11 @@ use std::os::fd::BorrowedFd;
 use std::ptr;
 
 use libc::{
-    EINVAL, ENOMEM, MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTNEED, MADV_FREE,
-    MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_MERGEABLE, MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT,
-    MADV_RANDOM, MADV_REMOVE, MADV_SEQUENTIAL, MADV_UNMERGEABLE, MADV_WILLNEED, MAP_32BIT,
-    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB,
-    MAP_LOCKED, MAP_PRIVATE, MAP_STACK, MAP_SYNC, MAP_TYPE, PROT_EXEC, PROT_NONE, off_t,
+    EINVAL, ENOMEM, MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTNEED, MADV_FREE, MADV_HUGEPAGE,
+    MADV_KEEPONFORK, MADV_MERGEABLE, MADV_NOHUGEPAGE, MADV_NORMAL, MADV_PAGEOUT, MADV_RANDOM, MADV_REMOVE,
+    MADV_SEQUENTIAL, MADV_UNMERGEABLE, MADV_WILLNEED, MAP_32BIT, MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED,
+    MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_PRIVATE, MAP_STACK, MAP_SYNC, MAP_TYPE, PROT_EXEC,
+    PROT_NONE, off_t,
 };
 use mapwire_host::page::PAGE_BYTES;
 
@@ -26,14 +26,8 @@ use crate::state::space;
 pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
 /// Flags with which memory is not far: it stands where it is asked for, or is of a kind that the pager does not know.
-const NOT_FAR: c_int = MAP_FIXED
-    | MAP_FIXED_NOREPLACE
-    | MAP_GROWSDOWN
-    | MAP_STACK
-    | MAP_HUGETLB
-    | MAP_LOCKED
-    | MAP_32BIT
-    | MAP_SYNC;
+const NOT_FAR: c_int =
+    MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED | MAP_32BIT | MAP_SYNC;
 
 pub(crate) fn refuse(code: c_int) -> *mut c_void {
     // SAFETY: the place is this thread's.
@@ -94,21 +88,14 @@ unsafe fn map_by_kernel(
     offset: off_t,
 ) -> *mut c_void {
     // SAFETY: by the caller's promise.
-    let result =
-        unsafe { libc::syscall(libc::SYS_mmap, address, bytes, rights, flags, file, offset) };
+    let result = unsafe { libc::syscall(libc::SYS_mmap, address, bytes, rights, flags, file, offset) };
     ptr::with_exposed_provenance_mut(result as usize)
 }
 
 /// Sets the rights of far pages, whose mapping the kernel splits for that and joins again.
 pub(crate) fn protect(part: &Range<usize>, rights: c_int) -> c_int {
     // SAFETY: the pages are the caller's, who asks for these rights or gives the pages back.
-    unsafe {
-        libc::mprotect(
-            ptr::with_exposed_provenance_mut(part.start),
-            part.len(),
-            rights,
-        )
-    }
+    unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(part.start), part.len(), rights) }
 }
 
 /// mmap(2).
@@ -171,8 +158,7 @@ unsafe fn map(
             let source = unsafe { Source::of(space, flags, file, offset) };
             return replace(space, part, bytes, rights, source);
         }
-        let may_be_far =
-            may_be_far && flags & NOT_FAR == 0 && rights & PROT_EXEC == 0 && bytes >= LEAST_BYTES;
+        let may_be_far = may_be_far && flags & NOT_FAR == 0 && rights & PROT_EXEC == 0 && bytes >= LEAST_BYTES;
         // SAFETY: by the caller's promise.
         let source = unsafe { Source::of(space, flags, file, offset) };
         if may_be_far && let Some(source) = source {
@@ -214,12 +200,7 @@ pub(crate) fn close(space: &Space) {
 }
 
 /// A new part with these rights. `None`: there are too many parts already, or too long ones, or its source is none.
-pub(crate) fn take(
-    space: &Space,
-    bytes: usize,
-    rights: c_int,
-    source: Source<'_>,
-) -> Option<usize> {
+pub(crate) fn take(space: &Space, bytes: usize, rights: c_int, source: Source<'_>) -> Option<usize> {
     let start = space.map(bytes)?;
     let part = whole(start..start + bytes);
     // Parts that nobody has are zeros.
@@ -232,13 +213,7 @@ pub(crate) fn take(
 }
 
 /// A mapping in place of what is far: allocators give memory back so. It stays far.
-fn replace(
-    space: &Space,
-    part: Range<usize>,
-    bytes: usize,
-    rights: c_int,
-    source: Option<Source<'_>>,
-) -> *mut c_void {
+fn replace(space: &Space, part: Range<usize>, bytes: usize, rights: c_int, source: Option<Source<'_>>) -> *mut c_void {
     let part = whole(part);
     let Some(source) = source.filter(|_| rights & PROT_EXEC == 0 && part.len() >= bytes) else {
         return refuse(ENOMEM);
@@ -306,8 +281,7 @@ pub(crate) fn give_back(space: &Space, part: Range<usize>) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     let start = address.addr();
-    let Some((space, part)) = space().and_then(|space| Some((space, space.part(start, bytes)?)))
-    else {
+    let Some((space, part)) = space().and_then(|space| Some((space, space.part(start, bytes)?))) else {
         // SAFETY: by the caller's promise.
         return unsafe { libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int };
     };
@@ -323,9 +297,9 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_i
         }
         MADV_DONTNEED | MADV_FREE | MADV_REMOVE => space.discard(whole(part)),
         // The pager has its own way with these.
-        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_HUGEPAGE
-        | MADV_NOHUGEPAGE | MADV_COLD | MADV_PAGEOUT | MADV_DOFORK | MADV_DODUMP
-        | MADV_DONTDUMP | MADV_KEEPONFORK | MADV_MERGEABLE | MADV_UNMERGEABLE => {}
+        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_COLD
+        | MADV_PAGEOUT | MADV_DOFORK | MADV_DODUMP | MADV_DONTDUMP | MADV_KEEPONFORK | MADV_MERGEABLE
+        | MADV_UNMERGEABLE => {}
         // Others are promises that it does not keep.
         _ => {
             refuse(EINVAL);

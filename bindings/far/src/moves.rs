@@ -3,10 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use libc::{
-    EINVAL, ENOMEM, MADV_COLD, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_READ,
-    PROT_WRITE,
-};
+use libc::{EINVAL, ENOMEM, MADV_COLD, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE};
 use mapwire_host::memory::is_plain_memory;
 use mapwire_host::page::PAGE_BYTES;
 
@@ -20,17 +17,10 @@ use crate::threads;
 ///
 /// # Safety
 /// As of mremap(2).
-unsafe fn move_away(
-    old: *mut c_void,
-    old_bytes: usize,
-    new_bytes: usize,
-    flags: c_int,
-) -> Option<*mut c_void> {
+unsafe fn move_away(old: *mut c_void, old_bytes: usize, new_bytes: usize, flags: c_int) -> Option<*mut c_void> {
     let space = space()?;
     let start = old.addr();
-    let end = start
-        .checked_add(old_bytes)?
-        .checked_next_multiple_of(PAGE_BYTES)?;
+    let end = start.checked_add(old_bytes)?.checked_next_multiple_of(PAGE_BYTES)?;
     let was_short = old_bytes > 0 && old_bytes < LEAST_BYTES && new_bytes >= LEAST_BYTES;
     let is_plain = || {
         if !threads::serving(|| is_plain_memory(start, end - start)) {
@@ -67,9 +57,7 @@ pub unsafe extern "C" fn mremap(
     new: *mut c_void,
 ) -> *mut c_void {
     let Some(space) = space_of(old.addr()) else {
-        if flags & MREMAP_FIXED != 0
-            && space().is_some_and(|space| space.part(new.addr(), new_bytes).is_some())
-        {
+        if flags & MREMAP_FIXED != 0 && space().is_some_and(|space| space.part(new.addr(), new_bytes).is_some()) {
             // The kernel would put a mapping into far memory that the pager does not know.
             return refuse(EINVAL);
         }
@@ -77,8 +65,7 @@ pub unsafe extern "C" fn mremap(
         let moved = unsafe { move_away(old, old_bytes, new_bytes, flags) };
         return moved.unwrap_or_else(|| {
             // SAFETY: by the caller's promise.
-            let result =
-                unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, new_bytes, flags, new) };
+            let result = unsafe { libc::syscall(libc::SYS_mremap, old, old_bytes, new_bytes, flags, new) };
             ptr::with_exposed_provenance_mut(result as usize)
         });
     };

@@ -12,16 +12,12 @@ pub(crate) struct Ranges {
 impl Ranges {
     /// `bytes` bytes from 0, all free.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self {
-            free: BTreeMap::from([(0, bytes)]),
-        }
+        Self { free: BTreeMap::from([(0, bytes)]) }
     }
 
     /// None free.
     pub(crate) fn none() -> Self {
-        Self {
-            free: BTreeMap::new(),
-        }
+        Self { free: BTreeMap::new() }
     }
 
     /// Bytes that are free.
@@ -32,10 +28,7 @@ impl Ranges {
     /// Takes what is free of these bytes; its parts.
     pub(crate) fn cut(&mut self, first: u64, bytes: u64) -> Vec<(u64, u64)> {
         let end = first.saturating_add(bytes);
-        let touching = self
-            .free
-            .range(..end)
-            .map(|(&start, &length)| (start, start + length));
+        let touching = self.free.range(..end).map(|(&start, &length)| (start, start + length));
         let parts = touching
             .rev()
             .take_while(|&(_, its_end)| its_end > first)

@@ -35,9 +35,7 @@ impl Settings {
     ///
     /// # Errors
     /// The number of pages is none.
-    pub(crate) fn read(
-        variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Option<Self>, SettingsError> {
+    pub(crate) fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, SettingsError> {
         let Some(value) = variable(LOCAL) else {
             return Ok(None);
         };
@@ -59,10 +57,7 @@ fn lenders(variable: &impl Fn(&str) -> Option<OsString>) -> Result<Option<Lender
         return Ok(None);
     };
     let text = |name| variable(name).unwrap_or_default();
-    let wrong = |name| SettingsError {
-        name,
-        value: text(name),
-    };
+    let wrong = |name| SettingsError { name, value: text(name) };
     let parsed = store.to_str().and_then(|text| text.parse().ok());
     let copies = text(COPIES);
     let copies = copies.to_str().and_then(|text| text.parse().ok());
@@ -106,27 +101,16 @@ mod tests {
 
     #[test]
     fn donors_are_found_by_a_store_with_a_secret() {
-        let given = [
-            (LOCAL, "64"),
-            (DONORS, "mapwire://10.0.0.1"),
-            (SECRET, "/s"),
-            (COPIES, "2"),
-        ];
+        let given = [(LOCAL, "64"), (DONORS, "mapwire://10.0.0.1"), (SECRET, "/s"), (COPIES, "2")];
         let lenders = read(&given).unwrap().unwrap().lenders.unwrap();
         assert_eq!(lenders.store.to_string(), "mapwire://10.0.0.1:6277");
-        assert_eq!(
-            (lenders.secret_file, lenders.copies),
-            (PathBuf::from("/s"), 2)
-        );
+        assert_eq!((lenders.secret_file, lenders.copies), (PathBuf::from("/s"), 2));
         assert_eq!(lenders.directory, DirectoryPlacement::default());
         let placed = |text| [&given[..], &[("MAPWIRE_DIRECTORY", text)]].concat();
         let lenders = read(&placed("host")).unwrap().unwrap().lenders.unwrap();
         assert_eq!(lenders.directory, DirectoryPlacement::Host);
         let error = read(&placed("moon")).unwrap_err().to_string();
-        assert!(
-            error.starts_with("MAPWIRE_DIRECTORY=\"moon\" makes no sense"),
-            "{error}"
-        );
+        assert!(error.starts_with("MAPWIRE_DIRECTORY=\"moon\" makes no sense"), "{error}");
         let error = read(&given[..3]).unwrap_err().to_string();
         assert!(error.starts_with("MAPWIRE_FAR_COPIES"), "{error}");
     }
@@ -134,9 +118,6 @@ mod tests {
     #[test]
     fn what_is_no_number_is_named() {
         let error = read(&[(LOCAL, "64M")]).unwrap_err().to_string();
-        assert!(
-            error.starts_with("MAPWIRE_FAR_LOCAL_PAGES=\"64M\" makes no sense"),
-            "{error}"
-        );
+        assert!(error.starts_with("MAPWIRE_FAR_LOCAL_PAGES=\"64M\" makes no sense"), "{error}");
     }
 }

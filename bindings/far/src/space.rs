@@ -8,8 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use mapwire::global::DonorStore;
 use mapwire_host::page::PAGE_BYTES;
 use mapwire_host::paging::{
-    BackingStore, DiskStore, FileChanges, Frozen, Pager, PagerConfig, PagerError, Region,
-    Statistics,
+    BackingStore, DiskStore, FileChanges, Frozen, Pager, PagerConfig, PagerError, Region, Statistics,
 };
 
 use crate::ranges::Ranges;
@@ -31,10 +30,7 @@ const LOCKED_PART: usize = 2;
 pub(crate) enum StartError {
     /// The file that holds what is not in RAM.
     #[error("cannot make a file in {}: {cause}; choose another folder by --disk", folder.display())]
-    Disk {
-        folder: PathBuf,
-        cause: std::io::Error,
-    },
+    Disk { folder: PathBuf, cause: std::io::Error },
     /// The thread that meets donors.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -68,10 +64,7 @@ impl Space {
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
         let config = PagerConfig::new(settings.local_pages).publish();
         let folder = &settings.disk;
-        let store = DiskStore::new(folder).map_err(|cause| StartError::Disk {
-            folder: folder.clone(),
-            cause,
-        })?;
+        let store = DiskStore::new(folder).map_err(|cause| StartError::Disk { folder: folder.clone(), cause })?;
         let store: Box<dyn BackingStore> = match settings.lenders.clone() {
             None => Box::new(store),
             Some(lenders) => {
@@ -147,11 +140,7 @@ impl Space {
     /// Gives a part of zeros, in whole pages.
     pub(crate) fn map(&self, bytes: usize) -> Option<usize> {
         let bytes = whole_pages(bytes)?;
-        let alignment = if bytes >= LARGE {
-            LARGE
-        } else {
-            PAGE_BYTES as u64
-        };
+        let alignment = if bytes >= LARGE { LARGE } else { PAGE_BYTES as u64 };
         let first = self.ranges().take(bytes, alignment)?;
         Some(self.base + first as usize)
     }
@@ -165,10 +154,7 @@ impl Space {
     pub(crate) fn map_file(&self, part: &Range<usize>, file: BorrowedFd<'_>, offset: u64) -> bool {
         let first = part.start - self.region.range().start;
         let changes = FileChanges::Seen;
-        let map = || {
-            self.region
-                .map_file(first, part.len(), file, offset, changes)
-        };
+        let map = || self.region.map_file(first, part.len(), file, offset, changes);
         threads::serving(map).is_ok()
     }
 
@@ -207,10 +193,7 @@ impl Space {
     pub(crate) fn move_pages(&self, part: Range<usize>, to: usize) {
         let start = self.region.range().start;
         // Both lie within the region, apart from each other.
-        let moved = threads::serving(|| {
-            self.region
-                .remap(part.start - start, part.len(), to - start)
-        });
+        let moved = threads::serving(|| self.region.remap(part.start - start, part.len(), to - start));
         debug_assert!(moved.is_ok(), "{moved:?}");
     }
 
@@ -240,9 +223,7 @@ impl Space {
 
     /// Notes that a part is locked no more; what of it was.
     pub(crate) fn unlock(&self, part: &Range<usize>) -> Vec<Range<usize>> {
-        let cut = self
-            .locked()
-            .cut(self.offset(part.start), part.len() as u64);
+        let cut = self.locked().cut(self.offset(part.start), part.len() as u64);
         let addresses = |(first, bytes): (u64, u64)| {
             let start = self.base + first as usize;
             start..start + bytes as usize

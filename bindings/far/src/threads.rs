@@ -72,8 +72,7 @@ fn is_of_this_library(function: Start) -> bool {
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
-type Create =
-    unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
+type Create = unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
 
 /// The C library's function, which is looked up once: `dlsym` frees what an earlier failure of the program has left, and in a child
 /// that is being made there is nothing that could free it.
@@ -103,8 +102,7 @@ pub unsafe extern "C" fn pthread_create(
     let Some(create) = c_librarys_own() else {
         return ENOMEM;
     };
-    let server =
-        is_of_this_library(start).then(|| Box::into_raw(Box::new(Server { start, argument })));
+    let server = is_of_this_library(start).then(|| Box::into_raw(Box::new(Server { start, argument })));
     let (start, argument) = match server {
         Some(server) => (serve as Start, server.cast()),
         None => (start, argument),

@@ -46,19 +46,9 @@ fn run_with(program: &Path, arguments: &[&str], disk: &str) -> Result<String, St
         std::thread::sleep(Duration::from_millis(10));
     };
     let mut text = String::new();
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     let mut errors = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut errors)
-        .unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     match status.success() {
         true => Ok(text),
         false => Err(format!("{status}: {text}{errors}")),

@@ -131,15 +131,8 @@ pub(crate) struct Client {
 /// `struct clnt_ops`.
 #[repr(C)]
 pub(crate) struct ClientOps {
-    pub(crate) call: unsafe extern "C" fn(
-        *mut Client,
-        u32,
-        XdrProc,
-        *mut c_void,
-        XdrProc,
-        *mut c_void,
-        TimeVal,
-    ) -> Status,
+    pub(crate) call:
+        unsafe extern "C" fn(*mut Client, u32, XdrProc, *mut c_void, XdrProc, *mut c_void, TimeVal) -> Status,
     pub(crate) abort: unsafe extern "C" fn(*mut Client),
     pub(crate) error: unsafe extern "C" fn(*mut Client, *mut RpcError),
     pub(crate) free_results: unsafe extern "C" fn(*mut Client, XdrProc, *mut c_void) -> Bool,

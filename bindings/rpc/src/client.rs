@@ -9,8 +9,7 @@ use mapwire::rpc::{Caller, Credential, Record};
 use mapwire_host::processes::Owner;
 
 use crate::abi::{
-    AUTH_NONE, AUTH_SYS, Auth, Bool, Client, ClientOps, FALSE, NetBuf, RpcError, Status, TRUE,
-    TimeVal, XdrProc,
+    AUTH_NONE, AUTH_SYS, Auth, Bool, Client, ClientOps, FALSE, NetBuf, RpcError, Status, TRUE, TimeVal, XdrProc,
 };
 use crate::credential;
 use crate::failure::Failure;
@@ -25,14 +24,7 @@ use crate::xdr;
 const MAX_AUTH_BYTES: usize = 400;
 const MICROS: i64 = 1_000_000;
 
-static OPS: ClientOps = ClientOps {
-    call,
-    abort,
-    error,
-    free_results,
-    destroy: destroy_client,
-    control,
-};
+static OPS: ClientOps = ClientOps { call, abort, error, free_results, destroy: destroy_client, control };
 
 /// What stands behind a handle. One call at a time, as in libtirpc.
 struct Handle {
@@ -60,10 +52,7 @@ struct State {
 
 impl TimeVal {
     pub(crate) fn as_duration(self) -> Duration {
-        let micros = self
-            .seconds
-            .saturating_mul(MICROS)
-            .saturating_add(self.micros);
+        let micros = self.seconds.saturating_mul(MICROS).saturating_add(self.micros);
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
@@ -91,9 +80,7 @@ fn with(served: Served, (session, caller): (Arc<Session>, Caller)) -> *mut Clien
     let address = libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: 0,
-        sin_addr: libc::in_addr {
-            s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
-        },
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
         sin_zero: [0; 8],
     };
     let handle = Box::new(Handle {
@@ -146,14 +133,8 @@ unsafe extern "C" fn call(
         unsafe { xdr::encode(encode, arguments, at, room) }
     };
     // SAFETY: null, or an authenticator of libtirpc.
-    let outcome = unsafe { state.adopt(auth) }.and_then(|()| {
-        state.call(
-            procedure,
-            write,
-            state.timeout.unwrap_or(wait),
-            decode.is_none(),
-        )
-    });
+    let outcome = unsafe { state.adopt(auth) }
+        .and_then(|()| state.call(procedure, write, state.timeout.unwrap_or(wait), decode.is_none()));
     let outcome = outcome.and_then(|record| {
         let Some(record) = record else {
             return Ok(());
@@ -323,11 +304,7 @@ unsafe extern "C" fn control(client: *mut Client, request: c_uint, info: *mut c_
             CLGET_SVC_ADDR => {
                 let bytes: *const libc::sockaddr_in = &raw const handle.address;
                 let length = size_of_val(&handle.address) as c_uint;
-                *info.cast::<NetBuf>() = NetBuf {
-                    most: length,
-                    length,
-                    bytes: bytes.cast_mut().cast(),
-                };
+                *info.cast::<NetBuf>() = NetBuf { most: length, length, bytes: bytes.cast_mut().cast() };
             }
             CLGET_XID => *word = state.xid,
             CLSET_XID => state.xid = *word,
@@ -335,18 +312,12 @@ unsafe extern "C" fn control(client: *mut Client, request: c_uint, info: *mut c_
             CLGET_PROG => *word = state.served.program,
             CLSET_VERS => {
                 let version = *word;
-                let served = Served {
-                    version,
-                    ..state.served
-                };
+                let served = Served { version, ..state.served };
                 return Bool::from(state.turn_to(served));
             }
             CLSET_PROG => {
                 let program = *word;
-                let served = Served {
-                    program,
-                    ..state.served
-                };
+                let served = Served { program, ..state.served };
                 return Bool::from(state.turn_to(served));
             }
             _ => return FALSE,
@@ -356,28 +327,17 @@ unsafe extern "C" fn control(client: *mut Client, request: c_uint, info: *mut c_
 }
 
 /// What libtirpc answers too as long as a program has set no time.
-const UNSET: TimeVal = TimeVal {
-    seconds: -1,
-    micros: -1,
-};
+const UNSET: TimeVal = TimeVal { seconds: -1, micros: -1 };
 
 /// Finds the highest version from `low` to `high` that the server has, and turns to it.
 ///
 /// # Safety
 /// A client that [`open`] made.
-pub(crate) unsafe fn settle_version(
-    client: *mut Client,
-    low: u32,
-    high: u32,
-    wait: Duration,
-) -> Result<u32, Failure> {
+pub(crate) unsafe fn settle_version(client: *mut Client, low: u32, high: u32, wait: Duration) -> Result<u32, Failure> {
     // SAFETY: by this function's own contract.
     let state = &mut *lock(unsafe { &handle(client).state });
     let micros = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
-    let wait = TimeVal {
-        seconds: micros / MICROS,
-        micros: micros % MICROS,
-    };
+    let wait = TimeVal { seconds: micros / MICROS, micros: micros % MICROS };
     let nothing = |_: *mut u8, _: usize| Some(0);
     let Err(failure) = state.call(0, nothing, wait, true) else {
         return Ok(state.served.version);
@@ -387,10 +347,7 @@ pub(crate) unsafe fn settle_version(
     if failure.status() != Status::PROG_VERS_MISMATCH || found < low.max(lowest) {
         return Err(failure);
     }
-    let served = Served {
-        version: found,
-        ..state.served
-    };
+    let served = Served { version: found, ..state.served };
     if !state.turn_to(served) {
         return Err(failure);
     }

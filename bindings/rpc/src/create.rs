@@ -34,11 +34,7 @@ pub(crate) unsafe fn maker(network: *const c_char) -> Maker {
 }
 
 /// A client of a server, on this host or another one.
-unsafe fn meet(
-    host: *const c_char,
-    served: Served,
-    wait: Duration,
-) -> Result<*mut Client, Failure> {
+unsafe fn meet(host: *const c_char, served: Served, wait: Duration) -> Result<*mut Client, Failure> {
     let host = if host.is_null() {
         ""
     } else {
@@ -50,8 +46,7 @@ unsafe fn meet(
         Whereabouts::Elsewhere => return client::open_far(served, host, wait),
         // The store may know a host by its name.
         Whereabouts::Unknown => {
-            return client::open_far(served, host, wait)
-                .map_err(|_| Failure::of(Status::UNKNOWN_HOST, 0));
+            return client::open_far(served, host, wait).map_err(|_| Failure::of(Status::UNKNOWN_HOST, 0));
         }
     }
     let mut users = trusted_users();
@@ -131,12 +126,8 @@ pub unsafe extern "C" fn clnt_create(
 ) -> *mut c_void {
     let served = Served { program, version };
     // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        create(host, served, network, MEETING, |library| {
-            (library.clnt_create)(host, program, version, network)
-        })
-    }
-    .cast()
+    unsafe { create(host, served, network, MEETING, |library| (library.clnt_create)(host, program, version, network)) }
+        .cast()
 }
 
 /// As [`clnt_create`], with the time that it may take.
@@ -197,13 +188,9 @@ pub unsafe extern "C" fn clnt_tp_create_timed(
     let (served, network, timeout) = (Served { program, version }, network.cast(), timeout.cast());
     // SAFETY: the caller's arguments, as in C.
     unsafe {
-        create(
-            host,
-            served,
-            network_of(network),
-            patience(timeout),
-            |library| (library.clnt_tp_create_timed)(host, program, version, network, timeout),
-        )
+        create(host, served, network_of(network), patience(timeout), |library| {
+            (library.clnt_tp_create_timed)(host, program, version, network, timeout)
+        })
     }
     .cast()
 }
@@ -226,9 +213,7 @@ pub unsafe extern "C" fn clnt_create_vers(
         let made = highest(host, program, version, (low, high), network, MEETING);
         match (made, tirpc()) {
             (Some(client), _) => client,
-            (None, Some(library)) => {
-                (library.clnt_create_vers)(host, program, version, low, high, network)
-            }
+            (None, Some(library)) => (library.clnt_create_vers)(host, program, version, low, high, network),
             (None, None) => core::ptr::null_mut(),
         }
     }
@@ -256,9 +241,9 @@ pub unsafe extern "C" fn clnt_create_vers_timed(
         let made = highest(host, program, version, (low, high), network, wait);
         match (made, tirpc()) {
             (Some(client), _) => client,
-            (None, Some(library)) => (library.clnt_create_vers_timed)(
-                host, program, version, low, high, network, timeout,
-            ),
+            (None, Some(library)) => {
+                (library.clnt_create_vers_timed)(host, program, version, low, high, network, timeout)
+            }
             (None, None) => core::ptr::null_mut(),
         }
     }
@@ -285,10 +270,8 @@ unsafe fn highest(
     let made = unsafe { meet(host, served(high), wait) };
     let made = made.and_then(|client| {
         // SAFETY: a client that was just made, and is given up if there is no version.
-        unsafe {
-            client::settle_version(client, low, high, wait).inspect_err(|_| client::destroy(client))
-        }
-        .map(|found| (client, found))
+        unsafe { client::settle_version(client, low, high, wait).inspect_err(|_| client::destroy(client)) }
+            .map(|found| (client, found))
     });
     match made {
         Ok((client, found)) => {

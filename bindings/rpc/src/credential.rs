@@ -13,13 +13,7 @@ pub(crate) fn read(body: &[u8]) -> Option<AuthSys> {
         return None;
     }
     let gids = (0..count).map(|_| words.next()).collect::<Option<_>>()?;
-    let sys = AuthSys {
-        stamp,
-        machine: String::from_utf8(machine.to_vec()).ok()?,
-        uid,
-        gid,
-        gids,
-    };
+    let sys = AuthSys { stamp, machine: String::from_utf8(machine.to_vec()).ok()?, uid, gid, gids };
     words.0.is_empty().then_some(sys)
 }
 
@@ -66,13 +60,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_what_is_cut_is_not() {
         for machine in ["", "a", "host", "a longer name"] {
-            let sys = AuthSys {
-                stamp: 7,
-                machine: machine.into(),
-                uid: 1000,
-                gid: 100,
-                gids: vec![4, 24],
-            };
+            let sys = AuthSys { stamp: 7, machine: machine.into(), uid: 1000, gid: 100, gids: vec![4, 24] };
             let body = write(&Credential::Sys(sys.clone()));
             assert_eq!(read(&body), Some(sys));
             for length in 0..body.len() {

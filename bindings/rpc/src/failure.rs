@@ -15,10 +15,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// `errno`: 0 where there is none.
     pub(crate) fn of(status: Status, errno: i32) -> Self {
-        Self {
-            status,
-            words: [errno.cast_unsigned(), 0],
-        }
+        Self { status, words: [errno.cast_unsigned(), 0] }
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -26,10 +23,7 @@ impl Failure {
     }
 
     pub(crate) fn error(&self) -> RpcError {
-        RpcError {
-            status: self.status,
-            words: self.words,
-        }
+        RpcError { status: self.status, words: self.words }
     }
 
     /// Nobody serves what was asked for.
@@ -46,12 +40,10 @@ impl Failure {
             mapwire::Error::Meeting(MeetingError::Timeout { .. }) => {
                 return Self::of(Status::TIMED_OUT, 0);
             }
-            mapwire::Error::Meeting(
-                MeetingError::Refused { .. } | MeetingError::Squatter { .. },
-            ) => (Status::SYSTEM_ERROR, libc::EACCES),
-            mapwire::Error::Meeting(MeetingError::Os { errno, .. }) => {
-                (Status::SYSTEM_ERROR, errno.raw_os_error())
+            mapwire::Error::Meeting(MeetingError::Refused { .. } | MeetingError::Squatter { .. }) => {
+                (Status::SYSTEM_ERROR, libc::EACCES)
             }
+            mapwire::Error::Meeting(MeetingError::Os { errno, .. }) => (Status::SYSTEM_ERROR, errno.raw_os_error()),
             _ => (Status::SYSTEM_ERROR, libc::ECONNREFUSED),
         };
         // `clnt_pcreateerror()` has a number only.
@@ -73,10 +65,7 @@ impl Failure {
                 Self::of(Status::CANT_SEND, libc::ECONNRESET)
             }
             Error::Refused(Refusal::TooMany(_)) => Self::of(Status::CANT_SEND, libc::EAGAIN),
-            Error::BadCredential => Self {
-                status: Status::AUTH_ERROR,
-                words: [1, 0],
-            },
+            Error::BadCredential => Self { status: Status::AUTH_ERROR, words: [1, 0] },
             _ => Self::of(Status::CANT_SEND, libc::EIO),
         }
     }
@@ -84,24 +73,13 @@ impl Failure {
     fn of_outcome(error: CallError) -> Self {
         match error {
             CallError::TimedOut => Self::of(Status::TIMED_OUT, 0),
-            CallError::Gone | CallError::Closed | CallError::Lost => {
-                Self::of(Status::CANT_RECV, libc::ECONNRESET)
-            }
+            CallError::Gone | CallError::Closed | CallError::Lost => Self::of(Status::CANT_RECV, libc::ECONNRESET),
             CallError::ProgramUnavailable => Self::of(Status::PROG_UNAVAIL, 0),
-            CallError::ProgramMismatch { low, high } => Self {
-                status: Status::PROG_VERS_MISMATCH,
-                words: [low, high],
-            },
+            CallError::ProgramMismatch { low, high } => Self { status: Status::PROG_VERS_MISMATCH, words: [low, high] },
             CallError::ProcedureUnavailable => Self::of(Status::PROC_UNAVAIL, 0),
             CallError::GarbageArguments => Self::of(Status::CANT_DECODE_ARGS, 0),
-            CallError::RpcMismatch { low, high } => Self {
-                status: Status::VERS_MISMATCH,
-                words: [low, high],
-            },
-            CallError::AuthError(why) => Self {
-                status: Status::AUTH_ERROR,
-                words: [why as u32, 0],
-            },
+            CallError::RpcMismatch { low, high } => Self { status: Status::VERS_MISMATCH, words: [low, high] },
+            CallError::AuthError(why) => Self { status: Status::AUTH_ERROR, words: [why as u32, 0] },
             _ => Self::of(Status::SYSTEM_ERROR, 0),
         }
     }

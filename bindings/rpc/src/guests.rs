@@ -23,10 +23,7 @@ pub(crate) struct Ring {
 impl Ring {
     pub(crate) fn new() -> Result<Self, Errno> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Self {
-            fd: eventfd(0, flags)?,
-            is_rung: AtomicBool::new(false),
-        })
+        Ok(Self { fd: eventfd(0, flags)?, is_rung: AtomicBool::new(false) })
     }
 
     pub(crate) fn ring(&self) {
@@ -76,13 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Guests {
     pub(crate) fn new(served: Vec<Served>, watch: OwnedFd, ring: Arc<Ring>) -> Self {
-        Self {
-            jobs: Mutex::default(),
-            served: Mutex::new(served),
-            changes: AtomicU64::new(1),
-            watch,
-            ring,
-        }
+        Self { jobs: Mutex::default(), served: Mutex::new(served), changes: AtomicU64::new(1), watch, ring }
     }
 
     /// How often the jobs have changed.
@@ -140,11 +131,7 @@ impl Greet for Guests {
         let added = epoll::add(&self.watch, events.as_fd(), data, epoll::EventFlags::IN);
         added.map_err(|errno| mapwire::Error::Io(errno.into()))?;
         events.arm()?;
-        let end = Job {
-            rpc,
-            server,
-            events,
-        };
+        let end = Job { rpc, server, events };
         lock(&self.jobs).insert(job, Arc::new(end));
         drop(all);
         self.note_change();
@@ -152,19 +139,12 @@ impl Greet for Guests {
     }
 
     fn admit(&self, job: JobId, rank: u32, who: &Credentials) {
-        let word = PeerCredentials {
-            uid: who.user,
-            gid: who.group,
-            pid: who.process,
-        };
+        let word = PeerCredentials { uid: who.user, gid: who.group, pid: who.process };
         let job = lock(&self.jobs).get(&job).cloned();
         if let Some(job) = job
             && let Err(error) = job.rpc.set_credentials(rank as usize, Some(word))
         {
-            crate::log::warn(&format!(
-                "calls of process {} are refused: {error}",
-                who.process
-            ));
+            crate::log::warn(&format!("calls of process {} are refused: {error}", who.process));
         }
     }
 

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::abi::{
-    AcceptedReply, Auth, CallBody, Client, ClientOps, CreateError, NetBuf, NetConfig, OpaqueAuth,
-    RejectedReply, ReplyBody, RpcError, RpcMessage, TimeVal, Transport, TransportExtension,
-    TransportOps, TransportOps2, Xdr, XdrOps,
+    AcceptedReply, Auth, CallBody, Client, ClientOps, CreateError, NetBuf, NetConfig, OpaqueAuth, RejectedReply,
+    ReplyBody, RpcError, RpcMessage, TimeVal, Transport, TransportExtension, TransportOps, TransportOps2, Xdr, XdrOps,
 };
 
 /// What the headers say, by a program that prints it. `None`: there is no compiler, or there are no headers.
@@ -16,11 +15,7 @@ fn theirs() -> Option<BTreeMap<String, usize>> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("layout");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/layout.c");
-    let compiled = Command::new("cc")
-        .args(["-I/usr/include/tirpc", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status();
+    let compiled = Command::new("cc").args(["-I/usr/include/tirpc", "-o"]).arg(&program).arg(source).status();
     if !Path::new("/usr/include/tirpc/rpc/rpc.h").exists() || compiled.is_err() {
         return None;
     }
@@ -111,9 +106,7 @@ fn ours() -> BTreeMap<String, usize> {
 #[test]
 fn the_structures_are_those_of_the_headers_of_libtirpc() {
     let Some(theirs) = theirs() else {
-        mapwire_testing::skip!(
-            "cc and libtirpc-dev are needed; scripts/setup.sh --tests installs them"
-        );
+        mapwire_testing::skip!("cc and libtirpc-dev are needed; scripts/setup.sh --tests installs them");
         return;
     };
     assert_eq!(ours(), theirs);

@@ -14,9 +14,7 @@ pub(crate) struct Served {
 impl Served {
     /// The door of this version.
     pub(crate) fn door(self) -> Option<DoorName> {
-        format!("rpc-{}-{}", self.program, self.version)
-            .parse()
-            .ok()
+        format!("rpc-{}-{}", self.program, self.version).parse().ok()
     }
 
     /// The door of all versions, by which who asks for a wrong one learns so.
@@ -50,11 +48,7 @@ pub(crate) fn locate(host: &str) -> Whereabouts {
     let Ok(mut addresses) = (host, 0).to_socket_addrs() else {
         return Whereabouts::Unknown;
     };
-    if addresses.any(is_own) {
-        Whereabouts::Here
-    } else {
-        Whereabouts::Elsewhere
-    }
+    if addresses.any(is_own) { Whereabouts::Here } else { Whereabouts::Elsewhere }
 }
 
 /// Whether this host has an address. Sockets can be given those of many hosts too.
@@ -85,17 +79,9 @@ mod tests {
 
     #[test]
     fn a_door_is_read_from_its_socket_and_others_are_not() {
-        let served = Served {
-            program: 7,
-            version: 2,
-        };
+        let served = Served { program: 7, version: 2 };
         assert_eq!(served.user_at("mapwire-door-1000-rpc-7-2"), Some(1000));
-        for other in [
-            "mapwire-door-1000-rpc-7-1",
-            "mapwire-door-x-rpc-7-2",
-            "mapwire-door-1000",
-            "127.0.0.1.0.111",
-        ] {
+        for other in ["mapwire-door-1000-rpc-7-1", "mapwire-door-x-rpc-7-2", "mapwire-door-1000", "127.0.0.1.0.111"] {
             assert_eq!(served.user_at(other), None, "{other}");
         }
     }

@@ -37,25 +37,12 @@ pub unsafe extern "C" fn rpc_call(
         }
         let client: *mut Client = clnt_create(host, program, version, network).cast();
         if client.is_null() {
-            return tirpc().map_or(Status::SYSTEM_ERROR.0, |library| {
-                (*(library.__rpc_createerr)()).status.0
-            });
+            return tirpc().map_or(Status::SYSTEM_ERROR.0, |library| (*(library.__rpc_createerr)()).status.0);
         }
         let arguments: *mut c_void = arguments.cast_mut().cast();
-        let wait = TimeVal {
-            seconds: 25,
-            micros: 0,
-        };
+        let wait = TimeVal { seconds: 25, micros: 0 };
         let call = (*(*client).ops).call;
-        let status = call(
-            client,
-            procedure,
-            encode,
-            arguments,
-            decode,
-            results.cast(),
-            wait,
-        );
+        let status = call(client, procedure, encode, arguments, decode, results.cast(), wait);
         client::destroy(client);
         status.0
     }
@@ -66,7 +53,8 @@ fn procedure_of(function: *const c_void) -> XdrProc {
     unsafe { core::mem::transmute::<*const c_void, XdrProc>(function) }
 }
 
-const BROADCAST: &str = "mapwire reaches one server at a time and has no broadcast: name a host in clnt_create(), or broadcast by udp";
+const BROADCAST: &str =
+    "mapwire reaches one server at a time and has no broadcast: name a host in clnt_create(), or broadcast by udp";
 
 /// Calls all servers of a network. Mapwire is none that can: `RPC_NOBROADCAST`.
 ///
@@ -88,9 +76,9 @@ pub unsafe extern "C" fn rpc_broadcast(
     // SAFETY: the caller's arguments, as in C.
     unsafe {
         match (maker(network), tirpc()) {
-            (Maker::Tirpc | Maker::Either, Some(library)) => (library.rpc_broadcast)(
-                program, version, procedure, encode, arguments, decode, results, each, network,
-            ),
+            (Maker::Tirpc | Maker::Either, Some(library)) => {
+                (library.rpc_broadcast)(program, version, procedure, encode, arguments, decode, results, each, network)
+            }
             (Maker::Mapwire, _) => {
                 crate::log::warn(BROADCAST);
                 Status::NO_BROADCAST.0
@@ -123,8 +111,7 @@ pub unsafe extern "C" fn rpc_broadcast_exp(
     unsafe {
         match (maker(network), tirpc()) {
             (Maker::Tirpc | Maker::Either, Some(library)) => (library.rpc_broadcast_exp)(
-                program, version, procedure, encode, arguments, decode, results, each, first, last,
-                network,
+                program, version, procedure, encode, arguments, decode, results, each, first, last, network,
             ),
             (Maker::Mapwire, _) => {
                 crate::log::warn(BROADCAST);

@@ -35,15 +35,8 @@ pub(crate) fn serve(dispatch: Dispatch, served: Served) -> *mut Transport {
         }
     };
     // SAFETY: this network's handle, and the program's function; without a network rpcbind is not asked.
-    let is_listed = unsafe {
-        (library.svc_reg)(
-            transport,
-            served.program,
-            served.version,
-            dispatch,
-            core::ptr::null(),
-        )
-    };
+    let is_listed =
+        unsafe { (library.svc_reg)(transport, served.program, served.version, dispatch, core::ptr::null()) };
     match is_listed {
         FALSE => core::ptr::null_mut(),
         _ => transport,
@@ -109,9 +102,7 @@ pub unsafe extern "C" fn svc_create(
             offer_too(served);
             return made;
         }
-        outcome(FALSE, served, || {
-            c_int::from(!serve(dispatch, served).is_null())
-        })
+        outcome(FALSE, served, || c_int::from(!serve(dispatch, served).is_null()))
     }
 }
 
@@ -187,10 +178,7 @@ pub unsafe extern "C" fn svc_register(
     protocol: c_int,
 ) -> Bool {
     let (transport, dispatch) = (transport.cast::<Transport>(), dispatch_of(dispatch));
-    let served = Served {
-        program: program as u32,
-        version: version as u32,
-    };
+    let served = Served { program: program as u32, version: version as u32 };
     if is_ours(transport) {
         return Bool::from(!serve(dispatch, served).is_null());
     }
@@ -199,8 +187,7 @@ pub unsafe extern "C" fn svc_register(
     };
     // SAFETY: the caller's arguments, as in C.
     unsafe {
-        let list =
-            |protocol| (library.svc_register)(transport, program, version, dispatch, protocol);
+        let list = |protocol| (library.svc_register)(transport, program, version, dispatch, protocol);
         let is_done = list(protocol);
         if protocol == 0 {
             offer_too(served);
@@ -232,10 +219,7 @@ pub unsafe extern "C" fn svc_unreg(program: u32, version: u32) {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn svc_unregister(program: ULong, version: ULong) {
-    withdraw(Served {
-        program: program as u32,
-        version: version as u32,
-    });
+    withdraw(Served { program: program as u32, version: version as u32 });
     if let Some(library) = tirpc() {
         // SAFETY: the caller's arguments, as in C.
         unsafe { (library.svc_unregister)(program, version) };

@@ -18,10 +18,7 @@ const SET: u32 = 1;
 const UNSET: u32 = 2;
 const DUMP: u32 = 4;
 /// How long rpcbind may take.
-const TIMEOUT: TimeVal = TimeVal {
-    seconds: 2,
-    micros: 0,
-};
+const TIMEOUT: TimeVal = TimeVal { seconds: 2, micros: 0 };
 /// Entries that are looked at.
 const MOST: usize = 10_000;
 
@@ -65,22 +62,12 @@ impl Binder {
             return None;
         }
         let library = tirpc()?;
-        let mut address = Address {
-            family: libc::AF_UNIX as u16,
-            path: [0; 108],
-        };
+        let mut address = Address { family: libc::AF_UNIX as u16, path: [0; 108] };
         address.path[..SOCKET.len()].copy_from_slice(SOCKET);
         let mut socket: c_int = -1;
         // SAFETY: an address of a Unix socket, and room for the socket's number.
         let client = unsafe {
-            (library.clntunix_create)(
-                (&raw mut address).cast(),
-                PROGRAM.into(),
-                VERSION.into(),
-                &raw mut socket,
-                0,
-                0,
-            )
+            (library.clntunix_create)((&raw mut address).cast(), PROGRAM.into(), VERSION.into(), &raw mut socket, 0, 0)
         };
         (!client.is_null()).then_some(Self { library, client })
     }
@@ -96,15 +83,7 @@ impl Binder {
     ) -> bool {
         // SAFETY: the client is open, and the functions fit what the pointers name, by what the callers here give.
         let status = unsafe {
-            ((*(*self.client).ops).call)(
-                self.client,
-                procedure,
-                encode,
-                arguments,
-                decode,
-                results,
-                TIMEOUT,
-            )
+            ((*(*self.client).ops).call)(self.client, procedure, encode, arguments, decode, results, TIMEOUT)
         };
         status == Status::SUCCESS
     }
@@ -178,10 +157,9 @@ pub(crate) fn users_of(served: Served) -> Vec<u32> {
     let decode = variadic(binder.library.xdr_rpcblist_ptr);
     // SAFETY: a function that encodes nothing looks at no argument.
     let nothing: XdrProc = Some(unsafe {
-        core::mem::transmute::<
-            unsafe extern "C" fn() -> c_int,
-            unsafe extern "C" fn(*mut Xdr, ...) -> c_int,
-        >(binder.library.xdr_void)
+        core::mem::transmute::<unsafe extern "C" fn() -> c_int, unsafe extern "C" fn(*mut Xdr, ...) -> c_int>(
+            binder.library.xdr_void,
+        )
     });
     let place: *mut c_void = (&raw mut list).cast();
     let mut users = Vec::new();
@@ -192,8 +170,7 @@ pub(crate) fn users_of(served: Served) -> Vec<u32> {
             let Some(element) = (unsafe { at.as_ref() }) else {
                 break;
             };
-            if let (Some(network), Some(address)) =
-                (text(element.entry.network), text(element.entry.address))
+            if let (Some(network), Some(address)) = (text(element.entry.network), text(element.entry.address))
                 && network == NETWORK
                 && let Some(user) = address.to_str().ok().and_then(|it| served.user_at(it))
             {

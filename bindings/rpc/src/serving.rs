@@ -8,9 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mapwire::meeting::{
-    Door, DoorName, FarReception, MeetingError, NamedStore, Reception, ReceptionLimits,
-};
+use mapwire::meeting::{Door, DoorName, FarReception, MeetingError, NamedStore, Reception, ReceptionLimits};
 use mapwire::rpc::Request;
 use mapwire::{NodeConfig, WaitStrategy};
 use mapwire_host::processes::Owner;
@@ -137,10 +135,7 @@ impl Serving {
             Some(open) => open.reception.add(Arc::clone(&door)),
             None => {
                 let added = add(&self.watch, door.as_fd(), DOOR);
-                added.map_err(|errno| MeetingError::Os {
-                    call: "epoll_ctl",
-                    errno,
-                })?;
+                added.map_err(|errno| MeetingError::Os { call: "epoll_ctl", errno })?;
             }
         }
         let socket = door.socket();
@@ -184,29 +179,16 @@ impl Serving {
         let config = settings::node_config()?;
         let wait = config.driver.wait;
         let watch = self.watch.try_clone().map_err(|error| error.to_string())?;
-        let guests = Arc::new(Guests::new(
-            self.served.clone(),
-            watch,
-            Arc::clone(&self.ring),
-        ));
+        let guests = Arc::new(Guests::new(self.served.clone(), watch, Arc::clone(&self.ring)));
         let limits = ReceptionLimits::default();
         let far = begin_far(&config, &guests);
         let greet = Arc::clone(&guests);
-        let reception =
-            Reception::start(config, greet, limits).map_err(|error| error.to_string())?;
+        let reception = Reception::start(config, greet, limits).map_err(|error| error.to_string())?;
         for door in self.doors.values() {
             let _ = epoll::delete(&self.watch, door.as_fd());
             reception.add(Arc::clone(door));
         }
-        let open = self.open.insert(Open {
-            reception,
-            far,
-            guests,
-            jobs: Vec::new(),
-            seen: 0,
-            wait,
-            turn: 0,
-        });
+        let open = self.open.insert(Open { reception, far, guests, jobs: Vec::new(), seen: 0, wait, turn: 0 });
         open.set_far_names(&self.doors);
         Ok(())
     }
@@ -220,9 +202,7 @@ impl Serving {
         }
         if let Some(open) = self.open.take() {
             let doors = core::mem::take(&mut self.doors);
-            doors
-                .values()
-                .for_each(|door| close_inherited(door.as_fd()));
+            doors.values().for_each(|door| close_inherited(door.as_fd()));
             core::mem::forget((open, doors));
             self.served.clear();
         }
@@ -316,9 +296,7 @@ fn has_store() -> bool {
 /// The reception of clients of other hosts. Without it those of this host are served all the same.
 fn begin_far(config: &NodeConfig, guests: &Arc<Guests>) -> Option<FarReception> {
     let begun = NamedStore::from_env().and_then(|store| {
-        store
-            .map(|store| FarReception::start(store, config.clone(), Arc::clone(guests) as _))
-            .transpose()
+        store.map(|store| FarReception::start(store, config.clone(), Arc::clone(guests) as _)).transpose()
     });
     begun.unwrap_or_else(|error| {
         crate::log::warn(&format!("clients of other hosts are not served: {error}"));

@@ -69,11 +69,7 @@ impl Drop for Opening {
 
 /// The place that is open, unless it is `ended`; else the right to open it. Waits until `deadline` for another thread that opens it, and
 /// gives `None` then.
-fn enter(
-    key: &Key,
-    ended: Option<&Arc<Session>>,
-    deadline: Instant,
-) -> Option<Result<Arc<Session>, Opening>> {
+fn enter(key: &Key, ended: Option<&Arc<Session>>, deadline: Instant) -> Option<Result<Arc<Session>, Opening>> {
     let mut places = places();
     loop {
         match places.get(key) {
@@ -100,11 +96,7 @@ fn enter(
 impl Session {
     /// The way to a version of a program that a process of one of these users serves. Any version's will do where the one that was asked for
     /// is not served: its server then says which it has.
-    pub(crate) fn open(
-        served: Served,
-        users: &[u32],
-        wait: Duration,
-    ) -> Result<(Arc<Self>, Caller), Failure> {
+    pub(crate) fn open(served: Served, users: &[u32], wait: Duration) -> Result<(Arc<Self>, Caller), Failure> {
         let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
         for door in [served.door(), served.door_of_program()] {
             let Some(door) = door else { continue };
@@ -116,12 +108,7 @@ impl Session {
         Err(nobody)
     }
 
-    fn at(
-        door: &DoorName,
-        served: Served,
-        users: &[u32],
-        wait: Duration,
-    ) -> Result<(Arc<Self>, Caller), Failure> {
+    fn at(door: &DoorName, served: Served, users: &[u32], wait: Duration) -> Result<(Arc<Self>, Caller), Failure> {
         let key = (owner(), door.clone(), None);
         Self::known_or(key, served, wait, |config, left| {
             let visit = visit(door, users, config, left);
@@ -130,20 +117,14 @@ impl Session {
     }
 
     /// The same on another host, by the store of names that `MAPWIRE_NAMES` says.
-    pub(crate) fn open_far(
-        served: Served,
-        host: &str,
-        wait: Duration,
-    ) -> Result<(Arc<Self>, Caller), Failure> {
+    pub(crate) fn open_far(served: Served, host: &str, wait: Duration) -> Result<(Arc<Self>, Caller), Failure> {
         let store = NamedStore::from_env().map_err(|error| Failure::of_meeting(&error))?;
         let store = store.ok_or(Failure::of(Status::SYSTEM_ERROR, libc::EHOSTUNREACH))?;
         let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
         for door in [served.door(), served.door_of_program()] {
             let Some(door) = door else { continue };
             let key = (owner(), door.clone(), Some(host.to_owned()));
-            let found = Self::known_or(key, served, wait, |config, left| {
-                visit_far(&store, &door, host, config, left)
-            });
+            let found = Self::known_or(key, served, wait, |config, left| visit_far(&store, &door, host, config, left));
             match found {
                 Err(failure) if failure.is_nobody() => nobody = failure,
                 outcome => return outcome,

@@ -23,9 +23,7 @@ pub(crate) fn usage() -> Use {
     *USE.get_or_init(|| {
         let value = std::env::var("MAPWIRE_RPC").unwrap_or_default();
         parse(&value).unwrap_or_else(|| {
-            crate::log::warn(&format!(
-                "MAPWIRE_RPC=`{value}`: expected offer, prefer or asked; taken as offer"
-            ));
+            crate::log::warn(&format!("MAPWIRE_RPC=`{value}`: expected offer, prefer or asked; taken as offer"));
             Use::Offer
         })
     })

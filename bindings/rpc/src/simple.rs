@@ -34,10 +34,7 @@ struct Table {
     theirs: Dispatch,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table {
-    functions: Vec::new(),
-    theirs: None,
-});
+static TABLE: Mutex<Table> = Mutex::new(Table { functions: Vec::new(), theirs: None });
 
 thread_local! {
     /// This thread is in `rpc_reg()`.
@@ -84,13 +81,8 @@ pub unsafe extern "C" fn rpc_reg(
         return -1;
     };
     // Its calls may come as soon as it is registered. Of several the last one counts.
-    let simple = function.filter(|_| procedure != 0).map(|function| Simple {
-        served,
-        procedure,
-        function,
-        decode,
-        encode,
-    });
+    let simple =
+        function.filter(|_| procedure != 0).map(|function| Simple { served, procedure, function, decode, encode });
     table().functions.extend(simple);
     // SAFETY: the caller's arguments, as in C.
     let outcome = unsafe {
@@ -101,9 +93,7 @@ pub unsafe extern "C" fn rpc_reg(
             }
         } else {
             let before = IS_REGISTERING.replace(true);
-            let outcome = (library.rpc_reg)(
-                program, version, procedure, function, decode, encode, network,
-            );
+            let outcome = (library.rpc_reg)(program, version, procedure, function, decode, encode, network);
             IS_REGISTERING.set(before);
             outcome
         }
@@ -137,16 +127,12 @@ unsafe extern "C" fn dispatch(request: *mut c_void, transport: *mut Transport) {
 /// # Safety
 /// A transport of this network with a call in hand.
 unsafe fn answer(library: &Tirpc, request: &ServiceRequest, transport: *mut Transport) {
-    let served = Served {
-        program: request.program,
-        version: request.version,
-    };
+    let served = Served { program: request.program, version: request.version };
     // SAFETY: a function that looks at no argument.
     let nothing: XdrProc = Some(unsafe {
-        core::mem::transmute::<
-            unsafe extern "C" fn() -> Bool,
-            unsafe extern "C" fn(*mut Xdr, ...) -> Bool,
-        >(library.xdr_void)
+        core::mem::transmute::<unsafe extern "C" fn() -> Bool, unsafe extern "C" fn(*mut Xdr, ...) -> Bool>(
+            library.xdr_void,
+        )
     });
     if request.procedure == 0 {
         // SAFETY: by this function's own contract.
@@ -169,11 +155,9 @@ unsafe fn answer(library: &Tirpc, request: &ServiceRequest, transport: *mut Tran
             return (library.svcerr_decode)(transport);
         }
         let results = (found.function)(place.cast());
-        let has_results = !results.is_null()
-            || found.encode.map(|it| it as usize) == nothing.map(|it| it as usize);
+        let has_results = !results.is_null() || found.encode.map(|it| it as usize) == nothing.map(|it| it as usize);
         // Without results there is no answer, as by other networks.
-        if has_results && (library.svc_sendreply)(transport, found.encode, results.cast()) == FALSE
-        {
+        if has_results && (library.svc_sendreply)(transport, found.encode, results.cast()) == FALSE {
             (library.svcerr_systemerr)(transport);
         }
         (ops.free_arguments)(transport, found.decode, place);

@@ -7,8 +7,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use crate::abi::{
-    Auth, Bool, Client, CreateError, Dispatch, NetConfig, Procedure, TimeVal, Transport, ULong,
-    Xdr, XdrProc,
+    Auth, Bool, Client, CreateError, Dispatch, NetConfig, Procedure, TimeVal, Transport, ULong, Xdr, XdrProc,
 };
 
 /// The library that is opened if the program has not been linked with it.

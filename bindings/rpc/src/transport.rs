@@ -8,9 +8,8 @@ use mapwire::rpc::{AuthProblem, Credential, ReplyStatus, Request};
 use rustix::io::Errno;
 
 use crate::abi::{
-    AUTH_ERROR, AUTH_NONE, AUTH_SYS, Bool, CallBody, FALSE, MSG_ACCEPTED, NetBuf, OpaqueAuth,
-    RpcMessage, TRUE, Transport, TransportExtension, TransportOps, TransportOps2, XPRT_IDLE,
-    XPRT_MOREREQS, XdrProc,
+    AUTH_ERROR, AUTH_NONE, AUTH_SYS, Bool, CallBody, FALSE, MSG_ACCEPTED, NetBuf, OpaqueAuth, RpcMessage, TRUE,
+    Transport, TransportExtension, TransportOps, TransportOps2, XPRT_IDLE, XPRT_MOREREQS, XdrProc,
 };
 use crate::client::network;
 use crate::credential;
@@ -20,14 +19,7 @@ use crate::serving::Serving;
 use crate::tirpc::tirpc;
 use crate::xdr;
 
-static OPS: TransportOps = TransportOps {
-    receive,
-    state,
-    arguments,
-    reply,
-    free_arguments,
-    destroy,
-};
+static OPS: TransportOps = TransportOps { receive, state, arguments, reply, free_arguments, destroy };
 
 static OPS2: TransportOps2 = TransportOps2 { control };
 
@@ -46,9 +38,7 @@ fn lock() -> MutexGuard<'static, Option<Offer>> {
     if let Some(offer) = offers.as_mut()
         && let Err(errno) = offer.serving.leave_to_parent()
     {
-        crate::log::warn(&format!(
-            "this child of a server serves no clients of mapwire: {errno}"
-        ));
+        crate::log::warn(&format!("this child of a server serves no clients of mapwire: {errno}"));
         // It must not touch what it has of its parent's.
         core::mem::forget(offers.take());
     }
@@ -68,24 +58,15 @@ pub(crate) fn leave_in_child() {
 /// The handle of this network, made at first.
 fn transport_of(offer: &mut Option<Offer>) -> Result<&mut Offer, MeetingError> {
     if offer.is_none() {
-        let os = |errno| MeetingError::Os {
-            call: "epoll_create1",
-            errno,
-        };
+        let os = |errno| MeetingError::Os { call: "epoll_create1", errno };
         let library = tirpc().ok_or(os(Errno::NOSYS))?;
         let serving = Serving::new().map_err(os)?;
         let transport = Box::into_raw(Box::new(new_transport(serving.descriptor())));
         // SAFETY: a transport that is never freed.
         unsafe { (library.xprt_register)(transport) };
-        *offer = Some(Offer {
-            serving,
-            transport: transport as usize,
-        });
+        *offer = Some(Offer { serving, transport: transport as usize });
     }
-    offer.as_mut().ok_or(MeetingError::Os {
-        call: "epoll_create1",
-        errno: Errno::NOMEM,
-    })
+    offer.as_mut().ok_or(MeetingError::Os { call: "epoll_create1", errno: Errno::NOMEM })
 }
 
 /// The port that a caller of the superuser seems to have: one that only the superuser can take. Servers may believe who has such a one.
@@ -98,24 +79,15 @@ const ADDRESS_BYTES: c_uint = size_of::<libc::sockaddr_in>() as c_uint;
 
 fn new_transport(fd: c_int) -> Transport {
     let address = [0; 7];
-    let nothing = || NetBuf {
-        most: 0,
-        length: 0,
-        bytes: core::ptr::null_mut(),
-    };
+    let nothing = || NetBuf { most: 0, length: 0, bytes: core::ptr::null_mut() };
     let remote: *mut libc::sockaddr_in = Box::into_raw(Box::new(libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: 0,
-        sin_addr: libc::in_addr {
-            s_addr: u32::from_ne_bytes([127, 0, 0, 1]),
-        },
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
         sin_zero: [0; 8],
     }));
-    let extension = TransportExtension {
-        flags: 0,
-        auth_ops: core::ptr::null_mut(),
-        auth_private: core::ptr::null_mut(),
-    };
+    let extension =
+        TransportExtension { flags: 0, auth_ops: core::ptr::null_mut(), auth_private: core::ptr::null_mut() };
     let mut transport = Transport {
         fd,
         port: 0,
@@ -126,11 +98,7 @@ fn new_transport(fd: c_int) -> Transport {
         device: core::ptr::null_mut(),
         netid: network(),
         local: nothing(),
-        remote: NetBuf {
-            most: ADDRESS_BYTES,
-            length: ADDRESS_BYTES,
-            bytes: remote.cast(),
-        },
+        remote: NetBuf { most: ADDRESS_BYTES, length: ADDRESS_BYTES, bytes: remote.cast() },
         verifier: no_auth(),
         p1: core::ptr::null_mut(),
         p2: core::ptr::null_mut(),
@@ -147,9 +115,7 @@ fn new_transport(fd: c_int) -> Transport {
 /// # Safety
 /// A transport that [`new_transport`] makes.
 unsafe fn note_caller(transport: *mut Transport, request: Option<&Request>) {
-    let is_root = request
-        .and_then(Request::peer)
-        .is_some_and(|peer| peer.uid == 0);
+    let is_root = request.and_then(Request::peer).is_some_and(|peer| peer.uid == 0);
     let port = if is_root { RESERVED_PORT } else { OTHER_PORT }.to_be();
     // SAFETY: by this function's own contract; the address has its fields in both places.
     unsafe {
@@ -161,11 +127,7 @@ unsafe fn note_caller(transport: *mut Transport, request: Option<&Request>) {
 }
 
 fn no_auth() -> OpaqueAuth {
-    OpaqueAuth {
-        flavour: AUTH_NONE,
-        base: core::ptr::null_mut(),
-        length: 0,
-    }
+    OpaqueAuth { flavour: AUTH_NONE, base: core::ptr::null_mut(), length: 0 }
 }
 
 /// Offers a version of a program to clients of this network. Gives the handle by which its calls come.
@@ -237,10 +199,7 @@ unsafe fn tell(request: &Request, message: *mut RpcMessage) {
         };
         let length = body.len().min(MAX_AUTH_BYTES);
         call.credential.length = length as c_uint;
-        call.credential
-            .base
-            .cast::<u8>()
-            .copy_from_nonoverlapping(body.as_ptr(), length);
+        call.credential.base.cast::<u8>().copy_from_nonoverlapping(body.as_ptr(), length);
         call.verifier.flavour = AUTH_NONE;
         call.verifier.length = 0;
     }
@@ -308,9 +267,7 @@ unsafe fn answer(request: &mut Request, message: *const RpcMessage) -> bool {
                 match accepted.state {
                     0 => {
                         let results = accepted.body.results;
-                        let write = |at: *mut u8, room: usize| {
-                            xdr::encode(results.encode, results.place, at, room)
-                        };
+                        let write = |at: *mut u8, room: usize| xdr::encode(results.encode, results.place, at, room);
                         return request.reply_raw(write).is_ok();
                     }
                     1 => ReplyStatus::ProgramUnavailable,
@@ -328,10 +285,7 @@ unsafe fn answer(request: &mut Request, message: *const RpcMessage) -> bool {
                 let [first, second] = rejected.words;
                 match rejected.state {
                     AUTH_ERROR => ReplyStatus::AuthError(problem(first)),
-                    _ => ReplyStatus::RpcMismatch {
-                        low: first,
-                        high: second,
-                    },
+                    _ => ReplyStatus::RpcMismatch { low: first, high: second },
                 }
             }
         }
@@ -351,11 +305,7 @@ fn problem(number: u32) -> AuthProblem {
     }
 }
 
-unsafe extern "C" fn free_arguments(
-    _: *mut Transport,
-    decode: XdrProc,
-    place: *mut c_void,
-) -> Bool {
+unsafe extern "C" fn free_arguments(_: *mut Transport, decode: XdrProc, place: *mut c_void) -> Bool {
     // SAFETY: the function fits what lies there, as in C.
     Bool::from(unsafe { xdr::free(decode, place) })
 }

@@ -30,12 +30,7 @@ fn over(at: *mut u8, bytes: usize, op: c_uint) -> Option<Xdr> {
 ///
 /// # Safety
 /// The memory is writable, by others too, and `encode` fits the value.
-pub(crate) unsafe fn encode(
-    encode: XdrProc,
-    value: *mut c_void,
-    at: *mut u8,
-    room: usize,
-) -> Option<usize> {
+pub(crate) unsafe fn encode(encode: XdrProc, value: *mut c_void, at: *mut u8, room: usize) -> Option<usize> {
     let mut xdr = over(at, room, XDR_ENCODE)?;
     // SAFETY: by this function's own contract.
     let done = unsafe { encode?(&raw mut xdr, value) };
@@ -52,12 +47,7 @@ pub(crate) unsafe fn encode(
 /// # Safety
 /// The memory is readable, and others may change it meanwhile; `decode` fits the place. The decoders of libtirpc, and those that rpcgen
 /// makes of them, load each word once, and decide by what they have loaded.
-pub(crate) unsafe fn decode(
-    decode: XdrProc,
-    place: *mut c_void,
-    at: *const u8,
-    bytes: usize,
-) -> bool {
+pub(crate) unsafe fn decode(decode: XdrProc, place: *mut c_void, at: *const u8, bytes: usize) -> bool {
     let Some(mut xdr) = over(at.cast_mut(), bytes, XDR_DECODE) else {
         return false;
     };

@@ -15,10 +15,8 @@ fn a_servers_child_neither_answers_nor_ends_what_is_its_parents() {
     let _server = Server::start(clean(server).stderr(Stdio::null()), programs.calc);
     let output = run(limited(&check).arg("children"));
     let what = ["replies", "reads", "destroys", "unregisters", "serves"];
-    let wanted: String = what
-        .iter()
-        .map(|what| format!("{what}: status 0, child ended with 0; sum 3; version 2: 4\n"))
-        .collect();
+    let wanted: String =
+        what.iter().map(|what| format!("{what}: status 0, child ended with 0; sum 3; version 2: 4\n")).collect();
     assert_eq!(output, wanted);
     // Neither side has lost count of messages.
     assert_eq!(run(limited(&check).args(["again", "20"])), "ok\n");

@@ -39,11 +39,7 @@ impl Place {
         let mut serve = clean(mapwire());
         serve.args(["serve", "--listen", "10.0.9.1", "--json"]);
         serve.arg("--secret-file").arg(&secret);
-        let mut store = hosts
-            .inside(0, &serve)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut store = hosts.inside(0, &serve).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut output = BufReader::new(store.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
@@ -55,12 +51,7 @@ impl Place {
         server.env("MAPWIRE_NAMES", "mapwire://10.0.9.1");
         server.env("MAPWIRE_ADDRESSES", "10.0.9.1");
         let server = hosts.inside(0, &server).stderr(Stdio::null()).spawn();
-        Some(Self {
-            server: Ends(server.unwrap()),
-            hosts,
-            programs,
-            _store: store,
-        })
+        Some(Self { server: Ends(server.unwrap()), hosts, programs, _store: store })
     }
 
     fn command(programs: &Programs, program: &str) -> Command {
@@ -86,8 +77,7 @@ impl Place {
             let output = self.check(host, what);
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let errors = String::from_utf8_lossy(&output.stderr);
-            let is_early =
-                errors.contains("not registered") || text.contains("rpc_call: status 15");
+            let is_early = errors.contains("not registered") || text.contains("rpc_call: status 15");
             if is_early && begun.elapsed() < Duration::from_secs(20) {
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
@@ -105,11 +95,7 @@ fn a_client_calls_a_server_on_another_host_by_datagrams_that_are_sealed() {
     };
     place.says("10.0.9.1", "broadcast", &["rpc_call: status 0, 42"]);
     place.says("10.0.9.1", "long-arguments", &["262144: ok", "sum 3"]);
-    place.says(
-        "10.0.9.1",
-        "time-out",
-        &["status 5 in time", "sum 3", "sum 7"],
-    );
+    place.says("10.0.9.1", "time-out", &["status 5 in time", "sum 3", "sum 7"]);
     place.says("10.0.9.1", "version", &["status 9, versions 1 to 2"]);
     place.says("10.0.9.1", "threads", &["8 threads, 16000 calls"]);
 }

@@ -28,18 +28,12 @@ const FUNCTIONS: [&str; 16] = [
 #[test]
 fn an_installation_has_libraries_pkg_config_and_manual_and_can_be_taken_back() {
     let folder = tempfile::tempdir().unwrap();
-    let variables = [
-        "PREFIX=/opt/mapwire",
-        "LIBDIR=/opt/mapwire/lib64",
-        &format!("DESTDIR={}", folder.path().display()),
-    ];
+    let variables =
+        ["PREFIX=/opt/mapwire", "LIBDIR=/opt/mapwire/lib64", &format!("DESTDIR={}", folder.path().display())];
     run(&mut make("install", &variables));
     let at = |name: &str| folder.path().join("opt/mapwire").join(name);
     let link = |name: &str| std::fs::read_link(at(name)).unwrap();
-    assert_eq!(
-        link("lib64/libmapwire_rpc.so"),
-        Path::new("libmapwire_rpc.so.0")
-    );
+    assert_eq!(link("lib64/libmapwire_rpc.so"), Path::new("libmapwire_rpc.so.0"));
     let real = format!("libmapwire_rpc.so.{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(link("lib64/libmapwire_rpc.so.0"), Path::new(&real));
     assert!(at("lib64/libmapwire_rpc.a").exists());
@@ -48,19 +42,12 @@ fn an_installation_has_libraries_pkg_config_and_manual_and_can_be_taken_back() {
         assert!(page.contains(&format!(".It Ev {variable}\n")), "{variable}");
     }
     let text = std::fs::read_to_string(at("lib64/pkgconfig/mapwire_rpc.pc")).unwrap();
-    assert!(
-        text.contains("prefix=/opt/mapwire\n") && text.contains("libdir=${prefix}/lib64\n"),
-        "{text}"
-    );
+    assert!(text.contains("prefix=/opt/mapwire\n") && text.contains("libdir=${prefix}/lib64\n"), "{text}");
     assert!(!text.contains('@'), "{text}");
 
-    let listed = run(clean("nm")
-        .args(["--dynamic", "--defined-only", "--format=posix"])
-        .arg(at("lib64/libmapwire_rpc.so")));
-    let symbols: BTreeSet<&str> = listed
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let listed =
+        run(clean("nm").args(["--dynamic", "--defined-only", "--format=posix"]).arg(at("lib64/libmapwire_rpc.so")));
+    let symbols: BTreeSet<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(symbols, BTreeSet::from(FUNCTIONS));
 
     run(&mut make("uninstall", &variables));

@@ -4,9 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::{
-    Linking, Programs, Server, clean, is_equipped, limited, run, says, wait_for_door,
-};
+use crate::common::{Linking, Programs, Server, clean, is_equipped, limited, run, says, wait_for_door};
 
 /// The calculator's server as rpcgen makes it, and the program that checks it.
 struct Calculator {
@@ -85,21 +83,9 @@ fn one_server_serves_mapwire_tcp_and_udp_clients_at_once() {
     let ["udp", udp, "tcp", tcp] = words[..] else {
         panic!("{line}");
     };
-    let ways = [
-        &["port", "udp", udp][..],
-        &["port", "tcp", tcp],
-        &["again", "40"],
-        &["threads"],
-    ];
-    let clients: Vec<_> = ways
-        .iter()
-        .map(|arguments| {
-            limited(&check)
-                .args(*arguments)
-                .stdout(Stdio::piped())
-                .spawn()
-        })
-        .collect();
+    let ways = [&["port", "udp", udp][..], &["port", "tcp", tcp], &["again", "40"], &["threads"]];
+    let clients: Vec<_> =
+        ways.iter().map(|arguments| limited(&check).args(*arguments).stdout(Stdio::piped()).spawn()).collect();
     for client in clients {
         let output = client.unwrap().wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -130,24 +116,12 @@ fn wrong_versions_programs_and_procedures_are_told_as_by_libtirpc() {
     let Some(calculator) = Calculator::start() else {
         return;
     };
-    says(
-        &calculator.check(&["version"]),
-        &["status 9, versions 1 to 2: version 7: RPC: Program/version mismatch"],
-    );
+    says(&calculator.check(&["version"]), &["status 9, versions 1 to 2: version 7: RPC: Program/version mismatch"]);
     says(
         &calculator.check(&["program"]),
-        &[
-            "client (nil), status 15: create: RPC: Program not registered",
-            "call: status 8",
-        ],
+        &["client (nil), status 15: create: RPC: Program not registered", "call: status 8"],
     );
-    says(
-        &calculator.check(&["procedure"]),
-        &[
-            "status 10: procedure 99: RPC: Procedure unavailable",
-            "sum 3",
-        ],
-    );
+    says(&calculator.check(&["procedure"]), &["status 10: procedure 99: RPC: Procedure unavailable", "sum 3"]);
 }
 
 #[test]
@@ -157,12 +131,7 @@ fn wrong_arguments_and_results_are_told_and_harm_no_later_call() {
     };
     says(
         &calculator.check(&["arguments"]),
-        &[
-            "short: status 11",
-            "false length: status 11",
-            "other result: status 2",
-            "sum 3",
-        ],
+        &["short: status 11", "false length: status 11", "other result: status 2", "sum 3"],
     );
 }
 
@@ -172,10 +141,7 @@ fn arguments_of_all_lengths_arrive_and_longer_ones_than_the_server_takes_are_ref
         return;
     };
     let output = calculator.check(&["long-arguments"]);
-    says(
-        &output,
-        &["1048576: sum: RPC: Can't encode arguments", "sum 3"],
-    );
+    says(&output, &["1048576: sum: RPC: Can't encode arguments", "sum 3"]);
     assert_eq!(output.matches(": ok").count(), 10, "{output}");
 }
 
@@ -208,13 +174,7 @@ fn another_users_lie_about_itself_is_refused() {
         return;
     };
     let output = run(calculator.command(&["credentials"]).uid(65_534).gid(65_534));
-    says(
-        &output,
-        &[
-            "own: flavour 1 uid 65534 gid 65534",
-            "other: whoami: RPC: Authentication error",
-        ],
-    );
+    says(&output, &["own: flavour 1 uid 65534 gid 65534", "other: whoami: RPC: Authentication error"]);
 }
 
 #[test]
@@ -224,13 +184,7 @@ fn a_call_that_takes_too_long_times_out_and_its_late_reply_is_no_others() {
     };
     says(
         &calculator.check(&["time-out"]),
-        &[
-            "status 5 in time: wait: RPC: Timed out",
-            "sum 3",
-            "sum 7",
-            "by control: status 5, 50000 us",
-            "sum 11",
-        ],
+        &["status 5 in time: wait: RPC: Timed out", "sum 3", "sum 7", "by control: status 5, 50000 us", "sum 11"],
     );
 }
 
@@ -275,10 +229,7 @@ fn a_server_that_begins_anew_is_found_by_new_clients() {
     calculator.server.kill();
     wait_for_door(calculator.programs.calc, false);
     let server = calculator.programs.path("calc_server");
-    let server = Server::start(
-        clean(server).stderr(Stdio::null()),
-        calculator.programs.calc,
-    );
+    let server = Server::start(clean(server).stderr(Stdio::null()), calculator.programs.calc);
     calculator.server = server;
     assert_eq!(calculator.check(&["again", "1"]), "ok\n");
 }
@@ -306,14 +257,8 @@ fn broadcasts_are_refused_in_words_and_single_calls_are_made() {
     };
     let mut command = calculator.command(&["broadcast"]);
     let output = command.stderr(Stdio::piped()).output().unwrap();
-    says(
-        &String::from_utf8_lossy(&output.stdout),
-        &["status 21", "rpc_call: status 0, 42"],
-    );
-    says(
-        &String::from_utf8_lossy(&output.stderr),
-        &["has no broadcast"],
-    );
+    says(&String::from_utf8_lossy(&output.stdout), &["status 21", "rpc_call: status 0, 42"]);
+    says(&String::from_utf8_lossy(&output.stderr), &["has no broadcast"]);
 }
 
 #[test]
@@ -332,11 +277,7 @@ fn threads_have_clients_of_their_own_and_children_too() {
     says(&calculator.check(&["threads"]), &["8 threads, 16000 calls"]);
     says(
         &calculator.check(&["forks"]),
-        &[
-            "child: add: RPC: Unable to send",
-            "child: sum 5",
-            "child ended with 0; sum 7",
-        ],
+        &["child: add: RPC: Unable to send", "child: sum 5", "child ended with 0; sum 7"],
     );
 }
 
@@ -407,10 +348,7 @@ fn sixty_four_clients_get_the_same_share() {
     for (mut client, mut lines) in clients {
         let line = lines.next().unwrap().unwrap();
         let (count, between) = line.split_once(' ').unwrap();
-        waits.push((
-            between.parse::<u64>().unwrap(),
-            count.parse::<u64>().unwrap(),
-        ));
+        waits.push((between.parse::<u64>().unwrap(), count.parse::<u64>().unwrap()));
         client.wait().unwrap();
     }
     waits.sort_unstable();
@@ -457,8 +395,5 @@ fn a_server_of_which_nothing_more_is_asked_opens_no_door() {
     let failed = limited(&check).args(["again", "1"]).output().unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
-    says(
-        &String::from_utf8_lossy(&failed.stderr),
-        &["Program not registered"],
-    );
+    says(&String::from_utf8_lossy(&failed.stderr), &["Program not registered"]);
 }

@@ -7,9 +7,7 @@ use crate::common::{Linking, Programs, clean, is_equipped, says};
 
 /// Whether these tests can run; says so if not.
 fn has_namespaces() -> bool {
-    let has_rpcbind = ["/sbin/rpcbind", "/usr/sbin/rpcbind"]
-        .iter()
-        .any(|path| Path::new(path).exists());
+    let has_rpcbind = ["/sbin/rpcbind", "/usr/sbin/rpcbind"].iter().any(|path| Path::new(path).exists());
     let unshare = clean("unshare").args(["-nm", "true"]).output();
     let may = has_rpcbind && unshare.is_ok_and(|done| done.status.success());
     if !may {
@@ -33,10 +31,7 @@ fn script(programs: &Programs, text: &str) -> Command {
         await() { until rpcinfo 2>/dev/null | grep -q \"^ *$1 .* $2 \"; do sleep 0.05; done; }
         ";
     let mut command = clean("timeout");
-    command
-        .args(["60", "unshare", "-nm", "bash", "-c"])
-        .arg(format!("{begin}\n{text}"))
-        .current_dir(programs.path(""));
+    command.args(["60", "unshare", "-nm", "bash", "-c"]).arg(format!("{begin}\n{text}")).current_dir(programs.path(""));
     command
 }
 
@@ -45,11 +40,7 @@ fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{}\n{said}\n{errors}",
-        output.status
-    );
+    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
     said
 }
 
@@ -118,11 +109,7 @@ fn a_server_made_by_rpc_reg_is_called_by_mapwire_and_by_the_network_that_it_name
         ),
     ));
     says(&output, &["by udp", "by mapwire", "unknown: status 10"]);
-    for line in [
-        "twice: status 0, 42",
-        "greet: status 0, hello world",
-        "nothing: status 0",
-    ] {
+    for line in ["twice: status 0, 42", "greet: status 0, hello world", "nothing: status 0"] {
         assert_eq!(output.matches(line).count(), 2, "{output}");
     }
 }

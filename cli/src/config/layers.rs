@@ -20,12 +20,7 @@ const fn row(
     flag: &'static str,
     default: Option<&'static str>,
 ) -> OptionRow {
-    OptionRow {
-        key,
-        variable,
-        default,
-        flag,
-    }
+    OptionRow { key, variable, default, flag }
 }
 
 /// All options, in the order in which `mapwire config` prints them.
@@ -41,21 +36,11 @@ pub(super) const OPTIONS: &[OptionRow] = &[
     row("pin_limit", "MAPWIRE_PIN_LIMIT", "--pin-limit", None),
     row("shared", "MAPWIRE_SHARED", "--shared", Some("4G")),
     row("views", "MAPWIRE_VIEWS", "--views", Some("32")),
-    row(
-        "translation",
-        "MAPWIRE_TRANSLATION",
-        "--translation",
-        Some("hierarchical"),
-    ),
+    row("translation", "MAPWIRE_TRANSLATION", "--translation", Some("hierarchical")),
     row("policy", "MAPWIRE_POLICY", "--policy", Some("lru")),
     row("prepin", "MAPWIRE_PREPIN", "--prepin", Some("1")),
     row("timeout", "MAPWIRE_TIMEOUT", "--timeout", None),
-    row(
-        "stop_grace",
-        "MAPWIRE_STOP_GRACE",
-        "--stop-grace",
-        Some("10"),
-    ),
+    row("stop_grace", "MAPWIRE_STOP_GRACE", "--stop-grace", Some("10")),
     row("bind", "MAPWIRE_BIND", "--bind", Some("none")),
     row("wdir", "MAPWIRE_WDIR", "--wdir", None),
     row("tag", "MAPWIRE_TAG", "--no-tag", Some("true")),
@@ -66,24 +51,14 @@ pub(super) const OPTIONS: &[OptionRow] = &[
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("cannot read the configuration file {}", file.display())]
-    Read {
-        file: PathBuf,
-        source: std::io::Error,
-    },
+    Read { file: PathBuf, source: std::io::Error },
     #[error("the configuration file {} is not valid TOML", file.display())]
-    Toml {
-        file: PathBuf,
-        source: toml::de::Error,
-    },
+    Toml { file: PathBuf, source: toml::de::Error },
     #[error(
         "{key} in {} is no option of mapwire; the table [run] may hold {known}",
         file.display()
     )]
-    UnknownKey {
-        file: PathBuf,
-        key: String,
-        known: String,
-    },
+    UnknownKey { file: PathBuf, key: String, known: String },
     #[error("{key} in {} must be text, a number or true/false", file.display())]
     Kind { file: PathBuf, key: String },
     #[error("{variable} is not valid UTF-8")]
@@ -128,25 +103,15 @@ fn usual_file() -> Option<PathBuf> {
     if here.exists() {
         return Some(here);
     }
-    let set = |name| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
     let users = base.join("mapwire/config.toml");
     users.exists().then_some(users)
 }
 
 fn read_file(file: &Path) -> Result<Vec<(&'static str, String)>, ConfigError> {
-    let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Read {
-        file: file.into(),
-        source,
-    })?;
-    let table: toml::Table = text.parse().map_err(|source| ConfigError::Toml {
-        file: file.into(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+    let table: toml::Table = text.parse().map_err(|source| ConfigError::Toml { file: file.into(), source })?;
     let unknown = |key: String| ConfigError::UnknownKey {
         file: file.into(),
         key,
@@ -166,10 +131,7 @@ fn read_file(file: &Path) -> Result<Vec<(&'static str, String)>, ConfigError> {
                 toml::Value::Float(number) => number.to_string(),
                 toml::Value::Boolean(yes) => yes.to_string(),
                 _ => {
-                    return Err(ConfigError::Kind {
-                        file: file.into(),
-                        key: key.clone(),
-                    });
+                    return Err(ConfigError::Kind { file: file.into(), key: key.clone() });
                 }
             };
             found.push((row.key, text));
@@ -190,19 +152,12 @@ impl Layers {
                 Ok(text) => variables.push((row.key, text)),
                 Err(std::env::VarError::NotPresent) => {}
                 Err(std::env::VarError::NotUnicode(_)) => {
-                    return Err(ConfigError::Utf8 {
-                        variable: row.variable,
-                    });
+                    return Err(ConfigError::Utf8 { variable: row.variable });
                 }
             }
         }
         let name = file.map(|f| f.display().to_string()).unwrap_or_default();
-        Ok(Self::from_parts(
-            from_file,
-            &name,
-            variables,
-            flags(options),
-        ))
+        Ok(Self::from_parts(from_file, &name, variables, flags(options)))
     }
 
     fn from_parts(
@@ -222,10 +177,7 @@ impl Layers {
         for (key, text) in flags {
             if let Some(text) = text {
                 let row = OPTIONS.iter().find(|o| o.key == key);
-                found.insert(
-                    key,
-                    (text.to_owned(), row.map_or(key, |o| o.flag).to_owned()),
-                );
+                found.insert(key, (text.to_owned(), row.map_or(key, |o| o.flag).to_owned()));
             }
         }
         Self { found }
@@ -277,11 +229,7 @@ mod tests {
     #[test]
     fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
         let layers = Layers::from_parts(
-            vec![
-                ("wait", "event".into()),
-                ("views", "4".into()),
-                ("shared", "1G".into()),
-            ],
+            vec![("wait", "event".into()), ("views", "4".into()), ("shared", "1G".into())],
             "f.toml",
             vec![("wait", "poll".into()), ("views", "8".into())],
             vec![("wait", Some("adaptive")), ("bind", None)],

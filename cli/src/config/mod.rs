@@ -29,19 +29,12 @@ pub(crate) fn command(args: &ConfigArgs, file: Option<&Path>) -> ExitCode {
     let rows: Vec<_> = layers.rows().collect();
     if args.json {
         for (key, value, source) in rows {
-            println!(
-                "{}",
-                serde_json::json!({"kind": "option", "option": key, "value": value, "source": source})
-            );
+            println!("{}", serde_json::json!({"kind": "option", "option": key, "value": value, "source": source}));
         }
         return ExitCode::SUCCESS;
     }
     let shown = |value: Option<&str>| value.unwrap_or("-").to_owned();
-    let width = rows
-        .iter()
-        .map(|(_, v, _)| shown(*v).len())
-        .max()
-        .unwrap_or(0);
+    let width = rows.iter().map(|(_, v, _)| shown(*v).len()).max().unwrap_or(0);
     for (key, value, source) in rows {
         println!("{key:<14} {:<width$}  {source}", shown(value));
     }

@@ -101,12 +101,8 @@ fn check(key: &str, text: &str) -> Checked {
         "ranks" => match text.trim().parse::<u64>() {
             Ok(0) => Err("a job needs at least one rank; give -n 1 or more".into()),
             Ok(n) if n <= u64::from(MAX_RANKS) => Ok(n.to_string()),
-            Ok(n) => Err(format!(
-                "{n} ranks are too many; a job has at most {MAX_RANKS}"
-            )),
-            Err(_) => Err(format!(
-                "`{text}` is not a number of ranks from 1 to {MAX_RANKS}"
-            )),
+            Ok(n) => Err(format!("{n} ranks are too many; a job has at most {MAX_RANKS}")),
+            Err(_) => Err(format!("`{text}` is not a number of ranks from 1 to {MAX_RANKS}")),
         },
         "transport" => match text.trim().parse::<Carrier>() {
             Ok(_) => Ok(text.trim().to_owned()),
@@ -162,10 +158,8 @@ impl Settings {
             let Some((text, source)) = layers.get(row.key) else {
                 continue;
             };
-            let text = check(row.key, text).map_err(|why| ConfigError::Value {
-                source_name: source.to_owned(),
-                why,
-            })?;
+            let text =
+                check(row.key, text).map_err(|why| ConfigError::Value { source_name: source.to_owned(), why })?;
             if !LAUNCHERS_OWN.contains(&row.key) {
                 environment.push((row.variable.to_owned(), text));
             }
@@ -176,14 +170,8 @@ impl Settings {
             ranks: text("ranks").and_then(|t| t.parse().ok()),
             transport: Transport::of(text("transport").unwrap_or_default()),
             timeout: text("timeout").and_then(|text| seconds(text).ok()),
-            stop_grace: text("stop_grace")
-                .and_then(|t| seconds(t).ok())
-                .unwrap_or_default(),
-            bind: if text("bind") == Some("core") {
-                Bind::Core
-            } else {
-                Bind::None
-            },
+            stop_grace: text("stop_grace").and_then(|t| seconds(t).ok()).unwrap_or_default(),
+            bind: if text("bind") == Some("core") { Bind::Core } else { Bind::None },
             wdir: layers.get("wdir").map(|(text, _)| text.into()),
             tag,
             stdout: match text("stdout") {
@@ -238,21 +226,12 @@ mod tests {
     #[test]
     fn sizes_reach_the_ranks_in_bytes_and_launcher_options_do_not() {
         let settings = outcome("shared", "1G").unwrap();
-        let value = |name| {
-            settings
-                .environment
-                .iter()
-                .find(|(n, _)| *n == name)
-                .map(|(_, v)| v.as_str())
-        };
+        let value = |name| settings.environment.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str());
         assert_eq!(value("MAPWIRE_SHARED"), Some("1073741824"));
         assert_eq!(value("MAPWIRE_WAIT"), Some("adaptive"));
         assert_eq!(value("MAPWIRE_STOP_GRACE"), None);
         assert!(outcome("wait", "adaptive:500").is_ok());
         assert_eq!(value("MAPWIRE_FAULTS"), None, "left to each rank");
-        assert_eq!(
-            outcome("stop_grace", "0.5").unwrap().stop_grace,
-            Duration::from_millis(500)
-        );
+        assert_eq!(outcome("stop_grace", "0.5").unwrap().stop_grace, Duration::from_millis(500));
     }
 }

@@ -49,10 +49,8 @@ pub(super) fn all() -> Vec<Finding> {
     findings.push(libfabric());
     findings.push(output());
     findings.push(huge_pages(&limits));
-    findings.push(Finding::ok(
-        "ptrace",
-        "not needed: no rank looks into another; any kernel.yama.ptrace_scope will do",
-    ));
+    findings
+        .push(Finding::ok("ptrace", "not needed: no rank looks into another; any kernel.yama.ptrace_scope will do"));
     findings.push(Finding::ok(
         "fork",
         "a rank may fork and exec; a child that does not exec must not use mapwire, and sees no shared memory",
@@ -75,11 +73,7 @@ fn kernel(limits: &Limits) -> Finding {
             format!("Linux {release}: page faults by SIGSEGV only"),
             "use Linux 5.19 or newer, which write-protects shared memory by userfaultfd",
         ),
-        None => Finding::warn(
-            "kernel",
-            format!("unknown release {release}"),
-            "use Linux 5.19 or newer",
-        ),
+        None => Finding::warn("kernel", format!("unknown release {release}"), "use Linux 5.19 or newer"),
     }
 }
 
@@ -98,10 +92,7 @@ fn page(limits: &Limits) -> Finding {
     if limits.page_bytes == 4096 {
         return Finding::ok("page size", "4096 bytes");
     }
-    let found = format!(
-        "{} bytes; mapwire counts in pages of 4096",
-        limits.page_bytes
-    );
+    let found = format!("{} bytes; mapwire counts in pages of 4096", limits.page_bytes);
     Finding::fail("page size", found, "boot a kernel with pages of 4096 bytes")
 }
 
@@ -121,10 +112,7 @@ fn rendezvous() -> Finding {
     match try_rendezvous() {
         Ok(took) => Finding::ok(
             "rendezvous",
-            format!(
-                "ranks find each other and pass descriptors (joined in {} µs)",
-                took.as_micros()
-            ),
+            format!("ranks find each other and pass descriptors (joined in {} µs)", took.as_micros()),
         ),
         Err(why) => Finding::fail(
             "rendezvous",
@@ -154,22 +142,18 @@ fn try_rendezvous() -> Result<Duration, String> {
             }
         })
     };
-    let outcome = told
-        .recv()
-        .map_err(|e| e.to_string())
-        .and_then(|r| r)
-        .and_then(|address| {
-            let start = Instant::now();
-            let text = |e: mapwire_transport::rendezvous::RendezvousError| e.to_string();
-            let mut client = Client::join(&address, 0, limit).map_err(text)?;
-            let took = start.elapsed();
-            client.pass(0, 1, std::io::stderr().as_fd()).map_err(text)?;
-            let Event::Passed { .. } = client.wait(limit).map_err(text)? else {
-                return Err("a passed descriptor does not arrive".to_owned());
-            };
-            client.leave().map_err(text)?;
-            Ok(took)
-        });
+    let outcome = told.recv().map_err(|e| e.to_string()).and_then(|r| r).and_then(|address| {
+        let start = Instant::now();
+        let text = |e: mapwire_transport::rendezvous::RendezvousError| e.to_string();
+        let mut client = Client::join(&address, 0, limit).map_err(text)?;
+        let took = start.elapsed();
+        client.pass(0, 1, std::io::stderr().as_fd()).map_err(text)?;
+        let Event::Passed { .. } = client.wait(limit).map_err(text)? else {
+            return Err("a passed descriptor does not arrive".to_owned());
+        };
+        client.leave().map_err(text)?;
+        Ok(took)
+    });
     stop.store(true, Ordering::Release);
     let _ = broker.join();
     outcome
@@ -177,18 +161,14 @@ fn try_rendezvous() -> Result<Duration, String> {
 
 /// Maps what a job with the usual options maps, at the same addresses.
 fn views(limits: &Limits) -> Finding {
-    let what = format!(
-        "{} of shared memory in {USUAL_VIEWS} views at {DEFAULT_BASE:#x}",
-        size::show(USUAL_SHARED as u64)
-    );
+    let what =
+        format!("{} of shared memory in {USUAL_VIEWS} views at {DEFAULT_BASE:#x}", size::show(USUAL_SHARED as u64));
     let layout = ViewLayout::new(DEFAULT_BASE, USUAL_SHARED, USUAL_VIEWS);
     match layout.and_then(|layout| MultiView::new("doctor", layout)) {
         Ok(_) => Finding::ok("views", format!("{what} can be mapped")),
-        Err(error) if limits.address_space.0.is_some() => Finding::warn(
-            "views",
-            format!("{what}: {error}"),
-            "ulimit -v unlimited, or a smaller --shared or --views",
-        ),
+        Err(error) if limits.address_space.0.is_some() => {
+            Finding::warn("views", format!("{what}: {error}"), "ulimit -v unlimited, or a smaller --shared or --views")
+        }
         Err(error) => Finding::warn(
             "views",
             format!("{what}: {error}"),
@@ -202,10 +182,7 @@ fn map_count(limits: &Limits) -> Finding {
     let Some(most) = limits.max_map_count else {
         return Finding::warn(check, "vm.max_map_count cannot be read", "mount /proc");
     };
-    let found = format!(
-        "vm.max_map_count {most}, {} in use here",
-        limits.mapped_ranges
-    );
+    let found = format!("vm.max_map_count {most}, {} in use here", limits.mapped_ranges);
     if most >= 65530 {
         return Finding::ok(check, found);
     }
@@ -254,25 +231,15 @@ fn fault_backend(backend: FaultBackend, result: Result<(), String>, any: bool) -
         FaultBackend::Sigsegv => "sigsegv",
     };
     match (result, backend) {
-        (Ok(()), FaultBackend::Userfaultfd) => {
-            Finding::ok(check, "minor and write-protect faults in SIGBUS mode work")
-        }
-        (Ok(()), FaultBackend::Sigsegv) => {
-            Finding::ok(check, "mprotect and SIGSEGV work (the fall-back)")
-        }
+        (Ok(()), FaultBackend::Userfaultfd) => Finding::ok(check, "minor and write-protect faults in SIGBUS mode work"),
+        (Ok(()), FaultBackend::Sigsegv) => Finding::ok(check, "mprotect and SIGSEGV work (the fall-back)"),
         (Err(why), FaultBackend::Userfaultfd) if any => Finding::warn(
             check,
             format!("{why}; page faults are taken by SIGSEGV instead"),
             "allow userfaultfd in the sandbox or container, or: sudo chmod 666 /dev/userfaultfd",
         ),
-        (Err(why), FaultBackend::Sigsegv) if any => {
-            Finding::warn(check, why, "nothing to do while userfaultfd works")
-        }
-        (Err(why), _) => Finding::fail(
-            check,
-            why,
-            "allow userfaultfd or mprotect in the sandbox or container",
-        ),
+        (Err(why), FaultBackend::Sigsegv) if any => Finding::warn(check, why, "nothing to do while userfaultfd works"),
+        (Err(why), _) => Finding::fail(check, why, "allow userfaultfd or mprotect in the sandbox or container"),
     }
 }
 
@@ -302,10 +269,9 @@ fn pinner(kind: PinnerKind, result: Result<(), String>, any: bool) -> Finding {
         PinnerKind::Mlock | PinnerKind::Cheapest => "mlock",
     };
     match (result, kind) {
-        (Ok(()), PinnerKind::IoUring) => Finding::ok(
-            check,
-            "pins a page; used by default, as it is cheaper than mlock",
-        ),
+        (Ok(()), PinnerKind::IoUring) => {
+            Finding::ok(check, "pins a page; used by default, as it is cheaper than mlock")
+        }
         (Ok(()), _) => Finding::ok(check, "pins a page"),
         (Err(why), PinnerKind::IoUring) if any => Finding::warn(
             check,
@@ -353,9 +319,7 @@ fn locked_memory(limits: &Limits) -> Finding {
     match limits.locked_memory.0 {
         _ if limits.may_lock_without_limit => Finding::ok(check, "no limit (CAP_IPC_LOCK)"),
         None => Finding::ok(check, "no limit"),
-        Some(bytes) if bytes >= 64 << 20 => {
-            Finding::ok(check, format!("{} a rank", size::show(bytes)))
-        }
+        Some(bytes) if bytes >= 64 << 20 => Finding::ok(check, format!("{} a rank", size::show(bytes))),
         Some(bytes) => Finding::warn(
             check,
             format!(
@@ -386,10 +350,7 @@ fn huge_pages(limits: &Limits) -> Finding {
         Some(choice @ ("always" | "within_size" | "advise")) => {
             Finding::ok("huge pages", format!("{choice} for shared memory"))
         }
-        Some(choice) => Finding::ok(
-            "huge pages",
-            format!("{choice} for shared memory; not needed"),
-        ),
+        Some(choice) => Finding::ok("huge pages", format!("{choice} for shared memory; not needed")),
         None => Finding::ok("huge pages", "not in this kernel; not needed"),
     }
 }
@@ -410,11 +371,7 @@ mod tests {
     fn whatever_is_not_right_comes_with_a_mend_and_names_are_distinct() {
         let findings = all();
         for finding in &findings {
-            assert_eq!(
-                finding.mend.is_some(),
-                finding.state != State::Ok,
-                "{finding:?}"
-            );
+            assert_eq!(finding.mend.is_some(), finding.state != State::Ok, "{finding:?}");
             assert!(!finding.finding.is_empty());
         }
         let mut names: Vec<_> = findings.iter().map(|f| f.check).collect();
@@ -431,14 +388,8 @@ mod tests {
     #[test]
     fn losing_one_of_two_ways_is_a_warning_and_losing_both_a_failure() {
         let lost = || Err("refused".to_owned());
-        assert_eq!(
-            fault_backend(FaultBackend::Userfaultfd, lost(), true).state,
-            State::Warn
-        );
-        assert_eq!(
-            fault_backend(FaultBackend::Sigsegv, lost(), false).state,
-            State::Fail
-        );
+        assert_eq!(fault_backend(FaultBackend::Userfaultfd, lost(), true).state, State::Warn);
+        assert_eq!(fault_backend(FaultBackend::Sigsegv, lost(), false).state, State::Fail);
         assert_eq!(pinner(PinnerKind::IoUring, lost(), true).state, State::Warn);
         assert_eq!(pinner(PinnerKind::Mlock, lost(), false).state, State::Fail);
     }

@@ -20,11 +20,7 @@ fn call(flags: UserfaultfdFlags) -> Result<(), Errno> {
 }
 
 fn device() -> Result<(), Errno> {
-    let device = rustix::fs::open(
-        "/dev/userfaultfd",
-        OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let device = rustix::fs::open("/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: the call takes flags by value, touches no memory of ours, and gives a descriptor.
     let fd = unsafe { libc::ioctl(device.as_raw_fd(), IOC_NEW as _, libc::O_CLOEXEC) };
     if fd < 0 {

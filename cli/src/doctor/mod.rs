@@ -41,30 +41,15 @@ struct Finding {
 
 impl Finding {
     fn ok(check: &'static str, finding: impl Into<String>) -> Self {
-        Self {
-            check,
-            state: State::Ok,
-            finding: finding.into(),
-            mend: None,
-        }
+        Self { check, state: State::Ok, finding: finding.into(), mend: None }
     }
 
     fn warn(check: &'static str, finding: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self {
-            check,
-            state: State::Warn,
-            finding: finding.into(),
-            mend: Some(mend.into()),
-        }
+        Self { check, state: State::Warn, finding: finding.into(), mend: Some(mend.into()) }
     }
 
     fn fail(check: &'static str, finding: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self {
-            check,
-            state: State::Fail,
-            finding: finding.into(),
-            mend: Some(mend.into()),
-        }
+        Self { check, state: State::Fail, finding: finding.into(), mend: Some(mend.into()) }
     }
 }
 
@@ -96,9 +81,7 @@ pub(crate) fn command(args: &DoctorArgs, config: Option<&Path>) -> ExitCode {
         }
     }
     if findings.iter().any(|f| f.state == State::Fail) {
-        eprintln!(
-            "mapwire: mapwire cannot work on this computer as it is; see the lines marked FAIL"
-        );
+        eprintln!("mapwire: mapwire cannot work on this computer as it is; see the lines marked FAIL");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

@@ -21,11 +21,7 @@ type Trial = Result<(), Box<dyn std::error::Error>>;
 /// Runs this process as a rank of the trial, if it is one.
 pub(super) fn rank() -> Option<ExitCode> {
     let part = std::env::var(ROLE).ok()?;
-    let tried = if part == PARTS[0] {
-        messages()
-    } else {
-        shared_memory()
-    };
+    let tried = if part == PARTS[0] { messages() } else { shared_memory() };
     Some(match tried {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => crate::fail(error.as_ref(), 1),
@@ -52,38 +48,24 @@ fn messages() -> Trial {
 fn shared_memory() -> Trial {
     let node = Node::join()?;
     let shared = Shared::open(&node, 1)?;
-    let words = (node.rank() == 0)
-        .then(|| shared.alloc::<u64>(2))
-        .transpose()?;
+    let words = (node.rank() == 0).then(|| shared.alloc::<u64>(2)).transpose()?;
     let words = shared.broadcast_slice(0, words)?;
     words.set(node.rank(), 1);
     shared.barrier()?;
     let sum = words.get(0) + words.get(1);
     shared.barrier()?;
     shared.close()?;
-    if sum == 2 {
-        Ok(())
-    } else {
-        Err("a store of the other rank does not arrive".into())
-    }
+    if sum == 2 { Ok(()) } else { Err("a store of the other rank does not arrive".into()) }
 }
 
 /// Starts the trials; `config` is the configuration file that was named.
 pub(super) fn findings(config: Option<&Path>) -> [Finding; 2] {
     PARTS.map(|part| {
-        let check = if part == PARTS[0] {
-            "job"
-        } else {
-            "job, shared"
-        };
+        let check = if part == PARTS[0] { "job" } else { "job, shared" };
         match run(part, config) {
-            Ok(took) => Finding::ok(
-                check,
-                format!(
-                    "two ranks of `mapwire run` exchange {part} ({} ms)",
-                    took.as_millis()
-                ),
-            ),
+            Ok(took) => {
+                Finding::ok(check, format!("two ranks of `mapwire run` exchange {part} ({} ms)", took.as_millis()))
+            }
             Err(why) => Finding::fail(check, why, mend(part)),
         }
     })
@@ -104,28 +86,14 @@ fn run(part: &str, config: Option<&Path>) -> Result<Duration, String> {
         command.arg("--config").arg(file);
     }
     let run = ["run", "-n", "2", "--timeout", "20", "--no-tag", "--"];
-    command
-        .args(run.map(OsString::from))
-        .arg(&program)
-        .arg("doctor");
-    command
-        .env(ROLE, part)
-        .env_remove("MAPWIRE_WDIR")
-        .stdin(nothing());
+    command.args(run.map(OsString::from)).arg(&program).arg("doctor");
+    command.env(ROLE, part).env_remove("MAPWIRE_WDIR").stdin(nothing());
     let begun = Instant::now();
-    let output = command
-        .output()
-        .map_err(|error| format!("cannot start a job: {error}"))?;
+    let output = command.output().map_err(|error| format!("cannot start a job: {error}"))?;
     if output.status.success() {
         return Ok(begun.elapsed());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = said
-        .lines()
-        .map(|line| line.trim_start_matches("mapwire: "))
-        .collect();
-    Err(format!(
-        "two ranks cannot exchange {part}: {}",
-        lines.join("; ")
-    ))
+    let lines: Vec<&str> = said.lines().map(|line| line.trim_start_matches("mapwire: ")).collect();
+    Err(format!("two ranks cannot exchange {part}: {}", lines.join("; ")))
 }

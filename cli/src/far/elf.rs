@@ -79,10 +79,7 @@ mod tests {
 
     #[test]
     fn static_and_32_bit_programs_are_not() {
-        assert_eq!(
-            unsuited(file(2, &[1, 1]).path()),
-            Some("is statically linked")
-        );
+        assert_eq!(unsuited(file(2, &[1, 1]).path()), Some("is statically linked"));
         assert_eq!(unsuited(file(2, &[]).path()), Some("is statically linked"));
         assert_eq!(unsuited(file(1, &[3]).path()), Some("is a 32-bit program"));
     }

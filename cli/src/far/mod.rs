@@ -39,9 +39,7 @@ enum FarError {
     TooMuch(String),
     #[error("--disk {folder}: cannot keep a file there", folder = .0.display())]
     Disk(PathBuf, #[source] std::io::Error),
-    #[error(
-        "{LIBRARY} is missing: it belongs beside this command or into lib/mapwire; `make install` puts it there"
-    )]
+    #[error("{LIBRARY} is missing: it belongs beside this command or into lib/mapwire; `make install` puts it there")]
     NoLibrary,
     #[error("{path} {why}, so that nothing can be preloaded: far memory is not for it", path = path.display())]
     Unsuited { path: PathBuf, why: &'static str },
@@ -50,18 +48,11 @@ enum FarError {
     #[error(
         "--copies {copies}: {found} donors at {store}; start more by `mapwire serve --donate SIZE --names {store}`"
     )]
-    TooFewDonors {
-        copies: u8,
-        found: usize,
-        store: StoreAddress,
-    },
+    TooFewDonors { copies: u8, found: usize, store: StoreAddress },
     #[error("--donors {0}: the host has no address")]
     NoAddress(StoreAddress),
     #[error("{program}: cannot be started", program = program.display())]
-    Start {
-        program: PathBuf,
-        source: std::io::Error,
-    },
+    Start { program: PathBuf, source: std::io::Error },
 }
 
 impl FarError {
@@ -126,10 +117,7 @@ fn start(args: &FarArgs, program: Program) -> FarError {
         // The program has the number of this process.
         command.env(STATS, std::process::id().to_string());
     }
-    FarError::Start {
-        source: command.exec(),
-        program: path,
-    }
+    FarError::Start { source: command.exec(), program: path }
 }
 
 /// The limit in pages.
@@ -146,12 +134,10 @@ fn pages(text: &str) -> Result<u64, FarError> {
 /// Where the file is made that holds what is not in RAM. /tmp is often in RAM itself.
 fn folder(given: Option<PathBuf>) -> Result<OsString, FarError> {
     let folder = given.unwrap_or_else(|| "/var/tmp".into());
-    let found = folder
-        .canonicalize()
-        .and_then(|folder| match folder.is_dir() {
-            true => Ok(folder),
-            false => Err(std::io::ErrorKind::NotADirectory.into()),
-        });
+    let found = folder.canonicalize().and_then(|folder| match folder.is_dir() {
+        true => Ok(folder),
+        false => Err(std::io::ErrorKind::NotADirectory.into()),
+    });
     match found {
         Ok(folder) => Ok(folder.into_os_string()),
         Err(error) => Err(FarError::Disk(folder, error)),
@@ -176,11 +162,7 @@ fn lenders(args: &FarArgs) -> Result<Option<Lenders>, FarError> {
     };
     let found = lenders.donors().map_err(failed)?.len();
     if found < usize::from(args.copies) {
-        return Err(FarError::TooFewDonors {
-            copies: args.copies,
-            found,
-            store: lenders.store,
-        });
+        return Err(FarError::TooFewDonors { copies: args.copies, found, store: lenders.store });
     }
     Ok(Some(lenders))
 }
@@ -216,12 +198,9 @@ mod tests {
     fn limits_are_sizes_of_a_mebibyte_or_more() {
         assert_eq!(pages("64M").unwrap(), 16_384);
         assert_eq!(pages("1048577").unwrap(), 256);
-        for (text, said) in [
-            ("0", "too little"),
-            ("4K", "too little"),
-            ("128T", ""),
-            ("129T", "beyond the address space"),
-        ] {
+        for (text, said) in
+            [("0", "too little"), ("4K", "too little"), ("128T", ""), ("129T", "beyond the address space")]
+        {
             match pages(text) {
                 Ok(_) => assert_eq!(said, "", "{text}"),
                 Err(error) => assert!(error.to_string().contains(said), "{error}"),

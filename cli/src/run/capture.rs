@@ -32,9 +32,7 @@ impl Capture {
         match self.write(folder) {
             Ok((merged, bytes)) => {
                 for rank in merged.torn {
-                    eprintln!(
-                        "mapwire: capture: rank {rank} was killed: what it wrote last is missing"
-                    );
+                    eprintln!("mapwire: capture: rank {rank} was killed: what it wrote last is missing");
                 }
                 for rank in merged.full {
                     let mib = MAX_FILE_BYTES >> 20;
@@ -50,10 +48,7 @@ impl Capture {
                 true
             }
             Err(why) => {
-                eprintln!(
-                    "mapwire: no capture was written to {}: {why}",
-                    path.display()
-                );
+                eprintln!("mapwire: no capture was written to {}: {why}", path.display());
                 false
             }
         }

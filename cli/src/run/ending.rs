@@ -97,13 +97,8 @@ fn found_children() -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let numbers = entries
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-    numbers
-        .filter(|pid| parent_of(*pid) == Some(me))
-        .filter_map(|pid| Pid::from_raw(pid.try_into().ok()?))
-        .collect()
+    let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(|pid| parent_of(*pid) == Some(me)).filter_map(|pid| Pid::from_raw(pid.try_into().ok()?)).collect()
 }
 
 #[cfg(test)]
@@ -117,20 +112,13 @@ mod tests {
         assert!(RankEnd::Exited(0).is_clean() && !RankEnd::Killed(15).is_clean());
         assert_eq!(RankEnd::Killed(11).to_string(), "was killed by SIGSEGV");
         assert_eq!(RankEnd::Exited(3).to_string(), "exited with code 3");
-        assert!(
-            RankEnd::Exited(141)
-                .to_string()
-                .ends_with("was killed by SIGPIPE")
-        );
+        assert!(RankEnd::Exited(141).to_string().ends_with("was killed by SIGPIPE"));
         assert_eq!(RankEnd::Exited(255).to_string(), "exited with code 255");
     }
 
     #[test]
     fn a_child_is_found_in_the_list_and_among_all_processes() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("100")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let pid = Pid::from_raw(child.id() as i32).unwrap();
         assert!(found_children().contains(&pid));
         assert!(listed_children().is_none_or(|list| list.contains(&pid)));

@@ -30,9 +30,7 @@ impl Written {
     pub(crate) fn variables(self, folder: &Path) -> impl Iterator<Item = (String, String)> {
         let folder = folder.to_string_lossy().into_owned();
         let names = [(TRACE, self.trace), (CAPTURE, self.capture)].into_iter();
-        names
-            .filter(|(_, is_wanted)| *is_wanted)
-            .map(move |(name, _)| (name.to_owned(), folder.clone()))
+        names.filter(|(_, is_wanted)| *is_wanted).map(move |(name, _)| (name.to_owned(), folder.clone()))
     }
 }
 
@@ -94,33 +92,19 @@ impl Gathering {
         let Some((option, target, beside)) = places.pop() else {
             return Ok(None);
         };
-        let (folder, path) = beside
-            .private_folder(&format!(".{}.ranks", std::process::id()))
-            .map_err(|error| {
-                let target = target.display();
-                (
-                    1,
-                    format!("{option} {target}: nothing can be written beside it: {error}"),
-                )
-            })?;
+        let (folder, path) = beside.private_folder(&format!(".{}.ranks", std::process::id())).map_err(|error| {
+            let target = target.display();
+            (1, format!("{option} {target}: nothing can be written beside it: {error}"))
+        })?;
         let command = args.program.iter().map(|word| word.to_string_lossy());
         let command: Vec<String> = command.map(Into::into).collect();
         let per_node = args.procs_per_node.unwrap_or(1);
-        let trace =
-            trace.map(|target| Trace::new(target, work.ranks(), work.hosts(), per_node, command));
-        Ok(Some(Self {
-            folder,
-            path,
-            trace,
-            capture: capture.map(|target| Capture::new(target, work.ranks())),
-        }))
+        let trace = trace.map(|target| Trace::new(target, work.ranks(), work.hosts(), per_node, command));
+        Ok(Some(Self { folder, path, trace, capture: capture.map(|target| Capture::new(target, work.ranks())) }))
     }
 
     pub(super) fn written(&self) -> Written {
-        Written {
-            trace: self.trace.is_some(),
-            capture: self.capture.is_some(),
-        }
+        Written { trace: self.trace.is_some(), capture: self.capture.is_some() }
     }
 
     /// Where the ranks' files belong.
@@ -156,9 +140,6 @@ impl Work {
 
 fn remove(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder) {
-        eprintln!(
-            "mapwire: the folder {} cannot be removed: {error}",
-            folder.display()
-        );
+        eprintln!("mapwire: the folder {} cannot be removed: {error}", folder.display());
     }
 }

@@ -33,24 +33,13 @@ impl Group {
         let writable = |path: PathBuf| File::options().write(true).open(path).ok();
         writable(own.join("cgroup.procs"))?;
         remove_stale(&own);
-        let name = Name {
-            keeper: rustix::process::getpid(),
-            namespace: pid_namespace()?,
-        };
+        let name = Name { keeper: rustix::process::getpid(), namespace: pid_namespace()? };
         let folder = own.join(name.to_string());
         // Of a process that had this number before.
         let _ = fs::remove_dir(&folder);
         fs::create_dir(&folder).ok()?;
-        match (
-            writable(folder.join("cgroup.procs")),
-            writable(folder.join("cgroup.kill")),
-        ) {
-            (Some(processes), Some(kill)) => Some(Self {
-                folder,
-                processes,
-                kill,
-                _life: None,
-            }),
+        match (writable(folder.join("cgroup.procs")), writable(folder.join("cgroup.kill"))) {
+            (Some(processes), Some(kill)) => Some(Self { folder, processes, kill, _life: None }),
             _ => {
                 let _ = fs::remove_dir(&folder);
                 None
@@ -60,10 +49,7 @@ impl Group {
 
     /// The same, with something that ends with this process.
     pub(super) fn with_life(self, life: OwnedFd) -> Self {
-        Self {
-            _life: Some(life),
-            ..self
-        }
+        Self { _life: Some(life), ..self }
     }
 
     /// A process that writes "0" here joins the group.
@@ -178,8 +164,7 @@ fn folder_of(mounts: &str, path: &str) -> Option<PathBuf> {
         let mut fields = mount.split(' ').skip(3);
         let (root, place) = (fields.next()?, fields.next()?);
         let inside = Path::new(path).strip_prefix(root).ok()?;
-        kind.starts_with("cgroup2 ")
-            .then(|| Path::new(place).join(inside))
+        kind.starts_with("cgroup2 ").then(|| Path::new(place).join(inside))
     })
 }
 
@@ -201,10 +186,7 @@ mod tests {
         let part = "30 21 0:26 /user.slice /groups rw - cgroup2 none rw\n";
         assert_eq!(folder_of(part, "/user.slice/x"), Some("/groups/x".into()));
         assert_eq!(folder_of(part, "/system.slice"), None);
-        assert_eq!(
-            folder_of("30 21 0:26 / /x rw - cgroup cgroup rw\n", "/"),
-            None
-        );
+        assert_eq!(folder_of("30 21 0:26 / /x rw - cgroup cgroup rw\n", "/"), None);
     }
 
     #[test]
@@ -212,15 +194,9 @@ mod tests {
         let name = Name::parse("mapwire-12-4026531836").unwrap();
         assert_eq!(name.keeper.as_raw_nonzero().get(), 12);
         assert_eq!(name.namespace, 4_026_531_836);
-        for other in [
-            "mapwire-12",
-            "mapwire-0-1",
-            "mapwire--1-1",
-            "mapwire-+1-1",
-            "mapwire-1-",
-            "mapwire-1-1-1",
-            "user.slice",
-        ] {
+        for other in
+            ["mapwire-12", "mapwire-0-1", "mapwire--1-1", "mapwire-+1-1", "mapwire-1-", "mapwire-1-1-1", "user.slice"]
+        {
             assert_eq!(Name::parse(other), None, "{other}");
         }
     }
@@ -232,10 +208,7 @@ mod tests {
             mapwire_testing::skip!("no control group can be made here");
             return;
         };
-        let mut child = std::process::Command::new("sleep")
-            .arg("100")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let namespace = pid_namespace().unwrap();
         let make = |keeper: u32, namespace, has_process: bool| {
             let keeper = Pid::from_raw(keeper as i32).unwrap();
@@ -285,10 +258,7 @@ mod tests {
             mapwire_testing::skip!("no control group can be made here");
             return;
         };
-        let mut child = std::process::Command::new("sleep")
-            .arg("100")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let id = child.id().to_string();
         (&group.processes).write_all(id.as_bytes()).unwrap();
         group.kill();

@@ -40,10 +40,7 @@ pub(crate) enum Role {
 pub(crate) fn start() -> io::Result<Role> {
     let (launchers, keepers) = pipe_with(PipeFlags::CLOEXEC)?;
     let (awaited, life) = pipe_with(PipeFlags::CLOEXEC)?;
-    let handled: Vec<i32> = ENDING
-        .into_iter()
-        .filter(|s| !signals::is_ignored(*s))
-        .collect();
+    let handled: Vec<i32> = ENDING.into_iter().filter(|s| !signals::is_ignored(*s)).collect();
     let mut mine = handled.clone();
     mine.push(libc::SIGCHLD);
     // Blocked before the fork, so that neither process misses one.
@@ -76,10 +73,7 @@ pub(crate) fn start() -> io::Result<Role> {
     set_child_subreaper(Some(keeper))?;
     let code = keep(launcher, &keepers, &signals);
     if !ending::end_descendants(group.as_ref()) {
-        eprintln!(
-            "mapwire: a process of the job does not die; see `ps --ppid {}`",
-            std::process::id()
-        );
+        eprintln!("mapwire: a process of the job does not die; see `ps --ppid {}`", std::process::id());
     }
     if let Some(group) = group {
         group.remove();
@@ -111,9 +105,6 @@ fn launchers_code(status: WaitStatus) -> u8 {
         return code as u8;
     }
     let signal = status.terminating_signal().unwrap_or(libc::SIGKILL);
-    eprintln!(
-        "mapwire: the launcher was killed by {}; ending the job",
-        signals::name(signal)
-    );
+    eprintln!("mapwire: the launcher was killed by {}; ending the job", signals::name(signal));
     128 + signal as u8
 }

@@ -14,9 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{
-    Pid, Signal, WaitOptions, getpgid, getpid, getppid, kill_process, kill_process_group, wait,
-};
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, getpid, getppid, kill_process, kill_process_group, wait};
 
 use super::Job;
 use super::ending::{self, RankEnd};
@@ -57,11 +55,7 @@ pub(super) struct Pipe {
 impl Pipe {
     pub(super) fn new(fd: OwnedFd, rank: u32, tag: bool) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Self {
-            fd,
-            lines: Lines::new(rank, tag),
-            watched: false,
-        })
+        Ok(Self { fd, lines: Lines::new(rank, tag), watched: false })
     }
 }
 
@@ -145,11 +139,7 @@ pub(crate) fn run(job: Job, link: Link) -> Ended {
 }
 
 /// Runs a job, or the part of it on this host, and gives the uplink back where it could be used.
-pub(super) fn run_with(
-    mut job: Job,
-    link: Link,
-    uplink: Option<Uplink>,
-) -> (Ended, Option<Uplink>) {
+pub(super) fn run_with(mut job: Job, link: Link, uplink: Option<Uplink>) -> (Ended, Option<Uplink>) {
     let keeper = link.keeper;
     let seeing = job.seeing.take();
     let named = match job.meeting.take().map(|meeting| meeting.join(&link)) {
@@ -159,10 +149,7 @@ pub(super) fn run_with(
             Some(membership)
         }
         Some(Err(code)) => {
-            let ended = Ended {
-                code,
-                keeper_is_gone: getppid() != Some(keeper),
-            };
+            let ended = Ended { code, keeper_is_gone: getppid() != Some(keeper) };
             return (ended, None);
         }
     };
@@ -170,10 +157,7 @@ pub(super) fn run_with(
         Ok(launcher) => launcher,
         Err(why) => {
             eprintln!("mapwire: {why}");
-            let ended = Ended {
-                code: 1,
-                keeper_is_gone: getppid() != Some(keeper),
-            };
+            let ended = Ended { code: 1, keeper_is_gone: getppid() != Some(keeper) };
             return (ended, None);
         }
     };
@@ -207,10 +191,7 @@ pub(super) fn run_with(
     if keeper_is_gone && let Some(group) = &launcher.group {
         group.remove();
     }
-    let ended = Ended {
-        code: launcher.code.unwrap_or(0),
-        keeper_is_gone,
-    };
+    let ended = Ended { code: launcher.code.unwrap_or(0), keeper_is_gone };
     (ended, launcher.uplink)
 }
 
@@ -226,8 +207,7 @@ impl Launcher {
         rustix::process::set_child_subreaper(Some(getpid()))
             .map_err(|errno| format!("cannot become a child subreaper: {errno}"))?;
         let broker = start::broker(job)?;
-        let loop_error =
-            |error: io::Error| format!("cannot set up the event loop: {}", start::explain(&error));
+        let loop_error = |error: io::Error| format!("cannot set up the event loop: {}", start::explain(&error));
         let os = |errno: Errno| loop_error(errno.into());
         let watch = seeing.map(Watch::begin).transpose().map_err(loop_error)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os)?;
@@ -238,14 +218,8 @@ impl Launcher {
                 Sink::start(rustix::stdio::stderr()).map_err(loop_error)?,
             ],
         };
-        let listen = |fd: BorrowedFd<'_>, token| {
-            epoll::add(
-                &epoll,
-                fd,
-                epoll::EventData::new_u64(token),
-                epoll::EventFlags::IN,
-            )
-        };
+        let listen =
+            |fd: BorrowedFd<'_>, token| epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN);
         listen(link.signals.as_fd(), SIGNALS).map_err(os)?;
         listen(link.pipe.as_fd(), KEEPER).map_err(os)?;
         listen(broker.as_fd(), BROKER).map_err(os)?;
@@ -399,9 +373,7 @@ impl Launcher {
     /// The ranks here, as they are.
     fn samples(&self) -> Vec<Sample> {
         let ranks = (self.first..).take(self.ranks.len());
-        ranks
-            .map(|rank| Sample::of(self.broker.board(), rank))
-            .collect()
+        ranks.map(|rank| Sample::of(self.broker.board(), rank)).collect()
     }
 
     fn renew_watch(&mut self, now: Instant) {
@@ -416,22 +388,12 @@ impl Launcher {
             Phase::Ending(at) | Phase::Leftover(at) => Some(at),
             _ => None,
         };
-        let stops = self
-            .live()
-            .filter_map(|r| r.stopped_at)
-            .map(|t| t + self.stop_grace);
-        let stops = if self.phase == Phase::Running {
-            stops.min()
-        } else {
-            None
-        };
+        let stops = self.live().filter_map(|r| r.stopped_at).map(|t| t + self.stop_grace);
+        let stops = if self.phase == Phase::Running { stops.min() } else { None };
         let uplink = self.uplink.as_ref().map(Uplink::poll_at);
         let watch = self.watch.as_ref().and_then(Watch::poll_at);
         let (broker, said) = (self.broker.poll_at(now), self.stops.poll_at());
-        [phase, stops, uplink, watch, broker, said]
-            .into_iter()
-            .flatten()
-            .min()
+        [phase, stops, uplink, watch, broker, said].into_iter().flatten().min()
     }
 
     /// Moves to the next phase if its time has come; `true` at the end of the job.
@@ -503,9 +465,7 @@ impl Launcher {
 
     fn numbers(&self, wanted: impl Fn(&Rank) -> bool) -> Vec<String> {
         let all = self.ranks.iter().enumerate();
-        all.filter(|(_, r)| wanted(r))
-            .map(|(n, _)| self.number_of(n).to_string())
-            .collect()
+        all.filter(|(_, r)| wanted(r)).map(|(n, _)| self.number_of(n).to_string()).collect()
     }
 
     /// The rank that stands at `at` in the list.
@@ -677,9 +637,7 @@ impl Launcher {
         self.broker.handle_rank_exited(rank, end.is_clean(), now);
         self.ranks[number].end = Some(end);
         self.ranks[number].stopped_at = None;
-        mapwire_transport::ofi::remove_leftovers(
-            self.ranks[number].pid.as_raw_nonzero().get() as u32
-        );
+        mapwire_transport::ofi::remove_leftovers(self.ranks[number].pid.as_raw_nonzero().get() as u32);
         // Its last words come before what is said of it.
         self.read_pipe(number, 0, 16);
         self.read_pipe(number, 1, 16);
@@ -765,16 +723,10 @@ impl Launcher {
     }
 
     fn pipes_are_closed(&self) -> bool {
-        self.ranks
-            .iter()
-            .all(|r| r.pipes.iter().all(Option::is_none))
+        self.ranks.iter().all(|r| r.pipes.iter().all(Option::is_none))
     }
 }
 
 fn ranks_text(count: usize) -> String {
-    if count == 1 {
-        "rank".into()
-    } else {
-        format!("{count} ranks")
-    }
+    if count == 1 { "rank".into() } else { format!("{count} ranks") }
 }

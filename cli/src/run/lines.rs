@@ -13,15 +13,8 @@ pub(super) struct Lines {
 impl Lines {
     /// With `tag`, each line begins with `[rank] `.
     pub(super) fn new(rank: u32, tag: bool) -> Self {
-        let prefix = if tag {
-            format!("[{rank}] ").into_bytes()
-        } else {
-            Vec::new()
-        };
-        Self {
-            prefix,
-            partial: Vec::new(),
-        }
+        let prefix = if tag { format!("[{rank}] ").into_bytes() } else { Vec::new() };
+        Self { prefix, partial: Vec::new() }
     }
 
     /// Takes the next bytes and appends the lines that they finish to `out`.

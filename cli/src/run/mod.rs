@@ -85,11 +85,7 @@ impl Place {
 
     /// Some ranks of a job of `size`, whose broker is one of them.
     fn part(ranks: Range<u32>, size: u32) -> Self {
-        Self {
-            ranks,
-            hosts: vec![0; size as usize],
-            here: None,
-        }
+        Self { ranks, hosts: vec![0; size as usize], here: None }
     }
 
     /// The ranks of host `number` of those with so many ranks each; `None` if that cannot be.
@@ -172,10 +168,7 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
             if let Some(gathering) = gathering {
                 gathering.discard();
             }
-            eprintln!(
-                "mapwire: cannot start the launcher: {}",
-                start::explain(&error)
-            );
+            eprintln!("mapwire: cannot start the launcher: {}", start::explain(&error));
             ExitCode::from(126)
         }
     }
@@ -219,14 +212,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
         None => Place::whole(ranks, settings.transport),
         Some(meeting) => meeting.place(),
     };
-    Ok(Work::Here(Job {
-        place,
-        program,
-        variables,
-        settings,
-        seeing,
-        meeting: meeting.map(Box::new),
-    }))
+    Ok(Work::Here(Job { place, program, variables, settings, seeing, meeting: meeting.map(Box::new) }))
 }
 
 impl Work {
@@ -278,14 +264,12 @@ fn text_of(error: &dyn std::error::Error) -> String {
 /// Says how to give the number of ranks; where it stands behind the program, that it is taken for the program's own there.
 fn without_ranks(program: &[OsString]) -> String {
     let words: Vec<_> = program.iter().map(|word| word.to_string_lossy()).collect();
-    let given = words.windows(2).skip(1).find(|pair| {
-        matches!(&*pair[0], "-n" | "-np" | "--np" | "--ranks") && pair[1].parse::<u32>().is_ok()
-    });
+    let given = words
+        .windows(2)
+        .skip(1)
+        .find(|pair| matches!(&*pair[0], "-n" | "-np" | "--np" | "--ranks") && pair[1].parse::<u32>().is_ok());
     match given {
-        None => {
-            "how many ranks? Give -n N, or set MAPWIRE_RANKS or `ranks` in the configuration file"
-                .into()
-        }
+        None => "how many ranks? Give -n N, or set MAPWIRE_RANKS or `ranks` in the configuration file".into(),
         Some(pair) => format!(
             "how many ranks? `{} {}` stands behind the program, so it is an argument of {name}; write mapwire run -n {} -- {name}",
             pair[0],
@@ -308,23 +292,15 @@ fn variables(given: &[OsString]) -> Result<Vec<(OsString, OsString)>, String> {
         };
         let shown = String::from_utf8_lossy(name).into_owned();
         if name.is_empty() {
-            return Err(format!(
-                "-x {}: the variable's name is missing",
-                text.to_string_lossy()
-            ));
+            return Err(format!("-x {}: the variable's name is missing", text.to_string_lossy()));
         }
         match value {
             Some(value) => {
-                variables.push((
-                    OsStr::from_bytes(name).into(),
-                    OsStr::from_bytes(value).into(),
-                ));
+                variables.push((OsStr::from_bytes(name).into(), OsStr::from_bytes(value).into()));
             }
             None if std::env::var_os(OsStr::from_bytes(name)).is_some() => {}
             None => {
-                return Err(format!(
-                    "-x {shown}: {shown} is not set; give -x {shown}=VALUE"
-                ));
+                return Err(format!("-x {shown}: {shown} is not set; give -x {shown}=VALUE"));
             }
         }
     }
@@ -337,16 +313,12 @@ mod tests {
 
     #[test]
     fn a_number_of_ranks_behind_the_program_is_told_where_it_belongs() {
-        let says =
-            |line: &str| without_ranks(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let says = |line: &str| without_ranks(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         for line in ["./first -n 2", "./first x -np 2", "./first --ranks 2"] {
             assert!(says(line).contains("mapwire run -n 2 -- ./first"), "{line}");
         }
         for line in ["./first", "./first -n", "./first -n many", "-n 2"] {
-            assert!(
-                says(line).starts_with("how many ranks? Give -n N"),
-                "{line}"
-            );
+            assert!(says(line).starts_with("how many ranks? Give -n N"), "{line}");
         }
     }
 
@@ -356,11 +328,7 @@ mod tests {
         assert_eq!(given("A=b=c"), Ok(vec![("A".into(), "b=c".into())]));
         assert_eq!(given("A="), Ok(vec![("A".into(), "".into())]));
         assert_eq!(given("PATH"), Ok(vec![]));
-        assert!(
-            given("MAPWIRE_NEVER_SET")
-                .unwrap_err()
-                .contains("-x MAPWIRE_NEVER_SET=VALUE")
-        );
+        assert!(given("MAPWIRE_NEVER_SET").unwrap_err().contains("-x MAPWIRE_NEVER_SET=VALUE"));
         assert!(given("=x").is_err());
     }
 }

@@ -47,13 +47,8 @@ impl Meeting {
         let (store, secret_file) = stored.map_err(wrong)?;
         let shared = SharedSecret::read(&secret_file).map_err(|error| (1, error.to_string()))?;
         let name: mapwire_launch::names::JobName = name.parse().map_err(wrong)?;
-        let wanted = Wanted {
-            name: name.clone(),
-            size: of,
-            count,
-            first: None,
-            timeout: settings.timeout.unwrap_or(TIMEOUT),
-        };
+        let wanted =
+            Wanted { name: name.clone(), size: of, count, first: None, timeout: settings.timeout.unwrap_or(TIMEOUT) };
         let job = NamedJob {
             name,
             store,
@@ -63,11 +58,7 @@ impl Meeting {
             rank: None,
             incarnation: None,
         };
-        Ok(Some(Self {
-            job,
-            shared,
-            wanted,
-        }))
+        Ok(Some(Self { job, shared, wanted }))
     }
 
     /// The place of the ranks before their numbers are known.
@@ -109,9 +100,7 @@ impl Meeting {
             }
             if let Some((ranks, _)) = missing.take_if(|(_, since)| since.elapsed() >= SILENCE) {
                 let (name, store) = (&self.job.name, &self.job.store);
-                say(format!(
-                    "waiting for these ranks of job {name} at {store}: {ranks}"
-                ));
+                say(format!("waiting for these ranks of job {name} at {store}: {ranks}"));
             }
             if let Some(signal) = heard(link) {
                 say(format!("{}: no rank was started", signals::name(signal)));
@@ -154,11 +143,7 @@ impl Membership {
                     let text = format!("rank {ranks} on host {host} is gone: {why}");
                     Heard::End(text, 128 + libc::SIGKILL as u8)
                 }
-                News::Aborted {
-                    code,
-                    host,
-                    message,
-                } => Heard::End(format!("host {host}: {message}"), code),
+                News::Aborted { code, host, message } => Heard::End(format!("host {host}: {message}"), code),
                 News::Broken(error) => Heard::End(error.to_string(), 1),
                 News::Unreachable(error) => Heard::Notice(format!("{error}; the job goes on")),
                 News::Waiting(_) | News::Formed(..) => continue,
@@ -181,10 +166,7 @@ impl Membership {
         let mut job = self.job.clone();
         job.rank = Some(rank);
         let named = job.variables().into_iter();
-        named
-            .chain([("MAPWIRE_JOB", OsString::new())])
-            .map(|(name, value)| (name.into(), value))
-            .collect()
+        named.chain([("MAPWIRE_JOB", OsString::new())]).map(|(name, value)| (name.into(), value)).collect()
     }
 }
 

@@ -14,14 +14,8 @@ pub(super) struct OomKills {
 impl OomKills {
     pub(super) fn now() -> Self {
         let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let file = counting_files(&cgroups)
-            .into_iter()
-            .find(|file| file.exists());
-        Self {
-            in_cgroup: file.as_deref().map_or(0, count),
-            in_system: count(Path::new("/proc/vmstat")),
-            file,
-        }
+        let file = counting_files(&cgroups).into_iter().find(|file| file.exists());
+        Self { in_cgroup: file.as_deref().map_or(0, count), in_system: count(Path::new("/proc/vmstat")), file }
     }
 
     /// Why a process that was killed by SIGKILL was, if memory is the reason.
@@ -61,8 +55,7 @@ fn counting_files(cgroups: &str) -> Vec<PathBuf> {
 fn count(file: &Path) -> u64 {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-    line.and_then(|number| number.trim().parse().ok())
-        .unwrap_or(0)
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -72,26 +65,15 @@ mod tests {
     #[test]
     fn the_counting_file_is_found_in_either_version_of_cgroups() {
         let files = counting_files("12:cpu,cpuacct:/a\n4:memory:/docker/x\n0::/user.slice/y\n");
-        let wanted = [
-            "/sys/fs/cgroup/memory/docker/x/memory.oom_control",
-            "/sys/fs/cgroup/user.slice/y/memory.events",
-        ];
+        let wanted = ["/sys/fs/cgroup/memory/docker/x/memory.oom_control", "/sys/fs/cgroup/user.slice/y/memory.events"];
         assert_eq!(files, wanted.map(PathBuf::from));
     }
 
     #[test]
     fn kills_are_counted_in_the_kernels_files() {
         let file = std::env::temp_dir().join(format!("mapwire-oom-{}", std::process::id()));
-        fs::write(
-            &file,
-            "low 0\nhigh 0\nmax 51\noom 2\noom_kill 2\noom_group_kill 0\n",
-        )
-        .unwrap();
-        let start = OomKills {
-            file: Some(file.clone()),
-            in_cgroup: count(&file),
-            in_system: 0,
-        };
+        fs::write(&file, "low 0\nhigh 0\nmax 51\noom 2\noom_kill 2\noom_group_kill 0\n").unwrap();
+        let start = OomKills { file: Some(file.clone()), in_cgroup: count(&file), in_system: 0 };
         assert_eq!(start.in_cgroup, 2);
         fs::write(&file, "oom 3\noom_kill 3\n").unwrap();
         assert!(start.reason().unwrap().contains("cgroup"));

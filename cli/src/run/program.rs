@@ -52,10 +52,7 @@ impl Program {
         let (name, arguments) = match command.split_first() {
             Some((name, arguments)) if !name.is_empty() => (name, arguments),
             _ => {
-                return Err(ProgramError::NotFound {
-                    name: "``".into(),
-                    hint: "its name is empty".into(),
-                });
+                return Err(ProgramError::NotFound { name: "``".into(), hint: "its name is empty".into() });
             }
         };
         let path = if name.as_bytes().contains(&b'/') {
@@ -65,20 +62,12 @@ impl Program {
         } else {
             search(name, wdir.unwrap_or(Path::new("")))?
         };
-        Ok(Self {
-            path,
-            name: name.clone(),
-            arguments: arguments.to_vec(),
-            wdir: wdir.map(Path::to_owned),
-        })
+        Ok(Self { path, name: name.clone(), arguments: arguments.to_vec(), wdir: wdir.map(Path::to_owned) })
     }
 }
 
 fn check_folder(folder: &Path) -> Result<(), ProgramError> {
-    let wrong = |source| ProgramError::Wdir {
-        path: folder.to_owned(),
-        source,
-    };
+    let wrong = |source| ProgramError::Wdir { path: folder.to_owned(), source };
     if !folder.metadata().map_err(wrong)?.is_dir() {
         return Err(wrong(io::ErrorKind::NotADirectory.into()));
     }
@@ -93,22 +82,11 @@ fn check_file(path: &Path, name: &OsStr) -> Result<(), ProgramError> {
             Err(ProgramError::NotExecutable { path: path_buf() })
         }
         Ok(_) => Ok(()),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             let name = name.to_string_lossy().into_owned();
-            Err(ProgramError::NotFound {
-                name,
-                hint: "no such file".into(),
-            })
+            Err(ProgramError::NotFound { name, hint: "no such file".into() })
         }
-        Err(source) => Err(ProgramError::Unreadable {
-            path: path_buf(),
-            source,
-        }),
+        Err(source) => Err(ProgramError::Unreadable { path: path_buf(), source }),
     }
 }
 
@@ -116,9 +94,7 @@ fn check_file(path: &Path, name: &OsStr) -> Result<(), ProgramError> {
 pub(crate) fn own_folders() -> impl Iterator<Item = PathBuf> {
     let command = std::env::current_exe().ok();
     let folder = command.and_then(|command| Some(command.parent()?.to_owned()));
-    let installed = folder
-        .as_ref()
-        .and_then(|folder| Some(folder.parent()?.join("lib/mapwire")));
+    let installed = folder.as_ref().and_then(|folder| Some(folder.parent()?.join("lib/mapwire")));
     folder.into_iter().chain(installed)
 }
 
@@ -127,11 +103,7 @@ fn search(name: &OsStr, wdir: &Path) -> Result<PathBuf, ProgramError> {
     let mut unusable = None;
     for folder in std::env::split_paths(&folders).chain(own_folders()) {
         // An empty entry means the current folder.
-        let folder = if folder.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            folder
-        };
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
         let path = folder.join(name);
         match check_file(&wdir.join(&path), name) {
             Ok(()) => return Ok(path),
@@ -182,14 +154,8 @@ mod tests {
         let error = find("/proc/version", None).unwrap_err();
         assert!(error.to_string().contains("chmod +x"), "{error}");
         let error = find("sh", Some("/no/such/folder")).unwrap_err();
-        assert!(
-            error.to_string().contains("--wdir /no/such/folder"),
-            "{error}"
-        );
-        assert_eq!(
-            find("sh", Some("/proc/version")).unwrap_err().exit_code(),
-            126
-        );
+        assert!(error.to_string().contains("--wdir /no/such/folder"), "{error}");
+        assert_eq!(find("sh", Some("/proc/version")).unwrap_err().exit_code(), 126);
         assert_eq!(find("", None).unwrap_err().exit_code(), 127);
     }
 }

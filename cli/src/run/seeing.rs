@@ -61,11 +61,7 @@ impl Wanted {
         Ok((!is_empty).then(|| Self {
             summary,
             metrics,
-            command: args
-                .program
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
+            command: args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         }))
     }
 }
@@ -90,12 +86,7 @@ impl Watch {
         if let Some(listener) = wanted.metrics.take() {
             server::start(listener, Shown::clone(&shown))?;
         }
-        Ok(Self {
-            wanted,
-            shown,
-            began: now,
-            due,
-        })
+        Ok(Self { wanted, shown, began: now, due })
     }
 
     /// When [`renew`](Self::renew) wants to be called.
@@ -137,10 +128,7 @@ impl Watch {
                 });
                 let written = writeln!(file, "{summary}").and_then(|()| file.keep());
                 if let Err(error) = &written {
-                    eprintln!(
-                        "mapwire: no summary was written to {}: {error}",
-                        path.display()
-                    );
+                    eprintln!("mapwire: no summary was written to {}: {error}", path.display());
                 }
                 written.is_ok()
             }

@@ -70,30 +70,19 @@ impl Sink {
     fn write_to(target: impl AsFd + Send + 'static) -> io::Result<Self> {
         let written = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Mutex::new(Queue::default());
-        let shared = Arc::new(Shared {
-            queue,
-            more: Condvar::new(),
-            written,
-        });
+        let shared = Arc::new(Shared { queue, more: Condvar::new(), written });
         let writers = shared.clone();
         std::thread::Builder::new()
             .name("output".into())
             .stack_size(128 * 1024)
             .spawn(move || write_forever(&writers, target.as_fd()))?;
         let _closer = Arc::new(Closer(shared.clone()));
-        Ok(Self {
-            shared,
-            _closer,
-            frame: None,
-        })
+        Ok(Self { shared, _closer, frame: None })
     }
 
     /// The same stream, for bytes that become frames of this kind.
     pub(super) fn framed(&self, kind: u8) -> Self {
-        Self {
-            frame: Some(kind),
-            ..self.clone()
-        }
+        Self { frame: Some(kind), ..self.clone() }
     }
 
     /// Queues bytes; never blocks.
@@ -138,10 +127,7 @@ impl Sink {
 /// Why the ranks' output is lost, and the exit code of the job.
 pub(super) fn lost_output(errno: Errno) -> (String, u8) {
     match errno {
-        Errno::PIPE => (
-            "nobody reads the output any more".to_owned(),
-            128 + libc::SIGPIPE as u8,
-        ),
+        Errno::PIPE => ("nobody reads the output any more".to_owned(), 128 + libc::SIGPIPE as u8),
         _ => (format!("cannot write the ranks' output: {errno}"), 1),
     }
 }
@@ -159,10 +145,7 @@ fn write_forever(shared: &Shared, target: BorrowedFd<'_>) {
             if queue.is_closed {
                 return;
             }
-            queue = shared
-                .more
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue = shared.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         let bytes = std::mem::take(&mut queue.bytes);
         queue.writing = true;
@@ -190,10 +173,7 @@ fn write_all(target: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
             Err(Errno::INTR) => {}
             // Somebody made the user's stdout non-blocking.
             Err(Errno::AGAIN) => {
-                let _ = poll(
-                    &mut [PollFd::from_borrowed_fd(target, PollFlags::OUT)],
-                    None,
-                );
+                let _ = poll(&mut [PollFd::from_borrowed_fd(target, PollFlags::OUT)], None);
             }
             Err(errno) => return Err(errno),
         }

@@ -50,9 +50,7 @@ pub(super) fn start(
     let terminal = match stdout {
         Stdout::Pipe => None,
         Stdout::Terminal => terminal::open(TAG)
-            .inspect_err(
-                |error| tracing::debug!(%error, "no pseudo-terminal: output goes by a pipe"),
-            )
+            .inspect_err(|error| tracing::debug!(%error, "no pseudo-terminal: output goes by a pipe"))
             .ok(),
     };
     let ours = match terminal {
@@ -96,11 +94,7 @@ pub(super) fn start(
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let stdout = ours.or_else(|| Some(child.stdout.take()?.into()));
     match (pid, stdout, child.stderr.take()) {
-        (Some(pid), Some(stdout), Some(stderr)) => Ok(Started {
-            pid,
-            stdout,
-            stderr: stderr.into(),
-        }),
+        (Some(pid), Some(stdout), Some(stderr)) => Ok(Started { pid, stdout, stderr: stderr.into() }),
         _ => Err(io::ErrorKind::Other.into()),
     }
 }
@@ -108,7 +102,5 @@ pub(super) fn start(
 /// The processors that ranks may be bound to, in order.
 pub(super) fn processors() -> io::Result<Vec<usize>> {
     let cpus = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|cpu| cpus.is_set(*cpu))
-        .collect())
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu)).collect())
 }

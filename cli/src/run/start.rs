@@ -37,13 +37,7 @@ pub(super) fn raise_descriptor_limit(ranks: u32) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(wanted, |most| wanted.min(most));
     if current.is_some_and(|now| now < wanted) {
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: Some(wanted),
-                maximum,
-            },
-        );
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
 }
 
@@ -51,12 +45,9 @@ pub(super) fn raise_descriptor_limit(ranks: u32) {
 pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, String)> {
     let processors = match job.settings.bind {
         Bind::None => Vec::new(),
-        Bind::Core => spawn::processors().map_err(|error| {
-            (
-                1,
-                format!("--bind core: cannot read the processors: {error}"),
-            )
-        })?,
+        Bind::Core => {
+            spawn::processors().map_err(|error| (1, format!("--bind core: cannot read the processors: {error}")))?
+        }
     };
     let of_provider = provider::variables(&job.settings.environment, |name| {
         std::env::var_os(name).is_some() || job.variables.iter().any(|(given, _)| given == name)
@@ -75,31 +66,15 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
         let processor = (!processors.is_empty()).then(|| processors[local % processors.len()]);
         let stdin = stdin.take().unwrap_or_else(nothing);
         let name = job.program.name.to_string_lossy();
-        let started = spawn::start(
-            &job.program,
-            &environment,
-            stdin,
-            job.settings.stdout,
-            processor,
-            launcher.group.as_ref(),
-        )
-        .and_then(|s| {
-            let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
-            let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
-            let pipes = [Some(out), Some(err)];
-            Ok(Rank {
-                pid: s.pid,
-                pipes,
-                end: None,
-                stopped_at: None,
-            })
-        })
-        .map_err(|error| {
-            (
-                126,
-                format!("cannot start rank {rank}, {name}: {}", explain(&error)),
-            )
-        })?;
+        let started =
+            spawn::start(&job.program, &environment, stdin, job.settings.stdout, processor, launcher.group.as_ref())
+                .and_then(|s| {
+                    let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
+                    let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
+                    let pipes = [Some(out), Some(err)];
+                    Ok(Rank { pid: s.pid, pipes, end: None, stopped_at: None })
+                })
+                .map_err(|error| (126, format!("cannot start rank {rank}, {name}: {}", explain(&error))))?;
         let pid = started.pid.as_raw_nonzero().get().unsigned_abs();
         launcher.broker.set_process(rank, pid);
         launcher.ranks.push(started);
@@ -153,11 +128,7 @@ pub(super) fn stdin_of_rank_0() -> Stdio {
         return nothing();
     };
     let carry = move || carry_terminal(writer);
-    match std::thread::Builder::new()
-        .name("stdin".into())
-        .stack_size(128 * 1024)
-        .spawn(carry)
-    {
+    match std::thread::Builder::new().name("stdin".into()).stack_size(128 * 1024).spawn(carry) {
         Ok(_) => Stdio::from(reader),
         Err(_) => nothing(),
     }

@@ -31,12 +31,7 @@ pub(crate) fn open(tag: u16) -> io::Result<(OwnedFd, OwnedFd)> {
     mode.make_raw();
     tcsetattr(&theirs, OptionalActions::Now, &mode)?;
     if let Ok(Winsize { ws_row, ws_col, .. }) = tcgetwinsize(rustix::stdio::stdout()) {
-        let size = Winsize {
-            ws_row,
-            ws_col: ws_col.saturating_sub(tag),
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size = Winsize { ws_row, ws_col: ws_col.saturating_sub(tag), ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&theirs, size)?;
     }
     Ok((ours, theirs))

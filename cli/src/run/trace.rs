@@ -31,21 +31,8 @@ struct Outcome {
 
 impl Trace {
     /// A trace that becomes the file `target`.
-    pub(super) fn new(
-        target: Destination,
-        ranks: u32,
-        hosts: u32,
-        per_node: u16,
-        command: Vec<String>,
-    ) -> Self {
-        Self {
-            target,
-            ranks,
-            hosts,
-            per_node,
-            command,
-            began: SystemTime::now(),
-        }
+    pub(super) fn new(target: Destination, ranks: u32, hosts: u32, per_node: u16, command: Vec<String>) -> Self {
+        Self { target, ranks, hosts, per_node, command, began: SystemTime::now() }
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -57,11 +44,7 @@ impl Trace {
     pub(super) fn finish(self, folder: &Path) -> bool {
         let path = self.path();
         match self.merge(folder) {
-            Ok(Outcome {
-                records,
-                bytes,
-                notes,
-            }) => {
+            Ok(Outcome { records, bytes, notes }) => {
                 for note in notes {
                     eprintln!("mapwire: trace: {note}");
                 }
@@ -87,9 +70,7 @@ impl Trace {
                 let reader = RawReader::open(&path).map_err(|error| text_of(&error))?;
                 readers.push(reader.ahead_by(clock_of(folder, rank)));
             } else {
-                notes.push(format!(
-                    "rank {rank} wrote nothing: it never joined the job"
-                ));
+                notes.push(format!("rank {rank} wrote nothing: it never joined the job"));
             }
         }
         if readers.is_empty() {
@@ -108,18 +89,12 @@ impl Trace {
             command: self.command.clone(),
             nodes: Some(self.ranks.div_ceil(self.per_node.into())),
             hosts: Some(self.hosts),
-            taken_unix_s: self
-                .began
-                .duration_since(UNIX_EPOCH)
-                .ok()
-                .map(|it| it.as_secs()),
+            taken_unix_s: self.began.duration_since(UNIX_EPOCH).ok().map(|it| it.as_secs()),
             notes: notes.iter().cloned().chain(shared).chain(counted).collect(),
             ..Metadata::default()
         };
         let target = self.target.try_clone();
-        let file = target
-            .and_then(WholeFile::create_at)
-            .map_err(|error| error.to_string())?;
+        let file = target.and_then(WholeFile::create_at).map_err(|error| error.to_string())?;
         let mut writer = TraceWriter::new(file, &metadata).map_err(|error| text_of(&error))?;
         let mut merged = mapwire_trace::merge::merge(readers);
         for record in &mut merged {
@@ -140,10 +115,6 @@ impl Trace {
         let records = writer.records();
         let file = writer.finish().map_err(|error| text_of(&error))?;
         let bytes = file.keep().map_err(|error| error.to_string())?;
-        Ok(Outcome {
-            records,
-            bytes,
-            notes,
-        })
+        Ok(Outcome { records, bytes, notes })
     }
 }

@@ -21,10 +21,7 @@ struct Samples(Vec<Sample>);
 impl Collector for Samples {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let labels = |sample: &Sample| {
-            vec![
-                ("rank".to_owned(), sample.rank.to_string()),
-                ("host".to_owned(), sample.host.to_string()),
-            ]
+            vec![("rank".to_owned(), sample.rank.to_string()), ("host".to_owned(), sample.host.to_string())]
         };
         let mut gauge = encoder.encode_descriptor(
             "mapwire_rank_joined",
@@ -50,11 +47,7 @@ impl Collector for Samples {
             for sample in self.0.iter().filter(|sample| sample.at_ns != 0) {
                 for at in (first..METRICS.len()).filter(same) {
                     let mut labels = labels(sample);
-                    labels.extend(
-                        METRICS[at]
-                            .label
-                            .map(|(name, value)| (name.to_owned(), value.to_owned())),
-                    );
+                    labels.extend(METRICS[at].label.map(|(name, value)| (name.to_owned(), value.to_owned())));
                     let place = family.encode_family(&labels)?;
                     match metric.is_gauge {
                         true => ConstGauge::new(sample.words[at]).encode(place)?,
@@ -83,41 +76,16 @@ mod tests {
 
     #[test]
     fn every_metric_is_described_once_and_has_a_line_a_rank() {
-        let mut samples = vec![
-            Sample::absent(0, 0),
-            Sample::absent(1, 1),
-            Sample::absent(2, 1),
-        ];
+        let mut samples = vec![Sample::absent(0, 0), Sample::absent(1, 1), Sample::absent(2, 1)];
         samples[0].publish(1, &[5; 63]);
         samples[1].publish(1, &[6; 63]);
         let text = text(samples);
         assert!(text.ends_with("# EOF\n"), "{text}");
-        assert_eq!(
-            text.matches("# TYPE mapwire_datagrams_rejected counter")
-                .count(),
-            1
-        );
-        assert!(
-            text.contains("mapwire_bytes_sent_total{rank=\"1\",host=\"1\"} 6\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("mapwire_link_rtt_ns{rank=\"0\",host=\"0\"} 5\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains(
-                "mapwire_datagrams_rejected_total{rank=\"0\",host=\"0\",cause=\"tag\"} 5\n"
-            ),
-            "{text}"
-        );
-        assert!(
-            text.contains("mapwire_rank_joined{rank=\"2\",host=\"1\"} 0\n"),
-            "{text}"
-        );
-        assert!(
-            !text.contains("mapwire_bytes_sent_total{rank=\"2\""),
-            "it has published nothing"
-        );
+        assert_eq!(text.matches("# TYPE mapwire_datagrams_rejected counter").count(), 1);
+        assert!(text.contains("mapwire_bytes_sent_total{rank=\"1\",host=\"1\"} 6\n"), "{text}");
+        assert!(text.contains("mapwire_link_rtt_ns{rank=\"0\",host=\"0\"} 5\n"), "{text}");
+        assert!(text.contains("mapwire_datagrams_rejected_total{rank=\"0\",host=\"0\",cause=\"tag\"} 5\n"), "{text}");
+        assert!(text.contains("mapwire_rank_joined{rank=\"2\",host=\"1\"} 0\n"), "{text}");
+        assert!(!text.contains("mapwire_bytes_sent_total{rank=\"2\""), "it has published nothing");
     }
 }

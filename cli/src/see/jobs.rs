@@ -53,16 +53,11 @@ pub(super) fn find() -> Vec<Job> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let numbers = processes
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut numbers: Vec<u32> = numbers.collect();
     numbers.sort_unstable();
     let mut seen = HashSet::new();
-    numbers
-        .into_iter()
-        .filter_map(|pid| job_of(pid, &mut seen))
-        .collect()
+    numbers.into_iter().filter_map(|pid| job_of(pid, &mut seen)).collect()
 }
 
 /// The job that a process is the broker of, unless another process has shown the same memory.
@@ -80,12 +75,7 @@ fn job_of(pid: u32, seen: &mut HashSet<u64>) -> Option<Job> {
     let news = File::open(news?).ok()?;
     let inode = rustix::fs::fstat(&news).ok()?.st_ino;
     let board = Board::open(bells.as_fd(), news.as_fd()).ok()?;
-    seen.insert(inode).then(|| Job {
-        broker: pid,
-        parent: parent_of(pid),
-        command: command_of(pid),
-        board,
-    })
+    seen.insert(inode).then(|| Job { broker: pid, parent: parent_of(pid), command: command_of(pid), board })
 }
 
 /// The name of the memory that a descriptor is of.
@@ -104,14 +94,8 @@ fn parent_of(pid: u32) -> Option<u32> {
 
 fn command_of(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = bytes
-        .split(|byte| *byte == 0)
-        .filter(|word| !word.is_empty());
+    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
     // What goes to a terminal holds no controls.
-    words
-        .join(" ")
-        .chars()
-        .filter(|c| !c.is_control())
-        .collect()
+    words.join(" ").chars().filter(|c| !c.is_control()).collect()
 }

@@ -35,23 +35,13 @@ pub(crate) struct Sample {
 impl Sample {
     /// A rank that nothing is known of.
     pub(crate) fn absent(rank: u32, host: u32) -> Self {
-        Self {
-            rank,
-            host,
-            pid: 0,
-            state: RankState::Absent,
-            at_ns: 0,
-            words: vec![0; METRICS.len()],
-        }
+        Self { rank, host, pid: 0, state: RankState::Absent, at_ns: 0, words: vec![0; METRICS.len()] }
     }
 
     /// The sample of a rank by its host's board.
     pub(crate) fn of(board: &Board, rank: u32) -> Self {
-        let mut sample = Self {
-            pid: board.pid(rank),
-            state: board.state(rank),
-            ..Self::absent(rank, board.host(rank))
-        };
+        let mut sample =
+            Self { pid: board.pid(rank), state: board.state(rank), ..Self::absent(rank, board.host(rank)) };
         if let Some(figures) = board.figures(rank) {
             sample.publish(figures.at_ns, &figures.words);
         }
@@ -113,16 +103,10 @@ mod tests {
         assert_eq!(sample.figure("bytes_sent"), of("bytes_sent"));
         let first = of("datagrams_rejected");
         let count = METRICS.len() as u64 - first;
-        assert_eq!(
-            sample.figure("datagrams_rejected"),
-            (first..first + count).sum::<u64>()
-        );
+        assert_eq!(sample.figure("datagrams_rejected"), (first..first + count).sum::<u64>());
         let json = sample.json();
         assert_eq!(json["figures"]["bytes_sent"], of("bytes_sent"));
         assert_eq!(json["figures"]["datagrams_rejected"]["malformed"], first);
-        assert_eq!(
-            (&json["rank"], &json["state"]),
-            (&json!(3), &json!("absent"))
-        );
+        assert_eq!((&json["rank"], &json["state"]), (&json!(3), &json!("absent")));
     }
 }

@@ -22,16 +22,13 @@ pub(crate) type Shown = Arc<Mutex<Vec<Sample>>>;
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     let address = match text.parse::<u16>() {
         Ok(port) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
-        Err(_) => text.parse().map_err(|_| {
-            "give a port, or an address and a port: 9464, 127.0.0.1:9464, [::1]:9464".to_owned()
-        })?,
+        Err(_) => text
+            .parse()
+            .map_err(|_| "give a port, or an address and a port: 9464, 127.0.0.1:9464, [::1]:9464".to_owned())?,
     };
     match address.ip().is_loopback() {
         true => Ok(address),
-        false => Err(format!(
-            "{} is reached from other hosts; give an address of loopback",
-            address.ip()
-        )),
+        false => Err(format!("{} is reached from other hosts; give an address of loopback", address.ip())),
     }
 }
 
@@ -50,10 +47,7 @@ pub(crate) fn start(listener: TcpListener, shown: Shown) -> io::Result<()> {
             }
         }
     };
-    std::thread::Builder::new()
-        .name("mapwire-metrics".to_owned())
-        .spawn(serve)
-        .map(drop)
+    std::thread::Builder::new().name("mapwire-metrics".to_owned()).spawn(serve).map(drop)
 }
 
 fn answer(mut client: TcpStream, shown: &Shown) -> io::Result<()> {
@@ -67,11 +61,7 @@ fn answer(mut client: TcpStream, shown: &Shown) -> io::Result<()> {
                     let samples = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     (status, exposition::CONTENT_TYPE, exposition::text(samples))
                 }
-                _ => (
-                    status,
-                    "text/plain; charset=utf-8",
-                    format!("{status}; GET /metrics\n"),
-                ),
+                _ => (status, "text/plain; charset=utf-8", format!("{status}; GET /metrics\n")),
             };
         }
         let left = ends.saturating_duration_since(Instant::now());
@@ -87,9 +77,8 @@ fn answer(mut client: TcpStream, shown: &Shown) -> io::Result<()> {
         request.extend_from_slice(&part[..count]);
     };
     let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     client.write_all(head.as_bytes())?;
     client.write_all(body.as_bytes())
 }
@@ -127,16 +116,10 @@ mod tests {
     #[test]
     fn requests_are_judged() {
         assert_eq!(judge(b"GET /met"), None);
-        assert_eq!(
-            judge(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"),
-            Some("200 OK")
-        );
+        assert_eq!(judge(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), Some("200 OK"));
         assert_eq!(judge(b"GET /metrics?x HTTP/1.0\r\n\r\n"), Some("200 OK"));
         assert_eq!(judge(b"GET / HTTP/1.1\r\n\r\n"), Some("404 Not Found"));
-        assert_eq!(
-            judge(b"POST /metrics HTTP/1.1\r\n\r\n"),
-            Some("405 Method Not Allowed")
-        );
+        assert_eq!(judge(b"POST /metrics HTTP/1.1\r\n\r\n"), Some("405 Method Not Allowed"));
         assert_eq!(judge(b"\x00\x01"), Some("400 Bad Request"));
         assert_eq!(judge(&[b'A'; LONGEST + 1]), Some("400 Bad Request"));
     }
@@ -151,9 +134,6 @@ mod tests {
         client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut text = String::new();
         client.read_to_string(&mut text).unwrap();
-        assert!(
-            text.starts_with("HTTP/1.1 200 OK") && text.ends_with("# EOF\n"),
-            "{text}"
-        );
+        assert!(text.starts_with("HTTP/1.1 200 OK") && text.ends_with("# EOF\n"), "{text}");
     }
 }

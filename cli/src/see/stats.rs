@@ -69,8 +69,7 @@ fn read(pid: u32) -> Result<Vec<Statistics>, StatsError> {
         let mut options = File::options();
         let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
         match file {
-            Ok(file) => found
-                .push(Statistics::read(file).map_err(|error| StatsError::Unreadable(pid, error))?),
+            Ok(file) => found.push(Statistics::read(file).map_err(|error| StatsError::Unreadable(pid, error))?),
             // It was closed since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(explain(error)),
@@ -160,8 +159,7 @@ fn watch(args: &StatsArgs) -> Result<(), StatsError> {
     Ok(())
 }
 
-const TITLE: &str =
-    "  RAM MiB  disk MiB  remote MiB  faults/s    hit %  fetched/s  stored/s  p99 so far";
+const TITLE: &str = "  RAM MiB  disk MiB  remote MiB  faults/s    hit %  fetched/s  stored/s  p99 so far";
 
 /// What came since `before`, a second ago.
 fn row(now: &Statistics, before: &Statistics) -> String {
@@ -192,10 +190,7 @@ mod tests {
     fn a_row_is_of_the_last_second_alone() {
         let before = Statistics::default();
         let text = row(&before, &before);
-        assert_eq!(
-            text.split_whitespace().collect::<Vec<_>>(),
-            ["0.0", "0.0", "0.0", "0", "-", "0", "0", "0.0ns"]
-        );
+        assert_eq!(text.split_whitespace().collect::<Vec<_>>(), ["0.0", "0.0", "0.0", "0", "-", "0", "0", "0.0ns"]);
     }
 
     #[test]

@@ -4,23 +4,16 @@ use super::Sample;
 
 /// Titles of the columns.
 pub(crate) const TITLES: [&str; 14] = [
-    "rank", "host", "pid", "state", "sent", "in place", "received", "packets", "fetches", "faults",
-    "rtt", "resent", "timeouts", "rejected",
+    "rank", "host", "pid", "state", "sent", "in place", "received", "packets", "fetches", "faults", "rtt", "resent",
+    "timeouts", "rejected",
 ];
 
 /// A sample as cells: since `before`, `seconds` ago, a second; or from the start.
 pub(crate) fn cells(now: &Sample, before: Option<(&Sample, f64)>) -> [String; TITLES.len()] {
     let figure = |names: &[&str]| {
-        let sum = |sample: &Sample| {
-            names
-                .iter()
-                .map(|name| sample.figure(name) as f64)
-                .sum::<f64>()
-        };
+        let sum = |sample: &Sample| names.iter().map(|name| sample.figure(name) as f64).sum::<f64>();
         match before {
-            Some((before, seconds)) if seconds > 0.0 => {
-                ((sum(now) - sum(before)) / seconds).max(0.0)
-            }
+            Some((before, seconds)) if seconds > 0.0 => ((sum(now) - sum(before)) / seconds).max(0.0),
             Some(_) => 0.0,
             None => sum(now),
         }
@@ -29,11 +22,7 @@ pub(crate) fn cells(now: &Sample, before: Option<(&Sample, f64)>) -> [String; TI
     [
         now.rank.to_string(),
         now.host.to_string(),
-        if now.pid == 0 {
-            "-".into()
-        } else {
-            now.pid.to_string()
-        },
+        if now.pid == 0 { "-".into() } else { now.pid.to_string() },
         now.state.to_string(),
         bytes(figure(&["bytes_sent"])),
         bytes(figure(&["bytes_stored_in_place", "moved_bytes"])),
@@ -41,11 +30,7 @@ pub(crate) fn cells(now: &Sample, before: Option<(&Sample, f64)>) -> [String; TI
         short(figure(&["packets_sent", "packets_received"])),
         short(figure(&["fetches"])),
         short(figure(&["read_faults", "write_faults"])),
-        if rtt == 0 {
-            "-".into()
-        } else {
-            format!("{:.1} us", rtt as f64 / 1e3)
-        },
+        if rtt == 0 { "-".into() } else { format!("{:.1} us", rtt as f64 / 1e3) },
         short(figure(&["link_packets_resent"])),
         short(figure(&["link_timeouts"])),
         short(figure(&["datagrams_rejected", "packets_rejected"])),
@@ -78,17 +63,10 @@ pub(crate) fn lines(samples: &[Sample]) -> Vec<String> {
         }
         rows.push(sums);
     }
-    let widths: [usize; TITLES.len()] = std::array::from_fn(|at| {
-        rows.iter()
-            .map(|row| row[at].chars().count())
-            .max()
-            .unwrap_or(0)
-    });
+    let widths: [usize; TITLES.len()] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
     let line = |row: &[String; TITLES.len()]| {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:>width$}"));
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}"));
         cells.collect::<Vec<_>>().join("  ")
     };
     rows.iter().map(line).collect()
@@ -129,10 +107,7 @@ mod tests {
 
     fn sample(rank: u32, bytes_sent: u64) -> Sample {
         let mut sample = Sample::absent(rank, 0);
-        let at = METRICS
-            .iter()
-            .position(|it| it.name == "bytes_sent")
-            .unwrap();
+        let at = METRICS.iter().position(|it| it.name == "bytes_sent").unwrap();
         sample.words[at] = bytes_sent;
         sample
     }
@@ -150,19 +125,14 @@ mod tests {
     fn a_table_has_a_line_a_rank_and_one_of_sums() {
         let lines = lines(&[sample(0, 1024), sample(1, 2048)]);
         assert_eq!(lines.len(), 4);
-        assert!(
-            lines[3].trim_start().starts_with("all") && lines[3].contains("3.00 KiB"),
-            "{lines:?}"
-        );
+        assert!(lines[3].trim_start().starts_with("all") && lines[3].contains("3.00 KiB"), "{lines:?}");
         assert!(lines.iter().all(|line| line.len() == lines[0].len()));
     }
 
     #[test]
     fn rates_are_since_the_sample_before_and_never_below_zero() {
         let at = TITLES.iter().position(|title| *title == "sent").unwrap();
-        let rate = |now, before, seconds| {
-            cells(&sample(0, now), Some((&sample(0, before), seconds)))[at].clone()
-        };
+        let rate = |now, before, seconds| cells(&sample(0, now), Some((&sample(0, before), seconds)))[at].clone();
         assert_eq!(rate(4096, 2048, 2.0), "1.00 KiB");
         assert_eq!(rate(0, 2048, 2.0), "0 B");
         assert_eq!(rate(4096, 2048, 0.0), "0 B");

@@ -41,9 +41,7 @@ fn watch(only: Option<u32>, jobs: Vec<Job>) -> ExitCode {
 
 #[cfg(not(feature = "top"))]
 fn watch(_: Option<u32>, jobs: Vec<Job>) -> ExitCode {
-    eprintln!(
-        "mapwire: this build shows nothing live (cargo's feature `top`): what was counted so far"
-    );
+    eprintln!("mapwire: this build shows nothing live (cargo's feature `top`): what was counted so far");
     print(&jobs, false);
     ExitCode::SUCCESS
 }
@@ -54,10 +52,7 @@ fn title(job: &Job, here: usize) -> String {
         0 => String::new(),
         others => format!(", {others} not here"),
     };
-    format!(
-        "job {}: {} ({size} ranks{elsewhere})",
-        job.broker, job.command
-    )
+    format!("job {}: {} ({size} ranks{elsewhere})", job.broker, job.command)
 }
 
 /// Prints what was counted so far.

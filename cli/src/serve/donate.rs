@@ -64,18 +64,12 @@ impl Donor {
     fn begun(&self) -> String {
         let (bytes, store) = (self.pages * PAGE_BYTES as u64, &self.store);
         if self.json {
-            let row = serde_json::json!({ "kind": "event", "event": "donating", "bytes": bytes, "names": store.to_string() });
+            let row =
+                serde_json::json!({ "kind": "event", "event": "donating", "bytes": bytes, "names": store.to_string() });
             return row.to_string();
         }
-        let when = if self.idle_only {
-            ", while this host is idle"
-        } else {
-            ""
-        };
-        format!(
-            "{} MiB are lent to programs of `mapwire far --donors {store}`{when}",
-            bytes >> 20
-        )
+        let when = if self.idle_only { ", while this host is idle" } else { "" };
+        format!("{} MiB are lent to programs of `mapwire far --donors {store}`{when}", bytes >> 20)
     }
 
     /// Lends until `stop` is readable.
@@ -128,9 +122,7 @@ impl Donor {
                         Err(error) => {
                             books.end(&loan.job);
                             if sparing.admit(UNSTARTED, Instant::now()) {
-                                eprintln!(
-                                    "mapwire: a process that lends memory cannot be started: {error}"
-                                );
+                                eprintln!("mapwire: a process that lends memory cannot be started: {error}");
                             }
                         }
                     }
@@ -152,8 +144,7 @@ impl Donor {
             return 0;
         }
         let page = PAGE_BYTES as u64;
-        let spared =
-            Memory::now().map_or(self.pages, |memory| memory.to_donate(lent * page) / page);
+        let spared = Memory::now().map_or(self.pages, |memory| memory.to_donate(lent * page) / page);
         self.pages.min(spared)
     }
 
@@ -188,11 +179,7 @@ impl Donor {
                 let _ = says.send(Said::Ended(job));
             })?;
         }
-        Ok(Lender {
-            child,
-            orders,
-            said: (0, false),
-        })
+        Ok(Lender { child, orders, said: (0, false) })
     }
 
     fn tell(&self, event: &str, job: &JobName, child: &Child) {

@@ -39,10 +39,7 @@ fn parse_memory(text: &str) -> Option<Memory> {
         let kib: u64 = rest.trim().strip_suffix(" kB")?.trim().parse().ok()?;
         kib.checked_mul(1024)
     };
-    Some(Memory {
-        total: value("MemTotal:")?,
-        available: value("MemAvailable:")?,
-    })
+    Some(Memory { total: value("MemTotal:")?, available: value("MemAvailable:")? })
 }
 
 /// Time of all processors, in ticks.
@@ -54,17 +51,11 @@ struct Ticks {
 
 fn parse_ticks(text: &str) -> Option<Ticks> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line
-        .split_whitespace()
-        .map_while(|it| it.parse().ok())
-        .collect();
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|it| it.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal: guests are among the users.
     let all: u64 = ticks.get(..8)?.iter().sum();
     let idle = ticks[3] + ticks[4] + ticks[7];
-    Some(Ticks {
-        all,
-        busy: all - idle,
-    })
+    Some(Ticks { all, busy: all - idle })
 }
 
 /// Ticks that a process has used.
@@ -88,12 +79,7 @@ pub(super) struct Idleness {
 impl Idleness {
     /// The host counts as busy until it has been looked at for some seconds.
     pub(super) fn new() -> Self {
-        Self {
-            since: Instant::now(),
-            ticks: now(),
-            of_donors: 0,
-            is_idle: false,
-        }
+        Self { since: Instant::now(), ticks: now(), of_donors: 0, is_idle: false }
     }
 
     /// Whether the host is idle, apart from the processes `donors`.
@@ -116,9 +102,7 @@ impl Idleness {
 
 fn now() -> Ticks {
     let text = fs::read_to_string("/proc/stat");
-    text.ok()
-        .and_then(|text| parse_ticks(&text))
-        .unwrap_or_default()
+    text.ok().and_then(|text| parse_ticks(&text)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -133,10 +117,7 @@ mod tests {
         // A twentieth of 10 GiB stays.
         assert_eq!(memory.to_donate(0), 512 << 20);
         assert_eq!(memory.to_donate(1 << 30), (1 << 30) + (512 << 20));
-        let short = Memory {
-            available: 0,
-            ..memory
-        };
+        let short = Memory { available: 0, ..memory };
         assert_eq!(short.to_donate(1 << 30), 512 << 20);
         assert_eq!(short.to_donate(1), 0);
         assert_eq!(parse_memory("MemTotal: 5 kB"), None);

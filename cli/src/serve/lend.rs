@@ -66,9 +66,7 @@ pub(crate) fn command(args: &LendArgs) -> ExitCode {
     let job = match mapwire_launch::detect() {
         Ok(Some(Detected::Names(job))) => job,
         Ok(_) => {
-            eprintln!(
-                "mapwire: lend: `mapwire serve --donate` starts this, for a program that wants memory"
-            );
+            eprintln!("mapwire: lend: `mapwire serve --donate` starts this, for a program that wants memory");
             return ExitCode::from(2);
         }
         Err(error) => return fail(&error, 1),
@@ -86,8 +84,7 @@ pub(crate) fn command(args: &LendArgs) -> ExitCode {
     if let Err(error) = reader {
         return fail(&error, 1);
     }
-    let lent =
-        Donation::join(&job, MEETING, args.pages, args.of).and_then(|lent| lend(lent, &orders));
+    let lent = Donation::join(&job, MEETING, args.pages, args.of).and_then(|lent| lend(lent, &orders));
     match lent {
         Ok(()) => ExitCode::SUCCESS,
         // The program has ended meanwhile.

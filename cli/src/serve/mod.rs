@@ -41,12 +41,7 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
         Ok(donated) => donated,
         Err(error) => return fail(&error, 2),
     };
-    let elsewhere = match args
-        .names
-        .as_deref()
-        .map(str::parse::<StoreAddress>)
-        .transpose()
-    {
+    let elsewhere = match args.names.as_deref().map(str::parse::<StoreAddress>).transpose() {
         Ok(elsewhere) => elsewhere,
         Err(error) => return fail(&error, 2),
     };
@@ -106,10 +101,7 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
         });
         println!("{began}");
     } else {
-        println!(
-            "names are served at mapwire://{address}, to whoever has the secret in {}",
-            file.display()
-        );
+        println!("names are served at mapwire://{address}, to whoever has the secret in {}", file.display());
     }
     stdio::note(io::stdout().flush());
     let donor = donor(reached_at(address));
@@ -117,16 +109,8 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
         None => (server.serve(stop.as_fd()), Ok(())),
         Some(donor) => serve_both(&mut server, donor, &stop),
     };
-    let ServerStats {
-        accepted,
-        welcomed,
-        wrong_secret,
-        other_version,
-        malformed,
-        idle,
-        no_room,
-        requests,
-    } = server.stats();
+    let ServerStats { accepted, welcomed, wrong_secret, other_version, malformed, idle, no_room, requests } =
+        server.stats();
     if args.json {
         let ended = serde_json::json!({
             "kind": "event", "event": "ended", "accepted": accepted, "welcomed": welcomed, "wrong_secret": wrong_secret,
@@ -150,11 +134,7 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
 }
 
 /// Serves names as long as the donor lends, which needs them to end in order.
-fn serve_both(
-    server: &mut Server,
-    donor: &Donor,
-    stop: &Signals,
-) -> (io::Result<()>, Result<(), LaunchError>) {
+fn serve_both(server: &mut Server, donor: &Donor, stop: &Signals) -> (io::Result<()>, Result<(), LaunchError>) {
     let (ended, ends) = match UnixStream::pair() {
         Ok(pair) => pair,
         Err(error) => return (Err(error), Ok(())),
@@ -168,10 +148,7 @@ fn serve_both(
         });
         let served = server.serve(ended.as_fd());
         let donated = donates.join();
-        (
-            served,
-            donated.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        )
+        (served, donated.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
@@ -193,10 +170,7 @@ fn reached_at(listens: SocketAddr) -> StoreAddress {
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    StoreAddress::Server(HostPort {
-        host: host.to_string(),
-        port: listens.port(),
-    })
+    StoreAddress::Server(HostPort { host: host.to_string(), port: listens.port() })
 }
 
 /// A size that cannot be donated.
@@ -238,12 +212,8 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 
 fn bind_text(address: SocketAddr, error: &io::Error) -> String {
     let mend = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "; is a server running there already (`ss -ltnp`)? --listen takes another port"
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            "; --listen takes an address of this host (`ip address`)"
-        }
+        io::ErrorKind::AddrInUse => "; is a server running there already (`ss -ltnp`)? --listen takes another port",
+        io::ErrorKind::AddrNotAvailable => "; --listen takes an address of this host (`ip address`)",
         io::ErrorKind::PermissionDenied => "; ports from 1024 on are everybody's",
         _ => "",
     };

@@ -133,10 +133,7 @@ impl Place {
         let done = Running::of(command).wait().code(0);
         for line in done.out().lines() {
             let unbroken = line.trim().split(' ').count() == 1;
-            assert!(
-                line.chars().count() <= columns || unbroken,
-                "{columns}: {line}"
-            );
+            assert!(line.chars().count() <= columns || unbroken, "{columns}: {line}");
         }
     }
 
@@ -217,9 +214,7 @@ fn stat(pid: i32) -> Option<Vec<String>> {
 pub fn children(parent: i32) -> Vec<i32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    numbers
-        .filter(|pid| stat(*pid).is_some_and(|f| f[1] == parent.to_string()))
-        .collect()
+    numbers.filter(|pid| stat(*pid).is_some_and(|f| f[1] == parent.to_string())).collect()
 }
 
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -258,19 +253,10 @@ fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 impl Running {
     pub fn of(mut command: Command) -> Self {
         let started = Instant::now();
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = collect(child.stdout.take().unwrap());
         let stderr = collect(child.stderr.take().unwrap());
-        Self {
-            child,
-            stdout,
-            stderr,
-            started,
-        }
+        Self { child, stdout, stderr, started }
     }
 
     /// The process that the user knows.
@@ -306,9 +292,7 @@ impl Running {
         };
         use std::os::unix::process::ExitStatusExt;
         Done {
-            code: status
-                .code()
-                .unwrap_or_else(|| -status.signal().unwrap_or(0)),
+            code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
             stdout: self.stdout.join().unwrap(),
             stderr: self.stderr.join().unwrap(),
             took: self.started.elapsed(),
@@ -334,23 +318,13 @@ impl Done {
 
     #[track_caller]
     pub fn code(self, code: i32) -> Self {
-        assert_eq!(
-            self.code,
-            code,
-            "stdout: {}\nstderr: {}",
-            self.out(),
-            self.err()
-        );
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.out(), self.err());
         self
     }
 
     #[track_caller]
     pub fn says(self, text: &str) -> Self {
-        assert!(
-            self.err().contains(text),
-            "`{text}` is not in: {}",
-            self.err()
-        );
+        assert!(self.err().contains(text), "`{text}` is not in: {}", self.err());
         self
     }
 }

@@ -68,9 +68,7 @@ impl Donor {
             link.to_string_lossy().contains("mapwire-alloc")
         });
         let open = |path| OpenOptions::new().read(true).write(true).open(path);
-        let memories: Vec<File> = memories
-            .filter_map(|entry| open(entry.path()).ok())
-            .collect();
+        let memories: Vec<File> = memories.filter_map(|entry| open(entry.path()).ok()).collect();
         assert!(!memories.is_empty(), "the donor's memory was not found");
         memories
     }
@@ -113,10 +111,7 @@ impl Drop for Donor {
 /// What it stands for: `false`, and a word of it, where userfaultfd is refused.
 pub fn can_start(place: &Place) -> bool {
     let library = Path::new(env!("CARGO_BIN_EXE_mapwire")).with_file_name("libmapwire_far.so");
-    assert!(
-        library.exists(),
-        "{library:?} is missing: cargo build -p mapwire-far"
-    );
+    assert!(library.exists(), "{library:?} is missing: cargo build -p mapwire-far");
     let done = place.run(&["far", "--local", "8M", "--", "true"]);
     if done.err().contains("userfaultfd") {
         mapwire_testing::skip!("{}", done.err());
@@ -129,22 +124,11 @@ pub fn can_start(place: &Place) -> bool {
 /// The arguments of `mapwire far` for the program below.
 pub fn far_args(store: &str, copies: &str) -> Vec<String> {
     let donors = format!("--donors={store}");
-    let options = [
-        "far", "--local", "2M", "--stats", &donors, "--copies", copies, "--disk", ".", "--",
-    ];
+    let options = ["far", "--local", "2M", "--stats", &donors, "--copies", copies, "--disk", ".", "--"];
     let program = this_program();
-    let program = [
-        program.to_str().unwrap(),
-        "--exact",
-        "lending::pages_are_what_was_stored_last",
-        "--ignored",
-        "--nocapture",
-    ];
-    options
-        .iter()
-        .chain(&program)
-        .map(|&word| word.to_owned())
-        .collect()
+    let program =
+        [program.to_str().unwrap(), "--exact", "lending::pages_are_what_was_stored_last", "--ignored", "--nocapture"];
+    options.iter().chain(&program).map(|&word| word.to_owned()).collect()
 }
 
 pub fn start(place: &Place, store: &str, copies: &str) -> Running {
@@ -176,15 +160,11 @@ pub fn finish(place: &Place, program: Running) -> [u64; 3] {
 /// What `--stats` says of pages put at donors, got from there, and missed.
 pub fn counts(done: &Done) -> [u64; 3] {
     let err = done.err();
-    let line = err
-        .lines()
-        .find(|line| line.trim_start().starts_with("donors  "));
+    let line = err.lines().find(|line| line.trim_start().starts_with("donors  "));
     let words = line.unwrap_or_else(|| panic!("no word of donors: {err}"));
     let numbers = words.split(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
-    let [put, got, missed] = numbers[..] else {
-        panic!("{words}")
-    };
+    let [put, got, missed] = numbers[..] else { panic!("{words}") };
     [put, got, missed]
 }
 
@@ -198,9 +178,7 @@ fn word(page: usize, version: u64, at: usize) -> u64 {
 
 /// The page and its version, if these bytes are one of the program's.
 fn recognised(bytes: &[u8]) -> Option<(usize, u64)> {
-    let words = bytes
-        .chunks_exact(8)
-        .map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+    let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
     let words: Vec<u64> = words.collect();
     if words[0] ^ words[1] != 1 {
         return None;
@@ -228,11 +206,7 @@ fn pages_are_what_was_stored_last() {
     let check = |memory: &[u64], page: usize, version: u64| {
         for at in 0..512 {
             let found = memory[page * 512 + at];
-            assert_eq!(
-                found,
-                word(page, version, at),
-                "page {page}, version {version}, word {at}"
-            );
+            assert_eq!(found, word(page, version, at), "page {page}, version {version}, word {at}");
         }
     };
     for page in 0..PAGES {
@@ -241,9 +215,7 @@ fn pages_are_what_was_stored_last() {
     while !Path::new("stop").exists() {
         let changes = !Path::new("reads").exists();
         for _ in 0..PAGES / 4 {
-            random = random
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let page = (random >> 33) as usize % PAGES;
             check(&memory, page, versions[page]);
             if changes && random >> 62 == 0 {

@@ -31,11 +31,7 @@ impl Destination {
     /// # Errors
     /// A folder is missing or cannot be entered, `path` is a folder, or a link belongs to another user; that link is named.
     pub fn find(path: &Path) -> io::Result<Self> {
-        let mut walk = Walk {
-            folder: open(CWD, Path::new("."), OFlags::DIRECTORY)?,
-            rest: Vec::new(),
-            links: 0,
-        };
+        let mut walk = Walk { folder: open(CWD, Path::new("."), OFlags::DIRECTORY)?, rest: Vec::new(), links: 0 };
         walk.begin(path)?;
         loop {
             let Some(name) = walk.rest.pop() else {
@@ -121,12 +117,7 @@ impl Walk {
         Ok(None)
     }
 
-    fn follow(
-        &mut self,
-        name: OsString,
-        link: &OwnedFd,
-        stat: &Stat,
-    ) -> io::Result<Option<Destination>> {
+    fn follow(&mut self, name: OsString, link: &OwnedFd, stat: &Stat) -> io::Result<Option<Destination>> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(Errno::LOOP.into());
@@ -159,11 +150,7 @@ impl Walk {
     }
 
     fn end(&mut self, name: OsString, special: Option<File>) -> io::Result<Destination> {
-        Ok(Destination {
-            folder: self.folder.try_clone()?,
-            name,
-            special,
-        })
+        Ok(Destination { folder: self.folder.try_clone()?, name, special })
     }
 }
 
@@ -173,8 +160,7 @@ fn open(folder: impl std::os::fd::AsFd, name: &Path, more: OFlags) -> Result<Own
 }
 
 fn open_special(folder: &OwnedFd, name: &OsStr, more: OFlags) -> io::Result<File> {
-    let open =
-        |rights| rustix::fs::openat(folder, name, rights | OFlags::CLOEXEC | more, Mode::empty());
+    let open = |rights| rustix::fs::openat(folder, name, rights | OFlags::CLOEXEC | more, Mode::empty());
     Ok(open(OFlags::RDWR).or_else(|_| open(OFlags::WRONLY))?.into())
 }
 
@@ -257,12 +243,7 @@ mod tests {
 
     #[test]
     fn standard_output_is_found_whatever_it_is() {
-        assert!(
-            Destination::find(Path::new("/dev/null"))
-                .unwrap()
-                .special
-                .is_some()
-        );
+        assert!(Destination::find(Path::new("/dev/null")).unwrap().special.is_some());
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let link = format!("/proc/self/fd/{}", writer.as_raw_fd());
         let found = Destination::find(Path::new(&link)).unwrap();

@@ -1,8 +1,6 @@
 //! What the firmware asks of its driver, besides transmitting.
 
-use mapwire_wire::{
-    Atomic, Endpoint, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp,
-};
+use mapwire_wire::{Atomic, Endpoint, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp};
 
 use crate::error::CommandError;
 use crate::pieces::Piece;
@@ -56,15 +54,7 @@ impl Dma {
     /// A move of nothing, which the caller fills in.
     #[inline]
     pub(crate) const fn new(process: ProcessId, buffer: BufferId, after: After) -> Self {
-        Self {
-            process,
-            piece: Piece::EMPTY,
-            at: 0,
-            signal: None,
-            update: None,
-            buffer,
-            after,
-        }
+        Self { process, piece: Piece::EMPTY, at: 0, signal: None, update: None, buffer, after }
     }
 
     /// What follows once it is done.
@@ -80,22 +70,11 @@ pub(crate) enum After {
     /// Nothing: more of the message is to come, or nobody is told.
     Nothing,
     /// The message is delivered and its sender asked for a notification.
-    Notify {
-        export: mapwire_wire::ExportId,
-        from: NodeId,
-        offset: u64,
-        length: u64,
-    },
+    Notify { export: mapwire_wire::ExportId, from: NodeId, offset: u64, length: u64 },
     /// Part of a fetch is in place.
     Fetched { fetch: FetchId },
     /// A word is updated, and its old value owed.
-    Updated {
-        from: NodeId,
-        fetch: FetchId,
-        reply_key: Key,
-        export: mapwire_wire::ExportId,
-        bytes: u64,
-    },
+    Updated { from: NodeId, fetch: FetchId, reply_key: Key, export: mapwire_wire::ExportId, bytes: u64 },
 }
 
 /// Something to tell a process or the host.
@@ -170,9 +149,9 @@ impl Completion {
     /// The process that it is for; `None` for those that are for the host.
     pub(crate) const fn process(&self) -> Option<ProcessId> {
         match *self {
-            Self::Done { process, .. }
-            | Self::Failed { process, .. }
-            | Self::Notification { process, .. } => Some(process),
+            Self::Done { process, .. } | Self::Failed { process, .. } | Self::Notification { process, .. } => {
+                Some(process)
+            }
             Self::Message { .. } | Self::StoreRefused { .. } | Self::Rejected { .. } => None,
         }
     }

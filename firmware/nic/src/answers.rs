@@ -37,12 +37,7 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// The refusal of a fetch: reads no memory.
-    pub(crate) const fn refusal(
-        fetch: FetchId,
-        reply_key: Key,
-        export: ExportId,
-        reason: Refusal,
-    ) -> Self {
+    pub(crate) const fn refusal(fetch: FetchId, reply_key: Key, export: ExportId, reason: Refusal) -> Self {
         Self {
             process: ProcessId(0),
             fetch,
@@ -97,10 +92,7 @@ impl Answers {
     pub(crate) fn new(nodes: usize) -> Self {
         let mut peers = Vec::new();
         peers.resize_with(nodes, Owed::default);
-        Self {
-            peers,
-            waiting: Turns::new(nodes),
-        }
+        Self { peers, waiting: Turns::new(nodes) }
     }
 
     /// Whether a peer is owed something and its turn is to come.
@@ -230,8 +222,7 @@ impl Answers {
     /// Fetches that are served, and refusals that are to be told.
     pub(crate) fn count(&self) -> usize {
         let owed = self.peers.iter();
-        owed.map(|owed| owed.serving.len() + owed.refusals.len())
-            .sum()
+        owed.map(|owed| owed.serving.len() + owed.refusals.len()).sum()
     }
 
     /// Forgets a peer.
@@ -247,11 +238,8 @@ impl Answers {
 
     pub(crate) fn bytes(&self) -> usize {
         let owed = |owed: &Owed| {
-            owed.serving.capacity() * size_of::<Serving>()
-                + owed.refusals.capacity() * size_of::<StoreRefusal>()
+            owed.serving.capacity() * size_of::<Serving>() + owed.refusals.capacity() * size_of::<StoreRefusal>()
         };
-        self.peers.iter().map(owed).sum::<usize>()
-            + self.peers.capacity() * size_of::<Owed>()
-            + self.waiting.bytes()
+        self.peers.iter().map(owed).sum::<usize>() + self.peers.capacity() * size_of::<Owed>() + self.waiting.bytes()
     }
 }

@@ -34,12 +34,7 @@ impl fmt::Display for MemoryBreakdown {
         for row in &self.rows {
             writeln!(f, "{:>12} B  {}", row.bytes, row.what)?;
         }
-        write!(
-            f,
-            "{:>12} B  in use of {} B",
-            self.used_bytes(),
-            self.budget_bytes
-        )
+        write!(f, "{:>12} B  in use of {} B", self.used_bytes(), self.budget_bytes)
     }
 }
 

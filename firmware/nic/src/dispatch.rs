@@ -51,10 +51,7 @@ impl Dispatch {
     pub(crate) fn install(&mut self, id: HandlerId, target: HandlerTarget) -> Result<(), NicError> {
         let index = id.0 as usize;
         if index >= MAX_HANDLERS {
-            return Err(NicError::TableFull {
-                what: "handler",
-                limit: MAX_HANDLERS,
-            });
+            return Err(NicError::TableFull { what: "handler", limit: MAX_HANDLERS });
         }
         if self.0.len() <= index {
             self.0.reserve_exact(index + 1 - self.0.len());

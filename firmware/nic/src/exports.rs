@@ -78,10 +78,7 @@ impl DerefMut for Exports {
 
 impl Exports {
     pub(crate) fn new() -> Self {
-        Self {
-            slots: Slots::new(Ending::Retired),
-            grants: Vec::new(),
-        }
+        Self { slots: Slots::new(Ending::Retired), grants: Vec::new() }
     }
 
     pub(crate) fn insert(&mut self, export: Export) -> Option<u32> {
@@ -119,11 +116,7 @@ impl Exports {
 
     /// A node is gone: one that takes its place has been granted nothing.
     pub(crate) fn forget_node(&mut self, node: NodeId) {
-        let of_it = |grants: &mut Vec<u8>| {
-            grants
-                .get_mut(usize::from(node.0))
-                .map(|rights| *rights = 0)
-        };
+        let of_it = |grants: &mut Vec<u8>| grants.get_mut(usize::from(node.0)).map(|rights| *rights = 0);
         self.grants.iter_mut().filter_map(of_it).for_each(drop);
     }
 

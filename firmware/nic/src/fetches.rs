@@ -73,10 +73,7 @@ impl DerefMut for Fetches {
 
 impl Fetches {
     pub(crate) fn new(reply_keys: Vec<Key>) -> Self {
-        Self {
-            asked: Slots::new(Ending::Recycled),
-            reply_keys,
-        }
+        Self { asked: Slots::new(Ending::Recycled), reply_keys }
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -90,18 +87,11 @@ impl Fetches {
 
     /// The fetch that a reply of `peer` names, if it was asked there and the key is right.
     #[inline]
-    pub(crate) fn answered(
-        &mut self,
-        peer: NodeId,
-        key: &Key,
-        fetch: FetchId,
-    ) -> Option<&mut Fetch> {
+    pub(crate) fn answered(&mut self, peer: NodeId, key: &Key, fetch: FetchId) -> Option<&mut Fetch> {
         if self.reply_keys.get(usize::from(peer.0)) != Some(key) {
             return None;
         }
-        self.asked
-            .get_mut(fetch.0)
-            .filter(|fetch| fetch.from == peer && !matches!(fetch.fate, Fate::Failed(_)))
+        self.asked.get_mut(fetch.0).filter(|fetch| fetch.from == peer && !matches!(fetch.fate, Fate::Failed(_)))
     }
 
     /// Bytes of NIC memory.

@@ -94,32 +94,20 @@ impl Imports {
     /// The import that `id` names, if it is `process`'s own, still valid, and gives `right`. A process can so name no destination
     /// that it has not imported (VMMC §4.4).
     #[inline]
-    pub(crate) fn check(
-        &self,
-        process: ProcessId,
-        id: ImportId,
-        right: Rights,
-    ) -> Result<&Import, CommandError> {
+    pub(crate) fn check(&self, process: ProcessId, id: ImportId, right: Rights) -> Result<&Import, CommandError> {
         let import = self.of_process(process, id)?;
         if import.revoked {
             return Err(CommandError::Revoked(id));
         }
         if !import.rights.contains(right) {
-            return Err(CommandError::NoRight {
-                needs: right,
-                has: import.rights,
-            });
+            return Err(CommandError::NoRight { needs: right, has: import.rights });
         }
         Ok(import)
     }
 
     /// The import that `id` names, if it is `process`'s own, whatever it is good for.
     #[inline]
-    pub(crate) fn of_process(
-        &self,
-        process: ProcessId,
-        id: ImportId,
-    ) -> Result<&Import, CommandError> {
+    pub(crate) fn of_process(&self, process: ProcessId, id: ImportId) -> Result<&Import, CommandError> {
         match self.0.get(id.0) {
             Some(import) if import.process == process => Ok(import),
             _ => Err(CommandError::UnknownImport(id)),
@@ -128,12 +116,7 @@ impl Imports {
 
     /// Notes that `count` stores were dropped, on the imports that `pick` says yes to.
     #[cold]
-    pub(crate) fn note_refused(
-        &mut self,
-        store: RefusedStore,
-        count: u64,
-        pick: impl Fn(&Import) -> bool,
-    ) {
+    pub(crate) fn note_refused(&mut self, store: RefusedStore, count: u64, pick: impl Fn(&Import) -> bool) {
         for import in self.0.iter_mut().filter(|import| pick(import)) {
             import.refused.note(store, count);
         }
@@ -154,11 +137,7 @@ impl Import {
     pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<(), CommandError> {
         match offset.checked_add(length) {
             Some(end) if end <= self.length => Ok(()),
-            _ => Err(CommandError::OutOfRange {
-                offset,
-                length,
-                import_bytes: self.length,
-            }),
+            _ => Err(CommandError::OutOfRange { offset, length, import_bytes: self.length }),
         }
     }
 

@@ -37,9 +37,7 @@ impl InboundMessages {
 
     /// Where the message is in the table.
     pub(crate) fn find(&self, message: MessageId, export: ExportId) -> Option<usize> {
-        self.0
-            .iter()
-            .position(|entry| entry.message == message && entry.export == export)
+        self.0.iter().position(|entry| entry.message == message && entry.export == export)
     }
 
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Inbound> {

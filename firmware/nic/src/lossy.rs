@@ -65,12 +65,7 @@ impl Lossy {
         self.slots[usize::from(node.0)].get_or_insert_with(|| {
             *made += 1;
             timers.reserve(made.saturating_sub(timers.len()));
-            Box::new(Slot {
-                link: Link::new(config),
-                armed_ns: None,
-                early_bytes: 0,
-                dropped: false,
-            })
+            Box::new(Slot { link: Link::new(config), armed_ns: None, early_bytes: 0, dropped: false })
         })
     }
 
@@ -89,8 +84,7 @@ impl Lossy {
     /// Whether the next timer that is due at `now_ns` ends its link, and frees what that kept.
     pub(crate) fn is_ending(&self, now_ns: u64) -> bool {
         let due = self.timers.last().filter(|timer| timer.0 <= now_ns);
-        due.and_then(|timer| self.link(timer.1))
-            .is_some_and(|link| link.is_ending(now_ns))
+        due.and_then(|timer| self.link(timer.1)).is_some_and(|link| link.is_ending(now_ns))
     }
 
     /// The link to `node`, which is one.
@@ -223,8 +217,7 @@ impl Lossy {
     /// Bytes of packets of `node` that came before their turn.
     pub(crate) fn early_bytes_of(&self, node: NodeId) -> usize {
         let slot = self.slots.get(usize::from(node.0));
-        slot.and_then(Option::as_ref)
-            .map_or(0, |slot| slot.early_bytes)
+        slot.and_then(Option::as_ref).map_or(0, |slot| slot.early_bytes)
     }
 
     /// Bytes of packets that came before their turn.
@@ -235,9 +228,7 @@ impl Lossy {
     /// Bytes of NIC memory.
     pub(crate) fn bytes(&self) -> usize {
         let slots = self.slots.iter().flatten();
-        let links: usize = slots
-            .map(|slot| size_of::<Slot>() + slot.link.bytes())
-            .sum();
+        let links: usize = slots.map(|slot| size_of::<Slot>() + slot.link.bytes()).sum();
         links
             + self.slots.capacity() * size_of::<Option<Box<Slot>>>()
             + self.timers.capacity() * size_of::<(u64, NodeId)>()

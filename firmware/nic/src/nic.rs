@@ -14,12 +14,9 @@ mod updates;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use mapwire_translation::{
-    Frame, PAGE_BYTES, Page, Pinning, Process as TableOwner, TranslationDesign,
-};
+use mapwire_translation::{Frame, PAGE_BYTES, Page, Pinning, Process as TableOwner, TranslationDesign};
 use mapwire_wire::{
-    CHUNK_BYTES, ExportId, INLINE_BYTES, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId,
-    SIGNAL_TRAILER_BYTES,
+    CHUNK_BYTES, ExportId, INLINE_BYTES, Key, MAX_CONTROL_BYTES, MessageId, NodeId, ProcessId, SIGNAL_TRAILER_BYTES,
 };
 
 use crate::actions::{Completion, Dma};
@@ -155,10 +152,7 @@ impl<D: TranslationDesign> Nic<D> {
             return Err(NicError::UnknownNode(config.node, nodes));
         }
         if nodes > MAX_NODES {
-            return Err(NicError::TableFull {
-                what: "node",
-                limit: MAX_NODES,
-            });
+            return Err(NicError::TableFull { what: "node", limit: MAX_NODES });
         }
         if config.reply_keys.contains(&Key::ZERO) {
             return Err(NicError::ZeroKey);
@@ -166,8 +160,7 @@ impl<D: TranslationDesign> Nic<D> {
         let mut inbound = Vec::new();
         inbound.resize_with(nodes, InboundMessages::default);
         // Where a miss pins a page, a packet is tried again until all its pages are pinned at once: it has two at most.
-        let pins_on_miss =
-            [translation.pinning(), translation.pinning_receive()].contains(&Pinning::OnMiss);
+        let pins_on_miss = [translation.pinning(), translation.pinning_receive()].contains(&Pinning::OnMiss);
         let longest = match pins_on_miss {
             true => PAGE_BYTES,
             false => CHUNK_BYTES,
@@ -261,9 +254,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Packets to `node` carry at most `bytes` of a transfer from here on: what its path takes. Messages of services may be longer.
     pub fn set_max_payload(&mut self, node: NodeId, bytes: usize) {
-        let bytes = bytes
-            .saturating_sub(SIGNAL_TRAILER_BYTES)
-            .max(MIN_PIECE_BYTES);
+        let bytes = bytes.saturating_sub(SIGNAL_TRAILER_BYTES).max(MIN_PIECE_BYTES);
         self.outbound.set_most_bytes(node, bytes as u32);
     }
 
@@ -291,15 +282,8 @@ impl<D: TranslationDesign> Nic<D> {
 
     #[inline]
     pub(crate) fn complete(&mut self, work: Work) {
-        if let Work::Command {
-            process,
-            completion,
-        } = work
-        {
-            self.completions.push_back(Completion::Done {
-                process,
-                completion,
-            });
+        if let Work::Command { process, completion } = work {
+            self.completions.push_back(Completion::Done { process, completion });
         }
     }
 
@@ -355,8 +339,7 @@ impl<D: TranslationDesign> Nic<D> {
     #[must_use]
     pub fn idle_towards(&self, node: NodeId) -> bool {
         let to_node = |long: &Long| long.peer() == node;
-        self.outbound.unfinished_for(node) == 0
-            && self.processes.with_long(to_node).next().is_none()
+        self.outbound.unfinished_for(node) == 0 && self.processes.with_long(to_node).next().is_none()
     }
 
     /// Counters since the start.
@@ -374,10 +357,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// What is in the NIC's memory: each table with the room that it has taken, used or not.
     #[must_use]
     pub fn memory(&self) -> MemoryBreakdown {
-        MemoryBreakdown {
-            budget_bytes: self.memory_bytes,
-            rows: self.memory_rows().collect(),
-        }
+        MemoryBreakdown { budget_bytes: self.memory_bytes, rows: self.memory_rows().collect() }
     }
 
     /// What it holds.
@@ -417,19 +397,9 @@ impl<D: TranslationDesign> Nic<D> {
             ("handler dispatch", self.dispatch.bytes()),
             ("tables of services", self.service_bytes),
         ];
-        let row = |(what, bytes)| BudgetRow {
-            what,
-            bytes: bytes as u64,
-        };
-        let queues = BudgetRow {
-            what: "command queues",
-            bytes: queues,
-        };
-        self.translation
-            .nic_memory()
-            .chain(own)
-            .map(row)
-            .chain([queues])
+        let row = |(what, bytes)| BudgetRow { what, bytes: bytes as u64 };
+        let queues = BudgetRow { what: "command queues", bytes: queues };
+        self.translation.nic_memory().chain(own).map(row).chain([queues])
     }
 
     /// Bytes of the budget that no table has.
@@ -456,11 +426,7 @@ impl<D: TranslationDesign> Nic<D> {
         let left_bytes = self.memory_bytes.saturating_sub(used);
         let excess = used.saturating_sub(self.memory_bytes);
         if excess > 0 || needed_bytes > left_bytes {
-            return Err(NicError::OutOfNicMemory {
-                what,
-                needed_bytes: needed_bytes.max(excess),
-                left_bytes,
-            });
+            return Err(NicError::OutOfNicMemory { what, needed_bytes: needed_bytes.max(excess), left_bytes });
         }
         Ok(())
     }

@@ -100,11 +100,7 @@ impl Outbound {
         let mut peers = Vec::new();
         peers.reserve_exact(nodes);
         // Twice the limit holds what receiving adds to what commands may queue, so that no steady state grows it.
-        let unacked = if link.is_some() {
-            LINK_WINDOW as usize
-        } else {
-            0
-        };
+        let unacked = if link.is_some() { LINK_WINDOW as usize } else { 0 };
         let places = (2 * QUEUE_LIMIT + unacked).next_power_of_two();
         peers.resize_with(nodes, || Peer::new(places, link.is_some()));
         Self {
@@ -136,18 +132,14 @@ impl Outbound {
     /// Packets to `node` are not lost. Nothing was sent to it yet.
     pub(crate) fn set_lossless(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
-            *peer = Peer {
-                most_bytes: peer.most_bytes,
-                ..Peer::new((2 * QUEUE_LIMIT).next_power_of_two(), false)
-            };
+            *peer = Peer { most_bytes: peer.most_bytes, ..Peer::new((2 * QUEUE_LIMIT).next_power_of_two(), false) };
         }
     }
 
     /// Bytes of the longest piece of a transfer in one packet to `node`.
     #[inline]
     pub(crate) fn most_bytes(&self, node: NodeId) -> usize {
-        self.peer(node)
-            .map_or(usize::MAX, |peer| peer.most_bytes as usize)
+        self.peer(node).map_or(usize::MAX, |peer| peer.most_bytes as usize)
     }
 
     /// Packets to `node` carry at most `bytes` of a transfer each.
@@ -236,8 +228,7 @@ impl Outbound {
 
     /// Whether a store for `node` waits, or is out and not acked.
     pub(crate) fn has_stores_for(&self, node: NodeId) -> bool {
-        self.peer(node)
-            .is_some_and(|peer| peer.queue.iter().any(is_store))
+        self.peer(node).is_some_and(|peer| peer.queue.iter().any(is_store))
     }
 
     /// Whether stores for `node` were dropped that had not arrived when it went, and the program was not told that it has.
@@ -269,8 +260,7 @@ impl Outbound {
     /// the others.
     #[inline]
     pub(crate) fn can_cut(&self, node: NodeId) -> bool {
-        self.peer(node)
-            .is_some_and(|peer| !peer.blocked && peer.waiting() < QUEUE_LIMIT)
+        self.peer(node).is_some_and(|peer| !peer.blocked && peer.waiting() < QUEUE_LIMIT)
     }
 
     /// Whether packet `sequence` of `node` is the next; if so the one after it is due. Otherwise what was due.
@@ -319,19 +309,8 @@ impl Outbound {
 
     /// Queues a message for a handler.
     #[inline]
-    pub(crate) fn push_message(
-        &mut self,
-        from: ProcessId,
-        to: Endpoint,
-        handler: HandlerId,
-        payload: &[u8],
-    ) {
-        let message = Repr::Handler {
-            handler,
-            from,
-            to: to.process,
-            length: payload.len() as u32,
-        };
+    pub(crate) fn push_message(&mut self, from: ProcessId, to: Endpoint, handler: HandlerId, payload: &[u8]) {
+        let message = Repr::Handler { handler, from, to: to.process, length: payload.len() as u32 };
         if payload.len() <= INLINE_BYTES {
             self.push_inline(to.node, &message, payload);
         } else {
@@ -407,8 +386,7 @@ impl Outbound {
     /// Whether another message of several packets may be begun.
     #[inline]
     pub(crate) fn may_open(&self, node: NodeId) -> bool {
-        self.peer(node)
-            .is_some_and(|peer| peer.open_messages < MAX_OPEN_MESSAGES)
+        self.peer(node).is_some_and(|peer| peer.open_messages < MAX_OPEN_MESSAGES)
     }
 
     /// A message of several packets has been begun.
@@ -428,8 +406,7 @@ impl Outbound {
     /// Whether another fetch may be asked.
     #[inline]
     pub(crate) fn may_fetch(&self, node: NodeId) -> bool {
-        self.peer(node)
-            .is_some_and(|peer| peer.fetching < MAX_FETCHES_A_LINK)
+        self.peer(node).is_some_and(|peer| peer.fetching < MAX_FETCHES_A_LINK)
     }
 
     /// A fetch has been asked.
@@ -543,11 +520,7 @@ impl Outbound {
     /// The links may have something to send to `node`.
     pub(crate) fn wake(&mut self, node: NodeId) {
         let index = usize::from(node.0);
-        if self
-            .peers
-            .get(index)
-            .is_some_and(|peer| peer.linked && (!peer.blocked || peer.gone))
-        {
+        if self.peers.get(index).is_some_and(|peer| peer.linked && (!peer.blocked || peer.gone)) {
             self.linked.insert(index);
         }
     }
@@ -611,11 +584,7 @@ impl Outbound {
         let peer = self.peer_mut(node)?;
         let at = sequence.wrapping_sub(peer.next_sequence) as usize;
         let transmit = peer.queue.get_mut(at).filter(|_| at < peer.out)?;
-        debug_assert_eq!(
-            transmit.header.sequence.get(),
-            sequence,
-            "a link numbers packets as their queue does"
-        );
+        debug_assert_eq!(transmit.header.sequence.get(), sequence, "a link numbers packets as their queue does");
         Some(transmit)
     }
 
@@ -653,11 +622,7 @@ impl Outbound {
     pub(crate) fn bytes(&self) -> usize {
         let queues: usize = self.peers.iter().map(|peer| peer.queue.bytes()).sum();
         let lossy = self.lossy.as_ref().map_or(0, Lossy::bytes);
-        queues
-            + self.peers.capacity() * size_of::<Peer>()
-            + self.ready.bytes()
-            + self.linked.bytes()
-            + lossy
+        queues + self.peers.capacity() * size_of::<Peer>() + self.ready.bytes() + self.linked.bytes() + lossy
     }
 }
 

@@ -15,11 +15,7 @@ pub struct Piece {
 
 impl Piece {
     /// A piece of no bytes.
-    pub const EMPTY: Self = Self {
-        frame: Frame::GARBAGE,
-        offset: 0,
-        length: 0,
-    };
+    pub const EMPTY: Self = Self { frame: Frame::GARBAGE, offset: 0, length: 0 };
 
     /// The frames that it touches.
     #[must_use]

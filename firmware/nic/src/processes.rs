@@ -211,10 +211,7 @@ impl Processes {
     }
 
     /// The processes that have a long command that `pick` says yes to, also those that wait for the host.
-    pub(crate) fn with_long(
-        &self,
-        mut pick: impl FnMut(&Long) -> bool,
-    ) -> impl Iterator<Item = ProcessId> {
+    pub(crate) fn with_long(&self, mut pick: impl FnMut(&Long) -> bool) -> impl Iterator<Item = ProcessId> {
         let entries = self.entries.iter().enumerate();
         entries.filter_map(move |(index, entry)| {
             let long = entry.as_ref()?.long.as_ref()?;
@@ -225,9 +222,7 @@ impl Processes {
     /// The first process in turn that has a long command that `ready` says yes to.
     pub(crate) fn next_long(&self, mut ready: impl FnMut(&Long) -> bool) -> Option<ProcessId> {
         let index = self.long.first_that(|index| {
-            self.get(ProcessId(index as u16))
-                .and_then(|entry| entry.long.as_ref())
-                .is_some_and(&mut ready)
+            self.get(ProcessId(index as u16)).and_then(|entry| entry.long.as_ref()).is_some_and(&mut ready)
         })?;
         Some(ProcessId(index as u16))
     }

@@ -20,12 +20,7 @@ impl Queue {
     /// An empty queue, which takes `places` places, a power of two, when it is first used.
     pub(crate) const fn new(places: usize) -> Self {
         debug_assert!(places.is_power_of_two());
-        Self {
-            places: Vec::new(),
-            first: places,
-            head: 0,
-            length: 0,
-        }
+        Self { places: Vec::new(), first: places, head: 0, length: 0 }
     }
 
     /// Takes its places now.
@@ -161,9 +156,7 @@ mod tests {
     fn it_takes_memory_when_it_is_first_used() {
         let mut queue = Queue::new(16);
         assert_eq!((queue.bytes(), queue.len()), (0, 0));
-        assert!(
-            queue.pop().is_none() && queue.get_mut(0).is_none() && queue.iter().next().is_none()
-        );
+        assert!(queue.pop().is_none() && queue.get_mut(0).is_none() && queue.iter().next().is_none());
         queue.retain_from(0, |_| false);
         queue.push();
         assert_eq!(queue.bytes(), 16 * size_of::<Transmit>());
@@ -173,9 +166,6 @@ mod tests {
     fn the_memory_of_a_long_message_is_given_back_when_it_is_out() {
         let mut queue = Queue::new(2);
         queue.push().source = Source::Message(alloc::vec![1; 500].into());
-        assert!(matches!(
-            queue.pop().unwrap().source,
-            Source::Inline { length: 0, .. }
-        ));
+        assert!(matches!(queue.pop().unwrap().source, Source::Inline { length: 0, .. }));
     }
 }

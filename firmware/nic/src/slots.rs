@@ -45,12 +45,7 @@ pub(crate) struct Slots<T> {
 
 impl<T> Slots<T> {
     pub(crate) const fn new(ending: Ending) -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            entries: 0,
-            ending,
-        }
+        Self { slots: Vec::new(), free: Vec::new(), entries: 0, ending }
     }
 
     /// Bytes by which the table grows with the next entry.
@@ -96,10 +91,7 @@ impl<T> Slots<T> {
             self.free.reserve_exact(self.slots.capacity());
         }
         self.entries += 1;
-        self.slots.push(Slot {
-            generation: 1,
-            entry: Some(entry),
-        });
+        self.slots.push(Slot { generation: 1, entry: Some(entry) });
         Some(Self::id(index, 1))
     }
 
@@ -126,22 +118,14 @@ impl<T> Slots<T> {
     pub(crate) fn get(&self, id: u32) -> Option<&T> {
         let (index, generation) = Self::parts(id);
         let slot = self.slots.get(usize::from(index))?;
-        if slot.generation == generation {
-            slot.entry.as_ref()
-        } else {
-            None
-        }
+        if slot.generation == generation { slot.entry.as_ref() } else { None }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
         let (index, generation) = Self::parts(id);
         let slot = self.slots.get_mut(usize::from(index))?;
-        if slot.generation == generation {
-            slot.entry.as_mut()
-        } else {
-            None
-        }
+        if slot.generation == generation { slot.entry.as_mut() } else { None }
     }
 
     /// As `get`, but tells an entry that is gone from one that never was.
@@ -168,18 +152,13 @@ impl<T> Slots<T> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             // An index is below `MAX_ENTRIES` since `insert` made it from a u16.
             let index = u16::try_from(index).ok()?;
-            slot.entry
-                .as_ref()
-                .map(|entry| (Self::id(index, slot.generation), entry))
+            slot.entry.as_ref().map(|entry| (Self::id(index, slot.generation), entry))
         })
     }
 
     /// The identifiers of the entries that `pick` says yes to.
     pub(crate) fn ids_where(&self, pick: impl Fn(&T) -> bool) -> Vec<u32> {
-        self.iter()
-            .filter(|(_, entry)| pick(entry))
-            .map(|(id, _)| id)
-            .collect()
+        self.iter().filter(|(_, entry)| pick(entry)).map(|(id, _)| id).collect()
     }
 
     /// Entries that are there.

@@ -33,10 +33,7 @@ pub enum Source {
 }
 
 impl Source {
-    pub(crate) const EMPTY: Self = Self::Inline {
-        bytes: [0; INLINE_BYTES],
-        length: 0,
-    };
+    pub(crate) const EMPTY: Self = Self::Inline { bytes: [0; INLINE_BYTES], length: 0 };
 
     /// Makes it `payload`, at most [`INLINE_BYTES`], by value, writing no more than that.
     #[inline]
@@ -90,10 +87,6 @@ impl Transmit {
         self.work = work;
     }
 
-    pub(crate) const EMPTY: Self = Self {
-        to: NodeId(0),
-        header: Header::ZERO,
-        source: Source::EMPTY,
-        work: Work::None,
-    };
+    pub(crate) const EMPTY: Self =
+        Self { to: NodeId(0), header: Header::ZERO, source: Source::EMPTY, work: Work::None };
 }

@@ -16,10 +16,7 @@ impl Address {
     pub fn new(from: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_ADDRESS_BYTES];
         bytes.get_mut(..from.len())?.copy_from_slice(from);
-        Some(Self {
-            length: from.len() as u8,
-            bytes,
-        })
+        Some(Self { length: from.len() as u8, bytes })
     }
 
     /// Its bytes.

@@ -12,10 +12,7 @@ pub const TAG_BYTES: usize = 16;
 
 /// Encryption with authentication under one key. A nonce is never used twice for sealing.
 #[cfg(feature = "sealing")]
-#[expect(
-    missing_debug_implementations,
-    reason = "it holds a key, which is never printed"
-)]
+#[expect(missing_debug_implementations, reason = "it holds a key, which is never printed")]
 pub struct Aead(Option<LessSafeKey>);
 
 #[cfg(feature = "sealing")]
@@ -48,9 +45,7 @@ impl Aead {
     #[inline]
     pub fn open(&self, nonce: &[u8; NONCE_BYTES], aad: &[u8], sealed: &mut [u8]) -> bool {
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        self.0
-            .as_ref()
-            .is_some_and(|key| key.open_in_place(nonce, Aad::from(aad), sealed).is_ok())
+        self.0.as_ref().is_some_and(|key| key.open_in_place(nonce, Aad::from(aad), sealed).is_ok())
     }
 }
 

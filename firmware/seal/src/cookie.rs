@@ -31,11 +31,7 @@ pub(crate) struct Cookies {
 
 impl Cookies {
     pub(crate) fn new(entropy: &mut dyn FnMut(&mut [u8])) -> Self {
-        Self {
-            secret: draw(entropy),
-            since_ns: 0,
-            former: None,
-        }
+        Self { secret: draw(entropy), since_ns: 0, former: None }
     }
 
     /// A cookie for `node` at `address`. Takes a new secret if the present one is old.
@@ -69,11 +65,7 @@ impl Cookies {
         if now_ns.checked_sub(made_ns)? > LIFE_NS {
             return None;
         }
-        let secret = if made_ns >= self.since_ns {
-            &self.secret
-        } else {
-            self.former.as_ref()?
-        };
+        let secret = if made_ns >= self.since_ns { &self.secret } else { self.former.as_ref()? };
         let genuine = secret.verifies(&covered(made_ns, node, address), code.try_into().ok()?);
         genuine.then_some(made_ns)
     }

@@ -63,12 +63,7 @@ impl Cause {
     pub const fn is_usual(self) -> bool {
         matches!(
             self,
-            Self::NoCookie
-                | Self::UnknownPeer
-                | Self::Unasked
-                | Self::Crossed
-                | Self::Repeated
-                | Self::Limited
+            Self::NoCookie | Self::UnknownPeer | Self::Unasked | Self::Crossed | Self::Repeated | Self::Limited
         )
     }
 }

@@ -12,17 +12,11 @@ use crate::plain::Plain;
 #[cfg(feature = "sealing")]
 use crate::sessions::Sessions;
 use crate::transmit::Transmit;
-use crate::wire::{
-    COOKIE, INITIATE, PLAIN, PLAIN_FRONT_BYTES, RESPOND, SEALED, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES,
-};
+use crate::wire::{COOKIE, INITIATE, PLAIN, PLAIN_FRONT_BYTES, RESPOND, SEALED, SEALED_BACK_BYTES, SEALED_FRONT_BYTES};
 
 /// How datagrams between nodes are wrapped. The methods are those of `Sessions`; where nothing is sealed, every peer is ready, no
 /// key is wanted and there is nothing to transmit.
-#[expect(
-    missing_debug_implementations,
-    reason = "it holds secrets, which are never printed"
-)]
+#[expect(missing_debug_implementations, reason = "it holds secrets, which are never printed")]
 pub enum Envelope {
     /// Unprotected.
     Plain(Plain),
@@ -118,11 +112,7 @@ impl Envelope {
     }
 
     /// As `Sessions::poll_transmit`.
-    pub fn poll_transmit(
-        &mut self,
-        now_ns: u64,
-        entropy: &mut dyn FnMut(&mut [u8]),
-    ) -> Option<Transmit> {
+    pub fn poll_transmit(&mut self, now_ns: u64, entropy: &mut dyn FnMut(&mut [u8])) -> Option<Transmit> {
         match self {
             Self::Plain(_) => None,
             #[cfg(feature = "sealing")]

@@ -34,10 +34,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn new(config: Config) -> Self {
-        Self {
-            codes: MacKey::derive(config.secret.bytes(), b"mapwire seal codes", config.job),
-            config,
-        }
+        Self { codes: MacKey::derive(config.secret.bytes(), b"mapwire seal codes", config.job), config }
     }
 
     pub(crate) const fn me(&self) -> NodeId {
@@ -59,9 +56,7 @@ impl Identity {
 
     /// Whether a datagram with this header goes from a peer to this node.
     pub(crate) fn is_addressed(&self, header: &Header) -> bool {
-        header.to() == self.config.me
-            && header.job() == self.config.job
-            && self.has_peer(header.from())
+        header.to() == self.config.me && header.job() == self.config.job && self.has_peer(header.from())
     }
 
     /// The header of an initiate to `peer`.

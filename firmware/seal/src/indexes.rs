@@ -20,10 +20,7 @@ pub(crate) struct Indexes {
 
 impl Indexes {
     pub(crate) fn new() -> Self {
-        Self {
-            entries: vec![EMPTY; LEAST_ENTRIES],
-            used: 0,
-        }
+        Self { entries: vec![EMPTY; LEAST_ENTRIES], used: 0 }
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -33,10 +33,7 @@ impl JobSecret {
     /// A number for the datagrams of a job that seals nothing, the same with and without the feature `sealing`. It tells nothing about the
     /// secret either: SipHash-2-4 under a key of 128 of its bits.
     #[must_use]
-    #[expect(
-        deprecated,
-        reason = "the replacement has no key, and may be another function in the next Rust"
-    )]
+    #[expect(deprecated, reason = "the replacement has no key, and may be another function in the next Rust")]
     pub fn label(&self) -> u32 {
         let [first, second, rest @ ..] = self.0.as_chunks::<8>().0 else {
             return 0;

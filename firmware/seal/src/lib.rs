@@ -25,10 +25,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 // What only sealing uses.
-#![cfg_attr(
-    not(feature = "sealing"),
-    allow(dead_code, unused_imports, unused_variables)
-)]
+#![cfg_attr(not(feature = "sealing"), allow(dead_code, unused_imports, unused_variables))]
 
 extern crate alloc;
 
@@ -82,6 +79,6 @@ pub use session::Rotation;
 pub use sessions::Sessions;
 pub use transmit::{Destination, MAX_HANDSHAKE_BYTES, Transmit};
 pub use wire::{
-    COOKIE_DATAGRAM_BYTES, INITIATE_BYTES, PLAIN_FRONT_BYTES, RESPOND_BYTES, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES, VERSION, first_length,
+    COOKIE_DATAGRAM_BYTES, INITIATE_BYTES, PLAIN_FRONT_BYTES, RESPOND_BYTES, SEALED_BACK_BYTES, SEALED_FRONT_BYTES,
+    VERSION, first_length,
 };

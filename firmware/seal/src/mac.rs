@@ -23,9 +23,8 @@ impl MacKey {
 
     /// A key for one purpose and one job, made from a secret that has others.
     pub(crate) fn derive(secret: &[u8; 32], purpose: &[u8], job: u32) -> Self {
-        let derived = <Blake2sMac256 as KeyInit>::new(secret.into())
-            .chain_update(job.to_le_bytes())
-            .chain_update(purpose);
+        let derived =
+            <Blake2sMac256 as KeyInit>::new(secret.into()).chain_update(job.to_le_bytes()).chain_update(purpose);
         Self::new(&derived.finalize().into_bytes().into())
     }
 

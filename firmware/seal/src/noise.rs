@@ -39,11 +39,7 @@ impl Keys {
         let initiator = handshake.is_initiator();
         let (first, second) = handshake.dangerously_get_raw_split();
         let (first, second) = (*first.first_chunk()?, *second.first_chunk()?);
-        let (sealing, opening) = if initiator {
-            (first, second)
-        } else {
-            (second, first)
-        };
+        let (sealing, opening) = if initiator { (first, second) } else { (second, first) };
         Some(Self { sealing, opening })
     }
 }
@@ -65,12 +61,7 @@ impl<'a> Parties<'a> {
         peer: &'a PublicKey,
         initiate: &'a Header,
     ) -> Self {
-        Self {
-            secret,
-            own,
-            peer,
-            initiate,
-        }
+        Self { secret, own, peer, initiate }
     }
 }
 
@@ -79,10 +70,7 @@ pub(crate) struct Started(HandshakeState);
 
 impl Started {
     /// Makes the first message.
-    pub(crate) fn new(
-        parties: Parties<'_>,
-        entropy: &mut dyn FnMut(&mut [u8]),
-    ) -> Option<(Self, [u8; FIRST_BYTES])> {
+    pub(crate) fn new(parties: Parties<'_>, entropy: &mut dyn FnMut(&mut [u8])) -> Option<(Self, [u8; FIRST_BYTES])> {
         let mut handshake = build(parties, entropy, true)?;
         let mut message = [0; FIRST_BYTES];
         let length = handshake.write_message(&[], &mut message).ok()?;
@@ -93,18 +81,12 @@ impl Started {
     pub(crate) fn take(&mut self, message: &[u8; SECOND_BYTES]) -> Option<Grant> {
         let mut payload = [0; SECOND_BYTES];
         let length = self.0.read_message(message, &mut payload).ok()?;
-        (length == GRANT_BYTES).then(|| Grant {
-            index: u32_at(&payload, 0),
-            continues: payload[4] == 1,
-        })
+        (length == GRANT_BYTES).then(|| Grant { index: u32_at(&payload, 0), continues: payload[4] == 1 })
     }
 
     /// The keys, once a message was taken.
     pub(crate) fn finish(self) -> Option<Keys> {
-        self.0
-            .is_handshake_finished()
-            .then(|| Keys::of(self.0))
-            .flatten()
+        self.0.is_handshake_finished().then(|| Keys::of(self.0)).flatten()
     }
 }
 
@@ -139,9 +121,7 @@ pub(crate) fn answer(
     entropy: &mut dyn FnMut(&mut [u8]),
 ) -> Option<([u8; SECOND_BYTES], Keys)> {
     let mut handshake = build(parties, entropy, false)?;
-    handshake
-        .read_message(message, &mut [0; FIRST_BYTES])
-        .ok()?;
+    handshake.read_message(message, &mut [0; FIRST_BYTES]).ok()?;
     let mut answer = [0; SECOND_BYTES];
     let mut payload = [0; GRANT_BYTES];
     payload[..4].copy_from_slice(&grant.index.to_le_bytes());
@@ -153,11 +133,7 @@ pub(crate) fn answer(
     Some((answer, Keys::of(handshake)?))
 }
 
-fn build(
-    parties: Parties<'_>,
-    entropy: &mut dyn FnMut(&mut [u8]),
-    initiator: bool,
-) -> Option<HandshakeState> {
+fn build(parties: Parties<'_>, entropy: &mut dyn FnMut(&mut [u8]), initiator: bool) -> Option<HandshakeState> {
     // Binds version, job, both nodes, the initiator's index and whether it continues a session.
     let mut prologue = [0; LABEL.len() + HEADER_BYTES];
     prologue[..LABEL.len()].copy_from_slice(LABEL);
@@ -170,11 +146,7 @@ fn build(
         .and_then(|builder| builder.remote_public_key(&parties.peer.0))
         .and_then(|builder| builder.prologue(&prologue))
         .ok()?;
-    if initiator {
-        builder.build_initiator().ok()
-    } else {
-        builder.build_responder().ok()
-    }
+    if initiator { builder.build_initiator().ok() } else { builder.build_responder().ok() }
 }
 
 /// `snow`'s algorithms with entropy that was drawn beforehand: a handshake draws once, for its ephemeral key.
@@ -227,8 +199,7 @@ mod tests {
         let (secret, own, public) = (job(secret), key(own), key(peer).public());
         let parties = Parties::new(&secret, &own, &public, &initiate);
         let (mut started, first) = Started::new(parties, &mut entropy).unwrap();
-        let (its_secret, its_own, its_public) =
-            (job(its_secret), key(its_own), key(its_peer).public());
+        let (its_secret, its_own, its_public) = (job(its_secret), key(its_own), key(its_peer).public());
         let parties = Parties::new(&its_secret, &its_own, &its_public, &its_initiate);
         let grant = Grant::new(7, true);
         let Some((mut second, its_keys)) = answer(parties, &first, grant, &mut entropy) else {

@@ -35,8 +35,6 @@ pub enum NotReady {
     #[error("there is no session with {0} yet: retry once the handshake is over")]
     NoSession(NodeId),
     /// The datagram has no room for the envelope.
-    #[error(
-        "a datagram of {0} bytes has no room for its envelope: expected room in front and behind"
-    )]
+    #[error("a datagram of {0} bytes has no room for its envelope: expected room in front and behind")]
     NoRoom(usize),
 }

@@ -131,9 +131,7 @@ impl Peer {
             }
         }
         let offered = self.offer.as_deref_mut().map(|offer| &mut offer.session);
-        offered
-            .filter(|session| session.local() == index)
-            .map(|session| (session, true))
+        offered.filter(|session| session.local() == index).map(|session| (session, true))
     }
 
     /// Notes that a session opened something: the peer has used it.
@@ -146,10 +144,7 @@ impl Peer {
 
     #[cold]
     fn handle_first_opened(&mut self, index: u32) {
-        if self
-            .current()
-            .is_some_and(|session| session.local() == index)
-        {
+        if self.current().is_some_and(|session| session.local() == index) {
             self.unconfirmed = None;
             self.confirms = false;
         }
@@ -209,10 +204,7 @@ impl Peer {
         if self.former.is_some() && now_ns >= self.former_until_ns {
             self.drop_former(indexes);
         }
-        if self
-            .current()
-            .is_some_and(|it| now_ns >= it.expires_at_ns())
-        {
+        if self.current().is_some_and(|it| now_ns >= it.expires_at_ns()) {
             self.drop_current(indexes);
         }
         if let Some(attempt) = &mut self.attempt
@@ -241,10 +233,7 @@ impl Peer {
         let session = size_of::<Session>();
         let sessions = [self.current.is_some(), self.former.is_some()];
         let sessions = sessions.into_iter().filter(|has| *has).count() * session;
-        let attempt = self
-            .attempt
-            .as_ref()
-            .map_or(0, |_| size_of::<Attempt>() + HANDSHAKE_HEAP_BYTES);
+        let attempt = self.attempt.as_ref().map_or(0, |_| size_of::<Attempt>() + HANDSHAKE_HEAP_BYTES);
         let offer = self.offer.as_ref().map_or(0, |_| size_of::<Offer>());
         sessions + attempt + offer
     }

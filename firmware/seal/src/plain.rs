@@ -21,12 +21,7 @@ impl Plain {
     /// The node `me` of a job of `nodes` nodes.
     #[must_use]
     pub fn new(me: NodeId, nodes: u32, job: u32) -> Self {
-        Self {
-            me,
-            nodes,
-            job,
-            counters: Counters::default(),
-        }
+        Self { me, nodes, job, counters: Counters::default() }
     }
 
     /// Reads an envelope.

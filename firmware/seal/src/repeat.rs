@@ -23,14 +23,7 @@ pub(crate) struct Repeat {
 impl Repeat {
     /// A datagram that is due at once, until `ends_at_ns`.
     pub(crate) const fn new(ends_at_ns: u64) -> Self {
-        Self {
-            is_due: true,
-            sends: 0,
-            delay_ns: FIRST_NS,
-            sent_at_ns: 0,
-            again_at_ns: u64::MAX,
-            ends_at_ns,
-        }
+        Self { is_due: true, sends: 0, delay_ns: FIRST_NS, sent_at_ns: 0, again_at_ns: u64::MAX, ends_at_ns }
     }
 
     pub(crate) const fn is_due(&self) -> bool {

@@ -16,10 +16,7 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) const fn new() -> Self {
-        Self {
-            next: 0,
-            words: [0; WORDS],
-        }
+        Self { next: 0, words: [0; WORDS] }
     }
 
     /// Whether `counter` has not come and is not too old to know.

@@ -26,12 +26,7 @@ pub struct Rotation {
 impl Default for Rotation {
     /// 2^23 datagrams, 120 s, 10 s of grace, 2 s of silence.
     fn default() -> Self {
-        Self {
-            datagrams: 1 << 23,
-            time_ns: 120_000_000_000,
-            grace_ns: 10_000_000_000,
-            silence_ns: 2_000_000_000,
-        }
+        Self { datagrams: 1 << 23, time_ns: 120_000_000_000, grace_ns: 10_000_000_000, silence_ns: 2_000_000_000 }
     }
 }
 
@@ -78,13 +73,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(
-        keys: &Keys,
-        local: u32,
-        remote: u32,
-        now_ns: u64,
-        rotation: &Rotation,
-    ) -> Self {
+    pub(crate) fn new(keys: &Keys, local: u32, remote: u32, now_ns: u64, rotation: &Rotation) -> Self {
         let rotate_at_ns = now_ns.saturating_add(rotation.time_ns);
         Self {
             sealing: Aead::new(keys.sealing()),
@@ -122,8 +111,7 @@ impl Session {
         if now_ns >= self.expires_at_ns || self.counter >= self.worn_at.saturating_mul(4) {
             return Condition::Spent;
         }
-        let silent = now_ns >= self.silent_at_ns
-            && self.counter.saturating_sub(self.answered) >= SILENT_DATAGRAMS;
+        let silent = now_ns >= self.silent_at_ns && self.counter.saturating_sub(self.answered) >= SILENT_DATAGRAMS;
         if silent || now_ns >= self.rotate_at_ns || self.counter >= self.worn_at {
             return Condition::Worn;
         }

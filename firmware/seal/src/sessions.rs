@@ -19,8 +19,7 @@ use crate::peer::Peer;
 use crate::session::{Condition, NotOpened};
 use crate::transmit::{Destination, Transmit};
 use crate::wire::{
-    COOKIE, COOKIE_DATAGRAM_BYTES, INITIATE, PLAIN, RESPOND, SEALED, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES, read_sealed,
+    COOKIE, COOKIE_DATAGRAM_BYTES, INITIATE, PLAIN, RESPOND, SEALED, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, read_sealed,
 };
 
 /// Cookies that wait to be sent. More are not made: a cookie that is lost is asked for again.
@@ -37,10 +36,7 @@ const MOST_WANTED: usize = 64;
 /// * Getters: [`is_ready`](Self::is_ready), [`counters`](Self::counters), [`bytes`](Self::bytes).
 ///
 /// Time is nanoseconds of a clock that never goes back. Entropy is that of the operating system, or a seed's in the simulator.
-#[expect(
-    missing_debug_implementations,
-    reason = "it holds secrets, which are never printed"
-)]
+#[expect(missing_debug_implementations, reason = "it holds secrets, which are never printed")]
 pub struct Sessions {
     /// One entry for each node; nothing behind it for nodes whose key is not known.
     peers: Vec<Option<Box<Peer>>>,
@@ -139,12 +135,10 @@ impl Sessions {
         let peer = peer.ok_or(Cause::UnknownSession)?;
         let session = peer.session_mut(index, now_ns);
         let (session, is_offer) = session.ok_or(Cause::UnknownSession)?;
-        session
-            .open(counter, front, sealed)
-            .map_err(|error| match error {
-                NotOpened::Replay => Cause::Replay,
-                NotOpened::Tag => Cause::Tag,
-            })?;
+        session.open(counter, front, sealed).map_err(|error| match error {
+            NotOpened::Replay => Cause::Replay,
+            NotOpened::Tag => Cause::Tag,
+        })?;
         if is_offer {
             self.accept_offer(now_ns, from);
         } else {
@@ -153,10 +147,7 @@ impl Sessions {
         if length == SEALED_FRONT_BYTES + SEALED_BACK_BYTES {
             return Ok(Opened::Handled);
         }
-        Ok(Opened::Data {
-            from,
-            bytes: SEALED_FRONT_BYTES..length - SEALED_BACK_BYTES,
-        })
+        Ok(Opened::Data { from, bytes: SEALED_FRONT_BYTES..length - SEALED_BACK_BYTES })
     }
 
     /// Seals `datagram` for the peer `to` in place: its first [`SEALED_FRONT_BYTES`] and its last [`SEALED_BACK_BYTES`] are room for
@@ -167,9 +158,7 @@ impl Sessions {
     #[inline]
     pub fn seal(&mut self, now_ns: u64, to: NodeId, datagram: &mut [u8]) -> Result<(), NotReady> {
         let peer = self.peers.get_mut(usize::from(to.0));
-        let session = peer
-            .and_then(Option::as_deref_mut)
-            .and_then(Peer::current_mut);
+        let session = peer.and_then(Option::as_deref_mut).and_then(Peer::current_mut);
         if let Some(session) = session
             && session.condition(now_ns) == Condition::Good
         {
@@ -215,11 +204,7 @@ impl Sessions {
     }
 
     /// The next datagram of a handshake to transmit. It may be sent once, and may be lost.
-    pub fn poll_transmit(
-        &mut self,
-        now_ns: u64,
-        entropy: &mut dyn FnMut(&mut [u8]),
-    ) -> Option<Transmit> {
+    pub fn poll_transmit(&mut self, now_ns: u64, entropy: &mut dyn FnMut(&mut [u8])) -> Option<Transmit> {
         if let Some((to, bytes)) = self.answers.pop_front() {
             return Some(Transmit::new(Destination::Address(to), &bytes));
         }

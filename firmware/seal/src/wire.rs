@@ -80,33 +80,13 @@ pub(crate) struct Header {
 
 impl Header {
     /// The header of an initiate of the session `index`.
-    pub(crate) const fn initiate(
-        from: NodeId,
-        to: NodeId,
-        job: u32,
-        index: u32,
-        continues: bool,
-    ) -> Self {
-        Self {
-            kind: INITIATE,
-            from,
-            to,
-            continues,
-            job,
-            index,
-        }
+    pub(crate) const fn initiate(from: NodeId, to: NodeId, job: u32, index: u32, continues: bool) -> Self {
+        Self { kind: INITIATE, from, to, continues, job, index }
     }
 
     /// The header of an answer to an initiate with this header.
     pub(crate) const fn answer(&self, kind: u8) -> Self {
-        Self {
-            kind,
-            from: self.to,
-            to: self.from,
-            continues: false,
-            job: self.job,
-            index: self.index,
-        }
+        Self { kind, from: self.to, to: self.from, continues: false, job: self.job, index: self.index }
     }
 
     pub(crate) const fn from(&self) -> NodeId {
@@ -181,20 +161,14 @@ impl<'a> Checked<'a> {
             Some(&COOKIE) => COOKIE_DATAGRAM_BYTES,
             _ => return Err(NotChecked::Malformed),
         };
-        let (covered, code) = datagram
-            .split_last_chunk()
-            .filter(|_| datagram.len() == bytes)
-            .ok_or(NotChecked::Malformed)?;
+        let (covered, code) =
+            datagram.split_last_chunk().filter(|_| datagram.len() == bytes).ok_or(NotChecked::Malformed)?;
         let (header, body) = covered.split_first_chunk().ok_or(NotChecked::Malformed)?;
         let header = Header::parse(header).ok_or(NotChecked::Malformed)?;
         if !key.verifies(covered, code) {
             return Err(NotChecked::Code);
         }
-        Ok(Self {
-            header,
-            body,
-            code: *code,
-        })
+        Ok(Self { header, body, code: *code })
     }
 
     pub(crate) const fn header(&self) -> &Header {
@@ -239,11 +213,7 @@ pub(crate) fn initiate(
 }
 
 /// Writes a respond.
-pub(crate) fn respond(
-    header: &Header,
-    second: &[u8; SECOND_BYTES],
-    key: &MacKey,
-) -> [u8; RESPOND_BYTES] {
+pub(crate) fn respond(header: &Header, second: &[u8; SECOND_BYTES], key: &MacKey) -> [u8; RESPOND_BYTES] {
     let mut bytes = [0; RESPOND_BYTES];
     bytes[..HEADER_BYTES].copy_from_slice(&header.emit());
     bytes[FIRST_AT..FIRST_AT + SECOND_BYTES].copy_from_slice(second);
@@ -286,12 +256,7 @@ pub(crate) fn type_and_length(kind: u8, length: u16) -> [u8; 4] {
 
 /// Writes the first 16 bytes of a sealed envelope, of a datagram of `length` bytes.
 #[inline]
-pub(crate) fn write_sealed(
-    front: &mut [u8; SEALED_FRONT_BYTES],
-    index: u32,
-    counter: u64,
-    length: u16,
-) {
+pub(crate) fn write_sealed(front: &mut [u8; SEALED_FRONT_BYTES], index: u32, counter: u64, length: u16) {
     front[..4].copy_from_slice(&type_and_length(SEALED, length));
     front[4..8].copy_from_slice(&index.to_le_bytes());
     front[8..].copy_from_slice(&counter.to_le_bytes());
@@ -384,12 +349,9 @@ mod tests {
             joined[..4].copy_from_slice(&type_and_length(SEALED, short));
             assert_eq!(first_length(&joined), 500);
         }
-        for (kind, bytes) in [
-            (INITIATE, INITIATE_BYTES),
-            (RESPOND, RESPOND_BYTES),
-            (COOKIE, COOKIE_DATAGRAM_BYTES),
-            (99, 500),
-        ] {
+        for (kind, bytes) in
+            [(INITIATE, INITIATE_BYTES), (RESPOND, RESPOND_BYTES), (COOKIE, COOKIE_DATAGRAM_BYTES), (99, 500)]
+        {
             joined[0] = kind;
             assert_eq!(first_length(&joined), bytes);
         }

@@ -1,9 +1,7 @@
 //! Sealing and opening allocate nothing; nor does a datagram that is rejected before it proves an address.
 
 use counting::{bytes, calls};
-use mapwire_seal::{
-    Config, JobSecret, Opened, Rotation, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, Sessions, StaticKey,
-};
+use mapwire_seal::{Config, JobSecret, Opened, Rotation, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, Sessions, StaticKey};
 use mapwire_wire::NodeId;
 
 #[path = "../../../tests/allocations.rs"]
@@ -60,9 +58,7 @@ fn the_memory_that_is_told_is_the_memory_that_is_used() {
         bytes.fill(drawn);
     };
     let mut nodes = Box::new([node(0, &mut draw), node(1, &mut draw)]);
-    nodes[0]
-        .seal(1, NodeId(1), &mut [0; 40])
-        .expect_err("there is no session");
+    nodes[0].seal(1, NodeId(1), &mut [0; 40]).expect_err("there is no session");
     let first = nodes[0].poll_transmit(1, &mut draw).unwrap();
     for settled in [false, true] {
         if settled {
@@ -92,9 +88,7 @@ fn sealing_and_opening_allocate_nothing_and_neither_does_rejecting() {
     let sealed = allocations_of(|| {
         for round in 0..2_000 {
             let (from, to) = (round % 2, (round + 1) % 2);
-            nodes[from]
-                .seal(2, NodeId(to as u16), &mut datagram)
-                .unwrap();
+            nodes[from].seal(2, NodeId(to as u16), &mut datagram).unwrap();
             let opened = nodes[to].handle(2, &[], &mut datagram, &mut draw);
             assert!(matches!(opened, Opened::Data { .. }));
             let again = nodes[to].handle(2, &[], &mut datagram, &mut draw);

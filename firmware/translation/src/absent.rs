@@ -64,10 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn run() -> impl Strategy<Value = PageRange> {
-        (0_u64..30, 0_u64..8).prop_map(|(first, count)| PageRange {
-            first: Page(first),
-            count,
-        })
+        (0_u64..30, 0_u64..8).prop_map(|(first, count)| PageRange { first: Page(first), count })
     }
 
     fn is_within(inner: PageRange, outer: PageRange) -> bool {

@@ -81,10 +81,7 @@ impl DesignConfig {
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a NIC has one, and a box would cost each lookup a load"
-)]
+#[expect(clippy::large_enum_variant, reason = "a NIC has one, and a box would cost each lookup a load")]
 pub enum AnyDesign {
     /// UTLB §3.3.
     Hierarchical(Hierarchical),
@@ -105,15 +102,11 @@ impl AnyDesign {
     /// A cache that cannot be built.
     pub fn new(config: &DesignConfig) -> Result<Self, CacheError> {
         Ok(match *config {
-            DesignConfig::Hierarchical(config) => {
-                AnyDesign::Hierarchical(Hierarchical::new(config)?)
-            }
+            DesignConfig::Hierarchical(config) => AnyDesign::Hierarchical(Hierarchical::new(config)?),
             DesignConfig::SharedCache(config) => AnyDesign::Indexed(Indexed::new(config)?),
             DesignConfig::PerProcess(config) => AnyDesign::PerProcess(PerProcess::new(config)?),
             DesignConfig::Interrupt(config) => AnyDesign::Interrupt(Interrupt::new(config)?),
-            DesignConfig::DynamicHandle(config) => {
-                AnyDesign::DynamicHandle(DynamicHandle::new(config)?)
-            }
+            DesignConfig::DynamicHandle(config) => AnyDesign::DynamicHandle(DynamicHandle::new(config)?),
         })
     }
 }
@@ -144,30 +137,15 @@ impl TranslationDesign for AnyDesign {
         each!(self, design => design.close(process))
     }
 
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         each!(self, design => design.install(process, page, frame))
     }
 
-    fn install_run(
-        &mut self,
-        process: Process,
-        first: Page,
-        frames: &[Frame],
-    ) -> Result<(), TranslationError> {
+    fn install_run(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), TranslationError> {
         each!(self, design => design.install_run(process, first, frames))
     }
 
-    fn install_receive(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install_receive(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         each!(self, design => design.install_receive(process, page, frame))
     }
 

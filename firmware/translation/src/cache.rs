@@ -110,10 +110,7 @@ impl SharedCache {
     /// The pages whose translations come and go with that of `page`.
     #[inline]
     pub fn line_of(&self, page: Page) -> PageRange {
-        PageRange {
-            first: Page(page.0 >> self.line_shift << self.line_shift),
-            count: 1 << self.line_shift,
-        }
+        PageRange { first: Page(page.0 >> self.line_shift << self.line_shift), count: 1 << self.line_shift }
     }
 
     #[inline(always)]
@@ -124,11 +121,7 @@ impl SharedCache {
     /// The frame of the page, if the cache has it; its line is then the one used last of its set.
     #[inline]
     pub fn lookup(&mut self, process: Process, page: Page) -> Option<Frame> {
-        if self.plain {
-            self.peek_plain(process, page)
-        } else {
-            self.lookup_in_set(process, page)
-        }
+        if self.plain { self.peek_plain(process, page) } else { self.lookup_in_set(process, page) }
     }
 
     #[inline(always)]
@@ -189,10 +182,7 @@ impl SharedCache {
     pub fn fill(&mut self, process: Process, page: Page, frame: Frame) {
         if self.plain && page.in_address_space() && !frame.is_garbage() {
             let place = self.set(process, page.0);
-            self.ways[place] = Way {
-                tag: Tag::new(process, page.0),
-                content: frame.0,
-            };
+            self.ways[place] = Way { tag: Tag::new(process, page.0), content: frame.0 };
         } else {
             self.fill_in_set(process, page, frame);
         }
@@ -204,13 +194,7 @@ impl SharedCache {
     }
 
     /// [`fill`](Self::fill), which tells which translations had to leave for it.
-    pub fn fill_evicting(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-        evicted: impl FnMut(Process, Page),
-    ) {
+    pub fn fill_evicting(&mut self, process: Process, page: Page, frame: Frame, evicted: impl FnMut(Process, Page)) {
         if frame.is_garbage() || !page.in_address_space() {
             return;
         }
@@ -249,13 +233,7 @@ impl SharedCache {
 
     /// Enters what a miss of `page` fetches: all lines from that of the page to that of `last`, from the last to the first. Those
     /// behind the first that are there, or have no frame, are left out.
-    pub(crate) fn fetch(
-        &mut self,
-        process: Process,
-        page: Page,
-        last: Page,
-        frame_of: impl Fn(Page) -> Frame,
-    ) {
+    pub(crate) fn fetch(&mut self, process: Process, page: Page, last: Page, frame_of: impl Fn(Page) -> Frame) {
         let missed = self.line_of(page);
         let mut line = self.line_of(last);
         while line.first > missed.first {
@@ -272,12 +250,7 @@ impl SharedCache {
     }
 
     /// Makes the line of `page` the one used last of its set, after evicting another if it is not there. Where it is then.
-    fn claim(
-        &mut self,
-        process: Process,
-        page: Page,
-        mut evicted: impl FnMut(Process, Page),
-    ) -> usize {
+    fn claim(&mut self, process: Process, page: Page, mut evicted: impl FnMut(Process, Page)) -> usize {
         let line = page.0 >> self.line_shift;
         let set = self.set(process, line) * self.config.ways;
         let tag = Tag::new(process, line);
@@ -366,10 +339,7 @@ impl SharedCache {
     }
 }
 
-const VACANT: Way = Way {
-    tag: Tag::NONE,
-    content: Frame::GARBAGE.0,
-};
+const VACANT: Way = Way { tag: Tag::NONE, content: Frame::GARBAGE.0 };
 
 #[cfg(test)]
 mod tests;

@@ -46,26 +46,16 @@ fn find<D: TranslationDesign>(design: &mut D, process: Process, page: Page) -> F
     until_found(design, |design| design.lookup(process, page))
 }
 
-fn until_found<D: TranslationDesign>(
-    design: &mut D,
-    mut look: impl FnMut(&mut D) -> Lookup,
-) -> Found {
+fn until_found<D: TranslationDesign>(design: &mut D, mut look: impl FnMut(&mut D) -> Lookup) -> Found {
     let mut missed = false;
     // A table is brought in, then a translation.
     for _ in 0..3 {
         match look(design) {
             Lookup::Hit(frame) => return Found { frame, missed },
             Lookup::Miss(frame) => {
-                return Found {
-                    frame,
-                    missed: true,
-                };
+                return Found { frame, missed: true };
             }
-            Lookup::Host(HostRequest::Fill {
-                process,
-                pages,
-                wanted,
-            }) => {
+            Lookup::Host(HostRequest::Fill { process, pages, wanted }) => {
                 assert!(pages.contains(wanted), "{wanted} is not one of {pages}");
                 missed = true;
                 design.fill(process, pages, &mut Vec::new());

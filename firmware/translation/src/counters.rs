@@ -170,22 +170,13 @@ mod tests {
 
     #[test]
     fn the_difference_of_snapshots_undoes_a_sum_but_keeps_the_level() {
-        assert_eq!(
-            (SOME + SOME) - SOME,
-            Counters {
-                pinned_pages: 2,
-                ..SOME
-            }
-        );
+        assert_eq!((SOME + SOME) - SOME, Counters { pinned_pages: 2, ..SOME });
     }
 
     #[test]
     fn every_count_is_printed() {
         let utlb = "lookups 7, check misses 6, NIC misses 5, interrupts 4, pins 3, unpins 2, pinned pages 1";
-        let without = Counters {
-            handles: HandleCounters::default(),
-            ..SOME
-        };
+        let without = Counters { handles: HandleCounters::default(), ..SOME };
         assert_eq!(without.to_string(), utlb);
         let handles = "send misses 11 cold + 12 other, receive misses 13 cold + 14 other, buffer lookups 15 with 16 misses, \
                        process lookups 17 with 18 misses";

@@ -152,28 +152,15 @@ pub trait TranslationDesign {
 
     /// Records that `page` of `process` is pinned as `frame`, in place of any earlier frame. Installing
     /// [`Frame::GARBAGE`] is removing.
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError>;
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError>;
 
     /// [`install`](Self::install) of pages that follow one another, from `first` on: designs whose table has slots keep them
     /// together. On an error none is installed that was not before.
-    fn install_run(
-        &mut self,
-        process: Process,
-        first: Page,
-        frames: &[Frame],
-    ) -> Result<(), TranslationError> {
+    fn install_run(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), TranslationError> {
         let mut page = first;
         for (done, &frame) in frames.iter().enumerate() {
             if let Err(error) = self.install(process, page, frame) {
-                for page in (PageRange {
-                    first,
-                    count: done as u64,
-                }) {
+                for page in (PageRange { first, count: done as u64 }) {
                     self.remove(process, page)?;
                 }
                 return Err(error);
@@ -185,12 +172,7 @@ pub trait TranslationDesign {
 
     /// Records that `page` of an export is pinned as `frame`: designs that have the translations of exports apart keep them
     /// where [`lookup_receive`](Self::lookup_receive) looks. The page need not be installed otherwise.
-    fn install_receive(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install_receive(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         self.install(process, page, frame)
     }
 
@@ -340,23 +322,13 @@ pub trait NicSide {
     ///
     /// # Errors
     /// The design refuses, or the NIC's memory is used up.
-    fn install_pages(
-        &mut self,
-        process: Process,
-        first: Page,
-        frames: &[Frame],
-    ) -> Result<(), Self::Error>;
+    fn install_pages(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), Self::Error>;
 
     /// [`TranslationDesign::install_receive`] of a page, if there is NIC memory for it.
     ///
     /// # Errors
     /// The design refuses, or the NIC's memory is used up; nothing has changed then.
-    fn install_export(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), Self::Error> {
+    fn install_export(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), Self::Error> {
         let installed = self.design_mut().install_receive(process, page, frame);
         installed.map_err(Self::Error::from)
     }
@@ -376,12 +348,7 @@ impl<D: TranslationDesign> NicSide for D {
         self
     }
 
-    fn install_pages(
-        &mut self,
-        process: Process,
-        first: Page,
-        frames: &[Frame],
-    ) -> Result<(), TranslationError> {
+    fn install_pages(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), TranslationError> {
         TranslationDesign::install_run(self, process, first, frames)
     }
 }

@@ -8,9 +8,7 @@ pub use handles::{CBH_ENTRY_BYTES, PCH_ENTRY_BYTES};
 use self::handles::{Handle, HandleCache};
 use crate::cache::{CacheConfig, CacheError, SharedCache};
 use crate::counters::{Counters, HandleCounters};
-use crate::design::{
-    HandleLookup, HostRequest, Lookup, Pinning, TranslationDesign, TranslationError,
-};
+use crate::design::{HandleLookup, HostRequest, Lookup, Pinning, TranslationDesign, TranslationError};
 use crate::opened::Opened;
 use crate::page::{Frame, PAGE_BYTES, Page, PageRange, Process};
 use crate::pin_map::PinMap;
@@ -43,12 +41,7 @@ pub struct DynamicHandleConfig {
 impl Default for DynamicHandleConfig {
     fn default() -> Self {
         DynamicHandleConfig {
-            cache: CacheConfig {
-                entries: 16384,
-                ways: 4,
-                line_entries: 64,
-                offset_per_process: false,
-            },
+            cache: CacheConfig { entries: 16384, ways: 4, line_entries: 64, offset_per_process: false },
             cbh_entries: 1024,
             pch_entries: 64,
             high_water_bytes: None,
@@ -66,20 +59,13 @@ impl DynamicHandleConfig {
     /// The same with caches of so many buffers and processes.
     #[must_use]
     pub const fn with_handles(self, cbh_entries: usize, pch_entries: usize) -> Self {
-        DynamicHandleConfig {
-            cbh_entries,
-            pch_entries,
-            ..self
-        }
+        DynamicHandleConfig { cbh_entries, pch_entries, ..self }
     }
 
     /// The same with another high-water mark.
     #[must_use]
     pub const fn with_high_water_bytes(self, high_water_bytes: Option<u64>) -> Self {
-        DynamicHandleConfig {
-            high_water_bytes,
-            ..self
-        }
+        DynamicHandleConfig { high_water_bytes, ..self }
     }
 
     /// Itself, if such a design can be built.
@@ -87,11 +73,7 @@ impl DynamicHandleConfig {
     /// # Errors
     /// The number that must be changed.
     pub const fn checked(self) -> Result<Self, CacheError> {
-        let caches = [
-            self.cache,
-            handles::shape(self.cbh_entries),
-            handles::shape(self.pch_entries),
-        ];
+        let caches = [self.cache, handles::shape(self.cbh_entries), handles::shape(self.pch_entries)];
         let mut at = 0;
         while at < caches.len() {
             if let Err(error) = caches[at].checked() {
@@ -144,9 +126,7 @@ impl DynamicHandle {
             process_handles: HandleCache::new(config.pch_entries)?,
             processes: Opened::new(),
             waiting: Waiting::default(),
-            high_water_pages: config
-                .high_water_bytes
-                .map(|bytes| bytes / PAGE_BYTES as u64),
+            high_water_pages: config.high_water_bytes.map(|bytes| bytes / PAGE_BYTES as u64),
             lookups: 0,
             misses: 0,
             interrupts: 0,
@@ -184,11 +164,7 @@ impl DynamicHandle {
             }
             Asking::Again => {}
         }
-        Lookup::Host(HostRequest::Fill {
-            process,
-            pages: line,
-            wanted: page,
-        })
+        Lookup::Host(HostRequest::Fill { process, pages: line, wanted: page })
     }
 
     /// Nobody can pin such a page.
@@ -216,10 +192,7 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn open(&mut self, process: Process) -> Result<(), TranslationError> {
-        let fresh = Tables {
-            vmh: TranslationTable::new(),
-            seen: PinMap::new(),
-        };
+        let fresh = Tables { vmh: TranslationTable::new(), seen: PinMap::new() };
         self.processes.open(process, fresh)
     }
 
@@ -227,18 +200,12 @@ impl TranslationDesign for DynamicHandle {
         self.processes.close(process)?;
         self.cache.invalidate_process(process);
         self.buffers.forget_process(process);
-        self.process_handles
-            .forget(Process(0), u32::from(process.0));
+        self.process_handles.forget(Process(0), u32::from(process.0));
         self.waiting.forget(process);
         Ok(())
     }
 
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         self.processes.get_mut(process)?.vmh.install(page, frame)?;
         self.cache.invalidate(process, page);
         Ok(())
@@ -276,10 +243,7 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn lookup_process(&mut self, process: Process) -> HandleLookup {
-        match self
-            .process_handles
-            .lookup(Process(0), u32::from(process.0))
-        {
+        match self.process_handles.lookup(Process(0), u32::from(process.0)) {
             Handle::Here => {
                 self.handles.process_lookups += 1;
                 return HandleLookup::Hit;
@@ -306,24 +270,13 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
-        let DynamicHandle {
-            cache,
-            processes,
-            waiting,
-            misses,
-            ..
-        } = self;
+        let DynamicHandle { cache, processes, waiting, misses, .. } = self;
         let Ok(Tables { vmh, .. }) = processes.get_mut(process) else {
             return;
         };
         let mut next = pages.first;
         while pages.contains(next) {
-            cache.fill_line(
-                process,
-                next,
-                |page| vmh.walk(page),
-                |process, page| evicted.push((process, page)),
-            );
+            cache.fill_line(process, next, |page| vmh.walk(page), |process, page| evicted.push((process, page)));
             next = cache.line_of(next).end();
         }
         waiting.answer(process, pages, *misses, |page| !vmh.walk(page).is_garbage());
@@ -356,18 +309,14 @@ impl TranslationDesign for DynamicHandle {
         [
             ("VMH cache", self.cache.memory_bytes()),
             ("CBH cache", self.buffers.entries() * CBH_ENTRY_BYTES),
-            (
-                "PCH cache",
-                self.process_handles.entries() * PCH_ENTRY_BYTES,
-            ),
+            ("PCH cache", self.process_handles.entries() * PCH_ENTRY_BYTES),
         ]
         .into_iter()
     }
 
     fn host_memory_bytes(&self) -> usize {
-        let of_each = |tables: &Tables| {
-            tables.vmh.host_bytes() + tables.vmh.directory_bytes() + tables.seen.memory_bytes()
-        };
+        let of_each =
+            |tables: &Tables| tables.vmh.host_bytes() + tables.vmh.directory_bytes() + tables.seen.memory_bytes();
         self.processes.iter().map(of_each).sum()
     }
 

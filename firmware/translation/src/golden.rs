@@ -25,10 +25,7 @@ fn steps(trace: &str) -> Vec<Step> {
         }
         let (process, pages) = word.split_once(':').unwrap();
         let (first, count) = pages.split_once('+').unwrap_or((pages, "1"));
-        let pages = PageRange {
-            first: Page(first.parse().unwrap()),
-            count: count.parse().unwrap(),
-        };
+        let pages = PageRange { first: Page(first.parse().unwrap()), count: count.parse().unwrap() };
         let number = Process(process.trim_start_matches(['r', 'e', 'u']).parse().unwrap());
         match &process[..1] {
             "r" => Step::Receive(number, pages),
@@ -70,11 +67,7 @@ fn run(design: &str, rules: PinRules, trace: &str) -> Counters {
                 side.hold_receive(range).unwrap();
             }
             Step::Unexport(process, range) => {
-                hosts
-                    .side_mut(process)
-                    .unwrap()
-                    .release_receive(range)
-                    .unwrap();
+                hosts.side_mut(process).unwrap().release_receive(range).unwrap();
             }
             Step::Reclaim => hosts.reclaim(&mut nic, &mut pinner).unwrap(),
         }
@@ -122,11 +115,7 @@ fn without_a_limit() {
     // Two lines of two, direct-mapped: (0 1), hit, hit, (4 5) instead, (0 1), hit, process 1's (0 1) instead, (0 1), (2 3)', hit.
     let handles = "dynamic-handle,entries=4,ways=1,line=2";
     assert_counts(handles, rules, trace, [10, 0, 6, 6, 8, 0]);
-    let expected = HandleCounters {
-        send_cold_misses: 4,
-        send_other_misses: 2,
-        ..HandleCounters::default()
-    };
+    let expected = HandleCounters { send_cold_misses: 4, send_other_misses: 2, ..HandleCounters::default() };
     assert_eq!(run(handles, rules, trace).handles, expected);
 }
 
@@ -138,34 +127,14 @@ fn under_a_limit() {
     assert_counts("hierarchical", rules, trace, [7, 5, 5, 0, 5, 3]);
     assert_counts("shared-cache", rules, trace, [7, 5, 5, 0, 5, 3]);
     assert_counts("per-process", rules, trace, [7, 5, 0, 0, 5, 3]);
-    assert_counts(
-        "per-process,entries=2",
-        PinRules::default(),
-        trace,
-        [7, 5, 0, 0, 5, 3],
-    );
+    assert_counts("per-process,entries=2", PinRules::default(), trace, [7, 5, 0, 0, 5, 3]);
     // The host sees misses only: 0 1, 2 for 0, the next three hit, 0 for 1.
-    assert_counts(
-        "interrupt",
-        rules,
-        "0:0 0:1 0:0 0:2 0:1 0:2 0:1 0:0",
-        [8, 0, 4, 4, 4, 2],
-    );
+    assert_counts("interrupt", rules, "0:0 0:1 0:0 0:2 0:1 0:2 0:1 0:0", [8, 0, 4, 4, 4, 2]);
     // Room is made first by what has to leave the cache anyway: 4 takes the place of 0, not that of 1, and then the other way round.
     let interrupt = format!("interrupt,{FOUR}");
-    assert_counts(
-        &interrupt,
-        rules,
-        "0:0 0:1 0:4 0:1 0:0 0:1",
-        [6, 0, 4, 4, 4, 2],
-    );
+    assert_counts(&interrupt, rules, "0:0 0:1 0:4 0:1 0:0 0:1", [6, 0, 4, 4, 4, 2]);
     // A line of four does not fit into the limit: as many of its pages as do, the wanted one among them.
-    assert_counts(
-        "dynamic-handle,line=4",
-        rules,
-        "0:0 0:1 0:3",
-        [3, 0, 2, 2, 3, 1],
-    );
+    assert_counts("dynamic-handle,line=4", rules, "0:0 0:1 0:3", [3, 0, 2, 2, 3, 1]);
 }
 
 #[test]
@@ -194,18 +163,8 @@ fn with_pages_ahead() {
     let trace = "0:0 0:1 0:2 0:3 0:4 0:2+3 0:9+6";
     assert_counts("hierarchical", rules, trace, [14, 4, 11, 0, 16, 0]);
     // With what follows fetched on a miss: 0 to 3, 4 to 7, 9 to 12, 13 to 16.
-    assert_counts(
-        "hierarchical,prefetch=4",
-        rules,
-        trace,
-        [14, 4, 4, 0, 16, 0],
-    );
-    assert_counts(
-        "shared-cache,prefetch=4",
-        rules,
-        trace,
-        [14, 4, 4, 0, 16, 0],
-    );
+    assert_counts("hierarchical,prefetch=4", rules, trace, [14, 4, 4, 0, 16, 0]);
+    assert_counts("shared-cache,prefetch=4", rules, trace, [14, 4, 4, 0, 16, 0]);
     // With lines: 0 to 3, 4 to 7, (8) 9 to 11, 12 to 15.
     assert_counts("hierarchical,line=4", rules, trace, [14, 4, 4, 0, 16, 0]);
     // One page is all that two leave room for: 0 1; 2 for 0 and 3 for 1; 0 and 1 for those.
@@ -230,28 +189,14 @@ fn of_receives() {
     let rules = PinRules::default();
     // Pages 4 to 7 are exported, and received; page 5 is also sent from; page 9 takes its place.
     let trace = "e0:4+4 r0:4+4 r0:4 0:5 0:9 u0:4+4 reclaim";
-    assert_counts(
-        &std::format!("hierarchical,{FOUR}"),
-        rules,
-        trace,
-        [7, 5, 5, 0, 5, 0],
-    );
+    assert_counts(&std::format!("hierarchical,{FOUR}"), rules, trace, [7, 5, 5, 0, 5, 0]);
     assert_counts("per-process", rules, trace, [7, 5, 0, 0, 5, 0]);
     // Receives need no cache. 5 is sent from: a miss. It leaves for 9, but stays pinned until the export ends, as do the others.
-    assert_counts(
-        &std::format!("interrupt,{FOUR}"),
-        rules,
-        trace,
-        [7, 0, 2, 2, 5, 4],
-    );
+    assert_counts(&std::format!("interrupt,{FOUR}"), rules, trace, [7, 0, 2, 2, 5, 4]);
     // Nothing is pinned for an export. Lines 4–5, 6–7, 4–5 again is there, 8–9 takes the place of 4–5.
     let handles = "dynamic-handle,entries=4,ways=1,line=2";
     assert_counts(handles, rules, trace, [7, 0, 3, 3, 6, 0]);
-    let expected = HandleCounters {
-        send_cold_misses: 1,
-        receive_cold_misses: 2,
-        ..HandleCounters::default()
-    };
+    let expected = HandleCounters { send_cold_misses: 1, receive_cold_misses: 2, ..HandleCounters::default() };
     assert_eq!(run(handles, rules, trace).handles, expected);
 }
 
@@ -288,37 +233,12 @@ fn every_structure_in_nic_memory_is_listed_with_its_bytes() {
                 ("translation process list", 64),
             ][..],
         ),
-        (
-            "hierarchical,line=64",
-            &[("shared translation cache", 65_536 + 128 * 16)],
-        ),
-        (
-            "shared-cache,entries=1K,ways=8",
-            &[("shared translation cache", 16_384)],
-        ),
-        (
-            "per-process,entries=3000",
-            &[("translation tables", 2 * 24_000)],
-        ),
-        (
-            "interrupt,entries=1K",
-            &[
-                ("translation cache", 16_384),
-                ("translations of exports", 2048),
-            ],
-        ),
-        (
-            "interrupt,variant=vmmc",
-            &[("translation cache", 2 * 32_768)],
-        ),
-        (
-            "dynamic-handle",
-            &[
-                ("VMH cache", 131_072 + 256 * 16),
-                ("CBH cache", 1024 * 56),
-                ("PCH cache", 64 * 64),
-            ],
-        ),
+        ("hierarchical,line=64", &[("shared translation cache", 65_536 + 128 * 16)]),
+        ("shared-cache,entries=1K,ways=8", &[("shared translation cache", 16_384)]),
+        ("per-process,entries=3000", &[("translation tables", 2 * 24_000)]),
+        ("interrupt,entries=1K", &[("translation cache", 16_384), ("translations of exports", 2048)]),
+        ("interrupt,variant=vmmc", &[("translation cache", 2 * 32_768)]),
+        ("dynamic-handle", &[("VMH cache", 131_072 + 256 * 16), ("CBH cache", 1024 * 56), ("PCH cache", 64 * 64)]),
     ] {
         let mut nic = AnyDesign::new(&crate::words::parse_design(design).unwrap()).unwrap();
         nic.open(Process(0)).unwrap();

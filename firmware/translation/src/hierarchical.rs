@@ -36,11 +36,7 @@ impl Default for HierarchicalConfig {
 
 impl From<CacheConfig> for HierarchicalConfig {
     fn from(cache: CacheConfig) -> Self {
-        HierarchicalConfig {
-            cache,
-            prefetch: 1,
-            tables_in_memory: None,
-        }
+        HierarchicalConfig { cache, prefetch: 1, tables_in_memory: None }
     }
 }
 
@@ -54,10 +50,7 @@ impl HierarchicalConfig {
     /// The same with another number of second-level tables in memory.
     #[must_use]
     pub const fn with_tables_in_memory(self, tables_in_memory: Option<u32>) -> Self {
-        HierarchicalConfig {
-            tables_in_memory,
-            ..self
-        }
+        HierarchicalConfig { tables_in_memory, ..self }
     }
 
     /// Itself, if such a design can be built.
@@ -108,11 +101,7 @@ impl Hierarchical {
     /// # Errors
     /// The number that must be changed.
     pub fn new(config: impl Into<HierarchicalConfig>) -> Result<Self, CacheError> {
-        let HierarchicalConfig {
-            cache,
-            prefetch,
-            tables_in_memory,
-        } = config.into().checked()?;
+        let HierarchicalConfig { cache, prefetch, tables_in_memory } = config.into().checked()?;
         Ok(Hierarchical {
             cache: SharedCache::new(cache)?,
             prefetch,
@@ -201,12 +190,7 @@ impl TranslationDesign for Hierarchical {
         Ok(())
     }
 
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         self.tables.get_mut(process)?.install(page, frame)?;
         self.cache.invalidate(process, page);
         Ok(())
@@ -225,18 +209,14 @@ impl TranslationDesign for Hierarchical {
             Some(frame) => Lookup::Hit(frame),
             None => match self.miss(process, page) {
                 Some(frame) => Lookup::Miss(frame),
-                None => Lookup::Host(HostRequest::LoadTable {
-                    process,
-                    table: page.0 / TABLE_ENTRIES as u64,
-                }),
+                None => Lookup::Host(HostRequest::LoadTable { process, table: page.0 / TABLE_ENTRIES as u64 }),
             },
         }
     }
 
     #[inline]
     fn installed(&self, process: Process, page: Page) -> Frame {
-        self.table(process)
-            .map_or(Frame::GARBAGE, |table| table.walk(page))
+        self.table(process).map_or(Frame::GARBAGE, |table| table.walk(page))
     }
 
     fn page_out(&mut self, process: Process, table: u64) -> bool {
@@ -254,11 +234,7 @@ impl TranslationDesign for Hierarchical {
     }
 
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let directories = self
-            .tables
-            .iter()
-            .map(TranslationTable::directory_bytes)
-            .sum();
+        let directories = self.tables.iter().map(TranslationTable::directory_bytes).sum();
         [
             ("shared translation cache", self.cache.memory_bytes()),
             ("translation directories", directories),
@@ -272,12 +248,7 @@ impl TranslationDesign for Hierarchical {
     }
 
     fn counters(&self) -> Counters {
-        Counters {
-            lookups: self.lookups,
-            nic_misses: self.misses,
-            interrupts: self.interrupts,
-            ..Counters::default()
-        }
+        Counters { lookups: self.lookups, nic_misses: self.misses, interrupts: self.interrupts, ..Counters::default() }
     }
 }
 
@@ -289,9 +260,7 @@ mod tests {
     use std::vec::Vec;
 
     fn design(entries: usize, offset: bool) -> Hierarchical {
-        let config = CacheConfig::default()
-            .with_entries(entries)
-            .with_offset_per_process(offset);
+        let config = CacheConfig::default().with_entries(entries).with_offset_per_process(offset);
         Hierarchical::new(config).unwrap()
     }
 
@@ -313,10 +282,7 @@ mod tests {
     #[test]
     fn it_conforms_with_sets_of_lines_and_with_prefetch() {
         for (ways, line, prefetch) in [(4, 1, 1), (1, 4, 1), (2, 4, 8), (8, 1, 32), (16, 2, 3)] {
-            let cache = CacheConfig::default()
-                .with_entries(32)
-                .with_ways(ways)
-                .with_line_entries(line);
+            let cache = CacheConfig::default().with_entries(32).with_ways(ways).with_line_entries(line);
             let config = HierarchicalConfig::from(cache).with_prefetch(prefetch);
             conformance::suite(|| Hierarchical::new(config).unwrap());
         }
@@ -324,9 +290,7 @@ mod tests {
 
     #[test]
     fn a_miss_fetches_the_pages_that_follow_up_to_the_end_of_the_table() {
-        let cache = CacheConfig::default()
-            .with_entries(8)
-            .with_offset_per_process(false);
+        let cache = CacheConfig::default().with_entries(8).with_offset_per_process(false);
         let mut nic = Hierarchical::new(HierarchicalConfig::from(cache).with_prefetch(4)).unwrap();
         let process = Process(0);
         nic.open(process).unwrap();
@@ -392,14 +356,7 @@ mod tests {
         for (step, (process, page, hit)) in trace.into_iter().enumerate() {
             assert_eq!(nic.lookup(process, Page(page)).is_hit(), hit, "step {step}");
         }
-        assert_eq!(
-            nic.counters(),
-            Counters {
-                lookups: 12,
-                nic_misses: 8,
-                ..Counters::default()
-            }
-        );
+        assert_eq!(nic.counters(), Counters { lookups: 12, nic_misses: 8, ..Counters::default() });
     }
 
     #[test]
@@ -413,10 +370,7 @@ mod tests {
         assert_eq!(nic.lookup(process, Page(0)), Lookup::Miss(Frame(0)));
         assert!(nic.page_out(process, 0) && !nic.page_out(Process(1), 0));
         assert_eq!(nic.lookup(process, Page(0)), Lookup::Hit(Frame(0)));
-        assert_eq!(
-            nic.lookup(process, Page(1025)),
-            Lookup::Miss(Frame::GARBAGE)
-        );
+        assert_eq!(nic.lookup(process, Page(1025)), Lookup::Miss(Frame::GARBAGE));
         let asked = Lookup::Host(HostRequest::LoadTable { process, table: 0 });
         assert_eq!(nic.lookup(process, Page(1)), asked);
         assert_eq!(nic.lookup(process, Page(1)), asked);

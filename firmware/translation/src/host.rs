@@ -114,11 +114,7 @@ impl HostSide {
 
     /// Does `work`, which may unpin pages, but none that the NIC still reads for others. A design that pins exports beforehand, and
     /// does not unpin what leaves its cache, holds those anyway.
-    fn sparing<N: NicSide, T>(
-        &mut self,
-        nic: &mut N,
-        work: impl FnOnce(&mut Self, &mut N) -> T,
-    ) -> T {
+    fn sparing<N: NicSide, T>(&mut self, nic: &mut N, work: impl FnOnce(&mut Self, &mut N) -> T) -> T {
         if self.pinning_receive == Pinning::BeforeTransfer && !self.unpins_evicted {
             return work(self, nic);
         }
@@ -157,23 +153,14 @@ impl HostSide {
     }
 
     #[cold]
-    fn carry_out_plan<N: NicSide, P: PinPages>(
-        &mut self,
-        nic: &mut N,
-        pinner: &mut P,
-    ) -> HostResult<N, P> {
+    fn carry_out_plan<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P) -> HostResult<N, P> {
         let plan = core::mem::take(&mut self.plan);
         let outcome = self.carry_out(nic, pinner, &plan);
         self.plan = plan;
         outcome
     }
 
-    fn carry_out<N: NicSide, P: PinPages>(
-        &mut self,
-        nic: &mut N,
-        pinner: &mut P,
-        plan: &PinPlan,
-    ) -> HostResult<N, P> {
+    fn carry_out<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P, plan: &PinPlan) -> HostResult<N, P> {
         for &page in &plan.to_unpin {
             self.unpin(nic, pinner, page)?;
         }
@@ -188,9 +175,7 @@ impl HostSide {
         if let [joined, rest @ ..] = ahead
             && joined.first == last.end()
             && last.count + joined.count <= RUN_PAGES
-            && self
-                .pin(nic, pinner, together(last, *joined), last.count)
-                .is_ok()
+            && self.pin(nic, pinner, together(last, *joined), last.count).is_ok()
         {
             ahead = rest;
         } else {
@@ -214,47 +199,30 @@ impl HostSide {
     ) -> HostResult<N, P> {
         let mut rest = run;
         while !rest.is_empty() {
-            let part = PageRange {
-                count: rest.count.min(RUN_PAGES),
-                ..rest
-            };
+            let part = PageRange { count: rest.count.min(RUN_PAGES), ..rest };
             let frames = &mut self.frames[..part.count as usize];
-            pinner
-                .pin(self.process, part, frames)
-                .map_err(HostError::Pin)?;
+            pinner.pin(self.process, part, frames).map_err(HostError::Pin)?;
             if let Err(error) = nic.install_pages(self.process, part.first, frames) {
-                pinner
-                    .unpin(self.process, part, frames)
-                    .map_err(HostError::Pin)?;
+                pinner.unpin(self.process, part, frames).map_err(HostError::Pin)?;
                 return Err(HostError::Nic(error));
             }
             let (used, ahead) = part.split_at(run.first.0 + needed);
             self.user.commit_pinned(used)?;
             self.user.commit_ahead(ahead)?;
-            rest = PageRange {
-                first: part.end(),
-                count: rest.count - part.count,
-            };
+            rest = PageRange { first: part.end(), count: rest.count - part.count };
         }
         Ok(())
     }
 
     /// The NIC forgets the page before the system does.
-    fn unpin<N: NicSide, P: PinPages>(
-        &mut self,
-        nic: &mut N,
-        pinner: &mut P,
-        page: Page,
-    ) -> HostResult<N, P> {
+    fn unpin<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P, page: Page) -> HostResult<N, P> {
         let frame = nic.design().installed(self.process, page);
         let removed = nic.design_mut().remove(self.process, page);
         removed.map_err(|error| HostError::Nic(error.into()))?;
         self.user.commit_unpinned(page);
         self.loose.remove(&page);
         let run = PageRange::single(page);
-        pinner
-            .unpin(self.process, run, &[frame])
-            .map_err(HostError::Pin)
+        pinner.unpin(self.process, run, &[frame]).map_err(HostError::Pin)
     }
 
     /// A transfer of the range starts: what of it is pinned, or becomes so on a miss, is not unpinned before as many releases as
@@ -325,10 +293,7 @@ impl HostSide {
 }
 
 fn together(one: PageRange, next: PageRange) -> PageRange {
-    PageRange {
-        count: one.count + next.count,
-        ..one
-    }
+    PageRange { count: one.count + next.count, ..one }
 }
 
 #[cfg(test)]

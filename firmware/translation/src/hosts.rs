@@ -41,22 +41,14 @@ impl Default for Hosts {
 impl Hosts {
     /// No process.
     pub fn new() -> Self {
-        Hosts {
-            sides: Opened::new(),
-            evicted: Vec::new(),
-        }
+        Hosts { sides: Opened::new(), evicted: Vec::new() }
     }
 
     /// Opens the process, here and in the NIC.
     ///
     /// # Errors
     /// It is open.
-    pub fn open(
-        &mut self,
-        nic: &mut impl NicSide,
-        process: Process,
-        rules: PinRules,
-    ) -> Result<(), TranslationError> {
+    pub fn open(&mut self, nic: &mut impl NicSide, process: Process, rules: PinRules) -> Result<(), TranslationError> {
         nic.design_mut().open(process)?;
         let side = HostSide::new(process, rules, nic.design());
         self.sides.open(process, side)
@@ -154,11 +146,7 @@ impl Hosts {
     ///
     /// # Errors
     /// As there; the others are served nevertheless.
-    pub fn reclaim<N: NicSide, P: PinPages>(
-        &mut self,
-        nic: &mut N,
-        pinner: &mut P,
-    ) -> HostResult<N, P> {
+    pub fn reclaim<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P) -> HostResult<N, P> {
         let mut outcome = Ok(());
         for side in self.sides.iter_mut() {
             outcome = outcome.and(side.reclaim(nic, pinner));

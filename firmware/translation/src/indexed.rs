@@ -81,13 +81,7 @@ impl Indexed {
     /// A cache that cannot be built, or a prefetch of too many entries.
     pub fn new(config: impl Into<IndexedConfig>) -> Result<Self, CacheError> {
         let IndexedConfig { cache, prefetch } = config.into().checked()?;
-        Ok(Indexed {
-            cache: SharedCache::new(cache)?,
-            prefetch,
-            processes: Opened::new(),
-            lookups: 0,
-            misses: 0,
-        })
+        Ok(Indexed { cache: SharedCache::new(cache)?, prefetch, processes: Opened::new(), lookups: 0, misses: 0 })
     }
 
     /// The index of the page's entry in the table of its process.
@@ -104,8 +98,7 @@ impl Indexed {
         let frame_of = |entry: Page| table.frame(entry.0 as u32);
         let entry = Page(u64::from(index));
         let last = (index.saturating_add(self.prefetch - 1)).min(table.slots().max(1) - 1);
-        self.cache
-            .fetch(process, entry, Page(u64::from(last)), frame_of);
+        self.cache.fetch(process, entry, Page(u64::from(last)), frame_of);
         table.frame(index)
     }
 }
@@ -125,27 +118,15 @@ impl TranslationDesign for Indexed {
         Ok(())
     }
 
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         if frame.is_garbage() {
             return self.remove(process, page);
         }
         self.install_run(process, page, &[frame])
     }
 
-    fn install_run(
-        &mut self,
-        process: Process,
-        first: Page,
-        frames: &[Frame],
-    ) -> Result<(), TranslationError> {
-        let Indexed {
-            cache, processes, ..
-        } = self;
+    fn install_run(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), TranslationError> {
+        let Indexed { cache, processes, .. } = self;
         let table = processes.get_mut(process)?;
         let done = table.install_run(first, frames, |slot| {
             cache.invalidate(process, Page(u64::from(slot)));
@@ -200,10 +181,6 @@ impl TranslationDesign for Indexed {
     }
 
     fn counters(&self) -> Counters {
-        Counters {
-            lookups: self.lookups,
-            nic_misses: self.misses,
-            ..Counters::default()
-        }
+        Counters { lookups: self.lookups, nic_misses: self.misses, ..Counters::default() }
     }
 }

@@ -34,11 +34,7 @@ pub struct InterruptConfig {
 
 impl Default for InterruptConfig {
     fn default() -> Self {
-        InterruptConfig {
-            cache: CacheConfig::default(),
-            cache_per_process: false,
-            fill_pages: 1,
-        }
+        InterruptConfig { cache: CacheConfig::default(), cache_per_process: false, fill_pages: 1 }
     }
 }
 
@@ -46,12 +42,7 @@ impl InterruptConfig {
     /// The first VMMC on Myrinet (VMMC §4.5): a two-way software TLB for each process, for 8 MiB of its memory, and up to 32
     /// translations filled by an interrupt.
     pub const VMMC: InterruptConfig = InterruptConfig {
-        cache: CacheConfig {
-            entries: 2048,
-            ways: 2,
-            line_entries: 1,
-            offset_per_process: true,
-        },
+        cache: CacheConfig { entries: 2048, ways: 2, line_entries: 1, offset_per_process: true },
         cache_per_process: true,
         fill_pages: 32,
     };
@@ -73,17 +64,12 @@ impl InterruptConfig {
     /// # Errors
     /// The number that must be changed.
     pub const fn checked(self) -> Result<Self, CacheError> {
-        let InterruptConfig {
-            cache, fill_pages, ..
-        } = self;
+        let InterruptConfig { cache, fill_pages, .. } = self;
         if fill_pages == 0 || fill_pages > MAX_FILL_PAGES {
             return Err(CacheError::Fill { fill_pages });
         }
         if cache.line_entries != 1 {
-            return Err(CacheError::Line {
-                line_entries: cache.line_entries,
-                entries: 1,
-            });
+            return Err(CacheError::Line { line_entries: cache.line_entries, entries: 1 });
         }
         match cache.checked() {
             Ok(_) => Ok(self),
@@ -164,10 +150,7 @@ impl Interrupt {
             self.misses += 1;
             return Lookup::Miss(Frame::GARBAGE);
         }
-        let pages = PageRange {
-            first: page,
-            count: u64::from(self.config.fill_pages).min(PAGE_NUMBER_END - page.0),
-        };
+        let pages = PageRange { first: page, count: u64::from(self.config.fill_pages).min(PAGE_NUMBER_END - page.0) };
         match self.waiting.ask(process, pages, page, self.misses) {
             Asking::Refused => {
                 self.lookups += 1;
@@ -179,11 +162,7 @@ impl Interrupt {
             }
             Asking::Again => {}
         }
-        Lookup::Host(HostRequest::Fill {
-            process,
-            pages,
-            wanted: page,
-        })
+        Lookup::Host(HostRequest::Fill { process, pages, wanted: page })
     }
 }
 
@@ -198,11 +177,7 @@ impl TranslationDesign for Interrupt {
             // The shape has been checked.
             None => SharedCache::new(self.config.cache).ok(),
         };
-        let fresh = Tables {
-            sent: TranslationTable::new(),
-            exported: TranslationTable::new(),
-            cache,
-        };
+        let fresh = Tables { sent: TranslationTable::new(), exported: TranslationTable::new(), cache };
         self.processes.open(process, fresh)
     }
 
@@ -215,12 +190,7 @@ impl TranslationDesign for Interrupt {
         Ok(())
     }
 
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         self.processes.get_mut(process)?.sent.install(page, frame)?;
         if let Some(cache) = self.cache_mut(process) {
             cache.invalidate(process, page);
@@ -228,17 +198,8 @@ impl TranslationDesign for Interrupt {
         Ok(())
     }
 
-    fn install_receive(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
-        Ok(self
-            .processes
-            .get_mut(process)?
-            .exported
-            .install(page, frame)?)
+    fn install_receive(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
+        Ok(self.processes.get_mut(process)?.exported.install(page, frame)?)
     }
 
     fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError> {
@@ -282,13 +243,7 @@ impl TranslationDesign for Interrupt {
     }
 
     fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
-        let Interrupt {
-            shared,
-            processes,
-            waiting,
-            misses,
-            ..
-        } = self;
+        let Interrupt { shared, processes, waiting, misses, .. } = self;
         let Ok(Tables { sent, cache, .. }) = processes.get_mut(process) else {
             return;
         };
@@ -301,9 +256,7 @@ impl TranslationDesign for Interrupt {
                 }
             }
         }
-        waiting.answer(process, pages, *misses, |page| {
-            !sent.walk(page).is_garbage()
-        });
+        waiting.answer(process, pages, *misses, |page| !sent.walk(page).is_garbage());
     }
 
     fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)> {
@@ -326,18 +279,11 @@ impl TranslationDesign for Interrupt {
     }
 
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let own: usize = self
-            .processes
-            .iter()
-            .filter_map(|tables| tables.cache.as_ref())
-            .map(SharedCache::memory_bytes)
-            .sum();
+        let own: usize =
+            self.processes.iter().filter_map(|tables| tables.cache.as_ref()).map(SharedCache::memory_bytes).sum();
         let shared = self.shared.as_ref().map_or(0, SharedCache::memory_bytes);
-        let exported = self
-            .processes
-            .iter()
-            .map(|tables| tables.exported.directory_bytes() + tables.exported.host_bytes())
-            .sum();
+        let exported =
+            self.processes.iter().map(|tables| tables.exported.directory_bytes() + tables.exported.host_bytes()).sum();
         [
             ("translation cache", shared + own),
             ("translations of exports", exported),
@@ -347,18 +293,10 @@ impl TranslationDesign for Interrupt {
     }
 
     fn host_memory_bytes(&self) -> usize {
-        self.processes
-            .iter()
-            .map(|tables| tables.sent.host_bytes() + tables.sent.directory_bytes())
-            .sum()
+        self.processes.iter().map(|tables| tables.sent.host_bytes() + tables.sent.directory_bytes()).sum()
     }
 
     fn counters(&self) -> Counters {
-        Counters {
-            lookups: self.lookups,
-            nic_misses: self.misses,
-            interrupts: self.interrupts,
-            ..Counters::default()
-        }
+        Counters { lookups: self.lookups, nic_misses: self.misses, interrupts: self.interrupts, ..Counters::default() }
     }
 }

@@ -84,10 +84,7 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
         if let Some(base) = self.find(number) {
             return base;
         }
-        let fresh = Leaf {
-            number,
-            occupied: 0,
-        };
+        let fresh = Leaf { number, occupied: 0 };
         let leaf = match self.spare.pop() {
             Some(leaf) => {
                 self.cells[leaf * CELLS..][..CELLS].fill(self.vacant);

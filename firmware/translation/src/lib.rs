@@ -102,9 +102,7 @@ pub use absent::AbsentRuns;
 pub use any::{AnyDesign, DesignConfig};
 pub use cache::{CacheConfig, CacheError, SharedCache};
 pub use counters::{Counters, HandleCounters};
-pub use design::{
-    HandleLookup, HostRequest, Lookup, NicSide, Pinning, TranslationDesign, TranslationError,
-};
+pub use design::{HandleLookup, HostRequest, Lookup, NicSide, Pinning, TranslationDesign, TranslationError};
 pub use dynamic_handle::{DynamicHandle, DynamicHandleConfig};
 pub use hierarchical::{Hierarchical, HierarchicalConfig};
 pub use host::{HostError, HostResult, HostSide, PinPages, SimulatedPinner};

@@ -77,11 +77,7 @@ pub struct PinRules {
 
 impl Default for PinRules {
     fn default() -> Self {
-        PinRules {
-            limit: PinLimit::Unlimited,
-            policy: Policy::default(),
-            prepin_pages: 1,
-        }
+        PinRules { limit: PinLimit::Unlimited, policy: Policy::default(), prepin_pages: 1 }
     }
 }
 
@@ -101,10 +97,7 @@ impl PinRules {
     /// The same with another number of pages that a check miss pins.
     #[must_use]
     pub const fn with_prepin_pages(self, prepin_pages: u64) -> Self {
-        PinRules {
-            prepin_pages,
-            ..self
-        }
+        PinRules { prepin_pages, ..self }
     }
 }
 
@@ -153,18 +146,10 @@ mod tests {
 
     #[test]
     fn errors_name_the_numbers_and_the_way_out() {
-        let text = PinError::LimitTooSmall {
-            needed_pages: 9,
-            limit_pages: 8,
-            held_pages: 3,
-        }
-        .to_string();
+        let text = PinError::LimitTooSmall { needed_pages: 9, limit_pages: 8, held_pages: 3 }.to_string();
         for part in ["9 pages", "8 pages", "3 of them", "raise the limit"] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(
-            PinLimit::from_bytes(4095),
-            Err(PinError::LimitBelowPage { limit_bytes: 4095 })
-        );
+        assert_eq!(PinLimit::from_bytes(4095), Err(PinError::LimitBelowPage { limit_bytes: 4095 }));
     }
 }

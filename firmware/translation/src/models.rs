@@ -27,10 +27,7 @@ fn trace() -> impl Strategy<Value = Trace> {
 /// Sets of one to eight ways, lines of one entry.
 fn cache() -> impl Strategy<Value = CacheConfig> {
     (0u32..6, 0u32..4, any::<bool>()).prop_map(|(shift, ways, offset)| {
-        CacheConfig::default()
-            .with_entries(1 << shift)
-            .with_ways(1 << ways.min(shift))
-            .with_offset_per_process(offset)
+        CacheConfig::default().with_entries(1 << shift).with_ways(1 << ways.min(shift)).with_offset_per_process(offset)
     })
 }
 
@@ -42,11 +39,8 @@ struct World {
 
 impl World {
     fn new(config: DesignConfig, rules: PinRules) -> Self {
-        let mut world = World {
-            nic: AnyDesign::new(&config).unwrap(),
-            hosts: Hosts::new(),
-            pinner: SimulatedPinner::default(),
-        };
+        let mut world =
+            World { nic: AnyDesign::new(&config).unwrap(), hosts: Hosts::new(), pinner: SimulatedPinner::default() };
         for process in (0..PROCESSES).map(Process) {
             world.hosts.open(&mut world.nic, process, rules).unwrap();
         }
@@ -55,15 +49,12 @@ impl World {
 
     fn prepare(&mut self, process: Process, range: PageRange) {
         let side = self.hosts.side_mut(process).unwrap();
-        side.prepare(&mut self.nic, &mut self.pinner, range)
-            .unwrap();
+        side.prepare(&mut self.nic, &mut self.pinner, range).unwrap();
     }
 
     fn look_up(&mut self, process: Process, page: Page) {
         self.prepare(process, PageRange::single(page));
-        let frame = self
-            .hosts
-            .translate(&mut self.nic, &mut self.pinner, process, page);
+        let frame = self.hosts.translate(&mut self.nic, &mut self.pinner, process, page);
         assert!(!frame.unwrap().is_garbage());
     }
 
@@ -100,10 +91,7 @@ struct Sets<K> {
 
 impl<K: Copy + PartialEq> Sets<K> {
     fn new(ways: usize) -> Self {
-        Sets {
-            ways,
-            sets: BTreeMap::new(),
-        }
+        Sets { ways, sets: BTreeMap::new() }
     }
 
     /// Whether it was there, and if not, what had to leave for it.
@@ -114,11 +102,7 @@ impl<K: Copy + PartialEq> Sets<K> {
             set.remove(at);
         }
         set.insert(0, key);
-        let evicted = if set.len() > self.ways {
-            set.pop()
-        } else {
-            None
-        };
+        let evicted = if set.len() > self.ways { set.pop() } else { None };
         (at.is_some(), evicted)
     }
 
@@ -127,9 +111,7 @@ impl<K: Copy + PartialEq> Sets<K> {
     }
 
     fn remove(&mut self, key: K) {
-        self.sets
-            .values_mut()
-            .for_each(|set| set.retain(|other| *other != key));
+        self.sets.values_mut().for_each(|set| set.retain(|other| *other != key));
     }
 }
 

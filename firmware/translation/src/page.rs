@@ -77,11 +77,7 @@ impl Frame {
 
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_garbage() {
-            f.write_str("the garbage frame")
-        } else {
-            write!(f, "frame {:#x}", self.0)
-        }
+        if self.is_garbage() { f.write_str("the garbage frame") } else { write!(f, "frame {:#x}", self.0) }
     }
 }
 
@@ -118,9 +114,7 @@ pub enum RangeError {
         length_bytes: u64,
     },
     /// The pages end past the 48-bit address space.
-    #[error(
-        "{count} pages from page {first:#x} end outside the 48-bit address space; pass pages of this process"
-    )]
+    #[error("{count} pages from page {first:#x} end outside the 48-bit address space; pass pages of this process")]
     PagesOutside {
         /// Number of the first page.
         first: u64,
@@ -131,10 +125,7 @@ pub enum RangeError {
 
 impl PageRange {
     /// No page.
-    pub const EMPTY: PageRange = PageRange {
-        first: Page(0),
-        count: 0,
-    };
+    pub const EMPTY: PageRange = PageRange { first: Page(0), count: 0 };
 
     /// The pages that hold any of the `length_bytes` bytes at `address`; none for a length of 0.
     ///
@@ -150,27 +141,17 @@ impl PageRange {
         match address.checked_add(length_bytes) {
             Some(end) if end <= 1 << ADDRESS_BITS => {
                 let first = Page::containing(address);
-                let count = if length_bytes == 0 {
-                    0
-                } else {
-                    Page::containing(end - 1).0 - first.0 + 1
-                };
+                let count = if length_bytes == 0 { 0 } else { Page::containing(end - 1).0 - first.0 + 1 };
                 Ok(PageRange { first, count })
             }
-            _ => Err(RangeError::BytesOutside {
-                address,
-                length_bytes,
-            }),
+            _ => Err(RangeError::BytesOutside { address, length_bytes }),
         }
     }
 
     /// The one page.
     #[inline]
     pub const fn single(page: Page) -> Self {
-        PageRange {
-            first: page,
-            count: 1,
-        }
+        PageRange { first: page, count: 1 }
     }
 
     /// The page after the last one.
@@ -195,19 +176,9 @@ impl PageRange {
     #[inline]
     pub const fn split_at(self, number: u64) -> (Self, Self) {
         let before = number.saturating_sub(self.first.0);
-        let before = if before < self.count {
-            before
-        } else {
-            self.count
-        };
-        let first = PageRange {
-            count: before,
-            ..self
-        };
-        let rest = PageRange {
-            first: first.end(),
-            count: self.count - before,
-        };
+        let before = if before < self.count { before } else { self.count };
+        let first = PageRange { count: before, ..self };
+        let rest = PageRange { first: first.end(), count: self.count - before };
         (first, rest)
     }
 
@@ -216,20 +187,14 @@ impl PageRange {
     pub const fn in_address_space(self) -> Result<Self, RangeError> {
         match self.first.0.checked_add(self.count) {
             Some(end) if end <= PAGE_NUMBER_END => Ok(self),
-            _ => Err(RangeError::PagesOutside {
-                first: self.first.0,
-                count: self.count,
-            }),
+            _ => Err(RangeError::PagesOutside { first: self.first.0, count: self.count }),
         }
     }
 
     /// The pages, in rising order.
     #[inline]
     pub fn iter(self) -> PageIter {
-        PageIter {
-            next: self.first.0,
-            end: self.end().0,
-        }
+        PageIter { next: self.first.0, end: self.end().0 }
     }
 }
 
@@ -294,36 +259,21 @@ mod tests {
 
     #[test]
     fn a_range_covers_every_page_that_a_byte_touches() {
-        for (address, length, first, count) in [
-            (0, 1, 0, 1),
-            (4095, 1, 0, 1),
-            (4095, 2, 0, 2),
-            (4096, 4096, 1, 1),
-            (4097, 4096, 1, 2),
-            (8192, 0, 2, 0),
-        ] {
+        for (address, length, first, count) in
+            [(0, 1, 0, 1), (4095, 1, 0, 1), (4095, 2, 0, 2), (4096, 4096, 1, 1), (4097, 4096, 1, 2), (8192, 0, 2, 0)]
+        {
             let range = PageRange::covering(address, length).unwrap();
-            assert_eq!(
-                (range.first.0, range.count),
-                (first, count),
-                "address {address}, length {length}"
-            );
+            assert_eq!((range.first.0, range.count), (first, count), "address {address}, length {length}");
         }
     }
 
     #[test]
     fn a_range_may_end_exactly_with_the_address_space() {
         let top = 1u64 << ADDRESS_BITS;
-        assert_eq!(
-            PageRange::covering(top - 4096, 4096).unwrap().end(),
-            Page(PAGE_NUMBER_END)
-        );
+        assert_eq!(PageRange::covering(top - 4096, 4096).unwrap().end(), Page(PAGE_NUMBER_END));
         assert_eq!(
             PageRange::covering(top - 4096, 4097),
-            Err(RangeError::BytesOutside {
-                address: top - 4096,
-                length_bytes: 4097
-            })
+            Err(RangeError::BytesOutside { address: top - 4096, length_bytes: 4097 })
         );
         assert!(PageRange::covering(u64::MAX, u64::MAX).is_err());
         assert!(PageRange::covering(u64::MAX, 0).is_err());
@@ -332,57 +282,33 @@ mod tests {
     #[test]
     fn an_error_names_the_address_and_the_length() {
         let text = PageRange::covering(u64::MAX, 7).unwrap_err().to_string();
-        assert!(
-            text.contains("7 bytes") && text.contains("0xffffffffffffffff"),
-            "{text}"
-        );
+        assert!(text.contains("7 bytes") && text.contains("0xffffffffffffffff"), "{text}");
     }
 
     #[test]
     fn iteration_yields_each_page_once_and_never_overflows() {
-        let pages: Vec<_> = PageRange {
-            first: Page(7),
-            count: 3,
-        }
-        .iter()
-        .collect();
+        let pages: Vec<_> = PageRange { first: Page(7), count: 3 }.iter().collect();
         assert_eq!(pages, [Page(7), Page(8), Page(9)]);
         let backward: Vec<_> = PageRange::single(Page(7)).iter().rev().collect();
         assert_eq!(backward, [Page(7)]);
-        assert_eq!(
-            PageRange {
-                first: Page(u64::MAX - 1),
-                count: 9
-            }
-            .iter()
-            .count(),
-            1
-        );
+        assert_eq!(PageRange { first: Page(u64::MAX - 1), count: 9 }.iter().count(), 1);
         assert_eq!(PageRange::EMPTY.iter().count(), 0);
     }
 
     #[test]
     fn a_range_split_at_any_page_gives_two_that_make_it_up() {
-        let range = PageRange {
-            first: Page(10),
-            count: 3,
-        };
+        let range = PageRange { first: Page(10), count: 3 };
         for number in 0..20 {
             let (one, two) = range.split_at(number);
             let pages: Vec<_> = one.iter().chain(two).collect();
             assert_eq!(pages, [Page(10), Page(11), Page(12)], "{number}");
-            assert!(
-                one.iter().all(|page| page.0 < number) && two.iter().all(|page| page.0 >= number)
-            );
+            assert!(one.iter().all(|page| page.0 < number) && two.iter().all(|page| page.0 >= number));
         }
     }
 
     #[test]
     fn a_range_contains_its_pages_and_no_other() {
-        let range = PageRange {
-            first: Page(4),
-            count: 2,
-        };
+        let range = PageRange { first: Page(4), count: 2 };
         let inside: Vec<_> = (0..8).filter(|&n| range.contains(Page(n))).collect();
         assert_eq!(inside, [4, 5]);
     }

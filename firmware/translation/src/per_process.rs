@@ -64,11 +64,7 @@ impl PerProcess {
     /// Tables that cannot be built.
     pub fn new(config: PerProcessConfig) -> Result<Self, CacheError> {
         let PerProcessConfig { entries } = config.checked()?;
-        Ok(PerProcess {
-            entries,
-            processes: Opened::new(),
-            lookups: 0,
-        })
+        Ok(PerProcess { entries, processes: Opened::new(), lookups: 0 })
     }
 
     /// The entry of the page in the table of its process.
@@ -94,24 +90,14 @@ impl TranslationDesign for PerProcess {
         self.processes.close(process).map(drop)
     }
 
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         if frame.is_garbage() {
             return self.remove(process, page);
         }
         self.install_run(process, page, &[frame])
     }
 
-    fn install_run(
-        &mut self,
-        process: Process,
-        first: Page,
-        frames: &[Frame],
-    ) -> Result<(), TranslationError> {
+    fn install_run(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), TranslationError> {
         let entries = self.entries as u32;
         let table = self.processes.get_mut(process)?;
         let done = table.install_run(first, frames, |_| ())?;
@@ -152,11 +138,7 @@ impl TranslationDesign for PerProcess {
 
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let tables = self.processes.iter().map(SlotTable::table_bytes).sum();
-        [
-            ("translation tables", tables),
-            ("translation process list", self.processes.list_bytes()),
-        ]
-        .into_iter()
+        [("translation tables", tables), ("translation process list", self.processes.list_bytes())].into_iter()
     }
 
     fn host_memory_bytes(&self) -> usize {
@@ -164,9 +146,6 @@ impl TranslationDesign for PerProcess {
     }
 
     fn counters(&self) -> Counters {
-        Counters {
-            lookups: self.lookups,
-            ..Counters::default()
-        }
+        Counters { lookups: self.lookups, ..Counters::default() }
     }
 }

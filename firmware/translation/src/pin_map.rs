@@ -50,29 +50,19 @@ impl Default for PinMap {
 impl PinMap {
     /// No page pinned.
     pub fn new() -> Self {
-        PinMap {
-            leaves: Leaves::new(0),
-            pinned: 0,
-        }
+        PinMap { leaves: Leaves::new(0), pinned: 0 }
     }
 
     /// Whether every page of the range is pinned; an empty range is.
     #[inline]
     pub fn check(&mut self, range: PageRange) -> Check {
-        if self.pinned_nearby(range) {
-            Check::AllPinned
-        } else {
-            self.check_words(range)
-        }
+        if self.pinned_nearby(range) { Check::AllPinned } else { self.check_words(range) }
     }
 
     /// Whether the range is pinned and lies in at most two words of the leaf used last, as most transfers do.
     #[inline(always)]
     fn pinned_nearby(&self, range: PageRange) -> bool {
-        let PageRange {
-            first: Page(first),
-            count,
-        } = range;
+        let PageRange { first: Page(first), count } = range;
         let Some(base) = self.leaves.last(first >> LEAF_SHIFT) else {
             return false;
         };
@@ -108,23 +98,15 @@ impl PinMap {
     /// to the driver can pin.
     pub fn first_unpinned_run(&mut self, range: PageRange) -> Option<PageRange> {
         let first = self.find(range, false)?;
-        let rest = PageRange {
-            first,
-            count: range.end().0 - first.0,
-        };
+        let rest = PageRange { first, count: range.end().0 - first.0 };
         let end = self.find(rest, true).unwrap_or(range.end());
-        Some(PageRange {
-            first,
-            count: end.0 - first.0,
-        })
+        Some(PageRange { first, count: end.0 - first.0 })
     }
 
     /// Whether the page is pinned.
     pub fn contains(&self, page: Page) -> bool {
         let base = self.leaves.peek(page.0 >> LEAF_SHIFT);
-        base.is_some_and(|base| {
-            self.leaves.cells()[base + word_in_leaf(page.0)] >> (page.0 % WORD_PAGES) & 1 == 1
-        })
+        base.is_some_and(|base| self.leaves.cells()[base + word_in_leaf(page.0)] >> (page.0 % WORD_PAGES) & 1 == 1)
     }
 
     /// Records the pages as pinned. Returns how many were not so before.
@@ -148,10 +130,7 @@ impl PinMap {
     /// Records the pages as not pinned. Returns how many were pinned before.
     pub fn clear(&mut self, range: PageRange) -> u64 {
         let end = range.end().0.min(PAGE_NUMBER_END);
-        let inside = PageRange {
-            first: range.first,
-            count: end.saturating_sub(range.first.0),
-        };
+        let inside = PageRange { first: range.first, count: end.saturating_sub(range.first.0) };
         let mut gone = 0;
         for_each_word(inside, |leaf, word, mask| {
             let Some(base) = self.leaves.find(leaf) else {
@@ -184,11 +163,7 @@ impl PinMap {
     fn find(&mut self, range: PageRange, pinned: bool) -> Option<Page> {
         let end = range.end().0;
         // Beyond the address space nothing is pinned: a search for a pinned page can stop there.
-        let stop = if pinned {
-            end.min(PAGE_NUMBER_END)
-        } else {
-            end
-        };
+        let stop = if pinned { end.min(PAGE_NUMBER_END) } else { end };
         let flip = if pinned { 0 } else { u64::MAX };
         let mut at = range.first.0;
         while at < stop {
@@ -223,11 +198,7 @@ fn for_each_word(range: PageRange, mut visit: impl FnMut(u64, usize, u64)) {
     while at < end {
         let bit = at % WORD_PAGES;
         let pages = (WORD_PAGES - bit).min(end - at);
-        visit(
-            at >> LEAF_SHIFT,
-            word_in_leaf(at),
-            (u64::MAX >> (WORD_PAGES - pages)) << bit,
-        );
+        visit(at >> LEAF_SHIFT, word_in_leaf(at), (u64::MAX >> (WORD_PAGES - pages)) << bit);
         at += pages;
     }
 }
@@ -239,10 +210,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn range(first: u64, count: u64) -> PageRange {
-        PageRange {
-            first: Page(first),
-            count,
-        }
+        PageRange { first: Page(first), count }
     }
 
     #[test]
@@ -257,23 +225,11 @@ mod tests {
         assert!(map.set(range(PAGE_NUMBER_END - 1, 2)).is_err());
         assert_eq!(map.count(), 0);
         assert_eq!(map.set(range(PAGE_NUMBER_END - 1, 1)), Ok(1));
-        assert_eq!(
-            map.check(range(PAGE_NUMBER_END - 1, 2)),
-            Check::FirstUnpinned(Page(PAGE_NUMBER_END))
-        );
-        assert_eq!(
-            map.check(range(u64::MAX - 3, 3)),
-            Check::FirstUnpinned(Page(u64::MAX - 3))
-        );
+        assert_eq!(map.check(range(PAGE_NUMBER_END - 1, 2)), Check::FirstUnpinned(Page(PAGE_NUMBER_END)));
+        assert_eq!(map.check(range(u64::MAX - 3, 3)), Check::FirstUnpinned(Page(u64::MAX - 3)));
         for count in [u64::MAX, u64::MAX - 1, u64::MAX - 62] {
-            assert_ne!(
-                map.check(range(PAGE_NUMBER_END - 1, count)),
-                Check::AllPinned
-            );
-            assert_ne!(
-                map.check(range(PAGE_NUMBER_END - 62, count)),
-                Check::AllPinned
-            );
+            assert_ne!(map.check(range(PAGE_NUMBER_END - 1, count)), Check::AllPinned);
+            assert_ne!(map.check(range(PAGE_NUMBER_END - 62, count)), Check::AllPinned);
         }
         assert_eq!(map.clear(range(PAGE_NUMBER_END - 1, u64::MAX)), 1);
         assert!(!map.contains(Page(u64::MAX)));
@@ -295,10 +251,7 @@ mod tests {
         for leaf in 50..60 {
             map.set(range(leaf << LEAF_SHIFT, 2)).unwrap();
         }
-        assert!(
-            map.memory_bytes() <= bytes + 16 * 8,
-            "leaves are used again"
-        );
+        assert!(map.memory_bytes() <= bytes + 16 * 8, "leaves are used again");
     }
 
     #[test]
@@ -312,12 +265,7 @@ mod tests {
 
     /// Numbers around the borders of words and leaves.
     fn page() -> impl Strategy<Value = u64> {
-        prop_oneof![
-            0u64..200,
-            4000u64..4200,
-            8100u64..8300,
-            (PAGE_NUMBER_END - 70)..PAGE_NUMBER_END
-        ]
+        prop_oneof![0u64..200, 4000u64..4200, 8100u64..8300, (PAGE_NUMBER_END - 70)..PAGE_NUMBER_END]
     }
 
     proptest! {

@@ -42,12 +42,7 @@ struct Node {
     state: State,
 }
 
-const ABSENT: Node = Node {
-    newer: NIL,
-    older: NIL,
-    holds: 0,
-    state: State::Absent,
-};
+const ABSENT: Node = Node { newer: NIL, older: NIL, holds: 0, state: State::Absent };
 
 /// Nodes `base + from .. base + to`, all of one leaf.
 struct Piece {
@@ -261,10 +256,7 @@ impl PinnedPages {
             }
             if let Some(after) = absent {
                 let page = Page(start.0 + after as u64);
-                self.release(PageRange {
-                    first: range.first,
-                    count: page.0 - range.first.0,
-                })?;
+                self.release(PageRange { first: range.first, count: page.0 - range.first.0 })?;
                 return Err(PinError::NotPinned { page });
             }
         }
@@ -320,9 +312,7 @@ impl PinnedPages {
                 }
             }
             if let Some(after) = idle {
-                return Err(PinError::NotHeld {
-                    page: Page(start.0 + after as u64),
-                });
+                return Err(PinError::NotHeld { page: Page(start.0 + after as u64) });
             }
         }
         Ok(())
@@ -344,21 +334,10 @@ impl PinnedPages {
     }
 
     /// [`victims`](Self::victims) among the pages that `may_go`.
-    pub fn victims_where(
-        &mut self,
-        count: u64,
-        may_go: impl Fn(Page) -> bool,
-        out: &mut Vec<Page>,
-    ) -> bool {
+    pub fn victims_where(&mut self, count: u64, may_go: impl Fn(Page) -> bool, out: &mut Vec<Page>) -> bool {
         let before = out.len();
         let PinnedPages { nodes, ranking, .. } = self;
-        let mut search = Search {
-            nodes,
-            may_go,
-            missing: count,
-            out,
-            parked: false,
-        };
+        let mut search = Search { nodes, may_go, missing: count, out, parked: false };
         match ranking {
             Ranking::Recency(list) => list.search(&mut search),
             Ranking::Frequency(buckets) => buckets.search(&mut search),
@@ -422,15 +401,8 @@ impl PinnedPages {
         let from = page_in_leaf(rest.first);
         let count = rest.count.min((LEAF_PAGES - from) as u64);
         let base = self.nodes.find(rest.first.0 >> LEAF_SHIFT);
-        *rest = PageRange {
-            first: Page(rest.first.0.saturating_add(count)),
-            count: rest.count - count,
-        };
-        Some(Piece {
-            base: base?,
-            from,
-            to: from + count as usize,
-        })
+        *rest = PageRange { first: Page(rest.first.0.saturating_add(count)), count: rest.count - count };
+        Some(Piece { base: base?, from, to: from + count as usize })
     }
 
     /// Puts parked nodes that nothing holds any more back.

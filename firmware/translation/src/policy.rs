@@ -39,13 +39,8 @@ pub enum Policy {
 
 impl Policy {
     /// The five policies that need nothing else (UTLB §3.4), with the seed 0.
-    pub const PREDEFINED: [Policy; 5] = [
-        Policy::Lru,
-        Policy::Mru,
-        Policy::Lfu,
-        Policy::Mfu,
-        Policy::Random { seed: 0 },
-    ];
+    pub const PREDEFINED: [Policy; 5] =
+        [Policy::Lru, Policy::Mru, Policy::Lfu, Policy::Mfu, Policy::Random { seed: 0 }];
 }
 
 impl fmt::Display for Policy {
@@ -64,9 +59,7 @@ impl fmt::Display for Policy {
 
 /// A word that names no policy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "{found:?} is no policy for unpinning; choose lru, mru, lfu, mfu, random or random:SEED with a number"
-)]
+#[error("{found:?} is no policy for unpinning; choose lru, mru, lfu, mfu, random or random:SEED with a number")]
 pub struct ParsePolicyError {
     found: String,
 }
@@ -82,9 +75,7 @@ impl FromStr for Policy {
         }
         let names = ["lru", "mru", "lfu", "mfu", "random"];
         let named = names.iter().position(|name| *name == word);
-        named
-            .map(|at| Self::PREDEFINED[at])
-            .ok_or_else(|| ParsePolicyError { found: word.into() })
+        named.map(|at| Self::PREDEFINED[at]).ok_or_else(|| ParsePolicyError { found: word.into() })
     }
 }
 

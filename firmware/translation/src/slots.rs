@@ -21,11 +21,7 @@ const MANY_SLOTS: u32 = u32::MAX - 1;
 
 impl Full {
     pub(crate) fn of(self, process: Process, entries: u32) -> TranslationError {
-        TranslationError::TableFull {
-            process,
-            needed_pages: self.needed_pages,
-            entries: u64::from(entries),
-        }
+        TranslationError::TableFull { process, needed_pages: self.needed_pages, entries: u64::from(entries) }
     }
 }
 
@@ -110,9 +106,7 @@ impl SlotTable {
         let run = PageRange { first, count }.in_address_space()?;
         let missing = run.iter().filter(|page| self.slot(*page).is_none()).count() as u64;
         if missing > u64::from(self.limit) - self.installed {
-            return Ok(Err(Full {
-                needed_pages: missing,
-            }));
+            return Ok(Err(Full { needed_pages: missing }));
         }
         let mut at = 0;
         while at < frames.len() {
@@ -123,13 +117,8 @@ impl SlotTable {
                 at += 1;
                 continue;
             }
-            let rest = PageRange {
-                first: page,
-                count: count - at as u64,
-            };
-            let without = rest
-                .iter()
-                .take_while(|page| self.peek_slot(*page).is_none());
+            let rest = PageRange { first: page, count: count - at as u64 };
+            let without = rest.iter().take_while(|page| self.peek_slot(*page).is_none());
             let piece = without.count() as u32;
             let (slot, length) = self.choose(page, piece);
             self.take(slot, length);
@@ -191,9 +180,7 @@ impl SlotTable {
             return (self.fresh, count);
         }
         let gap = self.gaps.iter().next();
-        gap.map_or((self.fresh, count.min(self.limit - self.fresh)), |gap| {
-            (*gap.0, *gap.1)
-        })
+        gap.map_or((self.fresh, count.min(self.limit - self.fresh)), |gap| (*gap.0, *gap.1))
     }
 
     /// How many slots from this one on are free.
@@ -358,33 +345,21 @@ mod tests {
             let before = first.checked_sub(1).and_then(slot).map(|slot| slot + 1);
             let behind = slot(first + count as u64).map(|slot| slot - count);
             let everywhere = 0..i64::from(self.limit);
-            let beside = [before, behind]
-                .into_iter()
-                .flatten()
-                .chain(everywhere.clone());
+            let beside = [before, behind].into_iter().flatten().chain(everywhere.clone());
             let whole = beside.into_iter().find(|slot| self.gap(*slot) >= count);
             whole.map(|slot| (slot, count)).unwrap_or_else(|| {
-                let first = everywhere
-                    .into_iter()
-                    .find(|slot| self.free(*slot))
-                    .unwrap();
+                let first = everywhere.into_iter().find(|slot| self.free(*slot)).unwrap();
                 (first, self.gap(first))
             })
         }
 
         fn install(&mut self, first: u64, count: u64) -> bool {
-            let mut missing: Vec<_> = (first..first + count)
-                .filter(|page| !self.slot_of.contains_key(page))
-                .collect();
+            let mut missing: Vec<_> = (first..first + count).filter(|page| !self.slot_of.contains_key(page)).collect();
             if self.slot_of.len() + missing.len() > self.limit as usize {
                 return false;
             }
             while let Some(&page) = missing.first() {
-                let piece = missing
-                    .iter()
-                    .zip(page..)
-                    .take_while(|(one, two)| *one == two)
-                    .count();
+                let piece = missing.iter().zip(page..).take_while(|(one, two)| *one == two).count();
                 let (slot, length) = self.choose(page, piece as i64);
                 for n in 0..length {
                     self.slot_of.insert(page + n as u64, (slot + n) as u32);

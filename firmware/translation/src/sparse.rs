@@ -17,10 +17,7 @@ struct Slot {
     value: usize,
 }
 
-const FREE: Slot = Slot {
-    key: NO_KEY,
-    value: 0,
-};
+const FREE: Slot = Slot { key: NO_KEY, value: 0 };
 
 /// Keys are numbers other than `u64::MAX`.
 #[derive(Clone, Debug)]
@@ -34,11 +31,7 @@ impl SparseIndex {
     /// `slots` is a power of two, at least 2.
     pub(crate) fn with_slots(slots: usize) -> Self {
         debug_assert!(slots.is_power_of_two() && slots >= 2);
-        SparseIndex {
-            slots: vec![FREE; slots].into_boxed_slice(),
-            used: 0,
-            shift: 64 - slots.trailing_zeros(),
-        }
+        SparseIndex { slots: vec![FREE; slots].into_boxed_slice(), used: 0, shift: 64 - slots.trailing_zeros() }
     }
 
     /// Slots that exist, used or not: what the structure costs.

@@ -194,8 +194,7 @@ impl TranslationTable {
                     }
                 }
                 let table = self.tables[at].as_ref();
-                let frame =
-                    table.map_or(Frame::GARBAGE, |table| table.frames[entry_in_table(page)]);
+                let frame = table.map_or(Frame::GARBAGE, |table| table.frames[entry_in_table(page)]);
                 Walk::Frame(frame)
             }
             Some(at) => self.ask_for(at & !OUT),
@@ -207,9 +206,7 @@ impl TranslationTable {
     #[inline(never)]
     fn ask_for(&mut self, block: usize) -> Walk {
         match &mut self.blocks[block] {
-            Some(block) => Walk::Out {
-                asked: core::mem::replace(&mut block.asked, true),
-            },
+            Some(block) => Walk::Out { asked: core::mem::replace(&mut block.asked, true) },
             None => Walk::Frame(Frame::GARBAGE),
         }
     }
@@ -224,10 +221,7 @@ impl TranslationTable {
         };
         table.awaited_until = 0;
         self.spare.push(at);
-        let block = Some(Block {
-            table,
-            asked: false,
-        });
+        let block = Some(Block { table, asked: false });
         let to = put(&mut self.blocks, &mut self.spare_blocks, block);
         self.directory.replace(number, to | OUT);
         true
@@ -292,12 +286,8 @@ impl TranslationTable {
     }
 
     fn add_table(&mut self, number: u64) -> usize {
-        let table = SecondLevel {
-            frames: Box::new([Frame::GARBAGE; TABLE_ENTRIES]),
-            installed: 0,
-            used: 0,
-            awaited_until: 0,
-        };
+        let table =
+            SecondLevel { frames: Box::new([Frame::GARBAGE; TABLE_ENTRIES]), installed: 0, used: 0, awaited_until: 0 };
         let at = put(&mut self.tables, &mut self.spare, Some(table));
         self.directory.insert(number, at);
         self.note_use(at);
@@ -316,15 +306,11 @@ impl TranslationTable {
     /// Pages out the tables used least recently, if some are too many, but none that the NIC has asked for and not yet walked: two
     /// transfers would page out each other's for ever. Takes a pass over the directory.
     fn keep_to_most(&mut self, keep: usize) {
-        while self
-            .most_tables
-            .is_some_and(|most| self.tables_in_memory() > most as usize)
-        {
+        while self.most_tables.is_some_and(|most| self.tables_in_memory() > most as usize) {
             let in_memory = self.directory.iter().filter(|(_, at)| at & OUT == 0);
             let used = |(number, at): (u64, usize)| {
                 let table = self.tables[at].as_ref()?;
-                let may_go =
-                    at != keep && (table.awaited_until == 0 || table.awaited_until < self.loads);
+                let may_go = at != keep && (table.awaited_until == 0 || table.awaited_until < self.loads);
                 may_go.then_some((table.used, number))
             };
             let Some((_, oldest)) = in_memory.filter_map(used).min() else {
@@ -417,11 +403,7 @@ mod tests {
             assert_eq!(table.walk_by_nic(Page(6)), Walk::Out { asked });
         }
         assert_eq!(table.walk_by_nic(Page(1024)), Walk::Frame(Frame(60)));
-        assert_eq!(
-            table.walk(Page(5)),
-            Frame(50),
-            "the host knows what it keeps"
-        );
+        assert_eq!(table.walk(Page(5)), Frame(50), "the host knows what it keeps");
         assert!(table.load(0));
         assert_eq!(table.walk_by_nic(Page(5)), Walk::Frame(Frame(50)));
         table.page_out(0);
@@ -465,11 +447,7 @@ mod tests {
         assert_eq!(table.host_bytes(), 8192);
         // Nobody walks it; others come and go.
         for turn in 0..=AWAITED_FOR_LOADS {
-            assert_eq!(
-                table.walk_in_memory(Page(2 << 10)),
-                Some(Frame(2)),
-                "{turn}"
-            );
+            assert_eq!(table.walk_in_memory(Page(2 << 10)), Some(Frame(2)), "{turn}");
             assert!(table.load(turn % 2));
         }
         assert_eq!(table.walk_in_memory(Page(2 << 10)), None);

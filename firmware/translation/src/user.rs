@@ -169,12 +169,7 @@ impl UserTable {
     ///
     /// # Errors
     /// As there.
-    pub fn prepare_export(
-        &mut self,
-        range: PageRange,
-        checks: bool,
-        plan: &mut PinPlan,
-    ) -> Result<Prepared, PinError> {
+    pub fn prepare_export(&mut self, range: PageRange, checks: bool, plan: &mut PinPlan) -> Result<Prepared, PinError> {
         if self.map.check(range) == Check::AllPinned {
             return self.prepare(range, plan);
         }
@@ -188,12 +183,7 @@ impl UserTable {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare), for `wanted` alone.
-    pub fn plan_fill(
-        &mut self,
-        pages: PageRange,
-        wanted: Page,
-        plan: &mut PinPlan,
-    ) -> Result<(), PinError> {
+    pub fn plan_fill(&mut self, pages: PageRange, wanted: Page, plan: &mut PinPlan) -> Result<(), PinError> {
         plan.clear();
         pages.in_address_space()?;
         if self.map.contains(wanted) {
@@ -206,13 +196,7 @@ impl UserTable {
         let alone = PageRange::single(wanted);
         let mut chooser = self.chooser.as_deref_mut();
         let over = (order.pinned_pages() + plan.pages_to_pin()).saturating_sub(order.limit_pages());
-        victims(
-            order,
-            chooser.as_deref_mut(),
-            over,
-            pages,
-            &mut plan.to_unpin,
-        );
+        victims(order, chooser.as_deref_mut(), over, pages, &mut plan.to_unpin);
         shorten(&mut plan.to_pin, over - plan.to_unpin.len() as u64);
         if plan.to_pin.iter().any(|run| run.contains(wanted)) {
             return Ok(());
@@ -227,12 +211,7 @@ impl UserTable {
     }
 
     #[cold]
-    fn plan(
-        &mut self,
-        range: PageRange,
-        prepin_pages: u64,
-        plan: &mut PinPlan,
-    ) -> Result<u64, PinError> {
+    fn plan(&mut self, range: PageRange, prepin_pages: u64, plan: &mut PinPlan) -> Result<u64, PinError> {
         plan.clear();
         range.in_address_space()?;
         if let Some(order) = &self.order {
@@ -271,10 +250,7 @@ impl UserTable {
         let mut rest = range;
         while let Some(run) = self.map.first_unpinned_run(rest) {
             runs.push(run);
-            rest = PageRange {
-                first: run.end(),
-                count: range.end().0 - run.end().0,
-            };
+            rest = PageRange { first: run.end(), count: range.end().0 - run.end().0 };
         }
     }
 
@@ -293,10 +269,7 @@ impl UserTable {
             }
         }
         let end = range.end();
-        let beyond = PageRange {
-            first: end,
-            count: covered.min(PAGE_NUMBER_END).saturating_sub(end.0),
-        };
+        let beyond = PageRange { first: end, count: covered.min(PAGE_NUMBER_END).saturating_sub(end.0) };
         self.unpinned_runs(beyond, &mut plan.ahead);
         misses
     }
@@ -437,17 +410,8 @@ fn make_room(
     let over = (needed + ahead).saturating_sub(order.limit_pages());
     if ahead > 0 {
         let end = plan.ahead.last().map_or(range.end(), |run| run.end());
-        let keep = PageRange {
-            first: range.first,
-            count: end.0 - range.first.0,
-        };
-        victims(
-            order,
-            chooser.as_deref_mut(),
-            over,
-            keep,
-            &mut plan.to_unpin,
-        );
+        let keep = PageRange { first: range.first, count: end.0 - range.first.0 };
+        victims(order, chooser.as_deref_mut(), over, keep, &mut plan.to_unpin);
         let missing = over - plan.to_unpin.len() as u64;
         if missing <= ahead {
             shorten(&mut plan.ahead, missing);

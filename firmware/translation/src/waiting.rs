@@ -32,13 +32,7 @@ pub(crate) struct Waiting(Vec<Asked>);
 
 impl Waiting {
     /// A lookup of `wanted` has missed, after `misses` others.
-    pub(crate) fn ask(
-        &mut self,
-        process: Process,
-        pages: PageRange,
-        wanted: Page,
-        misses: u64,
-    ) -> Asking {
+    pub(crate) fn ask(&mut self, process: Process, pages: PageRange, wanted: Page, misses: u64) -> Asking {
         self.0.retain(|asked| {
             let since = asked.refused.map(|then| misses.wrapping_sub(then));
             since.is_none_or(|since| since <= REFUSED_FOR_MISSES)
@@ -58,12 +52,7 @@ impl Waiting {
                 (false, refused) => asked_for_pages |= refused.is_none(),
             }
         }
-        self.0.push(Asked {
-            process,
-            pages,
-            wanted,
-            refused: None,
-        });
+        self.0.push(Asked { process, pages, wanted, refused: None });
         match asked_for_pages {
             true => Asking::Again,
             false => Asking::New,
@@ -98,10 +87,7 @@ mod tests {
     use super::*;
 
     const ONE: Process = Process(1);
-    const LINE: PageRange = PageRange {
-        first: Page(8),
-        count: 4,
-    };
+    const LINE: PageRange = PageRange { first: Page(8), count: 4 };
 
     #[test]
     fn pages_are_asked_for_once_and_a_refusal_is_told_once() {

@@ -4,8 +4,8 @@ extern crate alloc;
 
 use counting::calls;
 use mapwire_translation::{
-    AnyDesign, HandleLookup, Hosts, Lookup, Page, PageRange, PinLimit, PinRules, Policy, Process,
-    SimulatedPinner, TranslationDesign,
+    AnyDesign, HandleLookup, Hosts, Lookup, Page, PageRange, PinLimit, PinRules, Policy, Process, SimulatedPinner,
+    TranslationDesign,
 };
 
 #[path = "../../../tests/allocations.rs"]
@@ -21,10 +21,7 @@ fn allocations_of(work: impl FnOnce()) -> u64 {
 }
 
 const PROCESSES: u16 = 3;
-const RANGE: PageRange = PageRange {
-    first: Page(100),
-    count: 40,
-};
+const RANGE: PageRange = PageRange { first: Page(100), count: 40 };
 
 fn prepared(design: &str, rules: PinRules) -> (AnyDesign, Hosts, SimulatedPinner) {
     let mut nic = AnyDesign::new(&words::parse_design(design).unwrap()).unwrap();
@@ -36,12 +33,8 @@ fn prepared(design: &str, rules: PinRules) -> (AnyDesign, Hosts, SimulatedPinner
         side.prepare_receive(&mut nic, &mut pinner, RANGE).unwrap();
         side.hold_receive(RANGE).unwrap();
         for page in RANGE {
-            hosts
-                .translate(&mut nic, &mut pinner, process, page)
-                .unwrap();
-            hosts
-                .translate_receive(&mut nic, &mut pinner, process, page)
-                .unwrap();
+            hosts.translate(&mut nic, &mut pinner, process, page).unwrap();
+            hosts.translate_receive(&mut nic, &mut pinner, process, page).unwrap();
         }
         nic.fill_buffer(process, 5);
         nic.fill_process(process);
@@ -66,14 +59,8 @@ fn hits_allocate_nothing() {
         let allocations = allocations_of(|| {
             for process in (0..PROCESSES).map(Process) {
                 for page in RANGE {
-                    assert!(
-                        matches!(nic.lookup(process, page), Lookup::Hit(_)),
-                        "{design}"
-                    );
-                    assert!(
-                        matches!(nic.lookup_receive(process, page), Lookup::Hit(_)),
-                        "{design}"
-                    );
+                    assert!(matches!(nic.lookup(process, page), Lookup::Hit(_)), "{design}");
+                    assert!(matches!(nic.lookup_receive(process, page), Lookup::Hit(_)), "{design}");
                 }
                 assert_eq!(nic.lookup_buffer(process, 5), HandleLookup::Hit);
                 assert_eq!(nic.lookup_process(process), HandleLookup::Hit);
@@ -101,11 +88,7 @@ fn a_transfer_of_pinned_pages_allocates_nothing() {
                 };
                 // Buckets of numbers of uses are made as they first occur.
                 (0..3).for_each(|_| transfer());
-                assert_eq!(
-                    allocations_of(transfer),
-                    0,
-                    "{design} with {policy}, {limit}"
-                );
+                assert_eq!(allocations_of(transfer), 0, "{design} with {policy}, {limit}");
             }
         }
     }

@@ -69,10 +69,7 @@ impl Atomic {
             4 => Width::Four,
             8 => Width::Eight,
             value => {
-                return Err(WireError::Unknown {
-                    field: "atomic width",
-                    value,
-                });
+                return Err(WireError::Unknown { field: "atomic width", value });
             }
         };
         let op = match code >> 8 {
@@ -80,10 +77,7 @@ impl Atomic {
             2 => AtomicOp::Swap,
             3 => AtomicOp::CompareSwap { expected: compare },
             value => {
-                return Err(WireError::Unknown {
-                    field: "atomic operation",
-                    value,
-                });
+                return Err(WireError::Unknown { field: "atomic operation", value });
             }
         };
         if !matches!(op, AtomicOp::CompareSwap { .. }) {
@@ -106,9 +100,7 @@ impl Atomic {
     /// Reads one that stands at the front of `inline`.
     pub fn from_bytes(inline: &[u8]) -> Result<Atomic, WireError> {
         match inline.as_chunks::<8>().0 {
-            [first, second, third, ..] => {
-                Atomic::from_words([*first, *second, *third].map(u64::from_le_bytes))
-            }
+            [first, second, third, ..] => Atomic::from_words([*first, *second, *third].map(u64::from_le_bytes)),
             _ => Err(WireError::Truncated {
                 field: "atomic operation",
                 needed_bytes: ATOMIC_BYTES as u64,
@@ -132,19 +124,11 @@ impl Atomic {
             AtomicOp::CompareSwap { expected } => expected,
             _ => 0,
         };
-        let value = if self.width.holds(self.operand) {
-            compare
-        } else {
-            self.operand
-        };
+        let value = if self.width.holds(self.operand) { compare } else { self.operand };
         if self.width.holds(value) {
             return Ok(());
         }
-        Err(WireError::TooLarge {
-            field: "value of a word of 4 bytes",
-            value,
-            limit: u32::MAX as u64,
-        })
+        Err(WireError::TooLarge { field: "value of a word of 4 bytes", value, limit: u32::MAX as u64 })
     }
 
     /// What the word holds after the operation, when it held `old`, which fits in it.
@@ -170,28 +154,17 @@ impl fmt::Display for Atomic {
             AtomicOp::Add => write!(f, "add {operand:#x} to {bytes} bytes"),
             AtomicOp::Swap => write!(f, "swap {bytes} bytes for {operand:#x}"),
             AtomicOp::CompareSwap { expected } => {
-                write!(
-                    f,
-                    "swap {bytes} bytes for {operand:#x} if they are {expected:#x}"
-                )
+                write!(f, "swap {bytes} bytes for {operand:#x} if they are {expected:#x}")
             }
         }
     }
 }
 
 /// Whether a word for `atomic` may lie at `offset`, and its values fit.
-pub(crate) fn check_word(
-    field: &'static str,
-    offset: u64,
-    atomic: Atomic,
-) -> Result<(), WireError> {
+pub(crate) fn check_word(field: &'static str, offset: u64, atomic: Atomic) -> Result<(), WireError> {
     atomic.check()?;
     if !atomic.width.fits(offset) {
-        return Err(WireError::Unaligned {
-            field,
-            value: offset,
-            align: atomic.width.bytes(),
-        });
+        return Err(WireError::Unaligned { field, value: offset, align: atomic.width.bytes() });
     }
     must_not_overflow(field, offset, atomic.width.bytes())
 }

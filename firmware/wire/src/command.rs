@@ -57,10 +57,7 @@ impl CommandKind {
             4 => CommandKind::Handler,
             5 => CommandKind::Atomic,
             _ => {
-                return Err(WireError::Unknown {
-                    field: "command kind",
-                    value: code as u64,
-                });
+                return Err(WireError::Unknown { field: "command kind", value: code as u64 });
             }
         })
     }
@@ -68,9 +65,7 @@ impl CommandKind {
 
 /// The first 48 bytes of a command, little endian, of any alignment; inline bytes follow.
 /// Only [`CommandRepr::parse`] says whether they are legal.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct CommandHeader {
     /// [`COMMAND_VERSION`] of the library that wrote it.
@@ -95,8 +90,7 @@ pub struct CommandHeader {
     pub reserved: U64,
 }
 
-const _: () =
-    assert!(size_of::<CommandHeader>() == COMMAND_BYTES && align_of::<CommandHeader>() == 1);
+const _: () = assert!(size_of::<CommandHeader>() == COMMAND_BYTES && align_of::<CommandHeader>() == 1);
 
 impl CommandHeader {
     /// All zero: an unused entry. Its version, 0, is never legal.
@@ -271,10 +265,7 @@ impl CommandRepr {
         must_fit("command length", header.length.get(), SHORT_BYTES as u64)?;
         let target = header.target.get();
         let repr = CommandRepr::Handler {
-            to: Endpoint {
-                node: NodeId(target as u16),
-                process: ProcessId((target >> 16) as u16),
-            },
+            to: Endpoint { node: NodeId(target as u16), process: ProcessId((target >> 16) as u16) },
             handler: HandlerId(header.handler.get()),
             length: header.length.get() as u32,
         };
@@ -310,51 +301,24 @@ impl CommandRepr {
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         match *self {
-            CommandRepr::ShortSend {
-                offset,
-                length,
-                signal,
-                ..
-            } => {
-                let limit = if signal.is_some() {
-                    SHORT_SIGNAL_BYTES
-                } else {
-                    SHORT_BYTES
-                };
+            CommandRepr::ShortSend { offset, length, signal, .. } => {
+                let limit = if signal.is_some() { SHORT_SIGNAL_BYTES } else { SHORT_BYTES };
                 must_fit("short send length", u64::from(length), limit as u64)?;
                 must_not_overflow("command offset", offset, u64::from(length))?;
                 signal.map_or(Ok(()), Signal::check)
             }
-            CommandRepr::LongSend {
-                offset,
-                address,
-                length,
-                signal,
-                ..
-            } => {
+            CommandRepr::LongSend { offset, address, length, signal, .. } => {
                 must_not_be_empty("long send length", length)?;
                 must_not_overflow("command offset", offset, length)?;
                 must_not_overflow("command address", address, length)?;
                 signal.map_or(Ok(()), Signal::check)
             }
-            CommandRepr::Fetch {
-                offset,
-                address,
-                length,
-                ..
-            } => {
+            CommandRepr::Fetch { offset, address, length, .. } => {
                 must_not_overflow("command offset", offset, length)?;
                 must_not_overflow("command address", address, length)
             }
-            CommandRepr::Handler { length, .. } => {
-                must_fit("handler length", u64::from(length), SHORT_BYTES as u64)
-            }
-            CommandRepr::Atomic {
-                offset,
-                address,
-                atomic,
-                ..
-            } => {
+            CommandRepr::Handler { length, .. } => must_fit("handler length", u64::from(length), SHORT_BYTES as u64),
+            CommandRepr::Atomic { offset, address, atomic, .. } => {
                 check_word("command offset", offset, atomic)?;
                 must_not_overflow("command address", address, atomic.width.bytes())
             }
@@ -377,12 +341,8 @@ impl CommandRepr {
     #[inline]
     pub const fn data_bytes(&self) -> usize {
         match *self {
-            CommandRepr::ShortSend { length, .. } | CommandRepr::Handler { length, .. } => {
-                length as usize
-            }
-            CommandRepr::LongSend { .. }
-            | CommandRepr::Fetch { .. }
-            | CommandRepr::Atomic { .. } => 0,
+            CommandRepr::ShortSend { length, .. } | CommandRepr::Handler { length, .. } => length as usize,
+            CommandRepr::LongSend { .. } | CommandRepr::Fetch { .. } | CommandRepr::Atomic { .. } => 0,
         }
     }
 
@@ -390,12 +350,9 @@ impl CommandRepr {
     #[inline]
     pub const fn inline_bytes(&self) -> usize {
         let signal_bytes = match self {
-            CommandRepr::ShortSend {
-                signal: Some(_), ..
+            CommandRepr::ShortSend { signal: Some(_), .. } | CommandRepr::LongSend { signal: Some(_), .. } => {
+                SIGNAL_TRAILER_BYTES
             }
-            | CommandRepr::LongSend {
-                signal: Some(_), ..
-            } => SIGNAL_TRAILER_BYTES,
             CommandRepr::Atomic { .. } => ATOMIC_BYTES,
             _ => 0,
         };
@@ -414,11 +371,7 @@ impl CommandRepr {
     /// `data` is what travels inside the command: `length` bytes for a short send or a handler,
     /// none otherwise. Nothing is written on an error.
     #[inline]
-    pub fn emit(
-        &self,
-        data: &[u8],
-        inline: &mut [u8],
-    ) -> Result<(CommandHeader, usize), WireError> {
+    pub fn emit(&self, data: &[u8], inline: &mut [u8]) -> Result<(CommandHeader, usize), WireError> {
         self.check()?;
         if data.len() != self.data_bytes() {
             return Err(WireError::Length {
@@ -429,36 +382,18 @@ impl CommandRepr {
         }
         let used = self.inline_bytes();
         must_hold("command inline bytes", used, inline.len())?;
-        let mut header = CommandHeader {
-            version: COMMAND_VERSION,
-            kind: self.kind() as u8,
-            ..CommandHeader::ZERO
-        };
+        let mut header = CommandHeader { version: COMMAND_VERSION, kind: self.kind() as u8, ..CommandHeader::ZERO };
         let mut trailer = None;
         let mut operation = None;
         match *self {
-            CommandRepr::ShortSend {
-                import,
-                offset,
-                length,
-                notify,
-                signal,
-            } => {
+            CommandRepr::ShortSend { import, offset, length, notify, signal } => {
                 header.flags = send_flags(notify, signal);
                 header.target = import.0.into();
                 header.offset = offset.into();
                 header.length = u64::from(length).into();
                 trailer = signal;
             }
-            CommandRepr::LongSend {
-                import,
-                offset,
-                address,
-                length,
-                notify,
-                signal,
-                completion,
-            } => {
+            CommandRepr::LongSend { import, offset, address, length, notify, signal, completion } => {
                 header.flags = send_flags(notify, signal);
                 header.target = import.0.into();
                 header.offset = offset.into();
@@ -467,35 +402,19 @@ impl CommandRepr {
                 header.completion = completion.into();
                 trailer = signal;
             }
-            CommandRepr::Fetch {
-                import,
-                offset,
-                address,
-                length,
-                completion,
-            } => {
+            CommandRepr::Fetch { import, offset, address, length, completion } => {
                 header.target = import.0.into();
                 header.offset = offset.into();
                 header.address = address.into();
                 header.length = length.into();
                 header.completion = completion.into();
             }
-            CommandRepr::Handler {
-                to,
-                handler,
-                length,
-            } => {
+            CommandRepr::Handler { to, handler, length } => {
                 header.target = (u32::from(to.process.0) << 16 | u32::from(to.node.0)).into();
                 header.handler = handler.0.into();
                 header.length = u64::from(length).into();
             }
-            CommandRepr::Atomic {
-                import,
-                offset,
-                address,
-                atomic,
-                completion,
-            } => {
+            CommandRepr::Atomic { import, offset, address, atomic, completion } => {
                 header.target = import.0.into();
                 header.offset = offset.into();
                 header.address = address.into();
@@ -517,11 +436,7 @@ impl CommandRepr {
 
 #[inline]
 fn send_flags(notify: bool, signal: Option<Signal>) -> U16 {
-    Flags::NONE
-        .with(Flags::NOTIFY, notify)
-        .with(Flags::SIGNAL, signal.is_some())
-        .0
-        .into()
+    Flags::NONE.with(Flags::NOTIFY, notify).with(Flags::SIGNAL, signal.is_some()).0.into()
 }
 
 #[inline]
@@ -535,11 +450,7 @@ fn must_hold(field: &'static str, needed: usize, found: usize) -> Result<(), Wir
     if needed <= found {
         Ok(())
     } else {
-        Err(WireError::Truncated {
-            field,
-            needed_bytes: needed as u64,
-            found_bytes: found as u64,
-        })
+        Err(WireError::Truncated { field, needed_bytes: needed as u64, found_bytes: found as u64 })
     }
 }
 
@@ -557,58 +468,27 @@ fn read_signal(flagged: bool, at: usize, inline: &[u8]) -> Result<Option<Signal>
 impl fmt::Display for CommandRepr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            CommandRepr::ShortSend {
-                import,
-                offset,
-                length,
-                notify,
-                signal,
-            } => {
+            CommandRepr::ShortSend { import, offset, length, notify, signal } => {
                 write!(f, "short send of {length} bytes to {import} at {offset:#x}")?;
                 write_send_end(f, notify, signal)
             }
-            CommandRepr::LongSend {
-                import,
-                offset,
-                address,
-                length,
-                notify,
-                signal,
-                completion,
-            } => {
+            CommandRepr::LongSend { import, offset, address, length, notify, signal, completion } => {
                 write!(
                     f,
                     "long send of {length} bytes from {address:#x} to {import} at {offset:#x}, completion {completion}"
                 )?;
                 write_send_end(f, notify, signal)
             }
-            CommandRepr::Fetch {
-                import,
-                offset,
-                address,
-                length,
-                completion,
-            } => write!(
+            CommandRepr::Fetch { import, offset, address, length, completion } => write!(
                 f,
                 "fetch of {length} bytes from {import} at {offset:#x} to {address:#x}, completion {completion}"
             ),
-            CommandRepr::Handler {
-                to,
-                handler,
-                length,
-            } => {
+            CommandRepr::Handler { to, handler, length } => {
                 write!(f, "{length} bytes for {handler} of {to}")
             }
-            CommandRepr::Atomic {
-                import,
-                offset,
-                address,
-                atomic,
-                completion,
-            } => write!(
-                f,
-                "{atomic} of {import} at {offset:#x}, old value to {address:#x}, completion {completion}"
-            ),
+            CommandRepr::Atomic { import, offset, address, atomic, completion } => {
+                write!(f, "{atomic} of {import} at {offset:#x}, old value to {address:#x}, completion {completion}")
+            }
         }
     }
 }
@@ -617,9 +497,5 @@ fn write_send_end(f: &mut fmt::Formatter<'_>, notify: bool, signal: Option<Signa
     if let Some(signal) = signal {
         write!(f, ", then {signal}")?;
     }
-    if notify {
-        f.write_str(", then notify")
-    } else {
-        Ok(())
-    }
+    if notify { f.write_str(", then notify") } else { Ok(()) }
 }

@@ -59,10 +59,7 @@ impl ControlKind {
             6 => ControlKind::Released,
             7 => ControlKind::Goodbye,
             _ => {
-                return Err(WireError::Unknown {
-                    field: "control kind",
-                    value: code as u64,
-                });
+                return Err(WireError::Unknown { field: "control kind", value: code as u64 });
             }
         })
     }
@@ -78,11 +75,7 @@ struct Prefix {
 
 impl Prefix {
     fn new(kind: ControlKind, flags: u16) -> Prefix {
-        Prefix {
-            version: VERSION,
-            kind: kind as u8,
-            flags: flags.into(),
-        }
+        Prefix { version: VERSION, kind: kind as u8, flags: flags.into() }
     }
 }
 
@@ -152,17 +145,11 @@ impl MappedPart {
     /// Whether it has bytes, and all of them lie in an export of `length` bytes.
     fn check(&self, length: u64) -> Result<(), WireError> {
         if self.bytes == 0 {
-            return Err(WireError::Empty {
-                field: "mapped bytes",
-            });
+            return Err(WireError::Empty { field: "mapped bytes" });
         }
         let limit = length.saturating_sub(self.offset);
         if self.bytes > limit {
-            return Err(WireError::TooLarge {
-                field: "mapped bytes",
-                value: self.bytes,
-                limit,
-            });
+            return Err(WireError::TooLarge { field: "mapped bytes", value: self.bytes, limit });
         }
         Ok(())
     }
@@ -225,9 +212,7 @@ pub enum ControlMessage<'a> {
     Goodbye,
 }
 
-fn fixed<T: FromBytes + KnownLayout + Immutable + Unaligned>(
-    bytes: &[u8],
-) -> Result<(&T, &[u8]), WireError> {
+fn fixed<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8]) -> Result<(&T, &[u8]), WireError> {
     T::ref_from_prefix(bytes).map_err(|_| WireError::Truncated {
         field: "control message",
         needed_bytes: size_of::<T>() as u64,
@@ -235,9 +220,7 @@ fn fixed<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     })
 }
 
-fn whole<T: FromBytes + KnownLayout + Immutable + Unaligned>(
-    bytes: &[u8],
-) -> Result<&T, WireError> {
+fn whole<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8]) -> Result<&T, WireError> {
     let (message, rest) = fixed::<T>(bytes)?;
     if rest.is_empty() {
         Ok(message)
@@ -255,11 +238,7 @@ impl<'a> ControlMessage<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<ControlMessage<'a>, WireError> {
         let (prefix, _) = fixed::<Prefix>(bytes)?;
         if prefix.version != VERSION {
-            return Err(WireError::Version {
-                field: "control version",
-                found: prefix.version,
-                spoken: VERSION,
-            });
+            return Err(WireError::Version { field: "control version", found: prefix.version, spoken: VERSION });
         }
         let kind = ControlKind::from_code(prefix.kind)?;
         let flags = prefix.flags.get();
@@ -285,16 +264,12 @@ impl<'a> ControlMessage<'a> {
             }
             ControlKind::ImportCancel => {
                 let m = whole::<ImportCancel>(bytes)?;
-                ControlMessage::ImportCancel {
-                    request: m.request.get(),
-                }
+                ControlMessage::ImportCancel { request: m.request.get() }
             }
             ControlKind::ImportGranted => {
                 let m = whole::<ImportGranted>(bytes)?;
-                let direct = (flags & DIRECT != 0).then_some(MappedPart {
-                    offset: m.mapped_offset.get(),
-                    bytes: m.mapped_bytes.get(),
-                });
+                let direct = (flags & DIRECT != 0)
+                    .then_some(MappedPart { offset: m.mapped_offset.get(), bytes: m.mapped_bytes.get() });
                 if direct.is_none() {
                     must_be_zero("mapped offset", m.mapped_offset.get())?;
                     must_be_zero("mapped bytes", m.mapped_bytes.get())?;
@@ -317,16 +292,11 @@ impl<'a> ControlMessage<'a> {
             }
             ControlKind::Revoked => {
                 let m = whole::<Revoked>(bytes)?;
-                ControlMessage::Revoked {
-                    export: ExportId(m.export.get()),
-                }
+                ControlMessage::Revoked { export: ExportId(m.export.get()) }
             }
             ControlKind::Released => {
                 let m = whole::<Released>(bytes)?;
-                ControlMessage::Released {
-                    export: ExportId(m.export.get()),
-                    key: m.key,
-                }
+                ControlMessage::Released { export: ExportId(m.export.get()), key: m.key }
             }
             ControlKind::Goodbye => {
                 whole::<Prefix>(bytes)?;
@@ -341,12 +311,7 @@ impl<'a> ControlMessage<'a> {
     pub fn check(&self) -> Result<(), WireError> {
         match self {
             ControlMessage::ImportRequest { name, .. } => check_name_bytes(name.len() as u64),
-            ControlMessage::ImportGranted {
-                rights,
-                length,
-                direct,
-                ..
-            } => {
+            ControlMessage::ImportGranted { rights, length, direct, .. } => {
                 check_rights(*rights)?;
                 direct.map_or(Ok(()), |part| part.check(*length))
             }
@@ -393,12 +358,7 @@ impl<'a> ControlMessage<'a> {
         })?;
         let kind = self.kind();
         match *self {
-            ControlMessage::ImportRequest {
-                request,
-                name,
-                rights,
-                token,
-            } => {
+            ControlMessage::ImportRequest { request, name, rights, token } => {
                 let (front, back) = out.split_at_mut(size_of::<ImportRequest>());
                 put(
                     front,
@@ -413,22 +373,9 @@ impl<'a> ControlMessage<'a> {
                 back.copy_from_slice(name.as_bytes());
             }
             ControlMessage::ImportCancel { request } => {
-                put(
-                    out,
-                    &ImportCancel {
-                        prefix: Prefix::new(kind, 0),
-                        request: request.into(),
-                    },
-                );
+                put(out, &ImportCancel { prefix: Prefix::new(kind, 0), request: request.into() });
             }
-            ControlMessage::ImportGranted {
-                request,
-                export,
-                key,
-                length,
-                rights,
-                direct,
-            } => put(
+            ControlMessage::ImportGranted { request, export, key, length, rights, direct } => put(
                 out,
                 &ImportGranted {
                     prefix: Prefix::new(kind, if direct.is_some() { DIRECT } else { 0 }),
@@ -443,27 +390,14 @@ impl<'a> ControlMessage<'a> {
             ),
             ControlMessage::ImportRefused { request, reason } => put(
                 out,
-                &ImportRefused {
-                    prefix: Prefix::new(kind, 0),
-                    request: request.into(),
-                    reason: reason.code().into(),
-                },
+                &ImportRefused { prefix: Prefix::new(kind, 0), request: request.into(), reason: reason.code().into() },
             ),
-            ControlMessage::Revoked { export } => put(
-                out,
-                &Revoked {
-                    prefix: Prefix::new(kind, 0),
-                    export: export.0.into(),
-                },
-            ),
-            ControlMessage::Released { export, key } => put(
-                out,
-                &Released {
-                    prefix: Prefix::new(kind, 0),
-                    export: export.0.into(),
-                    key,
-                },
-            ),
+            ControlMessage::Revoked { export } => {
+                put(out, &Revoked { prefix: Prefix::new(kind, 0), export: export.0.into() })
+            }
+            ControlMessage::Released { export, key } => {
+                put(out, &Released { prefix: Prefix::new(kind, 0), export: export.0.into(), key })
+            }
             ControlMessage::Goodbye => put(out, &Prefix::new(kind, 0)),
         }
         Ok(needed)
@@ -485,19 +419,13 @@ fn put<T: IntoBytes + Immutable>(out: &mut [u8], message: &T) {
 
 fn check_name_bytes(length: u64) -> Result<(), WireError> {
     if length == 0 {
-        return Err(WireError::Empty {
-            field: "export name",
-        });
+        return Err(WireError::Empty { field: "export name" });
     }
     must_fit("export name bytes", length, MAX_NAME_BYTES as u64)
 }
 
 fn check_rights(rights: Rights) -> Result<(), WireError> {
-    if rights.is_empty() {
-        Err(WireError::Empty { field: "rights" })
-    } else {
-        Ok(())
-    }
+    if rights.is_empty() { Err(WireError::Empty { field: "rights" }) } else { Ok(()) }
 }
 
 fn read_name(length: u32, bytes: &[u8]) -> Result<&str, WireError> {
@@ -509,21 +437,14 @@ fn read_name(length: u32, bytes: &[u8]) -> Result<&str, WireError> {
             found_bytes: bytes.len() as u64,
         });
     }
-    core::str::from_utf8(bytes).map_err(|e| WireError::NotUtf8 {
-        field: "export name",
-        valid_bytes: e.valid_up_to() as u64,
-    })
+    core::str::from_utf8(bytes)
+        .map_err(|e| WireError::NotUtf8 { field: "export name", valid_bytes: e.valid_up_to() as u64 })
 }
 
 impl fmt::Display for ControlMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            ControlMessage::ImportRequest {
-                request,
-                name,
-                rights,
-                token,
-            } => {
+            ControlMessage::ImportRequest { request, name, rights, token } => {
                 write!(f, "request {request}: import {name:?}")?;
                 if !rights.is_empty() {
                     write!(f, " to {rights}")?;
@@ -534,24 +455,10 @@ impl fmt::Display for ControlMessage<'_> {
                 }
             }
             ControlMessage::ImportCancel { request } => write!(f, "request {request}: cancelled"),
-            ControlMessage::ImportGranted {
-                request,
-                export,
-                key,
-                length,
-                rights,
-                direct,
-            } => {
-                write!(
-                    f,
-                    "request {request}: granted {export}, {length} bytes to {rights}, key {key}"
-                )?;
+            ControlMessage::ImportGranted { request, export, key, length, rights, direct } => {
+                write!(f, "request {request}: granted {export}, {length} bytes to {rights}, key {key}")?;
                 match direct {
-                    Some(part) => write!(
-                        f,
-                        ", {} bytes from {} on can be mapped",
-                        part.bytes, part.offset
-                    ),
+                    Some(part) => write!(f, ", {} bytes from {} on can be mapped", part.bytes, part.offset),
                     None => Ok(()),
                 }
             }

@@ -7,9 +7,7 @@
 #[non_exhaustive]
 pub enum WireError {
     /// The bytes end before the field does.
-    #[error(
-        "{field} needs {needed_bytes} bytes but only {found_bytes} are there: pass the whole of what arrived"
-    )]
+    #[error("{field} needs {needed_bytes} bytes but only {found_bytes} are there: pass the whole of what arrived")]
     Truncated {
         /// What was being read.
         field: &'static str,
@@ -19,9 +17,7 @@ pub enum WireError {
         found_bytes: u64,
     },
     /// There are more, or other, bytes than the length says.
-    #[error(
-        "{field} is {found_bytes} bytes but must be {expected_bytes}: length and content must agree"
-    )]
+    #[error("{field} is {found_bytes} bytes but must be {expected_bytes}: length and content must agree")]
     Length {
         /// What was being read.
         field: &'static str,
@@ -31,9 +27,7 @@ pub enum WireError {
         found_bytes: u64,
     },
     /// The peer speaks another version of the format.
-    #[error(
-        "{field} is {found} but this build speaks {spoken}: run the same mapwire on both sides"
-    )]
+    #[error("{field} is {found} but this build speaks {spoken}: run the same mapwire on both sides")]
     Version {
         /// Which version field.
         field: &'static str,
@@ -43,9 +37,7 @@ pub enum WireError {
         spoken: u8,
     },
     /// A code that this version does not define.
-    #[error(
-        "{field} is {value}, which this version does not define: the sender is newer or broken"
-    )]
+    #[error("{field} is {value}, which this version does not define: the sender is newer or broken")]
     Unknown {
         /// Which field.
         field: &'static str,
@@ -97,9 +89,7 @@ pub enum WireError {
         length: u64,
     },
     /// A flag that belongs to the last packet of a message is on an earlier one.
-    #[error(
-        "flags are {flags:#06x}: notify and signal belong to the last packet of a message only"
-    )]
+    #[error("flags are {flags:#06x}: notify and signal belong to the last packet of a message only")]
     NotLast {
         /// The flags found.
         flags: u16,
@@ -117,50 +107,26 @@ pub enum WireError {
 /// Demands that a field this kind does not use is zero.
 #[inline]
 pub(crate) const fn must_be_zero(field: &'static str, value: u64) -> Result<(), WireError> {
-    if value == 0 {
-        Ok(())
-    } else {
-        Err(WireError::Reserved { field, value })
-    }
+    if value == 0 { Ok(()) } else { Err(WireError::Reserved { field, value }) }
 }
 
 /// Demands that `start + length` is an address.
 #[inline]
-pub(crate) const fn must_not_overflow(
-    field: &'static str,
-    value: u64,
-    length: u64,
-) -> Result<(), WireError> {
+pub(crate) const fn must_not_overflow(field: &'static str, value: u64, length: u64) -> Result<(), WireError> {
     match value.checked_add(length) {
         Some(_) => Ok(()),
-        None => Err(WireError::Overflow {
-            field,
-            value,
-            length,
-        }),
+        None => Err(WireError::Overflow { field, value, length }),
     }
 }
 
 /// Demands that there is something.
 #[inline]
 pub(crate) const fn must_not_be_empty(field: &'static str, length: u64) -> Result<(), WireError> {
-    if length == 0 {
-        Err(WireError::Empty { field })
-    } else {
-        Ok(())
-    }
+    if length == 0 { Err(WireError::Empty { field }) } else { Ok(()) }
 }
 
 /// Demands `value <= limit`.
 #[inline]
 pub(crate) const fn must_fit(field: &'static str, value: u64, limit: u64) -> Result<(), WireError> {
-    if value <= limit {
-        Ok(())
-    } else {
-        Err(WireError::TooLarge {
-            field,
-            value,
-            limit,
-        })
-    }
+    if value <= limit { Ok(()) } else { Err(WireError::TooLarge { field, value, limit }) }
 }

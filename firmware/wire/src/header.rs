@@ -57,11 +57,7 @@ impl fmt::Display for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0;
         let mut separator = "";
-        for (flag, word) in [
-            (Flags::LAST, "last"),
-            (Flags::NOTIFY, "notify"),
-            (Flags::SIGNAL, "signal"),
-        ] {
+        for (flag, word) in [(Flags::LAST, "last"), (Flags::NOTIFY, "notify"), (Flags::SIGNAL, "signal")] {
             if self.contains(flag) {
                 write!(f, "{separator}{word}")?;
                 separator = "+";
@@ -94,9 +90,7 @@ impl fmt::Display for Flags {
 ///
 /// Fields that a kind does not use are zero. Any `sequence` is legal here. A NIC numbers the packets to each peer from 0, and takes
 /// none out of order, also over transports that lose nothing.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Header {
     /// [`VERSION`] of the sender.

@@ -71,10 +71,7 @@ impl Endpoint {
     /// The first process of a node: the only one, where each process has a NIC of its own.
     #[must_use]
     pub const fn first_of(node: NodeId) -> Self {
-        Self {
-            node,
-            process: ProcessId(0),
-        }
+        Self { node, process: ProcessId(0) }
     }
 }
 
@@ -109,14 +106,7 @@ impl Key {
     /// Demands [`Key::ZERO`] in a packet that uses no key.
     #[inline]
     pub(crate) fn must_be_zero(self, field: &'static str) -> Result<(), WireError> {
-        if self == Key::ZERO {
-            Ok(())
-        } else {
-            Err(WireError::Reserved {
-                field,
-                value: u64::from(self.shown()),
-            })
-        }
+        if self == Key::ZERO { Ok(()) } else { Err(WireError::Reserved { field, value: u64::from(self.shown()) }) }
     }
 }
 
@@ -168,10 +158,7 @@ impl Rights {
         if bits & !Rights::ALL.0 == 0 {
             Ok(Rights(bits))
         } else {
-            Err(WireError::Unknown {
-                field: "rights",
-                value: bits as u64,
-            })
+            Err(WireError::Unknown { field: "rights", value: bits as u64 })
         }
     }
 
@@ -205,14 +192,12 @@ impl BitOr for Rights {
 
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            match (self.contains(Rights::STORE), self.contains(Rights::FETCH)) {
-                (true, true) => "store+fetch",
-                (true, false) => "store",
-                (false, true) => "fetch",
-                (false, false) => "none",
-            },
-        )
+        f.write_str(match (self.contains(Rights::STORE), self.contains(Rights::FETCH)) {
+            (true, true) => "store+fetch",
+            (true, false) => "store",
+            (false, true) => "fetch",
+            (false, false) => "none",
+        })
     }
 }
 
@@ -223,18 +208,13 @@ mod tests {
 
     #[test]
     fn ids_say_what_they_name() {
-        assert_eq!(
-            format!("{}, {}", NodeId(3), ExportId(9)),
-            "node 3, export 9"
-        );
+        assert_eq!(format!("{}, {}", NodeId(3), ExportId(9)), "node 3, export 9");
         assert_eq!(format!("{:?}", MessageId(4)), "MessageId(4)");
     }
 
     #[test]
     fn a_key_shows_two_bytes_and_no_more() {
-        let key = Key([
-            0xab, 0x01, 0xff, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-        ]);
+        let key = Key([0xab, 0x01, 0xff, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
         assert_eq!(format!("{key}"), "ab01…");
         assert_eq!(format!("{key:?}"), "Key(ab01…)");
     }
@@ -258,12 +238,7 @@ mod tests {
         assert!(!Rights::STORE.contains(both));
         assert!(Rights::NONE.is_empty() && !Rights::FETCH.is_empty());
         assert_eq!(
-            format!(
-                "{both} {} {} {}",
-                Rights::STORE,
-                Rights::FETCH,
-                Rights::NONE
-            ),
+            format!("{both} {} {} {}", Rights::STORE, Rights::FETCH, Rights::NONE),
             "store+fetch store fetch none"
         );
     }
@@ -271,12 +246,6 @@ mod tests {
     #[test]
     fn a_right_of_a_later_version_is_refused() {
         assert_eq!(Rights::from_bits(3), Ok(Rights::ALL));
-        assert_eq!(
-            Rights::from_bits(4),
-            Err(WireError::Unknown {
-                field: "rights",
-                value: 4
-            })
-        );
+        assert_eq!(Rights::from_bits(4), Err(WireError::Unknown { field: "rights", value: 4 }));
     }
 }

@@ -52,12 +52,10 @@ pub use command::{COMMAND_BYTES, COMMAND_VERSION, CommandHeader, CommandKind, Co
 pub use control::{ControlKind, ControlMessage, MAX_CONTROL_BYTES, MAX_NAME_BYTES, MappedPart};
 pub use error::WireError;
 pub use header::{
-    CHUNK_BYTES, Flags, HEADER_BYTES, Header, INLINE_BYTES, MAX_PAYLOAD_BYTES, SHORT_BYTES,
-    SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES, VERSION,
+    CHUNK_BYTES, Flags, HEADER_BYTES, Header, INLINE_BYTES, MAX_PAYLOAD_BYTES, SHORT_BYTES, SHORT_SIGNAL_BYTES,
+    SIGNAL_TRAILER_BYTES, VERSION,
 };
-pub use ids::{
-    Endpoint, ExportId, FetchId, HandlerId, ImportId, Key, MessageId, NodeId, ProcessId, Rights,
-};
+pub use ids::{Endpoint, ExportId, FetchId, HandlerId, ImportId, Key, MessageId, NodeId, ProcessId, Rights};
 pub use packet::{Kind, Repr};
 pub use payload::InlinePayload;
 pub use refusal::Refusal;

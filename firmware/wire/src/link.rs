@@ -94,9 +94,7 @@ impl LinkHeader {
     /// [`LinkError`] names the field that is wrong, with its value.
     pub fn parse(datagram: &[u8]) -> Result<(Self, &[u8]), LinkError> {
         let short = LinkError::Short(datagram.len());
-        let (fixed, rest) = datagram
-            .split_first_chunk::<LINK_HEADER_BYTES>()
-            .ok_or(short)?;
+        let (fixed, rest) = datagram.split_first_chunk::<LINK_HEADER_BYTES>().ok_or(short)?;
         if fixed[0] != LINK_VERSION {
             return Err(LinkError::Version(fixed[0]));
         }
@@ -160,13 +158,7 @@ impl fmt::Display for LinkHeader {
         write!(
             f,
             "{:?} {} seq {} path {} epoch {:x}→{:x} expects {}",
-            self.kind,
-            self.number,
-            self.sequence,
-            self.path,
-            self.epoch,
-            self.peer_epoch,
-            self.expected
+            self.kind, self.number, self.sequence, self.path, self.epoch, self.peer_epoch, self.expected
         )
     }
 }
@@ -186,15 +178,8 @@ impl LinkAck {
     ///
     /// # Errors
     /// [`LinkError::Range`] when they do not descend or one is inverted.
-    pub fn new(
-        delay_ns: u32,
-        ranges: impl IntoIterator<Item = (u64, u64)>,
-    ) -> Result<Self, LinkError> {
-        let mut ack = Self {
-            delay_ns,
-            count: 0,
-            ranges: [(0, 0); MAX_ACK_RANGES],
-        };
+    pub fn new(delay_ns: u32, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, LinkError> {
+        let mut ack = Self { delay_ns, count: 0, ranges: [(0, 0); MAX_ACK_RANGES] };
         let mut below = None;
         for (at, (first, last)) in ranges.into_iter().take(MAX_ACK_RANGES).enumerate() {
             // A range that touches the one above belongs to it.
@@ -233,9 +218,7 @@ impl LinkAck {
         if rest.len() > wanted {
             return Err(LinkError::Trailing(rest.len() - wanted));
         }
-        let ranges = rest
-            .chunks_exact(RANGE_BYTES)
-            .map(|range| (u64_at(range, 0), u64_at(range, 8)));
+        let ranges = rest.chunks_exact(RANGE_BYTES).map(|range| (u64_at(range, 0), u64_at(range, 8)));
         Self::new(word as u32, ranges)
     }
 
@@ -303,10 +286,7 @@ mod tests {
         assert_eq!(with(1, 4), Err(LinkError::Field("sequence", 0x44)));
         for length in 0..LINK_HEADER_BYTES {
             let bytes = DATA.emit();
-            assert_eq!(
-                LinkHeader::parse(&bytes[..length]),
-                Err(LinkError::Short(length))
-            );
+            assert_eq!(LinkHeader::parse(&bytes[..length]), Err(LinkError::Short(length)));
         }
     }
 
@@ -317,16 +297,10 @@ mod tests {
         let mut bytes = [0xee; MAX_ACK_BYTES];
         let length = ack.emit(&mut bytes);
         assert_eq!(LinkAck::parse(&bytes[..length]), Ok(ack));
-        assert_eq!(
-            LinkAck::parse(&bytes[..length - 1]),
-            Err(LinkError::Short(length - 1))
-        );
+        assert_eq!(LinkAck::parse(&bytes[..length - 1]), Err(LinkError::Short(length - 1)));
         assert_eq!(LinkAck::parse(&[0; 9]), Err(LinkError::Trailing(1)));
         let many = [0, 0, 0, 0, 0, 0, 0, 1];
-        assert_eq!(
-            LinkAck::parse(&many),
-            Err(LinkError::Field("ranges", 1 << 24))
-        );
+        assert_eq!(LinkAck::parse(&many), Err(LinkError::Field("ranges", 1 << 24)));
     }
 
     #[test]
@@ -334,10 +308,7 @@ mod tests {
         assert_eq!(LinkAck::new(0, [(5, 4)]), Err(LinkError::Range(0)));
         assert_eq!(LinkAck::new(0, [(5, 9), (2, 5)]), Err(LinkError::Range(1)));
         assert_eq!(LinkAck::new(0, [(5, 9), (2, 4)]), Err(LinkError::Range(1)));
-        assert_eq!(
-            LinkAck::new(0, [(5, 9), (10, 11)]),
-            Err(LinkError::Range(1))
-        );
+        assert_eq!(LinkAck::new(0, [(5, 9), (10, 11)]), Err(LinkError::Range(1)));
         assert_eq!(LinkAck::new(0, [(0, 9), (0, 0)]), Err(LinkError::Range(1)));
         assert!(LinkAck::new(0, [(5, u64::MAX), (2, 3)]).is_ok());
     }

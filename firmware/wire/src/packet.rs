@@ -20,8 +20,7 @@ use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_no
 use crate::header::{CHUNK_BYTES, Flags, Header, MAX_PAYLOAD_BYTES, SIGNAL_TRAILER_BYTES, VERSION};
 use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId, ProcessId};
 use crate::payload::{
-    ATOMIC_REQUEST_BYTES, InlinePayload, WORDS_BYTES, read_atomic, read_fetch_request,
-    read_store_refused,
+    ATOMIC_REQUEST_BYTES, InlinePayload, WORDS_BYTES, read_atomic, read_fetch_request, read_store_refused,
 };
 use crate::refusal::Refusal;
 
@@ -73,10 +72,7 @@ impl Kind {
             7 => Kind::Nothing,
             8 => Kind::Atomic,
             _ => {
-                return Err(WireError::Unknown {
-                    field: "packet kind",
-                    value: code as u64,
-                });
+                return Err(WireError::Unknown { field: "packet kind", value: code as u64 });
             }
         })
     }
@@ -214,11 +210,7 @@ impl Repr {
     #[inline]
     pub fn parse(header: &Header, inline: &[u8]) -> Result<Repr, WireError> {
         if header.version != VERSION {
-            return Err(WireError::Version {
-                field: "packet version",
-                found: header.version,
-                spoken: VERSION,
-            });
+            return Err(WireError::Version { field: "packet version", found: header.version, spoken: VERSION });
         }
         must_be_zero("reserved bytes", u64::from(header.reserved.get()))?;
         if header.kind == Kind::Store as u8 {
@@ -233,11 +225,7 @@ impl Repr {
         let legal = Flags::LAST.0 | Flags::NOTIFY.0 | Flags::SIGNAL.0;
         must_be_zero("flags of a store", u64::from(flags.0 & !legal))?;
         let signal = flags.contains(Flags::SIGNAL);
-        let trailer_bytes = if signal {
-            SIGNAL_TRAILER_BYTES as u32
-        } else {
-            0
-        };
+        let trailer_bytes = if signal { SIGNAL_TRAILER_BYTES as u32 } else { 0 };
         let Some(length) = header.length.get().checked_sub(trailer_bytes) else {
             return Err(WireError::Truncated {
                 field: "signal trailer",
@@ -267,16 +255,10 @@ impl Repr {
         };
         must_be_zero("flags", u64::from(header.flags.get() & !legal.0))?;
         // What the kind does not use is zero, so that each legal packet has one encoding.
-        if !matches!(
-            kind,
-            Kind::FetchRequest | Kind::FetchReply | Kind::FetchRefused | Kind::Atomic
-        ) {
+        if !matches!(kind, Kind::FetchRequest | Kind::FetchReply | Kind::FetchRefused | Kind::Atomic) {
             header.key.must_be_zero("key")?;
         }
-        if !matches!(
-            kind,
-            Kind::FetchRequest | Kind::StoreRefused | Kind::Handler | Kind::Atomic
-        ) {
+        if !matches!(kind, Kind::FetchRequest | Kind::StoreRefused | Kind::Handler | Kind::Atomic) {
             must_be_zero("export", u64::from(header.export.get()))?;
         }
         if kind == Kind::Nothing {
@@ -352,49 +334,24 @@ impl Repr {
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         match *self {
-            Repr::Store {
-                offset,
-                length,
-                last,
-                notify,
-                signal,
-                ..
-            } => {
+            Repr::Store { offset, length, last, notify, signal, .. } => {
                 must_fit("store length", u64::from(length), CHUNK_BYTES as u64)?;
                 if (notify || signal) && !last {
-                    let flags = Flags::NONE
-                        .with(Flags::NOTIFY, notify)
-                        .with(Flags::SIGNAL, signal);
+                    let flags = Flags::NONE.with(Flags::NOTIFY, notify).with(Flags::SIGNAL, signal);
                     return Err(WireError::NotLast { flags: flags.0 });
                 }
                 must_not_overflow("store offset", offset, u64::from(length))
             }
-            Repr::FetchRequest {
-                offset, want_bytes, ..
-            } => must_not_overflow("fetch offset", offset, want_bytes),
-            Repr::FetchReply {
-                offset,
-                length,
-                last,
-                ..
-            } => {
+            Repr::FetchRequest { offset, want_bytes, .. } => must_not_overflow("fetch offset", offset, want_bytes),
+            Repr::FetchReply { offset, length, last, .. } => {
                 if !last || offset != 0 {
                     must_not_be_empty("fetch reply length", u64::from(length))?;
                 }
                 must_fit("fetch reply length", u64::from(length), CHUNK_BYTES as u64)?;
                 must_not_overflow("fetch reply offset", offset, u64::from(length))
             }
-            Repr::Handler { length, .. } => must_fit(
-                "handler length",
-                u64::from(length),
-                MAX_PAYLOAD_BYTES as u64,
-            ),
-            Repr::StoreRefused {
-                offset,
-                length,
-                count,
-                ..
-            } => {
+            Repr::Handler { length, .. } => must_fit("handler length", u64::from(length), MAX_PAYLOAD_BYTES as u64),
+            Repr::StoreRefused { offset, length, count, .. } => {
                 must_not_be_empty("refused store count", count)?;
                 must_not_overflow("refused store offset", offset, length)
             }
@@ -428,16 +385,7 @@ impl Repr {
         };
         let mut payload = InlinePayload::EMPTY;
         match *self {
-            Repr::Store {
-                key,
-                export,
-                message,
-                offset,
-                last,
-                notify,
-                signal,
-                ..
-            } => {
+            Repr::Store { key, export, message, offset, last, notify, signal, .. } => {
                 header.flags = Flags::NONE
                     .with(Flags::LAST, last)
                     .with(Flags::NOTIFY, notify)
@@ -449,68 +397,35 @@ impl Repr {
                 header.message = message.0.into();
                 header.offset = offset.into();
             }
-            Repr::FetchRequest {
-                key,
-                export,
-                fetch,
-                offset,
-                want_bytes,
-                reply_key,
-            } => {
+            Repr::FetchRequest { key, export, fetch, offset, want_bytes, reply_key } => {
                 header.key = key;
                 header.export = export.0.into();
                 header.message = fetch.0.into();
                 header.offset = offset.into();
                 payload = InlinePayload::of_fetch_request(want_bytes, reply_key);
             }
-            Repr::FetchReply {
-                reply_key,
-                fetch,
-                offset,
-                last,
-                ..
-            } => {
+            Repr::FetchReply { reply_key, fetch, offset, last, .. } => {
                 header.flags = Flags::NONE.with(Flags::LAST, last).0.into();
                 header.key = reply_key;
                 header.message = fetch.0.into();
                 header.offset = offset.into();
             }
-            Repr::FetchRefused {
-                reply_key,
-                fetch,
-                reason,
-            } => {
+            Repr::FetchRefused { reply_key, fetch, reason } => {
                 header.key = reply_key;
                 header.message = fetch.0.into();
                 header.offset = u64::from(reason.code()).into();
             }
-            Repr::StoreRefused {
-                message,
-                export,
-                reason,
-                offset,
-                length,
-                count,
-            } => {
+            Repr::StoreRefused { message, export, reason, offset, length, count } => {
                 header.message = message.0.into();
                 header.export = export.0.into();
                 header.offset = u64::from(reason.code()).into();
                 payload = InlinePayload::of_store_refused([offset, length, count]);
             }
-            Repr::Handler {
-                handler, from, to, ..
-            } => {
+            Repr::Handler { handler, from, to, .. } => {
                 header.export = (u32::from(from.0) << 16 | u32::from(to.0)).into();
                 header.message = handler.0.into();
             }
-            Repr::Atomic {
-                key,
-                export,
-                fetch,
-                offset,
-                atomic,
-                reply_key,
-            } => {
+            Repr::Atomic { key, export, fetch, offset, atomic, reply_key } => {
                 header.key = key;
                 header.export = export.0.into();
                 header.message = fetch.0.into();
@@ -541,14 +456,8 @@ impl Repr {
     #[inline]
     pub const fn payload_bytes(&self) -> u32 {
         match *self {
-            Repr::Store {
-                length,
-                signal: true,
-                ..
-            } => length.saturating_add(SIGNAL_TRAILER_BYTES as u32),
-            Repr::Store { length, .. }
-            | Repr::FetchReply { length, .. }
-            | Repr::Handler { length, .. } => length,
+            Repr::Store { length, signal: true, .. } => length.saturating_add(SIGNAL_TRAILER_BYTES as u32),
+            Repr::Store { length, .. } | Repr::FetchReply { length, .. } | Repr::Handler { length, .. } => length,
             Repr::FetchRequest { .. } | Repr::StoreRefused { .. } => WORDS_BYTES as u32,
             Repr::Atomic { .. } => ATOMIC_REQUEST_BYTES as u32,
             Repr::FetchRefused { .. } | Repr::Nothing => 0,
@@ -559,82 +468,32 @@ impl Repr {
 impl fmt::Display for Repr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Repr::Store {
-                key,
-                export,
-                message,
-                offset,
-                length,
-                last,
-                notify,
-                signal,
-            } => {
-                let flags = Flags::NONE
-                    .with(Flags::LAST, last)
-                    .with(Flags::NOTIFY, notify)
-                    .with(Flags::SIGNAL, signal);
-                write!(
-                    f,
-                    "store {length} bytes to {export} at {offset:#x} ({message}, key {key}, flags {flags})"
-                )
+            Repr::Store { key, export, message, offset, length, last, notify, signal } => {
+                let flags = Flags::NONE.with(Flags::LAST, last).with(Flags::NOTIFY, notify).with(Flags::SIGNAL, signal);
+                write!(f, "store {length} bytes to {export} at {offset:#x} ({message}, key {key}, flags {flags})")
             }
-            Repr::FetchRequest {
-                key,
-                export,
-                fetch,
-                offset,
-                want_bytes,
-                reply_key,
-            } => write!(
+            Repr::FetchRequest { key, export, fetch, offset, want_bytes, reply_key } => write!(
                 f,
                 "fetch {want_bytes} bytes of {export} at {offset:#x} ({fetch}, key {key}, reply key {reply_key})"
             ),
-            Repr::Atomic {
-                key,
-                export,
-                fetch,
-                offset,
-                atomic,
-                reply_key,
-            } => write!(
-                f,
-                "{atomic} of {export} at {offset:#x} ({fetch}, key {key}, reply key {reply_key})"
-            ),
-            Repr::FetchReply {
-                reply_key,
-                fetch,
-                offset,
-                length,
-                last,
-            } => write!(
+            Repr::Atomic { key, export, fetch, offset, atomic, reply_key } => {
+                write!(f, "{atomic} of {export} at {offset:#x} ({fetch}, key {key}, reply key {reply_key})")
+            }
+            Repr::FetchReply { reply_key, fetch, offset, length, last } => write!(
                 f,
                 "{length} bytes for {fetch} at {offset:#x} (reply key {reply_key}, flags {})",
                 Flags::NONE.with(Flags::LAST, last)
             ),
-            Repr::FetchRefused {
-                reply_key,
-                fetch,
-                reason,
-            } => {
+            Repr::FetchRefused { reply_key, fetch, reason } => {
                 write!(f, "{fetch} refused: {reason} (reply key {reply_key})")
             }
-            Repr::StoreRefused {
-                message,
-                export,
-                reason,
-                offset,
-                length,
-                count,
-            } => write!(
+            Repr::StoreRefused { message, export, reason, offset, length, count } => write!(
                 f,
                 "store of {message} to {export} at {offset:#x}, {length} bytes, refused: {reason} ({count} in all)"
             ),
-            Repr::Handler {
-                handler,
-                from,
-                to,
-                length,
-            } => write!(f, "{length} bytes for {handler} of {to}, from {from}"),
+            Repr::Handler { handler, from, to, length } => {
+                write!(f, "{length} bytes for {handler} of {to}, from {from}")
+            }
             Repr::Nothing => f.write_str("nothing"),
         }
     }

@@ -49,19 +49,11 @@ pub(crate) fn read_atomic(length: u32, inline: &[u8]) -> Result<(Atomic, Key), W
 
 fn read_words(field: &'static str, length: u32, inline: &[u8]) -> Result<[[u8; 8]; 3], WireError> {
     if length as usize != WORDS_BYTES {
-        return Err(WireError::Length {
-            field,
-            expected_bytes: WORDS_BYTES as u64,
-            found_bytes: u64::from(length),
-        });
+        return Err(WireError::Length { field, expected_bytes: WORDS_BYTES as u64, found_bytes: u64::from(length) });
     }
     match inline.as_chunks::<8>().0 {
         [first, second, third, ..] => Ok([*first, *second, *third]),
-        _ => Err(WireError::Truncated {
-            field,
-            needed_bytes: WORDS_BYTES as u64,
-            found_bytes: inline.len() as u64,
-        }),
+        _ => Err(WireError::Truncated { field, needed_bytes: WORDS_BYTES as u64, found_bytes: inline.len() as u64 }),
     }
 }
 
@@ -73,10 +65,7 @@ pub struct InlinePayload {
 }
 
 impl InlinePayload {
-    pub(crate) const EMPTY: InlinePayload = InlinePayload {
-        bytes: [0; ATOMIC_REQUEST_BYTES],
-        used: 0,
-    };
+    pub(crate) const EMPTY: InlinePayload = InlinePayload { bytes: [0; ATOMIC_REQUEST_BYTES], used: 0 };
 
     pub(crate) fn of_fetch_request(want_bytes: u64, reply_key: Key) -> InlinePayload {
         let mut bytes = [0; WORDS_BYTES];

@@ -54,10 +54,7 @@ impl Refusal {
         if code >= 1 && code <= Refusal::ALL.len() as u64 {
             Ok(Refusal::ALL[code as usize - 1])
         } else {
-            Err(WireError::Unknown {
-                field: "refusal",
-                value: code,
-            })
+            Err(WireError::Unknown { field: "refusal", value: code })
         }
     }
 }
@@ -88,10 +85,7 @@ mod tests {
             assert_eq!(Refusal::from_code(u64::from(refusal.code())), Ok(refusal));
         }
         for code in [0, 10, u64::from(u32::MAX), u64::MAX, 1 << 32 | 1] {
-            let unknown = WireError::Unknown {
-                field: "refusal",
-                value: code,
-            };
+            let unknown = WireError::Unknown { field: "refusal", value: code };
             assert_eq!(Refusal::from_code(code), Err(unknown));
         }
     }

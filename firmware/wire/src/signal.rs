@@ -42,11 +42,7 @@ impl Signal {
     /// Sets the word at `offset` to `value`.
     #[inline]
     pub const fn set(offset: u64, value: u64) -> Signal {
-        Signal {
-            offset,
-            value,
-            op: SignalOp::Set,
-        }
+        Signal { offset, value, op: SignalOp::Set }
     }
 
     /// Reads a trailer.
@@ -59,10 +55,7 @@ impl Signal {
             1 => SignalOp::Add,
             2 => SignalOp::Or,
             value => {
-                return Err(WireError::Unknown {
-                    field: "signal operation",
-                    value,
-                });
+                return Err(WireError::Unknown { field: "signal operation", value });
             }
         };
         let offset = place & !Self::OP_BITS;
@@ -94,11 +87,7 @@ impl Signal {
     #[inline]
     pub(crate) const fn check(self) -> Result<(), WireError> {
         if self.offset & Self::OP_BITS != 0 {
-            return Err(WireError::Unaligned {
-                field: "signal offset",
-                value: self.offset,
-                align: Self::WORD_BYTES,
-            });
+            return Err(WireError::Unaligned { field: "signal offset", value: self.offset, align: Self::WORD_BYTES });
         }
         must_not_overflow("signal offset", self.offset, Signal::WORD_BYTES)
     }

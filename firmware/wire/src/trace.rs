@@ -138,9 +138,7 @@ pub const TRACE_FLAG_INLINE: u8 = 2;
 
 /// One operation, as it stands in a file: little-endian, 32 bytes. Read from a file it may hold anything; check
 /// [`op`](Self::op).
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct TraceRecord {
     /// When it began: nanoseconds on a clock that all nodes share.

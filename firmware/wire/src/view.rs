@@ -43,11 +43,7 @@ impl<'a> Packet<'a> {
         if let Repr::Store { signal: true, .. } = repr {
             Signal::from_payload(payload)?;
         }
-        Ok(Packet {
-            header,
-            payload,
-            repr,
-        })
+        Ok(Packet { header, payload, repr })
     }
 
     /// The header, with the link's numbers.
@@ -95,9 +91,6 @@ impl fmt::Display for Packet<'_> {
 impl fmt::Debug for Packet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the payload: keys travel in some.
-        f.debug_struct("Packet")
-            .field("header", self.header)
-            .field("repr", &self.repr)
-            .finish()
+        f.debug_struct("Packet").field("header", self.header).field("repr", &self.repr).finish()
     }
 }

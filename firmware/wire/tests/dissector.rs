@@ -54,16 +54,7 @@ fn flag(is_set: bool) -> String {
 fn shows_of(repr: &Repr, vector: &[u8]) -> Vec<(&'static str, String)> {
     let text = |value: &dyn ToString| value.to_string();
     let mut shows = match *repr {
-        Repr::Store {
-            key: opens,
-            export,
-            message,
-            offset,
-            last,
-            notify,
-            signal,
-            ..
-        } => {
+        Repr::Store { key: opens, export, message, offset, last, notify, signal, .. } => {
             let mut shows = vec![
                 ("packet.key", key(opens)),
                 ("packet.export", text(&export.0)),
@@ -82,14 +73,7 @@ fn shows_of(repr: &Repr, vector: &[u8]) -> Vec<(&'static str, String)> {
             }
             shows
         }
-        Repr::FetchRequest {
-            key: opens,
-            export,
-            fetch,
-            offset,
-            want_bytes,
-            reply_key,
-        } => vec![
+        Repr::FetchRequest { key: opens, export, fetch, offset, want_bytes, reply_key } => vec![
             ("packet.key", key(opens)),
             ("packet.export", text(&export.0)),
             ("packet.fetch", text(&fetch.0)),
@@ -97,13 +81,7 @@ fn shows_of(repr: &Repr, vector: &[u8]) -> Vec<(&'static str, String)> {
             ("fetch.bytes", text(&want_bytes)),
             ("packet.reply_key", key(reply_key)),
         ],
-        Repr::FetchReply {
-            reply_key,
-            fetch,
-            offset,
-            length,
-            last,
-        } => vec![
+        Repr::FetchReply { reply_key, fetch, offset, length, last } => vec![
             ("packet.reply_key", key(reply_key)),
             ("packet.fetch", text(&fetch.0)),
             ("packet.offset", hex(offset)),
@@ -111,23 +89,12 @@ fn shows_of(repr: &Repr, vector: &[u8]) -> Vec<(&'static str, String)> {
             ("packet.data", "616263".to_owned()),
             ("packet.last", flag(last)),
         ],
-        Repr::FetchRefused {
-            reply_key,
-            fetch,
-            reason,
-        } => vec![
+        Repr::FetchRefused { reply_key, fetch, reason } => vec![
             ("packet.reply_key", key(reply_key)),
             ("packet.fetch", text(&fetch.0)),
             ("packet.reason", text(&reason.code())),
         ],
-        Repr::StoreRefused {
-            message,
-            export,
-            reason,
-            offset,
-            length,
-            count,
-        } => vec![
+        Repr::StoreRefused { message, export, reason, offset, length, count } => vec![
             ("packet.message", text(&message.0)),
             ("packet.export", text(&export.0)),
             ("packet.reason", text(&reason.code())),
@@ -135,12 +102,7 @@ fn shows_of(repr: &Repr, vector: &[u8]) -> Vec<(&'static str, String)> {
             ("refused.bytes", text(&length)),
             ("refused.count", text(&count)),
         ],
-        Repr::Handler {
-            handler,
-            from,
-            to,
-            length,
-        } => vec![
+        Repr::Handler { handler, from, to, length } => vec![
             ("packet.handler", text(&handler.0)),
             ("packet.from", text(&from.0)),
             ("packet.to", text(&to.0)),
@@ -148,14 +110,7 @@ fn shows_of(repr: &Repr, vector: &[u8]) -> Vec<(&'static str, String)> {
             ("packet.data", "68656c6c6f".to_owned()),
         ],
         Repr::Nothing => vec![("packet.length", "0".to_owned())],
-        Repr::Atomic {
-            key: opens,
-            export,
-            fetch,
-            offset,
-            atomic,
-            reply_key,
-        } => {
+        Repr::Atomic { key: opens, export, fetch, offset, atomic, reply_key } => {
             let (op, expected) = match atomic.op {
                 AtomicOp::Add => (1, String::new()),
                 AtomicOp::Swap => (2, String::new()),
@@ -184,49 +139,29 @@ fn shows_of(repr: &Repr, vector: &[u8]) -> Vec<(&'static str, String)> {
 fn shows_of_control(message: &ControlMessage<'_>) -> Vec<(&'static str, String)> {
     let text = |value: &dyn ToString| value.to_string();
     let mut shows = match *message {
-        ControlMessage::ImportRequest {
-            request,
-            name,
-            rights,
-            token,
-        } => vec![
+        ControlMessage::ImportRequest { request, name, rights, token } => vec![
             ("control.request", text(&request)),
             ("control.name", name.replace('\n', "\\n")),
             ("control.rights", text(&rights.bits())),
             ("control.token", token.map_or_else(String::new, key)),
         ],
         ControlMessage::ImportCancel { request } => vec![("control.request", text(&request))],
-        ControlMessage::ImportGranted {
-            request,
-            export,
-            key: opens,
-            length,
-            rights,
-            direct,
-        } => vec![
+        ControlMessage::ImportGranted { request, export, key: opens, length, rights, direct } => vec![
             ("control.request", text(&request)),
             ("control.export", text(&export.0)),
             ("control.key", key(opens)),
             ("control.length", text(&length)),
             ("control.rights", text(&rights.bits())),
-            (
-                "control.mapped_offset",
-                direct.map_or_else(String::new, |part| hex(part.offset)),
-            ),
-            (
-                "control.mapped_bytes",
-                direct.map_or_else(String::new, |part| text(&part.bytes)),
-            ),
+            ("control.mapped_offset", direct.map_or_else(String::new, |part| hex(part.offset))),
+            ("control.mapped_bytes", direct.map_or_else(String::new, |part| text(&part.bytes))),
         ],
-        ControlMessage::ImportRefused { request, reason } => vec![
-            ("control.request", text(&request)),
-            ("control.reason", text(&reason.code())),
-        ],
+        ControlMessage::ImportRefused { request, reason } => {
+            vec![("control.request", text(&request)), ("control.reason", text(&reason.code()))]
+        }
         ControlMessage::Revoked { export } => vec![("control.export", text(&export.0))],
-        ControlMessage::Released { export, key: opens } => vec![
-            ("control.export", text(&export.0)),
-            ("control.key", key(opens)),
-        ],
+        ControlMessage::Released { export, key: opens } => {
+            vec![("control.export", text(&export.0)), ("control.key", key(opens))]
+        }
         ControlMessage::Goodbye => vec![],
     };
     shows.push(("control.kind", text(&(message.kind() as u8))));
@@ -236,27 +171,15 @@ fn shows_of_control(message: &ControlMessage<'_>) -> Vec<(&'static str, String)>
 
 /// A packet to handler 0, which takes control messages.
 fn control_packet(payload: &[u8]) -> Vec<u8> {
-    let repr = Repr::Handler {
-        handler: HandlerId(0),
-        from: ProcessId(4),
-        to: ProcessId(3),
-        length: payload.len() as u32,
-    };
+    let repr =
+        Repr::Handler { handler: HandlerId(0), from: ProcessId(4), to: ProcessId(3), length: payload.len() as u32 };
     packet_bytes(repr, SEQUENCE, payload)
 }
 
 fn links() -> Vec<Case> {
     let mut bytes = [0; MAX_ACK_BYTES];
-    let length = LinkAck::new(1234, [(40, 42), (30, 30)])
-        .unwrap()
-        .emit(&mut bytes);
-    let with = |kind, expected, peer_epoch| LinkHeader {
-        kind,
-        expected,
-        peer_epoch,
-        sequence: 0,
-        ..LINK
-    };
+    let length = LinkAck::new(1234, [(40, 42), (30, 30)]).unwrap().emit(&mut bytes);
+    let with = |kind, expected, peer_epoch| LinkHeader { kind, expected, peer_epoch, sequence: 0, ..LINK };
     let of = |name: &str, header: LinkHeader, rest: &[u8], more: &[(&'static str, &str)]| Case {
         name: name.to_owned(),
         datagram: plain(&[&header.emit()[..], rest].concat()),
@@ -284,30 +207,10 @@ fn links() -> Vec<Case> {
         ("ack.last", "42,30"),
     ];
     vec![
-        of(
-            "hello",
-            with(LinkKind::Hello, 0, 0),
-            &[],
-            &[("link.challenge", &challenge), ("link.number", "")],
-        ),
-        of(
-            "welcome",
-            with(LinkKind::Welcome, 0, 5),
-            &[],
-            &[("link.challenge", &challenge)],
-        ),
-        of(
-            "ack",
-            with(LinkKind::Ack, 11, 5),
-            &bytes[..length],
-            &acked[..],
-        ),
-        of(
-            "again",
-            with(LinkKind::Again, 11, 5),
-            &[],
-            &[("link.number", "9")],
-        ),
+        of("hello", with(LinkKind::Hello, 0, 0), &[], &[("link.challenge", &challenge), ("link.number", "")]),
+        of("welcome", with(LinkKind::Welcome, 0, 5), &[], &[("link.challenge", &challenge)]),
+        of("ack", with(LinkKind::Ack, 11, 5), &bytes[..length], &acked[..]),
+        of("again", with(LinkKind::Again, 11, 5), &[], &[("link.number", "9")]),
     ]
 }
 
@@ -364,24 +267,12 @@ fn malformed() -> Vec<Case> {
         shows: vec![("malformed", "1".to_owned())],
     };
     let request = control_packet(&controls()[0].bytes());
-    let mut cases: Vec<Case> = (1..request.len())
-        .map(|length| {
-            case(
-                &format!("request cut to {length}"),
-                data(&request[..length]),
-            )
-        })
-        .collect();
+    let mut cases: Vec<Case> =
+        (1..request.len()).map(|length| case(&format!("request cut to {length}"), data(&request[..length]))).collect();
     let mut kind = packets()[0].bytes();
     kind[1] = 99;
     cases.push(case("packet of kind 99", data(&kind)));
-    let mut ack = LinkHeader {
-        kind: LinkKind::Ack,
-        sequence: 0,
-        ..LINK
-    }
-    .emit()
-    .to_vec();
+    let mut ack = LinkHeader { kind: LinkKind::Ack, sequence: 0, ..LINK }.emit().to_vec();
     ack.extend([0, 0, 0, 0, 255, 255, 255, 255]);
     cases.push(case("ack of too many ranges", plain(&ack)));
     cases
@@ -391,14 +282,7 @@ fn malformed() -> Vec<Case> {
 fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     let padding = body.len().next_multiple_of(4) - body.len();
     let total = (12 + body.len() + padding) as u32;
-    [
-        &kind.to_le_bytes()[..],
-        &total.to_le_bytes(),
-        body,
-        &[0; 3][..padding],
-        &total.to_le_bytes(),
-    ]
-    .concat()
+    [&kind.to_le_bytes()[..], &total.to_le_bytes(), body, &[0; 3][..padding], &total.to_le_bytes()].concat()
 }
 
 /// A capture file of UDP over IPv4 datagrams.

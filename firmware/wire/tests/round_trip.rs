@@ -51,30 +51,23 @@ fn word() -> impl Strategy<Value = (u64, Atomic)> {
 
 fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
     let chunk = CHUNK_BYTES as u64;
-    let store = (
-        key(),
-        any::<(u32, u32)>(),
-        range(0..=chunk),
-        any::<(bool, bool)>(),
-        signal(),
-    )
-        .prop_map(
-            |(key, (export, message), (offset, length), (last, notify), signal)| {
-                let mut data = vec![0x3c; length as usize];
-                data.extend(signal.iter().flat_map(|s| s.to_bytes()));
-                let repr = Repr::Store {
-                    key,
-                    export: ExportId(export),
-                    message: MessageId(message),
-                    offset,
-                    length: length as u32,
-                    last: last || notify || signal.is_some(),
-                    notify,
-                    signal: signal.is_some(),
-                };
-                (repr, data)
-            },
-        );
+    let store = (key(), any::<(u32, u32)>(), range(0..=chunk), any::<(bool, bool)>(), signal()).prop_map(
+        |(key, (export, message), (offset, length), (last, notify), signal)| {
+            let mut data = vec![0x3c; length as usize];
+            data.extend(signal.iter().flat_map(|s| s.to_bytes()));
+            let repr = Repr::Store {
+                key,
+                export: ExportId(export),
+                message: MessageId(message),
+                offset,
+                length: length as u32,
+                last: last || notify || signal.is_some(),
+                notify,
+                signal: signal.is_some(),
+            };
+            (repr, data)
+        },
+    );
     let fetch_request = (key(), key(), any::<(u32, u32)>(), range(long_length())).prop_map(
         |(key, reply_key, (export, fetch), (offset, want_bytes))| {
             let repr = Repr::FetchRequest {
@@ -90,33 +83,15 @@ fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
     );
     let fetch_reply = (key(), any::<u32>(), range(1..=chunk), any::<bool>()).prop_map(
         |(reply_key, fetch, (offset, length), last)| {
-            let repr = Repr::FetchReply {
-                reply_key,
-                fetch: FetchId(fetch),
-                offset,
-                length: length as u32,
-                last,
-            };
+            let repr = Repr::FetchReply { reply_key, fetch: FetchId(fetch), offset, length: length as u32, last };
             (repr, vec![0x3c; length as usize])
         },
     );
     let fetch_refused = (key(), any::<u32>(), refusal()).prop_map(|(reply_key, fetch, reason)| {
-        (
-            Repr::FetchRefused {
-                reply_key,
-                fetch: FetchId(fetch),
-                reason,
-            },
-            vec![],
-        )
+        (Repr::FetchRefused { reply_key, fetch: FetchId(fetch), reason }, vec![])
     });
-    let store_refused = (
-        any::<(u32, u32)>(),
-        refusal(),
-        range(long_length()),
-        1..=u64::MAX,
-    )
-        .prop_map(|((message, export), reason, (offset, length), count)| {
+    let store_refused = (any::<(u32, u32)>(), refusal(), range(long_length()), 1..=u64::MAX).prop_map(
+        |((message, export), reason, (offset, length), count)| {
             let repr = Repr::StoreRefused {
                 message: MessageId(message),
                 export: ExportId(export),
@@ -126,31 +101,22 @@ fn packet() -> impl Strategy<Value = (Repr, Vec<u8>)> {
                 count,
             };
             (repr, vec![])
-        });
-    let atomic = (key(), key(), any::<(u32, u32)>(), word()).prop_map(
-        |(key, reply_key, (export, fetch), (offset, atomic))| {
-            let repr = Repr::Atomic {
-                key,
-                export: ExportId(export),
-                fetch: FetchId(fetch),
-                offset,
-                atomic,
-                reply_key,
-            };
+        },
+    );
+    let atomic =
+        (key(), key(), any::<(u32, u32)>(), word()).prop_map(|(key, reply_key, (export, fetch), (offset, atomic))| {
+            let repr = Repr::Atomic { key, export: ExportId(export), fetch: FetchId(fetch), offset, atomic, reply_key };
             (repr, vec![])
-        },
-    );
-    let handler = (any::<(u32, u16, u16)>(), 0..=MAX_PAYLOAD_BYTES).prop_map(
-        |((handler, from, to), length)| {
-            let repr = Repr::Handler {
-                handler: HandlerId(handler),
-                from: ProcessId(from),
-                to: ProcessId(to),
-                length: length as u32,
-            };
-            (repr, vec![0x3c; length])
-        },
-    );
+        });
+    let handler = (any::<(u32, u16, u16)>(), 0..=MAX_PAYLOAD_BYTES).prop_map(|((handler, from, to), length)| {
+        let repr = Repr::Handler {
+            handler: HandlerId(handler),
+            from: ProcessId(from),
+            to: ProcessId(to),
+            length: length as u32,
+        };
+        (repr, vec![0x3c; length])
+    });
     prop_oneof![
         store,
         fetch_request,
@@ -168,65 +134,33 @@ fn rights() -> impl Strategy<Value = Rights> {
 }
 
 fn control(name: &str) -> impl Strategy<Value = ControlMessage<'_>> {
-    let request = (any::<u32>(), rights(), proptest::option::of(key())).prop_map(
-        move |(request, rights, token)| ControlMessage::ImportRequest {
-            request,
-            name,
-            rights,
-            token,
-        },
-    );
-    let granted = (
-        any::<(u32, u32, u64)>(),
-        key(),
-        rights(),
-        any::<Option<(u64, u64)>>(),
-    )
-        .prop_map(|((request, export, length), key, rights, part)| {
+    let request = (any::<u32>(), rights(), proptest::option::of(key()))
+        .prop_map(move |(request, rights, token)| ControlMessage::ImportRequest { request, name, rights, token });
+    let granted = (any::<(u32, u32, u64)>(), key(), rights(), any::<Option<(u64, u64)>>()).prop_map(
+        |((request, export, length), key, rights, part)| {
             let direct = part.filter(|_| length > 0).map(|(offset, bytes)| {
                 let offset = offset % length;
                 let bytes = 1 + bytes % (length - offset);
                 MappedPart { offset, bytes }
             });
-            ControlMessage::ImportGranted {
-                request,
-                export: ExportId(export),
-                key,
-                length,
-                rights,
-                direct,
-            }
-        });
+            ControlMessage::ImportGranted { request, export: ExportId(export), key, length, rights, direct }
+        },
+    );
     prop_oneof![
         request,
         granted,
         any::<u32>().prop_map(|request| ControlMessage::ImportCancel { request }),
-        (any::<u32>(), refusal())
-            .prop_map(|(request, reason)| ControlMessage::ImportRefused { request, reason }),
-        any::<u32>().prop_map(|export| ControlMessage::Revoked {
-            export: ExportId(export)
-        }),
-        (any::<u32>(), key()).prop_map(|(export, key)| ControlMessage::Released {
-            export: ExportId(export),
-            key
-        }),
+        (any::<u32>(), refusal()).prop_map(|(request, reason)| ControlMessage::ImportRefused { request, reason }),
+        any::<u32>().prop_map(|export| ControlMessage::Revoked { export: ExportId(export) }),
+        (any::<u32>(), key()).prop_map(|(export, key)| ControlMessage::Released { export: ExportId(export), key }),
         Just(ControlMessage::Goodbye),
     ]
 }
 
 fn command() -> impl Strategy<Value = CommandRepr> {
-    let short = (
-        any::<u32>(),
-        range(0..=SHORT_BYTES as u64),
-        any::<bool>(),
-        signal(),
-    )
-        .prop_map(|(import, (offset, length), notify, signal)| {
-            let limit = if signal.is_some() {
-                SHORT_SIGNAL_BYTES
-            } else {
-                SHORT_BYTES
-            };
+    let short = (any::<u32>(), range(0..=SHORT_BYTES as u64), any::<bool>(), signal()).prop_map(
+        |(import, (offset, length), notify, signal)| {
+            let limit = if signal.is_some() { SHORT_SIGNAL_BYTES } else { SHORT_BYTES };
             CommandRepr::ShortSend {
                 import: ImportId(import),
                 offset,
@@ -234,26 +168,19 @@ fn command() -> impl Strategy<Value = CommandRepr> {
                 notify,
                 signal,
             }
-        });
-    let long = (
-        any::<(u32, u32, u64)>(),
-        range(long_length()),
-        any::<bool>(),
-        signal(),
-    )
-        .prop_map(
-            |((import, completion, address), (offset, length), notify, signal)| {
-                CommandRepr::LongSend {
-                    import: ImportId(import),
-                    offset,
-                    address: address.min(u64::MAX - length),
-                    length,
-                    notify,
-                    signal,
-                    completion,
-                }
-            },
-        );
+        },
+    );
+    let long = (any::<(u32, u32, u64)>(), range(long_length()), any::<bool>(), signal()).prop_map(
+        |((import, completion, address), (offset, length), notify, signal)| CommandRepr::LongSend {
+            import: ImportId(import),
+            offset,
+            address: address.min(u64::MAX - length),
+            length,
+            notify,
+            signal,
+            completion,
+        },
+    );
     let fetch = (any::<(u32, u32, u64)>(), range(long_length())).prop_map(
         |((import, completion, address), (offset, length))| CommandRepr::Fetch {
             import: ImportId(import),
@@ -263,25 +190,16 @@ fn command() -> impl Strategy<Value = CommandRepr> {
             completion,
         },
     );
-    let handler = (any::<(u16, u16, u32)>(), 0..=SHORT_BYTES as u32).prop_map(
-        |((node, process, handler), length)| CommandRepr::Handler {
-            to: Endpoint {
-                node: NodeId(node),
-                process: ProcessId(process),
-            },
+    let handler = (any::<(u16, u16, u32)>(), 0..=SHORT_BYTES as u32).prop_map(|((node, process, handler), length)| {
+        CommandRepr::Handler {
+            to: Endpoint { node: NodeId(node), process: ProcessId(process) },
             handler: HandlerId(handler),
             length,
-        },
-    );
-    let atomic = (any::<(u32, u32, u64)>(), word()).prop_map(
-        |((import, completion, address), (offset, atomic))| CommandRepr::Atomic {
-            import: ImportId(import),
-            offset,
-            address: address.min(u64::MAX - 8),
-            atomic,
-            completion,
-        },
-    );
+        }
+    });
+    let atomic = (any::<(u32, u32, u64)>(), word()).prop_map(|((import, completion, address), (offset, atomic))| {
+        CommandRepr::Atomic { import: ImportId(import), offset, address: address.min(u64::MAX - 8), atomic, completion }
+    });
     prop_oneof![short, long, fetch, handler, atomic]
 }
 

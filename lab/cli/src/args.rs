@@ -35,10 +35,7 @@ pub(crate) enum Command {
     /// Clusters in virtual time: faults, checks, seeds
     ///
     /// The nodes are the real ones; computers, links, programs and time are simulated. A seed repeats a run to the last event.
-    #[command(
-        subcommand,
-        after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim vopr --minutes 10"
-    )]
+    #[command(subcommand, after_help = "Examples:\n  mapwire sim run --seed 7\n  mapwire sim vopr --minutes 10")]
     Sim(SimCommand),
     #[command(flatten)]
     Asked(Asked),
@@ -78,14 +75,7 @@ mod tests {
     #[test]
     fn mapwire_is_told_of_all_commands_and_of_the_words_that_they_take() {
         let told = mapwire_console::description::told(&Cli::command(), values_of);
-        for word in [
-            "zipf",
-            "oracleGeneral",
-            "dynamic-handle",
-            "vopr",
-            "partition",
-            "lost-signal",
-        ] {
+        for word in ["zipf", "oracleGeneral", "dynamic-handle", "vopr", "partition", "lost-signal"] {
             assert!(told.contains(&format!("\"{word}\"")), "{word}: {told}");
         }
     }

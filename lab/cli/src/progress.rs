@@ -23,24 +23,12 @@ pub(crate) struct Progress {
 impl Progress {
     /// Progress through `total` bytes; of an unknown number if `None`.
     pub(crate) fn bytes(what: &str, total: Option<u64>) -> Self {
-        Self::new(
-            what,
-            total,
-            "{bytes}/{total_bytes}",
-            "{bytes}",
-            "{bytes_per_sec}",
-        )
+        Self::new(what, total, "{bytes}/{total_bytes}", "{bytes}", "{bytes_per_sec}")
     }
 
     /// Progress through `total` records.
     pub(crate) fn records(what: &str, total: Option<u64>) -> Self {
-        Self::new(
-            what,
-            total,
-            "{human_pos}/{human_len}",
-            "{human_pos}",
-            "{per_sec}",
-        )
+        Self::new(what, total, "{human_pos}/{human_len}", "{human_pos}", "{per_sec}")
     }
 
     /// Progress through `total` steps of seconds each, shown from the first on.
@@ -70,11 +58,7 @@ impl Progress {
             bar.set_style(style);
         }
         bar.set_message(what.to_owned());
-        Self {
-            bar,
-            begun: Instant::now(),
-            settled: Cell::new(!io::stderr().is_terminal()),
-        }
+        Self { bar, begun: Instant::now(), settled: Cell::new(!io::stderr().is_terminal()) }
     }
 
     /// `done` bytes or records are behind.
@@ -88,11 +72,7 @@ impl Progress {
 
     /// `input`, whose bytes move the bar as they are read.
     pub(crate) fn watch<R: Read>(&self, input: R) -> Watched<'_, R> {
-        Watched {
-            input,
-            read: 0,
-            progress: self,
-        }
+        Watched { input, read: 0, progress: self }
     }
 }
 
@@ -126,10 +106,7 @@ mod tests {
     fn what_is_read_moves_the_bar() {
         let progress = Progress::bytes("reading", Some(10));
         let mut text = String::new();
-        progress
-            .watch(&b"0123456789"[..])
-            .read_to_string(&mut text)
-            .unwrap();
+        progress.watch(&b"0123456789"[..]).read_to_string(&mut text).unwrap();
         assert_eq!(text, "0123456789");
         assert_eq!(progress.bar.position(), 10);
     }

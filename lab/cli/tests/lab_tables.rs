@@ -29,10 +29,8 @@ fn traces(place: &Place) -> [&'static str; 2] {
 }
 
 /// All that the papers have.
-const NAMES: [&str; 10] = [
-    "Table 3", "Table 4", "Table 5", "Table 6", "Table 7", "Table 8", "Figure 7", "Figure 8",
-    "Figure 3", "Figure 5",
-];
+const NAMES: [&str; 10] =
+    ["Table 3", "Table 4", "Table 5", "Table 6", "Table 7", "Table 8", "Figure 7", "Figure 8", "Figure 3", "Figure 5"];
 
 #[test]
 fn every_table_and_figure_is_printed_with_ours_beside_the_papers() {
@@ -42,15 +40,10 @@ fn every_table_and_figure_is_printed_with_ours_beside_the_papers() {
     let mut at = 0;
     for name in NAMES {
         // In the papers' order.
-        at += text[at..]
-            .find(&format!(" {name}: "))
-            .unwrap_or_else(|| panic!("{name} behind {at} in:\n{text}"));
+        at += text[at..].find(&format!(" {name}: ")).unwrap_or_else(|| panic!("{name} behind {at} in:\n{text}"));
     }
     // UTLB Table 6, 1 K entries: Barnes has 2.8 and 9.1 us there.
-    let row = text
-        .lines()
-        .find(|line| line.starts_with("1K ") && line.contains("2.6"))
-        .unwrap_or_default();
+    let row = text.lines().find(|line| line.starts_with("1K ") && line.contains("2.6")).unwrap_or_default();
     assert!(!row.is_empty(), "{text}");
 }
 
@@ -59,19 +52,7 @@ fn a_cell_is_what_a_study_of_the_same_configuration_counts() {
     let place = Place::new();
     let [zipf, _] = traces(&place);
     let cells = json_rows(&place.run(&["lab", "tables", zipf, "--json"]).code(0));
-    let study = [
-        "lab",
-        "study",
-        zipf,
-        "--entries",
-        "2K",
-        "--ways",
-        "2",
-        "--ops",
-        "send,fetch",
-        "--format",
-        "json",
-    ];
+    let study = ["lab", "study", zipf, "--entries", "2K", "--ways", "2", "--ops", "send,fetch", "--format", "json"];
     let rows = json_rows(&place.run(&study).code(0));
     let [row] = &rows[..] else { panic!("{rows:?}") };
     let rate = row["nic_misses"].as_f64().unwrap() / row["lookups"].as_f64().unwrap();
@@ -81,22 +62,11 @@ fn a_cell_is_what_a_study_of_the_same_configuration_counts() {
             && cell["cache entries"] == "2K"
             && cell["associativity"] == "2-way"
     });
-    let cell = cell.unwrap_or_else(|| {
-        panic!(
-            "{:?}",
-            cells.iter().find(|cell| cell["table"] == "UTLB Table 8")
-        )
-    });
-    assert!(
-        (cell["value"].as_f64().unwrap() - rate).abs() < 0.006,
-        "{cell} and {rate}"
-    );
+    let cell = cell.unwrap_or_else(|| panic!("{:?}", cells.iter().find(|cell| cell["table"] == "UTLB Table 8")));
+    assert!((cell["value"].as_f64().unwrap() - rate).abs() < 0.006, "{cell} and {rate}");
     for name in NAMES {
         let of_table = |cell: &&Value| cell["table"].as_str().unwrap().ends_with(name);
-        let ours = cells
-            .iter()
-            .filter(of_table)
-            .filter(|cell| cell["source"] == "ours" && cell["value"].is_number());
+        let ours = cells.iter().filter(of_table).filter(|cell| cell["source"] == "ours" && cell["value"].is_number());
         assert!(ours.count() > 0, "{name}");
     }
 }
@@ -105,18 +75,7 @@ fn a_cell_is_what_a_study_of_the_same_configuration_counts() {
 fn a_page_is_whole_or_not_there_and_asks_no_network() {
     let place = Place::new();
     let [zipf, transpose] = traces(&place);
-    place
-        .run(&[
-            "lab",
-            "report",
-            zipf,
-            transpose,
-            "-o",
-            "report.html",
-            "--machines",
-            "none",
-        ])
-        .code(0);
+    place.run(&["lab", "report", zipf, transpose, "-o", "report.html", "--machines", "none"]).code(0);
     let page = std::fs::read_to_string(place.folder.join("report.html")).unwrap();
     assert!(page.trim_end().ends_with("</html>"));
     for script in page.split("<script").skip(1) {
@@ -138,15 +97,9 @@ fn a_page_is_whole_or_not_there_and_asks_no_network() {
     ] {
         assert!(page.contains(wanted), "{wanted}");
     }
-    let error = place
-        .run(&["lab", "report", zipf, "-o", "missing/report.html"])
-        .code(1)
-        .err();
+    let error = place.run(&["lab", "report", zipf, "-o", "missing/report.html"]).code(1).err();
     assert!(error.contains("missing/report.html"), "{error}");
-    let error = place
-        .run(&["lab", "report", "absent.mwt", "-o", "other.html"])
-        .code(1)
-        .err();
+    let error = place.run(&["lab", "report", "absent.mwt", "-o", "other.html"]).code(1).err();
     assert!(error.contains("absent.mwt"), "{error}");
     assert!(!place.has("other.html"));
     place.write("cut.mwt", "MAPW");
@@ -213,9 +166,7 @@ fn browser_here(place: &Place) -> Option<&'static str> {
         let done = browser(name, place, &url);
         done.status.success() && String::from_utf8_lossy(&done.stdout).contains("drawn")
     };
-    ["chromium", "chromium-browser", "google-chrome"]
-        .into_iter()
-        .find(runs)
+    ["chromium", "chromium-browser", "google-chrome"].into_iter().find(runs)
 }
 
 #[test]
@@ -226,31 +177,16 @@ fn a_browser_draws_every_plot_of_the_page_without_an_error() {
         return;
     };
     let [zipf, transpose] = traces(&place);
-    let args = [
-        "lab",
-        "report",
-        zipf,
-        transpose,
-        "-o",
-        "report.html",
-        "--machines",
-        "gms-np",
-    ];
+    let args = ["lab", "report", zipf, transpose, "-o", "report.html", "--machines", "gms-np"];
     place.run(&args).code(0);
     let path = place.folder.join("report.html");
     let page = std::fs::read_to_string(&path).unwrap();
     let plots = page.matches("<div class=\"plot\">").count();
     assert!(plots >= NAMES.len(), "{plots}");
     let done = browser(name, &place, &format!("file://{}", path.display()));
-    let (dom, log) = (
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr),
-    );
+    let (dom, log) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{log}");
-    let errors: Vec<_> = log
-        .lines()
-        .filter(|line| line.contains(":CONSOLE"))
-        .collect();
+    let errors: Vec<_> = log.lines().filter(|line| line.contains(":CONSOLE")).collect();
     assert!(errors.is_empty(), "{errors:?}");
     // The document has the page's own text in it, its script's too.
     let made = |what: &str| dom.matches(what).count() - page.matches(what).count();
@@ -262,53 +198,21 @@ fn a_browser_draws_every_plot_of_the_page_without_an_error() {
 #[test]
 fn the_memory_of_a_nic_is_shown_for_any_design_and_load() {
     let place = Place::new();
-    let args = [
-        "lab",
-        "memory",
-        "--design",
-        "dynamic-handle,per-process",
-        "--entries",
-        "1K,2K",
-    ];
+    let args = ["lab", "memory", "--design", "dynamic-handle,per-process", "--entries", "1K,2K"];
     let text = place.run(&args).code(0).out();
-    for wanted in [
-        "VMH cache",
-        "export table",
-        "lookup structures",
-        "dynamic-handle,entries=2K",
-    ] {
+    for wanted in ["VMH cache", "export table", "lookup structures", "dynamic-handle,entries=2K"] {
         assert!(text.contains(wanted), "{wanted} in:\n{text}");
     }
-    let rows = json_rows(
-        &place
-            .run(&[&args[..], &["--processes", "4", "--json"]].concat())
-            .code(0),
-    );
+    let rows = json_rows(&place.run(&[&args[..], &["--processes", "4", "--json"]].concat()).code(0));
     let bytes = |design: &str, structure: &str| {
         let row = rows.iter().find(|row| {
-            row["structure"] == structure
-                && row["design"]
-                    .as_str()
-                    .is_some_and(|name| name.starts_with(design))
+            row["structure"] == structure && row["design"].as_str().is_some_and(|name| name.starts_with(design))
         });
-        row.unwrap_or_else(|| panic!("{design} {structure} in {rows:?}"))["bytes"]
-            .as_u64()
-            .unwrap()
+        row.unwrap_or_else(|| panic!("{design} {structure} in {rows:?}"))["bytes"].as_u64().unwrap()
     };
-    assert_eq!(
-        2 * bytes("dynamic-handle,entries=1K", "VMH cache"),
-        bytes("dynamic-handle,entries=2K", "VMH cache")
-    );
-    for (option, value) in [
-        ("--entries", "7"),
-        ("--processes", "0"),
-        ("--nodes", "x"),
-        ("--design", "none"),
-    ] {
+    assert_eq!(2 * bytes("dynamic-handle,entries=1K", "VMH cache"), bytes("dynamic-handle,entries=2K", "VMH cache"));
+    for (option, value) in [("--entries", "7"), ("--processes", "0"), ("--nodes", "x"), ("--design", "none")] {
         let error = place.run(&["lab", "memory", option, value]).code(2).err();
-        assert!(
-            error.contains(option.trim_start_matches('-')) && error.contains(value),
-            "{error}"
-        );
+        assert!(error.contains(option.trim_start_matches('-')) && error.contains(value), "{error}");
     }
 }

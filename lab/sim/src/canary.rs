@@ -231,10 +231,7 @@ impl GlobalCanary {
 
     /// Whether it is one of the protocol.
     pub(crate) const fn is_of_protocol(self) -> bool {
-        matches!(
-            self,
-            Self::EarlyReported | Self::LostRemove | Self::EarlyLanded
-        )
+        matches!(self, Self::EarlyReported | Self::LostRemove | Self::EarlyLanded)
     }
 }
 

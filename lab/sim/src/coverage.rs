@@ -120,10 +120,7 @@ pub struct Coverage {
 
 impl Default for Coverage {
     fn default() -> Self {
-        Self {
-            rules: BTreeMap::new(),
-            conditions: [0; Condition::ALL.len()],
-        }
+        Self { rules: BTreeMap::new(), conditions: [0; Condition::ALL.len()] }
     }
 }
 

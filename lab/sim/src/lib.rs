@@ -30,10 +30,7 @@ pub mod vopr;
 pub mod workload;
 
 pub use canary::Canary;
-pub use cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, Interrupt, LinkConfig, Observer, Step,
-    Violation,
-};
+pub use cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt, LinkConfig, Observer, Step, Violation};
 pub use coverage::{Condition, Coverage};
 pub use random::Random;
 pub use replay::{Replay, ReplayError};

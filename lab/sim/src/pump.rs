@@ -8,8 +8,7 @@ use mapwire_vmmc::{Importers, RequestId};
 use mapwire_wire::{CommandRepr, Endpoint, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId, Rights};
 
 use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, LinkConfig, Moved, Observer,
-    Step, Totals, Violation,
+    Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, LinkConfig, Moved, Observer, Step, Totals, Violation,
 };
 use crate::random::Random;
 
@@ -70,11 +69,7 @@ pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, Pump
     let config = ClusterConfig {
         nodes,
         processes: 1,
-        link: LinkConfig {
-            latency_ns: 1_000,
-            bits_per_second: 400_000_000_000,
-            queue_packets: 256,
-        },
+        link: LinkConfig { latency_ns: 1_000, bits_per_second: 400_000_000_000, queue_packets: 256 },
         delivery: Delivery::Lossless,
         design: DesignConfig::default(),
         pin_rules: PinRules::default(),
@@ -103,15 +98,7 @@ pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, Pump
         exported.map_err(|error| wrong(&error))?;
         let from = Endpoint::first_of(NodeId((number + 1) % nodes));
         let timeout_ns = 1_000_000_000;
-        let asked = node.ask_import(
-            now_ns,
-            at.process,
-            from,
-            "pump",
-            Rights::ALL,
-            None,
-            timeout_ns,
-        );
+        let asked = node.ask_import(now_ns, at.process, from, "pump", Rights::ALL, None, timeout_ns);
         let request = asked.map_err(|error| wrong(&error))?;
         pump.requests.insert(at.node, request);
         cluster.settle(at.node, &mut pump);
@@ -128,13 +115,7 @@ pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, Pump
                     continue;
                 };
                 while cluster.queued_commands(at) < QUEUED {
-                    let command = CommandRepr::ShortSend {
-                        import,
-                        offset: 0,
-                        length,
-                        notify: false,
-                        signal: None,
-                    };
+                    let command = CommandRepr::ShortSend { import, offset: 0, length, notify: false, signal: None };
                     let submitted = cluster.submit(at, &command, &data[..length as usize]);
                     submitted.map_err(|error| wrong(&error))?;
                 }

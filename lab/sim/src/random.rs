@@ -18,9 +18,7 @@ impl Random {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        Self(core::array::from_fn(|word| {
-            mix(seed.wrapping_add(STEP.wrapping_mul(word as u64)))
-        }))
+        Self(core::array::from_fn(|word| mix(seed.wrapping_add(STEP.wrapping_mul(word as u64)))))
     }
 
     /// Any number.
@@ -66,9 +64,7 @@ impl Random {
     pub fn spread(&mut self, start: u64, end: u64) -> u64 {
         let bits = |number: u64| u64::from(u64::BITS - number.leading_zeros());
         let width = self.within(bits(start), bits(end));
-        let low = 1u64
-            .checked_shl(width.saturating_sub(1) as u32)
-            .unwrap_or(0);
+        let low = 1u64.checked_shl(width.saturating_sub(1) as u32).unwrap_or(0);
         let high = low.saturating_mul(2).saturating_sub(1);
         self.within(low.max(start).min(end), high.min(end).max(start))
     }

@@ -45,9 +45,7 @@ pub enum ReplayError {
         process: u16,
     },
     /// More calls than a run makes.
-    #[error(
-        "record {record} would be call {MOST_CALLS} of the run, which is too long: replay its beginning only"
-    )]
+    #[error("record {record} would be call {MOST_CALLS} of the run, which is too long: replay its beginning only")]
     Long {
         /// The record's number, from 0.
         record: u64,
@@ -94,16 +92,10 @@ impl Replay {
         self.records += 1;
         let (node, process) = (record.node.get(), record.process.get());
         if node >= MOST_NODES {
-            return Err(ReplayError::Node {
-                record: number,
-                node,
-            });
+            return Err(ReplayError::Node { record: number, node });
         }
         if process >= MOST_PROCESSES {
-            return Err(ReplayError::Process {
-                record: number,
-                process,
-            });
+            return Err(ReplayError::Process { record: number, process });
         }
         self.nodes = self.nodes.max(node + 1);
         self.processes = self.processes.max(process + 1);
@@ -154,10 +146,7 @@ impl Replay {
             return Err(ReplayError::Nothing(self.records));
         }
         match nodes {
-            Some(given) if given < self.nodes => Err(ReplayError::Few {
-                has: self.nodes,
-                given,
-            }),
+            Some(given) if given < self.nodes => Err(ReplayError::Few { has: self.nodes, given }),
             Some(given) => Ok((given, self.processes)),
             None => Ok((self.nodes.max(2), self.processes)),
         }
@@ -182,8 +171,7 @@ impl Replay {
         let transfers = (0..).zip(&self.transfers);
         calls.extend(transfers.map(|(number, transfer)| Call {
             at_ns: START_NS + transfer.at_ns,
-            process: u32::from(transfer.node) * u32::from(self.processes)
-                + u32::from(transfer.process),
+            process: u32::from(transfer.node) * u32::from(self.processes) + u32::from(transfer.process),
             seed: mix(seed ^ number),
             deed: Some(transfer.deed),
         }));
@@ -221,15 +209,9 @@ mod tests {
         }
         assert_eq!((replay.records(), replay.calls()), (3, 5));
         assert_eq!(replay.shape(None).unwrap(), (3, 2));
-        assert!(matches!(
-            replay.shape(Some(2)),
-            Err(ReplayError::Few { has: 3, given: 2 })
-        ));
+        assert!(matches!(replay.shape(Some(2)), Err(ReplayError::Few { has: 3, given: 2 })));
         let (calls, last_ns) = replay.calls_of(&mut Random::new(1), 3);
-        let sent: Vec<_> = calls[calls.len() - 5..]
-            .iter()
-            .map(|call| call.deed.unwrap())
-            .collect();
+        let sent: Vec<_> = calls[calls.len() - 5..].iter().map(|call| call.deed.unwrap()).collect();
         let send = |length, shift| Deed::Send { length, shift };
         let fetch = |length, shift| Deed::Fetch { length, shift };
         let after = (0x18 + PART_BYTES) % 4096;
@@ -243,15 +225,10 @@ mod tests {
     #[test]
     fn what_no_cluster_has_room_for_is_named() {
         let mut replay = Replay::default();
-        let error = replay
-            .push(&record(0, 5_000, TraceOp::Send, 0, 1))
-            .unwrap_err();
+        let error = replay.push(&record(0, 5_000, TraceOp::Send, 0, 1)).unwrap_err();
         let says = "record 0 is of node 5000; a simulated cluster has nodes 0 to 4095";
         assert_eq!(error.to_string(), says);
         let error = replay.shape(None).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "the trace has 1 records, and no send or fetch among them"
-        );
+        assert_eq!(error, "the trace has 1 records, and no send or fetch among them");
     }
 }

@@ -3,16 +3,13 @@
 use core::fmt;
 
 use mapwire_settings::{DesignText, parse_design};
-use mapwire_translation::{
-    AnyDesign, DesignConfig, PinLimit, PinRules, Pinning, TranslationDesign,
-};
+use mapwire_translation::{AnyDesign, DesignConfig, PinLimit, PinRules, Pinning, TranslationDesign};
 use thiserror::Error;
 
 use crate::canary::Canary;
 use crate::checks::liveness;
 use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, Interrupt, LinkConfig, Step,
-    Violation,
+    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, Interrupt, LinkConfig, Step, Violation,
 };
 use crate::coverage::Coverage;
 use crate::random::Random;
@@ -179,10 +176,7 @@ impl Scenario {
         let calls = random.spread(50, 1_500) as u32;
         let calls = wanted.calls.unwrap_or(calls);
         let heal_ns = random.spread(500_000, 50_000_000);
-        let replayed = wanted
-            .replay
-            .as_ref()
-            .map(|replay| replay.calls_of(&mut random, nodes));
+        let replayed = wanted.replay.as_ref().map(|replay| replay.calls_of(&mut random, nodes));
         let (lane_bytes, heal_ns) = match &replayed {
             // Faults end before the trace does.
             Some((_, last_ns)) => (LANE_BYTES, last_ns - last_ns / (AFTER_HEALING + 1)),
@@ -197,9 +191,7 @@ impl Scenario {
             link,
             delivery,
             design,
-            pin_rules: PinRules::default()
-                .with_limit(limit)
-                .with_prepin_pages(prepin),
+            pin_rules: PinRules::default().with_limit(limit).with_prepin_pages(prepin),
             words,
             nic_memory_bytes: 64 << 20,
             max_payload_bytes: random.spread(1_000, 70_000) as usize,
@@ -233,12 +225,7 @@ impl Scenario {
             seed,
             cluster,
             workload,
-            rules: wanted
-                .rules
-                .iter()
-                .filter(|rule| is_lossy || !rule.is_lossy)
-                .copied()
-                .collect(),
+            rules: wanted.rules.iter().filter(|rule| is_lossy || !rule.is_lossy).copied().collect(),
             heal_ns,
             calls,
             replayed: wanted.replay.as_ref().map(Replay::records),
@@ -250,15 +237,10 @@ impl Scenario {
     /// The faults of its rules. Each rule draws from a seed of its own, so that one fewer leaves the others as they are.
     #[must_use]
     pub fn faults(&self) -> Vec<Box<dyn Fault>> {
-        let shape = Shape {
-            nodes: self.cluster.nodes,
-            heal_ns: self.heal_ns,
-        };
+        let shape = Shape { nodes: self.cluster.nodes, heal_ns: self.heal_ns };
         let mut faults = Vec::new();
         for rule in &self.rules {
-            let name = rule.name.bytes().fold(0u64, |hash, byte| {
-                hash.wrapping_mul(31).wrapping_add(byte.into())
-            });
+            let name = rule.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
             let mut random = Random::new(self.fault_seed ^ name);
             faults.extend((rule.draw)(&mut random, &shape));
         }
@@ -346,18 +328,11 @@ impl Scenario {
             let events = cluster.totals().events;
             if cluster.now_ns() > last_ns + REST_NS || events > most_events {
                 let violation = liveness::never_rests(cluster.now_ns(), events);
-                return Ok(outcome(
-                    &cluster,
-                    &workload,
-                    Some((cluster.now_ns(), violation)),
-                ));
+                return Ok(outcome(&cluster, &workload, Some((cluster.now_ns(), violation))));
             }
         }
         let violation = workload.violation().cloned();
-        Ok(Outcome {
-            is_whole,
-            ..outcome(&cluster, &workload, violation)
-        })
+        Ok(Outcome { is_whole, ..outcome(&cluster, &workload, violation) })
     }
 }
 
@@ -412,21 +387,11 @@ impl fmt::Display for Scenario {
             pin_rules.limit,
             pin_rules.prepin_pages
         )?;
-        writeln!(
-            f,
-            "  {} calls, {words} completion words, lanes of {} B",
-            self.calls.len(),
-            self.workload.lane_bytes
-        )?;
+        writeln!(f, "  {} calls, {words} completion words, lanes of {} B", self.calls.len(), self.workload.lane_bytes)?;
         if let Some(records) = self.replayed {
             writeln!(f, "  which replay {records} records of a trace")?;
         }
-        writeln!(
-            f,
-            "  rules {}, healed at {} ns",
-            names(&self.rules),
-            self.heal_ns
-        )?;
+        writeln!(f, "  rules {}, healed at {} ns", names(&self.rules), self.heal_ns)?;
         match self.canary {
             Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
             None => Ok(()),

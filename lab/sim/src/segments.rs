@@ -33,15 +33,7 @@ pub(crate) struct Segments {
 impl Segments {
     /// The memory of a service that begins at `address` in every process.
     pub(crate) fn new(handler: HandlerId, address: u64, bytes: u64, by_nic: bool) -> Self {
-        Self {
-            handler,
-            address,
-            bytes,
-            by_nic,
-            imports: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            over: Vec::new(),
-        }
+        Self { handler, address, bytes, by_nic, imports: BTreeMap::new(), asked: BTreeMap::new(), over: Vec::new() }
     }
 
     fn name(&self) -> String {
@@ -105,8 +97,7 @@ impl Segments {
 
     /// Forgets what was asked by a node that has crashed, or of it.
     pub(crate) fn forget(&mut self, node: NodeId) {
-        self.asked
-            .retain(|(by, _), from| by.node != node && from.node != node);
+        self.asked.retain(|(by, _), from| by.node != node && from.node != node);
     }
 
     /// Whether all imports that were asked for have their outcomes.
@@ -134,13 +125,7 @@ impl Segments {
 
     /// How the bytes of a store get into the receiver's memory; `None` if another service asks.
     pub(crate) fn store(&self, at: NodeId, ask: &Ask) -> Option<StoreBy> {
-        let Act::Store {
-            handler,
-            to,
-            region,
-            at: there,
-        } = ask.act
-        else {
+        let Act::Store { handler, to, region, at: there } = ask.act else {
             return None;
         };
         if handler != self.handler {

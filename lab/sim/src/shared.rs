@@ -194,20 +194,15 @@ impl Programs {
                 };
                 let clock_ns = cluster.clock_ns(self.programs[who].at.node);
                 let thread = self.thread_of(who);
-                let progress = self.call(cluster, who, |dsm| {
-                    dsm.handle_fault(clock_ns, thread, address.view, page, wanted)
-                });
+                let progress =
+                    self.call(cluster, who, |dsm| dsm.handle_fault(clock_ns, thread, address.view, page, wanted));
                 match progress {
                     Some(Ok(Progress::Done)) => {
                         self.programs[who].is_pending = false;
                         self.again(cluster, who, 10);
                     }
                     Some(Ok(Progress::Pending)) => self.note_fault(who, touch.allocation),
-                    other => self.fail(
-                        now_ns,
-                        "shared memory",
-                        format!("thread {who}: a fault gave {other:?}"),
-                    ),
+                    other => self.fail(now_ns, "shared memory", format!("thread {who}: a fault gave {other:?}")),
                 }
             }
             Doing::Allocating | Doing::Locking(..) | Doing::Waiting | Doing::Finished => {}
@@ -215,19 +210,12 @@ impl Programs {
     }
 
     /// A call of the shared memory; then all that follows from it.
-    fn call<R>(
-        &mut self,
-        cluster: &mut Cluster,
-        who: usize,
-        call: impl FnOnce(&mut Dsm) -> R,
-    ) -> Option<R> {
+    fn call<R>(&mut self, cluster: &mut Cluster, who: usize, call: impl FnOnce(&mut Dsm) -> R) -> Option<R> {
         // An operation that is over at once has no outcome to be taken.
         self.programs[who].is_pending = true;
         let at = self.programs[who].at;
         let (node, _) = cluster.parts(at.node);
-        let done = node.call(at.process, SHARED, |shared: &mut SharedMemory| {
-            call(shared.dsm_mut())
-        });
+        let done = node.call(at.process, SHARED, |shared: &mut SharedMemory| call(shared.dsm_mut()));
         cluster.settle(at.node, self);
         done
     }
@@ -240,13 +228,7 @@ impl Programs {
     /// Begins the next operation.
     fn begin(&mut self, cluster: &mut Cluster, who: usize) {
         let now_ns = cluster.now_ns();
-        let SharedShape {
-            allocations,
-            locks,
-            phases,
-            steps,
-            ..
-        } = self.shape;
+        let SharedShape { allocations, locks, phases, steps, .. } = self.shape;
         if self.allocations.len() < allocations as usize {
             // Rank 0 allocates for all.
             self.programs[who].doing = Doing::Allocating;
@@ -254,20 +236,10 @@ impl Programs {
                 true => 64,
                 false => self.programs[who].random.spread(8, 9_000),
             };
-            self.allocations.push((
-                Address {
-                    view: 0,
-                    offset_bytes: 0,
-                },
-                bytes,
-            ));
+            self.allocations.push((Address { view: 0, offset_bytes: 0 }, bytes));
             let thread = self.thread_of(who);
             if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.alloc(thread, bytes)) {
-                self.fail(
-                    now_ns,
-                    "shared memory",
-                    format!("an allocation failed: {error}"),
-                );
+                self.fail(now_ns, "shared memory", format!("an allocation failed: {error}"));
             }
             return;
         }
@@ -308,9 +280,7 @@ impl Programs {
         let first = who - usize::from(self.thread_of(who));
         let others = first..first + usize::from(self.shape.threads);
         let is_same = |other: usize| {
-            let Program {
-                doing, is_pending, ..
-            } = &self.programs[other];
+            let Program { doing, is_pending, .. } = &self.programs[other];
             let is_it = matches!(doing, Doing::Touching(touch) if touch.allocation == allocation);
             other != who && *is_pending && is_it
         };
@@ -328,11 +298,7 @@ impl Programs {
         self.arrived[phase as usize].insert(who);
         let thread = self.thread_of(who);
         if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.barrier(thread, phase % 3)) {
-            self.fail(
-                cluster.now_ns(),
-                "barriers",
-                format!("thread {who}: {error}"),
-            );
+            self.fail(cluster.now_ns(), "barriers", format!("thread {who}: {error}"));
         }
     }
 
@@ -369,8 +335,7 @@ impl Programs {
         let before = tests.seen.len();
         let said = tests.note_done(who);
         let after = tests.seen.len();
-        self.coverage
-            .note_many(Condition::Litmus, (after - before) as u64);
+        self.coverage.note_many(Condition::Litmus, (after - before) as u64);
         if let Some(text) = said {
             self.fail(cluster.now_ns(), "litmus", text);
         }
@@ -391,9 +356,7 @@ impl Programs {
         let found = u64::from_le_bytes(found);
         let expected = word(&self.truth[range.clone()]);
         if found != expected && self.tests.is_none() {
-            let text = format!(
-                "thread {who} finds {found:#x} at {start:#x}, and {expected:#x} was stored last"
-            );
+            let text = format!("thread {who} finds {found:#x} at {start:#x}, and {expected:#x} was stored last");
             self.fail(now_ns, "sequential consistency", text);
         }
         let rank = self.rank_of(who);
@@ -466,9 +429,7 @@ impl Programs {
             let at = self.programs[who].at;
             let thread = self.thread_of(who);
             let (node, _) = cluster.parts(at.node);
-            let outcome = node.call(at.process, SHARED, |shared: &mut SharedMemory| {
-                shared.take_outcome(thread)
-            });
+            let outcome = node.call(at.process, SHARED, |shared: &mut SharedMemory| shared.take_outcome(thread));
             let now_ns = cluster.now_ns();
             let Some(outcome) = outcome.flatten() else {
                 continue;
@@ -499,9 +460,7 @@ impl Programs {
                     let phase = self.programs[who].phase - 1;
                     let arrived = self.arrived[phase as usize].len();
                     if arrived != self.programs.len() {
-                        let text = format!(
-                            "thread {who} passes barrier {phase}, and {arrived} ranks have arrived"
-                        );
+                        let text = format!("thread {who} passes barrier {phase}, and {arrived} ranks have arrived");
                         self.fail(now_ns, "barriers", text);
                     }
                     if self.tests.is_some() {
@@ -537,11 +496,7 @@ impl Programs {
         for who in 0..self.programs.len() {
             let doing = self.programs[who].doing;
             if !matches!(doing, Doing::Finished) {
-                self.fail(
-                    now_ns,
-                    "liveness",
-                    format!("thread {who} waits for ever: {doing:?}"),
-                );
+                self.fail(now_ns, "liveness", format!("thread {who} waits for ever: {doing:?}"));
             }
         }
         for lock in 0..self.additions.len() {
@@ -566,17 +521,11 @@ impl Observer for Programs {
     }
 
     fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask) {
-        let rank = self.rank(Endpoint {
-            node: at,
-            process: ask.process,
-        });
+        let rank = self.rank(Endpoint { node: at, process: ask.process });
         self.segments.note(at, ask);
         if let Act::Protect { region, access, .. } = ask.act {
             let Region { view, offset, .. } = region;
-            if self.canary == Some(SharedCanary::LateInvalidation)
-                && access == Access::None
-                && self.random.chance(5)
-            {
+            if self.canary == Some(SharedCanary::LateInvalidation) && access == Access::None && self.random.chance(5) {
                 return;
             }
             let rights = self.rights.entry((view, offset)).or_default();
@@ -588,9 +537,7 @@ impl Observer for Programs {
                 return;
             }
             if writers > 1 || (writers == 1 && readers > 0) {
-                let text = format!(
-                    "{readers} ranks may load and {writers} store at view {view}, {offset:#x}"
-                );
+                let text = format!("{readers} ranks may load and {writers} store at view {view}, {offset:#x}");
                 self.fail(now_ns, "sequential consistency", text);
             }
         }

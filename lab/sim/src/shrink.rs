@@ -36,16 +36,9 @@ pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, Sce
     let mut kept: Vec<usize> = (0..faults + scenario.calls.len()).collect();
     let run = |kept: &[usize]| -> Result<Outcome, ScenarioError> {
         let kept: BTreeSet<usize> = kept.iter().copied().collect();
-        scenario.run_part(
-            |fault| kept.contains(&fault),
-            |call| kept.contains(&(faults + call)),
-        )
+        scenario.run_part(|fault| kept.contains(&fault), |call| kept.contains(&(faults + call)))
     };
-    let Outcome {
-        violation,
-        mut history,
-        ..
-    } = run(&kept)?;
+    let Outcome { violation, mut history, .. } = run(&kept)?;
     let Some((mut at_ns, mut violation)) = violation else {
         return Ok(None);
     };
@@ -80,15 +73,8 @@ pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, Sce
         }
     }
     Ok(Some(Shrunk {
-        faults: kept
-            .iter()
-            .copied()
-            .filter(|number| *number < faults)
-            .collect(),
-        calls: kept
-            .iter()
-            .filter_map(|number| number.checked_sub(faults))
-            .collect(),
+        faults: kept.iter().copied().filter(|number| *number < faults).collect(),
+        calls: kept.iter().filter_map(|number| number.checked_sub(faults)).collect(),
         history,
         violation,
         at_ns,

@@ -87,9 +87,7 @@ impl Wants {
         let (check, _) = condition.about();
         match self {
             Self::Calls(_) => !OF_OTHERS.iter().any(|others| others.contains(&check)),
-            Self::Shared(wanted) if wanted.litmus => {
-                ["litmus", "locks", "barriers"].contains(&check)
-            }
+            Self::Shared(wanted) if wanted.litmus => ["litmus", "locks", "barriers"].contains(&check),
             Self::Shared(_) => OF_SHARED.contains(&check),
             Self::Global(_) => OF_GLOBAL.contains(&check),
             Self::Rpc(_) => OF_RPC.contains(&check),

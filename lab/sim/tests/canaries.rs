@@ -10,11 +10,7 @@ const SEEDS: u64 = 150;
 fn every_bug_that_is_put_in_is_found_within_150_seeds() {
     let mut missed = Vec::new();
     for (name, canary) in Canary::ALL {
-        let wanted = Wanted {
-            rules: parse_rules("all").unwrap(),
-            canary: Some(canary),
-            ..Wanted::default()
-        };
+        let wanted = Wanted { rules: parse_rules("all").unwrap(), canary: Some(canary), ..Wanted::default() };
         let found = (0..SEEDS).find_map(|seed| {
             let scenario = Scenario::draw(seed, &wanted).unwrap();
             let (_, violation) = scenario.run().unwrap().violation?;
@@ -39,19 +35,12 @@ fn a_failing_run_shrinks_to_a_few_calls_and_still_fails() {
     let failing = (0..).map(|seed| Scenario::draw(seed, &wanted).unwrap());
     let mut failing = failing.filter(|scenario| scenario.run().unwrap().violation.is_some());
     let scenario = failing.next().unwrap();
-    let shrunk = mapwire_sim::shrink::shrink(&scenario, 2_000)
-        .unwrap()
-        .unwrap();
+    let shrunk = mapwire_sim::shrink::shrink(&scenario, 2_000).unwrap().unwrap();
     assert_eq!(shrunk.violation.check, "atomics");
     assert!(shrunk.faults.is_empty(), "{shrunk:?}");
     // An export, an import and its additions, of which the bug hits the fourth; and what only moves them in time.
     assert!((6..=20).contains(&shrunk.calls.len()), "{shrunk:?}");
-    assert!(
-        10 * shrunk.calls.len() <= scenario.calls.len(),
-        "{shrunk:?}"
-    );
-    let again = scenario
-        .run_part(|_| false, |call| shrunk.calls.contains(&call))
-        .unwrap();
+    assert!(10 * shrunk.calls.len() <= scenario.calls.len(), "{shrunk:?}");
+    let again = scenario.run_part(|_| false, |call| shrunk.calls.contains(&call)).unwrap();
     assert_eq!(again.violation, Some((shrunk.at_ns, shrunk.violation)));
 }

@@ -6,8 +6,7 @@ use mapwire_node::{Ask, Told};
 use mapwire_sim::cluster::Moved;
 use mapwire_sim::rules::{Effect, Fault, Harm, Shape, Window};
 use mapwire_sim::{
-    Canary, Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation,
-    parse_rules,
+    Canary, Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation, parse_rules,
 };
 use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
@@ -46,10 +45,7 @@ impl Fault for Harms {
     }
 
     fn window(&self) -> Window {
-        Window {
-            begin_ns: 0,
-            end_ns: PATIENCE_NS,
-        }
+        Window { begin_ns: 0, end_ns: PATIENCE_NS }
     }
 
     fn begin(&self) -> Effect {
@@ -84,14 +80,9 @@ impl Simulated {
             max_payload_bytes: 5000,
         };
         let mut cluster = Cluster::new(config, random.clone()).unwrap();
-        let shape = Shape {
-            nodes,
-            heal_ns: HEAL_NS,
-        };
+        let shape = Shape { nodes, heal_ns: HEAL_NS };
         let rules = parse_rules(rules).unwrap();
-        let faults = rules
-            .iter()
-            .flat_map(|rule| (rule.draw)(&mut random, &shape));
+        let faults = rules.iter().flat_map(|rule| (rule.draw)(&mut random, &shape));
         let harms: Box<dyn Fault> = Box::new(Harms);
         cluster.set_faults(faults.chain([harms]).collect());
         for node in (0..nodes).map(NodeId) {
@@ -152,13 +143,7 @@ impl World for Simulated {
 }
 
 const fn lossy(is_sealed: bool, tells_of_crashes: bool) -> Delivery {
-    Delivery::Lossy {
-        paths: 2,
-        dead_after_ns: 5_000_000_000,
-        tells_of_crashes,
-        early_packets: 64,
-        is_sealed,
-    }
+    Delivery::Lossy { paths: 2, dead_after_ns: 5_000_000_000, tells_of_crashes, early_packets: 64, is_sealed }
 }
 
 #[test]

@@ -9,28 +9,13 @@ use mapwire_sim::{Coverage, Interrupt, Scenario, parse_rules};
 
 fn mixture() -> Mixture {
     let rules = parse_rules("all").unwrap();
-    let shared = |litmus| {
-        Wants::Shared(SharedWanted {
-            rules: rules.clone(),
-            litmus,
-            ..SharedWanted::default()
-        })
-    };
+    let shared = |litmus| Wants::Shared(SharedWanted { rules: rules.clone(), litmus, ..SharedWanted::default() });
     Mixture::new([
-        Wants::Calls(Box::new(Wanted {
-            rules: rules.clone(),
-            ..Wanted::default()
-        })),
+        Wants::Calls(Box::new(Wanted { rules: rules.clone(), ..Wanted::default() })),
         shared(false),
         shared(true),
-        Wants::Global(GlobalWanted {
-            rules: rules.clone(),
-            ..GlobalWanted::default()
-        }),
-        Wants::Rpc(RpcWanted {
-            rules: rules.clone(),
-            ..RpcWanted::default()
-        }),
+        Wants::Global(GlobalWanted { rules: rules.clone(), ..GlobalWanted::default() }),
+        Wants::Rpc(RpcWanted { rules: rules.clone(), ..RpcWanted::default() }),
     ])
 }
 
@@ -40,10 +25,7 @@ fn every_rule_fires_and_every_condition_holds_within_720_seeds() {
     let mut sum = Coverage::default();
     for seed in 0..720 {
         let ran = mixture.of(seed).run(seed, &Interrupt::default()).unwrap();
-        assert!(
-            ran.violation.is_none() && ran.is_whole,
-            "seed {seed}: {ran:?}"
-        );
+        assert!(ran.violation.is_none() && ran.is_whole, "seed {seed}: {ran:?}");
         sum.add(&ran.coverage);
         if seed > 200 && never(mixture.kinds(), &sum).is_empty() {
             return;
@@ -61,10 +43,7 @@ fn without_faults_no_condition_that_needs_them_holds() {
         sum.add(&wants.run(seed, &Interrupt::default()).unwrap().coverage);
     }
     let never = never(&[wants], &sum);
-    assert!(
-        never.iter().any(|what| what.contains("a wrong key")),
-        "{never:?}"
-    );
+    assert!(never.iter().any(|what| what.contains("a wrong key")), "{never:?}");
 }
 
 #[test]

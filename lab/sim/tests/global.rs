@@ -5,11 +5,7 @@ use mapwire_sim::global::{GlobalOutcome, GlobalScenario, GlobalWanted, Seen};
 use mapwire_sim::parse_rules;
 
 fn run(seed: u64, rules: &str, canary: Option<GlobalCanary>) -> GlobalOutcome {
-    let wanted = GlobalWanted {
-        rules: parse_rules(rules).unwrap(),
-        canary,
-        ..GlobalWanted::default()
-    };
+    let wanted = GlobalWanted { rules: parse_rules(rules).unwrap(), canary, ..GlobalWanted::default() };
     GlobalScenario::draw(seed, &wanted).run().unwrap()
 }
 
@@ -20,17 +16,10 @@ fn every_page_read_is_the_page_last_written_and_the_directory_names_what_is_stor
     let first = read("SIM_GLOBAL_SEED").unwrap_or(0);
     let count = read("SIM_SEEDS").unwrap_or(60);
     let mut sum = Seen::default();
-    for rules in [
-        "none",
-        "delay,partition,path,pause,slow,refuse-pins,crash",
-        "all",
-    ] {
+    for rules in ["none", "delay,partition,path,pause,slow,refuse-pins,crash", "all"] {
         for seed in first..first + count {
             let outcome = run(seed, rules, None);
-            assert!(
-                outcome.violation.is_none(),
-                "seed {seed}, rules {rules}: {outcome:?}"
-            );
+            assert!(outcome.violation.is_none(), "seed {seed}, rules {rules}: {outcome:?}");
             sum.add(&outcome.seen);
         }
     }
@@ -63,17 +52,9 @@ fn a_seed_repeats_its_run() {
 #[test]
 fn a_global_memory_of_too_few_or_too_many_nodes_is_an_error() {
     for nodes in [0, 1, 300] {
-        let wanted = GlobalWanted {
-            nodes: Some(nodes),
-            ..GlobalWanted::default()
-        };
+        let wanted = GlobalWanted { nodes: Some(nodes), ..GlobalWanted::default() };
         let error = GlobalScenario::draw(1, &wanted).run().unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.starts_with(&format!(
-                "invalid number of nodes `{nodes}`: expected 2 to 256"
-            )),
-            "{text}"
-        );
+        assert!(text.starts_with(&format!("invalid number of nodes `{nodes}`: expected 2 to 256")), "{text}");
     }
 }

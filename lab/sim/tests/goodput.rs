@@ -3,9 +3,7 @@
 use mapwire_node::{Act, Ask, ExportRequest, Told};
 use mapwire_sim::cluster::{FIRST_ADDRESS, Moved};
 use mapwire_sim::rules::{Effect, Fault, Harm, Window};
-use mapwire_sim::{
-    Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation,
-};
+use mapwire_sim::{Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation};
 use mapwire_translation::{DesignConfig, PageRange, PinRules};
 use mapwire_vmmc::Importers;
 use mapwire_wire::{CommandRepr, Endpoint, Key, NodeId, Rights};
@@ -56,10 +54,7 @@ impl Fault for Losses {
     }
 
     fn window(&self) -> Window {
-        Window {
-            begin_ns: 0,
-            end_ns: u64::MAX,
-        }
+        Window { begin_ns: 0, end_ns: u64::MAX }
     }
     fn begin(&self) -> Effect {
         Effect::Packets
@@ -108,15 +103,7 @@ fn goodput(seed: u64, loss_percent: u64) -> f64 {
     let (node, memory) = cluster.parts(sender.node);
     memory.write(0, FIRST_ADDRESS, &vec![0x5a; COMMAND_BYTES as usize]);
     let timeout_ns = 10_000_000_000;
-    let asked = node.ask_import(
-        now_ns,
-        sender.process,
-        receiver,
-        "sink",
-        Rights::ALL,
-        None,
-        timeout_ns,
-    );
+    let asked = node.ask_import(now_ns, sender.process, receiver, "sink", Rights::ALL, None, timeout_ns);
     let request = asked.unwrap();
     cluster.settle(sender.node, &mut watch);
     while !watch.imported {

@@ -22,10 +22,7 @@ fn run(paper: &Paper) -> Report {
 /// All papers, run at the same time.
 fn run_all() -> Vec<Report> {
     std::thread::scope(|scope| {
-        let runs: Vec<_> = PAPERS
-            .iter()
-            .map(|paper| scope.spawn(move || run(paper)))
-            .collect();
+        let runs: Vec<_> = PAPERS.iter().map(|paper| scope.spawn(move || run(paper))).collect();
         let reports = runs.into_iter().map(|run| run.join());
         reports.map(|report| report.unwrap()).collect()
     })
@@ -43,11 +40,7 @@ fn digits(report: &Report) -> String {
     for profile in &report.profiles {
         for row in profile.constants() {
             let origin = row.origin.word();
-            let _ = writeln!(
-                text,
-                "{} | {:?} | {} {origin}",
-                profile.name, row.cost, row.value
-            );
+            let _ = writeln!(text, "{} | {:?} | {} {origin}", profile.name, row.cost, row.value);
         }
     }
     for (table, keys, column, cell) in report.tables.iter().flat_map(cells) {
@@ -78,12 +71,7 @@ fn digits(report: &Report) -> String {
                         let _ = writeln!(
                             text,
                             "{} | {} | {} {lane} {} {} {}",
-                            figure.name,
-                            group.name,
-                            span.node,
-                            span.from_ps,
-                            span.to_ps,
-                            span.label
+                            figure.name, group.name, span.node, span.from_ps, span.to_ps, span.label
                         );
                     }
                 }
@@ -116,10 +104,7 @@ fn every_machine_gives_the_digits_that_are_kept() {
             continue;
         }
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        let differs = found
-            .lines()
-            .zip(kept.lines())
-            .find(|(new, old)| new != old);
+        let differs = found.lines().zip(kept.lines()).find(|(new, old)| new != old);
         let lines = [found.lines().count(), kept.lines().count()];
         assert!(
             found == kept,
@@ -137,26 +122,17 @@ const LESS: [(&str, usize, usize); 1] = [
 ];
 
 #[test]
-fn four_fifths_of_what_is_predicted_is_within_a_tenth_save_where_told_and_a_note_explains_the_rest()
-{
+fn four_fifths_of_what_is_predicted_is_within_a_tenth_save_where_told_and_a_note_explains_the_rest() {
     for (paper, report) in reports() {
         let mut off = Vec::new();
         for (table, keys, column, cell) in report.tables.iter().flat_map(cells) {
             if cell.is_within() == Some(false) {
                 off.push(format!("{} | {keys} | {column}", table.name));
-                assert!(
-                    !table.notes.is_empty(),
-                    "{}: no note explains {off:?}",
-                    paper.name
-                );
+                assert!(!table.notes.is_empty(), "{}: no note explains {off:?}", paper.name);
             }
         }
         let count = report.summary().predicted;
-        println!(
-            "{}: {count} predicted, {} off: {off:#?}",
-            paper.name,
-            off.len()
-        );
+        println!("{}: {count} predicted, {} off: {off:#?}", paper.name, off.len());
         // What a paper prints may all have gone into the machine, if the text states more than it prints.
         let mut names = report.tables.iter().map(|table| table.name);
         let states = names.any(|name| name.ends_with(", as described"));

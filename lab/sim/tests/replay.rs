@@ -12,12 +12,7 @@ fn replay(seed: u64, count: u64) -> Replay {
     let mut time_ns = 1 << 50;
     for _ in 0..count {
         time_ns += random.spread(1, 100_000);
-        let op = *random.pick(&[
-            TraceOp::Send,
-            TraceOp::Send,
-            TraceOp::Fetch,
-            TraceOp::Receive,
-        ]);
+        let op = *random.pick(&[TraceOp::Send, TraceOp::Send, TraceOp::Fetch, TraceOp::Receive]);
         let record = TraceRecord {
             time_ns: time_ns.into(),
             address: random.next().into(),
@@ -34,12 +29,7 @@ fn replay(seed: u64, count: u64) -> Replay {
 }
 
 fn wanted(seed: u64, rules: &str, canary: Option<Canary>) -> Wanted {
-    Wanted {
-        rules: parse_rules(rules).unwrap(),
-        replay: Some(replay(seed, 300)),
-        canary,
-        ..Wanted::default()
-    }
+    Wanted { rules: parse_rules(rules).unwrap(), replay: Some(replay(seed, 300)), canary, ..Wanted::default() }
 }
 
 #[test]
@@ -50,14 +40,9 @@ fn what_a_trace_sends_and_fetches_is_sent_and_fetched_and_nothing_is_violated() 
         let wanted = wanted(seed, rules, None);
         let scenario = Scenario::draw(seed, &wanted).unwrap();
         let outcome = scenario.run().unwrap();
-        assert!(
-            outcome.violation.is_none(),
-            "{scenario}{:?}",
-            outcome.violation
-        );
+        assert!(outcome.violation.is_none(), "{scenario}{:?}", outcome.violation);
         if rules == "none" {
-            let transfers =
-                |made: &&mapwire_sim::workload::Made| ["long send", "fetch"].contains(&made.call);
+            let transfers = |made: &&mapwire_sim::workload::Made| ["long send", "fetch"].contains(&made.call);
             let done = outcome.history.iter().filter(transfers).count();
             let due = wanted.replay.as_ref().map_or(0, Replay::calls);
             assert!(10 * done >= 9 * due, "seed {seed}: {done} of {due}");
@@ -69,14 +54,9 @@ fn what_a_trace_sends_and_fetches_is_sent_and_fetched_and_nothing_is_violated() 
 
 #[test]
 fn bugs_are_found_by_a_trace_as_well() {
-    for canary in [
-        Canary::LostCompletion,
-        Canary::ChangedByte,
-        Canary::EarlyRelease,
-    ] {
+    for canary in [Canary::LostCompletion, Canary::ChangedByte, Canary::EarlyRelease] {
         // What is released early is unpinned only to make room for others.
-        let translation = (canary == Canary::EarlyRelease)
-            .then(|| ("dynamic-handle".into(), PinLimit::Pages(75)));
+        let translation = (canary == Canary::EarlyRelease).then(|| ("dynamic-handle".into(), PinLimit::Pages(75)));
         let fails = |seed| {
             let mut wanted = wanted(seed, "all", Some(canary));
             wanted.translation = translation.clone();

@@ -5,11 +5,7 @@ use mapwire_sim::parse_rules;
 use mapwire_sim::rpc::{RpcOutcome, RpcScenario, RpcSeen, RpcWanted};
 
 fn run(seed: u64, rules: &str, canary: Option<RpcCanary>) -> RpcOutcome {
-    let wanted = RpcWanted {
-        rules: parse_rules(rules).unwrap(),
-        canary,
-        ..RpcWanted::default()
-    };
+    let wanted = RpcWanted { rules: parse_rules(rules).unwrap(), canary, ..RpcWanted::default() };
     RpcScenario::draw(seed, &wanted).run().unwrap()
 }
 
@@ -23,10 +19,7 @@ fn every_call_is_carried_out_at_most_once_and_ends_with_its_own_reply_or_an_erro
     for rules in ["none", "delay,partition,path,pause,slow,crash", "all"] {
         for seed in first..first + count {
             let outcome = run(seed, rules, None);
-            assert!(
-                outcome.violation.is_none(),
-                "seed {seed}, rules {rules}: {outcome:?}"
-            );
+            assert!(outcome.violation.is_none(), "seed {seed}, rules {rules}: {outcome:?}");
             sum.add(&outcome.seen);
         }
     }

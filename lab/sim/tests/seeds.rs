@@ -5,18 +5,11 @@ use mapwire_sim::{Scenario, parse_rules};
 use mapwire_translation::PinLimit;
 
 fn run_seeds(first: u64, count: u64, rules: &str) {
-    let wanted = Wanted {
-        rules: parse_rules(rules).unwrap(),
-        ..Wanted::default()
-    };
+    let wanted = Wanted { rules: parse_rules(rules).unwrap(), ..Wanted::default() };
     for seed in first..first + count {
         let scenario = Scenario::draw(seed, &wanted).unwrap();
         let outcome = scenario.run().unwrap();
-        assert!(
-            outcome.violation.is_none(),
-            "{scenario}{:?}",
-            outcome.violation
-        );
+        assert!(outcome.violation.is_none(), "{scenario}{:?}", outcome.violation);
     }
 }
 
@@ -53,44 +46,26 @@ fn answers_to_fetches_read_pinned_pages_under_a_limit() {
     for seed in 0..300 {
         let scenario = Scenario::draw(seed, &wanted).unwrap();
         let outcome = scenario.run().unwrap();
-        assert!(
-            outcome.violation.is_none(),
-            "{scenario}{:?}",
-            outcome.violation
-        );
+        assert!(outcome.violation.is_none(), "{scenario}{:?}", outcome.violation);
     }
 }
 
 #[test]
 fn a_cluster_of_no_nodes_or_too_many_is_an_error() {
     for nodes in [0, 5_000] {
-        let wanted = Wanted {
-            nodes: Some(nodes),
-            ..Wanted::default()
-        };
+        let wanted = Wanted { nodes: Some(nodes), ..Wanted::default() };
         let error = Scenario::draw(1, &wanted).unwrap().run().unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.starts_with(&format!("invalid number of nodes `{nodes}`")),
-            "{text}"
-        );
+        assert!(text.starts_with(&format!("invalid number of nodes `{nodes}`")), "{text}");
     }
 }
 
 #[test]
 fn a_seed_repeats_its_run_to_the_last_event() {
-    let wanted = Wanted {
-        rules: parse_rules("all").unwrap(),
-        ..Wanted::default()
-    };
+    let wanted = Wanted { rules: parse_rules("all").unwrap(), ..Wanted::default() };
     let run = |seed| {
         let outcome = Scenario::draw(seed, &wanted).unwrap().run().unwrap();
-        (
-            outcome.events,
-            outcome.packets,
-            outcome.end_ns,
-            outcome.history,
-        )
+        (outcome.events, outcome.packets, outcome.end_ns, outcome.history)
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));

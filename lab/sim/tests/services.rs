@@ -7,9 +7,7 @@ use counter::{COUNTER, Counter};
 use mapwire_node::{Ask, Told};
 use mapwire_sim::cluster::Moved;
 use mapwire_sim::rules::Shape;
-use mapwire_sim::{
-    Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation,
-};
+use mapwire_sim::{Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation};
 use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 
@@ -51,20 +49,12 @@ fn count(seed: u64, rounds: u64, delivery: Delivery, rules: &str) {
     let (nodes, processes) = (3, 2);
     let mut random = Random::new(seed);
     let mut cluster = Cluster::new(config(nodes, processes, delivery), random.clone()).unwrap();
-    let shape = Shape {
-        nodes,
-        heal_ns: 1_000_000,
-    };
+    let shape = Shape { nodes, heal_ns: 1_000_000 };
     let rules = mapwire_sim::parse_rules(rules).unwrap();
-    let faults = rules
-        .iter()
-        .flat_map(|rule| (rule.draw)(&mut random, &shape));
+    let faults = rules.iter().flat_map(|rule| (rule.draw)(&mut random, &shape));
     cluster.set_faults(faults.collect());
     let mut watch = Watch::default();
-    let of = |index: u16| Endpoint {
-        node: NodeId(index / processes),
-        process: ProcessId(index % processes),
-    };
+    let of = |index: u16| Endpoint { node: NodeId(index / processes), process: ProcessId(index % processes) };
     let count = nodes * processes;
     for index in 0..count {
         let (node, _) = cluster.parts(of(index).node);

@@ -6,43 +6,30 @@ use mapwire_sim::shared::{LITMUS, SharedOutcome, SharedScenario, SharedWanted, V
 use std::collections::{BTreeMap, BTreeSet};
 
 fn run(seed: u64, rules: &str, litmus: bool, canary: Option<SharedCanary>) -> SharedOutcome {
-    let wanted = SharedWanted {
-        rules: parse_rules(rules).unwrap(),
-        litmus,
-        canary,
-        ..SharedWanted::default()
-    };
+    let wanted = SharedWanted { rules: parse_rules(rules).unwrap(), litmus, canary, ..SharedWanted::default() };
     SharedScenario::draw(seed, &wanted).run().unwrap()
 }
 
 #[test]
 fn loads_see_the_last_store_locks_exclude_and_barriers_hold_under_faults() {
     let mut packets = 0;
-    for rules in [
-        "none",
-        "delay,partition,path,pause,slow",
-        "delay,partition,path,pause,slow,drop,duplicate,reorder,corrupt",
-    ] {
+    for rules in
+        ["none", "delay,partition,path,pause,slow", "delay,partition,path,pause,slow,drop,duplicate,reorder,corrupt"]
+    {
         for seed in 0..150 {
             let outcome = run(seed, rules, false, None);
             assert!(outcome.violation.is_none(), "seed {seed}: {outcome:?}");
             packets += outcome.packets;
         }
     }
-    assert!(
-        packets > 50_000,
-        "the programs hardly use the memory: {packets} packets"
-    );
+    assert!(packets > 50_000, "the programs hardly use the memory: {packets} packets");
 }
 
 #[test]
 fn litmus_tests_show_what_sequential_consistency_allows_and_no_more() {
     let mut seen: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for seed in 0..200 {
-        let rules = [
-            "none",
-            "delay,partition,path,pause,slow,drop,duplicate,reorder",
-        ];
+        let rules = ["none", "delay,partition,path,pause,slow,drop,duplicate,reorder"];
         let outcome = run(seed, rules[seed as usize % 2], true, None);
         assert!(outcome.violation.is_none(), "seed {seed}: {outcome:?}");
         for (test, variant, loaded) in outcome.seen {
@@ -54,11 +41,7 @@ fn litmus_tests_show_what_sequential_consistency_allows_and_no_more() {
         for variant in Variant::ALL {
             let allowed = mapwire_sim::shared::allowed(&test.threads(variant)).len();
             let found = seen.get(&(test.name, variant)).map_or(0, BTreeSet::len);
-            assert!(
-                3 * found >= allowed,
-                "{} {variant}: {found} of {allowed}",
-                test.name
-            );
+            assert!(3 * found >= allowed, "{} {variant}: {found} of {allowed}", test.name);
         }
     }
 }
@@ -71,10 +54,7 @@ fn every_bug_that_is_put_into_the_shared_memory_is_found_within_20_seeds() {
                 let outcome = run(seed, "delay,pause", litmus, Some(canary));
                 outcome.violation.is_some()
             };
-            assert!(
-                (0..20).any(fails),
-                "{name} is not found, litmus tests: {litmus}"
-            );
+            assert!((0..20).any(fails), "{name} is not found, litmus tests: {litmus}");
         }
     }
 }
@@ -82,19 +62,11 @@ fn every_bug_that_is_put_into_the_shared_memory_is_found_within_20_seeds() {
 #[test]
 fn a_shared_memory_of_too_few_or_too_many_ranks_is_an_error() {
     for nodes in [0, 1, 2_000] {
-        let wanted = SharedWanted {
-            nodes: Some(nodes),
-            ..SharedWanted::default()
-        };
+        let wanted = SharedWanted { nodes: Some(nodes), ..SharedWanted::default() };
         // Of one process a node.
         let mut scenarios = (0..).map(|seed| SharedScenario::draw(seed, &wanted));
         let single = scenarios.find(|scenario| scenario.shape.processes == 1);
         let error = single.unwrap().run().unwrap_err().to_string();
-        assert!(
-            error.starts_with(&format!(
-                "invalid number of ranks `{nodes}`: expected 2 to 1024"
-            )),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("invalid number of ranks `{nodes}`: expected 2 to 1024")), "{error}");
     }
 }

@@ -9,12 +9,8 @@ const MOST_BYTES: u64 = 1 << 30;
 
 #[test]
 fn a_busy_cluster_of_1000_nodes_takes_less_than_a_gibibyte() {
-    let wanted = Wanted {
-        nodes: Some(1_000),
-        rules: parse_rules("all").unwrap(),
-        calls: Some(200_000),
-        ..Wanted::default()
-    };
+    let wanted =
+        Wanted { nodes: Some(1_000), rules: parse_rules("all").unwrap(), calls: Some(200_000), ..Wanted::default() };
     let scenario = Scenario::draw(1, &wanted).unwrap();
     let outcome = scenario.run().unwrap();
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);

@@ -23,11 +23,7 @@ pub struct Configuration {
 impl Configuration {
     /// The design with unlimited pinned pages, nothing pinned ahead.
     pub fn new(design: DesignConfig) -> Self {
-        Configuration {
-            design,
-            rules: PinRules::default(),
-            chooser: None,
-        }
+        Configuration { design, rules: PinRules::default(), chooser: None }
     }
 
     /// The same with other rules of pinning.
@@ -43,11 +39,7 @@ impl Configuration {
             UnpinPolicy::Library(policy) => (policy, None),
             UnpinPolicy::Application(chooser) => (Policy::Application, Some(chooser)),
         };
-        Configuration {
-            rules: self.rules.with_policy(policy),
-            chooser,
-            ..self
-        }
+        Configuration { rules: self.rules.with_policy(policy), chooser, ..self }
     }
 
     /// The policy for unpinning.
@@ -89,12 +81,9 @@ impl Configuration {
     /// By which equation a lookup costs.
     pub fn equation(&self) -> Equation {
         match self.design {
-            DesignConfig::Hierarchical(_)
-            | DesignConfig::SharedCache(_)
-            | DesignConfig::PerProcess(_) => Equation::Utlb {
-                prefetch: self.prefetch(),
-                prepin: self.rules.prepin_pages,
-            },
+            DesignConfig::Hierarchical(_) | DesignConfig::SharedCache(_) | DesignConfig::PerProcess(_) => {
+                Equation::Utlb { prefetch: self.prefetch(), prepin: self.rules.prepin_pages }
+            }
             DesignConfig::DynamicHandle(_) => Equation::DynamicHandle,
             _ => Equation::Interrupt,
         }
@@ -134,34 +123,15 @@ impl Configuration {
         if limited || long_lines || ahead || self.rules.limit != PinLimit::Unlimited {
             return None;
         }
-        let misses = PathMisses {
-            send_other: 0,
-            receive_other: 0,
-            ..counts.misses
-        };
+        let misses = PathMisses { send_other: 0, receive_other: 0, ..counts.misses };
         let nic_misses = misses.sum();
-        let endless = Counts {
-            misses,
-            nic_misses,
-            ..*counts
-        };
+        let endless = Counts { misses, nic_misses, ..*counts };
         Some(match self.design {
-            DesignConfig::PerProcess(_) => Counts {
-                check_misses: known_pages,
-                pins: known_pages,
-                unpins: 0,
-                ..*counts
-            },
-            DesignConfig::Interrupt(_) => Counts {
-                interrupts: nic_misses,
-                pins: nic_misses,
-                unpins: 0,
-                ..endless
-            },
-            DesignConfig::DynamicHandle(_) => Counts {
-                interrupts: nic_misses,
-                ..endless
-            },
+            DesignConfig::PerProcess(_) => {
+                Counts { check_misses: known_pages, pins: known_pages, unpins: 0, ..*counts }
+            }
+            DesignConfig::Interrupt(_) => Counts { interrupts: nic_misses, pins: nic_misses, unpins: 0, ..endless },
+            DesignConfig::DynamicHandle(_) => Counts { interrupts: nic_misses, ..endless },
             _ => endless,
         })
     }
@@ -172,12 +142,8 @@ impl Configuration {
         let unlimited = self.rules.limit == PinLimit::Unlimited;
         match self.design {
             DesignConfig::Hierarchical(_) => true,
-            DesignConfig::SharedCache(config) => {
-                config.prefetch == 1 && config.cache.line_entries == 1
-            }
-            DesignConfig::Interrupt(config) => {
-                unlimited && !config.cache_per_process && config.fill_pages == 1
-            }
+            DesignConfig::SharedCache(config) => config.prefetch == 1 && config.cache.line_entries == 1,
+            DesignConfig::Interrupt(config) => unlimited && !config.cache_per_process && config.fill_pages == 1,
             DesignConfig::DynamicHandle(_) => unlimited,
             _ => false,
         }

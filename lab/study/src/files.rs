@@ -44,9 +44,7 @@ pub enum FileError {
         cause: StudyError,
     },
     /// It has no operation of those that were selected.
-    #[error(
-        "{file} has no lookup in its {records} records; see `mapwire lab info`, and choose other --ops or --paths"
-    )]
+    #[error("{file} has no lookup in its {records} records; see `mapwire lab info`, and choose other --ops or --paths")]
     Empty {
         /// The file.
         file: String,
@@ -77,10 +75,7 @@ pub fn study_files(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<TraceFindings>, FileError> {
     let at_once = request.threads.clamp(1, paths.len().max(1));
-    let request = Request {
-        threads: (request.threads / at_once).max(1),
-        ..request.clone()
-    };
+    let request = Request { threads: (request.threads / at_once).max(1), ..request.clone() };
     let read = Mutex::new(vec![0_u64; paths.len()]);
     let tell = |at: usize, bytes: u64| {
         if let Ok(mut read) = read.lock() {
@@ -89,8 +84,7 @@ pub fn study_files(
         }
     };
     let next = Mutex::new(0..paths.len());
-    let found: Mutex<Vec<Option<Result<TraceFindings, FileError>>>> =
-        Mutex::new(paths.iter().map(|_| None).collect());
+    let found: Mutex<Vec<Option<Result<TraceFindings, FileError>>>> = Mutex::new(paths.iter().map(|_| None).collect());
     let work = || loop {
         let Some(at) = next.lock().ok().and_then(|mut next| next.next()) else {
             return;
@@ -125,40 +119,23 @@ pub fn study_files(
     }
 }
 
-fn study_file(
-    path: &Path,
-    request: &Request,
-    progress: &dyn Fn(u64),
-) -> Result<TraceFindings, FileError> {
+fn study_file(path: &Path, request: &Request, progress: &dyn Fn(u64)) -> Result<TraceFindings, FileError> {
     let knowledge = Arc::new(learn(path, request, progress)?);
     let mut allowed = Allowed::ALL;
     loop {
-        let mut study = Study::new(request.clone(), allowed)
-            .map_err(in_file(path))?
-            .knowing(Arc::clone(&knowledge));
+        let mut study = Study::new(request.clone(), allowed).map_err(in_file(path))?.knowing(Arc::clone(&knowledge));
         let studied = each_block(path, progress, |block| study.take(block));
         let studied = studied.and_then(|read| Ok((read, study.finish().map_err(in_file(path))?)));
         match studied {
-            Err(FileError::Study {
-                cause: StudyError::Again(less),
-                ..
-            }) if less != allowed => allowed = less,
+            Err(FileError::Study { cause: StudyError::Again(less), .. }) if less != allowed => allowed = less,
             Ok(((_, damage), findings)) if findings.totals().lookups == 0 => {
                 return Err(match damage {
                     Some(damage) => FileError::NothingGood(damage),
-                    None => FileError::Empty {
-                        file: path.display().to_string(),
-                        records: findings.records,
-                    },
+                    None => FileError::Empty { file: path.display().to_string(), records: findings.records },
                 });
             }
             Ok(((metadata, damage), findings)) => {
-                return Ok(TraceFindings {
-                    path: path.to_owned(),
-                    metadata,
-                    findings,
-                    damage,
-                });
+                return Ok(TraceFindings { path: path.to_owned(), metadata, findings, damage });
             }
             Err(error) => return Err(error),
         }
@@ -177,10 +154,7 @@ fn learn(path: &Path, request: &Request, progress: &dyn Fn(u64)) -> Result<Knowl
 }
 
 fn in_file(path: &Path) -> impl Fn(StudyError) -> FileError {
-    move |cause| FileError::Study {
-        file: path.display().to_string(),
-        cause,
-    }
+    move |cause| FileError::Study { file: path.display().to_string(), cause }
 }
 
 /// Reads a trace, and returns what it says of itself and where its good part ends, if that is not its end.
@@ -192,10 +166,7 @@ fn each_block(
     let mut reader = TraceReader::open(path)?.keep_good_part();
     let metadata = reader.metadata().clone();
     if metadata.page_bytes != mapwire_translation::PAGE_BYTES as u64 {
-        return Err(FileError::PageSize {
-            file: path.display().to_string(),
-            page_bytes: metadata.page_bytes,
-        });
+        return Err(FileError::PageSize { file: path.display().to_string(), page_bytes: metadata.page_bytes });
     }
     while let Some(block) = reader.next_block()? {
         take(&block).map_err(in_file(path))?;

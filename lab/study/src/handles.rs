@@ -8,8 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use mapwire_translation::{
-    CacheError, DynamicHandle, DynamicHandleConfig, HandleLookup, Page, PageRange, Process,
-    TranslationDesign,
+    CacheError, DynamicHandle, DynamicHandleConfig, HandleLookup, Page, PageRange, Process, TranslationDesign,
 };
 
 use crate::decode::{Chunk, Event, FIRST, HostEvent, PAGE_ID, Pages, RECEIVE};
@@ -72,12 +71,7 @@ impl Handles {
 
     /// Looks up the handles of a receive that begins in that page, and brings in what is missing. After each miss the packet comes again, and both handles
     /// are looked up again.
-    pub(crate) fn look_up(
-        &mut self,
-        design: &mut impl TranslationDesign,
-        process: Process,
-        first: Page,
-    ) {
+    pub(crate) fn look_up(&mut self, design: &mut impl TranslationDesign, process: Process, first: Page) {
         let buffer = match self.exports.get_mut(&process) {
             Some(exports) => exports.of(first),
             None => UNKNOWN,
@@ -111,11 +105,7 @@ impl HandleReplay {
     pub(crate) fn new(cbh_entries: usize, pch_entries: usize) -> Result<Self, CacheError> {
         let config = DynamicHandleConfig::default().with_handles(cbh_entries, pch_entries);
         // Nothing is translated.
-        let cache = config
-            .cache
-            .with_entries(1)
-            .with_line_entries(1)
-            .with_ways(1);
+        let cache = config.cache.with_entries(1).with_line_entries(1).with_ways(1);
         Ok(HandleReplay {
             handles: Handles::default(),
             design: DynamicHandle::new(config.with_cache(cache))?,

@@ -7,8 +7,8 @@ use std::convert::Infallible;
 use mapwire_nic::{Config, Delivery, Export, Import, Nic, NicError};
 use mapwire_translation::table::TABLE_ENTRIES;
 use mapwire_translation::{
-    AnyDesign, CacheError, DesignConfig, Frame, HostError, HostSide, PAGE_BYTES, Page, PageRange,
-    PinRules, Process, SimulatedPinner, TranslationDesign,
+    AnyDesign, CacheError, DesignConfig, Frame, HostError, HostSide, PAGE_BYTES, Page, PageRange, PinRules, Process,
+    SimulatedPinner, TranslationDesign,
 };
 use mapwire_wire::{ExportId, Key, NodeId, ProcessId, Rights};
 
@@ -33,13 +33,7 @@ pub struct Load {
 impl Default for Load {
     /// The cluster of dynamic handle lookup §V, 4 nodes of 2 processors: 2 processes of 8,192 pages, 64 exports and 64 imports each.
     fn default() -> Self {
-        Load {
-            nodes: 4,
-            processes: 2,
-            pages: 8192,
-            exports: 64,
-            imports: 64,
-        }
+        Load { nodes: 4, processes: 2, pages: 8192, exports: 64, imports: 64 }
     }
 }
 
@@ -157,10 +151,7 @@ fn pin(
 ) -> Result<(), NicError> {
     let mut done = 0;
     while done < pages {
-        let range = PageRange {
-            first: Page(FIRST_PAGE.0 + done),
-            count: AT_A_TIME.min(pages - done),
-        };
+        let range = PageRange { first: Page(FIRST_PAGE.0 + done), count: AT_A_TIME.min(pages - done) };
         if !fits(host.prepare(nic, pinner, range))? {
             break;
         }
@@ -234,20 +225,12 @@ mod tests {
     fn bytes(design: &str, load: Load) -> (u64, u64) {
         let structures = nic_memory(&parse_design(design).unwrap(), load).unwrap();
         let lookup = structures.iter().filter(|it| it.is_lookup);
-        (
-            lookup.map(|it| it.bytes).sum(),
-            structures.iter().map(|it| it.bytes).sum(),
-        )
+        (lookup.map(|it| it.bytes).sum(), structures.iter().map(|it| it.bytes).sum())
     }
 
     #[test]
     fn tables_for_each_process_grow_with_processes_and_a_shared_cache_does_not() {
-        let load = |processes| Load {
-            processes,
-            exports: 0,
-            imports: 0,
-            ..Load::default()
-        };
+        let load = |processes| Load { processes, exports: 0, imports: 0, ..Load::default() };
         let table = bytes("per-process,entries=8K", load(2)).0;
         assert_eq!(bytes("per-process,entries=8K", load(8)).0, 4 * table);
         let cache = bytes("dynamic-handle,entries=8K", load(2)).0;
@@ -256,13 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_looked_up_is_a_part_of_all() {
-        for design in [
-            "hierarchical",
-            "shared-cache",
-            "per-process",
-            "interrupt",
-            "dynamic-handle",
-        ] {
+        for design in ["hierarchical", "shared-cache", "per-process", "interrupt", "dynamic-handle"] {
             let (lookup, all) = bytes(design, Load::default());
             assert!(0 < lookup && lookup < all, "{design}: {lookup} of {all}");
         }
@@ -271,14 +248,9 @@ mod tests {
     #[test]
     fn exports_take_room_in_every_design_that_keeps_their_translations() {
         let of = |design: &str, exports| {
-            let load = Load {
-                exports,
-                ..Load::default()
-            };
+            let load = Load { exports, ..Load::default() };
             let structures = nic_memory(&parse_design(design).unwrap(), load).unwrap();
-            let found = structures
-                .iter()
-                .find(|it| it.name == "translations of exports");
+            let found = structures.iter().find(|it| it.name == "translations of exports");
             found.map(|it| it.bytes)
         };
         assert!(of("interrupt", 4096) > of("interrupt", 0));
@@ -287,10 +259,7 @@ mod tests {
 
     #[test]
     fn a_load_that_the_nic_does_not_take_is_named() {
-        let load = Load {
-            nodes: 0,
-            ..Load::default()
-        };
+        let load = Load { nodes: 0, ..Load::default() };
         let error = nic_memory(&DesignConfig::default(), load).unwrap_err();
         assert!(error.to_string().contains("0 nodes"), "{error}");
     }

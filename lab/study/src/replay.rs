@@ -4,9 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use mapwire_translation::{
-    AbsentRuns, AnyDesign, CacheError, Counters, DesignConfig, Frame, HostError, Hosts, Lookup,
-    Page, PageRange, PinError, PinPages, Pinning, Process, SimulatedPinner, TranslationDesign,
-    TranslationError,
+    AbsentRuns, AnyDesign, CacheError, Counters, DesignConfig, Frame, HostError, Hosts, Lookup, Page, PageRange,
+    PinError, PinPages, Pinning, Process, SimulatedPinner, TranslationDesign, TranslationError,
 };
 
 use crate::choosers::Knowledge;
@@ -73,23 +72,14 @@ impl Pinner {
     /// Whether the trace says that not all of the range is there.
     fn lacks(&self, process: Process, range: PageRange) -> bool {
         // Most traces know of no absent memory, and need no search for the process.
-        !self.absent.is_empty()
-            && self
-                .absent
-                .get(&process)
-                .is_some_and(|absent| absent.lacks(range))
+        !self.absent.is_empty() && self.absent.get(&process).is_some_and(|absent| absent.lacks(range))
     }
 }
 
 impl PinPages for Pinner {
     type Error = Absent;
 
-    fn pin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), Absent> {
+    fn pin(&mut self, process: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), Absent> {
         if self.lacks(process, run) {
             return Err(Absent(run));
         }
@@ -121,11 +111,7 @@ struct Kept {
 
 impl Kept {
     fn of(&mut self, export: bool) -> &mut Vec<PageRange> {
-        if export {
-            &mut self.exports
-        } else {
-            &mut self.holds
-        }
+        if export { &mut self.exports } else { &mut self.holds }
     }
 }
 
@@ -169,16 +155,12 @@ impl Replay {
             counts: Counts::default(),
             looked_up: HashSet::new(),
             line_entries: cache.map_or(1, |cache| cache.line_entries as u64),
-            shadow: cache
-                .filter(|_| causes && configuration.has_causes())
-                .map(|cache| {
-                    let whole_lines =
-                        matches!(configuration.design, DesignConfig::DynamicHandle(_));
-                    Shadow::new(cache, configuration.prefetch(), whole_lines)
-                }),
+            shadow: cache.filter(|_| causes && configuration.has_causes()).map(|cache| {
+                let whole_lines = matches!(configuration.design, DesignConfig::DynamicHandle(_));
+                Shadow::new(cache, configuration.prefetch(), whole_lines)
+            }),
             causes: Causes::default(),
-            handles: matches!(configuration.design, DesignConfig::DynamicHandle(_))
-                .then(Handles::default),
+            handles: matches!(configuration.design, DesignConfig::DynamicHandle(_)).then(Handles::default),
             known: None,
             configuration,
         })
@@ -187,10 +169,7 @@ impl Replay {
     /// The same of a node whose future is known, for policies that go by it.
     #[must_use]
     pub fn knowing(self, node: u16, knowledge: Arc<Knowledge>) -> Self {
-        Replay {
-            known: Some((node, knowledge)),
-            ..self
-        }
+        Replay { known: Some((node, knowledge)), ..self }
     }
 
     /// Replays a chunk.
@@ -206,15 +185,9 @@ impl Replay {
                 self.event(event)?;
             }
             let rest = &lookups[at..];
-            let count = rest[1..]
-                .iter()
-                .position(|it| it & FIRST != 0)
-                .map_or(rest.len(), |at| at + 1);
+            let count = rest[1..].iter().position(|it| it & FIRST != 0).map_or(rest.len(), |at| at + 1);
             let (process, first) = pages.name(rest[0] & PAGE_ID);
-            let range = PageRange {
-                first,
-                count: count as u64,
-            };
+            let range = PageRange { first, count: count as u64 };
             self.operation(process, range, rest[0] & RECEIVE != 0)?;
             at += count;
         }
@@ -246,18 +219,13 @@ impl Replay {
 
     /// NIC misses by cause; `None` if it was not asked for or the design has no such cache.
     pub fn causes(&self) -> Option<Causes> {
-        Some(Causes {
-            associative: self.shadow.as_ref()?.misses(),
-            ..self.causes
-        })
+        Some(Causes { associative: self.shadow.as_ref()?.misses(), ..self.causes })
     }
 
     fn open(&mut self, process: Process) -> Result<(), ReplayError> {
         if self.opened.insert(process) {
             let rules = self.configuration.rules;
-            self.hosts
-                .open(&mut self.design, process, rules)
-                .map_err(ReplayError::Nic)?;
+            self.hosts.open(&mut self.design, process, rules).map_err(ReplayError::Nic)?;
             if let Some(chooser) = self.configuration.chooser {
                 let known = self.known.as_ref();
                 let future = known.map(|(node, knowledge)| knowledge.of(*node, process));
@@ -268,12 +236,7 @@ impl Replay {
         Ok(())
     }
 
-    fn operation(
-        &mut self,
-        process: Process,
-        range: PageRange,
-        receive: bool,
-    ) -> Result<(), ReplayError> {
+    fn operation(&mut self, process: Process, range: PageRange, receive: bool) -> Result<(), ReplayError> {
         self.open(process)?;
         if receive && let Some(handles) = &mut self.handles {
             handles.look_up(&mut self.design, process, range.first);
@@ -310,8 +273,7 @@ impl Replay {
         self.kept.get(&process).is_some_and(|kept| match receive {
             true => {
                 kept.exports.iter().any(|export| is_within(range, *export))
-                    || !kept.unknown.is_empty()
-                        && range.iter().all(|page| kept.unknown.contains(&page))
+                    || !kept.unknown.is_empty() && range.iter().all(|page| kept.unknown.contains(&page))
             }
             false => {
                 !kept.holds.is_empty() && {
@@ -333,9 +295,7 @@ impl Replay {
         {
             // What is pinned on a miss is there as soon as it is missed.
             let on_miss = self.design.pinning() == Pinning::OnMiss;
-            cause = shadow.look_up(process, page, |page| {
-                on_miss || !self.design.installed(process, page).is_garbage()
-            });
+            cause = shadow.look_up(process, page, |page| on_miss || !self.design.installed(process, page).is_garbage());
         }
         let mut missed = false;
         for _ in 0..4 {
@@ -348,8 +308,7 @@ impl Replay {
                 Lookup::Miss(_) => missed = true,
                 Lookup::Host(request) => {
                     missed = true;
-                    self.hosts
-                        .serve(&mut self.design, &mut self.pinner, request)?;
+                    self.hosts.serve(&mut self.design, &mut self.pinner, request)?;
                     continue;
                 }
             }
@@ -396,18 +355,8 @@ impl Replay {
     }
 
     /// Checks and pins pages, and holds them.
-    fn prepare(
-        &mut self,
-        process: Process,
-        range: PageRange,
-        receive: bool,
-    ) -> Result<(), ReplayError> {
-        let Replay {
-            design,
-            hosts,
-            pinner,
-            ..
-        } = self;
+    fn prepare(&mut self, process: Process, range: PageRange, receive: bool) -> Result<(), ReplayError> {
+        let Replay { design, hosts, pinner, .. } = self;
         let side = hosts.side_mut(process).map_err(ReplayError::Nic)?;
         if receive {
             side.prepare_receive(design, pinner, range)?;
@@ -422,12 +371,7 @@ impl Replay {
     }
 
     /// Pins pages for an export or a transfer until it [`end`](Self::end)s.
-    fn keep(
-        &mut self,
-        process: Process,
-        range: PageRange,
-        export: bool,
-    ) -> Result<(), ReplayError> {
+    fn keep(&mut self, process: Process, range: PageRange, export: bool) -> Result<(), ReplayError> {
         self.pinner.is_there(process, range);
         self.prepare(process, range, export)?;
         let kept = self.kept.entry(process).or_default();

@@ -155,18 +155,11 @@ impl Row {
 
     /// The values of [`COLUMNS`]; null where there is none.
     pub fn values(&self) -> Vec<Value> {
-        let Row {
-            configuration,
-            outcome,
-            ..
-        } = self;
+        let Row { configuration, outcome, .. } = self;
         let (counts, causes) = (outcome.counts, outcome.causes);
         let cache = configuration.cache();
         let has_handles = matches!(configuration.design, DesignConfig::DynamicHandle(_));
-        let has_slots = matches!(
-            configuration.design,
-            DesignConfig::SharedCache(_) | DesignConfig::PerProcess(_)
-        );
+        let has_slots = matches!(configuration.design, DesignConfig::SharedCache(_) | DesignConfig::PerProcess(_));
         let of_handles = |count: u64| has_handles.then_some(count);
         let limit = match configuration.rules.limit {
             PinLimit::Unlimited => None,
@@ -182,11 +175,7 @@ impl Row {
             json!(cache.map(|cache| cache.offset_per_process)),
             json!(cache.map(|_| configuration.prefetch())),
             json!(limit),
-            json!(
-                configuration
-                    .has_policy()
-                    .then(|| configuration.policy().to_string())
-            ),
+            json!(configuration.has_policy().then(|| configuration.policy().to_string())),
             json!(configuration.rules.prepin_pages),
             json!(self.nodes),
             json!(counts.lookups),
@@ -236,11 +225,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// The rows of studied traces, trace by trace, in the order of the configurations. Those that cannot do what a trace does have none.
-pub fn rows(
-    traces: &[TraceFindings],
-    configurations: &[Configuration],
-    profile: &CostProfile,
-) -> Vec<Row> {
+pub fn rows(traces: &[TraceFindings], configurations: &[Configuration], profile: &CostProfile) -> Vec<Row> {
     let mut rows = Vec::new();
     for trace in traces {
         let mut bytes = HashMap::new();
@@ -272,13 +257,7 @@ pub fn sums(rows: &[Row], traces: usize, profile: &CostProfile) -> Vec<Row> {
             None => {
                 places.insert(row.configuration, sums.len());
                 let trace = ALL_TRACES.to_owned();
-                sums.push((
-                    1,
-                    Row {
-                        trace,
-                        ..row.clone()
-                    },
-                ));
+                sums.push((1, Row { trace, ..row.clone() }));
             }
         }
     }
@@ -335,20 +314,11 @@ mod tests {
     fn a_row_has_a_value_of_its_kind_for_every_column() {
         let row = Row {
             trace: "fft".to_owned(),
-            configuration: Configuration::new(
-                mapwire_settings::parse_design("hierarchical,entries=1K").unwrap(),
-            ),
+            configuration: Configuration::new(mapwire_settings::parse_design("hierarchical,entries=1K").unwrap()),
             nodes: 4,
             outcome: Outcome {
-                counts: Counts {
-                    lookups: 8,
-                    nic_misses: 4,
-                    ..Counts::default()
-                },
-                causes: Some(Causes {
-                    associative: 1,
-                    ..Causes::default()
-                }),
+                counts: Counts { lookups: 8, nic_misses: 4, ..Counts::default() },
+                causes: Some(Causes { associative: 1, ..Causes::default() }),
             },
             unlimited: None,
             nic_bytes: Some(1 << 14),
@@ -370,13 +340,7 @@ mod tests {
             assert!(right || value.is_null(), "{name}: {value}");
         }
         let json = row.to_json();
-        assert_eq!(
-            (&json["nic_miss_rate"], &json["hill_conflict_misses"]),
-            (&json!(0.5), &json!(-1))
-        );
-        assert_eq!(
-            (&json["limit_bytes"], &json["cost_us"]),
-            (&Value::Null, &json!(1.234568))
-        );
+        assert_eq!((&json["nic_miss_rate"], &json["hill_conflict_misses"]), (&json!(0.5), &json!(-1)));
+        assert_eq!((&json["limit_bytes"], &json["cost_us"]), (&Value::Null, &json!(1.234568)));
     }
 }

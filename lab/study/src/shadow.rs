@@ -66,12 +66,7 @@ impl Shadow {
 
     /// Looks the page up. On a miss fetches what is installed of its line, and of those that are prefetched. Returns why the real
     /// cache misses the page, if it does.
-    pub fn look_up(
-        &mut self,
-        process: Process,
-        page: Page,
-        installed: impl Fn(Page) -> bool,
-    ) -> Cause {
+    pub fn look_up(&mut self, process: Process, page: Page, installed: impl Fn(Page) -> bool) -> Cause {
         let line = self.number(process, page);
         let (word, bit) = self.place(line, page);
         let first = self.is_first(line, word, bit);
@@ -84,11 +79,7 @@ impl Shadow {
         if installed(page) {
             self.fetch(process, page, line, &installed);
         }
-        if first {
-            Cause::Compulsory
-        } else {
-            Cause::Capacity
-        }
+        if first { Cause::Compulsory } else { Cause::Capacity }
     }
 
     /// Whether neither the page nor, if lines are filled whole, any other of its line was looked up before.
@@ -101,13 +92,7 @@ impl Shadow {
         words.iter().all(|word| *word == 0)
     }
 
-    fn fetch(
-        &mut self,
-        process: Process,
-        page: Page,
-        line: u32,
-        installed: &impl Fn(Page) -> bool,
-    ) {
+    fn fetch(&mut self, process: Process, page: Page, line: u32, installed: &impl Fn(Page) -> bool) {
         let table_end = (page.0 / TABLE_ENTRIES + 1) * TABLE_ENTRIES;
         let last = (page.0 + self.prefetch).min(table_end) - 1;
         for line_number in (page.0 / self.line_entries + 1..=last / self.line_entries).rev() {
@@ -117,11 +102,7 @@ impl Shadow {
                 self.fill(other, first, installed);
             }
         }
-        self.fill(
-            line,
-            Page(page.0 / self.line_entries * self.line_entries),
-            installed,
-        );
+        self.fill(line, Page(page.0 / self.line_entries * self.line_entries), installed);
     }
 
     /// Forgets the page, which is unpinned.
@@ -132,27 +113,16 @@ impl Shadow {
         let (word, bit) = self.place(line, page);
         self.valid[word] &= !bit;
         let from = line as usize * self.words;
-        if self.lines[line as usize].cached
-            && self.valid[from..from + self.words]
-                .iter()
-                .all(|word| *word == 0)
-        {
+        if self.lines[line as usize].cached && self.valid[from..from + self.words].iter().all(|word| *word == 0) {
             self.drop_line(line);
         }
     }
 
     fn number(&mut self, process: Process, page: Page) -> u32 {
         let next = self.lines.len() as u32;
-        let line = *self
-            .numbers
-            .entry((process, page.0 / self.line_entries))
-            .or_insert(next);
+        let line = *self.numbers.entry((process, page.0 / self.line_entries)).or_insert(next);
         if line == next {
-            self.lines.push(Line {
-                newer: NIL,
-                older: NIL,
-                cached: false,
-            });
+            self.lines.push(Line { newer: NIL, older: NIL, cached: false });
             self.valid.resize(self.valid.len() + self.words, 0);
             self.looked_up.resize(self.valid.len(), 0);
         }

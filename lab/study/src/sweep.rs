@@ -61,11 +61,7 @@ impl FromStr for Limit {
             return Ok(Limit::Is(PinLimit::Unlimited));
         }
         if let Some((parts, of)) = text.split_once('/') {
-            let number = |text: &str| {
-                text.parse()
-                    .ok()
-                    .filter(|number| (1..10_000).contains(number))
-            };
+            let number = |text: &str| text.parse().ok().filter(|number| (1..10_000).contains(number));
             return match (number(parts), number(of)) {
                 (Some(parts), Some(of)) if parts <= of => Ok(Limit::Share { parts, of }),
                 _ => Err(format!(
@@ -142,10 +138,7 @@ impl Sweep {
         for (option, values) in &self.options {
             if !values.is_empty() && !designs.iter().any(|design| has(*design, option)) {
                 let names: Vec<_> = designs.iter().map(|design| design.name()).collect();
-                return Err(SweepError::Option {
-                    option,
-                    designs: names.join(", "),
-                });
+                return Err(SweepError::Option { option, designs: names.join(", ") });
             }
         }
         let mut all = Vec::new();
@@ -161,11 +154,7 @@ impl Sweep {
                 }
                 texts = texts
                     .iter()
-                    .flat_map(|text| {
-                        values
-                            .iter()
-                            .map(move |value| format!("{text},{option}={value}"))
-                    })
+                    .flat_map(|text| values.iter().map(move |value| format!("{text},{option}={value}")))
                     .collect();
             }
             for text in texts {
@@ -183,11 +172,7 @@ impl Sweep {
     }
 
     /// The design with all rules of pinning. Where nothing is ever unpinned, one policy stands for all.
-    fn with_rules(
-        &self,
-        design: DesignConfig,
-        footprint_pages: u64,
-    ) -> Result<Vec<Configuration>, SweepError> {
+    fn with_rules(&self, design: DesignConfig, footprint_pages: u64) -> Result<Vec<Configuration>, SweepError> {
         let mut all = Vec::new();
         for limit in or(&self.limits, &[Limit::Is(PinLimit::Unlimited)]) {
             let rules = PinRules::default().with_limit(limit.of_footprint(footprint_pages));
@@ -223,12 +208,9 @@ fn has(design: DesignConfig, option: &str) -> bool {
 /// A value that is none of the option at all is told apart from values that do not suit each other.
 fn check_alone(design: DesignConfig, option: &'static str, value: &str) -> Result<(), SweepError> {
     match parse_design(&format!("{},{option}={value}", design.name())) {
-        Err(cause @ ParseDesignError::Value { .. }) => Err(SweepError::Value {
-            option,
-            value: value.to_owned(),
-            design: design.name(),
-            cause,
-        }),
+        Err(cause @ ParseDesignError::Value { .. }) => {
+            Err(SweepError::Value { option, value: value.to_owned(), design: design.name(), cause })
+        }
         _ => Ok(()),
     }
 }
@@ -262,54 +244,29 @@ mod tests {
     #[test]
     fn the_product_of_all_lists_has_every_configuration_once() {
         let sweep = Sweep {
-            options: vec![
-                ("entries", list(&["1K", "2K", "1024"])),
-                ("ways", list(&["1", "4"])),
-            ],
-            limits: list(&["none", "1/111"])
-                .iter()
-                .map(|it| it.parse().unwrap())
-                .collect(),
-            policies: list(&["lru", "mru"])
-                .iter()
-                .map(|it| it.parse().unwrap())
-                .collect(),
+            options: vec![("entries", list(&["1K", "2K", "1024"])), ("ways", list(&["1", "4"]))],
+            limits: list(&["none", "1/111"]).iter().map(|it| it.parse().unwrap()).collect(),
+            policies: list(&["lru", "mru"]).iter().map(|it| it.parse().unwrap()).collect(),
             ..Sweep::default()
         };
         let all = sweep.configurations(1000).unwrap();
         // 2 sizes × 2 ways × (no limit + a limit with 2 policies)
         assert_eq!(all.len(), 12);
         assert_eq!(all[0].to_string(), "hierarchical,entries=1K");
-        assert_eq!(
-            all[2].to_string(),
-            "hierarchical,entries=1K limit=10 policy=mru"
-        );
-        assert_eq!(
-            all[11].to_string(),
-            "hierarchical,entries=2K,ways=4 limit=10 policy=mru"
-        );
+        assert_eq!(all[2].to_string(), "hierarchical,entries=1K limit=10 policy=mru");
+        assert_eq!(all[11].to_string(), "hierarchical,entries=2K,ways=4 limit=10 policy=mru");
     }
 
     #[test]
     fn parts_of_a_footprint_are_rounded_up_to_whole_pages_and_are_never_nothing() {
-        for (text, footprint, pages) in [
-            ("1/16", 4096, 256),
-            ("1/3", 100, 34),
-            ("1/16", 3, 1),
-            ("1/1", 7, 7),
-            ("4MiB", 9, 1024),
-        ] {
+        for (text, footprint, pages) in
+            [("1/16", 4096, 256), ("1/3", 100, 34), ("1/16", 3, 1), ("1/1", 7, 7), ("4MiB", 9, 1024)]
+        {
             let limit: Limit = text.parse().unwrap();
-            assert_eq!(
-                limit.of_footprint(footprint),
-                PinLimit::Pages(pages),
-                "{text}"
-            );
+            assert_eq!(limit.of_footprint(footprint), PinLimit::Pages(pages), "{text}");
         }
         assert_eq!("none".parse(), Ok(Limit::Is(PinLimit::Unlimited)));
-        for text in [
-            "0/4", "5/4", "1/0", "a/b", "1/2/3", "-1/4", "1/10000", "half", "100", "",
-        ] {
+        for text in ["0/4", "5/4", "1/0", "a/b", "1/2/3", "-1/4", "1/10000", "half", "100", ""] {
             let error = text.parse::<Limit>().unwrap_err();
             assert!(error.contains(text), "{error}");
         }
@@ -324,10 +281,7 @@ mod tests {
             ..Sweep::default()
         };
         let error = sweep.configurations(0).unwrap_err().to_string();
-        assert!(
-            error.starts_with("--policy sweep, for interrupt: it pins on a miss"),
-            "{error}"
-        );
+        assert!(error.starts_with("--policy sweep, for interrupt: it pins on a miss"), "{error}");
     }
 
     #[test]
@@ -339,50 +293,27 @@ mod tests {
         };
         let all = sweep.configurations(1000).unwrap();
         let texts: Vec<_> = all.iter().map(ToString::to_string).collect();
-        let rows = [
-            "per-process,entries=64 policy=lru",
-            "per-process,entries=64 policy=optimum",
-            "hierarchical",
-        ];
+        let rows = ["per-process,entries=64 policy=lru", "per-process,entries=64 policy=optimum", "hierarchical"];
         assert_eq!(texts, rows);
     }
 
     #[test]
     fn values_are_checked_together_not_against_each_others_defaults() {
         let sweep = Sweep {
-            options: vec![
-                ("entries", list(&["64"])),
-                ("line", list(&["32"])),
-                ("ways", list(&["2"])),
-            ],
+            options: vec![("entries", list(&["64"])), ("line", list(&["32"])), ("ways", list(&["2"]))],
             ..Sweep::default()
         };
-        assert_eq!(
-            sweep.configurations(1000).unwrap()[0].to_string(),
-            "hierarchical,entries=64,ways=2,line=32"
-        );
-        let sweep = Sweep {
-            options: vec![("entries", list(&["64"])), ("ways", list(&["128"]))],
-            ..Sweep::default()
-        };
+        assert_eq!(sweep.configurations(1000).unwrap()[0].to_string(), "hierarchical,entries=64,ways=2,line=32");
+        let sweep = Sweep { options: vec![("entries", list(&["64"])), ("ways", list(&["128"]))], ..Sweep::default() };
         let error = sweep.configurations(1000).unwrap_err().to_string();
-        assert!(
-            error.contains("entries=64,ways=128") && error.contains("128 ways do not divide"),
-            "{error}"
-        );
+        assert!(error.contains("entries=64,ways=128") && error.contains("128 ways do not divide"), "{error}");
     }
 
     #[test]
     fn a_wrong_value_or_option_is_named() {
         let error = |option, value: &str| {
             let options = vec![(option, list(&[value]))];
-            Sweep {
-                options,
-                ..Sweep::default()
-            }
-            .configurations(1000)
-            .unwrap_err()
-            .to_string()
+            Sweep { options, ..Sweep::default() }.configurations(1000).unwrap_err().to_string()
         };
         assert!(error("entries", "many").starts_with("--entries many"));
         assert!(error("entries", "3000").contains("3000 entries"));
@@ -393,10 +324,7 @@ mod tests {
     #[test]
     fn commas_part_designs_and_their_options() {
         let designs = parse_designs("hierarchical,entries=1K,ways=2,hierarchical").unwrap();
-        let texts: Vec<_> = designs
-            .iter()
-            .map(|it| DesignText(*it).to_string())
-            .collect();
+        let texts: Vec<_> = designs.iter().map(|it| DesignText(*it).to_string()).collect();
         assert_eq!(texts, ["hierarchical,entries=1K,ways=2", "hierarchical"]);
         assert!(parse_designs("hierarchical,fast").is_err());
         assert!(parse_designs("").is_err());

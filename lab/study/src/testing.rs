@@ -20,17 +20,12 @@ pub(crate) type Record = (u16, u16, TraceOp, u64, u64);
 
 /// Sends: node, process, first page, pages.
 pub(crate) fn sends(records: &[(u16, u16, u64, u64)]) -> Vec<Record> {
-    let send = |&(node, process, page, count): &(u16, u16, u64, u64)| {
-        (node, process, TraceOp::Send, page, count)
-    };
+    let send = |&(node, process, page, count): &(u16, u16, u64, u64)| (node, process, TraceOp::Send, page, count);
     records.iter().map(send).collect()
 }
 
 /// Has the records taken, in two blocks.
-pub(crate) fn blocks<E>(
-    records: &[Record],
-    mut take: impl FnMut(&Block<'_>) -> Result<(), E>,
-) -> Result<(), E> {
+pub(crate) fn blocks<E>(records: &[Record], mut take: impl FnMut(&Block<'_>) -> Result<(), E>) -> Result<(), E> {
     let (first, second) = records.split_at(records.len() / 2);
     for part in [first, second] {
         let (time, flags) = (vec![0; part.len()], vec![0; part.len()]);

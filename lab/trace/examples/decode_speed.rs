@@ -17,12 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mixed = [("mix".to_owned(), PATTERNS.to_vec())];
         let single = PATTERNS.map(|pattern| (pattern.to_string(), vec![pattern]));
         for (name, patterns) in single.into_iter().chain(mixed) {
-            let options = Options {
-                patterns,
-                processes: 5,
-                records: 4_000_000,
-                ..Options::default()
-            };
+            let options = Options { patterns, processes: 5, records: 4_000_000, ..Options::default() };
             let records: Vec<TraceRecord> = Generator::new(&options)?.collect();
             let begun = Instant::now();
             let mut writer = TraceWriter::new(Vec::new(), &Metadata::default())?;

@@ -83,12 +83,7 @@ impl Columns {
     }
 
     /// Decodes the payload of a block of `records` records.
-    pub(crate) fn decode(
-        &mut self,
-        mut payload: &[u8],
-        head: &BlockHead,
-        records: usize,
-    ) -> Result<(), Malformed> {
+    pub(crate) fn decode(&mut self, mut payload: &[u8], head: &BlockHead, records: usize) -> Result<(), Malformed> {
         self.make_room(records);
         self.records = 0;
         let bytes = &mut payload;
@@ -132,15 +127,8 @@ impl Columns {
                 return Err(Malformed("a record has a stream that does not exist"));
             }
             let places = node.iter_mut().zip(process);
-            for ((number, (node, process)), (op, flags)) in
-                numbers.iter().zip(places).zip(op.iter_mut().zip(flags))
-            {
-                let Stream {
-                    node: n,
-                    process: p,
-                    op: o,
-                    flags: f,
-                } = streams[*number as usize].stream;
+            for ((number, (node, process)), (op, flags)) in numbers.iter().zip(places).zip(op.iter_mut().zip(flags)) {
+                let Stream { node: n, process: p, op: o, flags: f } = streams[*number as usize].stream;
                 (*node, *process, *op, *flags) = (n.get(), p.get(), o, f);
             }
             if mode == ADDRESS_STEPS {
@@ -168,17 +156,13 @@ fn groups_mut<T>(column: &mut [T]) -> impl Iterator<Item = &mut [T; GROUP]> {
 fn read_streams(bytes: &mut &[u8], states: &mut Vec<StreamState>) -> Result<(), Malformed> {
     let what = "its streams are cut off";
     let count = usize::from(u16::from_le_bytes(*take(bytes, what)?)) + 1;
-    let (streams, rest) =
-        <[Stream]>::ref_from_prefix_with_elems(bytes, count).map_err(|_| Malformed(what))?;
+    let (streams, rest) = <[Stream]>::ref_from_prefix_with_elems(bytes, count).map_err(|_| Malformed(what))?;
     *bytes = rest;
     if streams.iter().any(|s| TraceOp::from_code(s.op).is_none()) {
         return Err(Malformed("a stream has an operation that does not exist"));
     }
     states.clear();
-    states.extend(streams.iter().map(|stream| StreamState {
-        stream: *stream,
-        before: 0,
-    }));
+    states.extend(streams.iter().map(|stream| StreamState { stream: *stream, before: 0 }));
     Ok(())
 }
 

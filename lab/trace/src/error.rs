@@ -85,9 +85,7 @@ pub enum DamageKind {
     #[error("the block that follows is malformed: {0}")]
     Malformed(&'static str),
     /// The block begins before the one before it ends.
-    #[error(
-        "the block that follows begins at {first_ns} ns, before the last record, at {last_ns} ns"
-    )]
+    #[error("the block that follows begins at {first_ns} ns, before the last record, at {last_ns} ns")]
     Unordered {
         /// Its first time.
         first_ns: u64,

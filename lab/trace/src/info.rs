@@ -106,11 +106,7 @@ impl Counts {
     #[must_use]
     pub fn direct_share(&self) -> f64 {
         let all = self.transfers();
-        if all.records == 0 {
-            0.0
-        } else {
-            all.direct as f64 / all.records as f64
-        }
+        if all.records == 0 { 0.0 } else { all.direct as f64 / all.records as f64 }
     }
 
     fn add(&mut self, other: &Self) {
@@ -254,11 +250,7 @@ impl Counter {
     /// Counts pages of `page_bytes` bytes, a power of two.
     #[must_use]
     pub fn new(page_bytes: u64) -> Self {
-        Self {
-            page_bytes,
-            tallies: Vec::new(),
-            index_of: HashMap::default(),
-        }
+        Self { page_bytes, tallies: Vec::new(), index_of: HashMap::default() }
     }
 
     /// Counts a block.
@@ -350,13 +342,7 @@ mod tests {
     use crate::writer::TraceWriter;
     use mapwire_wire::TraceRecord;
 
-    fn record(
-        time: u64,
-        place: (u16, u16),
-        op: TraceOp,
-        memory: (u64, u64),
-        direct: bool,
-    ) -> TraceRecord {
+    fn record(time: u64, place: (u16, u16), op: TraceOp, memory: (u64, u64), direct: bool) -> TraceRecord {
         TraceRecord {
             time_ns: time.into(),
             address: memory.0.into(),
@@ -394,57 +380,23 @@ mod tests {
     fn a_trace_counted_by_hand_has_these_counts() {
         let bytes = written(&example());
         let info = info(TraceReader::new(&bytes[..], "f").unwrap(), 4096).unwrap();
-        assert_eq!(
-            info.summary,
-            Summary {
-                records: 8,
-                first_ns: 100,
-                last_ns: 170
-            }
-        );
+        assert_eq!(info.summary, Summary { records: 8, first_ns: 100, last_ns: 170 });
         assert_eq!(info.file_bytes, bytes.len() as u64);
         assert_eq!(info.damage, None);
         let rows: Vec<_> = info
             .processes
             .iter()
-            .map(|p| {
-                (
-                    p.node,
-                    p.process,
-                    p.counts.transfers().records,
-                    p.counts.lookups(),
-                    p.footprint_pages,
-                )
-            })
+            .map(|p| (p.node, p.process, p.counts.transfers().records, p.counts.lookups(), p.footprint_pages))
             .collect();
         assert_eq!(rows, [(1, 0, 3, 4, 3), (1, 1, 1, 1, 1), (4, 0, 2, 3, 3)]);
-        let nodes: Vec<_> = info
-            .nodes()
-            .iter()
-            .map(|n| (n.node, n.processes, n.counts.lookups(), n.footprint_pages))
-            .collect();
+        let nodes: Vec<_> =
+            info.nodes().iter().map(|n| (n.node, n.processes, n.counts.lookups(), n.footprint_pages)).collect();
         assert_eq!(nodes, [(1, 2, 5, 4), (4, 1, 3, 3)]);
         // Of sends and fetches alone: 3 and 3 pages, 4 and 3 lookups.
         assert_eq!(info.per_node(), Some((3.0, 3.5)));
         let counts = info.counts();
-        assert_eq!(
-            *counts.of(TraceOp::Export),
-            OpCount {
-                records: 1,
-                direct: 0,
-                pages: 8,
-                bytes: 8 * 4096
-            }
-        );
-        assert_eq!(
-            *counts.of(TraceOp::Send),
-            OpCount {
-                records: 3,
-                direct: 1,
-                pages: 4,
-                bytes: 3 * 4096
-            }
-        );
+        assert_eq!(*counts.of(TraceOp::Export), OpCount { records: 1, direct: 0, pages: 8, bytes: 8 * 4096 });
+        assert_eq!(*counts.of(TraceOp::Send), OpCount { records: 3, direct: 1, pages: 4, bytes: 3 * 4096 });
         assert!((counts.direct_share() - 2.0 / 6.0).abs() < 1e-12);
     }
 
@@ -478,10 +430,6 @@ mod tests {
         let bytes = written(&[all; 9000]);
         let info = info(TraceReader::new(&bytes[..], "f").unwrap(), 4096).unwrap();
         assert_eq!(info.footprint_pages(), 1 << 52);
-        assert_eq!(
-            info.counts().lookups(),
-            u64::MAX,
-            "the sum stops at the largest number"
-        );
+        assert_eq!(info.counts().lookups(), u64::MAX, "the sum stops at the largest number");
     }
 }

@@ -97,12 +97,7 @@ impl<S: RecordStream> Merge<S> {
     /// Merges `streams`.
     #[must_use]
     pub fn new(streams: Vec<S>) -> Self {
-        let source = |stream| Source {
-            stream,
-            next: None,
-            records: 0,
-            last_ns: 0,
-        };
+        let source = |stream| Source { stream, next: None, records: 0, last_ns: 0 };
         Self {
             sources: streams.into_iter().map(source).collect(),
             order: BinaryHeap::new(),
@@ -209,9 +204,7 @@ mod tests {
                 records.flat_map(|r| r.as_bytes().to_vec()).collect()
             })
             .collect();
-        let readers = (0..)
-            .zip(&files)
-            .map(|(i, f)| RawReader::new(&f[..], format!("rank-{i}")));
+        let readers = (0..).zip(&files).map(|(i, f)| RawReader::new(&f[..], format!("rank-{i}")));
         let mut merge = Merge::new(readers.collect());
         let (mut records, mut error) = (Vec::new(), None);
         for next in &mut merge {
@@ -226,10 +219,7 @@ mod tests {
     #[test]
     fn equal_times_come_in_the_order_of_the_streams() {
         let (records, error, clamped) = merged(&[vec![5, 5], vec![1, 5], vec![], vec![5]]);
-        let order: Vec<_> = records
-            .iter()
-            .map(|r| (r.node.get(), r.address.get()))
-            .collect();
+        let order: Vec<_> = records.iter().map(|r| (r.node.get(), r.address.get())).collect();
         assert_eq!(order, [(1, 0), (0, 0), (0, 1), (1, 1), (3, 0)]);
         assert_eq!((error, clamped), (None, 0));
     }
@@ -239,10 +229,7 @@ mod tests {
         let second = STEP_BACK_NS;
         let (records, error, clamped) = merged(&[vec![second + 7, 7, second + 8]]);
         let times: Vec<_> = records.iter().map(|r| r.time_ns.get()).collect();
-        assert_eq!(
-            (times, clamped),
-            (vec![second + 7, second + 7, second + 8], 1)
-        );
+        assert_eq!((times, clamped), (vec![second + 7, second + 7, second + 8], 1));
         assert_eq!(error, None);
         let (records, error, _) = merged(&[vec![1], vec![second + 8, 7]]);
         assert_eq!(records.len(), 1, "what is sure to come first came");

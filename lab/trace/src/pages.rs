@@ -64,9 +64,7 @@ impl PageSet {
         let mut page = first;
         while page < end {
             let chunk = self.chunks.entry(page / CHUNK_PAGES).or_default();
-            let chunk_end = (page / CHUNK_PAGES + 1)
-                .saturating_mul(CHUNK_PAGES)
-                .min(end);
+            let chunk_end = (page / CHUNK_PAGES + 1).saturating_mul(CHUNK_PAGES).min(end);
             while page < chunk_end {
                 let bit = page % CHUNK_PAGES;
                 let word_end = (page | 63).saturating_add(1).min(chunk_end);

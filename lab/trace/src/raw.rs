@@ -71,11 +71,7 @@ impl RawReader<File> {
         let name = path.display().to_string();
         match File::open(path) {
             Ok(file) => Ok(Self::new(file, name)),
-            Err(source) => Err(RawError::Io {
-                file: name,
-                record: 0,
-                source,
-            }),
+            Err(source) => Err(RawError::Io { file: name, record: 0, source }),
         }
     }
 }
@@ -132,15 +128,9 @@ impl<R: Read> RawReader<R> {
                 self.torn_bytes = TRACE_RECORD_BYTES as u64 + zeros;
                 return Ok(None);
             }
-            return Err(RawError::Op {
-                file: self.file.clone(),
-                record: self.records,
-                op: record.op,
-            });
+            return Err(RawError::Op { file: self.file.clone(), record: self.records, op: record.op });
         }
-        if record.flags & !(TRACE_FLAG_DIRECT | TRACE_FLAG_INLINE) != 0
-            || record.reserved.get() != 0
-        {
+        if record.flags & !(TRACE_FLAG_DIRECT | TRACE_FLAG_INLINE) != 0 || record.reserved.get() != 0 {
             return Err(RawError::Unknown {
                 file: self.file.clone(),
                 record: self.records,
@@ -150,9 +140,7 @@ impl<R: Read> RawReader<R> {
         }
         self.records += 1;
         let time_ns = record.time_ns.get();
-        record.time_ns = time_ns
-            .saturating_add_signed(self.ahead_ns.saturating_neg())
-            .into();
+        record.time_ns = time_ns.saturating_add_signed(self.ahead_ns.saturating_neg()).into();
         Ok(Some(record))
     }
 
@@ -195,11 +183,7 @@ impl<R: Read> RawReader<R> {
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => {
-                    return Err(RawError::Io {
-                        file: self.file.clone(),
-                        record: self.records,
-                        source,
-                    });
+                    return Err(RawError::Io { file: self.file.clone(), record: self.records, source });
                 }
             }
         }
@@ -241,9 +225,7 @@ mod tests {
     }
 
     fn file(records: u64) -> Vec<u8> {
-        (0..records)
-            .flat_map(|i| record(i).as_bytes().to_vec())
-            .collect()
+        (0..records).flat_map(|i| record(i).as_bytes().to_vec()).collect()
     }
 
     fn read(bytes: &[u8]) -> (Vec<TraceRecord>, Option<RawError>, u64) {
@@ -264,10 +246,7 @@ mod tests {
         for length in 0..=bytes.len() {
             let (records, error, torn) = read(&bytes[..length]);
             assert!(error.is_none());
-            assert_eq!(
-                records,
-                (0..length as u64 / 32).map(record).collect::<Vec<_>>()
-            );
+            assert_eq!(records, (0..length as u64 / 32).map(record).collect::<Vec<_>>());
             assert_eq!(torn, length as u64 % 32);
         }
     }
@@ -282,14 +261,7 @@ mod tests {
         *bytes.last_mut().unwrap() = 1;
         let (records, error, _) = read(&bytes);
         assert_eq!(records.len(), 3);
-        assert!(matches!(
-            error,
-            Some(RawError::Op {
-                record: 3,
-                op: 0,
-                ..
-            })
-        ));
+        assert!(matches!(error, Some(RawError::Op { record: 3, op: 0, .. })));
     }
 
     #[test]

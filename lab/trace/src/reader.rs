@@ -12,8 +12,7 @@ use crate::columns::Malformed;
 use crate::decoded::Columns;
 use crate::error::{Damage, DamageKind, ReadError};
 use crate::format::{
-    BLOCK_MARK, BlockHead, END_MARK, FileHead, MAGIC, MAX_BLOCK_RECORDS, MAX_METADATA_BYTES,
-    MAX_PAYLOAD_BYTES, VERSION,
+    BLOCK_MARK, BlockHead, END_MARK, FileHead, MAGIC, MAX_BLOCK_RECORDS, MAX_METADATA_BYTES, MAX_PAYLOAD_BYTES, VERSION,
 };
 use crate::metadata::Metadata;
 
@@ -74,11 +73,7 @@ impl TraceReader<File> {
     /// As [`new`](Self::new).
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|source| ReadError::Io {
-            file: name.clone(),
-            at: 0,
-            source,
-        })?;
+        let file = File::open(path).map_err(|source| ReadError::Io { file: name.clone(), at: 0, source })?;
         Self::new(file, name)
     }
 
@@ -90,10 +85,8 @@ impl TraceReader<File> {
         let read = (|| {
             let here = self.input.stream_position()?;
             let mut bytes = [0; size_of::<BlockHead>() + 8];
-            let found = self
-                .input
-                .seek(SeekFrom::End(-(bytes.len() as i64)))
-                .and_then(|_| self.input.read_exact(&mut bytes));
+            let found =
+                self.input.seek(SeekFrom::End(-(bytes.len() as i64))).and_then(|_| self.input.read_exact(&mut bytes));
             self.input.seek(SeekFrom::Start(here))?;
             Ok((found.is_ok(), bytes))
         })();
@@ -111,14 +104,11 @@ impl TraceReader<File> {
         };
         let right = head.mark == END_MARK && head.checksum.get() == head.checksum_with(payload);
         let records = <[u8; 8]>::try_from(payload).map(u64::from_le_bytes);
-        Ok(records
-            .ok()
-            .filter(|_| found && right)
-            .map(|records| Summary {
-                records,
-                first_ns: head.first_ns.get(),
-                last_ns: head.last_ns.get(),
-            }))
+        Ok(records.ok().filter(|_| found && right).map(|records| Summary {
+            records,
+            first_ns: head.first_ns.get(),
+            last_ns: head.last_ns.get(),
+        }))
     }
 
     /// Bytes of the file; `None` if it is a pipe.
@@ -136,55 +126,35 @@ impl<R: Read> TraceReader<R> {
     /// It is no trace file, or its header is cut off or damaged, or it cannot be read.
     pub fn new(mut input: R, file: impl Into<String>) -> Result<Self, ReadError> {
         let file = file.into();
-        let no = |why: String| ReadError::NotATrace {
-            file: file.clone(),
-            why,
-        };
-        let io = |at: usize, source| ReadError::Io {
-            file: file.clone(),
-            at: at as u64,
-            source,
-        };
+        let no = |why: String| ReadError::NotATrace { file: file.clone(), why };
+        let io = |at: usize, source| ReadError::Io { file: file.clone(), at: at as u64, source };
         let mut bytes = vec![0; size_of::<FileHead>()];
         let found = read_up_to(&mut input, &mut bytes).map_err(|e| io(0, e))?;
         if found == 0 {
             return Err(no("it is empty".to_owned()));
         }
         if !MAGIC.starts_with(&bytes[..found.min(8)]) {
-            return Err(no(format!(
-                "it begins with {}",
-                bytes[..found.min(8)].escape_ascii()
-            )));
+            return Err(no(format!("it begins with {}", bytes[..found.min(8)].escape_ascii())));
         }
         let head = FileHead::read_from_bytes(&bytes[..])
             .ok()
             .filter(|_| found == bytes.len())
             .ok_or_else(|| no(format!("its header is cut off after {found} bytes")))?;
         if !(1..=VERSION).contains(&head.version.get()) {
-            return Err(ReadError::Version {
-                file,
-                version: head.version.get(),
-            });
+            return Err(ReadError::Version { file, version: head.version.get() });
         }
         let length = head.metadata_bytes.get() as usize;
         if length > MAX_METADATA_BYTES {
-            return Err(no(format!(
-                "its header claims {length} bytes of metadata, more than {MAX_METADATA_BYTES}"
-            )));
+            return Err(no(format!("its header claims {length} bytes of metadata, more than {MAX_METADATA_BYTES}")));
         }
         bytes.resize(found + length + 4, 0);
         let more = read_up_to(&mut input, &mut bytes[found..]).map_err(|e| io(found, e))?;
         if found + more < bytes.len() {
-            return Err(no(format!(
-                "its header is cut off after {} bytes",
-                found + more
-            )));
+            return Err(no(format!("its header is cut off after {} bytes", found + more)));
         }
         let (covered, checksum) = bytes.split_at(bytes.len() - 4);
         if crc32fast::hash(covered).to_le_bytes() != checksum || head.zero.get() != 0 {
-            return Err(no(
-                "its header was changed: the checksum is wrong".to_owned()
-            ));
+            return Err(no("its header was changed: the checksum is wrong".to_owned()));
         }
         let metadata = serde_json::from_slice(&covered[found..])
             .map_err(|error| no(format!("its metadata is no JSON of mapwire: {error}")))?;
@@ -193,11 +163,7 @@ impl<R: Read> TraceReader<R> {
             input,
             file,
             metadata,
-            so_far: Summary {
-                records: 0,
-                first_ns: 0,
-                last_ns: 0,
-            },
+            so_far: Summary { records: 0, first_ns: 0, last_ns: 0 },
             blocks: 0,
             state: State::Reading,
             keep_good_part: false,
@@ -257,19 +223,12 @@ impl<R: Read> TraceReader<R> {
     /// # Errors
     /// The file is cut off or damaged here, unless only the good part is wanted; the next call gives `None` then. Or it cannot be read.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>, ReadError> {
-        if self.advance()? {
-            Ok(Some(self.columns.block()))
-        } else {
-            Ok(None)
-        }
+        if self.advance()? { Ok(Some(self.columns.block())) } else { Ok(None) }
     }
 
     /// All records that are left, one by one.
     pub fn records(self) -> Records<R> {
-        Records {
-            reader: self,
-            next: 0,
-        }
+        Records { reader: self, next: 0 }
     }
 
     /// Decodes the next block, if there is one.
@@ -287,26 +246,13 @@ impl<R: Read> TraceReader<R> {
             Ok(Err(kind)) => kind,
             Err(source) => return Err(self.io(source)),
         };
-        let damage = Damage {
-            file: self.file.clone(),
-            at: self.at,
-            records: self.so_far.records,
-            kind,
-        };
+        let damage = Damage { file: self.file.clone(), at: self.at, records: self.so_far.records, kind };
         self.state = State::Damaged(damage.clone());
-        if self.keep_good_part {
-            Ok(false)
-        } else {
-            Err(damage.into())
-        }
+        if self.keep_good_part { Ok(false) } else { Err(damage.into()) }
     }
 
     fn io(&self, source: io::Error) -> ReadError {
-        ReadError::Io {
-            file: self.file.clone(),
-            at: self.at,
-            source,
-        }
+        ReadError::Io { file: self.file.clone(), at: self.at, source }
     }
 
     fn try_advance(&mut self) -> io::Result<Result<bool, DamageKind>> {
@@ -315,10 +261,7 @@ impl<R: Read> TraceReader<R> {
         if found == 0 {
             return Ok(Err(DamageKind::NoEnd));
         }
-        if ![BLOCK_MARK, END_MARK]
-            .iter()
-            .any(|mark| mark.starts_with(&head.mark[..found.min(4)]))
-        {
+        if ![BLOCK_MARK, END_MARK].iter().any(|mark| mark.starts_with(&head.mark[..found.min(4)])) {
             return Ok(Err(DamageKind::NoBlock(head.mark)));
         }
         if found < size_of::<BlockHead>() {
@@ -329,8 +272,7 @@ impl<R: Read> TraceReader<R> {
         let fits = if is_end {
             bytes == 8
         } else {
-            bytes as usize <= MAX_PAYLOAD_BYTES
-                && (1..=MAX_BLOCK_RECORDS).contains(&(records as usize))
+            bytes as usize <= MAX_PAYLOAD_BYTES && (1..=MAX_BLOCK_RECORDS).contains(&(records as usize))
         };
         if !fits {
             return Ok(Err(DamageKind::Size { records, bytes }));
@@ -346,10 +288,7 @@ impl<R: Read> TraceReader<R> {
         let payload = &self.payload[..bytes];
         let (is, expected) = (head.checksum_with(payload), head.checksum.get());
         if is != expected {
-            return Ok(Err(DamageKind::Checksum {
-                found: is,
-                expected,
-            }));
+            return Ok(Err(DamageKind::Checksum { found: is, expected }));
         }
         if is_end {
             return self.check_end(&head);

@@ -10,8 +10,8 @@ use zerocopy::IntoBytes;
 use crate::columns::encode::{Encoder, estimate};
 use crate::error::WriteError;
 use crate::format::{
-    ADDRESS_PLAIN, ADDRESS_STEPS, BLOCK_MARK, BLOCK_RECORDS, BlockHead, END_MARK, FileHead, MAGIC,
-    MAX_METADATA_BYTES, Stream, VERSION,
+    ADDRESS_PLAIN, ADDRESS_STEPS, BLOCK_MARK, BLOCK_RECORDS, BlockHead, END_MARK, FileHead, MAGIC, MAX_METADATA_BYTES,
+    Stream, VERSION,
 };
 use crate::metadata::Metadata;
 use crate::spread::Spread;
@@ -103,19 +103,12 @@ impl<W: Write> TraceWriter<W> {
     pub fn push(&mut self, record: &TraceRecord) -> Result<(), WriteError> {
         let time_ns = record.time_ns.get();
         if TraceOp::from_code(record.op).is_none() {
-            return Err(WriteError::Op {
-                record: self.records,
-                op: record.op,
-            });
+            return Err(WriteError::Op { record: self.records, op: record.op });
         }
         if self.records == 0 {
             self.first_ns = time_ns;
         } else if time_ns < self.last_ns {
-            return Err(WriteError::Unordered {
-                record: self.records,
-                time_ns,
-                last_ns: self.last_ns,
-            });
+            return Err(WriteError::Unordered { record: self.records, time_ns, last_ns: self.last_ns });
         }
         if self.step.is_empty() {
             self.begin_ns = time_ns;
@@ -198,12 +191,9 @@ impl<W: Write> TraceWriter<W> {
         let mut before = vec![0_u64; self.streams.len()];
         self.steps.clear();
         self.steps.extend(
-            self.stream
-                .iter()
-                .zip(&self.address)
-                .map(|(stream, address)| {
-                    address.wrapping_sub(std::mem::replace(&mut before[*stream as usize], *address))
-                }),
+            self.stream.iter().zip(&self.address).map(|(stream, address)| {
+                address.wrapping_sub(std::mem::replace(&mut before[*stream as usize], *address))
+            }),
         );
         let (win, holds) = &mut self.steps_win;
         if *holds == 0 {
@@ -230,12 +220,7 @@ impl<W: Write> TraceWriter<W> {
         self.streams.clear();
         self.stream_of.clear();
         self.recent.fill((u64::MAX, 0));
-        for column in [
-            &mut self.stream,
-            &mut self.step,
-            &mut self.address,
-            &mut self.bytes,
-        ] {
+        for column in [&mut self.stream, &mut self.step, &mut self.address, &mut self.bytes] {
             column.clear();
         }
         let written = self.write(head, &payload);

@@ -5,20 +5,10 @@ use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp, TraceRecord};
 use proptest::prelude::*;
 
 fn metadata() -> Metadata {
-    Metadata {
-        made_by: "test".to_owned(),
-        command: vec!["prog".to_owned()],
-        ..Metadata::default()
-    }
+    Metadata { made_by: "test".to_owned(), command: vec!["prog".to_owned()], ..Metadata::default() }
 }
 
-fn record(
-    time_ns: u64,
-    (node, process): (u16, u16),
-    op: TraceOp,
-    address: u64,
-    bytes: u64,
-) -> TraceRecord {
+fn record(time_ns: u64, (node, process): (u16, u16), op: TraceOp, address: u64, bytes: u64) -> TraceRecord {
     TraceRecord {
         time_ns: time_ns.into(),
         address: address.into(),
@@ -26,11 +16,7 @@ fn record(
         node: node.into(),
         process: process.into(),
         op: op as u8,
-        flags: if address.is_multiple_of(3) {
-            TRACE_FLAG_DIRECT
-        } else {
-            0
-        },
+        flags: if address.is_multiple_of(3) { TRACE_FLAG_DIRECT } else { 0 },
         reserved: 0.into(),
     }
 }
@@ -87,15 +73,10 @@ fn damage(error: Option<ReadError>) -> mapwire_trace::Damage {
 
 #[test]
 fn a_small_file_has_its_golden_bytes_and_that_of_the_first_version_is_read() {
-    let records = [
-        record(10, (1, 2), TraceOp::Send, 0x1000, 4096),
-        record(12, (1, 2), TraceOp::Receive, 0x3000, 8),
-    ];
+    let records = [record(10, (1, 2), TraceOp::Send, 0x1000, 4096), record(12, (1, 2), TraceOp::Receive, 0x3000, 8)];
     let text = serde_json::to_string(&metadata()).unwrap();
     let head = |version| {
-        let mut head = vec![
-            0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, version, 0, 0, 0,
-        ];
+        let mut head = vec![0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, version, 0, 0, 0];
         head.extend_from_slice(&(text.len() as u32).to_le_bytes());
         head.extend_from_slice(text.as_bytes());
         head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
@@ -105,29 +86,16 @@ fn a_small_file_has_its_golden_bytes_and_that_of_the_first_version_is_read() {
     // Streams 0 and 1, steps 0 and 2, bytes 4096 and 8, addresses: the widths are one byte, LZ4 has two literals.
     payload.extend_from_slice(&[2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0x20, 0, 1]);
     payload.extend_from_slice(&[2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0x20, 0, 1]);
-    payload.extend_from_slice(&[
-        2, 2, 3, 0, 8, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0x40, 0xff, 1, 0, 0,
-    ]);
+    payload.extend_from_slice(&[2, 2, 3, 0, 8, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0x40, 0xff, 1, 0, 0]);
     payload.push(0);
-    payload.extend_from_slice(&[
-        2, 1, 13, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0x20, 0, 1,
-    ]);
+    payload.extend_from_slice(&[2, 1, 13, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0x20, 0, 1]);
     let block = |mark: &[u8; 4], count: u32, first: u64, last: u64, payload: &[u8]| {
-        let head = [
-            mark,
-            &(payload.len() as u32).to_le_bytes()[..],
-            &count.to_le_bytes(),
-        ]
-        .concat();
+        let head = [mark, &(payload.len() as u32).to_le_bytes()[..], &count.to_le_bytes()].concat();
         let times = [first.to_le_bytes(), last.to_le_bytes()].concat();
         let checksum = crc32fast::hash(&[&head, &times, payload].concat());
         [&head, &checksum.to_le_bytes()[..], &times, payload].concat()
     };
-    let blocks = [
-        block(b"MWTB", 2, 10, 12, &payload),
-        block(b"MWTE", 1, 10, 12, &2_u64.to_le_bytes()),
-    ]
-    .concat();
+    let blocks = [block(b"MWTB", 2, 10, 12, &payload), block(b"MWTE", 1, 10, 12, &2_u64.to_le_bytes())].concat();
     assert_eq!(written(&records), [head(2), blocks.clone()].concat());
     for version in [1, 2] {
         let (again, error) = read(&[head(version), blocks.clone()].concat());
@@ -157,10 +125,7 @@ fn long_traces_come_back_block_by_block() {
         }
         seen += block.len();
     }
-    assert_eq!(
-        (seen, reader.so_far().records),
-        (records.len(), records.len() as u64)
-    );
+    assert_eq!((seen, reader.so_far().records), (records.len(), records.len() as u64));
     assert_eq!(reader.position_bytes(), bytes.len() as u64);
     assert!(reader.is_complete());
     assert!(bytes.len() < records.len() * 8, "{} bytes", bytes.len());
@@ -202,12 +167,7 @@ fn a_file_cut_at_any_byte_gives_whole_blocks_and_says_where_they_end() {
                     assert_eq!(damage.kind, kind, "{length}");
                 }
                 let text = damage.to_string();
-                assert!(
-                    text.contains(&format!(
-                        "f.mwt is good for {whole} records, up to byte {at}"
-                    )),
-                    "{text}"
-                );
+                assert!(text.contains(&format!("f.mwt is good for {whole} records, up to byte {at}")), "{text}");
             }
             other => panic!("{length}: {other}"),
         }
@@ -225,11 +185,7 @@ fn a_change_of_any_byte_is_found() {
             let mut changed = bytes.clone();
             changed[at] ^= flip;
             let (found, error) = read(&changed);
-            assert!(
-                error.is_some(),
-                "byte {at} of {}, changed by {flip:#x}",
-                bytes.len()
-            );
+            assert!(error.is_some(), "byte {at} of {}, changed by {flip:#x}", bytes.len());
             assert!(found.is_empty() || found == records);
         }
     }
@@ -293,18 +249,8 @@ fn what_is_no_trace_is_refused_with_what_it_is() {
         (b"time_ns,node\n", "it begins with time_ns,"),
         (&[0x8d, b'M', b'W', b'T', 0x0a, 0x0a], "it begins with"),
         (&[0x8d, b'M', b'W', b'T', 0x0d], "cut off after 5 bytes"),
-        (
-            &[
-                0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 3, 0, 0, 0, 0, 0, 0, 0,
-            ],
-            "of version 3",
-        ),
-        (
-            &[
-                0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 1, 0, 0, 0, 0, 0, 0, 0xff,
-            ],
-            "claims 4278190080 bytes",
-        ),
+        (&[0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 3, 0, 0, 0, 0, 0, 0, 0], "of version 3"),
+        (&[0x8d, b'M', b'W', b'T', 0x0d, 0x0a, 0x1a, 0x0a, 1, 0, 0, 0, 0, 0, 0, 0xff], "claims 4278190080 bytes"),
     ] {
         let error = TraceReader::new(bytes, "f.mwt").unwrap_err().to_string();
         assert!(error.contains(says) && error.contains("f.mwt"), "{error}");
@@ -314,29 +260,13 @@ fn what_is_no_trace_is_refused_with_what_it_is() {
 #[test]
 fn records_that_cannot_be_in_a_trace_are_refused_and_others_may_follow() {
     let mut writer = TraceWriter::new(Vec::new(), &metadata()).unwrap();
-    writer
-        .push(&record(9, (0, 0), TraceOp::Send, 1, 1))
-        .unwrap();
-    let error = writer
-        .push(&record(8, (0, 0), TraceOp::Send, 1, 1))
-        .unwrap_err();
-    assert!(matches!(
-        error,
-        WriteError::Unordered {
-            record: 1,
-            time_ns: 8,
-            last_ns: 9
-        }
-    ));
+    writer.push(&record(9, (0, 0), TraceOp::Send, 1, 1)).unwrap();
+    let error = writer.push(&record(8, (0, 0), TraceOp::Send, 1, 1)).unwrap_err();
+    assert!(matches!(error, WriteError::Unordered { record: 1, time_ns: 8, last_ns: 9 }));
     let mut wrong = record(9, (0, 0), TraceOp::Send, 1, 1);
     wrong.op = 22;
-    assert!(matches!(
-        writer.push(&wrong),
-        Err(WriteError::Op { record: 1, op: 22 })
-    ));
-    writer
-        .push(&record(9, (0, 0), TraceOp::Send, 2, 1))
-        .unwrap();
+    assert!(matches!(writer.push(&wrong), Err(WriteError::Op { record: 1, op: 22 })));
+    writer.push(&record(9, (0, 0), TraceOp::Send, 2, 1)).unwrap();
     let (records, error) = read(&writer.finish().unwrap());
     assert!(error.is_none());
     assert_eq!(records.len(), 2);
@@ -344,10 +274,7 @@ fn records_that_cannot_be_in_a_trace_are_refused_and_others_may_follow() {
 
 #[test]
 fn metadata_that_is_too_long_is_refused() {
-    let long = Metadata {
-        notes: vec!["x".repeat(1 << 20)],
-        ..metadata()
-    };
+    let long = Metadata { notes: vec!["x".repeat(1 << 20)], ..metadata() };
     let error = TraceWriter::new(Vec::new(), &long).unwrap_err();
     assert!(matches!(error, WriteError::Metadata { .. }));
 }
@@ -357,10 +284,7 @@ fn a_full_disk_is_an_error_of_the_push_that_meets_it() {
     struct Full(usize);
     impl std::io::Write for Full {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(bytes.len())
-                .ok_or(std::io::ErrorKind::StorageFull)?;
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
             Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
@@ -369,25 +293,15 @@ fn a_full_disk_is_an_error_of_the_push_that_meets_it() {
     }
     let mut writer = TraceWriter::new(Full(1000), &metadata()).unwrap();
     let error = job(20_000).iter().find_map(|r| writer.push(r).err());
-    assert!(
-        matches!(error, Some(WriteError::Io(e)) if e.kind() == std::io::ErrorKind::StorageFull)
-    );
+    assert!(matches!(error, Some(WriteError::Io(e)) if e.kind() == std::io::ErrorKind::StorageFull));
 }
 
 fn any_record() -> impl Strategy<Value = (u64, TraceRecord)> {
     let step = prop_oneof![0..4_u64, 0..100_000_u64, Just(1 << 60)];
     let address = prop_oneof![(0..1000_u64).prop_map(|p| p * 4096), any::<u64>()];
     let bytes = prop_oneof![Just(4096), 0..10_000_u64, any::<u64>()];
-    (
-        step,
-        0..3_u16,
-        any::<u16>(),
-        1..=9_u8,
-        any::<u8>(),
-        address,
-        bytes,
-    )
-        .prop_map(|(step, node, process, op, flags, address, bytes)| {
+    (step, 0..3_u16, any::<u16>(), 1..=9_u8, any::<u8>(), address, bytes).prop_map(
+        |(step, node, process, op, flags, address, bytes)| {
             let record = TraceRecord {
                 time_ns: 0.into(),
                 address: address.into(),
@@ -399,7 +313,8 @@ fn any_record() -> impl Strategy<Value = (u64, TraceRecord)> {
                 reserved: 0.into(),
             };
             (step, record)
-        })
+        },
+    )
 }
 
 proptest! {

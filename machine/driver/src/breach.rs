@@ -19,9 +19,7 @@ pub enum Breach {
     #[error(transparent)]
     Node(#[from] mapwire_node::Breach),
     /// No fault of the peer's: the descriptor of the channel was lost.
-    #[error(
-        "this process had no file descriptor left for the channel to it; raise the limit (`ulimit -n`)"
-    )]
+    #[error("this process had no file descriptor left for the channel to it; raise the limit (`ulimit -n`)")]
     NoDescriptor,
     /// What it says of how it is reached is of no use.
     #[error(transparent)]
@@ -40,10 +38,7 @@ impl Breach {
     /// Whether the peer broke a rule.
     #[must_use]
     pub fn is_fault(self) -> bool {
-        !matches!(
-            self,
-            Self::NoDescriptor | Self::Card(_) | Self::Silent { .. }
-        )
+        !matches!(self, Self::NoDescriptor | Self::Card(_) | Self::Silent { .. })
     }
 }
 
@@ -56,10 +51,7 @@ pub(crate) struct Breaches {
 
 impl Breaches {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self {
-            peers: vec![None; nodes].into(),
-            any: false,
-        }
+        Self { peers: vec![None; nodes].into(), any: false }
     }
 
     /// Notes a peer's breach; the first counts.
@@ -73,11 +65,7 @@ impl Breaches {
     /// The breach of a peer.
     #[inline]
     pub(crate) fn of(&self, peer: NodeId) -> Option<Breach> {
-        if self.any {
-            self.peers.get(usize::from(peer.0)).copied().flatten()
-        } else {
-            None
-        }
+        if self.any { self.peers.get(usize::from(peer.0)).copied().flatten() } else { None }
     }
 }
 

@@ -72,8 +72,7 @@ impl Capture {
     pub(crate) fn create(folder: &Path, rank: u32) -> Result<Self, DriverError> {
         let path = file_of(folder, rank);
         let counters = counters_of(folder, rank);
-        let opened =
-            PrivateFolder::open(folder).and_then(|folder| Ok((folder.create(&path)?, folder)));
+        let opened = PrivateFolder::open(folder).and_then(|folder| Ok((folder.create(&path)?, folder)));
         let (file, folder) = opened.map_err(|error| DriverError::Trace { path, error })?;
         Ok(Self {
             file,
@@ -104,14 +103,7 @@ impl Capture {
     }
 
     #[inline]
-    fn push(
-        &mut self,
-        time_ns: u64,
-        op: TraceOp,
-        flags: u8,
-        address: u64,
-        bytes: u64,
-    ) -> std::io::Result<()> {
+    fn push(&mut self, time_ns: u64, op: TraceOp, flags: u8, address: u64, bytes: u64) -> std::io::Result<()> {
         if self.waiting.len() + 2 > WAITING {
             self.flush()?;
         }
@@ -139,11 +131,7 @@ impl Capture {
     fn hold(&mut self, time_ns: u64, range: PageRange) {
         self.settle();
         self.open = false;
-        self.pending = Some(Pending {
-            time_ns,
-            range,
-            looked_up: 0,
-        });
+        self.pending = Some(Pending { time_ns, range, looked_up: 0 });
     }
 
     /// Notes that the transfer of those pages is over.
@@ -182,11 +170,7 @@ impl Capture {
 
     #[cold]
     fn settle_now(&mut self, pending: Pending) {
-        let Pending {
-            time_ns,
-            range,
-            looked_up,
-        } = pending;
+        let Pending { time_ns, range, looked_up } = pending;
         let bytes = range.count * PAGE_BYTES as u64;
         let hold = self.made(time_ns, TraceOp::Hold, 0, range.first.address(), bytes);
         // A record that is being extended is the last one that waits: nothing is written out before this is settled. There is room
@@ -293,14 +277,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Notes a call of the shared memory that a thread has made.
     #[cold]
-    pub(crate) fn note_call(
-        &mut self,
-        time_ns: u64,
-        thread: u16,
-        op: TraceOp,
-        address: u64,
-        bytes: u64,
-    ) {
+    pub(crate) fn note_call(&mut self, time_ns: u64, thread: u16, op: TraceOp, address: u64, bytes: u64) {
         if self.capture.as_ref().and_then(|it| it.thread) != Some(thread) {
             self.note_thread(time_ns, thread, 0);
         }
@@ -388,10 +365,7 @@ mod tests {
     fn private_tempdir() -> tempfile::TempDir {
         use std::os::unix::fs::PermissionsExt;
         let private = std::fs::Permissions::from_mode(0o700);
-        tempfile::Builder::new()
-            .permissions(private)
-            .tempdir()
-            .unwrap()
+        tempfile::Builder::new().permissions(private).tempdir().unwrap()
     }
 
     fn records(folder: &Path) -> Vec<(u64, u64)> {
@@ -416,20 +390,12 @@ mod tests {
         note(TraceOp::Receive, 8208, 8);
         note(TraceOp::Receive, 0, 8);
         capture.flush().unwrap();
-        assert_eq!(
-            records(folder.path()),
-            [(100, 8100), (8200, 8), (8208, 8), (0, 8)]
-        );
+        assert_eq!(records(folder.path()), [(100, 8100), (8200, 8), (8208, 8), (0, 8)]);
     }
 
     fn look_up(capture: &mut Capture, op: TraceOp, address: u64, length: u32) {
         let process = ProcessId(0);
-        let traced = Traced {
-            op,
-            process,
-            address,
-            length,
-        };
+        let traced = Traced { op, process, address, length };
         capture.lookup(&mut Some(1), traced).unwrap();
     }
 
@@ -446,10 +412,7 @@ mod tests {
         use TraceOp::{Hold, Receive, Release, Send};
         let folder = private_tempdir();
         let mut capture = Capture::create(folder.path(), 3).unwrap();
-        let pages = |first, count| PageRange {
-            first: Page(first),
-            count,
-        };
+        let pages = |first, count| PageRange { first: Page(first), count };
         let transfer = pages(2, 2);
         // Nothing between.
         capture.hold(1, transfer);
@@ -502,9 +465,7 @@ mod tests {
         let folder = private_tempdir();
         let mut capture = Capture::create(folder.path(), 3).unwrap();
         for number in 0..WAITING as u64 + 5 {
-            capture
-                .record(number, TraceOp::Send, 0, number * 8192, 1)
-                .unwrap();
+            capture.record(number, TraceOp::Send, 0, number * 8192, 1).unwrap();
         }
         assert_eq!(records(folder.path()).len(), WAITING - 1);
         capture.flush().unwrap();
@@ -526,10 +487,7 @@ mod tests {
         let open = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(folder.path(), open).unwrap();
         let error = Capture::create(folder.path(), 4).unwrap_err();
-        assert!(
-            error.to_string().contains("others can write to it"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("others can write to it"), "{error}");
     }
 
     #[test]

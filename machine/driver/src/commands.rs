@@ -7,8 +7,8 @@ use mapwire_transport::payload::Received;
 use mapwire_transport::shm::channel::{Channel, ChannelError};
 use mapwire_transport::shm::ring::{PushError, RingConfig};
 use mapwire_wire::{
-    COMMAND_BYTES, CommandHeader, CommandRepr, INLINE_BYTES, ProcessId, SHORT_BYTES,
-    SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES, WireError,
+    COMMAND_BYTES, CommandHeader, CommandRepr, INLINE_BYTES, ProcessId, SHORT_BYTES, SHORT_SIGNAL_BYTES,
+    SIGNAL_TRAILER_BYTES, WireError,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -26,16 +26,8 @@ pub(crate) struct CommandQueue {
 
 impl CommandQueue {
     pub(crate) fn new() -> Result<Self, ChannelError> {
-        let config = RingConfig {
-            slots: QUEUE_ENTRIES,
-            bulk_bytes: 4096,
-            max_payload_bytes: INLINE_BYTES as u32,
-        };
-        Ok(Self {
-            ring: Channel::loopback(&config)?,
-            written: 0,
-            read: 0,
-        })
+        let config = RingConfig { slots: QUEUE_ENTRIES, bulk_bytes: 4096, max_payload_bytes: INLINE_BYTES as u32 };
+        Ok(Self { ring: Channel::loopback(&config)?, written: 0, read: 0 })
     }
 
     /// Writes a command and the data that travels in it. `Ok(false)` when the queue is full.
@@ -45,11 +37,7 @@ impl CommandQueue {
         let (header, length) = command.emit(data, &mut inline)?;
         let mut bytes = [0; COMMAND_BYTES];
         bytes.copy_from_slice(header.as_bytes());
-        match self
-            .ring
-            .sender
-            .try_push(&bytes, &[inline[..length].into()])
-        {
+        match self.ring.sender.try_push(&bytes, &[inline[..length].into()]) {
             Ok(()) => {
                 self.written += 1;
                 Ok(true)
@@ -71,20 +59,14 @@ impl CommandQueue {
     ) -> Result<bool, WireError> {
         if !self.has_commands() && node.accepts_command(process) {
             match *command {
-                CommandRepr::ShortSend {
-                    signal: Some(signal),
-                    ..
-                } if data.len() <= SHORT_SIGNAL_BYTES => {
+                CommandRepr::ShortSend { signal: Some(signal), .. } if data.len() <= SHORT_SIGNAL_BYTES => {
                     let mut inline = [0; SHORT_BYTES];
                     let end = data.len() + SIGNAL_TRAILER_BYTES;
                     inline[..data.len()].copy_from_slice(data);
                     inline[data.len()..end].copy_from_slice(&signal.to_bytes());
                     node.handle_own_command(process, command, &inline[..end]);
                 }
-                CommandRepr::LongSend {
-                    signal: Some(signal),
-                    ..
-                } => {
+                CommandRepr::LongSend { signal: Some(signal), .. } => {
                     node.handle_own_command(process, command, &signal.to_bytes());
                 }
                 CommandRepr::Atomic { atomic, .. } => {
@@ -101,11 +83,7 @@ impl CommandQueue {
 
     /// Hands commands to the NIC while it takes them. Whether there were any.
     #[inline]
-    pub(crate) fn serve<D: TranslationDesign>(
-        &mut self,
-        node: &mut Node<D>,
-        process: ProcessId,
-    ) -> bool {
+    pub(crate) fn serve<D: TranslationDesign>(&mut self, node: &mut Node<D>, process: ProcessId) -> bool {
         let mut served = false;
         while node.accepts_command(process) {
             let Ok(Some(entry)) = self.ring.receiver.peek() else {
@@ -170,16 +148,10 @@ mod tests {
         // Entries that the library never writes.
         let mut state = 7_u64;
         let mut noise = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) as u8
         };
-        let legal = CommandRepr::Handler {
-            to: Endpoint::first_of(NodeId(1)),
-            handler: HandlerId(9),
-            length: 5,
-        };
+        let legal = CommandRepr::Handler { to: Endpoint::first_of(NodeId(1)), handler: HandlerId(9), length: 5 };
         for round in 0..500 {
             let header: [u8; COMMAND_BYTES] = core::array::from_fn(|_| noise() | 0x80);
             let inline: Vec<u8> = (0..usize::from(noise()) % 137).map(|_| noise()).collect();
@@ -196,16 +168,7 @@ mod tests {
             });
             assert_eq!(sent.collect::<Vec<_>>(), [NodeId(1)], "round {round}");
             while let Some(told) = node.poll_told(&NoPayload, || 0) {
-                assert!(
-                    matches!(
-                        told,
-                        Told::Failed {
-                            completion: None,
-                            ..
-                        }
-                    ),
-                    "{told:?}"
-                );
+                assert!(matches!(told, Told::Failed { completion: None, .. }), "{told:?}");
             }
         }
     }
@@ -213,11 +176,7 @@ mod tests {
     #[test]
     fn a_full_queue_takes_no_more_until_it_is_served() {
         let (mut queue, mut node) = (CommandQueue::new().unwrap(), node());
-        let command = CommandRepr::Handler {
-            to: Endpoint::first_of(NodeId(1)),
-            handler: HandlerId(9),
-            length: 0,
-        };
+        let command = CommandRepr::Handler { to: Endpoint::first_of(NodeId(1)), handler: HandlerId(9), length: 0 };
         let mut written = 0;
         while queue.submit(&command, &[]).unwrap() {
             written += 1;

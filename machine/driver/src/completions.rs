@@ -67,9 +67,7 @@ impl CompletionWords {
             let index = (start + step) % WORDS;
             let word = &self.words[index];
             if word.load(Ordering::Relaxed) == FREE
-                && word
-                    .compare_exchange(FREE, PENDING, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
+                && word.compare_exchange(FREE, PENDING, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 self.hint.store((index + 1) as u32, Ordering::Relaxed);
                 return Some(index as u32);
@@ -100,9 +98,7 @@ impl CompletionWords {
     #[inline]
     #[must_use]
     pub fn is_over(&self, index: u32) -> bool {
-        self.words
-            .get(index as usize)
-            .is_none_or(|word| word.load(Ordering::Acquire) != PENDING)
+        self.words.get(index as usize).is_none_or(|word| word.load(Ordering::Acquire) != PENDING)
     }
 
     /// If the command is over, gives its word back and says how it ended.
@@ -125,9 +121,7 @@ impl CompletionWords {
     }
 
     fn failure(&self, index: u32) -> MutexGuard<'_, Option<CommandFailure>> {
-        self.failures[index as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.failures[index as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives back the word of a command that was never submitted.
@@ -160,10 +154,7 @@ mod tests {
     fn a_failed_command_says_why_once() {
         let words = CompletionWords::new();
         let word = words.take().unwrap();
-        let failure = CommandFailure {
-            error: CommandError::PeerGone(NodeId(3)),
-            sent_bytes: 40,
-        };
+        let failure = CommandFailure { error: CommandError::PeerGone(NodeId(3)), sent_bytes: 40 };
         words.fail(word, failure);
         assert_eq!(words.finish(word), Some(Err(failure)));
         assert_eq!(words.finish(word), None);

@@ -26,11 +26,7 @@ impl FromStr for DriverMode {
         match text {
             "inline" => Ok(Self::Inline),
             "thread" => Ok(Self::Thread),
-            _ => Err(ParseChoiceError {
-                what: "driver mode",
-                given: text.to_owned(),
-                choices: "inline, thread",
-            }),
+            _ => Err(ParseChoiceError { what: "driver mode", given: text.to_owned(), choices: "inline, thread" }),
         }
     }
 }
@@ -89,8 +85,7 @@ impl DriverConfig {
     /// Bytes of NIC memory in a job of `nodes` nodes.
     pub(crate) fn nic_memory(&self, nodes: usize) -> u64 {
         let many = nodes.saturating_sub(256) as u64;
-        self.nic_memory_bytes
-            .unwrap_or((4 << 20) + many * (16 << 10))
+        self.nic_memory_bytes.unwrap_or((4 << 20) + many * (16 << 10))
     }
 }
 

@@ -171,15 +171,10 @@ impl<F: Fabric> Driver<F> {
     ) -> Result<Self, DriverError> {
         let me = fabric.me();
         let nodes = fabric.size();
-        let reply_keys = (0..nodes)
-            .map(|_| job_key())
-            .collect::<Result<Vec<Key>, DriverError>>()?;
+        let reply_keys = (0..nodes).map(|_| job_key()).collect::<Result<Vec<Key>, DriverError>>()?;
         let (delivery, left_datagram) = match fabric.net() {
             None => (Delivery::Lossless, LeftDatagram::default()),
-            Some(net) => (
-                Delivery::Lossy(datagrams::link_config(net, config)?),
-                LeftDatagram::new(),
-            ),
+            Some(net) => (Delivery::Lossy(datagrams::link_config(net, config)?), LeftDatagram::new()),
         };
         let node_config = NodeConfig {
             nic: Config {
@@ -369,8 +364,7 @@ impl<F: Fabric> Driver<F> {
         self.make_up_store();
         self.make_up_meeting();
         let peers = &self.peers;
-        self.passed
-            .retain(|_, (from, _)| !peers::is_gone(peers, *from));
+        self.passed.retain(|_, (from, _)| !peers::is_gone(peers, *from));
         self.fabric.bury();
         true
     }
@@ -423,9 +417,7 @@ impl<F: Fabric> Driver<F> {
     /// Serves what the NIC asks for, and lets it go on. Whether there was anything.
     pub(crate) fn serve_misses(&mut self) -> bool {
         let mut failed = Vec::new();
-        let served = self
-            .node
-            .serve_misses(&mut self.pins, |error| failed.push(error));
+        let served = self.node.serve_misses(&mut self.pins, |error| failed.push(error));
         self.log_unserved(failed);
         served
     }
@@ -439,8 +431,7 @@ impl<F: Fabric> Driver<F> {
     /// (dynamic handle lookup §IV-B).
     pub(crate) fn reclaim(&mut self) {
         let mut failed = Vec::new();
-        self.node
-            .reclaim(&mut self.pins, |error| failed.push(error));
+        self.node.reclaim(&mut self.pins, |error| failed.push(error));
         self.log_unserved(failed);
         self.release_landings();
     }
@@ -501,10 +492,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Calls that model.
     #[inline]
-    pub(crate) fn call_shared<T>(
-        &mut self,
-        call: impl FnOnce(&mut SharedMemory) -> T,
-    ) -> Option<T> {
+    pub(crate) fn call_shared<T>(&mut self, call: impl FnOnce(&mut SharedMemory) -> T) -> Option<T> {
         self.node.call(PROCESS, SHARED_HANDLER, call)
     }
 
@@ -512,11 +500,7 @@ impl<F: Fabric> Driver<F> {
     ///
     /// # Errors
     /// An id that the library keeps for itself, or that the process has given already.
-    pub fn register_service(
-        &mut self,
-        handler: HandlerId,
-        service: Box<dyn Service>,
-    ) -> Result<(), DriverError> {
+    pub fn register_service(&mut self, handler: HandlerId, service: Box<dyn Service>) -> Result<(), DriverError> {
         if handler.0 < FIRST_FREE_HANDLER {
             return Err(mapwire_node::RegisterError::Reserved(handler).into());
         }
@@ -528,9 +512,7 @@ impl<F: Fabric> Driver<F> {
     /// Takes a service of the program away.
     pub fn deregister_service(&mut self, handler: HandlerId) -> Option<Box<dyn Service>> {
         self.service_memories.retain(|(id, _)| *id != handler);
-        (handler.0 >= FIRST_FREE_HANDLER)
-            .then(|| self.node.deregister(PROCESS, handler))
-            .flatten()
+        (handler.0 >= FIRST_FREE_HANDLER).then(|| self.node.deregister(PROCESS, handler)).flatten()
     }
 
     /// Goes up whenever a service of the program is called, comes or goes. While it stands still, all are as they were.
@@ -542,11 +524,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Calls a service of the program, and sends what it asks for; `None` when there is none of this type under the id.
     #[inline]
-    pub fn call_service<T: Service, R>(
-        &mut self,
-        handler: HandlerId,
-        call: impl FnOnce(&mut T) -> R,
-    ) -> Option<R> {
+    pub fn call_service<T: Service, R>(&mut self, handler: HandlerId, call: impl FnOnce(&mut T) -> R) -> Option<R> {
         let done = self.ask_service(handler, call)?;
         if self.node.has_asks() {
             self.send_out();
@@ -558,11 +536,7 @@ impl<F: Fabric> Driver<F> {
 
     /// As [`call_service`](Self::call_service), and leaves what the service asks for to the next turn: for a thread that waits next.
     #[inline]
-    pub fn ask_service<T: Service, R>(
-        &mut self,
-        handler: HandlerId,
-        call: impl FnOnce(&mut T) -> R,
-    ) -> Option<R> {
+    pub fn ask_service<T: Service, R>(&mut self, handler: HandlerId, call: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.node.call(PROCESS, handler, call)
     }
 
@@ -609,14 +583,12 @@ impl<F: Fabric> Driver<F> {
     /// What the shared memory did so far; nothing when it is not open.
     #[must_use]
     pub fn shared_counters(&self) -> mapwire_dsm::Counters {
-        self.shared_memory()
-            .map_or_else(Default::default, |memory| memory.dsm().counters())
+        self.shared_memory().map_or_else(Default::default, |memory| memory.dsm().counters())
     }
 
     /// Whether a service lets a thread finish an access for a moment more.
     pub(crate) fn is_holding(&self) -> bool {
-        self.shared_memory()
-            .is_some_and(|memory| memory.dsm().poll_hold().is_some())
+        self.shared_memory().is_some_and(|memory| memory.dsm().poll_hold().is_some())
     }
 
     /// When this driver must be polled at `place` even if nobody rings, on the monotonic clock.
@@ -708,7 +680,6 @@ pub(crate) fn job_key() -> Result<Key, DriverError> {
     let mut key = Key::ZERO;
     let flags = GetRandomFlags::empty();
     // Up to 256 bytes come whole.
-    retry_on_intr(|| getrandom(&mut key.0, flags))
-        .map_err(|errno| DriverError::Entropy(errno.into()))?;
+    retry_on_intr(|| getrandom(&mut key.0, flags)).map_err(|errno| DriverError::Entropy(errno.into()))?;
     Ok(key)
 }

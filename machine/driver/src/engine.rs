@@ -108,10 +108,9 @@ impl core::fmt::Display for Undelivered {
         let rank = self.to.0;
         write!(f, "what was sent to rank {rank} last is lost: ")?;
         match &self.gone {
-            Some(why @ DriverError::PeerGone(_)) => write!(
-                f,
-                "{why}; let ranks wait for what others send before they leave, or flush what must arrive"
-            ),
+            Some(why @ DriverError::PeerGone(_)) => {
+                write!(f, "{why}; let ranks wait for what others send before they leave, or flush what must arrive")
+            }
             Some(why) => why.fmt(f),
             None => write!(
                 f,
@@ -208,10 +207,7 @@ impl<F: Fabric> Engine<F> {
             published_at_ns: AtomicU64::new(0),
             shared_start: AtomicUsize::new(0),
             shared_end: AtomicUsize::new(0),
-            processor_times: config
-                .trace
-                .is_some()
-                .then(|| Box::new(ProcessorTimes::new())),
+            processor_times: config.trace.is_some().then(|| Box::new(ProcessorTimes::new())),
         });
         // The thread holds no share of the engine: dropping the last share is what stops it.
         let weak = Arc::downgrade(&engine);
@@ -236,10 +232,7 @@ impl<F: Fabric> Engine<F> {
             })
             .map_err(DriverError::Thread)?;
         drop(masked);
-        *engine
-            .service
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *engine.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(engine)
     }
 
@@ -447,11 +440,7 @@ impl<F: Fabric> Engine<F> {
     fn end_service(&self) {
         self.stop.store(true, Ordering::Release);
         self.bells.wake(self.me, Wake::All);
-        let thread = self
-            .service
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.service.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
             && !exiting::is_exiting()

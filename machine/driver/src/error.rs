@@ -63,14 +63,10 @@ pub enum DriverError {
     #[error(transparent)]
     Range(#[from] mapwire_translation::RangeError),
     /// A descriptor for an event loop cannot be had.
-    #[error(
-        "no descriptor for an event loop: {0}; raise the limit with `ulimit -n`, or close some"
-    )]
+    #[error("no descriptor for an event loop: {0}; raise the limit with `ulimit -n`, or close some")]
     EventFd(std::io::Error),
     /// This process has left the job.
-    #[error(
-        "this process has left the job: its node and all that was made from it were given back"
-    )]
+    #[error("this process has left the job: its node and all that was made from it were given back")]
     Left,
     /// This process is a forked child of the one that joined.
     #[error(transparent)]

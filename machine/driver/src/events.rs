@@ -46,14 +46,8 @@ pub struct Events {
 impl Events {
     pub(crate) fn new() -> Result<Self, DriverError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let fd = eventfd(0, flags)
-            .and_then(above_stdio)
-            .map_err(|errno| DriverError::EventFd(errno.into()))?;
-        Ok(Self {
-            fd,
-            armed: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-        })
+        let fd = eventfd(0, flags).and_then(above_stdio).map_err(|errno| DriverError::EventFd(errno.into()))?;
+        Ok(Self { fd, armed: AtomicBool::new(false), closed: AtomicBool::new(false) })
     }
 
     #[cfg(test)]
@@ -121,15 +115,11 @@ impl<F: Fabric> Driver<F> {
     }
 
     /// The buffers that importers may have mapped.
-    fn watched_buffers(
-        &self,
-    ) -> impl Iterator<Item = &std::sync::Mutex<mapwire_host::memory::SharedBuffer>> {
-        self.exports
-            .iter()
-            .filter_map(|local| match local.direct() {
-                Some(DirectMemory::Buffer(buffer)) => Some(&**buffer),
-                _ => None,
-            })
+    fn watched_buffers(&self) -> impl Iterator<Item = &std::sync::Mutex<mapwire_host::memory::SharedBuffer>> {
+        self.exports.iter().filter_map(|local| match local.direct() {
+            Some(DirectMemory::Buffer(buffer)) => Some(&**buffer),
+            _ => None,
+        })
     }
 }
 
@@ -151,9 +141,7 @@ impl<F: Fabric> Engine<F> {
         if !self.is_here() {
             return;
         }
-        self.lock()
-            .events
-            .retain(|other| !Arc::ptr_eq(other, events));
+        self.lock().events.retain(|other| !Arc::ptr_eq(other, events));
     }
 
     /// Makes the descriptor not readable, and arms it: what comes from here on makes it readable again. Look once more after this.

@@ -29,11 +29,7 @@ pub enum DirectMemory {
 /// Whom an export with these rights lets store: who may not is kept out by the kernel.
 #[must_use]
 pub fn writers(rights: Rights) -> Writers {
-    if rights.contains(Rights::STORE) {
-        Writers::All
-    } else {
-        Writers::Present
-    }
+    if rights.contains(Rights::STORE) { Writers::All } else { Writers::Present }
 }
 
 /// What a process asks to export.
@@ -66,10 +62,7 @@ impl ExportRequest {
                 let bytes = (buffer.len() as u64).min(self.length.checked_sub(offset)?);
                 (bytes > 0).then_some(MappedPart { offset, bytes })
             }
-            DirectMemory::Views(_) => Some(MappedPart {
-                offset: 0,
-                bytes: self.length,
-            }),
+            DirectMemory::Views(_) => Some(MappedPart { offset: 0, bytes: self.length }),
         }
     }
 }
@@ -154,12 +147,7 @@ impl<F: Fabric> Driver<F> {
         let exported = self.node.export(PROCESS, &mut self.pins, asked);
         let id = exported.map_err(|error| self.export_error(error))?;
         // Known here before anything is asked: an importer may wait already, and is answered at once.
-        self.exports.push(LocalExport {
-            id,
-            handler: request.handler,
-            direct: request.direct,
-            landing: None,
-        });
+        self.exports.push(LocalExport { id, handler: request.handler, direct: request.direct, landing: None });
         // Importers that wait for the name are answered now, not when this process next comes by.
         self.poll();
         Ok(id)
@@ -175,13 +163,9 @@ impl<F: Fabric> Driver<F> {
             ExportError::Nic(error) => error.into(),
             ExportError::Vmmc(error) => error.into(),
             ExportError::RedirectsDirect => DriverError::RedirectsDirect,
-            ExportError::ShortLanding {
-                landing_bytes,
-                export_bytes,
-            } => DriverError::ShortLanding {
-                landing_bytes,
-                export_bytes,
-            },
+            ExportError::ShortLanding { landing_bytes, export_bytes } => {
+                DriverError::ShortLanding { landing_bytes, export_bytes }
+            }
         }
     }
 
@@ -233,17 +217,10 @@ impl<F: Fabric> Driver<F> {
     ///
     /// # Errors
     /// No such export; one that importers have mapped; a buffer shorter than the export; the limit on pinned pages.
-    pub fn redirect(
-        &mut self,
-        id: ExportId,
-        to: Option<&Arc<Mutex<SharedBuffer>>>,
-    ) -> Result<(), DriverError> {
+    pub fn redirect(&mut self, id: ExportId, to: Option<&Arc<Mutex<SharedBuffer>>>) -> Result<(), DriverError> {
         let landing = to.map(|buffer| {
             let memory = buffer.lock().unwrap_or_else(PoisonError::into_inner);
-            Landing {
-                address: memory.as_ptr() as u64,
-                length: memory.len() as u64,
-            }
+            Landing { address: memory.as_ptr() as u64, length: memory.len() as u64 }
         });
         let redirected = self.node.redirect(PROCESS, &mut self.pins, id, landing);
         redirected.map_err(|error| self.export_error(error))?;
@@ -257,10 +234,7 @@ impl<F: Fabric> Driver<F> {
     /// Gives up a former landing as soon as no fetch reads it.
     fn leave_landing(&mut self, export: ExportId, landing: Option<Arc<Mutex<SharedBuffer>>>) {
         if let Some(buffer) = landing {
-            self.left_landings.push(LeftLanding {
-                export,
-                _buffer: buffer,
-            });
+            self.left_landings.push(LeftLanding { export, _buffer: buffer });
         }
         self.release_landings();
     }
@@ -268,8 +242,7 @@ impl<F: Fabric> Driver<F> {
     /// Gives up the former landings that no fetch reads any more.
     pub(crate) fn release_landings(&mut self) {
         let node = &self.node;
-        self.left_landings
-            .retain(|left| node.reads_former_landing(left.export));
+        self.left_landings.retain(|left| node.reads_former_landing(left.export));
     }
 
     /// Carries out what the models and services ask for. Whether there was anything.
@@ -289,12 +262,7 @@ impl<F: Fabric> Driver<F> {
     fn serve_asks(&mut self) -> bool {
         while let Some(Ask { act, .. }) = self.node.poll_ask() {
             match act {
-                Act::Store {
-                    handler,
-                    to,
-                    region,
-                    at,
-                } => self.store_region(handler, to, &region, at),
+                Act::Store { handler, to, region, at } => self.store_region(handler, to, &region, at),
                 Act::Protect { region, access, .. } => {
                     if let Some(port) = &mut self.shared {
                         port.protect(&region, access);

@@ -54,9 +54,7 @@ impl<F: Fabric> Driver<F> {
     ) -> Result<RequestId, DriverError> {
         let now_ns = mapwire_host::waiting::now_ns();
         let from = Endpoint::first_of(from);
-        let request = self
-            .node
-            .ask_import(now_ns, PROCESS, from, name, rights, token, timeout_ns);
+        let request = self.node.ask_import(now_ns, PROCESS, from, name, rights, token, timeout_ns);
         let request = request.map_err(|error| self.import_error(error))?;
         self.poll();
         Ok(request)
@@ -108,9 +106,7 @@ impl<F: Fabric> Driver<F> {
     #[cold]
     pub(crate) fn import_error(&mut self, error: ImportError) -> DriverError {
         match error {
-            ImportError::Vmmc(VmmcError::PeerGone { peer, .. })
-                if self.breaches.of(peer.node).is_some() =>
-            {
+            ImportError::Vmmc(VmmcError::PeerGone { peer, .. }) if self.breaches.of(peer.node).is_some() => {
                 self.why_gone(peer.node)
             }
             ImportError::Vmmc(error) => error.into(),
@@ -147,11 +143,7 @@ impl<F: Fabric> Driver<F> {
     /// Gives an import up, and tells the exporter: at once, or when the commands that wait, which may use it, have been read.
     pub fn release_import(&mut self, id: ImportId, grant: &Grant) {
         if self.queue.has_commands() {
-            let given_up = GivenUp {
-                behind: self.queue.written(),
-                id,
-                grant: *grant,
-            };
+            let given_up = GivenUp { behind: self.queue.written(), id, grant: *grant };
             self.given_up.push_back(given_up);
         } else {
             self.node.release_import(PROCESS, id, grant);

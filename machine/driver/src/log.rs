@@ -116,10 +116,7 @@ impl Line {
             Self::NotPassed { to, .. } => (to, "memory that could not be passed, imports"),
             Self::PassLost { to, .. } => (to, "memory that did not arrive, imports"),
             Self::StoreRefused { from, .. } => (from, "refusals of stores"),
-            Self::Rejected {
-                reason: Rejection::UnknownHandler(_),
-                ..
-            } => return None,
+            Self::Rejected { reason: Rejection::UnknownHandler(_), .. } => return None,
             Self::Rejected { from, .. } => (from, "packets that were rejected,"),
             Self::NoticeWithoutKey { from, .. } => (from, "notifications without a key,"),
             Self::NoticeOutside { from, .. } => (from, "notifications outside exports,"),
@@ -168,17 +165,11 @@ impl Line {
                 tracing::error!(%error, "the trace of this rank cannot be written on, and ends here");
             }
             Self::CommandRefused(error) => tracing::warn!(%error, "a command was refused"),
-            Self::StoreRefused {
-                from,
-                export,
-                reason,
-                count,
-            } => tracing::warn!(%from, %export, %reason, count, "a peer refused stores"),
+            Self::StoreRefused { from, export, reason, count } => {
+                tracing::warn!(%from, %export, %reason, count, "a peer refused stores")
+            }
             // Peers begin before a service is here, and end after it.
-            Self::Rejected {
-                from,
-                reason: Rejection::UnknownHandler(handler),
-            } => {
+            Self::Rejected { from, reason: Rejection::UnknownHandler(handler) } => {
                 tracing::debug!(%from, %handler, "a message came for a service that is not here");
             }
             Self::Rejected { from, reason } => {
@@ -187,12 +178,7 @@ impl Line {
             Self::NoticeWithoutKey { from, export } => {
                 tracing::warn!(%from, %export, "a notification without the export's key was dropped");
             }
-            Self::NoticeOutside {
-                from,
-                export,
-                offset,
-                length,
-            } => {
+            Self::NoticeOutside { from, export, offset, length } => {
                 tracing::warn!(%from, %export, offset, length, "a notification for a range outside the export was dropped");
             }
             Self::NoticeDropped { from } => {
@@ -217,11 +203,7 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn new() -> Self {
-        Self {
-            lines: VecDeque::with_capacity(LINES),
-            lost: 0,
-            sparing: Sparing::default(),
-        }
+        Self { lines: VecDeque::with_capacity(LINES), lost: 0, sparing: Sparing::default() }
     }
 
     /// Keeps a line, or counts it when there is no room, or when its cause has had its lines. How many those were is told by the next line
@@ -278,10 +260,7 @@ mod tests {
     use super::*;
 
     fn rejected(from: u16) -> Line {
-        Line::Rejected {
-            from: NodeId(from),
-            reason: Rejection::Malformed,
-        }
+        Line::Rejected { from: NodeId(from), reason: Rejection::Malformed }
     }
 
     #[test]
@@ -296,13 +275,7 @@ mod tests {
         assert_eq!(lines, sparing::MOST_LINES as usize);
         log.push_at(rejected(4), begin + sparing::SPAN);
         let lines = pop(&mut log);
-        assert!(matches!(
-            lines[0],
-            Line::Rejected {
-                from: NodeId(4),
-                ..
-            }
-        ));
+        assert!(matches!(lines[0], Line::Rejected { from: NodeId(4), .. }));
         let Line::LeftOut(left_out) = lines[1] else {
             panic!("{lines:?}");
         };

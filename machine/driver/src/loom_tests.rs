@@ -65,10 +65,7 @@ fn loom_finds_a_lock_that_is_released_without_order() {
 
 /// A command that failed before anything was sent.
 fn failure(error: CommandError) -> CommandFailure {
-    CommandFailure {
-        error,
-        sent_bytes: 0,
-    }
+    CommandFailure { error, sent_bytes: 0 }
 }
 
 /// Waits for a command to be over.
@@ -96,10 +93,7 @@ fn loom_a_finished_command_touches_its_memory_no_more_and_says_how_it_ended() {
                     Some(error) => their_words.fail(word, failure(error)),
                 }
             });
-            assert_eq!(
-                finish(&words, word).err().map(|failure| failure.error),
-                error
-            );
+            assert_eq!(finish(&words, word).err().map(|failure| failure.error), error);
             assert_eq!(memory.load(Ordering::Relaxed), 1);
             driver.join().unwrap();
         });

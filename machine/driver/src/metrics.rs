@@ -64,19 +64,11 @@ impl Links {
 }
 
 const fn counter(name: &'static str, help: &'static str) -> Metric {
-    Metric {
-        name,
-        label: None,
-        help,
-        is_gauge: false,
-    }
+    Metric { name, label: None, help, is_gauge: false }
 }
 
 const fn gauge(name: &'static str, help: &'static str) -> Metric {
-    Metric {
-        is_gauge: true,
-        ..counter(name, help)
-    }
+    Metric { is_gauge: true, ..counter(name, help) }
 }
 
 /// The label of a cause: a word that programs can match.
@@ -101,71 +93,22 @@ const fn label(cause: Cause) -> &'static str {
 
 /// Names and figures, in the order in which they are published.
 fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
-    let Sources {
-        nic,
-        refused_stores,
-        dropped_notices,
-        moved,
-        stored_in_place,
-        pages,
-        shared,
-        links,
-        seal,
-    } = from;
+    let Sources { nic, refused_stores, dropped_notices, moved, stored_in_place, pages, shared, links, seal } = from;
     let fixed = [
+        (counter("commands", "Commands carried out by the NIC"), nic.commands),
+        (counter("commands_refused", "Commands refused"), nic.failed_commands),
+        (counter("packets_sent", "Packets given to the transport"), nic.packets_sent),
+        (counter("bytes_sent", "Payload bytes of packets sent"), nic.bytes_sent),
+        (counter("packets_received", "Packets that came in order and well formed"), nic.packets_received),
+        (counter("bytes_received", "Payload bytes of packets received"), nic.bytes_received),
+        (counter("packets_rejected", "Packets dropped for good"), nic.rejected.total()),
+        (counter("stores_refused", "Stores that exporters have refused"), *refused_stores),
+        (counter("notifications", "Notifications raised"), nic.notifications),
         (
-            counter("commands", "Commands carried out by the NIC"),
-            nic.commands,
-        ),
-        (
-            counter("commands_refused", "Commands refused"),
-            nic.failed_commands,
-        ),
-        (
-            counter("packets_sent", "Packets given to the transport"),
-            nic.packets_sent,
-        ),
-        (
-            counter("bytes_sent", "Payload bytes of packets sent"),
-            nic.bytes_sent,
-        ),
-        (
-            counter(
-                "packets_received",
-                "Packets that came in order and well formed",
-            ),
-            nic.packets_received,
-        ),
-        (
-            counter("bytes_received", "Payload bytes of packets received"),
-            nic.bytes_received,
-        ),
-        (
-            counter("packets_rejected", "Packets dropped for good"),
-            nic.rejected.total(),
-        ),
-        (
-            counter("stores_refused", "Stores that exporters have refused"),
-            *refused_stores,
-        ),
-        (
-            counter("notifications", "Notifications raised"),
-            nic.notifications,
-        ),
-        (
-            counter(
-                "notifications_dropped",
-                "Notifications dropped, since too many of their sender waited",
-            ),
+            counter("notifications_dropped", "Notifications dropped, since too many of their sender waited"),
             *dropped_notices,
         ),
-        (
-            counter(
-                "moves",
-                "Stores and fetches of memory by libfabric, past the NIC",
-            ),
-            moved.transfers,
-        ),
+        (counter("moves", "Stores and fetches of memory by libfabric, past the NIC"), moved.transfers),
         (counter("moved_bytes", "Bytes of those"), moved.bytes),
         (
             counter(
@@ -175,157 +118,51 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
             *stored_in_place,
         ),
         (counter("fetches", "Fetches completed"), nic.fetches),
+        (counter("fetches_served", "Fetches served for other ranks"), nic.fetches_served),
+        (counter("atomics_served", "Atomic operations carried out for other ranks"), nic.atomics_served),
+        (counter("translation_lookups", "Pages that the NIC translated"), pages.lookups),
         (
-            counter("fetches_served", "Fetches served for other ranks"),
-            nic.fetches_served,
-        ),
-        (
-            counter(
-                "atomics_served",
-                "Atomic operations carried out for other ranks",
-            ),
-            nic.atomics_served,
-        ),
-        (
-            counter("translation_lookups", "Pages that the NIC translated"),
-            pages.lookups,
-        ),
-        (
-            counter(
-                "translation_misses",
-                "Lookups for which the NIC cache did not have the translation",
-            ),
+            counter("translation_misses", "Lookups for which the NIC cache did not have the translation"),
             pages.nic_misses,
         ),
         (counter("pins", "Pages pinned"), pages.pins),
         (counter("unpins", "Pages unpinned"), pages.unpins),
+        (gauge("pinned_pages", "Pages pinned now"), pages.pinned_pages),
+        (counter("read_faults", "Read faults of the shared memory that needed the protocol"), shared.read_faults),
+        (counter("write_faults", "Write faults of the shared memory that needed the protocol"), shared.write_faults),
+        (counter("invalidations", "Copies given up so that another rank could write"), shared.invalidations),
+        (counter("minipages_sent", "Minipages stored into other ranks"), shared.minipages_sent),
+        (counter("minipage_bytes_sent", "Bytes of those minipages"), shared.bytes_sent),
         (
-            gauge("pinned_pages", "Pages pinned now"),
-            pages.pinned_pages,
-        ),
-        (
-            counter(
-                "read_faults",
-                "Read faults of the shared memory that needed the protocol",
-            ),
-            shared.read_faults,
-        ),
-        (
-            counter(
-                "write_faults",
-                "Write faults of the shared memory that needed the protocol",
-            ),
-            shared.write_faults,
-        ),
-        (
-            counter(
-                "invalidations",
-                "Copies given up so that another rank could write",
-            ),
-            shared.invalidations,
-        ),
-        (
-            counter("minipages_sent", "Minipages stored into other ranks"),
-            shared.minipages_sent,
-        ),
-        (
-            counter("minipage_bytes_sent", "Bytes of those minipages"),
-            shared.bytes_sent,
-        ),
-        (
-            counter(
-                "lock_acquires_remote",
-                "Locks obtained by waiting for the token of another rank",
-            ),
+            counter("lock_acquires_remote", "Locks obtained by waiting for the token of another rank"),
             shared.lock_acquires_remote,
         ),
-        (
-            counter("barriers", "Barriers of the shared memory passed"),
-            shared.barriers,
-        ),
-        (
-            counter(
-                "link_packets_sent",
-                "Packets sent for the first time by links between hosts",
-            ),
-            links.sent,
-        ),
-        (
-            counter("link_packets_resent", "Packets that links sent again"),
-            links.resent,
-        ),
-        (
-            counter(
-                "link_packets_repeated",
-                "Packets that came to links once more",
-            ),
-            links.repeated,
-        ),
-        (
-            counter("link_losses", "Times that losses were found by later acks"),
-            links.losses,
-        ),
-        (
-            counter("link_timeouts", "Times that nothing came back in time"),
-            links.timeouts,
-        ),
-        (
-            gauge(
-                "link_rtt_ns",
-                "Smoothed round-trip time of the slowest link, in nanoseconds",
-            ),
-            links.longest_rtt_ns,
-        ),
-        (
-            gauge(
-                "link_window_bytes",
-                "Bytes that may be under way, of all links",
-            ),
-            links.window_bytes,
-        ),
-        (
-            gauge(
-                "link_in_flight_bytes",
-                "Bytes that are under way, of all links",
-            ),
-            links.in_flight_bytes,
-        ),
-        (
-            counter("early_dropped", "Packets dropped before their turn for want of room"),
-            nic.early_dropped,
-        ),
-        (
-            counter("datagrams_ignored", "Genuine datagrams that had no effect"),
-            nic.datagrams_ignored,
-        ),
-        (
-            counter(
-                "handshakes",
-                "Handshakes after which a session became current",
-            ),
-            seal.handshakes(),
-        ),
+        (counter("barriers", "Barriers of the shared memory passed"), shared.barriers),
+        (counter("link_packets_sent", "Packets sent for the first time by links between hosts"), links.sent),
+        (counter("link_packets_resent", "Packets that links sent again"), links.resent),
+        (counter("link_packets_repeated", "Packets that came to links once more"), links.repeated),
+        (counter("link_losses", "Times that losses were found by later acks"), links.losses),
+        (counter("link_timeouts", "Times that nothing came back in time"), links.timeouts),
+        (gauge("link_rtt_ns", "Smoothed round-trip time of the slowest link, in nanoseconds"), links.longest_rtt_ns),
+        (gauge("link_window_bytes", "Bytes that may be under way, of all links"), links.window_bytes),
+        (gauge("link_in_flight_bytes", "Bytes that are under way, of all links"), links.in_flight_bytes),
+        (counter("early_dropped", "Packets dropped before their turn for want of room"), nic.early_dropped),
+        (counter("datagrams_ignored", "Genuine datagrams that had no effect"), nic.datagrams_ignored),
+        (counter("handshakes", "Handshakes after which a session became current"), seal.handshakes()),
     ];
     let of_causes = |are_usual: bool, metric: Metric| {
         let causes = Cause::ALL.into_iter();
-        causes
-            .filter(move |cause| cause.is_usual() == are_usual)
-            .map(move |cause| {
-                let label = Some(("cause", label(cause)));
-                (Metric { label, ..metric }, seal.rejected(cause))
-            })
+        causes.filter(move |cause| cause.is_usual() == are_usual).map(move |cause| {
+            let label = Some(("cause", label(cause)));
+            (Metric { label, ..metric }, seal.rejected(cause))
+        })
     };
     let usual = counter(
         "handshakes_put_off",
         "Datagrams of handshakes that were dropped as happens when honest ranks meet too",
     );
-    let others = counter(
-        "datagrams_rejected",
-        "Datagrams that were rejected before any other effect",
-    );
-    (fixed.into_iter())
-        .chain(of_causes(true, usual))
-        .chain(of_causes(false, others))
+    let others = counter("datagrams_rejected", "Datagrams that were rejected before any other effect");
+    (fixed.into_iter()).chain(of_causes(true, usual)).chain(of_causes(false, others))
 }
 
 /// The figures that ranks publish, in their order.
@@ -358,10 +195,7 @@ impl<F: Fabric> Driver<F> {
         for (word, (_, figure)) in words.iter_mut().zip(row(&sources)) {
             *word = figure;
         }
-        Figures {
-            at_ns: now_ns.max(1),
-            words,
-        }
+        Figures { at_ns: now_ns.max(1), words }
     }
 }
 
@@ -376,10 +210,7 @@ mod tests {
         assert!(metrics.len() <= FIGURES);
         let names: HashSet<_> = metrics.iter().map(|it| (it.name, it.label)).collect();
         assert_eq!(names.len(), metrics.len());
-        let is_plain = |name: &str| {
-            name.bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-        };
+        let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         assert!(metrics.iter().all(|it| is_plain(it.name)));
     }
 }

@@ -28,10 +28,7 @@ pub(crate) struct GarbagePage {
 
 impl GarbagePage {
     pub(crate) fn new() -> Self {
-        Self {
-            sink: vec![0; GARBAGE_BYTES].into(),
-            zeros: vec![0; GARBAGE_BYTES].into(),
-        }
+        Self { sink: vec![0; GARBAGE_BYTES].into(), zeros: vec![0; GARBAGE_BYTES].into() }
     }
 }
 
@@ -70,12 +67,7 @@ fn source_of(pins: &Pins, garbage: &GarbagePage, piece: &Piece) -> *const u8 {
 
 /// Carries out a DMA: the payload's bytes to their frames, then the signal, then the update of a word, whose old value it gives.
 #[inline]
-pub(crate) fn deliver(
-    pins: &Pins,
-    garbage: &mut GarbagePage,
-    dma: &Dma,
-    payload: &Received<'_>,
-) -> u64 {
+pub(crate) fn deliver(pins: &Pins, garbage: &mut GarbagePage, dma: &Dma, payload: &Received<'_>) -> u64 {
     let length = dma.piece.length as usize;
     if length > 0 {
         let to = address(pins, garbage, &dma.piece);
@@ -174,11 +166,7 @@ impl BufferBytes {
         let held = buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let (address, bytes) = (held.as_ptr().addr(), held.len());
         drop(held);
-        Self {
-            address,
-            bytes,
-            _buffer: buffer,
-        }
+        Self { address, bytes, _buffer: buffer }
     }
 
     /// The `bytes` bytes from `offset` on, to be copied elsewhere; peers may change them meanwhile. `None`: they are not all there.

@@ -31,8 +31,6 @@ pub struct Notice {
 
 impl core::fmt::Debug for Notice {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Notice")
-            .field("notification", &self.notification)
-            .finish_non_exhaustive()
+        f.debug_struct("Notice").field("notification", &self.notification).finish_non_exhaustive()
     }
 }

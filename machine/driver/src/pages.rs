@@ -2,9 +2,7 @@
 
 use mapwire_host::pinning::{PinError as HostPinError, Pinner};
 use mapwire_nic::NicError;
-use mapwire_translation::{
-    Frame, HostError, PAGE_BYTES, PageRange, PinError, PinLimit, PinPages, PinRules, Process,
-};
+use mapwire_translation::{Frame, HostError, PAGE_BYTES, PageRange, PinError, PinLimit, PinPages, PinRules, Process};
 use thiserror::Error;
 
 use crate::config::DriverConfig;
@@ -48,9 +46,7 @@ pub(crate) struct Pins {
 
 impl core::fmt::Debug for Pins {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pins")
-            .field("pinner", &self.pinner.name())
-            .finish_non_exhaustive()
+        f.debug_struct("Pins").field("pinner", &self.pinner.name()).finish_non_exhaustive()
     }
 }
 
@@ -58,12 +54,7 @@ impl PinPages for Pins {
     type Error = HostPinError;
 
     #[inline]
-    fn pin(
-        &mut self,
-        _: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), HostPinError> {
+    fn pin(&mut self, _: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), HostPinError> {
         self.pinner.pin(run, frames)
     }
 
@@ -77,26 +68,18 @@ impl Pins {
     /// The pinner that `config` asks for, and the rules by which a process may pin: at most as many pages at a time as `config` and
     /// the pinner allow.
     pub(crate) fn new(pinner: Box<dyn Pinner>, config: &DriverConfig) -> (Self, PinRules) {
-        let ours = config
-            .pin_limit_bytes
-            .map(|bytes| bytes / PAGE_BYTES as u64);
+        let ours = config.pin_limit_bytes.map(|bytes| bytes / PAGE_BYTES as u64);
         let limit = match (ours, pinner.limit_pages()) {
             (None, None) => PinLimit::Unlimited,
             (Some(pages), None) | (None, Some(pages)) => PinLimit::Pages(pages),
             (Some(ours), Some(systems)) => PinLimit::Pages(ours.min(systems)),
         };
-        let rules = PinRules::default()
-            .with_limit(limit)
-            .with_policy(config.policy)
-            .with_prepin_pages(config.prepin_pages);
+        let rules =
+            PinRules::default().with_limit(limit).with_policy(config.policy).with_prepin_pages(config.prepin_pages);
         let locked_bytes = mapwire_host::limits::locked_memory().0.filter(|bytes| {
-            limit == PinLimit::Pages(bytes / PAGE_BYTES as u64)
-                && !mapwire_host::limits::may_lock_without_limit()
+            limit == PinLimit::Pages(bytes / PAGE_BYTES as u64) && !mapwire_host::limits::may_lock_without_limit()
         });
-        let pins = Self {
-            pinner,
-            locked_bytes,
-        };
+        let pins = Self { pinner, locked_bytes };
         (pins, rules)
     }
 
@@ -105,18 +88,9 @@ impl Pins {
     pub(crate) fn explain(&self, error: HostError<HostPinError, NicError>) -> PagesError {
         match (error, self.locked_bytes) {
             (
-                HostError::Limit(PinError::LimitTooSmall {
-                    needed_pages,
-                    limit_pages,
-                    held_pages,
-                }),
+                HostError::Limit(PinError::LimitTooSmall { needed_pages, limit_pages, held_pages }),
                 Some(limit_bytes),
-            ) => PagesError::LockedMemory {
-                needed_pages,
-                limit_pages,
-                held_pages,
-                limit_bytes,
-            },
+            ) => PagesError::LockedMemory { needed_pages, limit_pages, held_pages, limit_bytes },
             (HostError::Limit(error), _) => error.into(),
             (HostError::Pin(error), _) => PagesError::System(error),
             (HostError::Nic(error), _) => error.into(),

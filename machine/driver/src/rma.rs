@@ -109,9 +109,8 @@ impl<F: Fabric> Driver<F> {
         let offset = (buffer.as_ptr().addr() as u64).saturating_sub(known.address);
         let bytes = (buffer.len() as u64).min(known.length.saturating_sub(offset));
         let registrar = &rma.registrar;
-        let announce = |service: &mut Announcements| {
-            service.announce(registrar, to, name, memory, (offset, bytes), rights)
-        };
+        let announce =
+            |service: &mut Announcements| service.announce(registrar, to, name, memory, (offset, bytes), rights);
         if let Some(Err(error)) = self.node.call(PROCESS, HANDLER, announce) {
             self.log.push(Line::NotRegistered { export, error });
         }
@@ -189,17 +188,10 @@ impl<F: Fabric> Driver<F> {
         let peers = &self.peers;
         let is_gone = |peer| crate::driver::peers::is_gone(peers, peer);
         let sources = &mut rma.sources;
-        match rma
-            .transfers
-            .progress(transfer.number, ofi, sources, is_gone)
-        {
+        match rma.transfers.progress(transfer.number, ofi, sources, is_gone) {
             Progress::UnderWay => None,
             Progress::Over(ended) => {
-                let Ended {
-                    name,
-                    begun_bytes,
-                    error,
-                } = ended;
+                let Ended { name, begun_bytes, error } = ended;
                 // What comes next may be a signal, and then another transfer, which waits until the peer has taken that.
                 ofi.ask_with_next(transfer.peer);
                 if error.is_none() {

@@ -78,22 +78,12 @@ impl ServiceMemory {
     /// The memory `own` of this rank, and that of its peers.
     #[must_use]
     pub fn new(own: Arc<Mutex<SharedBuffer>>, peers: Arc<PeerMemory>) -> Self {
-        Self {
-            own: Some(BufferBytes::new(own)),
-            peers,
-            pairs: Vec::new(),
-            retired: Vec::new(),
-        }
+        Self { own: Some(BufferBytes::new(own)), peers, pairs: Vec::new(), retired: Vec::new() }
     }
 
     /// Memory of pairs alone: see [`Driver::set_pair_memory`].
     fn of_pairs() -> Self {
-        Self {
-            own: None,
-            peers: Arc::new(PeerMemory::new(0)),
-            pairs: Vec::new(),
-            retired: Vec::new(),
-        }
+        Self { own: None, peers: Arc::new(PeerMemory::new(0)), pairs: Vec::new(), retired: Vec::new() }
     }
 
     /// Stores a region at the offset `at` of a peer's memory, where that is mapped. The message that follows it through the ring is
@@ -112,9 +102,7 @@ impl ServiceMemory {
         };
         match self.peers.of(to) {
             Some(Segment::Mapped(peer)) if peer.put(at as usize, source) => Stored::InPlace,
-            Some(&Segment::Imported(import)) => {
-                Stored::ByNic(import, source.as_ptr().addr() as u64)
-            }
+            Some(&Segment::Imported(import)) => Stored::ByNic(import, source.as_ptr().addr() as u64),
             _ => Stored::Never,
         }
     }
@@ -136,16 +124,12 @@ impl<F: Fabric> Driver<F> {
         memory: Option<(Arc<Mutex<SharedBuffer>>, ImportId)>,
     ) {
         let is_storing = self.node.is_storing(PROCESS);
-        let found = self
-            .service_memories
-            .iter()
-            .position(|(id, _)| *id == handler);
+        let found = self.service_memories.iter().position(|(id, _)| *id == handler);
         let at = match found {
             Some(at) => at,
             None if memory.is_none() => return,
             None => {
-                self.service_memories
-                    .push((handler, ServiceMemory::of_pairs()));
+                self.service_memories.push((handler, ServiceMemory::of_pairs()));
                 self.service_memories.len() - 1
             }
         };
@@ -173,18 +157,10 @@ impl<F: Fabric> Driver<F> {
     }
 
     /// Stores a region of a program's service into a peer's memory. Without memory the service is told that the store is lost.
-    pub(crate) fn store_of_service(
-        &mut self,
-        handler: HandlerId,
-        to: Endpoint,
-        region: &Region,
-        at: u64,
-    ) {
+    pub(crate) fn store_of_service(&mut self, handler: HandlerId, to: Endpoint, region: &Region, at: u64) {
         let mut memories = self.service_memories.iter();
         let memory = memories.find(|(id, _)| *id == handler);
-        let stored = memory.map_or(Stored::Never, |(_, memory)| {
-            memory.store(to.node, region, at)
-        });
+        let stored = memory.map_or(Stored::Never, |(_, memory)| memory.store(to.node, region, at));
         match stored {
             Stored::InPlace => self.node.handle_stored(PROCESS, true),
             Stored::Never => self.node.handle_stored(PROCESS, false),

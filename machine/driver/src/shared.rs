@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mapwire_dsm::{Access as Wanted, Dsm, Message, Outcome, PeerError, Protection as Granted};
-use mapwire_host::faults::{
-    Access, FaultKind, PageProtection, Protection, ProtectionError, WatchError,
-};
+use mapwire_host::faults::{Access, FaultKind, PageProtection, Protection, ProtectionError, WatchError};
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
 use mapwire_host::waiting::now_ns;
@@ -16,10 +14,7 @@ use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_service::{Access as Wish, Region, Service};
 use mapwire_transport::fabric::Fabric;
 use mapwire_vmmc::{Grant, RequestId};
-use mapwire_wire::{
-    Endpoint, ExportId, HandlerId, Header, ImportId, Kind, NodeId, Rights, TRACE_FLAG_DIRECT,
-    TraceOp,
-};
+use mapwire_wire::{Endpoint, ExportId, HandlerId, Header, ImportId, Kind, NodeId, Rights, TRACE_FLAG_DIRECT, TraceOp};
 use thiserror::Error;
 
 use crate::breach::Breach;
@@ -173,12 +168,7 @@ enum Broken {
 impl SharedPort {
     /// Joins the views of `ranks` ranks, which all export theirs under `name`.
     #[must_use]
-    pub fn new(
-        ranks: u16,
-        name: String,
-        views: Arc<MultiView>,
-        protection: PageProtection,
-    ) -> Self {
+    pub fn new(ranks: u16, name: String, views: Arc<MultiView>, protection: PageProtection) -> Self {
         let entries = views.layout().views * views.layout().pages();
         Self {
             views,
@@ -220,8 +210,7 @@ impl SharedPort {
 
     /// The view of a peer cannot be imported.
     fn lose(&mut self, peer: NodeId, error: DriverError) {
-        self.broken
-            .get_or_insert(Broken::Segment(peer, Arc::new(error)));
+        self.broken.get_or_insert(Broken::Segment(peer, Arc::new(error)));
     }
 
     /// The imports of peers' views, to be released.
@@ -240,17 +229,11 @@ impl SharedPort {
     /// bytes.
     #[cold]
     pub(crate) fn arrived(&self, header: &Header, message: &[u8]) -> Option<(u64, u64)> {
-        let is_ours =
-            header.kind == Kind::Handler as u8 && header.message.get() == SHARED_HANDLER.0;
+        let is_ours = header.kind == Kind::Handler as u8 && header.message.get() == SHARED_HANDLER.0;
         match is_ours.then(|| Message::parse(message)) {
-            Some(Ok((
-                Message::Grant {
-                    minipage,
-                    data: true,
-                    ..
-                },
-                _,
-            ))) => self.source_of(minipage.offset_bytes, minipage.length_bytes),
+            Some(Ok((Message::Grant { minipage, data: true, .. }, _))) => {
+                self.source_of(minipage.offset_bytes, minipage.length_bytes)
+            }
             _ => None,
         }
     }
@@ -266,10 +249,7 @@ impl SharedPort {
     /// Where bytes are in the privileged view: their address, and how many.
     #[cold]
     fn source_of(&self, offset: u64, bytes: u64) -> Option<(u64, u64)> {
-        let from = self
-            .views
-            .privileged(offset as usize, bytes as usize)
-            .ok()?;
+        let from = self.views.privileged(offset as usize, bytes as usize).ok()?;
         Some((from as u64, bytes))
     }
 
@@ -306,10 +286,7 @@ impl SharedPort {
             Granted::Read => Access::Read,
             Granted::Write => Access::Write,
         };
-        if let Err(error) = self
-            .protection
-            .set(usize::from(view), page as usize, 1, access, access)
-        {
+        if let Err(error) = self.protection.set(usize::from(view), page as usize, 1, access, access) {
             self.broken.get_or_insert(Broken::Protection(error));
         }
     }
@@ -326,10 +303,7 @@ impl SharedPort {
             Wish::Read => Access::Read,
             Wish::Write => Access::Write,
         };
-        let Some(slot) = self
-            .access
-            .get_mut(view * self.views.layout().pages() + first)
-        else {
+        let Some(slot) = self.access.get_mut(view * self.views.layout().pages() + first) else {
             return;
         };
         let from = match *slot {
@@ -400,15 +374,7 @@ impl<F: Fabric> Driver<F> {
         let from = Endpoint::first_of(peer);
         // Whoever opens the memory sees to it that this does not take too long.
         let (now_ns, forever) = (now_ns(), u64::MAX);
-        let asked = (self.node).ask_import(
-            now_ns,
-            PROCESS,
-            from,
-            &port.name,
-            Rights::ALL,
-            None,
-            forever,
-        );
+        let asked = (self.node).ask_import(now_ns, PROCESS, from, &port.name, Rights::ALL, None, forever);
         let asked = asked.map_err(|error| self.import_error(error));
         if let Some(port) = &mut self.shared {
             match asked {
@@ -466,10 +432,7 @@ impl<F: Fabric> Driver<F> {
             self.node.handle_stored(PROCESS, false);
         }
         self.left_meeting = None;
-        let meetings = self
-            .shared
-            .as_mut()
-            .map(|port| core::mem::take(&mut port.meetings));
+        let meetings = self.shared.as_mut().map(|port| core::mem::take(&mut port.meetings));
         for (request, _) in meetings.unwrap_or_default() {
             self.abandon_import(request);
         }
@@ -542,14 +505,10 @@ impl<F: Fabric> Driver<F> {
         }
         let begun = self
             .node
-            .call(
-                PROCESS,
-                SHARED_HANDLER,
-                |memory: &mut SharedMemory| match memory.end() {
-                    None => Ok(begin(memory, port)),
-                    Some(end) => Err(end),
-                },
-            )
+            .call(PROCESS, SHARED_HANDLER, |memory: &mut SharedMemory| match memory.end() {
+                None => Ok(begin(memory, port)),
+                Some(end) => Err(end),
+            })
             .ok_or(SharedError::NotOpen)?;
         begun.map_err(|end| self.shared_error(end))
     }
@@ -564,13 +523,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Stores a region at the offset `at` of a peer's memory. A grant never goes out without its data. What the NIC is to store may need pages pinned:
     /// the page-fault handler leaves it to other threads, and with it all that the shared memory asks for next.
-    pub(crate) fn store_region(
-        &mut self,
-        handler: HandlerId,
-        to: Endpoint,
-        region: &Region,
-        at: u64,
-    ) {
+    pub(crate) fn store_region(&mut self, handler: HandlerId, to: Endpoint, region: &Region, at: u64) {
         if handler != SHARED_HANDLER {
             self.store_of_service(handler, to, region, at);
             return;

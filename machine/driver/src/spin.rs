@@ -37,11 +37,7 @@ unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self {
-            owner: AtomicUsize::new(0),
-            is_wanted: AtomicBool::new(false),
-            value: UnsafeCell::new(value),
-        }
+        Self { owner: AtomicUsize::new(0), is_wanted: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Takes the lock if it is free and nobody waits for it.
@@ -57,10 +53,7 @@ impl<T> SpinLock<T> {
     #[inline]
     fn take(&self) -> Option<SpinGuard<'_, T>> {
         let is_free = self.owner.load(Ordering::Relaxed) == 0
-            && self
-                .owner
-                .compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
+            && self.owner.compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed).is_ok();
         is_free.then(|| SpinGuard { lock: self })
     }
 

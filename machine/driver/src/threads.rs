@@ -70,11 +70,7 @@ impl Threads {
         let number = self.current()?;
         let is_borrowed = self.busy[usize::from(number)].swap(true, Ordering::Relaxed);
         let number = if is_borrowed { self.borrow()? } else { number };
-        Some(Operation {
-            threads: self,
-            number,
-            is_borrowed,
-        })
+        Some(Operation { threads: self, number, is_borrowed })
     }
 
     #[cold]
@@ -87,11 +83,7 @@ impl Threads {
     #[inline]
     pub(crate) fn current(&self) -> Option<u16> {
         let (table, number) = LAST.get();
-        if table == self.table {
-            Some(number)
-        } else {
-            self.assign()
-        }
+        if table == self.table { Some(number) } else { self.assign() }
     }
 
     #[cold]
@@ -119,20 +111,13 @@ impl Threads {
 
     fn find(&self, tid: i32) -> Option<u16> {
         // There are at most `MAX_THREADS`.
-        self.owners
-            .iter()
-            .position(|owner| owner.load(Ordering::Relaxed) == tid)
-            .map(|index| index as u16)
+        self.owners.iter().position(|owner| owner.load(Ordering::Relaxed) == tid).map(|index| index as u16)
     }
 
     fn take(&self, tid: i32) -> Option<u16> {
         self.owners
             .iter()
-            .position(|owner| {
-                owner
-                    .compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-            })
+            .position(|owner| owner.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok())
             .map(|index| index as u16)
     }
 
@@ -179,8 +164,7 @@ mod tests {
     fn numbers_of_threads_that_are_gone_are_given_again() {
         let threads = Threads::new();
         for _ in 0..3 * MAX_THREADS {
-            let number =
-                std::thread::scope(|scope| scope.spawn(|| threads.current()).join().unwrap());
+            let number = std::thread::scope(|scope| scope.spawn(|| threads.current()).join().unwrap());
             assert!(number.is_some());
         }
     }

@@ -97,9 +97,7 @@ pub fn is_kept_above() -> bool {
 /// The descriptor is not open, or no other is left above 2.
 pub fn copy_above_stdio(fd: impl AsFd) -> rustix::io::Result<OwnedFd> {
     let copy = |lowest| rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), lowest);
-    copy(LOWEST.load(Ordering::Relaxed))
-        .or_else(|_| copy(FIRST))
-        .map(kept)
+    copy(LOWEST.load(Ordering::Relaxed)).or_else(|_| copy(FIRST)).map(kept)
 }
 
 /// Whether a descriptor is none of the standard streams.

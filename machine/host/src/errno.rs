@@ -21,9 +21,7 @@ impl From<rustix::io::Errno> for Errno {
 
 impl From<std::io::Error> for Errno {
     fn from(error: std::io::Error) -> Self {
-        Self(rustix::io::Errno::from_raw_os_error(
-            error.raw_os_error().unwrap_or(libc::EIO),
-        ))
+        Self(rustix::io::Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 }
 

@@ -83,10 +83,5 @@ fn stay_loaded() {
     let name = unsafe { found.assume_init() }.dli_fname;
     // SAFETY: the name is a C string of the loader, which keeps it while the library is loaded. Nothing is loaded anew. For the program
     // itself, which is never unloaded, the call does nothing.
-    unsafe {
-        libc::dlopen(
-            name,
-            libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
-        )
-    };
+    unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }

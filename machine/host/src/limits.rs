@@ -129,10 +129,7 @@ impl Limits {
             max_map_count: max_map_count(),
             mapped_ranges: crate::maps::mapped_ranges().len(),
             processors: processors(),
-            kernel: rustix::system::uname()
-                .release()
-                .to_string_lossy()
-                .into_owned(),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             page_bytes: rustix::param::page_size(),
             huge_shared_pages: choice("/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
         }

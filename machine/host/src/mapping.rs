@@ -50,12 +50,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `bytes` of `file` from `offset` at an address of the kernel's choice, shared.
-    pub fn shared(
-        file: impl AsFd,
-        offset: u64,
-        bytes: usize,
-        rights: Rights,
-    ) -> Result<Self, Errno> {
+    pub fn shared(file: impl AsFd, offset: u64, bytes: usize, rights: Rights) -> Result<Self, Errno> {
         // SAFETY: without MAP_FIXED the kernel picks unused address space, so no memory that
         // Rust knows of changes.
         let start = unsafe {
@@ -83,8 +78,7 @@ impl Mapping {
     pub fn anonymous(bytes: usize) -> Result<Self, Errno> {
         let prot = Rights::ReadWrite.prot();
         // SAFETY: without MAP_FIXED the kernel picks unused address space.
-        let start =
-            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, prot, MapFlags::PRIVATE) }?;
+        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, prot, MapFlags::PRIVATE) }?;
         Self::from_raw(start, bytes)
     }
 
@@ -168,11 +162,7 @@ impl Mapping {
     ///
     /// # Safety
     /// As for [`over`](Self::over), of the bytes of this mapping.
-    pub(crate) unsafe fn move_over(
-        self,
-        address: usize,
-        rights: MprotectFlags,
-    ) -> Result<(), Errno> {
+    pub(crate) unsafe fn move_over(self, address: usize, rights: MprotectFlags) -> Result<(), Errno> {
         let place = ptr::with_exposed_provenance_mut(address);
         let (from, bytes) = (self.start.as_ptr().cast(), self.bytes);
         if rights != MprotectFlags::READ | MprotectFlags::WRITE {
@@ -218,8 +208,7 @@ impl Mapping {
     /// arithmetic, never from a peer.
     #[inline(always)]
     pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
-        self.range(offset, bytes)
-            .expect("range outside the mapping")
+        self.range(offset, bytes).expect("range outside the mapping")
     }
 
     /// Replaces `bytes` at `offset` by a shared mapping of `file` from `file_offset`.
@@ -254,14 +243,7 @@ impl Mapping {
     pub fn forget_file(&self) -> Result<(), Errno> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: as in `replace`.
-        unsafe {
-            rustix::mm::mmap_anonymous(
-                self.start.as_ptr().cast(),
-                self.bytes,
-                Rights::ReadWrite.prot(),
-                flags,
-            )
-        }?;
+        unsafe { rustix::mm::mmap_anonymous(self.start.as_ptr().cast(), self.bytes, Rights::ReadWrite.prot(), flags) }?;
         Ok(())
     }
 

@@ -68,10 +68,7 @@ impl Maps {
 /// All mapped ranges in order of address; empty if `/proc` is not mounted.
 pub(crate) fn mapped_ranges() -> Vec<MappedRange> {
     let text = std::fs::read("/proc/self/maps").unwrap_or_default();
-    String::from_utf8_lossy(&text)
-        .lines()
-        .filter_map(parse_line)
-        .collect()
+    String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &str) -> Option<MappedRange> {
@@ -90,11 +87,7 @@ fn parse_line(line: &str) -> Option<MappedRange> {
         writable: rights.get(1) == Some(&b'w'),
         executable: rights.get(2) == Some(&b'x'),
         shared: rights.get(3) == Some(&b's'),
-        page_bytes: if name.contains("huge") {
-            0
-        } else {
-            PAGE_BYTES as u64
-        },
+        page_bytes: if name.contains("huge") { 0 } else { PAGE_BYTES as u64 },
         offset,
         device: (number(major)?, number(minor)?),
         inode,
@@ -139,16 +132,8 @@ pub fn is_plain_memory(address: usize, bytes: usize) -> bool {
 /// [`MemoryError::NotMapped`] with the first address that lacks something.
 pub fn check_memory(address: usize, bytes: usize, stores: bool) -> Result<(), MemoryError> {
     let wanted = if stores { "loads and stores" } else { "loads" };
-    let fail = |at, found| MemoryError::NotMapped {
-        address,
-        bytes,
-        wanted,
-        at,
-        found,
-    };
-    let end = address
-        .checked_add(bytes)
-        .ok_or_else(|| fail(address, "at the end of the address space"))?;
+    let fail = |at, found| MemoryError::NotMapped { address, bytes, wanted, at, found };
+    let end = address.checked_add(bytes).ok_or_else(|| fail(address, "at the end of the address space"))?;
     let mut maps = Maps::default();
     let mut at = address;
     while at < end {
@@ -174,10 +159,8 @@ mod tests {
 
     #[test]
     fn a_line_with_a_file_name_that_has_spaces_is_read_whole() {
-        let range = parse_line(
-            "7f00-8f00 rw-p 00000000 00:01 1234                       /memfd:a b (deleted)",
-        )
-        .unwrap();
+        let range =
+            parse_line("7f00-8f00 rw-p 00000000 00:01 1234                       /memfd:a b (deleted)").unwrap();
         assert_eq!((range.start, range.end), (0x7f00, 0x8f00));
         assert!(range.readable && range.writable && !range.executable && !range.shared);
         assert_eq!((range.offset, range.device, range.inode), (0, (0, 1), 1234));
@@ -198,17 +181,13 @@ mod tests {
             return;
         }
         // Other tests map and unmap meanwhile: the program's own code and data stay.
-        let code =
-            heap_memory_passes_and_unmapped_or_constant_memory_is_named as *const () as usize;
+        let code = heap_memory_passes_and_unmapped_or_constant_memory_is_named as *const () as usize;
         for place in [code, code + 1] {
             let has = |range: &&MappedRange| (range.start..range.end).contains(&place);
             let text = mapped_ranges();
             let read = text.iter().find(has).unwrap();
             let asked = told.iter().find(has).unwrap();
-            let named = MappedRange {
-                name: read.name.clone(),
-                ..asked.clone()
-            };
+            let named = MappedRange { name: read.name.clone(), ..asked.clone() };
             assert_eq!(&named, read);
         }
     }
@@ -218,14 +197,7 @@ mod tests {
         let data = vec![0u8; 100_000];
         let address = data.as_ptr().addr();
         assert_eq!(check_memory(address, data.len(), true), Ok(()));
-        assert!(matches!(
-            check_memory(8, 16, false),
-            Err(MemoryError::NotMapped {
-                at: 8,
-                found: "not mapped",
-                ..
-            })
-        ));
+        assert!(matches!(check_memory(8, 16, false), Err(MemoryError::NotMapped { at: 8, found: "not mapped", .. })));
         static CONSTANT: [u8; 16] = *b"read only bytes.";
         let constant = CONSTANT.as_ptr().addr();
         assert_eq!(check_memory(constant, 16, false), Ok(()));

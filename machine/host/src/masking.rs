@@ -17,15 +17,8 @@ use libc::c_int;
 type Set = u64;
 
 /// Signals that are never blocked: the processor raises them, or a thread raises them for itself.
-pub(crate) const RAISED: [c_int; 7] = [
-    libc::SIGBUS,
-    libc::SIGSEGV,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGABRT,
-    libc::SIGSYS,
-];
+pub(crate) const RAISED: [c_int; 7] =
+    [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
 
 /// Signals of the kernel: 1 to 64.
 const SIGNALS: c_int = 64;
@@ -76,10 +69,7 @@ pub fn mask() -> Mask {
         let before = change(libc::SIG_BLOCK, blocked_set());
         MASKED.set(Masked::Until(before));
     }
-    Mask {
-        ours,
-        _thread: PhantomData,
-    }
+    Mask { ours, _thread: PhantomData }
 }
 
 impl Drop for Mask {
@@ -158,10 +148,7 @@ pub fn in_fault_handler() -> InFaultHandler {
     if !is_library_thread() {
         MASKED.set(Masked::InFaultHandler);
     }
-    InFaultHandler {
-        before,
-        _thread: PhantomData,
-    }
+    InFaultHandler { before, _thread: PhantomData }
 }
 
 impl Drop for InFaultHandler {
@@ -220,15 +207,7 @@ fn has_handler(signal: c_int) -> bool {
 fn change(how: c_int, set: Set) -> Set {
     let mut before: Set = 0;
     // SAFETY: the kernel reads one set and writes the other, both of the size given. It fails only for a bad `how`.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            how,
-            &raw const set,
-            &raw mut before,
-            size_of::<Set>(),
-        )
-    };
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const set, &raw mut before, size_of::<Set>()) };
     before
 }
 
@@ -261,19 +240,12 @@ mod tests {
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         action.sa_sigaction = take as extern "C" fn(c_int) as usize;
         // SAFETY: installs a handler of the right type.
-        let installed =
-            unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, ptr::null_mut()) };
+        let installed = unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, ptr::null_mut()) };
         assert_eq!(installed, 0);
         assert!(any_handler());
         let common = 2 * COMMON.len();
-        assert!(
-            (0..common).any(|_| next_handler()),
-            "a common one is found soon"
-        );
-        assert!(
-            !has_handler(libc::SIGSEGV),
-            "what the processor raises does not count"
-        );
+        assert!((0..common).any(|_| next_handler()), "a common one is found soon");
+        assert!(!has_handler(libc::SIGSEGV), "what the processor raises does not count");
 
         let outer = mask();
         let inner = mask();

@@ -36,16 +36,12 @@ impl OwnWord {
     pub fn several(count: usize) -> Result<Vec<Self>, MemoryError> {
         let bytes = count.max(1).saturating_mul(STRIDE);
         let bytes = round_to_pages(bytes).ok_or(MemoryError::TooLong { bytes })?;
-        let memory = Mapping::anonymous(bytes)
-            .map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
+        let memory = Mapping::anonymous(bytes).map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
         memory
             .advise(0, bytes, Advice::LinuxWipeOnFork)
             .map_err(|errno| MemoryError::of_call("madvise(MADV_WIPEONFORK)", bytes, errno))?;
         let memory = Arc::new(memory);
-        let word = |index| Self {
-            word: NonNull::from(memory.word32(index * STRIDE)),
-            _memory: Arc::clone(&memory),
-        };
+        let word = |index| Self { word: NonNull::from(memory.word32(index * STRIDE)), _memory: Arc::clone(&memory) };
         Ok((0..count).map(word).collect())
     }
 }

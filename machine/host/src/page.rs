@@ -22,11 +22,7 @@ pub struct PageSizeError {
 /// [`PageSizeError`] with the kernel's page size, if it is another.
 pub fn check_page_size() -> Result<(), PageSizeError> {
     let found = rustix::param::page_size();
-    if found == PAGE_BYTES {
-        Ok(())
-    } else {
-        Err(PageSizeError { found })
-    }
+    if found == PAGE_BYTES { Ok(()) } else { Err(PageSizeError { found }) }
 }
 
 /// `bytes` rounded up to whole pages; `None` if that is more than a `usize` holds.

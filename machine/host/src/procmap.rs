@@ -57,26 +57,18 @@ pub(crate) fn range_at_or_after(address: usize) -> Result<Option<MappedRange>, E
     };
     if !matches!(&*maps, Some((owner, _)) if owner.is_me()) {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file =
-            rustix::fs::open("/proc/self/maps", flags, Mode::empty()).and_then(above_stdio)?;
+        let file = rustix::fs::open("/proc/self/maps", flags, Mode::empty()).and_then(above_stdio)?;
         *maps = Some((Owner::me(), file));
     }
     let Some((_, file)) = &*maps else {
         return Err(Errno::BADF);
     };
-    let mut query = Query {
-        size: size_of::<Query>() as u64,
-        query_flags: OR_NEXT,
-        query_addr: address as u64,
-        ..Query::default()
-    };
+    let mut query =
+        Query { size: size_of::<Query>() as u64, query_flags: OR_NEXT, query_addr: address as u64, ..Query::default() };
     // SAFETY: the call reads and writes a structure of the size that its number and its first field say; both lengths of
     // further memory are 0.
     let asked = unsafe {
-        rustix::ioctl::ioctl(
-            file,
-            Updater::<{ opcode::read_write::<Query>(b'f', 17) }, Query>::new(&mut query),
-        )
+        rustix::ioctl::ioctl(file, Updater::<{ opcode::read_write::<Query>(b'f', 17) }, Query>::new(&mut query))
     };
     match asked {
         Ok(()) => {}

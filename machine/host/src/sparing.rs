@@ -47,9 +47,7 @@ impl<C: fmt::Display> fmt::Display for LeftOut<C> {
 
 impl<C: Copy + PartialEq> Default for Sparing<C> {
     fn default() -> Self {
-        Self {
-            causes: Vec::with_capacity(MOST_CAUSES + 1),
-        }
+        Self { causes: Vec::with_capacity(MOST_CAUSES + 1) }
     }
 }
 
@@ -65,11 +63,7 @@ impl<C: Copy + PartialEq> Sparing<C> {
             let cause = (!shared).then_some(cause);
             let known = self.causes.iter().position(is_known(cause));
             known.or_else(|| {
-                let lines = Lines {
-                    since: now,
-                    said: 0,
-                    left_out: 0,
-                };
+                let lines = Lines { since: now, said: 0, left_out: 0 };
                 self.causes.push((cause, lines));
                 self.causes.len().checked_sub(1)
             })
@@ -80,15 +74,11 @@ impl<C: Copy + PartialEq> Sparing<C> {
 
     /// Of a cause whose time is over: how many lines were left out, which is to be said. Call it until it gives `None`.
     pub fn poll(&mut self, now: Instant) -> Option<LeftOut<C>> {
-        let is_due =
-            |(_, lines): &&mut (Option<C>, Lines)| lines.left_out > 0 && lines.is_over(now);
+        let is_due = |(_, lines): &&mut (Option<C>, Lines)| lines.left_out > 0 && lines.is_over(now);
         let (cause, lines) = self.causes.iter_mut().find(is_due)?;
         let count = std::mem::take(&mut lines.left_out);
         lines.since = now;
-        Some(LeftOut {
-            cause: *cause,
-            count,
-        })
+        Some(LeftOut { cause: *cause, count })
     }
 
     /// When [`poll`](Self::poll) wants to be called.
@@ -116,11 +106,7 @@ impl Lines {
     /// A time in which none was left out is over without a word, and another begins. After one in which some were, lines are counted on.
     fn admit(&mut self, now: Instant) -> bool {
         if self.left_out == 0 && self.is_over(now) {
-            *self = Self {
-                since: now,
-                said: 0,
-                left_out: 0,
-            };
+            *self = Self { since: now, said: 0, left_out: 0 };
         }
         let is_said = self.said < MOST_LINES;
         match is_said {
@@ -136,18 +122,14 @@ mod tests {
     use super::*;
 
     fn told(sparing: &mut Sparing<u32>, now: Instant) -> Vec<(Option<u32>, u64)> {
-        std::iter::from_fn(|| sparing.poll(now))
-            .map(|left| (left.cause, left.count))
-            .collect()
+        std::iter::from_fn(|| sparing.poll(now)).map(|left| (left.cause, left.count)).collect()
     }
 
     #[test]
     fn of_a_flood_a_few_lines_are_said_and_then_how_many_more_there_were() {
         let mut sparing = Sparing::default();
         let begin = Instant::now();
-        let said = |sparing: &mut Sparing<u32>, lines, now| {
-            (0..lines).filter(|_| sparing.admit(7, now)).count()
-        };
+        let said = |sparing: &mut Sparing<u32>, lines, now| (0..lines).filter(|_| sparing.admit(7, now)).count();
         assert_eq!(said(&mut sparing, 10_000, begin), MOST_LINES as usize);
         // Another has its own lines.
         assert!(sparing.admit(8, begin));
@@ -186,14 +168,8 @@ mod tests {
         assert_eq!(sparing.causes.capacity(), capacity);
         let left = 1_000 - (MOST_CAUSES + MOST_LINES as usize) as u64;
         assert_eq!(told(&mut sparing, begin + SPAN), [(None, left)]);
-        let left = LeftOut::<u32> {
-            cause: None,
-            count: 3,
-        };
-        assert_eq!(
-            left.to_string(),
-            "various causes: 3 more, not said one by one"
-        );
+        let left = LeftOut::<u32> { cause: None, count: 3 };
+        assert_eq!(left.to_string(), "various causes: 3 more, not said one by one");
         // Those that are quiet make room.
         assert!(sparing.admit(5_000, begin + SPAN));
     }

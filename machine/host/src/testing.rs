@@ -13,10 +13,7 @@ pub(crate) fn free_base() -> usize {
 /// Mapped ranges whose name has `name` in it, and open descriptors that lead to one.
 pub(crate) fn count_of(name: &str) -> (usize, usize) {
     let ranges = crate::maps::mapped_ranges();
-    let mapped = ranges
-        .iter()
-        .filter(|range| range.name.contains(name))
-        .count();
+    let mapped = ranges.iter().filter(|range| range.name.contains(name)).count();
     let open = std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
@@ -74,10 +71,7 @@ pub(crate) fn child<F: FnOnce()>(label: &str, body: F) -> (ExitStatus, String) {
         .unwrap();
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    assert!(
-        text.contains("running 1 test"),
-        "{test} was not found: {text}"
-    );
+    assert!(text.contains("running 1 test"), "{test} was not found: {text}");
     (output.status, text)
 }
 
@@ -104,49 +98,25 @@ pub(crate) fn drop_privileges() {
 
 /// Lowers a limit of the calling process. For use in a child.
 pub(crate) fn lower_limit(resource: rustix::process::Resource, to: u64) {
-    let limit = rustix::process::Rlimit {
-        current: Some(to),
-        maximum: Some(to),
-    };
+    let limit = rustix::process::Rlimit { current: Some(to), maximum: Some(to) };
     rustix::process::setrlimit(resource, limit).unwrap();
 }
 
 /// Lets the kernel refuse a system call with EPERM, as a container's seccomp profile does. For
 /// use in a child.
 pub(crate) fn refuse_call(number: libc::c_long) {
-    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut steps = [
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            number as u32,
-        ),
-        step(
-            libc::BPF_RET | libc::BPF_K,
-            0,
-            0,
-            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
-        ),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog {
-        len: steps.len() as u16,
-        filter: steps.as_mut_ptr(),
-    };
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     // SAFETY: the filter is a valid program that lives through the call.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = libc::SECCOMP_MODE_FILTER;
-        assert_eq!(
-            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-            0
-        );
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
     }
 }

@@ -68,17 +68,10 @@ impl ViewLayout {
         let too_long = ViewError::TooLong { base, bytes, views };
         let layout = (|| {
             let bytes = round_to_pages(bytes)?;
-            let stride = bytes
-                .checked_next_multiple_of(ALIGN_BYTES)?
-                .checked_add(ALIGN_BYTES)?;
+            let stride = bytes.checked_next_multiple_of(ALIGN_BYTES)?.checked_add(ALIGN_BYTES)?;
             let all = stride.checked_mul(views.checked_add(1)?)?;
             isize::try_from(base.checked_add(all)?).ok()?;
-            Some(Self {
-                base,
-                bytes,
-                views,
-                stride,
-            })
+            Some(Self { base, bytes, views, stride })
         })();
         layout.ok_or(too_long)
     }
@@ -119,23 +112,9 @@ impl ViewLayout {
     /// # Errors
     /// [`ViewError::OutOfRange`].
     #[inline]
-    pub(crate) fn pages_range(
-        &self,
-        view: usize,
-        page: usize,
-        pages: usize,
-    ) -> Option<(usize, usize)> {
-        let inside = view < self.views
-            && pages > 0
-            && page
-                .checked_add(pages)
-                .is_some_and(|end| end <= self.pages());
-        inside.then(|| {
-            (
-                self.view_range(view).start + page * PAGE_BYTES,
-                pages * PAGE_BYTES,
-            )
-        })
+    pub(crate) fn pages_range(&self, view: usize, page: usize, pages: usize) -> Option<(usize, usize)> {
+        let inside = view < self.views && pages > 0 && page.checked_add(pages).is_some_and(|end| end <= self.pages());
+        inside.then(|| (self.view_range(view).start + page * PAGE_BYTES, pages * PAGE_BYTES))
     }
 }
 
@@ -271,24 +250,21 @@ impl MultiView {
         memfd::finish(&file, Writers::All)?;
         let status = Status::new(name)?;
         let range = layout.range();
-        let span = Mapping::reserve_at(range.start, range.len())
-            .map_err(|errno| explain(&layout, errno))?;
+        let span = Mapping::reserve_at(range.start, range.len()).map_err(|errno| explain(&layout, errno))?;
         let map = |offset, bytes, rights| {
-            span.replace(offset, bytes, &file, 0, rights)
-                .map_err(|errno| explain(&layout, errno))
+            span.replace(offset, bytes, &file, 0, rights).map_err(|errno| explain(&layout, errno))
         };
         map(0, layout.bytes, Rights::ReadWrite)?;
         for view in 0..layout.views {
             map((view + 1) * layout.stride, layout.bytes, Rights::None)?;
         }
         let advise = |offset, advice| {
-            span.advise(offset, layout.bytes, advice)
-                .map_err(|errno| ViewError::System {
-                    call: "madvise",
-                    address: layout.base + offset,
-                    bytes: layout.bytes,
-                    errno: errno.into(),
-                })
+            span.advise(offset, layout.bytes, advice).map_err(|errno| ViewError::System {
+                call: "madvise",
+                address: layout.base + offset,
+                bytes: layout.bytes,
+                errno: errno.into(),
+            })
         };
         // A dump gives memory to every page that it writes, also to those that never had any.
         advise(0, Advice::LinuxDontDump)?;
@@ -297,13 +273,7 @@ impl MultiView {
             advise(offset, Advice::LinuxDontFork)?;
             advise(offset, Advice::LinuxDontDump)?;
         }
-        Ok(Self {
-            layout,
-            file,
-            span,
-            status,
-            dumped: [const { AtomicU64::new(0) }; DUMP_BLOCKS / 64],
-        })
+        Ok(Self { layout, file, span, status, dumped: [const { AtomicU64::new(0) }; DUMP_BLOCKS / 64] })
     }
 
     /// Where the views lie.
@@ -350,23 +320,12 @@ impl MultiView {
     #[inline]
     pub fn application(&self, view: usize, offset: usize) -> *mut u8 {
         assert!(view < self.layout.views && offset < self.layout.bytes);
-        self.span
-            .as_ptr()
-            .wrapping_add((view + 1) * self.layout.stride + offset)
+        self.span.as_ptr().wrapping_add((view + 1) * self.layout.stride + offset)
     }
 
     /// Sets the rights of whole pages of an application view.
-    pub(crate) fn protect(
-        &self,
-        view: usize,
-        page: usize,
-        pages: usize,
-        rights: Rights,
-    ) -> Result<(), Os> {
-        let (start, bytes) = self
-            .layout
-            .pages_range(view, page, pages)
-            .ok_or(Os::INVAL)?;
+    pub(crate) fn protect(&self, view: usize, page: usize, pages: usize, rights: Rights) -> Result<(), Os> {
+        let (start, bytes) = self.layout.pages_range(view, page, pages).ok_or(Os::INVAL)?;
         self.span.protect(start - self.layout.base, bytes, rights)
     }
 
@@ -383,9 +342,7 @@ impl MultiView {
         let end = end.min(self.layout.bytes);
         for block in page.saturating_mul(PAGE_BYTES) / block_bytes..end.div_ceil(block_bytes) {
             let (word, bit) = (&self.dumped[block / 64], 1 << (block % 64));
-            if word.load(Ordering::Relaxed) & bit == 0
-                && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
-            {
+            if word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
                 let start = block * block_bytes;
                 let bytes = block_bytes.min(self.layout.bytes - start);
                 let _ = self.span.advise(start, bytes, Advice::LinuxDoDump);
@@ -397,20 +354,13 @@ impl MultiView {
     /// `MADV_DONTNEED` is refused where the program has locked its memory (`mlockall`); the kernels that have all that protection by
     /// userfaultfd needs have this advice too.
     pub(crate) fn zap(&self, view: usize, page: usize, pages: usize) -> Result<(), Os> {
-        let (start, bytes) = self
-            .layout
-            .pages_range(view, page, pages)
-            .ok_or(Os::INVAL)?;
-        self.span
-            .advise(start - self.layout.base, bytes, Advice::LinuxDontneedLocked)
+        let (start, bytes) = self.layout.pages_range(view, page, pages).ok_or(Os::INVAL)?;
+        self.span.advise(start - self.layout.base, bytes, Advice::LinuxDontneedLocked)
     }
 
     /// Gives pages their memory, zeroed if they never had any.
     pub(crate) fn populate(&self, page: usize, pages: usize) -> Result<(), Os> {
-        if page
-            .checked_add(pages)
-            .is_none_or(|end| end > self.layout.pages())
-        {
+        if page.checked_add(pages).is_none_or(|end| end > self.layout.pages()) {
             return Err(Os::INVAL);
         }
         rustix::fs::fallocate(
@@ -428,20 +378,14 @@ fn explain(layout: &ViewLayout, errno: Os) -> ViewError {
     let ranges = crate::maps::mapped_ranges();
     match errno {
         Os::EXIST => {
-            let found = ranges
-                .iter()
-                .find(|r| r.start < wanted.end && wanted.start < r.end);
+            let found = ranges.iter().find(|r| r.start < wanted.end && wanted.start < r.end);
             ViewError::Clash {
                 bytes: wanted.len(),
                 found: found.map_or(wanted.clone(), |r| r.start..r.end),
                 name: found.map_or_else(
                     || "an unknown mapping".to_owned(),
                     |r| {
-                        if r.name.is_empty() {
-                            "anonymous memory".to_owned()
-                        } else {
-                            r.name.clone()
-                        }
+                        if r.name.is_empty() { "anonymous memory".to_owned() } else { r.name.clone() }
                     },
                 ),
                 wanted,
@@ -464,12 +408,7 @@ fn explain(layout: &ViewLayout, errno: Os) -> ViewError {
                 },
             }
         }
-        _ => ViewError::System {
-            call: "mmap",
-            address: wanted.start,
-            bytes: wanted.len(),
-            errno: errno.into(),
-        },
+        _ => ViewError::System { call: "mmap", address: wanted.start, bytes: wanted.len(), errno: errno.into() },
     }
 }
 

@@ -50,9 +50,7 @@ impl fmt::Display for WaitStrategy {
             Self::Poll => f.write_str("poll"),
             Self::Event => f.write_str("event"),
             Self::Adaptive { spin_ns: None } => f.write_str("adaptive"),
-            Self::Adaptive {
-                spin_ns: Some(spin_ns),
-            } => write!(f, "adaptive:{spin_ns}"),
+            Self::Adaptive { spin_ns: Some(spin_ns) } => write!(f, "adaptive:{spin_ns}"),
         }
     }
 }
@@ -78,12 +76,8 @@ impl FromStr for WaitStrategy {
             _ => word
                 .strip_prefix("adaptive:")
                 .and_then(|spin| spin.parse().ok())
-                .map(|spin_ns| Self::Adaptive {
-                    spin_ns: Some(spin_ns),
-                })
-                .ok_or_else(|| ParseWaitError {
-                    found: word.to_owned(),
-                }),
+                .map(|spin_ns| Self::Adaptive { spin_ns: Some(spin_ns) })
+                .ok_or_else(|| ParseWaitError { found: word.to_owned() }),
         }
     }
 }
@@ -195,9 +189,7 @@ pub fn measure_wake_up() -> u64 {
     });
     taken_ns.sort_unstable();
     let median = taken_ns.get(taken_ns.len() / 2).copied();
-    median
-        .unwrap_or(*WAKE_NS.end())
-        .clamp(*WAKE_NS.start(), *WAKE_NS.end())
+    median.unwrap_or(*WAKE_NS.end()).clamp(*WAKE_NS.start(), *WAKE_NS.end())
 }
 
 /// Waits that sleep at once after the threads were found to outnumber the processors; then the kernel is asked again.
@@ -264,10 +256,7 @@ impl Patience {
     /// between two decisions; it is called a few hundred times, to see how long it takes.
     pub fn new(strategy: WaitStrategy, ranks: usize, look: impl FnMut()) -> Self {
         // A rank that is bound to one processor says nothing of how many the others have.
-        let (mine, all) = (
-            crate::limits::processors(),
-            crate::limits::online_processors(),
-        );
+        let (mine, all) = (crate::limits::processors(), crate::limits::online_processors());
         let habit = match ranks > all || mine > 1 && ranks > mine {
             true => Habit::CROWDED,
             false => Habit::ROOMY,
@@ -281,12 +270,7 @@ impl Patience {
         Self::by_habit(strategy, (ranks, Load::of_job(1)), Habit::ROOMY, look)
     }
 
-    fn by_habit(
-        strategy: WaitStrategy,
-        (ranks, load): (usize, Load),
-        habit: Habit,
-        look: impl FnMut(),
-    ) -> Self {
+    fn by_habit(strategy: WaitStrategy, (ranks, load): (usize, Load), habit: Habit, look: impl FnMut()) -> Self {
         let looks = match strategy {
             WaitStrategy::Poll => u32::MAX,
             WaitStrategy::Event => 0,
@@ -322,11 +306,7 @@ impl Patience {
                 0
             }
         };
-        Spinner {
-            looks,
-            spent: 0,
-            yields: self.yields,
-        }
+        Spinner { looks, spent: 0, yields: self.yields }
     }
 
     #[cold]
@@ -358,11 +338,7 @@ impl Patience {
         let failures = self.failures.load(Ordering::Relaxed) + 1;
         let failures = failures.min(self.habit.most_failures());
         self.failures.store(failures, Ordering::Relaxed);
-        let crowded = if self.load.is_crowded() {
-            CROWDED_WAITS
-        } else {
-            0
-        };
+        let crowded = if self.load.is_crowded() { CROWDED_WAITS } else { 0 };
         let doublings = failures.saturating_sub(self.habit.failures);
         let sleeps = ((1_u32 << doublings) - 1).clamp(crowded, self.habit.most_sleeps);
         self.sleeps.store(sleeps, Ordering::Relaxed);
@@ -468,9 +444,7 @@ mod tests {
     #[test]
     fn a_spin_takes_about_as_long_as_it_is_told_to() {
         let spin_ns = 2_000_000;
-        let strategy = WaitStrategy::Adaptive {
-            spin_ns: Some(spin_ns),
-        };
+        let strategy = WaitStrategy::Adaptive { spin_ns: Some(spin_ns) };
         let patience = patience(strategy);
         let taken_ns = (0..5).map(|_| {
             let mut spinner = patience.begin();
@@ -486,8 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_whose_spins_find_nothing_sleeps_at_once_for_ever_longer_and_spins_again_when_one_does()
-     {
+    fn a_process_whose_spins_find_nothing_sleeps_at_once_for_ever_longer_and_spins_again_when_one_does() {
         let patience = patience(WaitStrategy::Adaptive { spin_ns: Some(500) });
         let spins = (0..1000).filter(|_| looks(&patience) > 0).count();
         assert!((1..100).contains(&spins), "{spins} waits of 1000 have spun");
@@ -520,9 +493,6 @@ mod tests {
             sleeper.join().unwrap();
         });
         assert_eq!(futex_wait(&word, 1, None), Woken::Changed);
-        assert_eq!(
-            futex_wait(&word, 3, Some(Duration::from_millis(1))),
-            Woken::TimedOut
-        );
+        assert_eq!(futex_wait(&word, 3, Some(Duration::from_millis(1))), Woken::TimedOut);
     }
 }

@@ -50,11 +50,7 @@ fn run() -> Result<ExitCode, LaunchError> {
         card
     };
     launcher.put("card", &card(rank))?;
-    let limit = if let ["missing", _] = arguments[..] {
-        Duration::from_secs(1)
-    } else {
-        TIMEOUT
-    };
+    let limit = if let ["missing", _] = arguments[..] { Duration::from_secs(1) } else { TIMEOUT };
     launcher.fence(limit)?;
     let mut seen = 0;
     for peer in 0..size {
@@ -65,10 +61,7 @@ fn run() -> Result<ExitCode, LaunchError> {
         }
         seen += 1;
     }
-    if launcher
-        .get(rank, "nothing", Duration::from_secs(2))?
-        .is_some()
-    {
+    if launcher.get(rank, "nothing", Duration::from_secs(2))?.is_some() {
         println!("rank {rank}: a value that nobody put");
         return Ok(ExitCode::FAILURE);
     }

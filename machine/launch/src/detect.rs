@@ -64,21 +64,9 @@ pub fn detect() -> Result<Option<Detected>, LaunchError> {
     detect_in(&|name| std::env::var_os(name))
 }
 
-fn detect_in(
-    variable: &dyn Fn(&'static str) -> Option<OsString>,
-) -> Result<Option<Detected>, LaunchError> {
-    let number = |name| {
-        variable(name)
-            .map(|value| read_number(name, value))
-            .transpose()
-    };
-    let needed = |name| {
-        number(name)?.ok_or(LaunchError::Variable {
-            name,
-            value: String::new(),
-            expected: "a number",
-        })
-    };
+fn detect_in(variable: &dyn Fn(&'static str) -> Option<OsString>) -> Result<Option<Detected>, LaunchError> {
+    let number = |name| variable(name).map(|value| read_number(name, value)).transpose();
+    let needed = |name| number(name)?.ok_or(LaunchError::Variable { name, value: String::new(), expected: "a number" });
     if let Some(name) = variable(JOB_NAME).filter(|name| !name.is_empty()) {
         return named_job(variable, &name).map(|job| Some(Detected::Names(job)));
     }
@@ -109,10 +97,7 @@ fn detect_in(
     Ok(None)
 }
 
-fn named_job(
-    variable: &dyn Fn(&'static str) -> Option<OsString>,
-    name: &OsStr,
-) -> Result<NamedJob, LaunchError> {
+fn named_job(variable: &dyn Fn(&'static str) -> Option<OsString>, name: &OsStr) -> Result<NamedJob, LaunchError> {
     let text = |name| {
         let value = variable(name).filter(|value| !value.is_empty())?;
         Some(value.to_string_lossy().into_owned())
@@ -124,10 +109,7 @@ fn named_job(
     };
     let number = |name, expected| match text(name) {
         None => Ok(None),
-        Some(value) => value
-            .parse::<u32>()
-            .map(Some)
-            .map_err(|_| wrong(name, expected)),
+        Some(value) => value.parse::<u32>().map(Some).map_err(|_| wrong(name, expected)),
     };
     let expected = "the number of ranks in the job, as MAPWIRE_JOB_NAME is set";
     let size = number("MAPWIRE_SIZE", expected)?;
@@ -166,10 +148,7 @@ impl NamedJob {
     ///
     /// # Errors
     /// The address makes no sense.
-    pub fn store_of(
-        store: Option<&str>,
-        secret_file: Option<&Path>,
-    ) -> Result<(StoreAddress, PathBuf), LaunchError> {
+    pub fn store_of(store: Option<&str>, secret_file: Option<&Path>) -> Result<(StoreAddress, PathBuf), LaunchError> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let store = match store.map(ToOwned::to_owned) {
             Some(text) => Some(text),
@@ -190,9 +169,7 @@ impl NamedJob {
             ("MAPWIRE_SECRET_FILE", self.secret_file.clone().into()),
             ("MAPWIRE_SIZE", self.size.to_string().into()),
         ];
-        let rank = self
-            .rank
-            .map(|rank| ("MAPWIRE_RANK", rank.to_string().into()));
+        let rank = self.rank.map(|rank| ("MAPWIRE_RANK", rank.to_string().into()));
         let incarnation = self.incarnation.as_ref();
         let incarnation = incarnation.map(|it| (INCARNATION, it.to_string().into()));
         variables.extend(rank.into_iter().chain(incarnation));
@@ -203,13 +180,11 @@ impl NamedJob {
 /// A number of ranks or of a descriptor: no launcher's exceeds `i32`.
 fn read_number(name: &'static str, value: OsString) -> Result<u32, LaunchError> {
     let number = value.to_str().and_then(|text| text.parse::<u32>().ok());
-    number
-        .filter(|number| i32::try_from(*number).is_ok())
-        .ok_or_else(|| LaunchError::Variable {
-            name,
-            value: value.to_string_lossy().chars().take(64).collect(),
-            expected: "a number",
-        })
+    number.filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| LaunchError::Variable {
+        name,
+        value: value.to_string_lossy().chars().take(64).collect(),
+        expected: "a number",
+    })
 }
 
 fn read_namespace(value: OsString) -> Result<String, LaunchError> {
@@ -288,22 +263,14 @@ mod tests {
     fn a_batch_script_and_a_step_of_one_are_no_launcher() {
         let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
         assert_eq!(detect_with(&batch).unwrap(), None);
-        let one = [
-            ("SLURM_STEP_ID", "0"),
-            ("SLURM_PROCID", "0"),
-            ("SLURM_STEP_NUM_TASKS", "1"),
-        ];
+        let one = [("SLURM_STEP_ID", "0"), ("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")];
         assert_eq!(detect_with(&one).unwrap(), None);
     }
 
     #[test]
     fn a_job_that_the_environment_names_is_preferred_to_launchers_and_told_on_as_it_is() {
-        let some = [
-            ("PMI_FD", "7"),
-            ("MAPWIRE_JOB_NAME", "sor.1"),
-            ("MAPWIRE_SIZE", "4"),
-            ("MAPWIRE_SECRET_FILE", "/s"),
-        ];
+        let some =
+            [("PMI_FD", "7"), ("MAPWIRE_JOB_NAME", "sor.1"), ("MAPWIRE_SIZE", "4"), ("MAPWIRE_SECRET_FILE", "/s")];
         let Ok(Some(Detected::Names(mut job))) = detect_with(&some) else {
             panic!();
         };
@@ -314,10 +281,7 @@ mod tests {
         job.incarnation = format!("{}-9", "0f".repeat(16)).parse().ok();
         assert!(job.incarnation.is_some());
         let told = job.variables();
-        let told: Vec<_> = told
-            .iter()
-            .map(|(name, value)| (*name, value.to_str().unwrap()))
-            .collect();
+        let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.to_str().unwrap())).collect();
         assert_eq!(detect_with(&told).unwrap(), Some(Detected::Names(job)));
     }
 
@@ -336,10 +300,7 @@ mod tests {
             let good = [("MAPWIRE_JOB_NAME", "a"), ("MAPWIRE_SIZE", "2")];
             let all: Vec<_> = [(name, value)].into_iter().chain(good).collect();
             let error = detect_with(&all).unwrap_err().to_string();
-            assert!(
-                error.contains(name) || error.contains(value) && !value.is_empty(),
-                "{error}"
-            );
+            assert!(error.contains(name) || error.contains(value) && !value.is_empty(), "{error}");
         }
     }
 

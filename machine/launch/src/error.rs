@@ -115,9 +115,7 @@ pub enum LaunchError {
         rank: u32,
     },
     /// Ranks that cannot work together.
-    #[error(
-        "rank {rank} on host {host} has {what} {theirs}, this rank has {ours}: both must have the same"
-    )]
+    #[error("rank {rank} on host {host} has {what} {theirs}, this rank has {ours}: both must have the same")]
     Differs {
         /// The other rank.
         rank: u32,
@@ -137,9 +135,7 @@ pub enum LaunchError {
     #[error(transparent)]
     Store(#[from] NamesError),
     /// A value in the store was not made by a process that has the shared secret.
-    #[error(
-        "the value of {key} at {address} is not signed by this secret: somebody without it writes there"
-    )]
+    #[error("the value of {key} at {address} is not signed by this secret: somebody without it writes there")]
     Forged {
         /// The store.
         address: String,
@@ -157,9 +153,7 @@ pub enum LaunchError {
         address: String,
     },
     /// The job was begun by another release.
-    #[error(
-        "job {name} was begun by mapwire {theirs}, and this is mapwire {ours}: use the same release"
-    )]
+    #[error("job {name} was begun by mapwire {theirs}, and this is mapwire {ours}: use the same release")]
     JobVersion {
         /// The job.
         name: String,

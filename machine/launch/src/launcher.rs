@@ -70,12 +70,7 @@ pub trait Launcher: fmt::Debug + Send {
     ///
     /// # Errors
     /// [`LaunchError::NoRank`], [`LaunchError::Timeout`], or the launcher failed.
-    fn get(
-        &mut self,
-        rank: u32,
-        key: &str,
-        timeout: Duration,
-    ) -> Result<Option<Vec<u8>>, LaunchError>;
+    fn get(&mut self, rank: u32, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, LaunchError>;
 
     /// The next event that waits. PMI-1 and PMI-2 tell only that the launcher is gone.
     fn poll_event(&mut self) -> Option<Event>;
@@ -106,10 +101,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), LaunchError> {
 pub(crate) fn check_put(key: &str, value: &[u8]) -> Result<(), LaunchError> {
     check_key(key)?;
     if value.len() > MAX_VALUE_BYTES {
-        return Err(LaunchError::TooLong {
-            key: key.into(),
-            bytes: value.len(),
-        });
+        return Err(LaunchError::TooLong { key: key.into(), bytes: value.len() });
     }
     Ok(())
 }

@@ -10,10 +10,7 @@ const MPIRUN: [&str; 2] = ["--oversubscribe", "--allow-run-as-root"];
 fn card() -> String {
     let tests = std::env::current_exe().unwrap();
     let card = tests.ancestors().nth(2).unwrap().join("examples/card");
-    assert!(
-        card.exists(),
-        "{card:?} is missing: cargo build -p mapwire-launch --example card"
-    );
+    assert!(card.exists(), "{card:?} is missing: cargo build -p mapwire-launch --example card");
     card.to_str().unwrap().into()
 }
 
@@ -42,21 +39,14 @@ fn run_for(limit: &str, program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
-        if ["PMI_", "PMIX_", "SLURM_", "OMPI_"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
-        {
+        if ["PMI_", "PMIX_", "SLURM_", "OMPI_"].iter().any(|prefix| name.starts_with(prefix)) {
             command.env_remove(&*name);
         }
     }
     // Two that make their folder in the same at once are in each other's way.
     let folder = tempfile::tempdir().unwrap();
     command.env("TMPDIR", folder.path());
-    command
-        .args(["-k", "5", limit, program])
-        .args(arguments)
-        .output()
-        .unwrap()
+    command.args(["-k", "5", limit, program]).args(arguments).output().unwrap()
 }
 
 fn text(output: &Output) -> String {
@@ -69,10 +59,7 @@ fn assert_four(said: &str, protocol: &str) {
     for rank in 0..4 {
         let begin = format!("rank {rank} of 4 by {protocol}, job ");
         let line = said.lines().find(|line| line.starts_with(&begin));
-        assert!(
-            line.is_some_and(|line| line.ends_with(": 4 cards")),
-            "rank {rank}: {said}"
-        );
+        assert!(line.is_some_and(|line| line.ends_with(": 4 cards")), "rank {rank}: {said}");
     }
 }
 
@@ -82,10 +69,7 @@ fn ranks_of_mpirun_exchange_short_and_long_values() {
         return;
     }
     for bytes in ["0", "448", "60000"] {
-        let output = run(
-            "mpirun",
-            &[&MPIRUN[..], &["-n", "4", &card(), bytes]].concat(),
-        );
+        let output = run("mpirun", &[&MPIRUN[..], &["-n", "4", &card(), bytes]].concat());
         let said = text(&output);
         assert!(output.status.success(), "{said}");
         assert_four(&said, "PMIx");
@@ -105,12 +89,11 @@ fn a_rank_of_mpirun_that_fails_or_aborts_ends_the_job_with_its_code() {
         // lock that its own thread holds, often deaf to SIGTERM; or it crashes there. Then it is tried again. Ranks that nobody
         // ended say so after 5 s.
         let tries = (0..4).map(|_| run_for("15", "mpirun", &line));
-        let has_failed_itself =
-            |output: &Output| match (output.status.code(), output.status.signal()) {
-                (Some(124), _) | (_, Some(9)) => !text(output).contains("hears nothing"),
-                (_, Some(11)) => text(output).contains("(PMIx_server_finalize+"),
-                _ => false,
-            };
+        let has_failed_itself = |output: &Output| match (output.status.code(), output.status.signal()) {
+            (Some(124), _) | (_, Some(9)) => !text(output).contains("hears nothing"),
+            (_, Some(11)) => text(output).contains("(PMIx_server_finalize+"),
+            _ => false,
+        };
         let mut ended = tries.skip_while(has_failed_itself);
         let output = ended.next().expect("mpirun ended in one of four tries");
         assert_eq!(output.status.code(), Some(code), "{}", text(&output));
@@ -122,15 +105,9 @@ fn a_rank_of_mpirun_that_misses_the_fence_is_not_waited_for_longer_than_asked() 
     if !has("mpirun") {
         return;
     }
-    let output = run(
-        "mpirun",
-        &[&MPIRUN[..], &["-n", "4", &card(), "missing", "2"]].concat(),
-    );
+    let output = run("mpirun", &[&MPIRUN[..], &["-n", "4", &card(), "missing", "2"]].concat());
     let said = text(&output);
-    assert!(
-        said.contains("a fence of all ranks took longer than 1 s"),
-        "{said}"
-    );
+    assert!(said.contains("a fence of all ranks took longer than 1 s"), "{said}");
 }
 
 /// Two network namespaces, joined by a pair of interfaces; removed when dropped.
@@ -184,11 +161,7 @@ fn ranks_of_mpirun_on_two_hosts_know_who_is_local() {
     let [a, b] = &hosts.0;
     // Open MPI appends the command to this; a shell puts its words together.
     let agent = std::env::temp_dir().join(format!("{a}-agent"));
-    std::fs::write(
-        &agent,
-        "#!/bin/sh\nhost=$1; shift\nexec ip netns exec \"$host\" sh -c \"$*\"\n",
-    )
-    .unwrap();
+    std::fs::write(&agent, "#!/bin/sh\nhost=$1; shift\nexec ip netns exec \"$host\" sh -c \"$*\"\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&agent, mode).unwrap();
     let (host_list, agent_path) = (format!("{a}:2,{b}:2"), agent.to_str().unwrap());
@@ -234,10 +207,7 @@ fn ranks_of_mpiexec_exchange_short_and_long_values() {
         return;
     }
     for bytes in ["0", "60000"] {
-        let output = run(
-            "mpiexec.hydra",
-            &["-launcher", "fork", "-n", "4", &card(), bytes],
-        );
+        let output = run("mpiexec.hydra", &["-launcher", "fork", "-n", "4", &card(), bytes]);
         let said = text(&output);
         assert!(output.status.success(), "{said}");
         assert_four(&said, "PMI-2");
@@ -247,10 +217,7 @@ fn ranks_of_mpiexec_exchange_short_and_long_values() {
 /// One Slurm for all of its cases: it takes longest to start.
 #[test]
 fn ranks_of_srun_exchange_values_by_pmi2_across_nodes_and_by_pmix_within_one() {
-    if !["slurmctld", "slurmd", "srun", "munged"]
-        .into_iter()
-        .all(has)
-    {
+    if !["slurmctld", "slurmd", "srun", "munged"].into_iter().all(has) {
         return;
     }
     let card = card();
@@ -264,17 +231,12 @@ fn ranks_of_srun_exchange_values_by_pmi2_across_nodes_and_by_pmix_within_one() {
          echo case one; srun -N1 -n1 --mpi=none {card}; echo code $?"
     );
     let script = script("slurm.sh");
-    let output = run(
-        &script,
-        &["run", "bash", "-c", &format!("exec 2>&1\n{cases}")],
-    );
+    let output = run(&script, &["run", "bash", "-c", &format!("exec 2>&1\n{cases}")]);
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     let part = |name: &str| {
         let parts = said.split("case ").find(|part| part.starts_with(name));
-        parts
-            .unwrap_or_else(|| panic!("no {name}: {said}"))
-            .to_owned()
+        parts.unwrap_or_else(|| panic!("no {name}: {said}")).to_owned()
     };
     if part("pmix").contains("plugin") {
         mapwire_testing::skip!("this Slurm has no PMIx");
@@ -284,14 +246,8 @@ fn ranks_of_srun_exchange_values_by_pmi2_across_nodes_and_by_pmix_within_one() {
     }
     assert_four(&part("pmi2"), "PMI-2");
     assert_four(&part("long"), "PMI-2");
-    assert!(
-        part("pmi2").contains("code 0") && part("long").contains("code 0"),
-        "{said}"
-    );
+    assert!(part("pmi2").contains("code 0") && part("long").contains("code 0"), "{said}");
     assert!(part("missing").contains("took longer than 1 s"), "{said}");
-    assert!(
-        part("none").contains("srun started 4 ranks that cannot exchange addresses"),
-        "{said}"
-    );
+    assert!(part("none").contains("srun started 4 ranks that cannot exchange addresses"), "{said}");
     assert!(part("one").contains("no launcher"), "{said}");
 }

@@ -32,10 +32,7 @@ pub enum StoreAddress {
 impl Default for StoreAddress {
     /// A server on this host, at its usual port.
     fn default() -> Self {
-        Self::Server(HostPort {
-            host: "127.0.0.1".into(),
-            port: PORT,
-        })
+        Self::Server(HostPort { host: "127.0.0.1".into(), port: PORT })
     }
 }
 
@@ -65,9 +62,7 @@ impl FromStr for StoreAddress {
     type Err = NamesError;
 
     fn from_str(text: &str) -> Result<Self, NamesError> {
-        let wrong = || NamesError::Address {
-            given: text.chars().take(200).collect(),
-        };
+        let wrong = || NamesError::Address { given: text.chars().take(200).collect() };
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         match scheme {

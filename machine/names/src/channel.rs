@@ -36,20 +36,12 @@ impl ChannelKey {
             .psk(0, &self.0)
             .and_then(|builder| builder.prologue(header))
             .ok()?;
-        if is_client {
-            builder.build_initiator().ok()
-        } else {
-            builder.build_responder().ok()
-        }
+        if is_client { builder.build_initiator().ok() } else { builder.build_responder().ok() }
     }
 
     /// The client's first record, and what it needs for the answer.
     pub(crate) fn hello(&self) -> Option<(Hello, Begun)> {
-        let mut hello = Hello {
-            version: VERSION,
-            release: Release::own(),
-            handshake: [0; HANDSHAKE_BYTES],
-        };
+        let mut hello = Hello { version: VERSION, release: Release::own(), handshake: [0; HANDSHAKE_BYTES] };
         let mut handshake = self.start(&hello, true)?;
         let length = handshake.write_message(&[], &mut hello.handshake).ok()?;
         (length == HANDSHAKE_BYTES).then_some((hello, Begun(handshake)))
@@ -72,9 +64,7 @@ pub(crate) struct Begun(HandshakeState);
 impl Begun {
     /// Takes it; `None` if the server does not prove the secret.
     pub(crate) fn finish(mut self, answer: &[u8; HANDSHAKE_BYTES]) -> Option<Channel> {
-        self.0
-            .read_message(answer, &mut [0; HANDSHAKE_BYTES])
-            .ok()?;
+        self.0.read_message(answer, &mut [0; HANDSHAKE_BYTES]).ok()?;
         Some(Channel::new(self.0.into_transport_mode().ok()?))
     }
 }
@@ -98,12 +88,7 @@ impl std::fmt::Debug for Channel {
 
 impl Channel {
     fn new(transport: TransportState) -> Self {
-        Self {
-            transport,
-            came: Vec::new(),
-            message: Vec::new(),
-            opened: 0,
-        }
+        Self { transport, came: Vec::new(), message: Vec::new(), opened: 0 }
     }
 
     /// Pieces of messages that were opened: each proves that the other side has this session's keys.
@@ -124,9 +109,7 @@ impl Channel {
             out.extend((sealed as u16).to_le_bytes());
             let at = out.len();
             out.resize(at + sealed, 0);
-            self.transport
-                .write_message(&plain, &mut out[at..])
-                .map_err(|_| Malformed)?;
+            self.transport.write_message(&plain, &mut out[at..]).map_err(|_| Malformed)?;
             if pieces.peek().is_none() {
                 return Ok(());
             }

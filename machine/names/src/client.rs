@@ -58,18 +58,11 @@ impl From<io::Error> for Trouble {
 
 impl Client {
     pub(crate) fn new(address: StoreAddress, secret: &SharedSecret) -> Self {
-        Self {
-            address,
-            key: Key(ChannelKey::new(secret)),
-            connection: None,
-        }
+        Self { address, key: Key(ChannelKey::new(secret)), connection: None }
     }
 
     fn protocol(&self, what: &str) -> NamesError {
-        NamesError::Protocol {
-            address: self.address.to_string(),
-            what: what.into(),
-        }
+        NamesError::Protocol { address: self.address.to_string(), what: what.into() }
     }
 
     /// Asks once more, over another connection, where one broke that had stood: every request may be repeated.
@@ -91,16 +84,11 @@ impl Client {
                 }
                 Err(Trouble::Final(error)) => return Err(error),
                 // A server that drops connections may take the next one.
-                Err(Trouble::Broken(error))
-                    if Instant::now() + PAUSE < ends && is_passing(&error) =>
-                {
+                Err(Trouble::Broken(error)) if Instant::now() + PAUSE < ends && is_passing(&error) => {
                     std::thread::sleep(PAUSE);
                 }
                 Err(Trouble::Broken(error)) => {
-                    return Err(NamesError::Unreachable {
-                        address: self.address.to_string(),
-                        why: why(&error),
-                    });
+                    return Err(NamesError::Unreachable { address: self.address.to_string(), why: why(&error) });
                 }
             }
         }
@@ -108,9 +96,7 @@ impl Client {
 
     fn connect(&self, ends: Instant) -> Result<Connection, Trouble> {
         let StoreAddress::Server(server) = &self.address else {
-            return Err(Trouble::Final(
-                self.protocol("it is not a server of mapwire serve"),
-            ));
+            return Err(Trouble::Final(self.protocol("it is not a server of mapwire serve")));
         };
         let mut failure = io::Error::other("the host has no address");
         for address in (server.host.as_str(), server.port).to_socket_addrs()? {
@@ -154,10 +140,9 @@ impl Client {
                 theirs: welcome.release.as_str().into(),
                 ours: format!("{} (protocol {VERSION})", Release::own().as_str()),
             })),
-            Verdict::Room => Err(Trouble::Broken(io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                "it has too many connections",
-            ))),
+            Verdict::Room => {
+                Err(Trouble::Broken(io::Error::new(io::ErrorKind::ConnectionReset, "it has too many connections")))
+            }
         }
     }
 
@@ -183,13 +168,7 @@ impl Client {
 /// Whether another attempt may succeed: the server was there, and did not answer this time.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    [
-        BrokenPipe,
-        ConnectionAborted,
-        ConnectionReset,
-        UnexpectedEof,
-    ]
-    .contains(&error.kind())
+    [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&error.kind())
 }
 
 fn why(error: &io::Error) -> String {
@@ -225,9 +204,7 @@ impl Connection {
     fn ask(&mut self, request: &Request, ends: Instant) -> Result<Vec<u8>, Trouble> {
         let broken = |_| Trouble::Broken(io::ErrorKind::ConnectionReset.into());
         let mut out = Vec::new();
-        self.channel
-            .seal(&request.emit(), &mut out)
-            .map_err(broken)?;
+        self.channel.seal(&request.emit(), &mut out).map_err(broken)?;
         self.stream.set_write_timeout(Some(left(ends)?))?;
         self.stream.write_all(&out)?;
         let mut bytes = [0; 16 << 10];

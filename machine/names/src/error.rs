@@ -7,9 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum NamesError {
     /// An address that makes no sense.
-    #[error(
-        "`{given}` is no address of a store of names: expected mapwire://HOST:PORT or etcd://HOST:PORT,HOST:PORT…"
-    )]
+    #[error("`{given}` is no address of a store of names: expected mapwire://HOST:PORT or etcd://HOST:PORT,HOST:PORT…")]
     Address {
         /// What was given.
         given: String,
@@ -60,9 +58,7 @@ pub enum NamesError {
         address: String,
     },
     /// The two sides speak different versions.
-    #[error(
-        "the server at {address} is of mapwire {theirs}, and this is mapwire {ours}: use the same release"
-    )]
+    #[error("the server at {address} is of mapwire {theirs}, and this is mapwire {ours}: use the same release")]
     Version {
         /// The store.
         address: String,
@@ -80,9 +76,7 @@ pub enum NamesError {
         what: String,
     },
     /// The lease has ended.
-    #[error(
-        "the lease at {address} has ended: the server was restarted, or did not hear from this host for 3 s"
-    )]
+    #[error("the lease at {address} has ended: the server was restarted, or did not hear from this host for 3 s")]
     NoLease {
         /// The store.
         address: String,

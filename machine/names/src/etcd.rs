@@ -48,20 +48,14 @@ impl Etcd {
             .build();
         Self {
             address,
-            members: members
-                .iter()
-                .map(|member| format!("http://{member}"))
-                .collect(),
+            members: members.iter().map(|member| format!("http://{member}")).collect(),
             current: 0,
             agent: config.into(),
         }
     }
 
     fn protocol(&self, what: impl Into<String>) -> NamesError {
-        NamesError::Protocol {
-            address: self.address.to_string(),
-            what: what.into(),
-        }
+        NamesError::Protocol { address: self.address.to_string(), what: what.into() }
     }
 
     /// Asks the members in turn, beginning with the one that answered last.
@@ -71,8 +65,7 @@ impl Etcd {
         for _ in 0..self.members.len() {
             let mut outcome = self.ask_member(path, &body);
             // A process that was stopped goes on.
-            while matches!(&outcome, Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::Interrupted)
-            {
+            while matches!(&outcome, Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::Interrupted) {
                 outcome = self.ask_member(path, &body);
             }
             match outcome {
@@ -98,10 +91,7 @@ impl Etcd {
 
     fn ask_member(&self, path: &str, body: &str) -> Result<(u16, Vec<u8>), ureq::Error> {
         let url = format!("{}/v3/{path}", self.members[self.current]);
-        let request = self
-            .agent
-            .post(&url)
-            .header("Content-Type", "application/json");
+        let request = self.agent.post(&url).header("Content-Type", "application/json");
         let mut response = request.send(body)?;
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES);
@@ -118,20 +108,18 @@ impl Etcd {
         let address = self.address.to_string();
         let Refusal { status, text } = refusal;
         if text.contains("space exceeded") || text.contains("too many requests") {
-            return NamesError::Full {
-                address,
-                what: text,
-            };
+            return NamesError::Full { address, what: text };
         }
         if text.contains("page not found") {
-            return self.protocol("it has no JSON gateway of version 3; etcd has one since 3.4, unless --enable-grpc-gateway=false");
+            return self.protocol(
+                "it has no JSON gateway of version 3; etcd has one since 3.4, unless --enable-grpc-gateway=false",
+            );
         }
         self.protocol(format!("status {status}: {text}"))
     }
 
     fn expect(&mut self, path: &str, body: &Value) -> Result<Value, NamesError> {
-        self.ask(path, body)?
-            .map_err(|refusal| self.refused(refusal))
+        self.ask(path, body)?.map_err(|refusal| self.refused(refusal))
     }
 
     /// A number, which is absent where it is 0.
@@ -198,10 +186,7 @@ impl Store for Etcd {
     }
 
     fn grant(&mut self) -> Result<LeaseId, NamesError> {
-        let answer = self.expect(
-            "lease/grant",
-            &json!({ "TTL": LEASE.as_secs().to_string() }),
-        )?;
+        let answer = self.expect("lease/grant", &json!({ "TTL": LEASE.as_secs().to_string() }))?;
         match self.number(&answer["ID"])? {
             0 => Err(self.protocol("it granted no lease")),
             id => Ok(LeaseId(id)),
@@ -232,9 +217,7 @@ impl Store for Etcd {
         let answer = match self.ask("kv/txn", &transaction)? {
             Ok(answer) => answer,
             Err(refusal) if is_about_lease(&refusal) => {
-                return Err(NamesError::NoLease {
-                    address: self.address.to_string(),
-                });
+                return Err(NamesError::NoLease { address: self.address.to_string() });
             }
             Err(refusal) => return Err(self.refused(refusal)),
         };

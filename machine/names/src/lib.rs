@@ -47,10 +47,7 @@ pub use store::{LEASE, LeaseId, Store};
 /// Fills `bytes` from the operating system's entropy.
 #[cfg(feature = "sealing")]
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NamesError> {
-    let os = |errno: rustix::io::Errno| NamesError::Os {
-        call: "getrandom",
-        source: errno.into(),
-    };
+    let os = |errno: rustix::io::Errno| NamesError::Os { call: "getrandom", source: errno.into() };
     let mut filled = 0;
     while filled < bytes.len() {
         let flags = rustix::rand::GetRandomFlags::empty();

@@ -57,12 +57,7 @@ impl Release {
     /// This one.
     #[must_use]
     pub fn own() -> Self {
-        Self(
-            env!("CARGO_PKG_VERSION")
-                .chars()
-                .take(RELEASE_BYTES)
-                .collect(),
-        )
+        Self(env!("CARGO_PKG_VERSION").chars().take(RELEASE_BYTES).collect())
     }
 
     /// The one that a text names: up to 24 printable ASCII characters.
@@ -127,11 +122,7 @@ impl Hello {
         if reader.array::<7>()? != *MAGIC {
             return Err(Malformed);
         }
-        Ok(Self {
-            version: reader.byte()?,
-            release: Release::parse(&reader.array()?)?,
-            handshake: reader.array()?,
-        })
+        Ok(Self { version: reader.byte()?, release: Release::parse(&reader.array()?)?, handshake: reader.array()? })
     }
 }
 
@@ -277,15 +268,9 @@ impl Request {
             Self::Grant => out.byte(1),
             Self::Keep(lease) => out.byte(2).number(lease.0),
             Self::Revoke(lease) => out.byte(3).number(lease.0),
-            Self::Create { lease, key, value } => out
-                .byte(4)
-                .number(lease.0)
-                .bytes(key.as_bytes())
-                .bytes(value),
+            Self::Create { lease, key, value } => out.byte(4).number(lease.0).bytes(key.as_bytes()).bytes(value),
             Self::Get(key) => out.byte(5).bytes(key.as_bytes()),
-            Self::List { prefix, after } => {
-                out.byte(6).bytes(prefix.as_bytes()).bytes(after.as_bytes())
-            }
+            Self::List { prefix, after } => out.byte(6).bytes(prefix.as_bytes()).bytes(after.as_bytes()),
             Self::Count(prefix) => out.byte(7).bytes(prefix.as_bytes()),
         };
         out.0
@@ -307,10 +292,7 @@ impl Request {
                 value: reader.bytes(MAX_VALUE_BYTES)?.into(),
             },
             5 => Self::Get(reader.key()?),
-            6 => Self::List {
-                prefix: reader.key()?,
-                after: reader.key()?,
-            },
+            6 => Self::List { prefix: reader.key()?, after: reader.key()? },
             7 => Self::Count(reader.key()?),
             _ => return Err(Malformed),
         };
@@ -329,9 +311,7 @@ impl Response {
             Self::Value(None) => out.byte(3).byte(0),
             Self::Value(Some(value)) => out.byte(3).byte(1).bytes(value),
             Self::Entries { entries, more } => {
-                out.byte(4)
-                    .byte((*more).into())
-                    .number(entries.len() as u64);
+                out.byte(4).byte((*more).into()).number(entries.len() as u64);
                 for (key, value) in entries {
                     out.bytes(key.as_bytes()).bytes(value);
                 }
@@ -448,11 +428,7 @@ impl<'a> Reader<'a> {
     }
 
     fn end<T>(&self, read: T) -> Result<T, Malformed> {
-        if self.0.is_empty() {
-            Ok(read)
-        } else {
-            Err(Malformed)
-        }
+        if self.0.is_empty() { Ok(read) } else { Err(Malformed) }
     }
 }
 
@@ -479,11 +455,7 @@ mod tests {
             Just(Request::Grant),
             lease().prop_map(Request::Keep),
             lease().prop_map(Request::Revoke),
-            (lease(), key(), value()).prop_map(|(lease, key, value)| Request::Create {
-                lease,
-                key,
-                value
-            }),
+            (lease(), key(), value()).prop_map(|(lease, key, value)| Request::Create { lease, key, value }),
             key().prop_map(Request::Get),
             (key(), key()).prop_map(|(prefix, after)| Request::List { prefix, after }),
             key().prop_map(Request::Count),
@@ -540,22 +512,13 @@ mod tests {
 
     #[test]
     fn a_hello_and_a_welcome_read_back_as_they_were_written() {
-        let hello = Hello {
-            version: 9,
-            release: Release::own(),
-            handshake: [7; HANDSHAKE_BYTES],
-        };
+        let hello = Hello { version: 9, release: Release::own(), handshake: [7; HANDSHAKE_BYTES] };
         let mut bytes = hello.emit();
         assert_eq!(Hello::parse(&bytes), Ok(hello));
         bytes[9] = 0x1b;
         assert_eq!(Hello::parse(&bytes), Err(Malformed), "not to be printed");
         let handshake = [7; HANDSHAKE_BYTES];
-        for verdict in [
-            Verdict::Welcome(handshake),
-            Verdict::Version,
-            Verdict::Secret,
-            Verdict::Room,
-        ] {
+        for verdict in [Verdict::Welcome(handshake), Verdict::Version, Verdict::Secret, Verdict::Room] {
             let release = Release::own();
             let welcome = Welcome { release, verdict };
             assert_eq!(Welcome::parse(&welcome.emit()), Ok(welcome));
@@ -564,11 +527,7 @@ mod tests {
 
     #[test]
     fn a_count_of_entries_that_do_not_follow_allocates_nothing() {
-        let mut bytes = Response::Entries {
-            entries: Vec::new(),
-            more: false,
-        }
-        .emit();
+        let mut bytes = Response::Entries { entries: Vec::new(), more: false }.emit();
         bytes[2..10].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(Response::parse(&bytes), Err(Malformed));
     }

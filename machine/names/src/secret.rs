@@ -34,14 +34,9 @@ impl SharedSecret {
     /// # Errors
     /// [`NamesError::NoSecret`], [`NamesError::Secret`].
     pub fn read(path: &Path) -> Result<Self, NamesError> {
-        let wrong = |why: String| NamesError::Secret {
-            path: path.to_owned(),
-            why,
-        };
+        let wrong = |why: String| NamesError::Secret { path: path.to_owned(), why };
         let file = File::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => NamesError::NoSecret {
-                path: path.to_owned(),
-            },
+            std::io::ErrorKind::NotFound => NamesError::NoSecret { path: path.to_owned() },
             _ => wrong(format!("cannot be read: {error}")),
         })?;
         // Of the open file, so that nobody can put another in its place in between.
@@ -52,9 +47,7 @@ impl SharedSecret {
         }
         if about.uid() != me {
             let owner = about.uid();
-            return Err(wrong(format!(
-                "belongs to user {owner}, not to {me}, who runs this; make a copy of your own"
-            )));
+            return Err(wrong(format!("belongs to user {owner}, not to {me}, who runs this; make a copy of your own")));
         }
         if about.mode() & 0o177 != 0 {
             let (mode, shown) = (about.mode() & 0o7777, path.display());
@@ -65,9 +58,8 @@ impl SharedSecret {
         let mut text = String::new();
         let read = file.take(256).read_to_string(&mut text);
         read.map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        parse(text.trim_end()).ok_or_else(|| {
-            wrong("does not hold 64 hexadecimal digits; copy it again, or make a new one".into())
-        })
+        parse(text.trim_end())
+            .ok_or_else(|| wrong("does not hold 64 hexadecimal digits; copy it again, or make a new one".into()))
     }
 
     /// Makes a new secret in a file that does not exist yet, with the folders above it.
@@ -75,15 +67,11 @@ impl SharedSecret {
     /// # Errors
     /// There is a file, or it cannot be written.
     pub fn create(path: &Path) -> Result<Self, NamesError> {
-        let wrong = |why: String| NamesError::Secret {
-            path: path.to_owned(),
-            why,
-        };
+        let wrong = |why: String| NamesError::Secret { path: path.to_owned(), why };
         let mut secret = [0; 32];
         fill_random(&mut secret)?;
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)
-                .map_err(|error| wrong(format!("its folder cannot be made: {error}")))?;
+            std::fs::create_dir_all(folder).map_err(|error| wrong(format!("its folder cannot be made: {error}")))?;
         }
         // Under another name first, so that nobody reads half of it.
         let mut draft = path.as_os_str().to_owned();
@@ -103,9 +91,9 @@ impl SharedSecret {
         let _ = std::fs::remove_file(&draft);
         match written {
             Ok(()) => Ok(Self(secret)),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(wrong(
-                "exists; remove it first if no host shall use it any more".into(),
-            )),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(wrong("exists; remove it first if no host shall use it any more".into()))
+            }
             Err(error) => Err(wrong(format!("cannot be written: {error}"))),
         }
     }
@@ -155,10 +143,7 @@ fn code(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
 
 fn mac(key: &[u8; 32], parts: &[&[u8]]) -> Blake2sMac256 {
     let mac = <Blake2sMac256 as KeyInit>::new(key.into());
-    parts.iter().fold(mac, |mac, part| {
-        mac.chain_update((part.len() as u64).to_le_bytes())
-            .chain_update(part)
-    })
+    parts.iter().fold(mac, |mac, part| mac.chain_update((part.len() as u64).to_le_bytes()).chain_update(part))
 }
 
 fn parse(text: &str) -> Option<SharedSecret> {

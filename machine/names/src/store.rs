@@ -86,9 +86,6 @@ pub fn open(address: &StoreAddress, secret: &SharedSecret) -> Result<Box<dyn Sto
         #[cfg(feature = "etcd")]
         StoreAddress::Etcd(members) => Ok(Box::new(Etcd::new(address.clone(), members))),
         #[cfg(not(feature = "etcd"))]
-        StoreAddress::Etcd(_) => Err(NamesError::NotBuilt {
-            what: "etcd takes",
-            feature: "etcd",
-        }),
+        StoreAddress::Etcd(_) => Err(NamesError::NotBuilt { what: "etcd takes", feature: "etcd" }),
     }
 }

@@ -20,10 +20,7 @@ impl SharedSecret {
     /// # Errors
     /// [`NamesError::NotBuilt`].
     pub fn read(_: &Path) -> Result<Self, NamesError> {
-        Err(NamesError::NotBuilt {
-            what: "jobs and servers that meet by a name take",
-            feature: "sealing",
-        })
+        Err(NamesError::NotBuilt { what: "jobs and servers that meet by a name take", feature: "sealing" })
     }
 
     /// Never called.

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mapwire_names::protocol::{
-    HELLO_BYTES, Hello, Release, VERSION, Verdict, WELCOME_BYTES, Welcome,
-};
+use mapwire_names::protocol::{HELLO_BYTES, Hello, Release, VERSION, Verdict, WELCOME_BYTES, Welcome};
 use mapwire_names::server::{Server, ServerStats};
 use mapwire_names::store::MAX_VALUE_BYTES;
 use mapwire_names::{NamesError, SharedSecret, Store, StoreAddress};
@@ -39,26 +37,17 @@ impl Served {
             server.serve(reader.as_fd()).unwrap();
             server.stats()
         });
-        Self {
-            address,
-            stop: Some(stop),
-            thread,
-        }
+        Self { address, stop: Some(stop), thread }
     }
 
     fn stranger(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
     }
 
     fn client(&self) -> Box<dyn Store> {
-        open(
-            &format!("mapwire://{}", self.address).parse().unwrap(),
-            &secret(),
-        )
+        open(&format!("mapwire://{}", self.address).parse().unwrap(), &secret())
     }
 
     fn end(mut self) -> ServerStats {
@@ -76,11 +65,7 @@ fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 fn hello() -> Hello {
-    Hello {
-        version: VERSION,
-        release: Release::own(),
-        handshake: [9; 48],
-    }
+    Hello { version: VERSION, release: Release::own(), handshake: [9; 48] }
 }
 
 #[test]
@@ -103,10 +88,7 @@ fn whoever_speaks_something_else_or_another_version_or_lacks_the_secret_is_told_
         assert_eq!(welcome.release, Release::own());
     }
     let stats = served.end();
-    assert_eq!(
-        (stats.malformed, stats.other_version, stats.wrong_secret),
-        (3, 1, 1)
-    );
+    assert_eq!((stats.malformed, stats.other_version, stats.wrong_secret), (3, 1, 1));
     assert_eq!((stats.welcomed, stats.requests), (0, 0));
 }
 

@@ -31,11 +31,7 @@ impl Served {
         let (reader, stop) = rustix::pipe::pipe().unwrap();
         // A pipe without a writer is readable.
         let thread = std::thread::spawn(move || server.serve(reader.as_fd()).unwrap());
-        Self {
-            address: address.parse().unwrap(),
-            stop: Some(stop),
-            thread: Some(thread),
-        }
+        Self { address: address.parse().unwrap(), stop: Some(stop), thread: Some(thread) }
     }
 }
 
@@ -68,15 +64,9 @@ fn a_key_is_created_once_by_whoever_comes_first_and_goes_with_the_lease() {
         assert!(!b.create("job/x", b"b", other).unwrap());
         assert!(a.create("job/x", b"a", lease).unwrap(), "repeated");
         assert_eq!(b.get("job/x").unwrap().as_deref(), Some(&b"a"[..]));
-        assert!(
-            b.create("job/y", &[0xff; 3], lease).unwrap(),
-            "a lease is anyone's"
-        );
+        assert!(b.create("job/y", &[0xff; 3], lease).unwrap(), "a lease is anyone's");
         assert!(b.create("other", b"", other).unwrap());
-        let all = [
-            ("job/x".to_owned(), b"a".to_vec()),
-            ("job/y".to_owned(), vec![0xff; 3]),
-        ];
+        let all = [("job/x".to_owned(), b"a".to_vec()), ("job/y".to_owned(), vec![0xff; 3])];
         assert_eq!(a.list("job/").unwrap(), all);
         assert_eq!(a.count("job/").unwrap(), 2);
         a.revoke(lease).unwrap();
@@ -126,12 +116,7 @@ fn long_values_and_many_of_them_come_back() {
         for key in &keys {
             assert!(store.create(key, key.as_bytes(), lease).unwrap());
         }
-        let found: Vec<String> = store
-            .list("many/")
-            .unwrap()
-            .into_iter()
-            .map(|it| it.0)
-            .collect();
+        let found: Vec<String> = store.list("many/").unwrap().into_iter().map(|it| it.0).collect();
         assert_eq!(found, keys);
         assert_eq!(store.list("long/").unwrap().len(), 2);
         assert_eq!(store.count("many/").unwrap(), 600);
@@ -164,10 +149,7 @@ fn of_clients_that_create_a_key_at_once_one_succeeds() {
 
 #[test]
 fn no_server_and_something_else_are_told_apart() {
-    let free = TcpListener::bind(("127.0.0.1", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
     for scheme in ["mapwire", "etcd"] {
         let address: StoreAddress = format!("{scheme}://{free}").parse().unwrap();
         let error = open(&address, &secret()).grant().unwrap_err();
@@ -182,8 +164,7 @@ fn no_server_and_something_else_are_told_apart() {
             use std::io::{Read, Write};
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 1024]).unwrap();
-            let body =
-                "404 page not found, said at some length so that it is longer than a welcome";
+            let body = "404 page not found, said at some length so that it is longer than a welcome";
             let length = body.len();
             let text = format!("HTTP/1.1 404 Not Found\r\nContent-Length: {length}\r\n\r\n{body}");
             let _ = stream.write_all(text.as_bytes());
@@ -211,20 +192,14 @@ fn a_call_goes_on_in_a_process_that_was_stopped_meanwhile() {
     use std::os::unix::process::CommandExt;
     // A server that answers after a second, to a process that is stopped and continued before.
     if std::env::var_os("MAPWIRE_TEST_STOPPED").is_some() {
-        let address: StoreAddress = std::env::var("MAPWIRE_TEST_STOPPED")
-            .unwrap()
-            .parse()
-            .unwrap();
+        let address: StoreAddress = std::env::var("MAPWIRE_TEST_STOPPED").unwrap().parse().unwrap();
         open(&address, &secret()).grant().unwrap();
         return;
     }
     let mut server = Server::bind(([127, 0, 0, 1], 0).into(), &secret()).unwrap();
     let address = format!("mapwire://{}", server.address().unwrap());
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "stores::a_call_goes_on_in_a_process_that_was_stopped_meanwhile",
-        ])
+        .args(["--exact", "stores::a_call_goes_on_in_a_process_that_was_stopped_meanwhile"])
         .env("MAPWIRE_TEST_STOPPED", address)
         .process_group(0)
         .spawn()

@@ -44,11 +44,7 @@ impl Socket for Raw {
         let socket = UdpSocket::bind((LOOPBACK, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, 16 << 20);
-        Self {
-            socket,
-            to: None,
-            buffer: vec![0; 1 << 16],
-        }
+        Self { socket, to: None, buffer: vec![0; 1 << 16] }
     }
     fn address(&self) -> SocketAddr {
         self.socket.local_addr().unwrap()
@@ -110,11 +106,7 @@ impl<const CONNECTED: bool, const RESERVED: bool> Socket for Ours<CONNECTED, RES
             true => self.udp.connect(0, to).unwrap(),
             false => 0,
         };
-        self.to = Some(Destination {
-            via,
-            to,
-            may_fragment: false,
-        });
+        self.to = Some(Destination { via, to, may_fragment: false });
     }
     fn send(&mut self, bytes: &[u8], count: usize) {
         let to = self.to.unwrap();
@@ -122,10 +114,7 @@ impl<const CONNECTED: bool, const RESERVED: bool> Socket for Ours<CONNECTED, RES
         let (head, payload) = bytes.split_at(bytes.len().min(40));
         for _ in 0..count {
             if RESERVED {
-                batch
-                    .reserve(&to, bytes.len())
-                    .unwrap()
-                    .copy_from_slice(bytes);
+                batch.reserve(&to, bytes.len()).unwrap().copy_from_slice(bytes);
             } else {
                 batch.push(&to, head, Payload::one(payload), &[]);
             }
@@ -240,14 +229,7 @@ fn pin(processor: usize) {
 }
 
 /// Prints one row: the median of the ratios of those rounds whose two baselines agree.
-fn row(
-    bench: &str,
-    path: &str,
-    bytes: usize,
-    unit: &str,
-    rounds: usize,
-    pair: [&dyn Fn() -> f64; 2],
-) {
+fn row(bench: &str, path: &str, bytes: usize, unit: &str, rounds: usize, pair: [&dyn Fn() -> f64; 2]) {
     if std::env::args().nth(2).is_some_and(|only| only != bench) {
         return;
     }
@@ -275,37 +257,16 @@ fn main() {
     type Plain = Ours<false, false>;
     type Connected = Ours<true, false>;
     type Sealing = Ours<false, true>;
-    let rounds = std::env::args()
-        .nth(1)
-        .map_or(9, |text| text.parse().expect("a number of rounds"));
+    let rounds = std::env::args().nth(1).map_or(9, |text| text.parse().expect("a number of rounds"));
     let call_row = |bench, path, ours: &dyn Fn() -> f64, is_send| {
-        row(
-            bench,
-            path,
-            8,
-            "ns",
-            rounds,
-            [ours, &|| call::<Raw>(is_send)],
-        );
+        row(bench, path, 8, "ns", rounds, [ours, &|| call::<Raw>(is_send)]);
     };
     call_row("udp-send-call", "batch", &|| call::<Plain>(true), true);
-    call_row(
-        "udp-send-call",
-        "batch, connected",
-        &|| call::<Connected>(true),
-        true,
-    );
+    call_row("udp-send-call", "batch, connected", &|| call::<Connected>(true), true);
     call_row("udp-empty-look", "receive", &|| call::<Plain>(false), false);
     for bytes in [8, 1400, 4096, 65_000] {
         let ping_row = |path, ours: &dyn Fn() -> f64| {
-            row(
-                "udp-ping-pong",
-                path,
-                bytes,
-                "ns",
-                rounds,
-                [ours, &|| ping_pong::<Raw>(bytes)],
-            );
+            row("udp-ping-pong", path, bytes, "ns", rounds, [ours, &|| ping_pong::<Raw>(bytes)]);
         };
         ping_row("batch", &|| ping_pong::<Plain>(bytes));
         ping_row("batch, connected", &|| ping_pong::<Connected>(bytes));
@@ -314,14 +275,7 @@ fn main() {
     for bytes in [1400, 8900, 65_000] {
         // The best that raw sockets do without segmentation offload is the longest datagram.
         let stream_row = |path, ours: &dyn Fn() -> f64| {
-            row(
-                "udp-stream",
-                path,
-                bytes,
-                "GB/s",
-                rounds,
-                [ours, &|| stream::<Raw>(65_000)],
-            );
+            row("udp-stream", path, bytes, "GB/s", rounds, [ours, &|| stream::<Raw>(65_000)]);
         };
         stream_row("batch", &|| stream::<Plain>(bytes));
         stream_row("batch, reserved", &|| stream::<Sealing>(bytes));

@@ -77,9 +77,7 @@ impl Bells<'_> {
 
     /// Wakes a thread of the rank that sleeps while it waits, unless another polls, for what is not published yet. Whether it woke anybody.
     pub(crate) fn rouse(&self) -> bool {
-        self.polling.load(Ordering::Relaxed) == 0
-            && ring_one(self.waiting) == ASLEEP
-            && futex_wake(self.waiting, 1) > 0
+        self.polling.load(Ordering::Relaxed) == 0 && ring_one(self.waiting) == ASLEEP && futex_wake(self.waiting, 1) > 0
     }
 
     /// Wakes all of `who`, marked or not.
@@ -141,8 +139,7 @@ pub(crate) fn by_word(bell: &AtomicU32, seen: u32, limit: Duration) -> Woken {
 
 /// Rings a bell where somebody sleeps. The mark that was there.
 fn ring_one(bell: &AtomicU32) -> u32 {
-    let rung =
-        |seen: u32| (seen & MARKS == ASLEEP).then(|| (seen ^ ASLEEP ^ RUNG).wrapping_add(RING));
+    let rung = |seen: u32| (seen & MARKS == ASLEEP).then(|| (seen ^ ASLEEP ^ RUNG).wrapping_add(RING));
     match bell.fetch_update(Ordering::SeqCst, Ordering::Relaxed, rung) {
         Ok(seen) | Err(seen) => seen & MARKS,
     }
@@ -175,11 +172,7 @@ mod tests {
     impl Words {
         fn bells(&self) -> Bells<'_> {
             let [polling, waiting, service] = &self.0;
-            Bells {
-                polling,
-                waiting,
-                service,
-            }
+            Bells { polling, waiting, service }
         }
     }
 
@@ -241,11 +234,7 @@ mod tests {
         bells.ring();
         assert_eq!(all(), [RING | RUNG, ASLEEP]);
         bells.ring();
-        assert_eq!(
-            all(),
-            [RING | RUNG, ASLEEP],
-            "who was woken has not looked yet"
-        );
+        assert_eq!(all(), [RING | RUNG, ASLEEP], "who was woken has not looked yet");
         // The thread that waited goes on: it is the service thread's turn.
         mark(bells.waiting, 0);
         bells.ring();
@@ -300,11 +289,7 @@ mod tests {
         let bells = words.bells();
         let start = Instant::now();
         let limit = Duration::from_millis(30);
-        let asleep = |limit| {
-            bells
-                .sleep(Sleeper::Waiting, |_| false, Some(limit), || NAP, by_word)
-                .found
-        };
+        let asleep = |limit| bells.sleep(Sleeper::Waiting, |_| false, Some(limit), || NAP, by_word).found;
         assert!(!asleep(limit));
         assert!(start.elapsed() >= limit);
         assert!(!asleep(Duration::ZERO));

@@ -195,19 +195,14 @@ impl BrokersBoard {
         memfd::finish(&bells, Writers::All)?;
         let news = memfd::create("mapwire-news", news_bytes(ranks))?;
         let board = Board {
-            bells: Mapping::foreign(bells.as_fd(), bells_bytes(ranks), Rights::ReadWrite)
-                .map_err(os("mmap"))?,
-            news: Mapping::foreign(news.as_fd(), news_bytes(ranks), Rights::ReadWrite)
-                .map_err(os("mmap"))?,
+            bells: Mapping::foreign(bells.as_fd(), bells_bytes(ranks), Rights::ReadWrite).map_err(os("mmap"))?,
+            news: Mapping::foreign(news.as_fd(), news_bytes(ranks), Rights::ReadWrite).map_err(os("mmap"))?,
             ranks,
             pollers: AtomicU32::new(0),
         };
         for (rank, host) in hosts.iter().enumerate() {
             let line = HEAD_BYTES + rank * NEWS_LINE_BYTES;
-            board
-                .news
-                .word32(line + HOST)
-                .store(*host, Ordering::Relaxed);
+            board.news.word32(line + HOST).store(*host, Ordering::Relaxed);
         }
         // From now on the broker's mapping is the only one that can be written through.
         memfd::finish(&news, Writers::Present)?;
@@ -232,10 +227,7 @@ impl BrokersBoard {
         };
         let word = state as u32;
         if line.swap(word, Ordering::AcqRel) != word && state.is_gone() {
-            self.0
-                .news
-                .word32(HEAD_EVENTS)
-                .fetch_add(1, Ordering::AcqRel);
+            self.0.news.word32(HEAD_EVENTS).fetch_add(1, Ordering::AcqRel);
             for other in 0..self.0.ranks {
                 self.0.ring(other);
             }
@@ -293,18 +285,13 @@ impl Board {
         }
         let ranks = head(HEAD_RANKS);
         if ranks == 0 || ranks > MAX_RANKS || news_bytes(ranks) != bytes {
-            return Err(BoardError::Malformed(
-                "its size does not fit its number of ranks",
-            ));
+            return Err(BoardError::Malformed("its size does not fit its number of ranks"));
         }
         if memfd::verify(bells, 0)? != bells_bytes(ranks) as u64 {
-            return Err(BoardError::Malformed(
-                "the size of its bells does not fit its number of ranks",
-            ));
+            return Err(BoardError::Malformed("the size of its bells does not fit its number of ranks"));
         }
         Ok(Self {
-            bells: Mapping::foreign(bells, bells_bytes(ranks), Rights::ReadWrite)
-                .map_err(os("mmap"))?,
+            bells: Mapping::foreign(bells, bells_bytes(ranks), Rights::ReadWrite).map_err(os("mmap"))?,
             news,
             ranks,
             pollers: AtomicU32::new(0),
@@ -464,10 +451,7 @@ impl Board {
                 let nap = || Some(nap()).filter(|nap| *nap < NAP).unwrap_or(longest);
                 bells.sleep(sleeper, recheck, timeout, nap, wait)
             }
-            None => Slept {
-                found: recheck(false),
-                was_rung: true,
-            },
+            None => Slept { found: recheck(false), was_rung: true },
         }
     }
 
@@ -476,9 +460,7 @@ impl Board {
     pub fn state(&self, rank: u32) -> RankState {
         // Behind a look at `events`, the state of that event is seen, or a later one.
         fence(Ordering::Acquire);
-        self.news_of(rank, STATE).map_or(RankState::Absent, |word| {
-            RankState::from_word(word.load(Ordering::Relaxed))
-        })
+        self.news_of(rank, STATE).map_or(RankState::Absent, |word| RankState::from_word(word.load(Ordering::Relaxed)))
     }
 
     /// Changes of state in the job so far (wraps). Compare with the last value seen.
@@ -491,22 +473,19 @@ impl Board {
     /// seen; on a difference, ask the rendezvous client.
     #[must_use]
     pub fn mail(&self, rank: u32) -> u32 {
-        self.news_of(rank, MAIL)
-            .map_or(0, |word| word.load(Ordering::Relaxed))
+        self.news_of(rank, MAIL).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Number of the host that `rank` is on; never changes.
     #[must_use]
     pub fn host(&self, rank: u32) -> u32 {
-        self.news_of(rank, HOST)
-            .map_or(u32::MAX, |word| word.load(Ordering::Relaxed))
+        self.news_of(rank, HOST).map_or(u32::MAX, |word| word.load(Ordering::Relaxed))
     }
 
     /// Process id of `rank` as the kernel told the broker, 0 before it joined.
     #[must_use]
     pub fn pid(&self, rank: u32) -> u32 {
-        self.news_of(rank, PID)
-            .map_or(0, |word| word.load(Ordering::Relaxed))
+        self.news_of(rank, PID).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 }
 

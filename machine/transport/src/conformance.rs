@@ -24,10 +24,7 @@ const LEAST_BYTES: usize = 4096 + mapwire_wire::SIGNAL_TRAILER_BYTES;
 /// Runs every test.
 pub fn run(make: &mut dyn FnMut(usize) -> Network) {
     conformance::run(&mut |nodes| {
-        Box::new(Packets {
-            net: make(usize::from(nodes)).into_iter().map(Some).collect(),
-            start: Instant::now(),
-        })
+        Box::new(Packets { net: make(usize::from(nodes)).into_iter().map(Some).collect(), start: Instant::now() })
     });
     pieces_arrive_joined(make(2));
     peers_take_turns(make(4));
@@ -62,11 +59,7 @@ fn header_of(payload: &[u8]) -> Header {
 
 impl World for Packets {
     fn max_bytes(&self) -> usize {
-        let longest = self
-            .net
-            .iter()
-            .flatten()
-            .map(|node| node.max_payload_bytes());
+        let longest = self.net.iter().flatten().map(|node| node.max_payload_bytes());
         longest.min().expect("a node")
     }
 
@@ -152,19 +145,9 @@ fn pattern(number: u32, len_bytes: usize) -> Vec<u8> {
     (0..len_bytes).map(|_| next()).collect()
 }
 
-fn try_send(
-    net: &mut Network,
-    by: usize,
-    to: u16,
-    number: u32,
-    len_bytes: usize,
-) -> Result<(), SendError> {
+fn try_send(net: &mut Network, by: usize, to: u16, number: u32, len_bytes: usize) -> Result<(), SendError> {
     let payload = pattern(number, len_bytes);
-    net[by].send(
-        NodeId(to),
-        &header(number, len_bytes),
-        Payload::one(&payload[..]),
-    )
+    net[by].send(NodeId(to), &header(number, len_bytes), Payload::one(&payload[..]))
 }
 
 /// What a node polls, while the others go on with what they have begun.
@@ -182,11 +165,7 @@ fn look(net: &mut Network, by: usize) -> Result<Option<Kept>, ReceiveError> {
     let number = packet.header.sequence.get();
     assert_eq!(packet.header, &header(number, payload.len()), "the header");
     let from = packet.from;
-    Ok(Some(Kept {
-        from,
-        number,
-        payload,
-    }))
+    Ok(Some(Kept { from, number, payload }))
 }
 
 /// Waits for a packet or an ending, and releases the packet.
@@ -212,10 +191,7 @@ fn expect_input(net: &mut Network, by: usize) {
 fn expect(net: &mut Network, by: usize, from: u16, number: u32, len_bytes: usize) {
     let kept = receive(net, by).expect("a packet");
     assert_eq!((kept.from, kept.number), (NodeId(from), number));
-    assert!(
-        kept.payload == pattern(number, len_bytes),
-        "{len_bytes} bytes"
-    );
+    assert!(kept.payload == pattern(number, len_bytes), "{len_bytes} bytes");
 }
 
 fn expect_nothing(net: &mut Network, by: usize) {
@@ -226,20 +202,7 @@ fn expect_nothing(net: &mut Network, by: usize) {
 
 fn pieces_arrive_joined(mut net: Network) {
     let longest = net[0].max_payload_bytes();
-    for len_bytes in [
-        0,
-        1,
-        8,
-        16,
-        17,
-        100,
-        136,
-        137,
-        1000,
-        4096,
-        LEAST_BYTES,
-        longest,
-    ] {
+    for len_bytes in [0, 1, 8, 16, 17, 100, 136, 137, 1000, 4096, LEAST_BYTES, longest] {
         let bytes = pattern(1, len_bytes);
         for cut in [0, 1, 5, 16, 128, len_bytes / 2, len_bytes] {
             let (first, rest) = bytes.split_at(cut.min(len_bytes));
@@ -263,10 +226,7 @@ fn peers_take_turns(mut net: Network) {
         let kept = receive(&mut net, 0).expect("a packet");
         got[usize::from(kept.from.0)] += 1;
         let (least, most) = (got[1..].iter().min(), got[1..].iter().max());
-        assert!(
-            most <= least.map(|least| least + EACH / 2).as_ref(),
-            "one peer is served, another waits: {got:?}"
-        );
+        assert!(most <= least.map(|least| least + EACH / 2).as_ref(), "one peer is served, another waits: {got:?}");
     }
 }
 
@@ -318,19 +278,13 @@ fn expect_ending(net: &mut Network, by: usize, from: u16) {
     let ending = receive(net, by).expect_err("an ending");
     assert_eq!(ending, ReceiveError::PeerGone(NodeId(from)));
     expect_nothing(net, by);
-    assert_eq!(
-        try_send(net, by, from, 0, 8),
-        Err(SendError::PeerGone(NodeId(from)))
-    );
+    assert_eq!(try_send(net, by, from, 0, 8), Err(SendError::PeerGone(NodeId(from))));
 }
 
 fn a_disconnected_peer_is_told_too(mut net: Network) {
     try_send(&mut net, 1, 0, 1, 3000).expect("room");
     net[0].disconnect(NodeId(1));
-    assert_eq!(
-        try_send(&mut net, 0, 1, 0, 8),
-        Err(SendError::PeerGone(NodeId(1)))
-    );
+    assert_eq!(try_send(&mut net, 0, 1, 0, 8), Err(SendError::PeerGone(NodeId(1))));
     expect(&mut net, 0, 1, 1, 3000);
     expect_ending(&mut net, 0, 1);
 }
@@ -339,22 +293,13 @@ fn bad_sends_are_refused_and_send_nothing(mut net: Network) {
     let longest = net[0].max_payload_bytes();
     assert_eq!(
         try_send(&mut net, 0, 1, 0, longest + 1),
-        Err(SendError::TooLong {
-            len_bytes: longest + 1,
-            max_bytes: longest
-        })
+        Err(SendError::TooLong { len_bytes: longest + 1, max_bytes: longest })
     );
     for stranger in [2, u16::MAX] {
-        assert_eq!(
-            try_send(&mut net, 0, stranger, 0, 8),
-            Err(SendError::NotConnected(NodeId(stranger)))
-        );
+        assert_eq!(try_send(&mut net, 0, stranger, 0, 8), Err(SendError::NotConnected(NodeId(stranger))));
         net[0].release(NodeId(stranger));
         net[0].disconnect(NodeId(stranger));
-        assert_eq!(
-            net[0].drained(NodeId(stranger)),
-            Err(SendError::NotConnected(NodeId(stranger)))
-        );
+        assert_eq!(net[0].drained(NodeId(stranger)), Err(SendError::NotConnected(NodeId(stranger))));
     }
     expect_nothing(&mut net, 1);
     try_send(&mut net, 0, 1, 5, longest).expect("the longest itself passes");

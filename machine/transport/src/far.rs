@@ -42,12 +42,7 @@ impl Far {
     ///
     /// # Errors
     /// [`OfiError`].
-    pub fn open(
-        provider: Option<&str>,
-        net: &NetConfig,
-        me: NodeId,
-        reaches: Box<[bool]>,
-    ) -> Result<Self, OfiError> {
+    pub fn open(provider: Option<&str>, net: &NetConfig, me: NodeId, reaches: Box<[bool]>) -> Result<Self, OfiError> {
         // The library takes whatever number a descriptor gets.
         occupy_stdio();
         let provider = match provider {
@@ -79,13 +74,7 @@ impl Far {
             }
         }
         let ofi = opened?;
-        Ok(Self {
-            fd: ofi.fd(),
-            ofi,
-            reaches,
-            is_confined: false,
-            is_first: Cell::new(false),
-        })
+        Ok(Self { fd: ofi.fd(), ofi, reaches, is_confined: false, is_first: Cell::new(false) })
     }
 
     /// What other ranks need to know of this endpoint.
@@ -111,9 +100,7 @@ impl Far {
     #[inline]
     #[must_use]
     pub fn reaches(&self, peer: NodeId) -> bool {
-        self.reaches
-            .get(usize::from(peer.0))
-            .is_some_and(|reaches| *reaches)
+        self.reaches.get(usize::from(peer.0)).is_some_and(|reaches| *reaches)
     }
 
     /// The provider's full name.

@@ -223,12 +223,7 @@ impl JobFabric {
     ///
     /// # Errors
     /// When there is no broker, or it refuses, or does not answer within `timeout`; where the job has other hosts, [`NetError`].
-    pub fn join(
-        address: &JobAddress,
-        rank: u32,
-        timeout: Duration,
-        net: &NetConfig,
-    ) -> Result<Self, JoinError> {
+    pub fn join(address: &JobAddress, rank: u32, timeout: Duration, net: &NetConfig) -> Result<Self, JoinError> {
         let client = Client::join(address, rank, timeout)?;
         let board = Arc::clone(client.board());
         let (rank, size) = (client.rank(), client.size());
@@ -265,8 +260,7 @@ impl JobFabric {
     /// # Errors
     /// When its board cannot be made.
     pub fn without_broker(size: u32) -> Result<Self, JoinError> {
-        let (board, _files) =
-            BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
+        let (board, _files) = BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
         let board = Arc::new(board.into_board());
         Self::new(None, board, 0, size, (None, None))
     }
@@ -379,19 +373,8 @@ impl JobFabric {
                     Err(error) => News::Unusable(node(peer), error),
                 }
             }
-            Event::Passed { from, tag, fd } => News::Passed {
-                from: node(from),
-                tag,
-                fd: Some(fd),
-            },
-            Event::NoDescriptor {
-                from,
-                tag: Some(tag),
-            } => News::Passed {
-                from: node(from),
-                tag,
-                fd: None,
-            },
+            Event::Passed { from, tag, fd } => News::Passed { from: node(from), tag, fd: Some(fd) },
+            Event::NoDescriptor { from, tag: Some(tag) } => News::Passed { from: node(from), tag, fd: None },
             Event::NoDescriptor { from, tag: None } => News::NoDescriptor(node(from)),
             Event::PassLost { to, tag } => News::PassLost { to: node(to), tag },
             Event::PassAgain { to, tag } => News::PassAgain { to: node(to), tag },
@@ -601,15 +584,9 @@ impl Fabric for JobFabric {
         if to != self.me() {
             return Err(RendezvousError::JobEnded);
         }
-        let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|errno| RendezvousError::Os {
-            call: "fcntl(F_DUPFD_CLOEXEC)",
-            errno,
-        })?;
-        self.found.push_back(News::Passed {
-            from: to,
-            tag,
-            fd: Some(fd),
-        });
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3)
+            .map_err(|errno| RendezvousError::Os { call: "fcntl(F_DUPFD_CLOEXEC)", errno })?;
+        self.found.push_back(News::Passed { from: to, tag, fd: Some(fd) });
         Ok(())
     }
 
@@ -644,19 +621,11 @@ mod tests {
 
     #[test]
     fn a_channel_without_a_descriptor_is_known_as_such() {
-        let of_memory = ChannelError::Memory(MemoryError::Descriptors {
-            bytes: 1,
-            limit: mapwire_host::limits::descriptors(),
-        });
-        let of_system = ChannelError::System {
-            len_bytes: 1,
-            source: rustix::io::Errno::MFILE,
-        };
+        let of_memory =
+            ChannelError::Memory(MemoryError::Descriptors { bytes: 1, limit: mapwire_host::limits::descriptors() });
+        let of_system = ChannelError::System { len_bytes: 1, source: rustix::io::Errno::MFILE };
         for error in [of_memory, of_system] {
-            assert_eq!(
-                as_io(error).raw_os_error(),
-                Some(rustix::io::Errno::MFILE.raw_os_error())
-            );
+            assert_eq!(as_io(error).raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
         }
     }
 }

@@ -16,27 +16,18 @@ pub struct Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// No bytes.
-    pub const EMPTY: Self = Self {
-        pieces: [Piece::EMPTY; 2],
-        count: 0,
-    };
+    pub const EMPTY: Self = Self { pieces: [Piece::EMPTY; 2], count: 0 };
 
     /// One piece.
     #[inline(always)]
     pub fn one(piece: impl Into<Piece<'a>>) -> Self {
-        Self {
-            pieces: [piece.into(), Piece::EMPTY],
-            count: 1,
-        }
+        Self { pieces: [piece.into(), Piece::EMPTY], count: 1 }
     }
 
     /// Two pieces, for a chunk that crosses into another frame, or a prefix and its data.
     #[inline(always)]
     pub fn two(first: impl Into<Piece<'a>>, second: impl Into<Piece<'a>>) -> Self {
-        Self {
-            pieces: [first.into(), second.into()],
-            count: 2,
-        }
+        Self { pieces: [first.into(), second.into()], count: 2 }
     }
 
     /// The pieces in order.
@@ -55,9 +46,7 @@ impl<'a> Payload<'a> {
 /// Length in bytes of all pieces together, at most `usize::MAX`.
 #[inline(always)]
 pub(crate) fn total_bytes(pieces: &[Piece<'_>]) -> usize {
-    pieces
-        .iter()
-        .fold(0usize, |sum, piece| sum.saturating_add(piece.len()))
+    pieces.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()))
 }
 
 /// A received payload.
@@ -125,10 +114,7 @@ impl BulkPayload<'_> {
     /// `to` is valid for writes of `len_bytes` and is no part of a transport's own rings.
     #[inline(always)]
     pub unsafe fn copy_to(&self, offset: usize, to: *mut u8, len_bytes: usize) {
-        assert!(
-            offset <= self.len_bytes && len_bytes <= self.len_bytes - offset,
-            "range outside the payload"
-        );
+        assert!(offset <= self.len_bytes && len_bytes <= self.len_bytes - offset, "range outside the payload");
         let from = self.region.at(self.offset + offset, len_bytes);
         // SAFETY: `at` checked the source; the caller vouches for the destination, which is outside the region.
         unsafe { raw::copy(from, to, len_bytes) };

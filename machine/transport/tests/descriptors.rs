@@ -36,11 +36,7 @@ fn use_up() -> Vec<OwnedFd> {
 }
 
 fn broker() -> Broker {
-    Broker::new(
-        &[0, 0],
-        Box::new(|_, _| Ok(rustix::fs::memfd_create("channel", MemfdFlags::CLOEXEC)?)),
-    )
-    .unwrap()
+    Broker::new(&[0, 0], Box::new(|_, _| Ok(rustix::fs::memfd_create("channel", MemfdFlags::CLOEXEC)?))).unwrap()
 }
 
 fn join(broker: &mut Broker, rank: u32) -> Client {
@@ -84,40 +80,15 @@ fn a_rank_without_descriptors_is_told_of_what_it_lost_and_goes_on() {
     }
     let all = use_up();
     let lost = next(&mut broker, &mut one);
-    assert!(
-        matches!(
-            lost,
-            Event::NoDescriptor {
-                from: 0,
-                tag: Some(5)
-            }
-        ),
-        "{lost:?}"
-    );
+    assert!(matches!(lost, Event::NoDescriptor { from: 0, tag: Some(5) }), "{lost:?}");
     let lost = next(&mut broker, &mut one);
-    assert!(
-        matches!(lost, Event::NoDescriptor { from: 0, tag: None }),
-        "{lost:?}"
-    );
+    assert!(matches!(lost, Event::NoDescriptor { from: 0, tag: None }), "{lost:?}");
     drop(all);
     let channel = next(&mut broker, &mut zero);
-    assert!(
-        matches!(channel, Event::Channel { peer: 1, .. }),
-        "{channel:?}"
-    );
+    assert!(matches!(channel, Event::Channel { peer: 1, .. }), "{channel:?}");
     zero.pass(1, 6, gift.as_fd()).unwrap();
     let passed = next(&mut broker, &mut one);
-    assert!(
-        matches!(
-            passed,
-            Event::Passed {
-                from: 0,
-                tag: 6,
-                ..
-            }
-        ),
-        "{passed:?}"
-    );
+    assert!(matches!(passed, Event::Passed { from: 0, tag: 6, .. }), "{passed:?}");
     both_are_there(&broker);
 }
 
@@ -148,17 +119,7 @@ fn a_broker_without_descriptors_asks_again_for_what_was_passed_and_parts_with_no
     }
     zero.pass(1, 5, gift.as_fd()).unwrap();
     let passed = next(&mut broker, &mut one);
-    assert!(
-        matches!(
-            passed,
-            Event::Passed {
-                from: 0,
-                tag: 5,
-                ..
-            }
-        ),
-        "{passed:?}"
-    );
+    assert!(matches!(passed, Event::Passed { from: 0, tag: 5, .. }), "{passed:?}");
     both_are_there(&broker);
 }
 

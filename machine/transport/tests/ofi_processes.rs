@@ -112,9 +112,7 @@ fn words(mapping: &Mapping) -> impl Iterator<Item = u64> {
 }
 
 fn sum(words: impl Iterator<Item = u64>) -> u64 {
-    words.fold(7, |sum, word| {
-        (sum ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(5)
-    })
+    words.fold(7, |sum, word| (sum ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(5))
 }
 
 /// Does nothing unless another test has started it.
@@ -224,31 +222,12 @@ fn memory_moves(provider: &str) {
             assert!(start.elapsed() < PATIENCE, "stuck at {begun} and {over}");
             let at = begun * CHUNK;
             if at < MEMORY_BYTES {
-                let piece = |offset, bytes| LocalPiece {
-                    region: &region,
-                    offset: at + offset,
-                    bytes,
-                };
-                let pieces = [
-                    piece(0, 4096 + begun),
-                    piece(4096 + begun, CHUNK - 4096 - begun),
-                ];
+                let piece = |offset, bytes| LocalPiece { region: &region, offset: at + offset, bytes };
+                let pieces = [piece(0, 4096 + begun), piece(4096 + begun, CHUNK - 4096 - begun)];
                 let result = if is_store {
-                    ofi.transfer(
-                        Direction::StoreInPlace,
-                        NodeId(1),
-                        (&remote, at as u64),
-                        &pieces,
-                        begun as u64,
-                    )
+                    ofi.transfer(Direction::StoreInPlace, NodeId(1), (&remote, at as u64), &pieces, begun as u64)
                 } else {
-                    ofi.transfer(
-                        Direction::Fetch,
-                        NodeId(1),
-                        (&remote, at as u64),
-                        &pieces,
-                        begun as u64,
-                    )
+                    ofi.transfer(Direction::Fetch, NodeId(1), (&remote, at as u64), &pieces, begun as u64)
                 };
                 match result {
                     Ok(()) => begun += 1,
@@ -264,11 +243,7 @@ fn memory_moves(provider: &str) {
     };
     transfer(&mut ofi, true);
     let expected = sum((0..MEMORY_BYTES).step_by(8).map(value));
-    assert_eq!(
-        ask(&mut ofi, SUM),
-        expected.to_le_bytes(),
-        "what was stored"
-    );
+    assert_eq!(ask(&mut ofi, SUM), expected.to_le_bytes(), "what was stored");
     for at in (0..MEMORY_BYTES).step_by(8) {
         memory.word64(at).store(0, Ordering::Release);
     }
@@ -304,13 +279,8 @@ fn a_wrong_key_reaches_nothing_of_another_process_over_shm() {
     memory.word64(0).store(7, Ordering::Release);
     let registrar = ofi.registrar();
     let region = registrar.register(&memory, 0, 4096, RemoteRights::NONE);
-    let piece = [LocalPiece {
-        region: &Arc::new(region.unwrap()),
-        offset: 0,
-        bytes: 4096,
-    }];
-    ofi.transfer(Direction::Fetch, NodeId(1), (&remote, 0), &piece, 1)
-        .unwrap();
+    let piece = [LocalPiece { region: &Arc::new(region.unwrap()), offset: 0, bytes: 4096 }];
+    ofi.transfer(Direction::Fetch, NodeId(1), (&remote, 0), &piece, 1).unwrap();
     let start = Instant::now();
     let done = loop {
         if let Some(done) = ofi.poll_done() {
@@ -338,11 +308,7 @@ fn a_killed_peer_is_gone(provider: &str) {
     ofi.flush();
     peer.0.kill().unwrap();
     peer.0.wait().unwrap();
-    let piece = [LocalPiece {
-        region: &region,
-        offset: 0,
-        bytes: 4096,
-    }];
+    let piece = [LocalPiece { region: &region, offset: 0, bytes: 4096 }];
     let start = Instant::now();
     let begun = ofi.transfer(Direction::StoreInPlace, NodeId(1), (&remote, 0), &piece, 5);
     let mut is_failed = begun.is_err();

@@ -13,9 +13,8 @@ use random::Random;
 use rustix::fs::MemfdFlags;
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
-    listen, recvmsg, sendmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, recvmsg, sendmsg, socket_with,
 };
 
 const RANKS: u32 = 3;
@@ -36,10 +35,7 @@ fn parts(address: &JobAddress) -> (SocketAddrUnix, [u8; 16]) {
     let (name, token) = text.split_once(':').unwrap();
     let name = format!("mapwire-{name}");
     let digits = |at| u8::from_str_radix(&token[2 * at..2 * at + 2], 16).unwrap();
-    (
-        SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap(),
-        std::array::from_fn(digits),
-    )
+    (SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap(), std::array::from_fn(digits))
 }
 
 fn new_socket() -> OwnedFd {
@@ -139,19 +135,10 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
                 let is_wrong = random.chance(10);
                 shown[random.below(16) as usize] ^= u8::from(is_wrong);
                 let message = match random.below(10) {
-                    0..3 => ToBroker::Hello {
-                        rank: if is_wrong { LATE } else { rank },
-                        pid: 1,
-                        token: shown,
-                    },
+                    0..3 => ToBroker::Hello { rank: if is_wrong { LATE } else { rank }, pid: 1, token: shown },
                     3 | 4 => ToBroker::Connect { peer: rank },
-                    5 | 6 => ToBroker::Pass {
-                        to: rank,
-                        tag: random.next(),
-                    },
-                    7 => ToBroker::Publish {
-                        card: Card::new(&random.next().to_le_bytes()).unwrap(),
-                    },
+                    5 | 6 => ToBroker::Pass { to: rank, tag: random.next() },
+                    7 => ToBroker::Publish { card: Card::new(&random.next().to_le_bytes()).unwrap() },
                     _ => ToBroker::Leave,
                 };
                 let mut record = message.encode().to_vec();
@@ -168,15 +155,9 @@ pub(crate) fn attack_broker(mut random: Random, steps: u64) {
         }
         broker.handle_ready(now);
         let again = broker.poll_at(now);
-        assert!(
-            again.is_none_or(|at| at > now),
-            "it asks to be called for ever"
-        );
+        assert!(again.is_none_or(|at| at > now), "it asks to be called for ever");
         assert!(broker.stats().joined <= u64::from(RANKS));
-        assert!(
-            is_invited || !broker.has_joined(LATE),
-            "a wrong token is taken"
-        );
+        assert!(is_invited || !broker.has_joined(LATE), "a wrong token is taken");
     }
     strangers.clear();
     for _ in 0..100 {
@@ -207,11 +188,7 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
     let upstream = new_socket();
     connect(&upstream, &place).unwrap();
     let (rank, pid) = (0, std::process::id());
-    send(
-        &upstream,
-        &ToBroker::Hello { rank, pid, token }.encode(),
-        &[],
-    );
+    send(&upstream, &ToBroker::Hello { rank, pid, token }.encode(), &[]);
     send(&upstream, &ToBroker::Connect { peer: 1 }.encode(), &[]);
     let pass = ToBroker::Pass { to: 0, tag: 7 };
     send(&upstream, &pass.encode(), &[memory()]);
@@ -259,22 +236,12 @@ pub(crate) fn attack_client(mut random: Random, steps: u64) {
             genuine
         } else {
             let message = match random.below(9) {
-                0 => ToRank::Welcome {
-                    rank: 0,
-                    size: peer,
-                    secret: Secret([1; 32]),
-                },
+                0 => ToRank::Welcome { rank: 0, size: peer, secret: Secret([1; 32]) },
                 1 => ToRank::Refused(Refusal::Taken),
                 2 | 3 => ToRank::Channel { peer },
                 4 => ToRank::PeerGone { peer },
-                5 | 6 => ToRank::Passed {
-                    from: peer,
-                    tag: random.next(),
-                },
-                7 => ToRank::Card {
-                    peer,
-                    card: Card::new(&random.next().to_le_bytes()).unwrap(),
-                },
+                5 | 6 => ToRank::Passed { from: peer, tag: random.next() },
+                7 => ToRank::Card { peer, card: Card::new(&random.next().to_le_bytes()).unwrap() },
                 8 => ToRank::PassAgain { to: peer, tag: 1 },
                 _ => ToRank::PassLost { to: peer, tag: 1 },
             };

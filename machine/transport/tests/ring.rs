@@ -7,18 +7,10 @@ use mapwire_transport::shm::ring::{PushError, RingConfig};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-const SMALL: RingConfig = RingConfig {
-    slots: 8,
-    bulk_bytes: 16 << 10,
-    max_payload_bytes: 8 << 10,
-};
+const SMALL: RingConfig = RingConfig { slots: 8, bulk_bytes: 16 << 10, max_payload_bytes: 8 << 10 };
 
 /// One whose payloads restart at the begin of the bulk area while the consumer keeps up.
-const WIDE: RingConfig = RingConfig {
-    slots: 16,
-    bulk_bytes: 128 << 10,
-    max_payload_bytes: (32 << 10) + 16,
-};
+const WIDE: RingConfig = RingConfig { slots: 16, bulk_bytes: 128 << 10, max_payload_bytes: (32 << 10) + 16 };
 
 fn header(number: u64) -> [u8; 48] {
     let mut header = [0; 48];
@@ -29,17 +21,12 @@ fn header(number: u64) -> [u8; 48] {
 }
 
 fn bytes(number: u64, len_bytes: usize) -> Vec<u8> {
-    (0..len_bytes)
-        .map(|index| (number as usize * 31 + index * 3 + index / 256) as u8)
-        .collect()
+    (0..len_bytes).map(|index| (number as usize * 31 + index * 3 + index / 256) as u8).collect()
 }
 
 fn push(channel: &mut Channel, number: u64, payload: &[u8]) -> Result<(), PushError> {
     let (first, second) = payload.split_at(payload.len() / 3);
-    channel.sender.try_push(
-        &header(number),
-        &[first.into(), Piece::EMPTY, second.into()],
-    )
+    channel.sender.try_push(&header(number), &[first.into(), Piece::EMPTY, second.into()])
 }
 
 /// Takes the packet at the head, checks that it is `number` with `len_bytes`.
@@ -55,18 +42,10 @@ fn expect(channel: &mut Channel, number: u64, len_bytes: usize) {
 
 #[test]
 fn every_length_up_to_the_longest_arrives_intact() {
-    let config = RingConfig {
-        max_payload_bytes: 8192,
-        ..RingConfig::default()
-    };
+    let config = RingConfig { max_payload_bytes: 8192, ..RingConfig::default() };
     let mut channel = Channel::loopback(&config).unwrap();
     for len_bytes in 0..=8192 {
-        push(
-            &mut channel,
-            len_bytes as u64,
-            &bytes(len_bytes as u64, len_bytes),
-        )
-        .unwrap();
+        push(&mut channel, len_bytes as u64, &bytes(len_bytes as u64, len_bytes)).unwrap();
         expect(&mut channel, len_bytes as u64, len_bytes);
     }
     assert!(channel.receiver.peek().unwrap().is_none());
@@ -76,13 +55,7 @@ fn every_length_up_to_the_longest_arrives_intact() {
 #[test]
 fn a_payload_that_is_too_long_is_refused_and_nothing_is_sent() {
     let mut channel = Channel::loopback(&SMALL).unwrap();
-    assert_eq!(
-        push(&mut channel, 1, &vec![0; 8193]),
-        Err(PushError::TooLong {
-            len_bytes: 8193,
-            max_bytes: 8192
-        })
-    );
+    assert_eq!(push(&mut channel, 1, &vec![0; 8193]), Err(PushError::TooLong { len_bytes: 8193, max_bytes: 8192 }));
     assert!(!channel.receiver.has_packet());
 }
 
@@ -172,10 +145,7 @@ fn two_threads_exchange_packets_through_private_memory() {
         scope.spawn(move || {
             for (number, length) in packets() {
                 let payload = bytes(number, length);
-                while sender
-                    .try_push(&header(number), &[payload[..].into()])
-                    .is_err()
-                {
+                while sender.try_push(&header(number), &[payload[..].into()]).is_err() {
                     std::thread::yield_now();
                 }
             }
@@ -231,16 +201,10 @@ fn two_threads_exchange_a_hundred_thousand_packets_in_order() {
 fn a_channel_of_other_sizes_is_refused_by_name() {
     let config = RingConfig::default();
     let fd = Channel::create(&config).unwrap();
-    let other = RingConfig {
-        slots: 128,
-        ..config
-    };
+    let other = RingConfig { slots: 128, ..config };
     let error = Channel::open(&fd, Side::Lower, &other).unwrap_err();
     assert!(error.to_string().contains("length in bytes"), "{error}");
-    let other = RingConfig {
-        max_payload_bytes: 4000,
-        ..config
-    };
+    let other = RingConfig { max_payload_bytes: 4000, ..config };
     let error = Channel::open(&fd, Side::Lower, &other).unwrap_err();
     assert!(error.to_string().contains("ring configuration"), "{error}");
 }
@@ -252,10 +216,7 @@ fn a_file_that_could_still_shrink_is_not_mapped() {
     let fd = rustix::fs::memfd_create("unsealed", flags).unwrap();
     rustix::fs::ftruncate(&fd, Channel::layout_bytes(&config) as u64).unwrap();
     let error = Channel::open(&fd, Side::Lower, &config).unwrap_err();
-    assert!(
-        matches!(error, ChannelError::Memory(MemoryError::NotSealed(_))),
-        "{error}"
-    );
+    assert!(matches!(error, ChannelError::Memory(MemoryError::NotSealed(_))), "{error}");
 }
 
 #[test]
@@ -265,32 +226,13 @@ fn unusable_sizes_are_refused() {
         RingConfig { slots: 0, ..good },
         RingConfig { slots: 1, ..good },
         RingConfig { slots: 48, ..good },
-        RingConfig {
-            slots: u32::MAX,
-            ..good
-        },
-        RingConfig {
-            bulk_bytes: 0,
-            ..good
-        },
-        RingConfig {
-            bulk_bytes: 5000,
-            ..good
-        },
+        RingConfig { slots: u32::MAX, ..good },
+        RingConfig { bulk_bytes: 0, ..good },
+        RingConfig { bulk_bytes: 5000, ..good },
         // A payload of half of it would have the bit of one that restarts.
-        RingConfig {
-            bulk_bytes: 1 << 30,
-            max_payload_bytes: 1 << 29,
-            ..good
-        },
-        RingConfig {
-            bulk_bytes: 1 << 31,
-            ..good
-        },
-        RingConfig {
-            max_payload_bytes: u32::MAX,
-            ..good
-        },
+        RingConfig { bulk_bytes: 1 << 30, max_payload_bytes: 1 << 29, ..good },
+        RingConfig { bulk_bytes: 1 << 31, ..good },
+        RingConfig { max_payload_bytes: u32::MAX, ..good },
     ] {
         assert!(Channel::create(&bad).is_err(), "{bad:?}");
     }

@@ -26,9 +26,7 @@ fn byte(number: u64, index: usize) -> u8 {
 }
 
 fn send(channel: &mut Channel, number: u64) -> bool {
-    let bytes: Vec<u8> = (0..length(number))
-        .map(|index| byte(number, index))
-        .collect();
+    let bytes: Vec<u8> = (0..length(number)).map(|index| byte(number, index)).collect();
     let mut header = [0; 48];
     header[..8].copy_from_slice(&number.to_le_bytes());
     match channel.sender.try_push(&header, &[Piece::from(&bytes[..])]) {
@@ -46,10 +44,7 @@ fn receive(channel: &mut Channel, number: u64) -> bool {
     assert_eq!(incoming.payload.len_bytes(), length(number));
     let mut copy = vec![0; length(number)];
     incoming.payload.copy_to_slice(0, &mut copy);
-    let intact = copy
-        .iter()
-        .enumerate()
-        .all(|(index, &got)| got == byte(number, index));
+    let intact = copy.iter().enumerate().all(|(index, &got)| got == byte(number, index));
     assert!(intact, "packet {number}");
     channel.receiver.release();
     true
@@ -60,14 +55,8 @@ fn exchange(channel: &mut Channel) {
     let start = Instant::now();
     let (mut sent, mut received) = (0, 0);
     while sent < PACKETS || received < PACKETS {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "stuck at {sent} sent, {received} received"
-        );
-        let moved = (
-            sent < PACKETS && send(channel, sent),
-            received < PACKETS && receive(channel, received),
-        );
+        assert!(start.elapsed() < PATIENCE, "stuck at {sent} sent, {received} received");
+        let moved = (sent < PACKETS && send(channel, sent), received < PACKETS && receive(channel, received));
         sent += u64::from(moved.0);
         received += u64::from(moved.1);
         if moved == (false, false) {
@@ -108,10 +97,8 @@ fn two_processes_exchange_packets_of_every_kind_in_both_directions() {
     let config = RingConfig::default();
     let memory = Channel::create(&config).unwrap();
     let mut channel = Channel::open(&memory, Side::Lower, &config).unwrap();
-    let mut peer = spawn_peer(
-        &memory,
-        "ring_processes::two_processes_exchange_packets_of_every_kind_in_both_directions",
-    );
+    let mut peer =
+        spawn_peer(&memory, "ring_processes::two_processes_exchange_packets_of_every_kind_in_both_directions");
     exchange(&mut channel);
     channel.receiver.announce();
     assert!(peer.wait().unwrap().success());
@@ -133,10 +120,7 @@ fn packets_of_a_process_that_was_killed_can_still_be_received() {
     let config = RingConfig::default();
     let memory = Channel::create(&config).unwrap();
     let mut channel = Channel::open(&memory, Side::Lower, &config).unwrap();
-    let mut peer = spawn_peer(
-        &memory,
-        "ring_processes::packets_of_a_process_that_was_killed_can_still_be_received",
-    );
+    let mut peer = spawn_peer(&memory, "ring_processes::packets_of_a_process_that_was_killed_can_still_be_received");
     let start = Instant::now();
     // The peer takes this packet only after it has sent its own.
     assert!(send(&mut channel, 0));

@@ -22,29 +22,17 @@ fn exercise(from: &mut Udp, to: &mut Udp, lossy: &mut Lossy, payload: &[u8]) -> 
     let connected = from.connect(0, address).unwrap();
     let mut come = 0;
     for (via, may_fragment) in [(0, false), (1, true), (connected, false)] {
-        let destination = Destination {
-            via,
-            to: address,
-            may_fragment,
-        };
+        let destination = Destination { via, to: address, may_fragment };
         let mut batch = from.batch();
         for length in [1, 1, 600, 1400, 1400, 1400, 9, 60_000, 3000, 65_000] {
             let (first, second) = payload[..length].split_at(length / 2);
-            batch.push(
-                &destination,
-                &payload[..30],
-                Payload::two(first, second),
-                &[],
-            );
+            batch.push(&destination, &payload[..30], Payload::two(first, second), &[]);
             let reserved = batch.reserve(&destination, length).unwrap();
             reserved.copy_from_slice(&payload[..length]);
         }
         // Too long, and to nobody.
         batch.push(&destination, payload, Payload::EMPTY, &[]);
-        let nobody = Destination {
-            via: 99,
-            ..destination
-        };
+        let nobody = Destination { via: 99, ..destination };
         batch.push(&nobody, payload, Payload::EMPTY, &[]);
         let outcome = batch.finish();
         assert_eq!((outcome.sent, outcome.too_long), (20, 2));
@@ -62,10 +50,7 @@ fn after_the_bind_nothing_is_allocated() {
     let payload = vec![7; 70_000];
     for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
         let (mut from, mut to) = (bind(ip), bind(ip));
-        let faults = Faults {
-            reorder: 100_000,
-            ..Faults::default()
-        };
+        let faults = Faults { reorder: 100_000, ..Faults::default() };
         let mut lossy = Lossy::new(faults, 3);
         let before = counting::calls();
         let come = exercise(&mut from, &mut to, &mut lossy, &payload);

@@ -60,9 +60,7 @@ fn lengths(to: &mut Udp) -> Vec<usize> {
     let mut last = Instant::now();
     while last.elapsed() < Duration::from_millis(200) {
         while let Some(datagram) = to.receive() {
-            let is_whole = (0..)
-                .zip(&*datagram.bytes)
-                .all(|(at, &byte)| byte == (at / 7) as u8);
+            let is_whole = (0..).zip(&*datagram.bytes).all(|(at, &byte)| byte == (at / 7) as u8);
             assert!(is_whole, "{} bytes", datagram.bytes.len());
             lengths.push(datagram.bytes.len());
             last = Instant::now();
@@ -85,21 +83,14 @@ fn meet(hosts: &Hosts, host: usize, from: &mut Udp, to: &mut Udp) -> Destination
 }
 
 fn straight(to: SocketAddr) -> Destination {
-    Destination {
-        via: 0,
-        to,
-        may_fragment: false,
-    }
+    Destination { via: 0, to, may_fragment: false }
 }
 
 #[test]
 fn a_path_that_shrinks_is_told_and_what_was_cut_before_passes_in_fragments() {
     let Some(hosts) = Hosts::new(2) else { return };
     hosts.connect([0, 1], 1, 9000);
-    for (ips, headers, least) in [
-        (["10.0.1.1", "10.0.1.2"], 28, 576),
-        (["fd00:1::1", "fd00:1::2"], 48, 1280),
-    ] {
+    for (ips, headers, least) in [(["10.0.1.1", "10.0.1.2"], 28, 576), (["fd00:1::1", "fd00:1::2"], 48, 1280)] {
         let (mut from, mut to) = (hosts.bind(0, ips[0]), hosts.bind(1, ips[1]));
         let there = meet(&hosts, 0, &mut from, &mut to);
         let passes = |from: &Udp| hosts.within(0, || from.max_bytes_towards(0, &there.to));
@@ -112,31 +103,13 @@ fn a_path_that_shrinks_is_told_and_what_was_cut_before_passes_in_fragments() {
         hosts.run(0, &format!("ip link set to1 mtu {least}"));
         let max_bytes = least - headers;
         assert_eq!(passes(&from), max_bytes);
-        let outcome = send(
-            &hosts,
-            0,
-            &mut from,
-            there,
-            &[max_bytes + 1, max_bytes, long, long],
-        );
-        let shortened = Some(Shortened {
-            via: 0,
-            to: there.to,
-            max_bytes,
-        });
+        let outcome = send(&hosts, 0, &mut from, there, &[max_bytes + 1, max_bytes, long, long]);
+        let shortened = Some(Shortened { via: 0, to: there.to, max_bytes });
         let (sent, too_long) = (1, 3);
-        let expected = Outcome {
-            sent,
-            too_long,
-            shortened,
-            ..Outcome::default()
-        };
+        let expected = Outcome { sent, too_long, shortened, ..Outcome::default() };
         assert_eq!(outcome, expected);
         assert_eq!(lengths(&mut to), [max_bytes]);
-        let cut_before = Destination {
-            may_fragment: true,
-            ..there
-        };
+        let cut_before = Destination { may_fragment: true, ..there };
         let outcome = send(&hosts, 0, &mut from, cut_before, &[long, long, 100]);
         assert_eq!((outcome.sent, outcome.too_long), (3, 0), "{outcome:?}");
         assert_eq!(lengths(&mut to), [long, long, 100]);
@@ -166,10 +139,7 @@ fn a_narrow_line_behind_a_router_is_told_by_icmp() {
     hosts.run(0, "ip -6 route add default via fd00:1::2");
     hosts.run(2, "ip route add default via 10.0.2.2");
     hosts.run(2, "ip -6 route add default via fd00:2::2");
-    for (ips, headers) in [
-        (["10.0.1.1", "10.0.2.3"], 28),
-        (["fd00:1::1", "fd00:2::3"], 48),
-    ] {
+    for (ips, headers) in [(["10.0.1.1", "10.0.2.3"], 28), (["fd00:1::1", "fd00:2::3"], 48)] {
         let (mut from, mut to) = (hosts.bind(0, ips[0]), hosts.bind(2, ips[1]));
         let there = meet(&hosts, 0, &mut from, &mut to);
         let passes = |from: &Udp| hosts.within(0, || from.max_bytes_towards(0, &there.to));
@@ -181,10 +151,7 @@ fn a_narrow_line_behind_a_router_is_told_by_icmp() {
         let outcome = send(&hosts, 0, &mut from, there, &[5000, 1500 - headers]);
         let max_bytes = outcome.shortened.map(|path| path.max_bytes);
         assert_eq!((outcome.sent, max_bytes), (1, Some(1500 - headers)));
-        let cut_before = Destination {
-            may_fragment: true,
-            ..there
-        };
+        let cut_before = Destination { may_fragment: true, ..there };
         assert_eq!(send(&hosts, 0, &mut from, cut_before, &[5000]).sent, 1);
         assert_eq!(lengths(&mut to), [1500 - headers, 5000]);
     }
@@ -216,21 +183,12 @@ fn a_socket_whose_buffer_is_full_says_how_many_were_not_sent() {
     let Some(hosts) = Hosts::new(2) else { return };
     hosts.connect([0, 1], 1, 1500);
     let ip: IpAddr = "10.0.1.1".parse().unwrap();
-    let config = UdpConfig {
-        send_buffer_bytes: 1,
-        ..UdpConfig::new(vec![ip])
-    };
+    let config = UdpConfig { send_buffer_bytes: 1, ..UdpConfig::new(vec![ip]) };
     let mut from = hosts.within(0, || Udp::bind(&config)).unwrap();
     let mut to = hosts.bind(1, "10.0.1.2");
     // Datagrams wait in the sender's kernel while nobody answers for this address of the next hop.
     let absent = straight("10.0.1.99:9".parse().unwrap());
-    let outcome = send(
-        &hosts,
-        0,
-        &mut from,
-        absent,
-        &[1400, 1300, 1400, 1300, 1400, 1300, 1400],
-    );
+    let outcome = send(&hosts, 0, &mut from, absent, &[1400, 1300, 1400, 1300, 1400, 1300, 1400]);
     assert!(outcome.blocked > 0, "{outcome:?}");
     // In this batch as well, and nothing is tried for that socket once it is known.
     hosts.within(0, || {

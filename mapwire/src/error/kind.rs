@@ -110,13 +110,10 @@ pub(super) fn of(error: &Error) -> Kind {
         Error::Proxy(error) => of_proxy(error),
         Error::OutOfRange { .. } => Kind::Range,
         Error::Io(_) => Kind::System,
-        Error::Unaligned(_) | Error::UnalignedWord { .. } | Error::Misplaced { .. } => {
-            Kind::Alignment
+        Error::Unaligned(_) | Error::UnalignedWord { .. } | Error::Misplaced { .. } => Kind::Alignment,
+        Error::NothingAwaited | Error::Overlap { .. } | Error::ReservedName(_) | Error::CallsDiffer { .. } => {
+            Kind::Argument
         }
-        Error::NothingAwaited
-        | Error::Overlap { .. }
-        | Error::ReservedName(_)
-        | Error::CallsDiffer { .. } => Kind::Argument,
         Error::NoRight { .. } => Kind::Rights,
         Error::Revoked { .. } => Kind::Revoked,
         Error::Partial { cause, .. } => of(cause),
@@ -140,25 +137,14 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::Memory(error) => of_memory(error),
         DriverError::Cache(_) | DriverError::Net(_) | DriverError::Far(_) => Kind::Config,
         DriverError::NoDescriptor(_)
-        | DriverError::PeerBroken {
-            breach: mapwire_driver::breach::Breach::NoDescriptor,
-            ..
-        } => Kind::Limit,
-        DriverError::PeerBroken {
-            breach: mapwire_driver::breach::Breach::Silent { .. },
-            ..
-        } => Kind::Gone,
+        | DriverError::PeerBroken { breach: mapwire_driver::breach::Breach::NoDescriptor, .. } => Kind::Limit,
+        DriverError::PeerBroken { breach: mapwire_driver::breach::Breach::Silent { .. }, .. } => Kind::Gone,
         // What a peer sent, or what this process could not write down.
         DriverError::Wire(_) | DriverError::PeerBroken { .. } => Kind::Protocol,
         DriverError::Range(_) | DriverError::NotMapped { .. } => Kind::Address,
-        DriverError::Entropy(_) | DriverError::Thread(_) | DriverError::Trace { .. } => {
-            Kind::System
-        }
+        DriverError::Entropy(_) | DriverError::Thread(_) | DriverError::Trace { .. } => Kind::System,
         DriverError::EventFd(_) => Kind::Limit,
-        DriverError::Rma {
-            error: RmaError::Failed(_) | RmaError::PeerGone(_),
-            ..
-        } => Kind::Gone,
+        DriverError::Rma { error: RmaError::Failed(_) | RmaError::PeerGone(_), .. } => Kind::Gone,
         DriverError::Rma { .. } => Kind::Protocol,
         DriverError::PeerGone(_) | DriverError::Left => Kind::Gone,
         DriverError::Forked(_) => Kind::Forked,
@@ -183,27 +169,18 @@ fn of_launch(error: &LaunchError) -> Kind {
         | LaunchError::Descriptor { .. }
         | LaunchError::NoExchange { .. }
         | LaunchError::NoLibrary(_) => Kind::Config,
-        LaunchError::Protocol { .. }
-        | LaunchError::Stranger { .. }
-        | LaunchError::Forged { .. } => Kind::Protocol,
+        LaunchError::Protocol { .. } | LaunchError::Stranger { .. } | LaunchError::Forged { .. } => Kind::Protocol,
         LaunchError::Store(error) => of_store(error),
         LaunchError::JobInUse { .. } => Kind::Exists,
         LaunchError::Refused { .. } | LaunchError::Os { .. } => Kind::System,
         LaunchError::Closed | LaunchError::Ended(_) => Kind::Gone,
-        LaunchError::Timeout { .. } | LaunchError::Missing { .. } | LaunchError::Late { .. } => {
-            Kind::Timeout
-        }
+        LaunchError::Timeout { .. } | LaunchError::Missing { .. } | LaunchError::Late { .. } => Kind::Timeout,
         LaunchError::Spent => Kind::State,
-        LaunchError::Differs {
-            what: "mapwire", ..
-        }
-        | LaunchError::JobVersion { .. } => Kind::Version,
+        LaunchError::Differs { what: "mapwire", .. } | LaunchError::JobVersion { .. } => Kind::Version,
         LaunchError::Differs { .. } => Kind::Config,
         LaunchError::Broker(BoardError::Ranks(_)) => Kind::Limit,
         LaunchError::Broker(_) => Kind::System,
-        LaunchError::Key(_) | LaunchError::TooLong { .. } | LaunchError::NoRank { .. } => {
-            Kind::Internal
-        }
+        LaunchError::Key(_) | LaunchError::TooLong { .. } | LaunchError::NoRank { .. } => Kind::Internal,
     }
 }
 
@@ -242,11 +219,7 @@ fn of_rendezvous(error: &RendezvousError) -> Kind {
         RendezvousError::Refused { why, .. } => match why {
             Refusal::Version => Kind::Version,
             Refusal::Taken => Kind::Exists,
-            Refusal::Token
-            | Refusal::Rank
-            | Refusal::Process
-            | Refusal::Stranger
-            | Refusal::User => Kind::Config,
+            Refusal::Token | Refusal::Rank | Refusal::Process | Refusal::Stranger | Refusal::User => Kind::Config,
             Refusal::Silent => Kind::Timeout,
         },
         RendezvousError::Protocol(_) | RendezvousError::Board(_) => Kind::Protocol,
@@ -328,9 +301,7 @@ fn of_command(error: &CommandError) -> Kind {
 
 fn of_pin(error: &PinError) -> Kind {
     match error {
-        PinError::LockedMemory { .. }
-        | PinError::SlotsExhausted { .. }
-        | PinError::TooManyRanges { .. } => Kind::Limit,
+        PinError::LockedMemory { .. } | PinError::SlotsExhausted { .. } | PinError::TooManyRanges { .. } => Kind::Limit,
         PinError::NotMapped { .. } => Kind::Address,
         PinError::NotPinned { .. } | PinError::FrameCount { .. } => Kind::Internal,
         _ => Kind::System,
@@ -395,9 +366,7 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::Views(error) => of_views(error),
         SharedError::Protection(error) => match error {
             ProtectionError::OutOfRange { .. } => Kind::Internal,
-            ProtectionError::TooManyRanges { .. } | ProtectionError::OutOfMemory { .. } => {
-                Kind::Limit
-            }
+            ProtectionError::TooManyRanges { .. } | ProtectionError::OutOfMemory { .. } => Kind::Limit,
             _ => Kind::System,
         },
         SharedError::Watch(error) => match error {
@@ -405,10 +374,9 @@ fn of_shared(error: &SharedError) -> Kind {
             WatchError::Overlap { .. } => Kind::Exists,
             _ => Kind::System,
         },
-        SharedError::Peer(_)
-        | SharedError::Garbled(_)
-        | SharedError::NoView(_)
-        | SharedError::RankBroken { .. } => Kind::Protocol,
+        SharedError::Peer(_) | SharedError::Garbled(_) | SharedError::NoView(_) | SharedError::RankBroken { .. } => {
+            Kind::Protocol
+        }
         SharedError::RankGone(_) | SharedError::RankClosed(_) => Kind::Gone,
         SharedError::Segment(_, error) => of_driver(error),
         SharedError::Late { .. } => Kind::Timeout,
@@ -425,9 +393,7 @@ fn of_model(error: &mapwire_dsm::Error) -> Kind {
         Error::NotShared { .. } => Kind::Address,
         Error::OutOfMemory { .. } => Kind::Limit,
         Error::ZeroBytes => Kind::Argument,
-        Error::UnknownLock { .. } | Error::UnknownBarrier { .. } | Error::UnknownRank { .. } => {
-            Kind::Range
-        }
+        Error::UnknownLock { .. } | Error::UnknownBarrier { .. } | Error::UnknownRank { .. } => Kind::Range,
         Error::UnknownThread { .. } | Error::BadParticipants { .. } => Kind::Limit,
         _ => Kind::State,
     }
@@ -435,10 +401,9 @@ fn of_model(error: &mapwire_dsm::Error) -> Kind {
 
 fn of_views(error: &ViewError) -> Kind {
     match error {
-        ViewError::Empty { .. }
-        | ViewError::Base { .. }
-        | ViewError::TooLong { .. }
-        | ViewError::Clash { .. } => Kind::Config,
+        ViewError::Empty { .. } | ViewError::Base { .. } | ViewError::TooLong { .. } | ViewError::Clash { .. } => {
+            Kind::Config
+        }
         ViewError::AddressSpace { .. } | ViewError::TooManyRanges { .. } => Kind::Limit,
         ViewError::OutOfRange { .. } => Kind::Range,
         ViewError::Memory(error) => of_memory(error),
@@ -460,14 +425,8 @@ mod tests {
         };
         assert_eq!(of(DriverError::from(timeout()).into()), Kind::Timeout);
         assert_eq!(of(Error::Unaligned(3)), Kind::Alignment);
-        assert_eq!(
-            of(DriverError::from(CommandError::Refused(Refusal::OutOfRange)).into()),
-            Kind::Range
-        );
-        assert_eq!(
-            of(SharedError::from(mapwire_dsm::Error::ZeroBytes).into()),
-            Kind::Argument
-        );
+        assert_eq!(of(DriverError::from(CommandError::Refused(Refusal::OutOfRange)).into()), Kind::Range);
+        assert_eq!(of(SharedError::from(mapwire_dsm::Error::ZeroBytes).into()), Kind::Argument);
         assert_eq!(of(MemoryError::Zero.into()), Kind::Argument);
         assert_eq!(of(SharedError::Open.into()), Kind::Exists);
     }

@@ -29,12 +29,7 @@ impl FarSlice {
     }
 
     /// Puts a file in their place, before anybody has seen them.
-    pub(super) fn map(
-        &self,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        changes: FileChanges,
-    ) -> Result<()> {
+    pub(super) fn map(&self, file: BorrowedFd<'_>, offset: u64, changes: FileChanges) -> Result<()> {
         let bytes = self.region.bytes();
         let mapped = self.region.map_file(0, bytes, file, offset, changes);
         Ok(mapped.map_err(FarError::from)?)

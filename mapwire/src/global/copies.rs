@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use mapwire_gms::{PageName, SpaceId};
-use mapwire_host::paging::{
-    BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError,
-};
+use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 use mapwire_host::waiting::now_ns;
 
 use super::session::{Get, Put, Session};
@@ -72,11 +70,7 @@ impl Meeting {
     }
 
     fn name(&self, id: PageId) -> PageName {
-        let space = SpaceId::Anonymous {
-            node: 0,
-            incarnation: self.incarnation,
-            region: id.region,
-        };
+        let space = SpaceId::Anonymous { node: 0, incarnation: self.incarnation, region: id.region };
         PageName::new(&space, id.page)
     }
 }
@@ -156,10 +150,7 @@ impl Copies {
     /// No donor is left, and nothing that they had, but for what can be salvaged. The session, which others may still use. `None` if there is
     /// none, or a fork is under way.
     pub(super) fn forget_donors(&self) -> Option<Arc<Meeting>> {
-        let _alone = self
-            .changing
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
         if self.is_sealed() {
             return None;
         }
@@ -169,10 +160,7 @@ impl Copies {
         let session = self.session.write();
         let old = session.unwrap_or_else(PoisonError::into_inner).take();
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        regions
-            .iter()
-            .flatten()
-            .for_each(|versions| versions.clear());
+        regions.iter().flatten().for_each(|versions| versions.clear());
         self.discards().clear();
         old
     }
@@ -217,17 +205,8 @@ impl Copies {
     }
 
     /// Whether all these pages could be written; `None`: a donor does not answer.
-    fn secure(
-        &self,
-        meeting: &Meeting,
-        region: u32,
-        versions: &Versions,
-        pages: &[u64],
-    ) -> Option<bool> {
-        let _alone = self
-            .changing
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+    fn secure(&self, meeting: &Meeting, region: u32, versions: &Versions, pages: &[u64]) -> Option<bool> {
+        let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
         if self.is_sealed() {
             return Some(false);
         }
@@ -271,13 +250,7 @@ impl Copies {
         let is_written = self.disk.store(&[OutgoingPage { id, bytes }]).is_ok();
         if is_written {
             let is_on_disk = true;
-            versions.set(
-                id.page,
-                Known {
-                    is_on_disk,
-                    ..known
-                },
-            );
+            versions.set(id.page, Known { is_on_disk, ..known });
         }
         is_written
     }
@@ -288,9 +261,7 @@ impl Copies {
         let mut page = Pages::new(1);
         let is_loaded = known.place.is_some_and(|place| {
             let mut pages = page.iter_mut();
-            pages
-                .next()
-                .is_some_and(|bytes| meeting.session.load(place, bytes))
+            pages.next().is_some_and(|bytes| meeting.session.load(place, bytes))
         });
         let mut bytes = page.iter().take(usize::from(is_loaded));
         let is_written = bytes.next().is_some_and(|bytes| {
@@ -323,10 +294,7 @@ impl Copies {
         copies: u8,
         meanwhile: impl FnOnce(),
     ) -> Vec<bool> {
-        let versions: Vec<u32> = pages
-            .iter()
-            .map(|_| self.next_version.fetch_add(1, Ordering::Relaxed))
-            .collect();
+        let versions: Vec<u32> = pages.iter().map(|_| self.next_version.fetch_add(1, Ordering::Relaxed)).collect();
         if versions.last().is_none_or(|&last| last >= MAX_VERSION) {
             // After 2^31 pages: the disk serves alone.
             self.next_version.store(MAX_VERSION, Ordering::Relaxed);
@@ -354,11 +322,7 @@ impl Copies {
                 if let Some(stored) = stored
                     && let Some(of_region) = self.versions(page.id.region)
                 {
-                    let known = Known {
-                        version,
-                        is_on_disk: on_disk || count < copies,
-                        place: Some(stored.place),
-                    };
+                    let known = Known { version, is_on_disk: on_disk || count < copies, place: Some(stored.place) };
                     of_region.set(page.id.page, known);
                 } else {
                     // An older version may be there, or this one may still get there.
@@ -411,10 +375,7 @@ impl Copies {
         let mut rest = Vec::with_capacity(pages.len() - loaded);
         let missing = pages.iter_mut().zip(&came).filter(|(_, came)| !**came);
         for (page, _) in missing {
-            rest.push(IncomingPage {
-                id: page.id,
-                bytes: &mut *page.bytes,
-            });
+            rest.push(IncomingPage { id: page.id, bytes: &mut *page.bytes });
         }
         let mut got = self.get(&mut rest, false).into_iter();
         for came in came.iter_mut().filter(|came| !**came) {
@@ -481,10 +442,7 @@ impl Copies {
 
     /// Donors have been met.
     pub(super) fn begin_session(&self, session: Session) {
-        let meeting = Meeting {
-            session,
-            incarnation: now_ns(),
-        };
+        let meeting = Meeting { session, incarnation: now_ns() };
         *self.session.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(meeting));
     }
 
@@ -517,10 +475,7 @@ impl Copies {
 
     /// Leaves the disk as it is, for a child that is about to be forked, until the next call of the store.
     pub(super) fn seal(&self) -> Result<(), StoreError> {
-        let _alone = self
-            .changing
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.changing.write().unwrap_or_else(PoisonError::into_inner);
         self.disk.seal()?;
         let until_ns = now_ns() + FORK.as_nanos() as u64;
         self.sealed_until_ns.store(until_ns, Ordering::Relaxed);

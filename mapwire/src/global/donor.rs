@@ -51,11 +51,7 @@ impl Donation {
     pub fn join(job: &NamedJob, timeout: Duration, most: u32, pages: u64) -> Result<Self> {
         let memory = GlobalMemory::join(NodeConfig::from_env()?, job, timeout, 0, most, pages)?;
         let backed = vec![false; most as usize];
-        Ok(Self {
-            memory,
-            most,
-            backed,
-        })
+        Ok(Self { memory, most, backed })
     }
 
     /// Serves for `time`, with `target` frames in the end; not as long, if few are free and it `may_grow`. Fewer frames than before: pages
@@ -83,9 +79,7 @@ impl Donation {
         if serving > target {
             self.give_back()?;
         }
-        let (serving, free) = self
-            .memory
-            .call(|gms, _| (gms.serving(), gms.free_frames()))?;
+        let (serving, free) = self.memory.call(|gms, _| (gms.serving(), gms.free_frames()))?;
         Ok(Standing {
             serving,
             used: serving.saturating_sub(free),
@@ -113,9 +107,7 @@ impl Donation {
 
     /// Gives the memory of frames that serve nobody back to the system.
     fn give_back(&mut self) -> Result<()> {
-        let idle = self
-            .memory
-            .call(|gms, _| gms.idle_frames().collect::<Vec<u32>>())?;
+        let idle = self.memory.call(|gms, _| gms.idle_frames().collect::<Vec<u32>>())?;
         for frame in idle {
             let backed = &mut self.backed[frame as usize];
             if *backed {

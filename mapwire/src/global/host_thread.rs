@@ -41,11 +41,7 @@ impl HostThread {
             .map_err(DriverError::Thread)?;
         drop(masked);
         engine.lock().set_host_bell(Some(Arc::clone(&bell)));
-        Ok(Self {
-            node: node.clone(),
-            bell,
-            thread: Some(thread),
-        })
+        Ok(Self { node: node.clone(), bell, thread: Some(thread) })
     }
 }
 

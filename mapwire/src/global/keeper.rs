@@ -16,12 +16,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What the thread does: meets donors, tells them what is wanted no more, and brings pages to the disk when donors die.
-pub(super) fn keep_donors(
-    lenders: &Lenders,
-    copies: &Copies,
-    report: fn(&str),
-    woken: &Receiver<()>,
-) {
+pub(super) fn keep_donors(lenders: &Lenders, copies: &Copies, report: fn(&str), woken: &Receiver<()>) {
     if woken.recv().is_err() {
         return;
     }
@@ -63,9 +58,7 @@ pub(super) fn keep_donors(
             }
         };
         // Here, and never in a thread that serves faults: the end of a node waits for its threads.
-        retired.retain(|old: &Option<Arc<Meeting>>| {
-            old.as_ref().is_some_and(|old| Arc::strong_count(old) > 1)
-        });
+        retired.retain(|old: &Option<Arc<Meeting>>| old.as_ref().is_some_and(|old| Arc::strong_count(old) > 1));
         match woken.recv_timeout(pause) {
             Err(RecvTimeoutError::Disconnected) => return,
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}

@@ -62,8 +62,7 @@ impl GlobalMemory {
         let frames = own.saturating_add(donated);
         let mut service = Config::new(NodeId(node.rank() as u16), members, frames, donated);
         service.requests = REQUESTS;
-        service.directory_bytes =
-            (1 << 16) + (pages.saturating_mul(DIRECTORY_BYTES) / size) as usize;
+        service.directory_bytes = (1 << 16) + (pages.saturating_mul(DIRECTORY_BYTES) / size) as usize;
         service.seed ^= now_ns();
         Self::start(node, service, directory)
     }
@@ -82,12 +81,7 @@ impl GlobalMemory {
         let host = (directory == DirectoryPlacement::Host).then(|| HostThread::start(&node));
         let host = host.transpose()?;
         let offered = node.register_service_with_memory(HANDLER, gms, &buffer)?;
-        Ok(Self {
-            _host: host,
-            offered,
-            buffer,
-            node,
-        })
+        Ok(Self { _host: host, offered, buffer, node })
     }
 
     /// The frames.
@@ -112,19 +106,14 @@ impl GlobalMemory {
     /// # Errors
     /// The service has been taken away.
     pub fn call<R>(&self, call: impl FnOnce(&mut Gms, u64) -> R) -> Result<R> {
-        self.node
-            .call_service(HANDLER, |gms: &mut Gms| call(gms, now_ns()))
+        self.node.call_service(HANDLER, |gms: &mut Gms| call(gms, now_ns()))
     }
 
     /// Waits until `check` finds something in the service.
     ///
     /// # Errors
     /// [`DriverError::Timeout`](crate::errors::DriverError::Timeout).
-    pub fn wait<R>(
-        &self,
-        timeout: Duration,
-        check: impl FnMut(&mut Gms) -> Option<R>,
-    ) -> Result<R> {
+    pub fn wait<R>(&self, timeout: Duration, check: impl FnMut(&mut Gms) -> Option<R>) -> Result<R> {
         self.node.wait_for_service(HANDLER, Some(timeout), check)
     }
 

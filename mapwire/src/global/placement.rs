@@ -43,12 +43,11 @@ impl FromStr for DirectoryPlacement {
 
     fn from_str(text: &str) -> Result<Self, ParseChoiceError> {
         let mut all = Self::ALL.into_iter();
-        all.find(|it| it.name() == text)
-            .ok_or_else(|| ParseChoiceError {
-                what: "place of the page directory",
-                given: text.to_owned(),
-                choices: "host, nic-hm, nic-nm",
-            })
+        all.find(|it| it.name() == text).ok_or_else(|| ParseChoiceError {
+            what: "place of the page directory",
+            given: text.to_owned(),
+            choices: "host, nic-hm, nic-nm",
+        })
     }
 }
 

@@ -88,16 +88,8 @@ impl Session {
     ///
     /// # Errors
     /// One does not come; no memory.
-    pub(super) fn meet(
-        job: &NamedJob,
-        timeout: Duration,
-        pages: u64,
-        directory: DirectoryPlacement,
-    ) -> Result<Self> {
-        let config = NodeConfig {
-            directory,
-            ..NodeConfig::default()
-        };
+    pub(super) fn meet(job: &NamedJob, timeout: Duration, pages: u64, directory: DirectoryPlacement) -> Result<Self> {
+        let config = NodeConfig { directory, ..NodeConfig::default() };
         Ok(Self {
             memory: GlobalMemory::join(config, job, timeout, 2 * FRAMES, 0, pages)?,
             uses: Mutex::new(vec![Use::Free; 2 * FRAMES as usize]),
@@ -165,12 +157,8 @@ impl Session {
         while let Some(outcome) = gms.poll_outcome() {
             let (tag, ended) = match outcome {
                 Outcome::Page { tag, version, .. } => (tag, Ended::Got { version }),
-                Outcome::Stored { tag, copies, place } => {
-                    (tag, Ended::Put(Stored { copies, place }))
-                }
-                Outcome::Absent { tag }
-                | Outcome::Refused { tag, .. }
-                | Outcome::Dropped { tag } => (tag, Ended::Not),
+                Outcome::Stored { tag, copies, place } => (tag, Ended::Put(Stored { copies, place })),
+                Outcome::Absent { tag } | Outcome::Refused { tag, .. } | Outcome::Dropped { tag } => (tag, Ended::Not),
                 // This node donates nothing, and neither joins nor leaves.
                 _ => continue,
             };
@@ -312,12 +300,7 @@ impl Session {
             let begun = self.memory.call(|gms, now_ns| {
                 let mut begun = Vec::with_capacity(frames.len());
                 for (&frame, page) in frames.iter().zip(&*rest) {
-                    let get = GetPage {
-                        name: page.name,
-                        frame,
-                        tag: u64::from(frame),
-                        keep: !page.takes,
-                    };
+                    let get = GetPage { name: page.name, frame, tag: u64::from(frame), keep: !page.takes };
                     match gms.get(now_ns, get) {
                         // Other requests are under way, such as discards: that is no answer.
                         Err(mapwire_gms::Error::Busy { .. }) => break,
@@ -339,9 +322,7 @@ impl Session {
             let (now, later) = rest.split_at_mut(frames.len());
             rest = later;
             let both = frames.iter().zip(&begun);
-            let waits: Vec<u32> = both
-                .filter_map(|(&frame, &begun)| begun.then_some(frame))
-                .collect();
+            let waits: Vec<u32> = both.filter_map(|(&frame, &begun)| begun.then_some(frame)).collect();
             let ended = self.wait(&waits, patience);
             let is_late = frames.is_empty() || ended.contains(&None);
             let mut ended = ended.into_iter();

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
 use mapwire_host::masking;
-use mapwire_host::paging::{
-    BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError,
-};
+use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 
 use super::copies::Copies;
 use super::keeper::keep_donors;
@@ -33,9 +31,7 @@ pub struct DonorStore {
 impl fmt::Debug for DonorStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let session = &self.copies.session();
-        f.debug_struct("DonorStore")
-            .field("session", session)
-            .finish_non_exhaustive()
+        f.debug_struct("DonorStore").field("session", session).finish_non_exhaustive()
     }
 }
 
@@ -50,12 +46,10 @@ impl DonorStore {
         let of_thread = Arc::clone(&copies);
         // Handlers of the program run on threads of the program.
         let masked = masking::mask();
-        std::thread::Builder::new()
-            .name("mapwire-donors".to_owned())
-            .spawn(move || {
-                masking::mask_for_good();
-                keep_donors(&lenders, &of_thread, report, &woken);
-            })?;
+        std::thread::Builder::new().name("mapwire-donors".to_owned()).spawn(move || {
+            masking::mask_for_good();
+            keep_donors(&lenders, &of_thread, report, &woken);
+        })?;
         drop(masked);
         Ok(Self { copies, wake })
     }
@@ -129,10 +123,7 @@ impl BackingStore for DonorStore {
             .iter_mut()
             .zip(came)
             .filter(|(_, came)| !came)
-            .map(|(page, _)| IncomingPage {
-                id: page.id,
-                bytes: &mut *page.bytes,
-            })
+            .map(|(page, _)| IncomingPage { id: page.id, bytes: &mut *page.bytes })
             .collect();
         match rest.is_empty() {
             true => Ok(()),
@@ -177,13 +168,7 @@ impl BackingStore for DonorStore {
         let (id, bytes) = (page.id, &*page.bytes);
         copies.disk().store(&[OutgoingPage { id, bytes }])?;
         let is_on_disk = true;
-        versions.set(
-            page.id.page,
-            Known {
-                is_on_disk,
-                ..known
-            },
-        );
+        versions.set(page.id.page, Known { is_on_disk, ..known });
         Ok(())
     }
 

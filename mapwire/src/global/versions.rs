@@ -55,10 +55,7 @@ impl Versions {
     /// No page is at donors. `count` counts those that are, of all regions.
     pub(super) fn new(pages: u64, count: Arc<AtomicU64>) -> Self {
         let chunks = pages.div_ceil(CHUNK as u64);
-        Self {
-            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
-            count,
-        }
+        Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), count }
     }
 
     fn word(&self, page: u64) -> Option<&AtomicU64> {
@@ -146,9 +143,7 @@ impl Versions {
             let chunk = page as usize / CHUNK;
             match self.chunks.get(chunk) {
                 None => return,
-                Some(chunk_of) if chunk_of.get().is_none() => {
-                    page = (chunk as u64 + 1) * CHUNK as u64
-                }
+                Some(chunk_of) if chunk_of.get().is_none() => page = (chunk as u64 + 1) * CHUNK as u64,
                 Some(_) => {
                     if let Some(known) = self.take(page) {
                         taken(page, known);
@@ -182,11 +177,7 @@ impl Versions {
 
 fn known(word: u64) -> Option<Known> {
     let version = (word & VERSION) as u32;
-    (version != 0).then_some(Known {
-        version,
-        is_on_disk: word & ON_DISK != 0,
-        place: place(word >> PLACE),
-    })
+    (version != 0).then_some(Known { version, is_on_disk: word & ON_DISK != 0, place: place(word >> PLACE) })
 }
 
 fn word_of(known: Known) -> u64 {
@@ -213,14 +204,7 @@ mod tests {
     fn a_frame_whose_number_is_too_large_has_no_place() {
         let versions = Versions::new(1, Arc::default());
         let frame = (1 << FRAME_BITS) - 1;
-        let known = Known {
-            version: 3,
-            is_on_disk: false,
-            place: Some(Place {
-                node: NodeId(1),
-                frame,
-            }),
-        };
+        let known = Known { version: 3, is_on_disk: false, place: Some(Place { node: NodeId(1), frame }) };
         versions.set(0, known);
         let place = None;
         assert_eq!(versions.get(0), Some(Known { place, ..known }));
@@ -233,18 +217,11 @@ mod tests {
         let len = || count.load(Ordering::Relaxed);
         assert_eq!(versions.get(5), None);
         let (one, two) = (
-            Known {
-                version: 1,
-                is_on_disk: true,
-                place: None,
-            },
+            Known { version: 1, is_on_disk: true, place: None },
             Known {
                 version: MAX_VERSION,
                 is_on_disk: false,
-                place: Some(Place {
-                    node: NodeId(255),
-                    frame: (1 << FRAME_BITS) - 2,
-                }),
+                place: Some(Place { node: NodeId(255), frame: (1 << FRAME_BITS) - 2 }),
             },
         );
         versions.set(5, one);
@@ -253,10 +230,7 @@ mod tests {
         versions.set(1 << 28, one);
         assert_eq!(versions.get(5), Some(one));
         assert_eq!(versions.get(6), None);
-        assert_eq!(
-            versions.all().collect::<Vec<_>>(),
-            [(5, one), ((1 << 28) - 1, two)]
-        );
+        assert_eq!(versions.all().collect::<Vec<_>>(), [(5, one), ((1 << 28) - 1, two)]);
         versions.set(5, one);
         assert_eq!(len(), 2);
         let mut taken = Vec::new();
@@ -275,10 +249,7 @@ mod tests {
         versions.salvage(9);
         assert!(!versions.is_kept(9) && !versions.is_lost(9) && versions.holds(9));
         versions.clear();
-        assert_eq!(
-            (versions.get(9), versions.is_lost(9), len()),
-            (None, false, 0)
-        );
+        assert_eq!((versions.get(9), versions.is_lost(9), len()), (None, false, 0));
         assert_eq!(versions.take(9), None);
         assert!(versions.is_kept(9) && !versions.holds(9));
     }

@@ -1,9 +1,7 @@
 //! Operations on one word of an export that no other operation comes between, and signals that are added to or have bits set.
 
 use mapwire_host::memory::MappedBuffer;
-use mapwire_wire::{
-    Atomic, AtomicOp, CommandRepr, Rights, Signal, SignalOp, TRACE_FLAG_DIRECT, TraceOp, Width,
-};
+use mapwire_wire::{Atomic, AtomicOp, CommandRepr, Rights, Signal, SignalOp, TRACE_FLAG_DIRECT, TraceOp, Width};
 
 use super::Import;
 use crate::error::{Error, Result};
@@ -119,13 +117,7 @@ impl Import {
         }
         let import = self.held.local.id;
         let address = result.as_mut_ptr() as u64;
-        let command = |completion| CommandRepr::Atomic {
-            import,
-            offset,
-            address,
-            atomic,
-            completion,
-        };
+        let command = |completion| CommandRepr::Atomic { import, offset, address, atomic, completion };
         let word = self.submit_held(address, width, command)?;
         self.held.finish(word, 0)?;
         Ok(u64::from_le_bytes(old))
@@ -137,18 +129,8 @@ impl Import {
     /// # Errors
     /// As [`put_signal`](Self::put_signal).
     #[inline]
-    pub fn put_signal_add(
-        &self,
-        data: &[u8],
-        offset: u64,
-        signal_offset: u64,
-        value: u64,
-    ) -> Result<()> {
-        let signal = Signal {
-            offset: signal_offset,
-            value,
-            op: SignalOp::Add,
-        };
+    pub fn put_signal_add(&self, data: &[u8], offset: u64, signal_offset: u64, value: u64) -> Result<()> {
+        let signal = Signal { offset: signal_offset, value, op: SignalOp::Add };
         self.put_signal_source(data.into(), offset, signal)
     }
 
@@ -158,18 +140,8 @@ impl Import {
     /// # Errors
     /// As [`put_signal`](Self::put_signal).
     #[inline]
-    pub fn put_signal_or(
-        &self,
-        data: &[u8],
-        offset: u64,
-        signal_offset: u64,
-        value: u64,
-    ) -> Result<()> {
-        let signal = Signal {
-            offset: signal_offset,
-            value,
-            op: SignalOp::Or,
-        };
+    pub fn put_signal_or(&self, data: &[u8], offset: u64, signal_offset: u64, value: u64) -> Result<()> {
+        let signal = Signal { offset: signal_offset, value, op: SignalOp::Or };
         self.put_signal_source(data.into(), offset, signal)
     }
 }

@@ -39,13 +39,7 @@ impl Import {
     /// Makes a direct store possible, or says why it is not: waits for what was sent before by the ring.
     #[cold]
     pub(super) fn open_direct(&self) -> Result<()> {
-        if self
-            .held
-            .local
-            .mapped
-            .as_ref()
-            .is_some_and(MappedBuffer::revoked)
-        {
+        if self.held.local.mapped.as_ref().is_some_and(MappedBuffer::revoked) {
             return Err(self.held.revoked());
         }
         if !self.held.way.is_settled() {
@@ -58,10 +52,7 @@ impl Import {
     pub(super) fn check(&self, needs: Rights, offset: u64, length: u64) -> Result<()> {
         let grant = &self.held.local.grant;
         if !grant.rights.contains(needs) {
-            return Err(Error::NoRight {
-                needs,
-                has: grant.rights,
-            });
+            return Err(Error::NoRight { needs, has: grant.rights });
         }
         check_range(offset, length, grant.length)
     }
@@ -92,11 +83,7 @@ impl Import {
         if driver.is_gone(grant.node()) {
             return Err(driver.why_gone(grant.node()).into());
         }
-        if driver
-            .nic()
-            .imported(self.held.local.id)
-            .is_some_and(|import| import.revoked)
-        {
+        if driver.nic().imported(self.held.local.id).is_some_and(|import| import.revoked) {
             return Err(self.held.revoked());
         }
         Ok(())

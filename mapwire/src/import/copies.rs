@@ -127,9 +127,7 @@ mod tests {
         let mut state = 1_u64;
         let mut refused = 0;
         for _ in 0..20_000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let random = state >> 33;
             if random.is_multiple_of(3)
                 && let Some((word, _)) = taken.pop_front()

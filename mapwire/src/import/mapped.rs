@@ -46,11 +46,7 @@ impl Import {
         }
         let Some(signal) = signal else {
             // A message of no bytes tells of a revocation too.
-            return if data.is_empty() {
-                self.open_direct()
-            } else {
-                Ok(())
-            };
+            return if data.is_empty() { self.open_direct() } else { Ok(()) };
         };
         let stored = match by_ring(signal) {
             true => self.send_ring(Source::EMPTY, 0, false, Some(signal)),
@@ -75,12 +71,7 @@ impl Import {
 
     /// Fetches what was checked to lie in the export.
     #[cold]
-    pub(super) fn fetch_mapped(
-        &self,
-        mapped: &MappedBuffer,
-        offset: u64,
-        into: &mut [u8],
-    ) -> Result<()> {
+    pub(super) fn fetch_mapped(&self, mapped: &MappedBuffer, offset: u64, into: &mut [u8]) -> Result<()> {
         let [before, within, _] = cut(mapped, offset, into.len());
         let (first, rest) = into.split_at_mut(before);
         let (middle, last) = rest.split_at_mut(within);
@@ -100,17 +91,9 @@ impl Import {
 pub(super) fn after(sent: usize, length: usize, error: Error) -> Error {
     match error {
         error if sent == 0 => error,
-        Error::Partial {
-            sent_bytes, cause, ..
-        } => Error::Partial {
-            sent_bytes: sent as u64 + sent_bytes,
-            length: length as u64,
-            cause,
-        },
-        cause => Error::Partial {
-            sent_bytes: sent as u64,
-            length: length as u64,
-            cause: Box::new(cause),
-        },
+        Error::Partial { sent_bytes, cause, .. } => {
+            Error::Partial { sent_bytes: sent as u64 + sent_bytes, length: length as u64, cause }
+        }
+        cause => Error::Partial { sent_bytes: sent as u64, length: length as u64, cause: Box::new(cause) },
     }
 }

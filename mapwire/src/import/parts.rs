@@ -50,9 +50,7 @@ impl Rows {
         let Some(between) = self.count.checked_sub(1).filter(|_| self.bytes > 0) else {
             return Some(0);
         };
-        stride
-            .checked_mul(between as u64)?
-            .checked_add(self.bytes as u64)
+        stride.checked_mul(between as u64)?.checked_add(self.bytes as u64)
     }
 
     /// Whether rows end where the next begins, here and there.
@@ -63,10 +61,7 @@ impl Rows {
     /// Refuses rows of which one would be stored over another.
     fn refuse_overlap(&self, stride: u64) -> Result<()> {
         if self.count > 1 && stride < self.bytes as u64 {
-            return Err(Error::Overlap {
-                row_bytes: self.bytes as u64,
-                stride,
-            });
+            return Err(Error::Overlap { row_bytes: self.bytes as u64, stride });
         }
         Ok(())
     }
@@ -127,11 +122,7 @@ impl Import {
         self.held.engine.check_here()?;
         rows.refuse_overlap(rows.remote_stride)?;
         rows.check_local(data.len())?;
-        self.check(
-            Rights::STORE,
-            offset,
-            rows.remote_bytes().unwrap_or(u64::MAX),
-        )?;
+        self.check(Rights::STORE, offset, rows.remote_bytes().unwrap_or(u64::MAX))?;
         if rows.bytes == 0 {
             return Ok(());
         }
@@ -158,11 +149,7 @@ impl Import {
         self.held.engine.check_here()?;
         rows.refuse_overlap(rows.local_stride as u64)?;
         rows.check_local(into.len())?;
-        self.check(
-            Rights::FETCH,
-            offset,
-            rows.remote_bytes().unwrap_or(u64::MAX),
-        )?;
+        self.check(Rights::FETCH, offset, rows.remote_bytes().unwrap_or(u64::MAX))?;
         if rows.bytes == 0 {
             return Ok(());
         }
@@ -171,17 +158,11 @@ impl Import {
         }
         let targets = into.chunks_mut(rows.local_stride.max(rows.bytes));
         let rows_of = targets.take(rows.count).enumerate();
-        self.fetch_parts(
-            rows_of.map(|(number, row)| (rows.remote(offset, number), &mut row[..rows.bytes])),
-        )
+        self.fetch_parts(rows_of.map(|(number, row)| (rows.remote(offset, number), &mut row[..rows.bytes])))
     }
 
     /// Stores parts that were checked, which are `length` bytes together.
-    fn send_parts<'a>(
-        &self,
-        length: u64,
-        parts: impl Iterator<Item = (u64, Source<'a>)> + Clone,
-    ) -> Result<()> {
+    fn send_parts<'a>(&self, length: u64, parts: impl Iterator<Item = (u64, Source<'a>)> + Clone) -> Result<()> {
         let mut sent_bytes = 0;
         let outcome = match &self.held.local.mapped {
             Some(mapped) => self.send_direct(mapped, parts, &mut sent_bytes),
@@ -189,16 +170,8 @@ impl Import {
         };
         outcome.map_err(|error| match error {
             error if sent_bytes == 0 => error,
-            Error::Partial { cause, .. } => Error::Partial {
-                sent_bytes,
-                length,
-                cause,
-            },
-            cause => Error::Partial {
-                sent_bytes,
-                length,
-                cause: Box::new(cause),
-            },
+            Error::Partial { cause, .. } => Error::Partial { sent_bytes, length, cause },
+            cause => Error::Partial { sent_bytes, length, cause: Box::new(cause) },
         })
     }
 
@@ -288,14 +261,7 @@ struct Sending {
 
 impl<'a> Sends<'a> {
     fn new(import: &'a Import) -> Self {
-        Self {
-            import,
-            pending: VecDeque::new(),
-            pack: Vec::new(),
-            pack_at: 0,
-            spare: Vec::new(),
-            sent_bytes: 0,
-        }
+        Self { import, pending: VecDeque::new(), pack: Vec::new(), pack_at: 0, spare: Vec::new(), sent_bytes: 0 }
     }
 
     fn submit<'p>(&mut self, parts: impl Iterator<Item = (u64, Source<'p>)>) -> Result<()> {
@@ -325,11 +291,7 @@ impl<'a> Sends<'a> {
             return Ok(());
         }
         let word = self.begin(part, offset)?;
-        self.pending.push_back(Sending {
-            word,
-            length: part.len() as u64,
-            buffer: Vec::new(),
-        });
+        self.pending.push_back(Sending { word, length: part.len() as u64, buffer: Vec::new() });
         Ok(())
     }
 
@@ -346,11 +308,7 @@ impl<'a> Sends<'a> {
         let next = self.spare.pop().unwrap_or_default();
         let buffer = core::mem::replace(&mut self.pack, next);
         let word = self.begin((&buffer[..]).into(), self.pack_at)?;
-        self.pending.push_back(Sending {
-            word,
-            length,
-            buffer,
-        });
+        self.pending.push_back(Sending { word, length, buffer });
         Ok(())
     }
 
@@ -423,13 +381,7 @@ struct Fetching<'p> {
 
 impl<'a, 'p> Fetches<'a, 'p> {
     fn new(import: &'a Import) -> Self {
-        Self {
-            import,
-            pending: VecDeque::new(),
-            pack: Vec::new(),
-            pack_at: 0,
-            pack_bytes: 0,
-        }
+        Self { import, pending: VecDeque::new(), pack: Vec::new(), pack_at: 0, pack_bytes: 0 }
     }
 
     fn submit(&mut self, parts: impl Iterator<Item = (u64, &'p mut [u8])>) -> Result<()> {
@@ -441,9 +393,9 @@ impl<'a, 'p> Fetches<'a, 'p> {
             }
             let end = self.pack_at + self.pack_bytes as u64;
             let joins = !self.pack.is_empty()
-                && offset.checked_sub(end).is_some_and(|gap| {
-                    gap <= GAP_BYTES && self.pack_bytes + gap as usize + part.len() <= PACK_BYTES
-                });
+                && offset
+                    .checked_sub(end)
+                    .is_some_and(|gap| gap <= GAP_BYTES && self.pack_bytes + gap as usize + part.len() <= PACK_BYTES);
             if !joins {
                 self.submit_pack()?;
                 self.pack_at = offset;
@@ -460,11 +412,7 @@ impl<'a, 'p> Fetches<'a, 'p> {
             return self.import.fetch(offset, part);
         }
         let word = self.begin(offset, part)?;
-        self.pending.push_back(Fetching {
-            word,
-            buffer: Vec::new(),
-            parts: Vec::new(),
-        });
+        self.pending.push_back(Fetching { word, buffer: Vec::new(), parts: Vec::new() });
         Ok(())
     }
 
@@ -475,11 +423,7 @@ impl<'a, 'p> Fetches<'a, 'p> {
             return Ok(());
         }
         let word = self.begin(self.pack_at, &mut buffer)?;
-        self.pending.push_back(Fetching {
-            word,
-            buffer,
-            parts,
-        });
+        self.pending.push_back(Fetching { word, buffer, parts });
         Ok(())
     }
 
@@ -499,12 +443,7 @@ impl<'a, 'p> Fetches<'a, 'p> {
 
     /// Waits for the oldest fetch; for none if there is none.
     fn end_first(&mut self) -> Result<()> {
-        let Some(Fetching {
-            word,
-            buffer,
-            parts,
-        }) = self.pending.pop_front()
-        else {
+        let Some(Fetching { word, buffer, parts }) = self.pending.pop_front() else {
             return Ok(());
         };
         self.import.held.finish(word, 0)?;

@@ -22,10 +22,7 @@ impl Proxies {
         // The import is used when the lock has been given back: a call may wait, and run handlers that drop imports.
         let space = self.space.read().unwrap_or_else(PoisonError::into_inner);
         let (held, offset) = space.resolve(address, length)?;
-        let import = Import {
-            held: Arc::clone(held),
-            is_owner: false,
-        };
+        let import = Import { held: Arc::clone(held), is_owner: false };
         Ok((import, offset))
     }
 
@@ -40,13 +37,8 @@ impl Import {
     /// Makes an import of what the driver holds, and gives it its proxy addresses.
     pub(super) fn enter(node: &Node, local: LocalImport, name: &str) -> Result<Self> {
         let (id, grant) = (local.id, local.grant);
-        let outcome = node
-            .inner
-            .proxies
-            .space
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .enter(grant.length, |proxy| {
+        let outcome =
+            node.inner.proxies.space.write().unwrap_or_else(PoisonError::into_inner).enter(grant.length, |proxy| {
                 let engine = &node.inner.engine;
                 let exporter = local.grant.node();
                 let held = Arc::new(Held {
@@ -62,10 +54,7 @@ impl Import {
                 (Arc::clone(&held), held)
             });
         match outcome {
-            Ok(held) => Ok(Self {
-                held,
-                is_owner: true,
-            }),
+            Ok(held) => Ok(Self { held, is_owner: true }),
             Err(full) => {
                 node.inner.engine.lock().release_import(id, &grant);
                 Err(full.into())
@@ -100,13 +89,7 @@ impl Node {
     ///
     /// # Errors
     /// As [`Import::put_signal`], and as [`send_to`](Self::send_to); addresses in two imports.
-    pub fn put_signal_to(
-        &self,
-        to: ProxyAddress,
-        data: &[u8],
-        signal: ProxyAddress,
-        value: u64,
-    ) -> Result<()> {
+    pub fn put_signal_to(&self, to: ProxyAddress, data: &[u8], signal: ProxyAddress, value: u64) -> Result<()> {
         self.check_process()?;
         let (import, offset) = self.inner.proxies.resolve(to, data.len() as u64)?;
         let (other, signal_offset) = self.inner.proxies.resolve(signal, Signal::WORD_BYTES)?;

@@ -49,10 +49,7 @@ impl Import {
     pub fn fetch_async<T: StableMut>(&self, offset: u64, mut into: T) -> Result<Request<T>> {
         self.held.engine.check_here()?;
         let bytes = into.bytes_mut();
-        let word = if self.held.local.mapped.is_some()
-            || bytes.is_empty()
-            || self.is_shared((&*bytes).into())
-        {
+        let word = if self.held.local.mapped.is_some() || bytes.is_empty() || self.is_shared((&*bytes).into()) {
             self.fetch(offset, bytes)?;
             None
         } else {
@@ -65,12 +62,7 @@ impl Import {
         Ok(self.request(word, 0, into))
     }
 
-    fn begin_send<T: Stable>(
-        &self,
-        data: T,
-        offset: u64,
-        signal: Option<Signal>,
-    ) -> Result<Request<T>> {
+    fn begin_send<T: Stable>(&self, data: T, offset: u64, signal: Option<Signal>) -> Result<Request<T>> {
         self.held.engine.check_here()?;
         let bytes = data.bytes();
         let length = bytes.len() as u64;
@@ -78,10 +70,7 @@ impl Import {
             None => SHORT_BYTES,
             Some(_) => SHORT_SIGNAL_BYTES,
         };
-        let word = if self.held.local.mapped.is_some()
-            || bytes.len() <= short
-            || self.is_shared(bytes.into())
-        {
+        let word = if self.held.local.mapped.is_some() || bytes.len() <= short || self.is_shared(bytes.into()) {
             match signal {
                 None => self.send(bytes, offset)?,
                 Some(signal) => self.put_signal(bytes, offset, signal.offset, signal.value)?,
@@ -98,11 +87,7 @@ impl Import {
     }
 
     fn request<T>(&self, word: Option<u32>, length: u64, memory: T) -> Request<T> {
-        let under_way = UnderWay {
-            held: Arc::clone(&self.held),
-            word,
-            length,
-        };
+        let under_way = UnderWay { held: Arc::clone(&self.held), word, length };
         Request { under_way, memory }
     }
 
@@ -110,12 +95,7 @@ impl Import {
     fn count_request(&self) -> Result<Counted<'_>> {
         let count = Counted(&self.held);
         // The guard takes this back.
-        let before = self
-            .held
-            .node
-            .inner
-            .requests
-            .fetch_add(1, Ordering::Relaxed);
+        let before = self.held.node.inner.requests.fetch_add(1, Ordering::Relaxed);
         if before as usize >= MOST_REQUESTS {
             return Err(DriverError::TooManyOutstanding(MOST_REQUESTS).into());
         }
@@ -207,10 +187,7 @@ impl<T> Request<T> {
     /// As [`Import::send`] or [`Import::fetch`]: the exporter is gone, has revoked the export, or cannot pin its pages. The memory
     /// is dropped then; what was fetched into it is not whole.
     pub fn wait(self) -> Result<T> {
-        let Self {
-            mut under_way,
-            memory,
-        } = self;
+        let Self { mut under_way, memory } = self;
         under_way.held.engine.check_here()?;
         under_way.finish()?;
         Ok(memory)

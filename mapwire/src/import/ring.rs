@@ -5,30 +5,17 @@ use mapwire_driver::completions::CommandFailure;
 use mapwire_host::faults::touch;
 use mapwire_host::memory::raw::Source;
 use mapwire_nic::{CommandError, RefusedStores};
-use mapwire_wire::{
-    CommandRepr, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal, TRACE_FLAG_INLINE,
-    TraceOp,
-};
+use mapwire_wire::{CommandRepr, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal, TRACE_FLAG_INLINE, TraceOp};
 
 use super::{Held, Import};
 use crate::error::{Error, Result};
 
 impl Import {
     /// Sends by the ring what was checked to lie in the export.
-    pub(super) fn send_ring(
-        &self,
-        data: Source<'_>,
-        offset: u64,
-        notify: bool,
-        signal: Option<Signal>,
-    ) -> Result<()> {
+    pub(super) fn send_ring(&self, data: Source<'_>, offset: u64, notify: bool, signal: Option<Signal>) -> Result<()> {
         // An error here is one address; a fault in the driver would be the end of the process.
         touch(data.as_ptr() as usize, data.len(), false)?;
-        let short = if signal.is_some() {
-            SHORT_SIGNAL_BYTES
-        } else {
-            SHORT_BYTES
-        };
+        let short = if signal.is_some() { SHORT_SIGNAL_BYTES } else { SHORT_BYTES };
         if data.len() <= short {
             let length = data.len() as u32;
             let import = self.held.local.id;
@@ -38,18 +25,10 @@ impl Import {
             if self.held.way.is_traced() {
                 self.trace(TraceOp::Send, TRACE_FLAG_INLINE, data);
             }
-            let command = CommandRepr::ShortSend {
-                import,
-                offset,
-                length,
-                notify,
-                signal,
-            };
+            let command = CommandRepr::ShortSend { import, offset, length, notify, signal };
             return self.submit(&command, &copy[..data.len()]);
         }
-        if self.send_rma(data, offset, notify, signal)?
-            || self.send_copy(data, offset, notify, signal)?
-        {
+        if self.send_rma(data, offset, notify, signal)? || self.send_copy(data, offset, notify, signal)? {
             return Ok(());
         }
         let length = data.len() as u64;
@@ -97,13 +76,7 @@ impl Import {
         touch(into.as_mut_ptr() as usize, into.len(), true)?;
         let (address, length) = (into.as_mut_ptr() as u64, into.len() as u64);
         let import = self.held.local.id;
-        let command = |completion| CommandRepr::Fetch {
-            import,
-            offset,
-            address,
-            length,
-            completion,
-        };
+        let command = |completion| CommandRepr::Fetch { import, offset, address, length, completion };
         self.submit_held(address, length, command)
     }
 
@@ -113,13 +86,7 @@ impl Import {
         let held = &*self.held;
         let (engine, grant, import) = (&held.engine, &held.local.grant, held.local.id);
         let word = self.take_word()?;
-        let command = CommandRepr::Fetch {
-            import,
-            offset: 0,
-            address: 0,
-            length: 0,
-            completion: word,
-        };
+        let command = CommandRepr::Fetch { import, offset: 0, address: 0, length: 0, completion: word };
         let submitted = engine
             .wait_for(
                 Some(engine.timeout()),
@@ -166,15 +133,8 @@ impl Import {
         self.check(Rights::STORE, offset, data.len() as u64)?;
         let (address, length) = (data.as_ptr() as u64, data.len() as u64);
         let import = self.held.local.id;
-        let command = |completion| CommandRepr::LongSend {
-            import,
-            offset,
-            address,
-            length,
-            notify,
-            signal,
-            completion,
-        };
+        let command =
+            |completion| CommandRepr::LongSend { import, offset, address, length, notify, signal, completion };
         self.submit_held(address, length, command)
     }
 
@@ -190,12 +150,7 @@ impl Import {
         }
         engine.wait_for(
             Some(engine.timeout()),
-            || {
-                format!(
-                    "room in the command queue, which is full of sends to rank {} and others",
-                    peer.0
-                )
-            },
+            || format!("room in the command queue, which is full of sends to rank {} and others", peer.0),
             |driver| {
                 // The wait for room may have brought word of a revocation.
                 if let Err(error) = self.refuse_if_over(driver) {
@@ -224,9 +179,7 @@ impl Held {
         // Nor does a forked child wait for what its parent began.
         engine.check_here()?;
         let words = engine.words();
-        let outcome = words
-            .finish(word)
-            .or_else(|| engine.wait_until(None, |engine| engine.words().finish(word)));
+        let outcome = words.finish(word).or_else(|| engine.wait_until(None, |engine| engine.words().finish(word)));
         let Some(Err(CommandFailure { error, sent_bytes })) = outcome else {
             return Ok(());
         };
@@ -237,18 +190,11 @@ impl Held {
         };
         Err(match sent_bytes.min(length) {
             0 => cause,
-            sent_bytes => Error::Partial {
-                sent_bytes,
-                length,
-                cause: Box::new(cause),
-            },
+            sent_bytes => Error::Partial { sent_bytes, length, cause: Box::new(cause) },
         })
     }
 
     pub(super) fn revoked(&self) -> Error {
-        Error::Revoked {
-            rank: u32::from(self.local.grant.node().0),
-            name: self.name.clone(),
-        }
+        Error::Revoked { rank: u32::from(self.local.grant.node().0), name: self.name.clone() }
     }
 }

@@ -16,13 +16,7 @@ const LEAST_BYTES: usize = 32 << 10;
 
 impl Import {
     /// Stores what was checked to lie in the export and to be readable, then the signal. False when it is to go by the ring.
-    pub(super) fn send_rma(
-        &self,
-        data: Source<'_>,
-        offset: u64,
-        notify: bool,
-        signal: Option<Signal>,
-    ) -> Result<bool> {
+    pub(super) fn send_rma(&self, data: Source<'_>, offset: u64, notify: bool, signal: Option<Signal>) -> Result<bool> {
         if !self.goes_by_rma(data) {
             return Ok(false);
         }
@@ -52,13 +46,7 @@ impl Import {
     }
 
     /// Waits until the exporter has taken what was sent before, and moves the bytes.
-    fn move_rma(
-        &self,
-        direction: Direction,
-        op: TraceOp,
-        bytes: Source<'_>,
-        offset: u64,
-    ) -> Result<bool> {
+    fn move_rma(&self, direction: Direction, op: TraceOp, bytes: Source<'_>, offset: u64) -> Result<bool> {
         let held = &*self.held;
         let (engine, grant) = (&held.engine, &held.local.grant);
         let memory = (bytes.as_ptr() as u64, bytes.len() as u64);
@@ -79,10 +67,7 @@ impl Import {
             return Ok(false);
         };
         drop(driver);
-        let moving = Moving {
-            engine,
-            transfer: Some(transfer),
-        };
+        let moving = Moving { engine, transfer: Some(transfer) };
         let over = moving.finish();
         if held.way.is_traced() {
             self.trace(op, TRACE_FLAG_DIRECT, bytes);
@@ -123,9 +108,7 @@ impl Moving<'_> {
         let Some(transfer) = &self.transfer else {
             return Ok(());
         };
-        let over = self
-            .engine
-            .wait_for(None, String::new, |driver| driver.rma_over(transfer));
+        let over = self.engine.wait_for(None, String::new, |driver| driver.rma_over(transfer));
         over.unwrap_or(Ok(()))
     }
 }

@@ -125,18 +125,12 @@ impl FarReception {
             sparing: Sparing::default(),
         };
         let masked = mapwire_host::masking::mask();
-        let thread = std::thread::Builder::new()
-            .name("mapwire-far-door".to_owned())
-            .spawn(move || {
-                mapwire_host::masking::mask_for_good();
-                desk.serve(&woken);
-            });
+        let thread = std::thread::Builder::new().name("mapwire-far-door".to_owned()).spawn(move || {
+            mapwire_host::masking::mask_for_good();
+            desk.serve(&woken);
+        });
         drop(masked);
-        Ok(Self {
-            names,
-            wake: Some(wake),
-            thread: Some(thread.map_err(crate::Error::Io)?),
-        })
+        Ok(Self { names, wake: Some(wake), thread: Some(thread.map_err(crate::Error::Io)?) })
     }
 
     /// Serves these names from here on.
@@ -205,11 +199,7 @@ impl Desk {
         }
     }
 
-    fn turn(
-        &mut self,
-        serving: &mut Option<Serving>,
-        kept: &mut Instant,
-    ) -> Result<(), LaunchError> {
+    fn turn(&mut self, serving: &mut Option<Serving>, kept: &mut Instant) -> Result<(), LaunchError> {
         let serving = match serving {
             Some(serving) => serving,
             None => {
@@ -217,11 +207,7 @@ impl Desk {
                 serving.insert(Serving::begin(&self.store.store, &self.shared, addresses)?)
             }
         };
-        let names = self
-            .names
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
         serving.set_names(&names)?;
         if kept.elapsed() >= KEEPING {
             *kept = Instant::now();
@@ -283,8 +269,7 @@ impl Desk {
             }
             drop(failure);
             let mut place = job.node.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_gone =
-                (place.as_ref()).is_some_and(|node| node.inner.engine.lock().is_gone(NodeId(1)));
+            let is_gone = (place.as_ref()).is_some_and(|node| node.inner.engine.lock().is_gone(NodeId(1)));
             if is_gone {
                 let node = place.take();
                 let (greet, id) = (Arc::clone(greet), job.id);

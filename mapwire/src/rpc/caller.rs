@@ -42,12 +42,7 @@ pub(super) enum Then {
 }
 
 impl Caller {
-    pub(super) fn connect(
-        inner: &Arc<Inner>,
-        rank: usize,
-        program: u32,
-        version: u32,
-    ) -> Result<Self, Error> {
+    pub(super) fn connect(inner: &Arc<Inner>, rank: usize, program: u32, version: u32) -> Result<Self, Error> {
         let peer = inner.node_of(rank)?;
         if rank == inner.node.rank() {
             return Err(Error::Itself(rank));
@@ -74,15 +69,8 @@ impl Caller {
     /// Whether the connection still stands that this was made for.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        let connection = self
-            .inner
-            .call(|service| service.connection(self.pair.peer));
-        connection.is_ok_and(|now| {
-            now.is_open
-                && now
-                    .mine
-                    .is_some_and(|mine| mine.session == self.pair.session)
-        })
+        let connection = self.inner.call(|service| service.connection(self.pair.peer));
+        connection.is_ok_and(|now| now.is_open && now.mine.is_some_and(|mine| mine.session == self.pair.session))
     }
 
     /// Says who calls, from here on.
@@ -234,11 +222,7 @@ impl Caller {
     ///
     /// # Errors
     /// As [`one_way`](Self::one_way).
-    pub fn one_way_raw(
-        &self,
-        procedure: u32,
-        write: impl FnMut(*mut u8, usize) -> Option<usize>,
-    ) -> Result<(), Error> {
+    pub fn one_way_raw(&self, procedure: u32, write: impl FnMut(*mut u8, usize) -> Option<usize>) -> Result<(), Error> {
         self.inner.node.check_process()?;
         let writer = self.writer(procedure, None);
         let prepared = ready(writer.write_raw(write))?;
@@ -252,26 +236,17 @@ impl Caller {
         Writer::new(&self.inner, &self.pair, draft, bytes, patience)
     }
 
-    fn send(
-        &self,
-        procedure: u32,
-        (draft, placed): Prepared,
-        then: Then,
-    ) -> Result<Pending<'_>, Error> {
+    fn send(&self, procedure: u32, (draft, placed): Prepared, then: Then) -> Result<Pending<'_>, Error> {
         let mut draft = Some(draft);
         let peer = self.pair.peer;
-        let begun = self.post(procedure, placed, then, |service| {
-            service.begin(peer, &mut draft, placed, None)
-        })?;
+        let begun = self.post(procedure, placed, then, |service| service.begin(peer, &mut draft, placed, None))?;
         Ok(Pending::new(self, procedure, begun))
     }
 
     fn send_one_way(&self, procedure: u32, (draft, placed): Prepared) -> Result<(), Error> {
         let mut draft = Some(draft);
         let peer = self.pair.peer;
-        self.post(procedure, placed, Then::GoOn, |service| {
-            service.one_way(peer, &mut draft, placed)
-        })
+        self.post(procedure, placed, Then::GoOn, |service| service.one_way(peer, &mut draft, placed))
     }
 
     /// Sends as soon as the server takes more.
@@ -288,20 +263,17 @@ impl Caller {
         };
         let begun = match begun? {
             Err(Refusal::NoWindow(_)) => {
-                let waited = self
-                    .inner
-                    .wait(self.timeout, |service| match begin(service) {
-                        Err(Refusal::NoWindow(_)) => None,
-                        other => Some(other),
-                    })?;
+                let waited = self.inner.wait(self.timeout, |service| match begin(service) {
+                    Err(Refusal::NoWindow(_)) => None,
+                    other => Some(other),
+                })?;
                 waited.unwrap_or(Err(Refusal::NoWindow(self.pair.peer)))
             }
             begun => begun,
         };
         begun.or_else(|refusal| {
             if let Some(placed) = placed {
-                self.inner
-                    .call(|service| service.cancel(self.pair.peer, placed.room))?;
+                self.inner.call(|service| service.cancel(self.pair.peer, placed.room))?;
             }
             let error = match refusal {
                 Refusal::NotOpen(_) => CallError::Closed,
@@ -313,25 +285,16 @@ impl Caller {
     }
 
     pub(super) fn failed(&self, procedure: u32, error: CallError) -> Error {
-        Error::Call {
-            rank: self.rank(),
-            program: self.program,
-            version: self.version,
-            procedure,
-            error,
-        }
+        Error::Call { rank: self.rank(), program: self.program, version: self.version, procedure, error }
     }
 
     /// Takes the outcome of a call.
-    pub(super) fn outcome(
-        &self,
-        procedure: u32,
-        outcome: mapwire_rpc::Outcome,
-    ) -> Result<Record, Error> {
+    pub(super) fn outcome(&self, procedure: u32, outcome: mapwire_rpc::Outcome) -> Result<Record, Error> {
         match outcome {
             Err(error) => Err(self.failed(procedure, error)),
-            Ok(body) => Record::new(&self.inner, self.pair.peer, body)
-                .map_err(|_| self.failed(procedure, CallError::Closed)),
+            Ok(body) => {
+                Record::new(&self.inner, self.pair.peer, body).map_err(|_| self.failed(procedure, CallError::Closed))
+            }
         }
     }
 
@@ -342,13 +305,7 @@ impl Caller {
 }
 
 fn template(program: u32, version: u32, credential: &Credential) -> Draft {
-    let header = CallHeader {
-        xid: 0,
-        program,
-        version,
-        procedure: 0,
-        credential: credential.clone(),
-    };
+    let header = CallHeader { xid: 0, program, version, procedure: 0, credential: credential.clone() };
     Draft::call(&header, Vec::new())
 }
 
@@ -356,10 +313,6 @@ fn template(program: u32, version: u32, credential: &Credential) -> Draft {
 pub(super) fn ready(written: Result<Written, Error>) -> Result<Prepared, Error> {
     match written? {
         Written::Ready(draft, placed) => Ok((draft, placed)),
-        Written::Waiting(body) => Err(XdrError::Full {
-            bytes: body.len() as u64,
-            limit: 0,
-        }
-        .into()),
+        Written::Waiting(body) => Err(XdrError::Full { bytes: body.len() as u64, limit: 0 }.into()),
     }
 }

@@ -14,9 +14,7 @@ use crate::error::ErrorKind;
 #[non_exhaustive]
 pub enum Error {
     /// The call has no results.
-    #[error(
-        "procedure {procedure} of program {program:#x} version {version} at rank {rank}: {error}"
-    )]
+    #[error("procedure {procedure} of program {program:#x} version {version} at rank {rank}: {error}")]
     Call {
         /// The server.
         rank: usize,
@@ -64,9 +62,7 @@ pub enum Error {
     #[error("a SYS credential has a machine name of at most 255 bytes and at most 16 groups")]
     BadCredential,
     /// Settings that do not fit each other.
-    #[error(
-        "an area of {area_bytes} B does not hold a record of {max_record_bytes} B: make it longer"
-    )]
+    #[error("an area of {area_bytes} B does not hold a record of {max_record_bytes} B: make it longer")]
     ShortArea {
         /// Bytes that peers are lent.
         area_bytes: u64,

@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use mapwire_driver::DriverError;
 use mapwire_driver::imports::LocalImport;
 use mapwire_host::waiting::{coarse_now_ns, now_ns};
-use mapwire_rpc::{
-    Config, Counters, ENVELOPE_BYTES, MAX_AUTH_BYTES, PeerCredentials, Rpc as Service,
-};
+use mapwire_rpc::{Config, Counters, ENVELOPE_BYTES, MAX_AUTH_BYTES, PeerCredentials, Rpc as Service};
 use mapwire_transport::job::JobFabric;
 use mapwire_vmmc::RequestId;
 use mapwire_wire::NodeId;
@@ -70,10 +68,7 @@ impl Rpc {
     /// Settings that do not fit each other; a handler id that is not from 16 to 255 or taken.
     pub fn open(node: &Node, mut config: RpcConfig) -> Result<Self, Error> {
         if config.area_bytes < config.max_record_bytes {
-            return Err(Error::ShortArea {
-                area_bytes: config.area_bytes,
-                max_record_bytes: config.max_record_bytes,
-            });
+            return Err(Error::ShortArea { area_bytes: config.area_bytes, max_record_bytes: config.max_record_bytes });
         }
         node.check_process()?;
         let longest = node.inner.engine.lock().nic().max_message_bytes();
@@ -131,14 +126,9 @@ impl Rpc {
     ///
     /// # Errors
     /// [`Error::Closed`].
-    pub fn set_credentials(
-        &self,
-        rank: usize,
-        credentials: Option<PeerCredentials>,
-    ) -> Result<(), Error> {
+    pub fn set_credentials(&self, rank: usize, credentials: Option<PeerCredentials>) -> Result<(), Error> {
         let node = self.inner.node_of(rank)?;
-        self.inner
-            .call(|service| service.set_credentials(node, credentials))
+        self.inner.call(|service| service.set_credentials(node, credentials))
     }
 
     /// What has happened so far.
@@ -171,10 +161,7 @@ impl Inner {
     pub(super) fn node_of(&self, rank: usize) -> Result<NodeId, Error> {
         let size = self.node.size();
         if rank >= size {
-            let error = DriverError::NoSuchRank {
-                rank: u32::try_from(rank).unwrap_or(u32::MAX),
-                size: size as u32,
-            };
+            let error = DriverError::NoSuchRank { rank: u32::try_from(rank).unwrap_or(u32::MAX), size: size as u32 };
             return Err(error.into());
         }
         Ok(NodeId(rank as u16))
@@ -303,9 +290,8 @@ impl Drop for Inner {
         }
         let _ = self.call(Service::close_all);
         let engine = &self.node.inner.engine;
-        let is_idle = |driver: &mut mapwire_driver::driver::Driver<JobFabric>| {
-            (!driver.is_storing_for_services()).then_some(())
-        };
+        let is_idle =
+            |driver: &mut mapwire_driver::driver::Driver<JobFabric>| (!driver.is_storing_for_services()).then_some(());
         let is_idle = engine.wait_for(Some(CLOSING), String::new, is_idle).is_ok();
         let pairs = self.pairs.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !is_idle {
@@ -315,10 +301,7 @@ impl Drop for Inner {
             }
         }
         drop(self.node.deregister_service(self.config.handler));
-        let imports = self
-            .imports
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let imports = self.imports.get_mut().unwrap_or_else(PoisonError::into_inner);
         for (_, request) in imports.drain(..) {
             engine.lock().abandon_import(request);
         }

@@ -45,9 +45,7 @@ pub use config::RpcConfig;
 pub use error::Error;
 pub use inner::Rpc;
 pub use mapwire_rpc::xdr::{self, Decoder, Encoder, FixedOpaque, Opaque, Xdr, XdrError};
-pub use mapwire_rpc::{
-    AuthProblem, AuthSys, CallError, Counters, Credential, PeerCredentials, Refusal, ReplyStatus,
-};
+pub use mapwire_rpc::{AuthProblem, AuthSys, CallError, Counters, Credential, PeerCredentials, Refusal, ReplyStatus};
 pub use pending::Pending;
 pub use program::Program;
 pub use record::Record;

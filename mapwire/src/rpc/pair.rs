@@ -44,12 +44,7 @@ enum Memory {
 }
 
 impl Pair {
-    pub(super) fn new(
-        node: &Node,
-        peer: NodeId,
-        session: u64,
-        (own, export): (Buffer, ExportId),
-    ) -> Self {
+    pub(super) fn new(node: &Node, peer: NodeId, session: u64, (own, export): (Buffer, ExportId)) -> Self {
         Self {
             is_near: !node.inner.engine.is_remote(peer),
             node: node.clone(),
@@ -88,11 +83,7 @@ impl Pair {
                 (Some(mapped), None) => Memory::Mapped(mapped),
                 (None, None) => return None,
             };
-            Some(Theirs {
-                import: local.id,
-                grant: local.grant,
-                memory,
-            })
+            Some(Theirs { import: local.id, grant: local.grant, memory })
         });
         // It is imported once.
         let _ = self.theirs.set(theirs);
@@ -102,9 +93,7 @@ impl Pair {
     #[inline]
     pub(super) fn put(&self, at: u64, bytes: &[u8]) -> bool {
         match self.lent().map(|theirs| &theirs.memory) {
-            Some(Memory::Mapped(mapped)) if bytes.len() >= LONG_BYTES => {
-                mapped.put_whole_lines(at as usize, bytes)
-            }
+            Some(Memory::Mapped(mapped)) if bytes.len() >= LONG_BYTES => mapped.put_whole_lines(at as usize, bytes),
             Some(Memory::Mapped(mapped)) => mapped.put(at as usize, bytes),
             Some(Memory::Moved(buffer)) => buffer.write(at as usize, bytes).is_ok(),
             None => false,
@@ -125,11 +114,7 @@ impl Pair {
 
     /// Keeps the memory of this process for ever.
     pub(super) fn leak(&self) {
-        if let Some(Theirs {
-            memory: Memory::Moved(buffer),
-            ..
-        }) = self.lent()
-        {
+        if let Some(Theirs { memory: Memory::Moved(buffer), .. }) = self.lent() {
             core::mem::forget(buffer.clone());
         }
     }

@@ -21,11 +21,7 @@ pub struct Pending<'a> {
 
 impl<'a> Pending<'a> {
     pub(super) const fn new(caller: &'a Caller, procedure: u32, xid: Xid) -> Self {
-        Self {
-            caller,
-            procedure,
-            xid: Some(xid),
-        }
+        Self { caller, procedure, xid: Some(xid) }
     }
 
     /// Waits for the result, as long as the caller's [timeout](Caller::set_timeout) says.
@@ -74,31 +70,21 @@ impl<'a> Pending<'a> {
     ///
     /// # Errors
     /// As [`Caller::call`]; arguments that are too long.
-    pub fn ask_again(
-        &self,
-        encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
-    ) -> Result<(), Error> {
+    pub fn ask_again(&self, encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>) -> Result<(), Error> {
         self.caller.inner.node.check_process()?;
         let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
         let writer = self.caller.writer(self.procedure, None);
         let (draft, placed) = ready(writer.encode(encode))?;
         let peer = self.caller.pair.peer;
         if let Some(placed) = placed {
-            self.caller
-                .inner
-                .call(|service| service.cancel(peer, placed.room))?;
+            self.caller.inner.call(|service| service.cancel(peer, placed.room))?;
             let inner = &self.caller.inner;
-            return Err(XdrError::Full {
-                bytes: placed.bytes,
-                limit: inner.inline_bytes(&self.caller.pair) as u64,
-            }
-            .into());
+            return Err(
+                XdrError::Full { bytes: placed.bytes, limit: inner.inline_bytes(&self.caller.pair) as u64 }.into()
+            );
         }
         let mut draft = Some(draft);
-        self.caller
-            .post(self.procedure, None, Then::GoOn, |service| {
-                service.again(xid, peer, &mut draft)
-            })
+        self.caller.post(self.procedure, None, Then::GoOn, |service| service.again(xid, peer, &mut draft))
     }
 }
 

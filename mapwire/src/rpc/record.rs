@@ -20,15 +20,8 @@ pub struct Record {
 
 #[derive(Debug)]
 enum Place {
-    Inline {
-        bytes: Vec<u8>,
-        at: usize,
-    },
-    Lent {
-        inner: Arc<Inner>,
-        pair: Arc<Pair>,
-        lent: Lent,
-    },
+    Inline { bytes: Vec<u8>, at: usize },
+    Lent { inner: Arc<Inner>, pair: Arc<Pair>, lent: Lent },
 }
 
 impl Record {
@@ -39,11 +32,7 @@ impl Record {
             Body::Lent(lent) => {
                 let pair = inner.pair(peer);
                 let pair = pair.filter(|pair| pair.session == lent.session);
-                Place::Lent {
-                    inner: Arc::clone(inner),
-                    pair: pair.ok_or(mapwire_rpc::Refusal::NotOpen(peer))?,
-                    lent,
-                }
+                Place::Lent { inner: Arc::clone(inner), pair: pair.ok_or(mapwire_rpc::Refusal::NotOpen(peer))?, lent }
             }
         };
         Ok(Self { place })
@@ -86,17 +75,12 @@ impl Record {
     ///
     /// # Errors
     /// Those of `decode`.
-    pub fn decode<R>(
-        &self,
-        decode: impl FnOnce(&mut Decoder<'_>) -> Result<R, XdrError>,
-    ) -> Result<R, XdrError> {
+    pub fn decode<R>(&self, decode: impl FnOnce(&mut Decoder<'_>) -> Result<R, XdrError>) -> Result<R, XdrError> {
         match &self.place {
             Place::Inline { bytes, at } => decode(&mut Decoder::new(&mut &bytes[*at..])),
-            Place::Lent { pair, lent, .. } => decode(&mut Decoder::new(&mut LentBytes {
-                pair,
-                at: lent.at,
-                left: lent.bytes as usize,
-            })),
+            Place::Lent { pair, lent, .. } => {
+                decode(&mut Decoder::new(&mut LentBytes { pair, at: lent.at, left: lent.bytes as usize }))
+            }
         }
     }
 
@@ -107,10 +91,7 @@ impl Record {
     /// [`XdrError::Short`].
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), XdrError> {
         let wanted = to.len();
-        let short = XdrError::Short {
-            wanted: wanted as u64,
-            left: self.len().saturating_sub(offset) as u64,
-        };
+        let short = XdrError::Short { wanted: wanted as u64, left: self.len().saturating_sub(offset) as u64 };
         if offset > self.len() || wanted > self.len() - offset {
             return Err(short);
         }
@@ -132,20 +113,13 @@ impl Record {
     pub fn as_ptr(&self) -> *const u8 {
         match &self.place {
             Place::Inline { bytes, at } => bytes[*at..].as_ptr(),
-            Place::Lent { pair, lent, .. } => pair
-                .own
-                .as_ptr()
-                .wrapping_add(lent.at as usize)
-                .cast_const(),
+            Place::Lent { pair, lent, .. } => pair.own.as_ptr().wrapping_add(lent.at as usize).cast_const(),
         }
     }
 
     /// Where it lies, to be given back together with a reply; memory of this process is given to `spare`.
     pub(super) fn into_parts(mut self) -> (Option<Lent>, Vec<u8>) {
-        let nothing = Place::Inline {
-            bytes: Vec::new(),
-            at: 0,
-        };
+        let nothing = Place::Inline { bytes: Vec::new(), at: 0 };
         match core::mem::replace(&mut self.place, nothing) {
             Place::Inline { bytes, .. } => (None, bytes),
             Place::Lent { lent, .. } => (Some(lent), Vec::new()),
@@ -172,10 +146,7 @@ struct LentBytes<'a> {
 impl LentBytes<'_> {
     fn pass(&mut self, bytes: usize) -> Result<usize, XdrError> {
         if bytes > self.left {
-            return Err(XdrError::Short {
-                wanted: bytes as u64,
-                left: self.left as u64,
-            });
+            return Err(XdrError::Short { wanted: bytes as u64, left: self.left as u64 });
         }
         let at = self.at as usize;
         self.left -= bytes;

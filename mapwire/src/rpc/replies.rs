@@ -125,11 +125,7 @@ impl Inner {
             self.call(|service| service.cancel(id.peer, room))?;
             return Ok(Some(reply));
         };
-        let placed = Placed {
-            room,
-            bytes,
-            moves: pair.moves(),
-        };
+        let placed = Placed { room, bytes, moves: pair.moves() };
         self.call(|service| {
             let draft = Draft::reply(id.xid, ReplyStatus::Success, service.take_spare());
             let sent = service.reply(&id, draft, Some(placed));
@@ -145,10 +141,7 @@ impl Inner {
     pub(super) fn send_deferred(&self) -> Result<(), Error> {
         let waiting = {
             let deferred = &self.deferred;
-            let mut replies = deferred
-                .replies
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut replies = deferred.replies.lock().unwrap_or_else(PoisonError::into_inner);
             core::mem::take(&mut *replies)
         };
         let mut blocked = BTreeSet::new();

@@ -148,10 +148,7 @@ impl Request {
     ///
     /// # Errors
     /// As [`reply`](Self::reply).
-    pub fn reply_raw(
-        &mut self,
-        write: impl FnMut(*mut u8, usize) -> Option<usize>,
-    ) -> Result<(), Error> {
+    pub fn reply_raw(&mut self, write: impl FnMut(*mut u8, usize) -> Option<usize>) -> Result<(), Error> {
         self.answer(None, |writer| writer.write_raw(write))
     }
 
@@ -164,11 +161,7 @@ impl Request {
         let pair = self.inner.pair(self.call.id.peer);
         let pair = pair.ok_or(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid))?;
         self.inner.announce(&pair, bytes);
-        let draft = Draft::reply(
-            self.call.id.xid,
-            ReplyStatus::Success,
-            Vec::with_capacity(256),
-        );
+        let draft = Draft::reply(self.call.id.xid, ReplyStatus::Success, Vec::with_capacity(256));
         let inner = Arc::clone(&self.inner);
         let writer = Writer::new(&inner, &pair, draft, bytes, Patience::Later);
         match write(writer)? {

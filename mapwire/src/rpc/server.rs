@@ -16,9 +16,7 @@ pub struct Server {
 
 impl Server {
     pub(super) fn new(inner: &Arc<Inner>) -> Self {
-        Self {
-            inner: Arc::clone(inner),
-        }
+        Self { inner: Arc::clone(inner) }
     }
 
     /// Serves a version of a program from here on.
@@ -26,9 +24,7 @@ impl Server {
     /// # Errors
     /// [`Error::Served`].
     pub fn register(&self, program: u32, version: u32) -> Result<(), Error> {
-        let is_new = self
-            .inner
-            .call(|service| service.register(program, version))?;
+        let is_new = self.inner.call(|service| service.register(program, version))?;
         match is_new {
             true => Ok(()),
             false => Err(Error::Served { program, version }),
@@ -40,8 +36,7 @@ impl Server {
     /// # Errors
     /// [`Error::Closed`].
     pub fn unregister(&self, program: u32, version: u32) -> Result<(), Error> {
-        self.inner
-            .call(|service| service.unregister(program, version))
+        self.inner.call(|service| service.unregister(program, version))
     }
 
     /// Waits for the next call, for `timeout` at most: `None` when that is over. Callers take turns.

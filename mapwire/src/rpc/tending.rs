@@ -36,8 +36,7 @@ impl Inner {
                     return Some(None);
                 }
                 let mine = connection.mine.filter(|_| connection.is_open)?;
-                self.is_ready(peer, mine.session)
-                    .then_some(Some(mine.session))
+                self.is_ready(peer, mine.session).then_some(Some(mine.session))
             })?;
             match found {
                 Some(None) => return Err(Error::Gone(rank)),
@@ -52,10 +51,7 @@ impl Inner {
                 return Err(Error::Gone(rank));
             }
             if begun.elapsed() >= self.timeout {
-                return Err(Error::NoAnswer {
-                    rank,
-                    after: self.timeout,
-                });
+                return Err(Error::NoAnswer { rank, after: self.timeout });
             }
             self.call(|service| service.hello(peer))?;
             patience = (patience * 2).min(MOST_PATIENT);
@@ -168,9 +164,7 @@ impl Inner {
         let done = match (pair, connection.theirs) {
             _ if connection.is_gone => Ok(()),
             (None, Some(_)) if mine.is_none() => self.offer(peer),
-            (Some(pair), Some(theirs)) if connection.is_open && !pair.is_ready() => {
-                self.import(&pair, theirs)
-            }
+            (Some(pair), Some(theirs)) if connection.is_open && !pair.is_ready() => self.import(&pair, theirs),
             _ => Ok(()),
         };
         if let Err(error) = done {
@@ -218,9 +212,7 @@ impl Inner {
         local: Result<LocalImport, DriverError>,
     ) -> Result<(), Error> {
         let tending = self.tending.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_current = self
-            .pair(pair.peer)
-            .is_some_and(|now| Arc::ptr_eq(&now, pair));
+        let is_current = self.pair(pair.peer).is_some_and(|now| Arc::ptr_eq(&now, pair));
         let entered = local.map_err(Error::from).and_then(|local| {
             if !is_current {
                 let mut driver = self.node.inner.engine.lock();

@@ -120,10 +120,7 @@ impl<'a> Writer<'a> {
                 }
             };
             let written = write(to, bytes).filter(|&written| written <= bytes);
-            let written = written.ok_or(XdrError::Full {
-                bytes: bytes as u64 + 1,
-                limit: bytes as u64,
-            })?;
+            let written = written.ok_or(XdrError::Full { bytes: bytes as u64 + 1, limit: bytes as u64 })?;
             match &mut self.place {
                 Place::Inline => {}
                 Place::Room { used, .. } => *used = written as u64,
@@ -166,16 +163,10 @@ impl<'a> Writer<'a> {
         let peer = self.pair.peer;
         let must_wait = self.inner.deferred.are_any() || !self.pair.is_ready();
         if matches!(self.patience, Patience::Later) && must_wait {
-            return Ok(Place::Heap {
-                body: Vec::new(),
-                limit: bytes,
-            });
+            return Ok(Place::Heap { body: Vec::new(), limit: bytes });
         }
         let reserved = self.inner.call(|service| service.reserve(peer, bytes))?;
-        let later = Place::Heap {
-            body: Vec::new(),
-            limit: bytes,
-        };
+        let later = Place::Heap { body: Vec::new(), limit: bytes };
         let room = match (reserved, self.patience) {
             // A peer may call before its memory is imported here.
             (Ok(room), Patience::Later) if !self.pair.is_ready() => {
@@ -185,12 +176,10 @@ impl<'a> Writer<'a> {
             (Ok(room), _) => room,
             (Err(Refusal::NoRoom(_)), Patience::Later) => return Ok(later),
             (Err(Refusal::NoRoom(_)), Patience::For(timeout)) => {
-                let waited =
-                    self.inner
-                        .wait(timeout, |service| match service.reserve(peer, bytes) {
-                            Err(Refusal::NoRoom(_)) => None,
-                            other => Some(other),
-                        })?;
+                let waited = self.inner.wait(timeout, |service| match service.reserve(peer, bytes) {
+                    Err(Refusal::NoRoom(_)) => None,
+                    other => Some(other),
+                })?;
                 waited.ok_or(Refusal::NoRoom(peer))??
             }
             (Err(other), _) => return Err(other.into()),
@@ -202,10 +191,7 @@ impl<'a> Writer<'a> {
     #[inline]
     fn put_on(&mut self, bytes: &[u8]) -> Result<(), XdrError> {
         let more = bytes.len() as u64;
-        let full = |used: u64, limit| XdrError::Full {
-            bytes: used.saturating_add(more),
-            limit,
-        };
+        let full = |used: u64, limit| XdrError::Full { bytes: used.saturating_add(more), limit };
         match &mut self.place {
             Place::Inline => Err(XdrError::Sink),
             Place::Room { room, used } => {
@@ -234,8 +220,7 @@ impl<'a> Writer<'a> {
         let place = core::mem::replace(&mut self.place, Place::Inline);
         if let Err(error) = outcome {
             if let Place::Room { room, .. } = place {
-                self.inner
-                    .call(|service| service.cancel(self.pair.peer, room))?;
+                self.inner.call(|service| service.cancel(self.pair.peer, room))?;
             }
             return Err(self.error.take().unwrap_or(error.into()));
         }

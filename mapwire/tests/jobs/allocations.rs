@@ -54,8 +54,7 @@ fn fault_and_count(rank: &Rank, shared: &Shared) {
                 let before = calls();
                 // SAFETY: a word of shared memory that is open.
                 unsafe {
-                    is_mine =
-                        (*at).load(Ordering::Relaxed) % rank.size as u64 == rank.number as u64;
+                    is_mine = (*at).load(Ordering::Relaxed) % rank.size as u64 == rank.number as u64;
                     (*at).fetch_add(u64::from(is_mine), Ordering::Relaxed);
                 }
                 assert_eq!(calls() - before, 0, "turn {turn}");

@@ -9,27 +9,14 @@ use crate::harness::{Rank, job, refused};
 
 const PAGE: u64 = 4096;
 const LENGTH: usize = 3 * PAGE as usize;
-const DESIGNS: [&str; 5] = [
-    "hierarchical",
-    "per-process",
-    "shared-cache",
-    "interrupt",
-    "dynamic-handle",
-];
+const DESIGNS: [&str; 5] = ["hierarchical", "per-process", "shared-cache", "interrupt", "dynamic-handle"];
 
 /// Exports of rank 0: on the direct path, by the ring, and heap memory that is mapped in part.
 fn exports(node: &Node) -> Vec<Export> {
     let buffers = [node.alloc(LENGTH).unwrap(), node.alloc(LENGTH).unwrap()];
     let mut exports = vec![
-        node.export_buffer(&buffers[0])
-            .name("direct")
-            .start()
-            .unwrap(),
-        node.export_buffer(&buffers[1])
-            .name("ring")
-            .ring_only()
-            .start()
-            .unwrap(),
+        node.export_buffer(&buffers[0]).name("direct").start().unwrap(),
+        node.export_buffer(&buffers[1]).name("ring").ring_only().start().unwrap(),
     ];
     let heap: &'static mut [u64] = vec![0; LENGTH / 8].leak();
     // SAFETY: leaked, and reached through the export.
@@ -93,8 +80,7 @@ fn the_owner_and_importers_of_both_paths_add_to_one_word() {
             if rank.number == 0 {
                 let buffer = node.alloc(4096).unwrap();
                 // Of two exports of a buffer one is mapped.
-                let exports = ["direct", "ring"]
-                    .map(|name| node.export_buffer(&buffer).name(name).start().unwrap());
+                let exports = ["direct", "ring"].map(|name| node.export_buffer(&buffer).name(name).start().unwrap());
                 rank.meet("imported");
                 // SAFETY: an aligned word of the buffer, which outlives this, reached by atomics alone.
                 let word = unsafe { AtomicU64::from_ptr(buffer.as_ptr().cast::<u64>().add(3)) };
@@ -120,10 +106,7 @@ fn the_owner_and_importers_of_both_paths_add_to_one_word() {
 fn what_an_atomic_operation_answers_is_in_the_memory_when_the_export_is_revoked() {
     for name in ["direct", "ring", "heap", "edge"] {
         for round in 0..4 {
-            job(3)
-                .called(format!("{name}-{round}"))
-                .run(|rank| revoked_amid(rank, name, round))
-                .succeeds();
+            job(3).called(format!("{name}-{round}")).run(|rank| revoked_amid(rank, name, round)).succeeds();
         }
     }
 }
@@ -157,10 +140,7 @@ fn revoked_amid(rank: &Rank, name: &str, round: u64) {
         let found = unsafe { AtomicU64::from_ptr(memory.wrapping_add(at as usize).cast()) };
         let found = found.load(Ordering::SeqCst);
         // Of each that got the error one may have been carried out.
-        assert!(
-            (told..=told + 2).contains(&found),
-            "{told} told, {found} there"
-        );
+        assert!((told..=told + 2).contains(&found), "{told} told, {found} there");
         rank.meet("end");
         return;
     }
@@ -295,8 +275,7 @@ fn words_that_are_unaligned_outside_or_not_to_be_changed_are_refused_and_stay() 
                 let gone = gone.start().unwrap();
                 let mut odd = [0_u64; 3];
                 // SAFETY: the memory outlives the export and is read when that is over.
-                let shifted =
-                    unsafe { node.export_range(odd.as_mut_ptr().cast::<u8>().wrapping_add(4), 16) };
+                let shifted = unsafe { node.export_range(odd.as_mut_ptr().cast::<u8>().wrapping_add(4), 16) };
                 let shifted = shifted.name("shifted").start().unwrap();
                 rank.meet("imported");
                 gone.revoke().unwrap();
@@ -359,18 +338,12 @@ fn an_exporter_that_is_killed_amid_atomic_operations_ends_them_with_an_error() {
                 loop {
                     match import.fetch_add_u64(8, 1) {
                         Ok(old) => {
-                            assert_eq!(
-                                Some(old),
-                                before.map_or(Some(0), |old: u64| old.checked_add(1))
-                            );
+                            assert_eq!(Some(old), before.map_or(Some(0), |old: u64| old.checked_add(1)));
                             before = Some(old);
                         }
                         Err(error) => {
                             let text = error.to_string();
-                            break assert!(
-                                text.contains("rank 0") || text.contains("node 0"),
-                                "{text}"
-                            );
+                            break assert!(text.contains("rank 0") || text.contains("node 0"), "{text}");
                         }
                     }
                     assert!(begun.elapsed() < Duration::from_secs(20), "no error");

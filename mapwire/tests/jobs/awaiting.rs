@@ -14,49 +14,29 @@ fn exports(node: &Node) -> Vec<Export> {
     let (one, two) = (node.alloc(4096).unwrap(), node.alloc(4096).unwrap());
     vec![
         node.export_buffer(&one).name("direct").start().unwrap(),
-        node.export_buffer(&two)
-            .ring_only()
-            .name("ring")
-            .start()
-            .unwrap(),
+        node.export_buffer(&two).ring_only().name("ring").start().unwrap(),
         node.export_buffer(&two).name("other").start().unwrap(),
-        node.export_buffer(&one)
-            .range(1024, 64)
-            .unwrap()
-            .name("part")
-            .start()
-            .unwrap(),
+        node.export_buffer(&one).range(1024, 64).unwrap().name("part").start().unwrap(),
     ]
 }
 
 /// A signal of each export, each at its own offset and due at `value`.
 fn all(exports: &[Export], value: u64) -> Vec<Awaited<'_>> {
-    let awaited = |(number, export)| Awaited {
-        export,
-        offset: 8 * number as u64,
-        value,
-    };
+    let awaited = |(number, export)| Awaited { export, offset: 8 * number as u64, value };
     exports.iter().enumerate().map(awaited).collect()
 }
 
 #[test]
 fn whichever_signal_comes_ends_the_wait_of_a_rank_that_sleeps_for_all() {
     for wait in ["event", "adaptive", "poll"] {
-        job(2)
-            .called(wait)
-            .option("--wait", wait)
-            .run(one_of)
-            .succeeds();
+        job(2).called(wait).option("--wait", wait).run(one_of).succeeds();
     }
 }
 
 fn one_of(rank: &Rank) {
     let node = rank.node();
     let mine = exports(&node);
-    let theirs: Vec<_> = NAMES
-        .iter()
-        .map(|name| node.import(1 - rank.number, name).start().unwrap())
-        .collect();
+    let theirs: Vec<_> = NAMES.iter().map(|name| node.import(1 - rank.number, name).start().unwrap()).collect();
     // Load beside makes rank 1 late at times; a wake-up that is lost makes it late every time.
     for trial in 0.. {
         let late = in_turn(rank, &node, &mine, &theirs, 10 * trial);
@@ -73,37 +53,25 @@ fn one_of(rank: &Rank) {
 }
 
 /// Forty signals there and back, whose values follow `past`. How long they took, sorted; nothing in rank 1.
-fn in_turn(
-    rank: &Rank,
-    node: &Node,
-    mine: &[Export],
-    theirs: &[Import],
-    past: u64,
-) -> Vec<Duration> {
+fn in_turn(rank: &Rank, node: &Node, mine: &[Export], theirs: &[Import], past: u64) -> Vec<Duration> {
     let mut late = Vec::new();
     for turn in 0..40_usize {
         let (which, value) = ([2, 0, 3, 1][turn % 4], past + turn as u64 / 4 + 1);
         let awaited = all(mine, value);
         // Those that have come in this round of four are waited for no more.
-        let rest: Vec<_> = (0..4)
-            .filter(|number| ![2, 0, 3, 1][..turn % 4].contains(number))
-            .collect();
+        let rest: Vec<_> = (0..4).filter(|number| ![2, 0, 3, 1][..turn % 4].contains(number)).collect();
         let signals: Vec<_> = rest.iter().map(|&number| awaited[number]).collect();
         if rank.number == 0 {
             std::thread::sleep(Duration::from_millis(15));
             let begun = Instant::now();
-            theirs[which]
-                .put_signal(&[], 0, 8 * which as u64, value)
-                .unwrap();
+            theirs[which].put_signal(&[], 0, 8 * which as u64, value).unwrap();
             let found = node.wait_any(&signals, None).unwrap().unwrap();
             late.push(begun.elapsed());
             assert_eq!(rest[found], which);
         } else {
             let found = node.wait_any(&signals, None).unwrap().unwrap();
             assert_eq!(rest[found], which);
-            theirs[which]
-                .put_signal(&[], 0, 8 * which as u64, value)
-                .unwrap();
+            theirs[which].put_signal(&[], 0, 8 * which as u64, value).unwrap();
         }
     }
     late.sort();
@@ -183,17 +151,11 @@ fn a_wait_for_any_ends_in_time_and_names_the_lowest_signal_that_has_come() {
             let limit = Duration::from_millis(60);
             assert_eq!(node.wait_any(&all(&mine, 1), Some(limit)).unwrap(), None);
             assert!(begun.elapsed() >= limit);
-            assert_eq!(
-                node.wait_any(&all(&mine, 1), Some(Duration::ZERO)).unwrap(),
-                None
-            );
+            assert_eq!(node.wait_any(&all(&mine, 1), Some(Duration::ZERO)).unwrap(), None);
             mine[3].write(24, &1_u64.to_ne_bytes()).unwrap();
             mine[1].write(8, &5_u64.to_ne_bytes()).unwrap();
             assert_eq!(node.wait_any(&all(&mine, 1), None).unwrap(), Some(1));
-            assert_eq!(
-                node.wait_any(&all(&mine, 6), Some(Duration::ZERO)).unwrap(),
-                None
-            );
+            assert_eq!(node.wait_any(&all(&mine, 6), Some(Duration::ZERO)).unwrap(), None);
             // The same signal many times over.
             let many = vec![all(&mine, 1)[3]; 10_000];
             assert_eq!(node.wait_any(&many, None).unwrap(), Some(0));

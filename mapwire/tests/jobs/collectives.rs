@@ -54,11 +54,7 @@ fn all_calls(rank: &Rank) {
 fn all_calls_give_what_they_say_with_any_number_of_ranks_and_back_to_back() {
     for ranks in [1, 2, 3, 7] {
         for path in ["direct", "ring"] {
-            job(ranks)
-                .called(format!("{ranks} {path}"))
-                .option("--path", path)
-                .run(all_calls)
-                .succeeds();
+            job(ranks).called(format!("{ranks} {path}")).option("--path", path).run(all_calls).succeeds();
         }
     }
 }
@@ -78,11 +74,7 @@ fn sixty_four_ranks_add_up_and_meet() {
                     assert_eq!(sum[0], 64 * 63 / 2 + 64 * turn);
                 }
                 let all = node.all_gather(&[rank.number as u8]).unwrap();
-                assert!(
-                    all.iter()
-                        .enumerate()
-                        .all(|(rank, bytes)| *bytes == [rank as u8])
-                );
+                assert!(all.iter().enumerate().all(|(rank, bytes)| *bytes == [rank as u8]));
             })
             .succeeds()
             .soon();
@@ -126,40 +118,22 @@ fn calls_that_differ_are_refused_in_all_ranks_by_both_names_and_the_ranks_go_on(
                 assert_eq!(error.kind(), ErrorKind::Argument);
                 refused(
                     Err::<(), _>(error),
-                    &[
-                        "rank 2 makes a broadcast of 9 B from rank 1",
-                        "rank 0 a broadcast of 8 B from rank 1",
-                    ],
+                    &["rank 2 makes a broadcast of 9 B from rank 1", "rank 0 a broadcast of 8 B from rank 1"],
                 );
                 assert!(data.iter().all(|byte| *byte == me as u8), "untouched");
                 let outcome = match me {
                     1 => node.barrier(),
                     _ => node.reduce(Reduction::Max, &mut [1.5]),
                 };
-                refused(
-                    outcome,
-                    &["rank 1 makes a barrier", "rank 0 a maximum of 1 f64"],
-                );
+                refused(outcome, &["rank 1 makes a barrier", "rank 0 a maximum of 1 f64"]);
                 let outcome = match me {
                     0 => node.gather(0, &[0; 4000]).map(drop),
                     _ => node.all_gather(&[0; 40]).map(drop),
                 };
-                refused(
-                    outcome,
-                    &[
-                        "rank 1 makes an all-gather of 40 B",
-                        "rank 0 a gather of 4000 B to rank 0",
-                    ],
-                );
-                refused(
-                    node.gather(me, &[1]).map(drop),
-                    &["rank 1", "to rank 0", "to rank 1"],
-                );
+                refused(outcome, &["rank 1 makes an all-gather of 40 B", "rank 0 a gather of 4000 B to rank 0"]);
+                refused(node.gather(me, &[1]).map(drop), &["rank 1", "to rank 0", "to rank 1"]);
                 refused(node.broadcast(3, &mut [1; 3000]), &["rank 3", "3 ranks"]);
-                refused(
-                    node.gather(usize::MAX, &[1]).map(drop),
-                    &["rank 4294967295"],
-                );
+                refused(node.gather(usize::MAX, &[1]).map(drop), &["rank 4294967295"]);
                 node.barrier().unwrap();
             }
         })
@@ -189,31 +163,28 @@ fn a_rank_that_leaves_or_dies_is_named_in_all_others_and_none_hangs() {
         (2, false, "leaves"),
         (2, true, "dies"),
     ] {
-        let done = job(4)
-            .called(format!("{victim} {late} {way}"))
-            .option("--stop-grace", "0.5")
-            .run(|rank| {
-                let node = rank.node();
-                outlive_sigterm();
-                if rank.number == victim {
-                    for _ in 0..if late { 30 } else { 0 } {
-                        node.barrier().unwrap();
-                        node.all_gather(&[1; 3000]).unwrap();
-                        node.reduce(Reduction::Sum, &mut [1_u64]).unwrap();
-                    }
-                    if way == "dies" {
-                        std::process::exit(9);
-                    }
-                    return;
+        let done = job(4).called(format!("{victim} {late} {way}")).option("--stop-grace", "0.5").run(|rank| {
+            let node = rank.node();
+            outlive_sigterm();
+            if rank.number == victim {
+                for _ in 0..if late { 30 } else { 0 } {
+                    node.barrier().unwrap();
+                    node.all_gather(&[1; 3000]).unwrap();
+                    node.reduce(Reduction::Sum, &mut [1_u64]).unwrap();
                 }
-                let error = until_it_fails(&node);
-                assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
-                let text = error.to_string();
-                let ranks = [format!("rank {victim} "), format!("node {victim} ")];
-                assert!(ranks.iter().any(|name| text.contains(name)), "{text}");
-                // It stays so.
-                assert_eq!(until_it_fails(&node).kind(), ErrorKind::Gone);
-            });
+                if way == "dies" {
+                    std::process::exit(9);
+                }
+                return;
+            }
+            let error = until_it_fails(&node);
+            assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+            let text = error.to_string();
+            let ranks = [format!("rank {victim} "), format!("node {victim} ")];
+            assert!(ranks.iter().any(|name| text.contains(name)), "{text}");
+            // It stays so.
+            assert_eq!(until_it_fails(&node).kind(), ErrorKind::Gone);
+        });
         if way == "dies" {
             done.code(9).soon();
         } else {
@@ -258,8 +229,7 @@ fn a_second_thread_in_such_a_call_is_refused() {
                 }
                 rank.note("refused", "");
                 let outcomes = [first.join().unwrap(), second.join().unwrap()];
-                let (passed, refusals): (Vec<_>, Vec<_>) =
-                    outcomes.into_iter().partition(Result::is_ok);
+                let (passed, refusals): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
                 assert_eq!(passed.len(), 1);
                 for refusal in refusals {
                     let error = refusal.unwrap_err();
@@ -274,9 +244,7 @@ fn a_second_thread_in_such_a_call_is_refused() {
 #[test]
 fn a_call_that_takes_longer_than_the_timeout_says_who_waits_where_and_goes_on() {
     for late in [2, 0] {
-        let job = job(3)
-            .called(format!("{late}"))
-            .with("MAPWIRE_TIMEOUT", "3");
+        let job = job(3).called(format!("{late}")).with("MAPWIRE_TIMEOUT", "3");
         let done = job.run(|rank| {
             let node = rank.node();
             rank.meet("begin");
@@ -287,12 +255,9 @@ fn a_call_that_takes_longer_than_the_timeout_says_who_waits_where_and_goes_on() 
             rank.meet("end");
         });
         let unanswered = "in a barrier: rank 0, which counts who has come, has not answered";
-        let done = done
-            .succeeds()
-            .says(&format!("rank 1 has waited for 3s {unanswered}"));
+        let done = done.succeeds().says(&format!("rank 1 has waited for 3s {unanswered}"));
         match late {
-            2 => done
-                .says("rank 0 has waited for 3s in a barrier: ranks 0 1 have come, rank 2 has not"),
+            2 => done.says("rank 0 has waited for 3s in a barrier: ranks 0 1 have come, rank 2 has not"),
             _ => done.says(&format!("rank 2 has waited for 3s {unanswered}")),
         };
     }

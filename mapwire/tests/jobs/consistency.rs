@@ -40,10 +40,7 @@ fn of_two_ranks_that_store_and_then_load_one_sees_the_others_store() {
             seen[rank.number].set(0, other);
             shared.barrier().unwrap();
             let both = (seen[0].get(0), seen[1].get(0));
-            assert!(
-                both.0 == round || both.1 == round,
-                "round {round}: {both:?}"
-            );
+            assert!(both.0 == round || both.1 == round, "round {round}: {both:?}");
         }
     });
 }

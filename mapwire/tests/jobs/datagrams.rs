@@ -19,10 +19,7 @@ fn messages_of_all_lengths_arrive_whole_and_in_order_over_udp_sealed_or_not() {
                 let (next, before) = ((rank.number + 1) % 3, (rank.number + 2) % 3);
                 let buffer = node.alloc(BYTES + 64).unwrap();
                 let export = node.export_buffer(&buffer).name("ring").start().unwrap();
-                let import = (node.import(next, "ring"))
-                    .rights(Rights::ALL)
-                    .start()
-                    .unwrap();
+                let import = (node.import(next, "ring")).rights(Rights::ALL).start().unwrap();
                 assert!(!import.is_direct());
                 let lengths = [1, 8, 127, 129, 4096, 65_536, 65_537, 1 << 20, BYTES];
                 for (turn, length) in lengths.into_iter().enumerate() {

@@ -24,22 +24,14 @@ const DESIGNS: [&str; 10] = [
 #[test]
 fn every_size_arrives_whole_under_every_design() {
     for design in DESIGNS {
-        job(2)
-            .called(design)
-            .option("--translation", design)
-            .run(every_size)
-            .succeeds();
+        job(2).called(design).option("--translation", design).run(every_size).succeeds();
     }
 }
 
 #[test]
 fn all_ranks_send_to_all_and_fetch_from_all_at_once_under_every_design() {
     for design in DESIGNS {
-        job(3)
-            .called(design)
-            .option("--translation", design)
-            .run(everybody_with_everybody)
-            .succeeds();
+        job(3).called(design).option("--translation", design).run(everybody_with_everybody).succeeds();
     }
 }
 
@@ -83,11 +75,7 @@ fn pages_of_one_packet_may_share_a_place_of_the_cache() {
         "interrupt,entries=1",
         "hierarchical,entries=1,tables=1",
     ] {
-        job(2)
-            .called(design)
-            .option("--translation", design)
-            .run(far_apart)
-            .succeeds();
+        job(2).called(design).option("--translation", design).run(far_apart).succeeds();
     }
 }
 
@@ -122,9 +110,7 @@ pub(crate) fn everybody_with_everybody(rank: &Rank) {
     const BYTES: usize = 3 * 4096 + 300;
     let node = rank.node();
     let (own, size) = (rank.number, node.size());
-    let inboxes: Vec<_> = (0..size)
-        .map(|_| node.alloc(BYTES + 4096).unwrap())
-        .collect();
+    let inboxes: Vec<_> = (0..size).map(|_| node.alloc(BYTES + 4096).unwrap()).collect();
     let exports: Vec<_> = inboxes
         .iter()
         .enumerate()
@@ -210,12 +196,7 @@ fn few_pages_at_a_time(rank: &Rank) {
 struct Highest(std::sync::Arc<std::sync::atomic::AtomicU64>);
 
 impl mapwire::ChooseVictims for Highest {
-    fn choose(
-        &mut self,
-        count: u64,
-        candidates: &mapwire::Candidates<'_>,
-        victims: &mut Vec<mapwire::Page>,
-    ) {
+    fn choose(&mut self, count: u64, candidates: &mapwire::Candidates<'_>, victims: &mut Vec<mapwire::Page>) {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut pages: Vec<_> = candidates.oldest_first().collect();
         pages.sort_unstable();
@@ -240,15 +221,12 @@ fn a_program_may_choose_its_victims_itself_but_only_before_it_pins() {
                 return;
             }
             let asked = std::sync::Arc::default();
-            node.choose_victims(Highest(std::sync::Arc::clone(&asked)))
-                .unwrap();
+            node.choose_victims(Highest(std::sync::Arc::clone(&asked))).unwrap();
             let import = node.import(0, "inbox").start().unwrap();
             let sources = vec![0_u8; 40 * 4096];
             let skip = sources.as_ptr().align_offset(4096);
             for page in 0..30 {
-                import
-                    .send(&sources[skip + page * 4096..][..200], 0)
-                    .unwrap();
+                import.send(&sources[skip + page * 4096..][..200], 0).unwrap();
             }
             // Eight pages fit; each one more takes the place of the one before it.
             let counters = node.translation_counters();
@@ -256,9 +234,7 @@ fn a_program_may_choose_its_victims_itself_but_only_before_it_pins() {
             assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 22);
             // The first seven have stayed.
             for page in 0..7 {
-                import
-                    .send(&sources[skip + page * 4096..][..200], 0)
-                    .unwrap();
+                import.send(&sources[skip + page * 4096..][..200], 0).unwrap();
             }
             assert_eq!(node.translation_counters().pins, 30);
             import.put_signal(&[], 0, 0, 1).unwrap();
@@ -285,12 +261,8 @@ fn a_handler_that_works(rank: &Rank) {
     if rank.number == 0 {
         calls = calls.on_notify(move |notification| {
             assert_eq!(theirs.get(0), notification.offset + 1);
-            answer
-                .send(&pattern(notification.offset, BYTES), 0)
-                .unwrap();
-            answer
-                .put_signal(&[], 0, BYTES as u64, notification.offset + 1)
-                .unwrap();
+            answer.send(&pattern(notification.offset, BYTES), 0).unwrap();
+            answer.put_signal(&[], 0, BYTES as u64, notification.offset + 1).unwrap();
         });
     }
     let _calls = calls.start().unwrap();
@@ -316,10 +288,6 @@ fn a_handler_that_works(rank: &Rank) {
 #[test]
 fn a_notification_handler_sends_and_reads_shared_memory_under_every_design() {
     for design in DESIGNS {
-        job(2)
-            .called(design)
-            .option("--translation", design)
-            .run(a_handler_that_works)
-            .succeeds();
+        job(2).called(design).option("--translation", design).run(a_handler_that_works).succeeds();
     }
 }

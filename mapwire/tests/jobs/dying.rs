@@ -67,19 +67,9 @@ fn each_way(what: &str, survivors_code: i32, body: fn(&Rank, &Node) -> Result<()
         match way {
             // A clean end is no reason to end the job: the survivors end it, for their own reasons.
             "exits with 0" => done.code(survivors_code).says("rank 2 is gone"),
-            "exits with 3" => done
-                .code(3)
-                .says("rank 2 (process ")
-                .says("exited with code 3")
-                .says("rank 2 is gone"),
-            "is killed" => done
-                .code(137)
-                .says("was killed by SIGKILL")
-                .says("rank 2 is gone"),
-            _ => done
-                .code(128 + 19)
-                .says("rank 2 (process ")
-                .says("was stopped by SIGSTOP"),
+            "exits with 3" => done.code(3).says("rank 2 (process ").says("exited with code 3").says("rank 2 is gone"),
+            "is killed" => done.code(137).says("was killed by SIGKILL").says("rank 2 is gone"),
+            _ => done.code(128 + 19).says("rank 2 (process ").says("was stopped by SIGSTOP"),
         };
     }
 }
@@ -102,11 +92,7 @@ fn all_ready(rank: &Rank) {
 /// Every rank's inbox on the ring path. The victim then does nothing more, and has none in the end.
 fn inbox_of_survivor(rank: &Rank, node: &Node) -> Result<Option<Export>, mapwire::Error> {
     let buffer = node.alloc(200_000)?;
-    let export = node
-        .export_buffer(&buffer)
-        .ring_only()
-        .name("inbox")
-        .start()?;
+    let export = node.export_buffer(&buffer).ring_only().name("inbox").start()?;
     if rank.number == VICTIM {
         all_ready(rank);
         std::thread::sleep(Duration::from_secs(60));
@@ -168,12 +154,7 @@ fn a_rank_that_dies_while_many_parts_move_to_and_from_it_is_named() {
         all_ready(rank);
         let (parts, mut into) = (vec![vec![1; 3000]; 60], vec![0; 150_000]);
         let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
-        let rows = Rows {
-            count: 1000,
-            bytes: 100,
-            local_stride: 150,
-            remote_stride: 200,
-        };
+        let rows = Rows { count: 1000, bytes: 100, local_stride: 150, remote_stride: 200 };
         loop {
             import.send_vectored(&slices, 0)?;
             import.fetch_strided(0, &mut into, &rows)?;
@@ -232,9 +213,7 @@ fn a_rank_that_dies_before_a_barrier_is_named() {
 fn a_rank_that_dies_in_the_midst_of_page_faults_is_named() {
     each_way("fault", 70, |rank, node| {
         let shared = Shared::open(node, 1)?;
-        let slice = (rank.number == 0)
-            .then(|| shared.alloc::<u64>(8))
-            .transpose()?;
+        let slice = (rank.number == 0).then(|| shared.alloc::<u64>(8)).transpose()?;
         let slice = shared.broadcast_slice(0, slice)?;
         all_ready(rank);
         loop {
@@ -268,25 +247,22 @@ fn a_rank_that_is_gone_before_the_shared_memory_is_opened_is_named() {
 #[test]
 fn an_access_that_a_dead_rank_would_have_to_serve_ends_the_rank_with_a_word() {
     for faults in ["userfaultfd", "sigsegv"] {
-        let done = settings(job(2))
-            .called(faults)
-            .option("--faults", faults)
-            .run(|rank| {
-                let node = rank.node();
-                let shared = Shared::open(&node, 1).unwrap();
-                let slice = (rank.number == 1).then(|| shared.alloc::<u64>(8).unwrap());
-                let slice = shared.broadcast_slice(1, slice).unwrap();
-                slice.set(0, 7);
-                shared.barrier().unwrap();
-                if rank.number == 1 {
-                    slice.set(0, 8);
-                    rank.note("owned", "");
-                    std::process::exit(0);
-                }
-                rank.read("owned");
-                std::thread::sleep(Duration::from_millis(100));
-                println!("read {}", slice.get(0));
-            });
+        let done = settings(job(2)).called(faults).option("--faults", faults).run(|rank| {
+            let node = rank.node();
+            let shared = Shared::open(&node, 1).unwrap();
+            let slice = (rank.number == 1).then(|| shared.alloc::<u64>(8).unwrap());
+            let slice = shared.broadcast_slice(1, slice).unwrap();
+            slice.set(0, 7);
+            shared.barrier().unwrap();
+            if rank.number == 1 {
+                slice.set(0, 8);
+                rank.note("owned", "");
+                std::process::exit(0);
+            }
+            rank.read("owned");
+            std::thread::sleep(Duration::from_millis(100));
+            println!("read {}", slice.get(0));
+        });
         // EX_SOFTWARE, with the reason: no crash.
         done.code(70)
             .soon()
@@ -319,19 +295,13 @@ fn a_signal_that_nobody_is_left_to_store_is_not_waited_for() {
             let buffer = node.alloc(4096).unwrap();
             let export = node.export_buffer(&buffer).name("inbox").start().unwrap();
             export.wait_signal(0, 1).unwrap();
-            eprintln!(
-                "survivor: {}",
-                crate::harness::refusal(export.wait_signal(0, 2))
-            );
+            eprintln!("survivor: {}", crate::harness::refusal(export.wait_signal(0, 2)));
         } else {
             let inbox = node.import(0, "inbox").start().unwrap();
             inbox.put_signal(&[], 0, 0, 1).unwrap();
         }
     });
-    done.succeeds()
-        .soon()
-        .says("`inbox` will not come")
-        .says("1 Left");
+    done.succeeds().soon().says("`inbox` will not come").says("1 Left");
 }
 
 #[test]
@@ -346,10 +316,7 @@ fn a_signal_is_not_waited_for_when_the_ranks_that_may_store_it_have_left_though_
                 let export = export.start().unwrap();
                 // What was stored before the end is still found.
                 export.wait_signal(0, 1).unwrap();
-                eprintln!(
-                    "survivor: {}",
-                    crate::harness::refusal(export.wait_signal(0, 2))
-                );
+                eprintln!("survivor: {}", crate::harness::refusal(export.wait_signal(0, 2)));
                 rank.note("told", "");
             }
             1 => {
@@ -361,10 +328,7 @@ fn a_signal_is_not_waited_for_when_the_ranks_that_may_store_it_have_left_though_
             _ => _ = rank.read("told"),
         }
     });
-    done.succeeds()
-        .soon()
-        .says("`inbox` will not come")
-        .says("1 Left");
+    done.succeeds().soon().says("`inbox` will not come").says("1 Left");
 }
 
 #[test]
@@ -401,25 +365,15 @@ fn a_handler_that_panics_ends_its_rank_and_the_job() {
         if rank.number == 0 {
             let buffer = node.alloc(4096).unwrap();
             let export = node.export_buffer(&buffer).name("inbox");
-            let _export = export
-                .on_notify(|_| panic!("the handler's own"))
-                .start()
-                .unwrap();
+            let _export = export.on_notify(|_| panic!("the handler's own")).start().unwrap();
             // The service thread runs it.
             std::thread::sleep(Duration::from_secs(60));
         } else {
-            node.import(0, "inbox")
-                .start()
-                .unwrap()
-                .send_notify(&[1], 0)
-                .unwrap();
+            node.import(0, "inbox").start().unwrap().send_notify(&[1], 0).unwrap();
             std::thread::sleep(Duration::from_secs(60));
         }
     });
-    done.code(101)
-        .soon()
-        .says("the handler's own")
-        .says("rank 0 (process ");
+    done.code(101).soon().says("the handler's own").says("rank 0 (process ");
 }
 
 #[test]
@@ -432,16 +386,8 @@ fn ctrl_c_in_the_midst_of_it_all_leaves_nothing() {
             let word = (rank.number == 0).then(|| shared.alloc::<u64>(1).unwrap());
             let word = shared.broadcast_slice(0, word).unwrap();
             let buffer = node.alloc(100_000).unwrap();
-            let _export = node
-                .export_buffer(&buffer)
-                .ring_only()
-                .name("inbox")
-                .start()
-                .unwrap();
-            let next = node
-                .import((rank.number + 1) % rank.size, "inbox")
-                .start()
-                .unwrap();
+            let _export = node.export_buffer(&buffer).ring_only().name("inbox").start().unwrap();
+            let next = node.import((rank.number + 1) % rank.size, "inbox").start().unwrap();
             all_ready(rank);
             loop {
                 next.send(&[1; 90_000], 0).unwrap();

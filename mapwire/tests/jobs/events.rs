@@ -62,11 +62,7 @@ fn inbox(node: &Node, path: &str) -> Export {
 
 #[test]
 fn no_store_is_missed_by_ranks_that_sleep_in_epoll_for_each() {
-    let settings = [
-        ("event", "inline", 3000),
-        ("adaptive", "inline", 3000),
-        ("poll", "thread", 100),
-    ];
+    let settings = [("event", "inline", 3000), ("adaptive", "inline", 3000), ("poll", "thread", 100)];
     for path in ["direct", "ring"] {
         for (wait, mode, rounds) in settings {
             job(2)
@@ -93,9 +89,7 @@ fn bounce(rank: &Rank, path: &str, rounds: u64) {
     for round in 0..rounds {
         if round % 2 == rank.number as u64 {
             // At any time after the other rank began to wait, or before.
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let pause = Duration::from_nanos((state >> 33) % 60_000);
             let begun = Instant::now();
             while begun.elapsed() < pause {
@@ -122,10 +116,7 @@ fn bounce(rank: &Rank, path: &str, rounds: u64) {
         }
     }
     // Load beside makes some late; what was stored directly is judged by its rings.
-    assert!(
-        theirs.is_direct() || slow * 4 <= rounds,
-        "{slow} of {rounds} rings were not heard"
-    );
+    assert!(theirs.is_direct() || slow * 4 <= rounds, "{slow} of {rounds} rings were not heard");
     rank.meet("end");
 }
 
@@ -195,11 +186,7 @@ fn it_sleeps_while_nothing_comes_and_wakes_for_late_exports_and_after_long_naps(
             let node = rank.node();
             if rank.number == 1 {
                 rank.read("exported");
-                let import = node
-                    .import(0, "direct")
-                    .rights(Rights::ALL)
-                    .start()
-                    .unwrap();
+                let import = node.import(0, "direct").rights(Rights::ALL).start().unwrap();
                 rank.note("imported", "");
                 rank.read("armed");
                 std::thread::sleep(Duration::from_millis(20));

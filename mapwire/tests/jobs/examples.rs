@@ -18,10 +18,7 @@ fn example(name: &str) -> PathBuf {
         if profile.ends_with("release") {
             command.arg("--release");
         }
-        command
-            .arg("--target-dir")
-            .arg(profile.parent().unwrap())
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        command.arg("--target-dir").arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
         assert!(command.status().unwrap().success());
     }
     path
@@ -36,18 +33,13 @@ fn become_example(path: &Path) {
 fn every_rank_is_greeted_by_the_one_before() {
     let messages = example("messages");
     let done = job(3).run(|_| become_example(&messages)).succeeds();
-    (0..3).fold(done, |done, rank| {
-        done.prints(&format!("greetings from rank {rank}\n"), 1)
-    });
+    (0..3).fold(done, |done, rank| done.prints(&format!("greetings from rank {rank}\n"), 1));
 }
 
 #[test]
 fn all_ranks_count_in_one_word() {
     let shared_memory = example("shared_memory");
-    job(3)
-        .run(|_| become_example(&shared_memory))
-        .succeeds()
-        .prints("all ranks have counted to 3000\n", 1);
+    job(3).run(|_| become_example(&shared_memory)).succeeds().prints("all ranks have counted to 3000\n", 1);
 }
 
 #[test]
@@ -77,10 +69,6 @@ fn ranks_draw_a_picture_from_one_queue_of_rows() {
 fn first_programs_refuse_one_rank_and_say_how_to_start_more() {
     for name in ["messages", "shared_memory", "work_queue"] {
         let program = example(name);
-        job(1)
-            .called(name)
-            .run(|_| become_example(&program))
-            .code(2)
-            .says("start several: mapwire run -n 4");
+        job(1).called(name).run(|_| become_example(&program)).code(2).says("start several: mapwire run -n 4");
     }
 }

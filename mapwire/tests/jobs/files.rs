@@ -22,13 +22,8 @@ fn pages_that_other_ranks_hold_are_written_to_files_and_filled_from_them() {
         shared.barrier().unwrap();
         let path = rank.path("words");
         if rank.number == 0 {
-            let mut file = std::fs::File::options()
-                .create(true)
-                .truncate(true)
-                .read(true)
-                .write(true)
-                .open(&path)
-                .unwrap();
+            let mut file =
+                std::fs::File::options().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
             slice.write_to(0, WORDS, &mut file).unwrap();
             file.seek(SeekFrom::Start(0)).unwrap();
             let mut bytes = Vec::new();
@@ -46,15 +41,9 @@ fn pages_that_other_ranks_hold_are_written_to_files_and_filled_from_them() {
         if rank.number == 0 {
             let mut file = std::fs::File::open(&path).unwrap();
             // It ends before the slice does.
-            assert_eq!(
-                slice.read_from(100, 2 * WORDS, &mut file).map_err(drop),
-                Err(())
-            );
+            assert_eq!(slice.read_from(100, 2 * WORDS, &mut file).map_err(drop), Err(()));
             let part = slice.part(100, WORDS - 100).unwrap();
-            assert_eq!(
-                part.read_from(0, part.len(), &mut file).unwrap(),
-                WORDS - 100
-            );
+            assert_eq!(part.read_from(0, part.len(), &mut file).unwrap(), WORDS - 100);
             file.seek(SeekFrom::End(-80)).unwrap();
             assert_eq!(slice.read_from(0, 100, &mut file).unwrap(), 10);
         }
@@ -86,23 +75,12 @@ fn a_file_that_fails_says_why_and_what_came_before_stays() {
     on_both(1, |_, shared| {
         let slice = shared.alloc::<u64>(WORDS).unwrap();
         let error = slice.write_to(0, WORDS, &mut Full(100_000)).unwrap_err();
-        assert!(
-            matches!(&error, Error::Io(why) if why.kind() == std::io::ErrorKind::StorageFull),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::Io(why) if why.kind() == std::io::ErrorKind::StorageFull), "{error}");
         // One value and a half.
-        let torn = slice
-            .read_from(0, 2, &mut Cursor::new([7; 12]))
-            .unwrap_err();
-        assert!(
-            matches!(&torn, Error::Io(why) if why.kind() == std::io::ErrorKind::UnexpectedEof),
-            "{torn}"
-        );
+        let torn = slice.read_from(0, 2, &mut Cursor::new([7; 12])).unwrap_err();
+        assert!(matches!(&torn, Error::Io(why) if why.kind() == std::io::ErrorKind::UnexpectedEof), "{torn}");
         assert_eq!(slice.get(0), u64::from_le_bytes([7; 8]));
-        refused(
-            slice.read_from(WORDS, 1, &mut Cursor::new([0; 8])),
-            &["elements", "pass the end"],
-        );
+        refused(slice.read_from(WORDS, 1, &mut Cursor::new([0; 8])), &["elements", "pass the end"]);
         assert_eq!(slice.read_from(0, 0, &mut Cursor::new([])).unwrap(), 0);
     });
 }

@@ -130,9 +130,8 @@ fn a_flush_after_a_revocation_counts_exactly_what_was_not_stored() {
                     rank.meet("exported");
                     export.wait_signal(8 * 500, 1).unwrap();
                     export.revoke().unwrap();
-                    let stored = (0..WORDS)
-                        .take_while(|word| buffer.load_u64(8 * *word as usize).unwrap() != 0)
-                        .count();
+                    let stored =
+                        (0..WORDS).take_while(|word| buffer.load_u64(8 * *word as usize).unwrap() != 0).count();
                     rank.note("stored", &stored.to_string());
                     rank.meet("end");
                 } else {
@@ -181,10 +180,7 @@ fn a_flush_of_a_revoked_direct_import_says_that_nothing_is_known() {
                 let error = import.flush().unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Revoked);
                 let text = error.to_string();
-                assert!(
-                    text.contains("inbox") && text.contains("may not have been stored"),
-                    "{text}"
-                );
+                assert!(text.contains("inbox") && text.contains("may not have been stored"), "{text}");
                 rank.meet("end");
             }
         })
@@ -216,21 +212,12 @@ fn a_send_that_fails_half_way_says_how_much_may_be_there() {
                 assert_eq!(error.kind(), ErrorKind::Revoked, "{error}");
                 let text = error.to_string();
                 assert!(text.contains("may have been stored"), "{text}");
-                let Error::Partial {
-                    sent_bytes, length, ..
-                } = error
-                else {
+                let Error::Partial { sent_bytes, length, .. } = error else {
                     panic!("{error}");
                 };
                 let stored: u64 = rank.read("stored").parse().unwrap();
-                assert!(
-                    stored > 64 * 1024 && stored <= sent_bytes,
-                    "{stored} of {sent_bytes}"
-                );
-                assert!(
-                    sent_bytes < length && length == LENGTH as u64,
-                    "{sent_bytes}"
-                );
+                assert!(stored > 64 * 1024 && stored <= sent_bytes, "{stored} of {sent_bytes}");
+                assert!(sent_bytes < length && length == LENGTH as u64, "{sent_bytes}");
                 rank.meet("end");
             }
         })
@@ -273,12 +260,7 @@ fn mapped(bytes: usize) -> *mut u8 {
     use rustix::mm::{MapFlags, ProtFlags};
     // SAFETY: memory at a new place, which nothing else uses.
     unsafe {
-        rustix::mm::mmap_anonymous(
-            std::ptr::null_mut(),
-            bytes,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )
+        rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
     }
     .unwrap()
     .cast()
@@ -300,10 +282,7 @@ fn memory_that_was_sent_unmapped_and_sent_again_is_refused_by_address() {
                 let memory = mapped(BYTES);
                 // SAFETY: as a C program may: the memory is there at first, and then is not. Nothing but the library looks at it.
                 let (from, into) = unsafe {
-                    (
-                        std::slice::from_raw_parts(memory, BYTES),
-                        std::slice::from_raw_parts_mut(memory, BYTES),
-                    )
+                    (std::slice::from_raw_parts(memory, BYTES), std::slice::from_raw_parts_mut(memory, BYTES))
                 };
                 import.send(from, 0).unwrap();
                 import.fetch(0, into).unwrap();

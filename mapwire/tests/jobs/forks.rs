@@ -70,11 +70,7 @@ fn go_on_beside_children(label: &str, transport: &[(&str, &str)]) {
         let buffer = node.alloc(BYTES).unwrap();
         let export = node.export_buffer(&buffer).name("box").start().unwrap();
         let peer = 1 - rank.number;
-        let import = node
-            .import(peer, "box")
-            .rights(Rights::ALL)
-            .start()
-            .unwrap();
+        let import = node.import(peer, "box").rights(Rights::ALL).start().unwrap();
         let rpc = Rpc::open(&node, RpcConfig::default()).unwrap();
         let server = rpc.serve(PROGRAM, 1).unwrap();
         node.register_service(COUNTER, Counter::default()).unwrap();
@@ -121,9 +117,7 @@ fn go_on_beside_children(label: &str, transport: &[(&str, &str)]) {
                         is_forked(buffer.load_u64(0));
                         is_forked(buffer.store_u64(0, 1));
                         is_forked(node.register_service(COUNTER, Counter::default()));
-                        is_forked(node.call_service(COUNTER, |counter: &mut Counter| {
-                            counter.add(endpoint(1), 1)
-                        }));
+                        is_forked(node.call_service(COUNTER, |counter: &mut Counter| counter.add(endpoint(1), 1)));
                         let nothing = |_: &mut Counter| None::<()>;
                         is_forked(node.wait_for_service(COUNTER, None, nothing));
                         assert!(node.deregister_service(COUNTER).is_none());

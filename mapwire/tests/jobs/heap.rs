@@ -105,13 +105,7 @@ fn whole_pages_are_mapped_and_private_again_after_the_export() {
 fn whoever_sees_a_signal_sees_the_data_wherever_either_lies() {
     const ROUNDS: u64 = 200;
     // Data across both edges, in one of them, within; signals at both edges and within.
-    const DATA: [(usize, usize); 5] = [
-        (8, LENGTH - 16),
-        (8, 200),
-        (PAGE, PAGE),
-        (LENGTH - 300, 200),
-        (8, PAGE + 8),
-    ];
+    const DATA: [(usize, usize); 5] = [(8, LENGTH - 16), (8, 200), (PAGE, PAGE), (LENGTH - 300, 200), (8, PAGE + 8)];
     const SIGNALS: [usize; 3] = [0, 5 * PAGE, LENGTH - 8];
     for wait in ["poll", "event"] {
         job(2)
@@ -161,9 +155,7 @@ fn whoever_sees_a_signal_sees_the_data_wherever_either_lies() {
                                     continue;
                                 }
                                 let data = vec![round as u8; length];
-                                import
-                                    .put_signal(&data, offset as u64, signal as u64, round)
-                                    .unwrap();
+                                import.put_signal(&data, offset as u64, signal as u64, round).unwrap();
                                 back.wait_signal(0, round).unwrap();
                                 own.store_u64(0, 0).unwrap();
                             }
@@ -212,11 +204,7 @@ fn threads_of_the_exporter_go_on_storing_while_exports_come_and_go() {
                 }
                 over.store(true, Ordering::Relaxed);
                 let count = counting.join().unwrap();
-                assert!(
-                    words[..words.len() - 1]
-                        .iter()
-                        .all(|word| word.load(Ordering::Relaxed) == count)
-                );
+                assert!(words[..words.len() - 1].iter().all(|word| word.load(Ordering::Relaxed) == count));
                 let told = u64::from_ne_bytes([7; 8]);
                 assert_eq!(words.last().unwrap().load(Ordering::Relaxed), told);
             });
@@ -248,8 +236,7 @@ fn memory_that_is_exported_twice_or_in_overlapping_parts_shows_the_same_bytes() 
                 drop((again, part));
                 assert_eq!(heap.bytes()[3 * PAGE..3 * PAGE + 3], [4, 5, 6]);
             } else {
-                let [whole, again, part] =
-                    ["whole", "again", "part"].map(|name| import(&node, name));
+                let [whole, again, part] = ["whole", "again", "part"].map(|name| import(&node, name));
                 assert!(!whole.direct_range().is_empty());
                 assert!(again.direct_range().is_empty() && part.direct_range().is_empty());
                 whole.send(&[1, 2, 3], 3 * PAGE as u64).unwrap();
@@ -325,10 +312,7 @@ fn a_rank_that_is_killed_takes_nothing_of_its_peers_memory_with_it() {
                         std::process::abort();
                     }
                     let outcome = export.wait_signal(0, u64::MAX);
-                    assert!(
-                        matches!(outcome, Err(Error::Deserted { .. })),
-                        "{outcome:?}"
-                    );
+                    assert!(matches!(outcome, Err(Error::Deserted { .. })), "{outcome:?}");
                     drop(export);
                     assert_eq!(heap.bytes().len(), LENGTH);
                 } else {
@@ -413,11 +397,7 @@ fn exports_beyond_the_share_of_descriptors_take_the_ring() {
                 rank.meet("end");
                 drop(exports);
                 let pages = memory[skip..].chunks_exact(PAGE).take(EXPORTS);
-                assert!(
-                    pages
-                        .enumerate()
-                        .all(|(number, page)| page[7] == number as u8)
-                );
+                assert!(pages.enumerate().all(|(number, page)| page[7] == number as u8));
             } else {
                 let node = rank.node();
                 let mut direct = 0;

@@ -2,9 +2,7 @@
 
 use mapwire::{Key, Rights};
 use mapwire_transport::rendezvous::Event;
-use mapwire_wire::{
-    Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, Refusal, Repr, Width,
-};
+use mapwire_wire::{Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, Refusal, Repr, Width};
 
 use crate::harness::hostile::{Grant, Outlaw, RawChannel};
 use crate::harness::{Rank, job, refused};
@@ -13,22 +11,11 @@ const LENGTH: usize = 4099;
 const OWN: u8 = 0xa5;
 
 fn ask(grant: &Grant, offset: u64, atomic: Atomic) -> Repr {
-    Repr::Atomic {
-        key: grant.key,
-        export: grant.export,
-        fetch: FetchId(5),
-        offset,
-        atomic,
-        reply_key: Key([1; 16]),
-    }
+    Repr::Atomic { key: grant.key, export: grant.export, fetch: FetchId(5), offset, atomic, reply_key: Key([1; 16]) }
 }
 
 const fn add(width: Width, operand: u64) -> Atomic {
-    Atomic {
-        op: AtomicOp::Add,
-        width,
-        operand,
-    }
+    Atomic { op: AtomicOp::Add, width, operand }
 }
 
 /// The next packet that is no control message.
@@ -36,10 +23,7 @@ fn next(channel: &mut RawChannel) -> (Repr, Vec<u8>) {
     loop {
         let (header, payload) = channel.receive();
         match Repr::parse(&header, &payload).unwrap() {
-            Repr::Handler {
-                handler: HandlerId::CONTROL,
-                ..
-            } => {}
+            Repr::Handler { handler: HandlerId::CONTROL, .. } => {}
             repr => return (repr, payload),
         }
     }
@@ -72,11 +56,7 @@ fn a_word_that_is_not_to_be_changed_stays_whatever_a_packet_says() {
                 rank.read("refused");
                 drop((all, odd, stores, fetches));
                 let expected = u64::from_ne_bytes([OWN; 8]);
-                assert_eq!(
-                    heap[512 + 8],
-                    expected.wrapping_add(7),
-                    "the legal one, once"
-                );
+                assert_eq!(heap[512 + 8], expected.wrapping_add(7), "the legal one, once");
                 heap[512 + 8] = expected;
                 assert!(heap.iter().all(|word| *word == expected));
                 return;
@@ -96,14 +76,8 @@ fn a_word_that_is_not_to_be_changed_stays_whatever_a_packet_says() {
                 )
             });
             let (four, eight) = (add(Width::Four, 1), add(Width::Eight, 1));
-            let wrong = Grant {
-                key: Key([3; 16]),
-                ..all
-            };
-            let unknown = Grant {
-                export: ExportId(u32::MAX),
-                ..all
-            };
+            let wrong = Grant { key: Key([3; 16]), ..all };
+            let unknown = Grant { export: ExportId(u32::MAX), ..all };
             let end = LENGTH as u64;
             for (grant, offset, atomic, reason) in [
                 (wrong, 0, eight, Refusal::WrongKey),
@@ -123,15 +97,7 @@ fn a_word_that_is_not_to_be_changed_stays_whatever_a_packet_says() {
             }
             channel.send(&ask(&all, 64, add(Width::Eight, 7)), &[]);
             let (repr, payload) = next(&mut channel);
-            assert!(matches!(
-                repr,
-                Repr::FetchReply {
-                    length: 8,
-                    last: true,
-                    fetch: FetchId(5),
-                    ..
-                }
-            ));
+            assert!(matches!(repr, Repr::FetchReply { length: 8, last: true, fetch: FetchId(5), .. }));
             assert_eq!(payload, [OWN; 8]);
             rank.note("refused", "");
         })
@@ -195,12 +161,8 @@ fn an_atomic_that_no_nic_asks_for_ends_the_link_and_changes_nothing() {
 fn grant(channel: &mut RawChannel) {
     loop {
         let (header, payload) = channel.receive();
-        if let Ok(Repr::Handler {
-            handler: HandlerId::CONTROL,
-            ..
-        }) = Repr::parse(&header, &payload)
-            && let Ok(ControlMessage::ImportRequest { request, .. }) =
-                ControlMessage::parse(&payload)
+        if let Ok(Repr::Handler { handler: HandlerId::CONTROL, .. }) = Repr::parse(&header, &payload)
+            && let Ok(ControlMessage::ImportRequest { request, .. }) = ControlMessage::parse(&payload)
         {
             return channel.control(&ControlMessage::ImportGranted {
                 request,
@@ -215,21 +177,13 @@ fn grant(channel: &mut RawChannel) {
 }
 
 fn reply(fetch: FetchId, reply_key: Key, offset: u64, length: u32, last: bool) -> Repr {
-    Repr::FetchReply {
-        reply_key,
-        fetch,
-        offset,
-        length,
-        last,
-    }
+    Repr::FetchReply { reply_key, fetch, offset, length, last }
 }
 
 /// What the victim asks next.
 fn asked(channel: &mut RawChannel) -> (FetchId, Key) {
     match next(channel).0 {
-        Repr::Atomic {
-            fetch, reply_key, ..
-        } => (fetch, reply_key),
+        Repr::Atomic { fetch, reply_key, .. } => (fetch, reply_key),
         other => panic!("{other:?}"),
     }
 }
@@ -280,18 +234,11 @@ fn answered_wrongly(rank: &Rank) {
 
         let (fetch, key) = asked(&mut channel);
         channel.send(&reply(fetch, key, 0, 8, true), &bytes[..8]);
-        channel.send(
-            &reply(fetch, key, 0, 4, true),
-            &(round as u32).to_le_bytes(),
-        );
+        channel.send(&reply(fetch, key, 0, 4, true), &(round as u32).to_le_bytes());
 
         for reason in [Refusal::Busy, Refusal::Revoked] {
             let (fetch, reply_key) = asked(&mut channel);
-            let refusal = Repr::FetchRefused {
-                reply_key,
-                fetch,
-                reason,
-            };
+            let refusal = Repr::FetchRefused { reply_key, fetch, reason };
             channel.send(&refusal, &[]);
             // The memory of the one that asked may be another's by now.
             channel.send(&reply(fetch, reply_key, 0, 8, true), &bytes[..8]);

@@ -25,10 +25,7 @@ fn a_rank_cannot_join_as_another_that_is_late() {
         let address = std::env::var(JobAddress::VARIABLE).unwrap();
         let address = address.parse().unwrap();
         match Client::join(&address, 0, LONG) {
-            Err(RendezvousError::Refused {
-                rank: 0,
-                why: Refusal::Process,
-            }) => {}
+            Err(RendezvousError::Refused { rank: 0, why: Refusal::Process }) => {}
             other => panic!("{other:?}"),
         }
         rank.note("tried", "");
@@ -71,11 +68,7 @@ fn descriptors_that_nobody_asked_for_are_closed_and_the_launcher_keeps_few() {
             let end = Instant::now() + Duration::from_millis(500);
             while Instant::now() < end {
                 import.send(&[1; 100], 0).unwrap();
-                assert!(
-                    descriptors() <= before + 8,
-                    "{} now, {before} before",
-                    descriptors()
-                );
+                assert!(descriptors() <= before + 8, "{} now, {before} before", descriptors());
             }
             // Another import of the honest rank still gets its memory.
             let again = node.import(1, "own").start().unwrap();

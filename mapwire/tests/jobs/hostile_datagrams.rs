@@ -41,11 +41,7 @@ fn work(rank: &Rank) {
     let peer = 1 - rank.number;
     let buffer = node.alloc(8192).unwrap();
     let export = node.export_buffer(&buffer).name("box").start().unwrap();
-    let import = node
-        .import(peer, "box")
-        .rights(Rights::ALL)
-        .start()
-        .unwrap();
+    let import = node.import(peer, "box").rights(Rights::ALL).start().unwrap();
     rank.note(&format!("ports-{}", rank.number), &ports());
     let mut turn = 0_u64;
     let mut exchange = |until: &dyn Fn() -> bool| {
@@ -61,10 +57,7 @@ fn work(rank: &Rank) {
             export.wait_signal(0, turn).unwrap();
             let mut got = vec![0; 4000];
             export.read(8, &mut got).unwrap();
-            assert!(
-                got[1..].iter().all(|byte| *byte == turn as u8),
-                "turn {turn}"
-            );
+            assert!(got[1..].iter().all(|byte| *byte == turn as u8), "turn {turn}");
             if rank.number == 1 {
                 import.put_signal(&got, 8, 0, turn).unwrap();
             }
@@ -89,10 +82,7 @@ fn work(rank: &Rank) {
             .map(|(cause, count)| format!("{count} {cause}"))
             .collect();
         let share = rate / before;
-        println!(
-            "{attack}: {share:.2} of the exchanges a second without; rejected: {}",
-            grown.join(", ")
-        );
+        println!("{attack}: {share:.2} of the exchanges a second without; rejected: {}", grown.join(", "));
         let sent = rank.read(&format!("end-{attack}"));
         let must: &[Cause] = match attack {
             _ if sent == "0" => &[],
@@ -102,10 +92,7 @@ fn work(rank: &Rank) {
             _ => &[Cause::Code],
         };
         for cause in must {
-            assert!(
-                grown.iter().any(|text| text.ends_with(&cause.to_string())),
-                "{attack}: {grown:?}"
-            );
+            assert!(grown.iter().any(|text| text.ends_with(&cause.to_string())), "{attack}: {grown:?}");
         }
     }
     let growth = resident_bytes().saturating_sub(memory);
@@ -241,9 +228,7 @@ impl Dice {
 /// Sockets at several addresses of the loopback network.
 fn sockets() -> Vec<UdpSocket> {
     let address = |last| Ipv4Addr::new(127, 0, 0, last);
-    (1..=8)
-        .filter_map(|last| UdpSocket::bind((address(last), 0)).ok())
-        .collect()
+    (1..=8).filter_map(|last| UdpSocket::bind((address(last), 0)).ok()).collect()
 }
 
 fn random(targets: &[SocketAddr]) -> u64 {
@@ -257,11 +242,7 @@ fn random(targets: &[SocketAddr]) -> u64 {
             *first %= 8;
         }
         let socket = &sockets[sent as usize % sockets.len()];
-        sent += u64::from(
-            socket
-                .send_to(&bytes, targets[sent as usize % targets.len()])
-                .is_ok(),
-        );
+        sent += u64::from(socket.send_to(&bytes, targets[sent as usize % targets.len()]).is_ok());
     }
     sent
 }

@@ -38,27 +38,11 @@ fn random_words_in_a_channel_harm_nobody_but_their_writer() {
                 let start = heap.as_mut_ptr().wrapping_add(4096);
                 // SAFETY: the memory outlives the export and is read when that is over.
                 let lent = unsafe { node.export_range(start, LENGTH) };
-                let lent = lent
-                    .ring_only()
-                    .name("lent")
-                    .on_notify(|_| {})
-                    .start()
-                    .unwrap();
+                let lent = lent.ring_only().name("lent").on_notify(|_| {}).start().unwrap();
                 let buffer = node.alloc(4096).unwrap();
-                let honest = node
-                    .export_buffer(&buffer)
-                    .ring_only()
-                    .name("honest")
-                    .start()
-                    .unwrap();
-                let imports: Vec<_> = (1..rank.size)
-                    .map(|peer| {
-                        node.import(peer, "own")
-                            .rights(Rights::ALL)
-                            .start()
-                            .unwrap()
-                    })
-                    .collect();
+                let honest = node.export_buffer(&buffer).ring_only().name("honest").start().unwrap();
+                let imports: Vec<_> =
+                    (1..rank.size).map(|peer| node.import(peer, "own").rights(Rights::ALL).start().unwrap()).collect();
                 rank.meet("start");
                 // Sends to all and fetches from all, whatever comes of it.
                 let mut told = vec![String::new(); rank.size];
@@ -84,38 +68,19 @@ fn random_words_in_a_channel_harm_nobody_but_their_writer() {
                 }
                 for (peer, told) in told.iter().enumerate().skip(2) {
                     println!("rank {peer}: {told}");
-                    assert!(
-                        told.is_empty() || told.contains(&format!("rank {peer}")),
-                        "{told}"
-                    );
+                    assert!(told.is_empty() || told.contains(&format!("rank {peer}")), "{told}");
                 }
                 // The honest rank's messages came all the while, and come still.
-                assert_eq!(
-                    honest
-                        .wait_signal_for(8, 1000, Some(Duration::from_secs(30)))
-                        .unwrap(),
-                    Some(1000)
-                );
+                assert_eq!(honest.wait_signal_for(8, 1000, Some(Duration::from_secs(30))).unwrap(), Some(1000));
                 rank.note("end", "");
                 drop((lent, honest));
-                assert!(
-                    heap[..4096].iter().all(|byte| *byte == OWN),
-                    "before the export"
-                );
-                assert!(
-                    heap[4096 + LENGTH..].iter().all(|byte| *byte == OWN),
-                    "behind the export"
-                );
+                assert!(heap[..4096].iter().all(|byte| *byte == OWN), "before the export");
+                assert!(heap[4096 + LENGTH..].iter().all(|byte| *byte == OWN), "behind the export");
                 // What is left of the mad ranks must not hold this one up.
                 drop(imports);
             } else {
                 let own = node.alloc(16_384).unwrap();
-                let _own = node
-                    .export_buffer(&own)
-                    .ring_only()
-                    .name("own")
-                    .start()
-                    .unwrap();
+                let _own = node.export_buffer(&own).ring_only().name("own").start().unwrap();
                 let lent = node.import(0, "lent").rights(Rights::ALL).start().unwrap();
                 let honest = node.import(0, "honest").start().unwrap();
                 lent.send_notify(&[1; 300], 0).unwrap();
@@ -177,18 +142,9 @@ fn a_rank_that_writes_what_it_can_of_the_board_parts_nobody_and_keeps_no_late_ra
                 std::process::exit(0);
             }
             let buffer = node.alloc(LENGTH).unwrap();
-            let _export = node
-                .export_buffer(&buffer)
-                .ring_only()
-                .name("own")
-                .start()
-                .unwrap();
+            let _export = node.export_buffer(&buffer).ring_only().name("own").start().unwrap();
             if rank.number < 2 {
-                let import = node
-                    .import(1 - rank.number, "own")
-                    .rights(Rights::ALL)
-                    .start()
-                    .unwrap();
+                let import = node.import(1 - rank.number, "own").rights(Rights::ALL).start().unwrap();
                 rank.note(&format!("start-{}", rank.number), "");
                 let mut rounds = 0;
                 while !rank.has("mad") {
@@ -201,11 +157,7 @@ fn a_rank_that_writes_what_it_can_of_the_board_parts_nobody_and_keeps_no_late_ra
             // A late rank finds the others, and they it: its channels and memory come by mail.
             for peer in [0, 1, 3] {
                 if peer != rank.number {
-                    let import = node
-                        .import(peer, "own")
-                        .rights(Rights::ALL)
-                        .start()
-                        .unwrap();
+                    let import = node.import(peer, "own").rights(Rights::ALL).start().unwrap();
                     import.send(&[4; 2000], 0).unwrap();
                     import.fetch(0, &mut [0; 3000]).unwrap();
                 }

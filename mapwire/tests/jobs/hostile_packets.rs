@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use mapwire::{Key, Rights};
 use mapwire_transport::rendezvous::Event;
 use mapwire_wire::{
-    Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, MappedPart, MessageId,
-    ProcessId, Refusal, Repr, Signal, SignalOp, Width,
+    Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Header, MappedPart, MessageId, ProcessId, Refusal,
+    Repr, Signal, SignalOp, Width,
 };
 
 use crate::harness::hostile::{Dice, Grant, Outlaw, RawChannel, message_for};
@@ -46,10 +46,7 @@ fn answer(channel: &mut RawChannel) -> Refusal {
     let (header, payload) = channel.receive();
     match Repr::parse(&header, &payload) {
         Ok(Repr::StoreRefused { reason, .. } | Repr::FetchRefused { reason, .. }) => reason,
-        other => panic!(
-            "not refused: {other:?} {:?}",
-            ControlMessage::parse(&payload)
-        ),
+        other => panic!("not refused: {other:?} {:?}", ControlMessage::parse(&payload)),
     }
 }
 
@@ -81,17 +78,12 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
                 rank.meet("imported");
                 gone.revoke().unwrap();
                 rank.meet("revoked");
-                all.wait_signal_for(104 - all.len() % 8, 1, Some(Duration::ZERO))
-                    .unwrap();
+                all.wait_signal_for(104 - all.len() % 8, 1, Some(Duration::ZERO)).unwrap();
                 rank.read("refused");
                 let rejected = node.nic_counters().rejected;
                 rank.read("legal");
                 drop((all, stores, fetches));
-                assert_eq!(
-                    &heap[4096 + 7..4096 + 10],
-                    [1, 2, 3],
-                    "the packet that was legal"
-                );
+                assert_eq!(&heap[4096 + 7..4096 + 10], [1, 2, 3], "the packet that was legal");
                 heap[4096 + 7..4096 + 10].fill(OWN);
                 assert!(heap.iter().all(|byte| *byte == OWN));
                 assert!(rejected.refused >= 20, "{rejected:?}");
@@ -112,10 +104,7 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
             let with = |key: Key, grant: &Grant| Grant { key, ..*grant };
             let mut almost = all.key;
             almost.0[15] ^= 1;
-            let at = |id: u32, grant: &Grant| Grant {
-                export: ExportId(id),
-                ..*grant
-            };
+            let at = |id: u32, grant: &Grant| Grant { export: ExportId(id), ..*grant };
             use Refusal::{NoRight, OutOfRange, Revoked, UnknownExport, WrongKey};
             let cases = [
                 (with(Key([0; 16]), &all), WrongKey),
@@ -141,13 +130,9 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
             assert_eq!(answer(&mut channel), NoRight);
             channel.send(&fetch(&stores, 0, 1), &[]);
             assert_eq!(answer(&mut channel), NoRight);
-            for (offset, length) in [
-                (LENGTH, 1),
-                (LENGTH - 1, 2),
-                (LENGTH - 4095, 4096),
-                (u64::MAX - 4, 4),
-                (1 << 47, 8),
-            ] {
+            for (offset, length) in
+                [(LENGTH, 1), (LENGTH - 1, 2), (LENGTH - 4095, 4096), (u64::MAX - 4, 4), (1 << 47, 8)]
+            {
                 channel.send(&store(&all, offset, length), &vec![9; length as usize]);
                 assert_eq!(answer(&mut channel), OutOfRange, "{length} at {offset}");
                 channel.send(&fetch(&all, offset, u64::from(length)), &[]);
@@ -162,25 +147,9 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
             for signal in [LENGTH.next_multiple_of(8), 1 << 40, u64::MAX - 15] {
                 let signal = Signal::set(signal, 9);
                 let repr = match store(&all, 16, 3) {
-                    Repr::Store {
-                        key,
-                        export,
-                        message,
-                        offset,
-                        length,
-                        ..
-                    } => {
+                    Repr::Store { key, export, message, offset, length, .. } => {
                         let (last, notify) = (true, false);
-                        Repr::Store {
-                            key,
-                            export,
-                            message,
-                            offset,
-                            length,
-                            last,
-                            notify,
-                            signal: true,
-                        }
+                        Repr::Store { key, export, message, offset, length, last, notify, signal: true }
                     }
                     other => other,
                 };
@@ -192,23 +161,10 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
 
             // What answers nothing that was asked, and control messages about other people's business: passed over.
             channel.send(
-                &Repr::FetchReply {
-                    reply_key: Key([2; 16]),
-                    fetch: FetchId(0),
-                    offset: 0,
-                    length: 4,
-                    last: true,
-                },
+                &Repr::FetchReply { reply_key: Key([2; 16]), fetch: FetchId(0), offset: 0, length: 4, last: true },
                 &[9; 4],
             );
-            channel.send(
-                &Repr::FetchRefused {
-                    reply_key: Key([2; 16]),
-                    fetch: FetchId(0),
-                    reason: WrongKey,
-                },
-                &[],
-            );
+            channel.send(&Repr::FetchRefused { reply_key: Key([2; 16]), fetch: FetchId(0), reason: WrongKey }, &[]);
             channel.send(
                 &Repr::StoreRefused {
                     message: MessageId(0),
@@ -231,22 +187,11 @@ fn a_packet_without_the_right_to_what_it_asks_is_refused_and_changes_nothing() {
                 key: Key([3; 16]),
                 length: u64::MAX,
                 rights: Rights::ALL,
-                direct: Some(MappedPart {
-                    offset: 0,
-                    bytes: u64::MAX,
-                }),
+                direct: Some(MappedPart { offset: 0, bytes: u64::MAX }),
             });
-            channel.control(&ControlMessage::ImportRefused {
-                request: 99,
-                reason: WrongKey,
-            });
-            channel.control(&ControlMessage::Revoked {
-                export: ExportId(0),
-            });
-            channel.control(&ControlMessage::Released {
-                export: all.export,
-                key: Key([3; 16]),
-            });
+            channel.control(&ControlMessage::ImportRefused { request: 99, reason: WrongKey });
+            channel.control(&ControlMessage::Revoked { export: ExportId(0) });
+            channel.control(&ControlMessage::Released { export: all.export, key: Key([3; 16]) });
             rank.note("refused", "");
 
             // After all that, a legal packet is as good as ever.
@@ -277,31 +222,20 @@ fn a_rank_that_gives_its_import_back_and_keeps_the_memory_gains_nothing() {
                 rank.meet("stored");
                 let mut now = vec![0; 4096];
                 buffer.read(0, &mut now).unwrap();
-                assert!(
-                    now.iter().all(|byte| *byte == OWN),
-                    "a store reached a revoked export"
-                );
+                assert!(now.iter().all(|byte| *byte == OWN), "a store reached a revoked export");
             } else {
                 let mut outlaw = Outlaw::join(rank);
                 let mut channel = outlaw.channel(0);
                 let grant = channel.import("direct", Rights::ALL);
                 // The tag's lower half is the request; its highest bit is set for the status.
                 let memory = outlaw.wait_for(|event| match event {
-                    Event::Passed { from: 0, tag, fd } if tag as i64 >= 0 && tag as u32 == 7 => {
-                        Some(fd)
-                    }
+                    Event::Passed { from: 0, tag, fd } if tag as i64 >= 0 && tag as u32 == 7 => Some(fd),
                     _ => None,
                 });
                 let memory = crate::harness::hostile::Scratch::map(memory);
-                channel.control(&ControlMessage::Released {
-                    export: grant.export,
-                    key: grant.key,
-                });
+                channel.control(&ControlMessage::Released { export: grant.export, key: grant.key });
                 // Once more, for an import that it never had.
-                channel.control(&ControlMessage::Released {
-                    export: grant.export,
-                    key: grant.key,
-                });
+                channel.control(&ControlMessage::Released { export: grant.export, key: grant.key });
                 channel.send(&fetch(&grant, 0, 8), &[]);
                 channel.receive();
                 rank.meet("kept");
@@ -327,16 +261,8 @@ fn near(dice: &mut Dice) -> u64 {
 
 /// A packet that a NIC may send, about things that may not exist; `None` when it would break the format.
 fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
-    let key = if dice.below(8) == 0 {
-        Key([4; 16])
-    } else {
-        grant.key
-    };
-    let export = ExportId(if dice.below(8) == 0 {
-        dice.roll() as u32
-    } else {
-        grant.export.0
-    });
+    let key = if dice.below(8) == 0 { Key([4; 16]) } else { grant.key };
+    let export = ExportId(if dice.below(8) == 0 { dice.roll() as u32 } else { grant.export.0 });
     let (message, id) = (MessageId(dice.below(4) as u32), dice.below(4) as u32);
     let (offset, length) = (near(dice), dice.below(4097) as u32);
     let (last, notify, signal) = (dice.below(2) == 0, dice.below(4) == 0, dice.below(3) == 0);
@@ -352,16 +278,7 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
                 };
                 payload.extend(signal.to_bytes());
             }
-            Repr::Store {
-                key,
-                export,
-                message,
-                offset,
-                length,
-                last,
-                notify,
-                signal,
-            }
+            Repr::Store { key, export, message, offset, length, last, notify, signal }
         }
         3 => Repr::FetchRequest {
             key,
@@ -371,23 +288,10 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
             want_bytes: near(dice),
             reply_key: Key([9; 16]),
         },
-        4 => Repr::FetchReply {
-            reply_key: key,
-            fetch: FetchId(id),
-            offset,
-            length,
-            last,
-        },
+        4 => Repr::FetchReply { reply_key: key, fetch: FetchId(id), offset, length, last },
         5 => {
             payload.clear();
-            Repr::StoreRefused {
-                message,
-                export,
-                reason,
-                offset,
-                length: u64::from(length),
-                count: u64::from(id),
-            }
+            Repr::StoreRefused { message, export, reason, offset, length: u64::from(length), count: u64::from(id) }
         }
         6 => {
             payload.clear();
@@ -500,20 +404,12 @@ fn a_peer_that_breaks_the_link_is_reported_as_broken_and_the_others_go_on() {
                 rank.meet("start");
                 for outlaw in 2..rank.size {
                     let start = Instant::now();
-                    let import = node
-                        .import(outlaw, "never")
-                        .timeout(Duration::from_secs(100));
+                    let import = node.import(outlaw, "never").timeout(Duration::from_secs(100));
                     let error = crate::harness::refusal(import.start().map(drop));
                     println!("rank {outlaw}: {error}");
                     assert!(error.contains(&format!("{outlaw}")), "{error}");
-                    assert!(
-                        start.elapsed() < Duration::from_secs(50),
-                        "rank {outlaw}: {error}"
-                    );
-                    refused(
-                        node.import(outlaw, "again").start().map(drop),
-                        &[&outlaw.to_string()],
-                    );
+                    assert!(start.elapsed() < Duration::from_secs(50), "rank {outlaw}: {error}");
+                    refused(node.import(outlaw, "again").start().map(drop), &[&outlaw.to_string()]);
                 }
                 rank.note("broken", "");
                 export.wait_signal(0, 5).unwrap();

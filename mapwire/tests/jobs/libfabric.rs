@@ -67,10 +67,7 @@ fn moved_by(test: &str, body: impl FnOnce(&crate::harness::Rank)) -> Option<u64>
     let name = format!("mapwire-moved-{test}-{}.json", std::process::id());
     let path = std::env::temp_dir().join(name);
     let summary = format!("--summary={}", path.display());
-    job(2)
-        .option(&summary, "--transport=ofi:tcp")
-        .run(body)
-        .succeeds();
+    job(2).option(&summary, "--transport=ofi:tcp").run(body).succeeds();
     if is_rank() {
         return None;
     }
@@ -107,16 +104,11 @@ fn long_transfers_over_libfabric_go_past_the_nic_and_keep_their_order_with_packe
                 import.send(&[byte + 1; 5000], 4000).unwrap();
                 import.send(&[byte + 2; LONG], 0).unwrap();
                 import.send(&[byte + 3; 8], 100_001).unwrap();
-                import
-                    .put_signal(&[byte + 4; 100_000], 7, flag, round)
-                    .unwrap();
+                import.put_signal(&[byte + 4; 100_000], 7, flag, round).unwrap();
                 import.send(&[byte + 5; 3], 8).unwrap();
                 let mut back = vec![0; LONG];
                 import.fetch(0, &mut back).unwrap();
-                assert_eq!(
-                    (back[0], back[6], back[7], back[8]),
-                    (byte + 2, byte + 2, byte + 4, byte + 5)
-                );
+                assert_eq!((back[0], back[6], back[7], back[8]), (byte + 2, byte + 2, byte + 4, byte + 5));
                 assert_eq!(
                     (back[11], back[100_001], back[100_006], back[100_007]),
                     (byte + 4, byte + 4, byte + 4, byte + 3)
@@ -176,18 +168,12 @@ fn exports_revoked_under_long_stores_over_libfabric_take_nothing_more_and_the_jo
                 buffer.write(0, &vec![0; LONG]).unwrap();
                 tell.put_signal(&[], 0, 8, round).unwrap();
                 buffer.read(0, &mut now).unwrap();
-                assert!(
-                    now.iter().all(|&is| is == 0),
-                    "a store came after the revocation"
-                );
+                assert!(now.iter().all(|&is| is == 0), "a store came after the revocation");
             }
         }
         node.barrier().unwrap();
     });
-    assert!(
-        moved.is_none_or(|moved| moved >= (ROUNDS * LONG) as u64),
-        "{moved:?}"
-    );
+    assert!(moved.is_none_or(|moved| moved >= (ROUNDS * LONG) as u64), "{moved:?}");
 }
 
 #[test]
@@ -213,10 +199,7 @@ fn a_fetch_that_a_revocation_crosses_over_libfabric_gives_the_bytes_or_an_error(
                         assert!(error.to_string().contains("revoked"), "{error}");
                         break;
                     }
-                    assert!(
-                        data.iter().all(|&is| is == 7),
-                        "other bytes than the export's"
-                    );
+                    assert!(data.iter().all(|&is| is == 7), "other bytes than the export's");
                     if count == 3 {
                         tell.put_signal(&[], 0, 0, round).unwrap();
                     }
@@ -266,9 +249,7 @@ fn many_revocations_under_one_long_store_over_libfabric_end_no_connection() {
                 node.export_buffer(&buffer).name(name).start().unwrap()
             };
             let long = export("long".into(), LONG);
-            let small: Vec<_> = (0..SMALL)
-                .map(|number| export(name(number), 4096))
-                .collect();
+            let small: Vec<_> = (0..SMALL).map(|number| export(name(number), 4096)).collect();
             told.wait_signal(0, 1).unwrap();
             eventually("the long store has begun", || {
                 let mut first = [0];
@@ -412,10 +393,7 @@ fn shared_memory_is_refused_beside_a_provider_that_catches_page_faults_itself() 
         .run(|rank| {
             let node = rank.node();
             let error = mapwire::Shared::open(&node, 1).unwrap_err().to_string();
-            assert!(
-                error.contains("`shm`") && error.contains("ofi:tcp"),
-                "{error}"
-            );
+            assert!(error.contains("`shm`") && error.contains("ofi:tcp"), "{error}");
             node.barrier().unwrap();
         })
         .succeeds();
@@ -430,21 +408,18 @@ fn ranks_that_are_killed_leave_nothing_of_libfabrics_shared_memory() {
     if !is_rank() {
         std::fs::create_dir(&folder).unwrap();
     }
-    let done = job(2)
-        .option("--transport", "ofi:shm")
-        .with("KILLED", folder.display().to_string())
-        .run(|rank| {
-            let node = rank.node();
-            node.barrier().unwrap();
-            let number = std::process::id();
-            let file = format!("/dev/shm/{number}:0:0");
-            assert!(std::fs::exists(file).unwrap(), "no file of this process");
-            let folder = std::path::PathBuf::from(std::env::var_os("KILLED").unwrap());
-            std::fs::write(folder.join(number.to_string()), "").unwrap();
-            node.barrier().unwrap();
-            let me = rustix::process::getpid();
-            rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
-        });
+    let done = job(2).option("--transport", "ofi:shm").with("KILLED", folder.display().to_string()).run(|rank| {
+        let node = rank.node();
+        node.barrier().unwrap();
+        let number = std::process::id();
+        let file = format!("/dev/shm/{number}:0:0");
+        assert!(std::fs::exists(file).unwrap(), "no file of this process");
+        let folder = std::path::PathBuf::from(std::env::var_os("KILLED").unwrap());
+        std::fs::write(folder.join(number.to_string()), "").unwrap();
+        node.barrier().unwrap();
+        let me = rustix::process::getpid();
+        rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+    });
     if is_rank() {
         return;
     }
@@ -468,8 +443,5 @@ fn a_provider_that_there_is_not_is_named_with_those_that_there_are() {
         eprintln!("rank {}: {error}", rank.number);
         std::process::exit(3);
     });
-    done.code(3)
-        .says("`nonsense`")
-        .says("there are: ")
-        .says("tcp");
+    done.code(3).says("`nonsense`").says("there are: ").says("tcp");
 }

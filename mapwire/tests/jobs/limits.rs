@@ -5,9 +5,7 @@ use std::time::Duration;
 use mapwire::{FaultBackend, Node, NodeConfig, Shared};
 use rustix::process::Resource;
 
-use crate::harness::denials::{
-    lower_limit, map_at, outlive_sigterm, refuse_call, refuse_userfaultfd, use_up_ranges,
-};
+use crate::harness::denials::{lower_limit, map_at, outlive_sigterm, refuse_call, refuse_userfaultfd, use_up_ranges};
 use crate::harness::{job, pattern, refused};
 
 const PINNERS: [&str; 2] = ["mlock", "io_uring"];
@@ -18,10 +16,7 @@ fn shared_memory_beyond_the_address_space_is_refused_and_names_the_limit() {
         .run(|rank| {
             let node = rank.node();
             lower_limit(Resource::As, 2 << 30);
-            refused(
-                Shared::open(&node, 1).map(drop),
-                &["RLIMIT_AS", "2147483648", "ulimit -v", "MAPWIRE_SHARED"],
-            );
+            refused(Shared::open(&node, 1).map(drop), &["RLIMIT_AS", "2147483648", "ulimit -v", "MAPWIRE_SHARED"]);
             refused(node.alloc(3 << 30).map(drop), &["RLIMIT_AS", "ulimit -v"]);
             // What there is room for is still to be had.
             let buffer = node.alloc(1 << 20).unwrap();
@@ -34,10 +29,7 @@ fn shared_memory_beyond_the_address_space_is_refused_and_names_the_limit() {
         .option("--shared", "60T")
         .run(|rank| {
             let node = rank.node();
-            refused(
-                Shared::open(&node, 1).map(drop),
-                &["MAPWIRE_SHARED", "MAPWIRE_VIEWS"],
-            );
+            refused(Shared::open(&node, 1).map(drop), &["MAPWIRE_SHARED", "MAPWIRE_VIEWS"]);
         })
         .succeeds();
 }
@@ -85,19 +77,10 @@ fn pages_of_too_many_protections_end_the_rank_and_name_the_setting() {
             let shared = rank.shared(&node);
             use_up_ranges(400);
             // Each is a page of its own, and a range of its own: every second one is open.
-            let error = (0..4000)
-                .filter_map(|_| {
-                    shared
-                        .alloc_bytes(4096)
-                        .and_then(|_| shared.alloc_bytes(16))
-                        .err()
-                })
-                .next();
+            let error =
+                (0..4000).filter_map(|_| shared.alloc_bytes(4096).and_then(|_| shared.alloc_bytes(16)).err()).next();
             let text = error.expect("an error").to_string();
-            assert!(
-                text.contains("mapped ranges") && text.contains("vm.max_map_count"),
-                "{text}"
-            );
+            assert!(text.contains("mapped ranges") && text.contains("vm.max_map_count"), "{text}");
             assert!(text.contains("MAPWIRE_FAULTS=userfaultfd"), "{text}");
             crate::harness::denials::end_at_once();
         })
@@ -123,34 +106,19 @@ fn more_locked_memory_than_the_limit_is_refused_and_names_it() {
                     return;
                 }
                 let buffer = node.alloc(1 << 20).unwrap();
-                let outcome = node
-                    .export_buffer(&buffer)
-                    .ring_only()
-                    .name("large")
-                    .start();
-                refused(
-                    outcome.map(drop),
-                    &["RLIMIT_MEMLOCK", "262144", "ulimit -l"],
-                );
+                let outcome = node.export_buffer(&buffer).ring_only().name("large").start();
+                refused(outcome.map(drop), &["RLIMIT_MEMLOCK", "262144", "ulimit -l"]);
                 let heap = vec![0_u8; 1 << 20];
                 // SAFETY: nothing is exported.
                 let outcome = unsafe { node.export_range(heap.as_ptr().cast_mut(), heap.len()) };
-                refused(
-                    outcome.name("heap").ring_only().start().map(drop),
-                    &["RLIMIT_MEMLOCK", "262144"],
-                );
+                refused(outcome.name("heap").ring_only().start().map(drop), &["RLIMIT_MEMLOCK", "262144"]);
                 // SAFETY: nobody stores to it before it is dropped.
                 let mapped = unsafe { node.export_range(heap.as_ptr().cast_mut(), heap.len()) };
                 drop(mapped.name("heap").start().unwrap());
                 // What fits is exported and works, and the direct path locks nothing.
                 let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
                 let small = node.alloc(64 << 10).unwrap();
-                let small = node
-                    .export_buffer(&small)
-                    .ring_only()
-                    .name("small")
-                    .start()
-                    .unwrap();
+                let small = node.export_buffer(&small).ring_only().name("small").start().unwrap();
                 small.wait_signal(0, 1).unwrap();
                 let mut found = vec![0; 9000];
                 small.read(8, &mut found).unwrap();
@@ -184,11 +152,7 @@ fn without_userfaultfd_faults_are_caught_by_sigsegv_unless_told_otherwise() {
         .run(|rank| {
             refuse_userfaultfd();
             let node = rank.node();
-            let parts = [
-                "userfaultfd is refused",
-                "/dev/userfaultfd",
-                "MAPWIRE_FAULTS=sigsegv",
-            ];
+            let parts = ["userfaultfd is refused", "/dev/userfaultfd", "MAPWIRE_FAULTS=sigsegv"];
             refused(Shared::open(&node, 1).map(drop), &parts);
         })
         .succeeds();
@@ -202,11 +166,7 @@ fn without_io_uring_its_pinner_is_refused_and_the_other_named() {
             .option("--pinner", "io_uring")
             .run(|_| {
                 refuse_call(libc::SYS_io_uring_setup, None, errno);
-                let parts = [
-                    "io_uring is refused",
-                    "kernel.io_uring_disabled",
-                    "MAPWIRE_PINNER=mlock",
-                ];
+                let parts = ["io_uring is refused", "kernel.io_uring_disabled", "MAPWIRE_PINNER=mlock"];
                 refused(Node::join().map(drop), &parts);
             })
             .succeeds();
@@ -221,11 +181,7 @@ fn a_shared_base_that_is_taken_is_refused_and_names_who_has_it() {
             // In the midst of where the views would lie.
             map_at(BASE + (5 << 30), 4096);
             let node = rank.node();
-            let parts = [
-                "is taken by anonymous memory",
-                "0x300140000000",
-                "MAPWIRE_SHARED_BASE",
-            ];
+            let parts = ["is taken by anonymous memory", "0x300140000000", "MAPWIRE_SHARED_BASE"];
             refused(Shared::open(&node, 1).map(drop), &parts);
         })
         .succeeds();
@@ -262,14 +218,9 @@ fn a_shared_base_that_is_taken_is_refused_and_names_who_has_it() {
 #[test]
 fn ranks_with_different_shared_memories_are_told_so() {
     for (label, change) in [
-        (
-            "MAPWIRE_SHARED",
-            (|config| config.shared.bytes = 32 << 20) as fn(&mut NodeConfig),
-        ),
+        ("MAPWIRE_SHARED", (|config| config.shared.bytes = 32 << 20) as fn(&mut NodeConfig)),
         ("MAPWIRE_VIEWS", |config| config.shared.views = 16),
-        ("MAPWIRE_SHARED_BASE", |config| {
-            config.shared.base = 0x2000_0000_0000
-        }),
+        ("MAPWIRE_SHARED_BASE", |config| config.shared.base = 0x2000_0000_0000),
     ] {
         let done = job(3).called(label).option("--shared", "64M").run(|rank| {
             outlive_sigterm();
@@ -286,10 +237,7 @@ fn ranks_with_different_shared_memories_are_told_so() {
                 }
             }
         });
-        done.code(4)
-            .soon()
-            .says(label)
-            .says("give all ranks the same");
+        done.code(4).soon().says(label).says("give all ranks the same");
     }
 }
 
@@ -335,35 +283,19 @@ fn too_little_nic_memory_is_refused_and_says_what_needs_it() {
                 }
                 assert!(exports.len() < 100_000);
             };
-            assert!(
-                error.contains("NIC memory") || error.contains("table is full"),
-                "{error}"
-            );
+            assert!(error.contains("NIC memory") || error.contains("table is full"), "{error}");
             // When one goes there is room for another.
             exports.pop();
-            exports.push(
-                node.export_buffer(&buffer)
-                    .ring_only()
-                    .name("again")
-                    .start()
-                    .unwrap(),
-            );
+            exports.push(node.export_buffer(&buffer).ring_only().name("again").start().unwrap());
         })
         .succeeds();
 }
 
 #[test]
 fn a_setting_that_is_none_is_refused_by_the_name_of_its_variable() {
-    for (name, value) in [
-        ("MAPWIRE_DRIVER", "daemon"),
-        ("MAPWIRE_SHARED_BASE", "here"),
-        ("MAPWIRE_NIC_MEMORY", "much"),
-    ] {
-        job(1)
-            .called(name)
-            .with(name, value)
-            .run(|_| refused(Node::join().map(drop), &[name, value]))
-            .succeeds();
+    for (name, value) in [("MAPWIRE_DRIVER", "daemon"), ("MAPWIRE_SHARED_BASE", "here"), ("MAPWIRE_NIC_MEMORY", "much")]
+    {
+        job(1).called(name).with(name, value).run(|_| refused(Node::join().map(drop), &[name, value])).succeeds();
     }
 }
 
@@ -381,9 +313,7 @@ fn a_rank_that_never_comes_is_named_when_the_time_is_over() {
         rank.note("told", "");
         std::thread::sleep(Duration::from_millis(10));
     });
-    done.succeeds()
-        .soon()
-        .says("rank 1 has not opened the shared memory");
+    done.succeeds().soon().says("rank 1 has not opened the shared memory");
 }
 
 #[test]

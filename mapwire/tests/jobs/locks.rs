@@ -118,10 +118,7 @@ fn nobody_passes_a_barrier_before_all_threads_of_all_ranks_have_come() {
                                 for slot in slots {
                                     // A fast one may be a round ahead, but no more.
                                     let seen = slot.get(0);
-                                    assert!(
-                                        seen == round || seen == round + 1,
-                                        "{seen} in round {round}"
-                                    );
+                                    assert!(seen == round || seen == round + 1, "{seen} in round {round}");
                                 }
                             }
                         });
@@ -142,9 +139,7 @@ fn a_broadcast_gives_the_roots_value_to_all_and_misuse_is_refused() {
     on_both(3, |rank, shared| {
         for round in 0..30_u64 {
             let root = round as usize % rank.size;
-            let value = shared
-                .broadcast(root, 1000 * rank.number as u64 + round)
-                .unwrap();
+            let value = shared.broadcast(root, 1000 * rank.number as u64 + round).unwrap();
             assert_eq!(value, 1000 * root as u64 + round);
         }
         shared.barrier().unwrap();
@@ -152,10 +147,7 @@ fn a_broadcast_gives_the_roots_value_to_all_and_misuse_is_refused() {
         let held = shared.lock(77 + rank.number as u32).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                refused(
-                    shared.unlock(77 + rank.number as u32),
-                    &["77", "78", "79"][rank.number..=rank.number],
-                )
+                refused(shared.unlock(77 + rank.number as u32), &["77", "78", "79"][rank.number..=rank.number])
             });
         });
         drop(held);
@@ -180,10 +172,7 @@ fn more_threads_than_there_is_room_for_are_told_so() {
                         match shared.lock(thread) {
                             Ok(held) => drop(held),
                             Err(error) => {
-                                assert!(
-                                    error.to_string().contains("more than 64 threads"),
-                                    "{error}"
-                                );
+                                assert!(error.to_string().contains("more than 64 threads"), "{error}");
                                 refusals.fetch_add(1, Ordering::Relaxed);
                             }
                         }
@@ -238,10 +227,7 @@ fn minipages_of_many_sizes_go_round_under_locks_and_are_always_whole() {
                         let held = shared.lock(which as u32).unwrap();
                         let mut words = vec![0; slice.len()];
                         slice.read_into(0, &mut words).unwrap();
-                        assert!(
-                            words.iter().all(|word| *word == words[0]),
-                            "minipage {which} is torn"
-                        );
+                        assert!(words.iter().all(|word| *word == words[0]), "minipage {which} is torn");
                         let from = dice.below(slice.len() as u64) as usize;
                         let next = words[0] + 1;
                         words.fill(next);
@@ -268,12 +254,7 @@ fn minipages_of_many_sizes_go_round_under_locks_and_are_always_whole() {
 #[test]
 fn owners_that_compute_or_sleep_serve_all_the_same() {
     // Rank 0 owns; it calls nothing of mapwire while the others fault on what it has.
-    for (what, wait) in [
-        ("computes", "adaptive"),
-        ("computes", "event"),
-        ("sleeps", "adaptive"),
-        ("sleeps", "event"),
-    ] {
+    for (what, wait) in [("computes", "adaptive"), ("computes", "event"), ("sleeps", "adaptive"), ("sleeps", "event")] {
         job(2)
             .called(format!("{what} {wait}"))
             .option("--wait", wait)
@@ -297,8 +278,7 @@ fn owners_that_compute_or_sleep_serve_all_the_same() {
                         let mut sum = 0_u64;
                         while !rank.has("served") {
                             for number in 0..100_000_u64 {
-                                sum =
-                                    std::hint::black_box(sum.wrapping_mul(31).wrapping_add(number));
+                                sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(number));
                             }
                         }
                     }

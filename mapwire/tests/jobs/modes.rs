@@ -11,14 +11,8 @@ use crate::harness::{Rank, job, pattern};
 fn everything(rank: &Rank) {
     let node = rank.node();
     let config = &node.config().driver;
-    assert_eq!(
-        config.mode.to_string(),
-        std::env::var("MAPWIRE_DRIVER").unwrap()
-    );
-    assert_eq!(
-        config.wait.to_string(),
-        std::env::var("MAPWIRE_WAIT").unwrap()
-    );
+    assert_eq!(config.mode.to_string(), std::env::var("MAPWIRE_DRIVER").unwrap());
+    assert_eq!(config.wait.to_string(), std::env::var("MAPWIRE_WAIT").unwrap());
     assert!(config.mode == DriverMode::Inline || config.mode == DriverMode::Thread);
     assert!(config.wait != WaitStrategy::Adaptive { spin_ns: Some(0) });
 
@@ -34,18 +28,12 @@ fn everything(rank: &Rank) {
             export = export.ring_only();
         }
         let export = export.start().unwrap();
-        let import = node
-            .import(other, name)
-            .rights(Rights::ALL)
-            .start()
-            .unwrap();
+        let import = node.import(other, name).rights(Rights::ALL).start().unwrap();
         // Ping-pong, short and long.
         for turn in 1..=30_u64 {
             let length = if turn % 10 == 0 { 50_000 } else { 30 };
             if rank.number == 0 {
-                import
-                    .put_signal(&pattern(turn, length), 1001, 0, turn)
-                    .unwrap();
+                import.put_signal(&pattern(turn, length), 1001, 0, turn).unwrap();
                 export.wait_signal(0, turn).unwrap();
             } else {
                 export.wait_signal(0, turn).unwrap();

@@ -17,12 +17,7 @@ const SENDS: u64 = 120;
 
 #[test]
 fn what_was_sent_arrives_though_the_import_is_given_up_at_once_or_the_sender_leaves() {
-    for (mode, leaves) in [
-        ("inline", false),
-        ("inline", true),
-        ("thread", false),
-        ("thread", true),
-    ] {
+    for (mode, leaves) in [("inline", false), ("inline", true), ("thread", false), ("thread", true)] {
         job(2)
             .called(format!("{mode}-{leaves}"))
             .with("MAPWIRE_DRIVER", mode)
@@ -32,8 +27,7 @@ fn what_was_sent_arrives_though_the_import_is_given_up_at_once_or_the_sender_lea
                     let buffer = node.alloc(4096).unwrap();
                     let export = node.export_buffer(&buffer).ring_only().name("slow");
                     // Nobody takes what comes meanwhile.
-                    let export =
-                        export.on_notify(|_| std::thread::sleep(Duration::from_millis(300)));
+                    let export = export.on_notify(|_| std::thread::sleep(Duration::from_millis(300)));
                     let export = export.start().unwrap();
                     rank.read("given up");
                     let most = Some(Duration::from_secs(20));
@@ -125,9 +119,7 @@ fn a_thread_that_uses_shared_memory_while_its_process_exits_does_not_make_it_fai
 
 #[test]
 fn a_process_whose_exit_waits_for_a_thread_that_needs_a_rank_that_left_ends_as_failed() {
-    let job = job(2)
-        .with("MAPWIRE_TIMEOUT", "3")
-        .option("--shared", "64M");
+    let job = job(2).with("MAPWIRE_TIMEOUT", "3").option("--shared", "64M");
     let done = job.run(|rank| counts_on(rank, true));
     done.code(70).says("access to shared memory at");
 }
@@ -256,12 +248,8 @@ fn a_peer_that_takes_nothing_keeps_no_rank_from_leaving_which_says_so() {
             let mut channel = outlaw.channel_in(0, &memory);
             let request = loop {
                 let (header, payload) = channel.receive();
-                if let Ok(Repr::Handler {
-                    handler: HandlerId::CONTROL,
-                    ..
-                }) = Repr::parse(&header, &payload)
-                    && let Ok(ControlMessage::ImportRequest { request, .. }) =
-                        ControlMessage::parse(&payload)
+                if let Ok(Repr::Handler { handler: HandlerId::CONTROL, .. }) = Repr::parse(&header, &payload)
+                    && let Ok(ControlMessage::ImportRequest { request, .. }) = ControlMessage::parse(&payload)
                 {
                     break request;
                 }

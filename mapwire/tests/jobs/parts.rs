@@ -27,12 +27,7 @@ fn export(rank: &Rank, check: impl Fn(&[u8])) {
     }
     let [direct, ring] = &buffers;
     let _direct = node.export_buffer(direct).name("direct").start().unwrap();
-    let _ring = node
-        .export_buffer(ring)
-        .ring_only()
-        .name("ring")
-        .start()
-        .unwrap();
+    let _ring = node.export_buffer(ring).ring_only().name("ring").start().unwrap();
     rank.meet("stored");
     for buffer in &buffers {
         let mut found = vec![0; LENGTH];
@@ -97,14 +92,11 @@ fn parts_of_all_lengths_are_gathered_into_an_export_and_scattered_from_it() {
                 for (number, length) in CUTS.into_iter().enumerate() {
                     let data = pattern(number as u64, LENGTH);
                     // Not one behind the other in memory.
-                    let apart: Vec<Vec<u8>> =
-                        cut(&data, length).into_iter().map(<[u8]>::to_vec).collect();
+                    let apart: Vec<Vec<u8>> = cut(&data, length).into_iter().map(<[u8]>::to_vec).collect();
                     let slices: Vec<_> = apart.iter().map(|part| IoSlice::new(part)).collect();
                     import.send_vectored(&slices, 0).unwrap();
-                    let mut parts: Vec<Vec<u8>> =
-                        apart.iter().map(|part| vec![0; part.len()]).collect();
-                    let mut slices: Vec<_> =
-                        parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+                    let mut parts: Vec<Vec<u8>> = apart.iter().map(|part| vec![0; part.len()]).collect();
+                    let mut slices: Vec<_> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
                     import.fetch_vectored(0, &mut slices).unwrap();
                     assert!(parts == apart, "cut {number}");
                 }
@@ -147,12 +139,7 @@ const ROWS: [Rows; 9] = [
 ];
 
 const fn rows(count: usize, bytes: usize, local_stride: usize, remote_stride: u64) -> Rows {
-    Rows {
-        count,
-        bytes,
-        local_stride,
-        remote_stride,
-    }
+    Rows { count, bytes, local_stride, remote_stride }
 }
 
 #[test]
@@ -185,16 +172,10 @@ fn rows_are_stored_and_fetched_where_they_belong_and_nothing_between_them_change
                     let mut into = vec![9; rows.local_bytes().unwrap() + 5];
                     let mut expected = into.clone();
                     for row in 0..rows.count {
-                        let (to, from) = (
-                            row * rows.local_stride,
-                            offset + row * rows.remote_stride as usize,
-                        );
-                        expected[to..to + rows.bytes]
-                            .copy_from_slice(&all[from..from + rows.bytes]);
+                        let (to, from) = (row * rows.local_stride, offset + row * rows.remote_stride as usize);
+                        expected[to..to + rows.bytes].copy_from_slice(&all[from..from + rows.bytes]);
                     }
-                    import
-                        .fetch_strided(offset as u64, &mut into, rows)
-                        .unwrap();
+                    import.fetch_strided(offset as u64, &mut into, rows).unwrap();
                     assert!(into == expected, "{rows:?}");
                 }
                 // Rows that are read may overlap: a window that slides.
@@ -221,14 +202,8 @@ fn parts_and_rows_that_do_not_fit_are_refused_and_nothing_is_stored() {
             import(rank, |_, import| {
                 let data = vec![1; 300_000];
                 let part = IoSlice::new(&data);
-                refused(
-                    import.send_vectored(&[part, part], 0),
-                    &["600000 bytes at 0", "400000"],
-                );
-                refused(
-                    import.send_vectored(&[IoSlice::new(&data[..8])], LENGTH as u64 - 7),
-                    &["8 bytes at 399993"],
-                );
+                refused(import.send_vectored(&[part, part], 0), &["600000 bytes at 0", "400000"]);
+                refused(import.send_vectored(&[IoSlice::new(&data[..8])], LENGTH as u64 - 7), &["8 bytes at 399993"]);
                 refused(
                     import.send_vectored(&[IoSlice::new(&data[..8])], u64::MAX),
                     &["8 bytes at 18446744073709551615"],
@@ -237,10 +212,7 @@ fn parts_and_rows_that_do_not_fit_are_refused_and_nothing_is_stored() {
                 let mut into = vec![0; 300_000];
                 let (one, two) = into.split_at_mut(150_000);
                 let mut parts = [IoSliceMut::new(one), IoSliceMut::new(two)];
-                refused(
-                    import.fetch_vectored(100_001, &mut parts),
-                    &["300000 bytes at 100001"],
-                );
+                refused(import.fetch_vectored(100_001, &mut parts), &["300000 bytes at 100001"]);
 
                 let pass = &["pass the end"];
                 // The last row leaves the export, by one byte.
@@ -272,10 +244,7 @@ fn parts_and_rows_that_do_not_fit_are_refused_and_nothing_is_stored() {
                 assert_eq!(error.kind(), ErrorKind::Argument);
                 refused(Err::<(), _>(error), &["100 B every 99 B overlap"]);
                 let over = rows(2, 100, 99, 100);
-                refused(
-                    import.fetch_strided(0, &mut into, &over),
-                    &["100 B every 99 B overlap"],
-                );
+                refused(import.fetch_strided(0, &mut into, &over), &["100 B every 99 B overlap"]);
                 assert!(into.iter().all(|byte| *byte == 0));
             });
         })
@@ -301,11 +270,7 @@ fn many_parts_move_where_few_pages_may_be_pinned_at_a_time() {
             let import = node.import(0, "small").rights(Rights::ALL).start().unwrap();
             // Each part lies on pages of its own, and 16 pages may be pinned.
             let mut memory = pattern(1, 40 * 8192);
-            let parts: Vec<_> = memory
-                .chunks(8192)
-                .take(22)
-                .map(|page| &page[..2100])
-                .collect();
+            let parts: Vec<_> = memory.chunks(8192).take(22).map(|page| &page[..2100]).collect();
             let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
             import.send_vectored(&slices, 8).unwrap();
             let mut back = vec![0; 22 * 2100];

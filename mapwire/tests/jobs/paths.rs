@@ -9,20 +9,7 @@ use mapwire::Rights;
 use crate::harness::{Rank, eventually, job, pattern, refused};
 
 /// Around every size at which something else happens: short sends, pages, chunks.
-const SIZES: [usize; 12] = [
-    0,
-    1,
-    7,
-    8,
-    127,
-    128,
-    129,
-    4095,
-    4096,
-    4097,
-    (64 << 10) + 3,
-    1 << 20,
-];
+const SIZES: [usize; 12] = [0, 1, 7, 8, 127, 128, 129, 4095, 4096, 4097, (64 << 10) + 3, 1 << 20];
 
 /// Room for the largest behind a signal, and for a neighbour.
 const ROOM: usize = (1 << 20) + 4096;
@@ -142,10 +129,8 @@ fn a_handler_runs_after_delivery_and_may_itself_send() {
                         let number = told.fetch_add(1, Ordering::Relaxed) + 1;
                         assert_eq!(usize::from(notification.from.0), other);
                         // The message is there, all of it: its first and its last word say which it is.
-                        let (first, last) = (
-                            notification.offset as usize,
-                            (notification.offset + notification.length) as usize - 8,
-                        );
+                        let (first, last) =
+                            (notification.offset as usize, (notification.offset + notification.length) as usize - 8);
                         assert_eq!(buffer.load_u64(first).unwrap(), number);
                         assert_eq!(buffer.load_u64(last).unwrap(), number);
                         answer.put_signal(&[], 0, 8, number).unwrap();
@@ -160,9 +145,7 @@ fn a_handler_runs_after_delivery_and_may_itself_send() {
                     // The next message overwrites this one, so it waits for the answer.
                     replies.wait_signal(8, number).unwrap();
                 }
-                node.wait_until(None, || {
-                    (told.load(Ordering::Relaxed) == MESSAGES).then_some(())
-                });
+                node.wait_until(None, || (told.load(Ordering::Relaxed) == MESSAGES).then_some(()));
                 rank.meet(&format!("turn{turn}"));
                 drop((export, own));
             }
@@ -180,12 +163,7 @@ fn a_buffer_stands_for_a_redirected_export_until_it_comes_back() {
                 own.write(0, &pattern(5, 9_000)).unwrap();
                 own.store_u64(8192, 0).unwrap();
                 let (landing, short) = (node.alloc(16_384).unwrap(), node.alloc(8_999).unwrap());
-                let mut export = node
-                    .export_buffer(&own)
-                    .ring_only()
-                    .name("inbox")
-                    .start()
-                    .unwrap();
+                let mut export = node.export_buffer(&own).ring_only().name("inbox").start().unwrap();
                 let direct = node.alloc(4096).unwrap();
                 let mut direct = node.export_buffer(&direct).name("direct").start().unwrap();
                 refused(direct.redirect(&landing), &["ring path"]);
@@ -200,10 +178,7 @@ fn a_buffer_stands_for_a_redirected_export_until_it_comes_back() {
                 export.read(100, &mut found).unwrap();
                 assert!(found == pattern(1, 8000));
                 own.read(100, &mut found).unwrap();
-                assert!(
-                    found == pattern(5, 9_000)[100..8100],
-                    "the exported memory is untouched"
-                );
+                assert!(found == pattern(5, 9_000)[100..8100], "the exported memory is untouched");
                 rank.read("sent");
                 export.redirect_back().unwrap();
                 rank.meet("back");
@@ -239,18 +214,11 @@ fn redirections_under_fetches_leave_no_page_pinned_and_give_one_place_or_the_oth
             if rank.number == 0 {
                 let own = node.alloc(LENGTH).unwrap();
                 own.write(0, &vec![1; LENGTH]).unwrap();
-                let mut export = node
-                    .export_buffer(&own)
-                    .ring_only()
-                    .name("inbox")
-                    .start()
-                    .unwrap();
+                let mut export = node.export_buffer(&own).ring_only().name("inbox").start().unwrap();
                 rank.meet("exported");
                 for turn in 0..200_u32 {
                     let landing = node.alloc(LENGTH).unwrap();
-                    landing
-                        .write(0, &vec![(turn % 250 + 2) as u8; LENGTH])
-                        .unwrap();
+                    landing.write(0, &vec![(turn % 250 + 2) as u8; LENGTH]).unwrap();
                     export.redirect(&landing).unwrap();
                     // Unmapped as soon as nobody reads it: what still does must not fault.
                     drop(landing);
@@ -262,11 +230,7 @@ fn redirections_under_fetches_leave_no_page_pinned_and_give_one_place_or_the_oth
                 rank.note("over", "");
                 rank.meet("end");
             } else {
-                let import = node
-                    .import(0, "inbox")
-                    .rights(Rights::FETCH)
-                    .start()
-                    .unwrap();
+                let import = node.import(0, "inbox").rights(Rights::FETCH).start().unwrap();
                 rank.meet("exported");
                 let mut fetches = 0;
                 while !rank.has("over") {
@@ -291,12 +255,7 @@ fn sends_that_nobody_waits_for_arrive_in_order_and_give_their_data_back() {
             let node = rank.node();
             if rank.number == 0 {
                 let buffer = node.alloc(64 * 8192).unwrap();
-                let export = node
-                    .export_buffer(&buffer)
-                    .ring_only()
-                    .name("ring")
-                    .start()
-                    .unwrap();
+                let export = node.export_buffer(&buffer).ring_only().name("ring").start().unwrap();
                 export.wait_signal(0, 1).unwrap();
                 for number in 0..60_usize {
                     let mut found = vec![0; 5000 + number];
@@ -369,10 +328,7 @@ fn heap_stack_and_static_memory_can_be_exported() {
 fn a_rank_can_import_its_own_exports_with_and_without_a_launcher() {
     job(1)
         .run(|rank| {
-            for config in [
-                mapwire::NodeConfig::from_env().unwrap(),
-                mapwire::NodeConfig::default(),
-            ] {
+            for config in [mapwire::NodeConfig::from_env().unwrap(), mapwire::NodeConfig::default()] {
                 let node = mapwire::Node::with(config).unwrap();
                 for name in ["direct", "ring"] {
                     let buffer = node.alloc(20_000).unwrap();
@@ -404,18 +360,8 @@ fn proxy_addresses_name_the_bytes_of_imports_and_nothing_between() {
         .run(|rank| {
             let node = rank.node();
             let buffer = node.alloc(10_000).unwrap();
-            let _a = node
-                .export_buffer(&buffer)
-                .ring_only()
-                .name("a")
-                .start()
-                .unwrap();
-            let _b = node
-                .export_buffer(&buffer)
-                .ring_only()
-                .name("b")
-                .start()
-                .unwrap();
+            let _a = node.export_buffer(&buffer).ring_only().name("a").start().unwrap();
+            let _b = node.export_buffer(&buffer).ring_only().name("b").start().unwrap();
             let a = node.import(0, "a").start().unwrap();
             let b = node.import(0, "b").start().unwrap();
             let (start, next) = (a.proxy_address(), b.proxy_address());

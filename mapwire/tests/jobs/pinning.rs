@@ -87,17 +87,10 @@ fn a_limit_on_pinned_pages_unpins_the_least_recently_used() {
                 // A transfer that can never fit is refused, and changes nothing.
                 let before = node.translation_counters();
                 let mut large = Pages::new(17);
-                refused(
-                    ring.send(&large.bytes()[..6 * PAGE + 1], 0),
-                    &["pass the end"],
-                );
+                refused(ring.send(&large.bytes()[..6 * PAGE + 1], 0), &["pass the end"]);
                 let mut back = vec![0; 6 * PAGE];
                 drop(ring);
-                let ring = node
-                    .import(0, "ring")
-                    .rights(mapwire::Rights::ALL)
-                    .start()
-                    .unwrap();
+                let ring = node.import(0, "ring").rights(mapwire::Rights::ALL).start().unwrap();
                 ring.fetch(0, &mut back).unwrap();
                 assert!(back == sources[1].bytes());
                 assert!(counts(&node, before).pinned_pages <= 16);
@@ -122,15 +115,9 @@ fn a_transfer_or_export_beyond_the_limit_is_refused_and_names_it() {
                     let other = node.alloc(64 * PAGE).unwrap();
                     let direct = node.export_buffer(&other).name("direct").start().unwrap();
                     let outcome = node.export_buffer(&buffer).ring_only().name("ring").start();
-                    refused(
-                        outcome,
-                        &["64 pages", "16 pages may be pinned", "raise the limit"],
-                    );
+                    refused(outcome, &["64 pages", "16 pages may be pinned", "raise the limit"]);
                     // Nothing of it is left: the name is free, and so are the pages.
-                    let small = node
-                        .export_buffer(&buffer)
-                        .range(0, 16 * PAGE as u64)
-                        .unwrap();
+                    let small = node.export_buffer(&buffer).range(0, 16 * PAGE as u64).unwrap();
                     let small = small.name("ring").start().unwrap();
                     rank.meet("end");
                     let mut found = vec![0; 100];
@@ -138,11 +125,7 @@ fn a_transfer_or_export_beyond_the_limit_is_refused_and_names_it() {
                     assert!(found.iter().all(|byte| *byte == 0), "nothing was stored");
                     drop(direct);
                 } else {
-                    let ring = node
-                        .import(0, "ring")
-                        .rights(mapwire::Rights::ALL)
-                        .start()
-                        .unwrap();
+                    let ring = node.import(0, "ring").rights(mapwire::Rights::ALL).start().unwrap();
                     let mut own = Pages::new(17);
                     let data = &own.bytes()[..16 * PAGE];
                     ring.send(data, 0).unwrap();
@@ -175,11 +158,7 @@ fn pages_stay_pinned_between_sends_and_every_counter_adds_up() {
                     let buffer = node.alloc(32 * PAGE).unwrap();
                     let export = node.export_buffer(&buffer).ring_only().name("ring");
                     let export = export.start().unwrap();
-                    assert_eq!(
-                        node.translation_counters().pins,
-                        32,
-                        "exports are pinned at once"
-                    );
+                    assert_eq!(node.translation_counters().pins, 32, "exports are pinned at once");
                     rank.meet("end");
                     drop(export);
                     return;

@@ -9,10 +9,7 @@ const SECRET: u8 = 0xc3;
 /// Mapped ranges of this process whose name has `name` in it.
 fn mappings(name: &str) -> Vec<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines()
-        .filter(|line| line.contains(name))
-        .map(str::to_owned)
-        .collect()
+    maps.lines().filter(|line| line.contains(name)).map(str::to_owned).collect()
 }
 
 fn filled(buffer: &Buffer) {
@@ -63,9 +60,7 @@ fn an_export_of_part_of_a_page_shows_and_changes_nothing_beside_it() {
                         refused(import.fetch(offset, &mut data), &["pass the end"]);
                         refused(import.send(&data, offset), &["pass the end"]);
                     }
-                    import
-                        .send(&pattern(number as u64, length as usize), 0)
-                        .unwrap();
+                    import.send(&pattern(number as u64, length as usize), 0).unwrap();
                     import.fetch(0, &mut found).unwrap();
                     rank.meet(&format!("stored{number}"));
                 }
@@ -87,19 +82,11 @@ fn an_importer_on_the_direct_path_maps_the_buffers_pages_and_no_others() {
                 for buffer in &buffers {
                     filled(buffer);
                 }
-                let export = node
-                    .export_buffer(&buffers[1])
-                    .name("middle")
-                    .start()
-                    .unwrap();
+                let export = node.export_buffer(&buffers[1]).name("middle").start().unwrap();
                 rank.meet("end");
                 drop(export);
             } else {
-                let import = node
-                    .import(0, "middle")
-                    .rights(Rights::ALL)
-                    .start()
-                    .unwrap();
+                let import = node.import(0, "middle").rights(Rights::ALL).start().unwrap();
                 assert!(import.is_direct());
                 // Two pages of data, and the status page, which is for loads only.
                 let mut pages = 0;
@@ -109,17 +96,11 @@ fn an_importer_on_the_direct_path_maps_the_buffers_pages_and_no_others() {
                     let number = |text| usize::from_str_radix(text, 16).unwrap();
                     let bytes = number(end) - number(start);
                     pages += bytes / 4096;
-                    assert!(
-                        rest.starts_with("rw-s") || (rest.starts_with("r--s") && bytes == 4096)
-                    );
+                    assert!(rest.starts_with("rw-s") || (rest.starts_with("r--s") && bytes == 4096));
                 }
                 assert_eq!(pages, 3);
                 drop(import);
-                assert_eq!(
-                    mappings("mapwire-alloc"),
-                    [""; 0],
-                    "an import that is dropped is unmapped"
-                );
+                assert_eq!(mappings("mapwire-alloc"), [""; 0], "an import that is dropped is unmapped");
                 rank.meet("end");
             }
         })
@@ -138,24 +119,14 @@ fn a_program_that_a_rank_starts_inherits_nothing_of_it() {
                 let buffer = node.alloc(4096).unwrap();
                 let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
                 let ring = node.alloc(4096).unwrap();
-                let ring = node
-                    .export_buffer(&ring)
-                    .ring_only()
-                    .name("ring")
-                    .start()
-                    .unwrap();
+                let ring = node.export_buffer(&ring).ring_only().name("ring").start().unwrap();
                 let others = ["direct", "ring"].map(|name| {
                     let import = node.import(1 - rank.number, name).start().unwrap();
                     import.send(&[1; 2000], 0).unwrap();
                     import
                 });
-                let mut list =
-                    list_of(std::process::Command::new("ls").args(["-l", "/proc/self/fd"]));
-                list.retain(|line| {
-                    ["memfd", "anon_inode", "socket"]
-                        .iter()
-                        .any(|kind| line.contains(kind))
-                });
+                let mut list = list_of(std::process::Command::new("ls").args(["-l", "/proc/self/fd"]));
+                list.retain(|line| ["memfd", "anon_inode", "socket"].iter().any(|kind| line.contains(kind)));
                 assert!(list.is_empty(), "{list:#?}");
                 shared.barrier().unwrap();
                 drop((others, direct, ring));
@@ -168,10 +139,7 @@ fn a_program_that_a_rank_starts_inherits_nothing_of_it() {
 fn list_of(command: &mut std::process::Command) -> Vec<String> {
     let output = command.output().unwrap();
     assert!(output.status.success());
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
 /// Asks the kernel for the right to store into a mapped page.
@@ -206,10 +174,8 @@ fn the_kernel_keeps_importers_from_writing_what_they_may_only_read() {
                 readable.fetch(0, &mut found).unwrap();
                 assert_eq!(&found, b"exporter");
                 // The status pages, by which an exporter tells all importers of a revocation.
-                let statuses: Vec<String> = mappings("mapwire-alloc")
-                    .into_iter()
-                    .filter(|line| line.contains(" r--s "))
-                    .collect();
+                let statuses: Vec<String> =
+                    mappings("mapwire-alloc").into_iter().filter(|line| line.contains(" r--s ")).collect();
                 assert_eq!(statuses.len(), 3, "{statuses:#?}");
                 for line in statuses {
                     let start = line.split('-').next().unwrap();

@@ -17,11 +17,7 @@ fn what_is_sent_to_a_proxy_address_lands_where_its_import_would_store_it() {
                 let (direct, ring) = (node.alloc(LENGTH).unwrap(), node.alloc(LENGTH).unwrap());
                 let exports = [
                     node.export_buffer(&direct).name("direct").start().unwrap(),
-                    node.export_buffer(&ring)
-                        .ring_only()
-                        .name("ring")
-                        .start()
-                        .unwrap(),
+                    node.export_buffer(&ring).ring_only().name("ring").start().unwrap(),
                 ];
                 for (export, buffer) in exports.iter().zip([&direct, &ring]) {
                     assert_eq!(export.wait_signal(8, 7).unwrap(), 7);
@@ -35,8 +31,7 @@ fn what_is_sent_to_a_proxy_address_lands_where_its_import_would_store_it() {
                 }
                 rank.meet("end");
             } else {
-                let imports = ["direct", "ring"]
-                    .map(|name| node.import(0, name).rights(Rights::ALL).start().unwrap());
+                let imports = ["direct", "ring"].map(|name| node.import(0, name).rights(Rights::ALL).start().unwrap());
                 for (import, is_direct) in imports.iter().zip([true, false]) {
                     assert_eq!(import.is_direct(), is_direct);
                     assert_eq!(import.pointer(33, 10).is_some(), is_direct);
@@ -47,8 +42,7 @@ fn what_is_sent_to_a_proxy_address_lands_where_its_import_would_store_it() {
                     node.send_to(at(33), &pattern(1, 10)).unwrap();
                     node.send_to(at(LENGTH as u64), &[]).unwrap();
                     let end = pattern(2, 5000);
-                    node.put_signal_to(at(LENGTH as u64 - 5000), &end, at(8), 7)
-                        .unwrap();
+                    node.put_signal_to(at(LENGTH as u64 - 5000), &end, at(8), 7).unwrap();
                     for (offset, length) in [(33, 10), (LENGTH - 5000, 5000), (0, 0)] {
                         let (mut by_address, mut by_import) = (vec![0; length], vec![0; length]);
                         node.fetch_from(at(offset as u64), &mut by_address).unwrap();
@@ -72,11 +66,7 @@ fn a_proxy_address_outside_every_import_is_refused_and_named() {
                 .into_iter()
                 .map(|(name, buffer)| {
                     let export = node.export_buffer(buffer).name(name);
-                    if name == "ring" {
-                        export.ring_only().start().unwrap()
-                    } else {
-                        export.start().unwrap()
-                    }
+                    if name == "ring" { export.ring_only().start().unwrap() } else { export.start().unwrap() }
                 })
                 .collect();
             let wild = |number: u64| {
@@ -93,28 +83,17 @@ fn a_proxy_address_outside_every_import_is_refused_and_named() {
                 let first = import.proxy_address();
                 let end = import.proxy_at(LENGTH as u64).unwrap();
                 refused(import.proxy_at(LENGTH as u64 + 1), &["pass the end"]);
-                for (offset, length) in [
-                    (0, LENGTH + 1),
-                    (LENGTH - 1, 2),
-                    (LENGTH, 1),
-                    (LENGTH + 1, 0),
-                    (LENGTH + 4000, 1),
-                ] {
+                for (offset, length) in
+                    [(0, LENGTH + 1), (LENGTH - 1, 2), (LENGTH, 1), (LENGTH + 1, 0), (LENGTH + 4000, 1)]
+                {
                     let address = first.offset(offset as u64).unwrap();
-                    let parts = [
-                        &*format!("{length} bytes at {address}"),
-                        "pass the end",
-                        &*end.to_string(),
-                    ];
+                    let parts = [&*format!("{length} bytes at {address}"), "pass the end", &*end.to_string()];
                     let mut data = vec![1; length];
                     refused(node.send_to(address, &data), &parts);
                     refused(node.fetch_from(address, &mut data), &parts);
                     refused(node.put_signal_to(address, &data, first, 1), &parts);
                 }
-                refused(
-                    node.put_signal_to(first, &[1], end, 1),
-                    &["8 bytes at", "pass the end"],
-                );
+                refused(node.put_signal_to(first, &[1], end, 1), &["8 bytes at", "pass the end"]);
                 refused(
                     node.put_signal_to(first, &[1], import.proxy_at(4).unwrap(), 1),
                     &["offset 4", "multiple of 8"],
@@ -122,10 +101,7 @@ fn a_proxy_address_outside_every_import_is_refused_and_named() {
                 node.fetch_from(first, &mut [1]).unwrap();
             }
             let (to, signal) = (direct.proxy_address(), ring.proxy_address());
-            refused(
-                node.put_signal_to(to, &[1], signal, 1),
-                &[&*to.to_string(), &*signal.to_string(), "two imports"],
-            );
+            refused(node.put_signal_to(to, &[1], signal, 1), &[&*to.to_string(), &*signal.to_string(), "two imports"]);
             // Its addresses go with an import, and do not come back with the next.
             drop(direct);
             let again = node.import(0, "direct").start().unwrap();
@@ -151,12 +127,7 @@ fn a_send_to_a_revoked_export_by_proxy_address_is_refused_by_its_name() {
             if rank.number == 0 {
                 let buffer = node.alloc(LENGTH).unwrap();
                 let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
-                let ring = node
-                    .export_buffer(&buffer)
-                    .ring_only()
-                    .name("ring")
-                    .start()
-                    .unwrap();
+                let ring = node.export_buffer(&buffer).ring_only().name("ring").start().unwrap();
                 rank.meet("imported");
                 direct.revoke().unwrap();
                 ring.revoke().unwrap();
@@ -164,8 +135,7 @@ fn a_send_to_a_revoked_export_by_proxy_address_is_refused_by_its_name() {
                 let _after = node.export_buffer(&buffer).name("after").start().unwrap();
                 rank.meet("end");
             } else {
-                let imports = ["direct", "ring"]
-                    .map(|name| node.import(0, name).rights(Rights::ALL).start().unwrap());
+                let imports = ["direct", "ring"].map(|name| node.import(0, name).rights(Rights::ALL).start().unwrap());
                 rank.meet("imported");
                 let _after = node.import(0, "after").start().unwrap();
                 for (import, name) in imports.iter().zip(["direct", "ring"]) {
@@ -194,11 +164,8 @@ fn an_import_dropped_while_threads_send_by_its_address_serves_them_or_says_so() 
                 if rank.number == 0 {
                     let buffer = node.alloc(LENGTH).unwrap();
                     let export = node.export_buffer(&buffer).name(name);
-                    let _export = if name == "ring" {
-                        export.ring_only().start().unwrap()
-                    } else {
-                        export.start().unwrap()
-                    };
+                    let _export =
+                        if name == "ring" { export.ring_only().start().unwrap() } else { export.start().unwrap() };
                     rank.meet("end");
                     return;
                 }
@@ -217,10 +184,7 @@ fn an_import_dropped_while_threads_send_by_its_address_serves_them_or_says_so() 
                                     }
                                 };
                                 let dropped = ProxyError::Dropped(address);
-                                assert!(
-                                    matches!(error, Error::Proxy(error) if error == dropped),
-                                    "{error}"
-                                );
+                                assert!(matches!(error, Error::Proxy(error) if error == dropped), "{error}");
                             });
                         }
                         while !at_it.load(Ordering::Relaxed) {

@@ -83,24 +83,12 @@ fn zero_bytes_are_sent_anywhere_within_and_mean_nothing() {
                 refused(node.alloc(usize::MAX).map(drop), &["bytes"]);
                 refused(node.alloc(1 << 60).map(drop), &["bytes"]);
                 let buffer = node.alloc(100).unwrap();
-                let empty = node
-                    .export_buffer(&buffer)
-                    .range(50, 0)
-                    .unwrap()
-                    .name("empty");
+                let empty = node.export_buffer(&buffer).range(50, 0).unwrap().name("empty");
                 refused(empty.start().map(drop), &["0 bytes", "at least 1"]);
-                refused(
-                    node.export_buffer(&buffer).range(50, 51).map(drop),
-                    &["pass the end"],
-                );
+                refused(node.export_buffer(&buffer).range(50, 51).map(drop), &["pass the end"]);
                 let huge = node.export_buffer(&buffer).range(u64::MAX, 2);
                 refused(huge.map(drop), &["pass the end"]);
-                let ring = node
-                    .export_buffer(&buffer)
-                    .ring_only()
-                    .name("ring")
-                    .start()
-                    .unwrap();
+                let ring = node.export_buffer(&buffer).ring_only().name("ring").start().unwrap();
                 let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
                 rank.meet("end");
                 let mut found = [1; 100];
@@ -147,11 +135,7 @@ fn a_right_that_was_not_granted_cannot_be_used() {
                 })
                 .collect();
                 let none = Rights::from_bits(0).unwrap();
-                let useless = node
-                    .export_buffer(&buffer)
-                    .name("none")
-                    .rights(none)
-                    .start();
+                let useless = node.export_buffer(&buffer).name("none").rights(none).start();
                 refused(useless.map(drop), &["without rights"]);
                 rank.meet("end");
                 assert_eq!(buffer.load_u64(0).unwrap(), 0);
@@ -168,10 +152,7 @@ fn a_right_that_was_not_granted_cannot_be_used() {
                 }
                 let mut word = [0; 8];
                 let store = node.import(0, "store").start().unwrap();
-                assert!(
-                    !store.is_direct(),
-                    "what can be mapped for stores can be read"
-                );
+                assert!(!store.is_direct(), "what can be mapped for stores can be read");
                 refused(store.fetch(0, &mut word), &["store", "fetch"]);
                 for name in ["fetch", "fetch-direct"] {
                     let fetch = node.import(0, name).rights(Rights::FETCH).start().unwrap();
@@ -192,11 +173,9 @@ fn a_right_that_was_not_granted_cannot_be_used() {
 
 #[test]
 fn an_import_has_the_rights_that_it_asks_for_or_else_all_of_the_export_on_every_path() {
-    for (label, options) in [
-        ("direct", ["--path", "direct"]),
-        ("ring", ["--path", "ring"]),
-        ("udp", ["--transport", "udp"]),
-    ] {
+    for (label, options) in
+        [("direct", ["--path", "direct"]), ("ring", ["--path", "ring"]), ("udp", ["--transport", "udp"])]
+    {
         job(2)
             .called(label)
             .option(options[0], options[1])
@@ -219,11 +198,7 @@ fn an_import_has_the_rights_that_it_asks_for_or_else_all_of_the_export_on_every_
                     assert_eq!(import.rights(), rights);
                     let (stores, fetches) = (import.send(&word, 0), import.fetch(0, &mut word));
                     assert_eq!(stores.is_ok(), rights.contains(Rights::STORE), "{stores:?}");
-                    assert_eq!(
-                        fetches.is_ok(),
-                        rights.contains(Rights::FETCH),
-                        "{fetches:?}"
-                    );
+                    assert_eq!(fetches.is_ok(), rights.contains(Rights::FETCH), "{fetches:?}");
                 }
                 let all = Rights::ALL.to_string();
                 let modest = node.import(0, &all).rights(Rights::STORE).start().unwrap();
@@ -243,30 +218,17 @@ fn memory_mapped_for_fetches_only_cannot_be_written_through() {
             let node = rank.node();
             if rank.number == 0 {
                 let buffer = node.alloc(3 * 4096).unwrap();
-                let export = node
-                    .export_buffer(&buffer)
-                    .name("read")
-                    .rights(Rights::FETCH);
+                let export = node.export_buffer(&buffer).name("read").rights(Rights::FETCH);
                 let _export = export.start().unwrap();
                 rank.meet("end");
             } else {
-                let import = node
-                    .import(0, "read")
-                    .rights(Rights::FETCH)
-                    .start()
-                    .unwrap();
+                let import = node.import(0, "read").rights(Rights::FETCH).start().unwrap();
                 assert!(import.is_direct());
                 let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-                let mine: Vec<&str> = maps
-                    .lines()
-                    .filter(|line| line.contains("mapwire-alloc"))
-                    .collect();
+                let mine: Vec<&str> = maps.lines().filter(|line| line.contains("mapwire-alloc")).collect();
                 assert!(!mine.is_empty(), "{maps}");
                 for line in mine {
-                    assert!(
-                        line.split_whitespace().nth(1).unwrap().starts_with("r--"),
-                        "{line}"
-                    );
+                    assert!(line.split_whitespace().nth(1).unwrap().starts_with("r--"), "{line}");
                 }
                 rank.meet("end");
             }
@@ -286,20 +248,11 @@ fn an_import_that_nobody_exports_times_out_and_names_it() {
                 refused(outcome.map(drop), &["no-such-thing", "0", "150 ms"]);
                 // Far from the timeout of the job.
                 assert!(start.elapsed() >= short && start.elapsed() < Duration::from_secs(20));
-                refused(
-                    node.import(2, "inbox").start().map(drop),
-                    &["rank 2", "2 ranks"],
-                );
-                refused(
-                    node.import(usize::MAX, "inbox").start().map(drop),
-                    &["2 ranks"],
-                );
+                refused(node.import(2, "inbox").start().map(drop), &["rank 2", "2 ranks"]);
+                refused(node.import(usize::MAX, "inbox").start().map(drop), &["2 ranks"]);
                 refused(node.import(0, "").start().map(drop), &["1 to 255 bytes"]);
                 let long = "n".repeat(256);
-                refused(
-                    node.import(0, &long).start().map(drop),
-                    &["1 to 255 bytes", "256"],
-                );
+                refused(node.import(0, &long).start().map(drop), &["1 to 255 bytes", "256"]);
                 // It comes late, but in time.
                 rank.note("waiting", "");
                 node.import(0, &long[1..]).start().unwrap();
@@ -309,24 +262,11 @@ fn an_import_that_nobody_exports_times_out_and_names_it() {
                 rank.read("waiting");
                 std::thread::sleep(Duration::from_millis(50));
                 let long = "n".repeat(256);
-                refused(
-                    node.export_buffer(&buffer).name(&long).start().map(drop),
-                    &["255"],
-                );
-                refused(
-                    node.export_buffer(&buffer).start().map(drop),
-                    &["1 to 255 bytes"],
-                );
-                let _export = node
-                    .export_buffer(&buffer)
-                    .name(&long[1..])
-                    .start()
-                    .unwrap();
+                refused(node.export_buffer(&buffer).name(&long).start().map(drop), &["255"]);
+                refused(node.export_buffer(&buffer).start().map(drop), &["1 to 255 bytes"]);
+                let _export = node.export_buffer(&buffer).name(&long[1..]).start().unwrap();
                 let again = node.export_buffer(&buffer).name(&long[1..]).start();
-                refused(
-                    again.map(drop),
-                    &["exported by this process already", "choose another name"],
-                );
+                refused(again.map(drop), &["exported by this process already", "choose another name"]);
                 rank.meet("end");
             }
         })
@@ -367,10 +307,7 @@ fn only_those_whom_the_exporter_names_may_import() {
                 node.import(0, "token").token(token).start().unwrap();
                 node.import(0, "mine").start().unwrap();
                 refused(node.import(0, "token").start().map(drop), parts);
-                refused(
-                    node.import(0, "token").token(other).start().map(drop),
-                    parts,
-                );
+                refused(node.import(0, "token").token(other).start().map(drop), parts);
                 refused(node.import(0, "others").start().map(drop), parts);
                 rank.meet("end");
             }
@@ -395,19 +332,13 @@ fn memory_that_is_not_this_processs_to_lend_is_refused() {
                 ]
             };
             for export in exports {
-                refused(
-                    export.name("bad").start().map(drop),
-                    &["not all memory that this process may read and write"],
-                );
+                refused(export.name("bad").start().map(drop), &["not all memory that this process may read and write"]);
             }
             let shared = rank.shared(&node);
             let slice = shared.alloc::<u64>(100).unwrap();
             // SAFETY: as above.
             let export = unsafe { node.export_range(slice.as_ptr().cast(), 800) };
-            refused(
-                export.name("shared").start().map(drop),
-                &["shared memory", "memory of this process"],
-            );
+            refused(export.name("shared").start().map(drop), &["shared memory", "memory of this process"]);
             shared.close().unwrap();
         })
         .succeeds();

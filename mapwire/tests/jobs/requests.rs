@@ -26,11 +26,7 @@ fn exported(rank: &Rank, bytes: usize, body: impl FnOnce(&[Export; 2])) {
     let [direct, ring] = &buffers;
     let exports = [
         node.export_buffer(direct).name("direct").start().unwrap(),
-        node.export_buffer(ring)
-            .ring_only()
-            .name("ring")
-            .start()
-            .unwrap(),
+        node.export_buffer(ring).ring_only().name("ring").start().unwrap(),
     ];
     body(&exports);
 }
@@ -55,9 +51,7 @@ fn many_requests_move_their_bytes_each_its_own_on_both_paths() {
                         export.wait_signal(0, COUNT as u64).unwrap();
                         for number in 0..COUNT {
                             let mut found = vec![0; length(number)];
-                            export
-                                .read((PART * (number + 1)) as u64, &mut found)
-                                .unwrap();
+                            export.read((PART * (number + 1)) as u64, &mut found).unwrap();
                             assert!(found == pattern(number as u64, length(number)), "{number}");
                         }
                     }
@@ -69,11 +63,7 @@ fn many_requests_move_their_bytes_each_its_own_on_both_paths() {
                 let mut fetched = Vec::new();
                 for number in 0..COUNT {
                     let into = vec![0; length(number)];
-                    fetched.push(
-                        import
-                            .fetch_async((PART * (number + 1)) as u64, into)
-                            .unwrap(),
-                    );
+                    fetched.push(import.fetch_async((PART * (number + 1)) as u64, into).unwrap());
                 }
                 let all = contents((COUNT + 1) * PART);
                 for (number, request) in fetched.into_iter().enumerate() {
@@ -86,9 +76,7 @@ fn many_requests_move_their_bytes_each_its_own_on_both_paths() {
                     .map(|number| {
                         let data = pattern(number as u64, length(number));
                         let at = (PART * (number + 1)) as u64;
-                        import
-                            .put_signal_async(data, at, 0, number as u64 + 1)
-                            .unwrap()
+                        import.put_signal_async(data, at, 0, number as u64 + 1).unwrap()
                     })
                     .collect();
                 while !sent.iter().all(Request::is_done) {}
@@ -166,34 +154,19 @@ fn bad_requests_are_refused_before_they_begin() {
                 let parts = ["9000 bytes at 0", "8192"];
                 refused(import.fetch_async(0, vec![0; 9000]).map(drop), &parts);
                 refused(import.send_async(vec![0; 9000], 0).map(drop), &parts);
-                refused(
-                    import.put_signal_async(vec![0; 9000], 0, 0, 1).map(drop),
-                    &parts,
-                );
+                refused(import.put_signal_async(vec![0; 9000], 0, 0, 1).map(drop), &parts);
                 for length in [0, 8, 5000] {
                     let data = vec![1; length];
-                    refused(
-                        import.put_signal_async(data.clone(), 0, 12, 1).map(drop),
-                        &["12", "multiple of 8"],
-                    );
-                    refused(
-                        import.put_signal_async(data, 0, PART as u64, 1).map(drop),
-                        &["8 bytes at 8192"],
-                    );
-                    refused(
-                        import.fetch_async(u64::MAX, vec![0; length + 1]).map(drop),
-                        &["pass the end"],
-                    );
+                    refused(import.put_signal_async(data.clone(), 0, 12, 1).map(drop), &["12", "multiple of 8"]);
+                    refused(import.put_signal_async(data, 0, PART as u64, 1).map(drop), &["8 bytes at 8192"]);
+                    refused(import.fetch_async(u64::MAX, vec![0; length + 1]).map(drop), &["pass the end"]);
                 }
                 let none = import.fetch_async(PART as u64, Vec::new()).unwrap();
                 assert!(none.wait().unwrap().is_empty());
             }
             let store = node.import(0, "ring").rights(Rights::STORE);
             let store = store.start().unwrap();
-            refused(
-                store.fetch_async(0, vec![0; 8]).map(drop),
-                &["store", "fetch"],
-            );
+            refused(store.fetch_async(0, vec![0; 8]).map(drop), &["store", "fetch"]);
             rank.meet("end");
         })
         .succeeds();

@@ -125,22 +125,13 @@ fn an_exporter_that_left_is_named_by_the_next_send() {
             if rank.number == 0 {
                 let buffer = node.alloc(LENGTH).unwrap();
                 let direct = node.export_buffer(&buffer).name("direct").start().unwrap();
-                let ring = node
-                    .export_buffer(&buffer)
-                    .ring_only()
-                    .name("ring")
-                    .start()
-                    .unwrap();
+                let ring = node.export_buffer(&buffer).ring_only().name("ring").start().unwrap();
                 rank.meet("imported");
                 // Ends with its exports standing.
                 std::mem::forget((direct, ring, node));
                 std::process::exit(0);
             }
-            let direct = node
-                .import(0, "direct")
-                .rights(Rights::ALL)
-                .start()
-                .unwrap();
+            let direct = node.import(0, "direct").rights(Rights::ALL).start().unwrap();
             let ring = node.import(0, "ring").rights(Rights::ALL).start().unwrap();
             rank.meet("imported");
             let end = Instant::now() + Duration::from_secs(20);
@@ -152,10 +143,7 @@ fn an_exporter_that_left_is_named_by_the_next_send() {
                         Ok(()) => assert!(Instant::now() < end),
                     }
                 };
-                assert!(
-                    error.contains("rank 0") && error.contains("gone"),
-                    "{error}"
-                );
+                assert!(error.contains("rank 0") && error.contains("gone"), "{error}");
                 refused(import.fetch(0, &mut [0; 3000]), &["rank 0", "gone"]);
                 refused(import.send_notify(&[0], 0), &["rank 0", "gone"]);
             }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use mapwire::rpc::{
-    AuthSys, CallError, Caller, Credential, Error, Opaque, PeerCredentials, Request, Rpc,
-    RpcConfig, Server,
+    AuthSys, CallError, Caller, Credential, Error, Opaque, PeerCredentials, Request, Rpc, RpcConfig, Server,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -79,11 +78,9 @@ fn end(caller: &Caller) {
 
 #[test]
 fn calls_of_all_lengths_come_back_with_their_own_results() {
-    for (label, options) in [
-        ("near", &[][..]),
-        ("event", &[("--wait", "event")][..]),
-        ("udp", &[("--transport", "udp")][..]),
-    ] {
+    for (label, options) in
+        [("near", &[][..]), ("event", &[("--wait", "event")][..]), ("udp", &[("--transport", "udp")][..])]
+    {
         let mut job = job(3).called(label);
         for (name, value) in options {
             job = job.option(name, value);
@@ -193,9 +190,8 @@ fn replies_come_in_any_order_from_any_thread_and_each_goes_to_its_own_call() {
                 serve(&server, 1);
             } else {
                 let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
-                let pending: Vec<_> = (0..CALLS)
-                    .map(|number| caller.begin(ADD, &(number, 1000_u32)).unwrap())
-                    .collect();
+                let pending: Vec<_> =
+                    (0..CALLS).map(|number| caller.begin(ADD, &(number, 1000_u32)).unwrap()).collect();
                 for (number, pending) in (0..CALLS).zip(pending) {
                     let sum: u32 = pending.wait().unwrap().value().unwrap();
                     assert_eq!(sum, number + 1000);
@@ -220,12 +216,7 @@ fn a_late_reply_is_dropped_and_a_call_that_is_asked_again_is_carried_out_once() 
                 late.reply(&7_u32).unwrap();
                 let mut asked = server.next(None).unwrap().expect("a call");
                 rank.meet("asked again");
-                assert!(
-                    server
-                        .next(Some(Duration::from_millis(50)))
-                        .unwrap()
-                        .is_none()
-                );
+                assert!(server.next(Some(Duration::from_millis(50))).unwrap().is_none());
                 asked.reply(&8_u32).unwrap();
                 serve(&server, 1);
                 assert_eq!(rpc.counters().unwrap().repeated_calls, 1);
@@ -259,9 +250,7 @@ fn long_replies_wait_for_room_while_their_caller_keeps_others() {
             } else {
                 let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
                 let sent = |seed: u8| Opaque(vec![seed; 3 << 20]);
-                let pending: Vec<_> = (0..6)
-                    .map(|seed| caller.begin(ECHO, &sent(seed)).unwrap())
-                    .collect();
+                let pending: Vec<_> = (0..6).map(|seed| caller.begin(ECHO, &sent(seed)).unwrap()).collect();
                 let mut kept = Vec::new();
                 for (seed, pending) in (0..6).zip(pending) {
                     let record = pending.wait().unwrap();
@@ -313,11 +302,7 @@ fn credentials_are_held_against_what_the_kernel_says() {
     job(2)
         .run(|rank| {
             let rpc = rpc(rank);
-            let known = PeerCredentials {
-                uid: 1234,
-                gid: 5,
-                pid: 6,
-            };
+            let known = PeerCredentials { uid: 1234, gid: 5, pid: 6 };
             if rank.number == 0 {
                 rpc.set_credentials(1, Some(known)).unwrap();
                 let server = rpc.serve(PROGRAM, VERSION).unwrap();
@@ -331,26 +316,14 @@ fn credentials_are_held_against_what_the_kernel_says() {
                 serve(&server, 1);
             } else {
                 let mut caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
-                let sys = |uid| {
-                    Credential::Sys(AuthSys {
-                        uid,
-                        gid: 5,
-                        ..AuthSys::default()
-                    })
-                };
+                let sys = |uid| Credential::Sys(AuthSys { uid, gid: 5, ..AuthSys::default() });
                 caller.set_credential(sys(0)).unwrap();
                 let refused = caller.call::<()>(NOTHING, &()).unwrap_err();
                 assert!(matches!(refused.call(), Some(CallError::AuthError(_))));
                 caller.set_credential(sys(1234)).unwrap();
                 caller.call::<()>(NOTHING, &()).unwrap();
-                let long = Credential::Sys(AuthSys {
-                    gids: vec![0; 17],
-                    ..AuthSys::default()
-                });
-                assert!(matches!(
-                    caller.set_credential(long),
-                    Err(Error::BadCredential)
-                ));
+                let long = Credential::Sys(AuthSys { gids: vec![0; 17], ..AuthSys::default() });
+                assert!(matches!(caller.set_credential(long), Err(Error::BadCredential)));
                 end(&caller);
             }
             rank.meet("end");
@@ -401,68 +374,57 @@ fn closed_ends_are_told_of_and_new_callers_connect_anew() {
 #[test]
 fn a_server_killed_in_a_call_ends_it_with_an_error_and_a_killed_caller_leaves_the_server_serving() {
     for victim in ["server", "caller"] {
-        let done = job(3)
-            .called(victim)
-            .option("--stop-grace", "2")
-            .run(|rank| {
-                let die = || {
-                    kill_process(getpid(), Signal::KILL).unwrap();
-                    loop {
-                        std::thread::park();
-                    }
-                };
-                let rpc = rpc(rank);
-                outlive_sigterm();
-                match (victim, rank.number) {
-                    ("server", 0) => {
-                        let server = rpc.serve(PROGRAM, VERSION).unwrap();
-                        let _first = server.next(None).unwrap();
-                        let _other = server.next(None).unwrap();
-                        die();
-                    }
-                    ("server", _) => {
-                        let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
-                        let failed = caller.call::<()>(LAST, &()).unwrap_err();
-                        eprintln!("survivor {}: {failed}", rank.number);
-                        assert_eq!(failed.call(), Some(CallError::Gone));
-                        assert!(matches!(
-                            rpc.caller(0, PROGRAM, VERSION),
-                            Err(Error::Gone(0))
-                        ));
-                        eprintln!("survivor {} knows", rank.number);
-                    }
-                    (_, 0) => {
-                        let server = rpc.serve(PROGRAM, VERSION).unwrap();
-                        serve(&server, 1);
-                        eprintln!("survivor 0 has served rank 2");
-                    }
-                    (_, 1) => {
-                        let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
-                        let _pending = caller.begin(ECHO, &Opaque(vec![1; 1 << 20])).unwrap();
-                        die();
-                    }
-                    _ => {
-                        // Rank 1 may be gone before this begins.
-                        let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
-                        for _ in 0..100 {
-                            caller.call::<()>(NOTHING, &()).unwrap();
-                        }
-                        end(&caller);
-                        eprintln!("survivor 2 was served");
-                    }
+        let done = job(3).called(victim).option("--stop-grace", "2").run(|rank| {
+            let die = || {
+                kill_process(getpid(), Signal::KILL).unwrap();
+                loop {
+                    std::thread::park();
                 }
-                // The launcher ends the job.
-                std::thread::sleep(Duration::from_secs(1));
-            });
+            };
+            let rpc = rpc(rank);
+            outlive_sigterm();
+            match (victim, rank.number) {
+                ("server", 0) => {
+                    let server = rpc.serve(PROGRAM, VERSION).unwrap();
+                    let _first = server.next(None).unwrap();
+                    let _other = server.next(None).unwrap();
+                    die();
+                }
+                ("server", _) => {
+                    let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
+                    let failed = caller.call::<()>(LAST, &()).unwrap_err();
+                    eprintln!("survivor {}: {failed}", rank.number);
+                    assert_eq!(failed.call(), Some(CallError::Gone));
+                    assert!(matches!(rpc.caller(0, PROGRAM, VERSION), Err(Error::Gone(0))));
+                    eprintln!("survivor {} knows", rank.number);
+                }
+                (_, 0) => {
+                    let server = rpc.serve(PROGRAM, VERSION).unwrap();
+                    serve(&server, 1);
+                    eprintln!("survivor 0 has served rank 2");
+                }
+                (_, 1) => {
+                    let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
+                    let _pending = caller.begin(ECHO, &Opaque(vec![1; 1 << 20])).unwrap();
+                    die();
+                }
+                _ => {
+                    // Rank 1 may be gone before this begins.
+                    let caller = rpc.caller(0, PROGRAM, VERSION).unwrap();
+                    for _ in 0..100 {
+                        caller.call::<()>(NOTHING, &()).unwrap();
+                    }
+                    end(&caller);
+                    eprintln!("survivor 2 was served");
+                }
+            }
+            // The launcher ends the job.
+            std::thread::sleep(Duration::from_secs(1));
+        });
         let done = done.code(137);
         match victim {
-            "server" => done
-                .says("survivor 1 knows")
-                .says("survivor 2 knows")
-                .says("the server is gone"),
-            _ => done
-                .says("survivor 0 has served rank 2")
-                .says("survivor 2 was served"),
+            "server" => done.says("survivor 1 knows").says("survivor 2 knows").says("the server is gone"),
+            _ => done.says("survivor 0 has served rank 2").says("survivor 2 was served"),
         };
     }
 }

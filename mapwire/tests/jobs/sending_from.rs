@@ -8,18 +8,11 @@ const LENGTH: usize = 6 * 4096;
 
 /// An inbox that is never mapped, so that what comes takes the ring.
 fn inbox(node: &Node, buffer: &Buffer) -> Export {
-    node.export_buffer(buffer)
-        .name("inbox")
-        .ring_only()
-        .start()
-        .unwrap()
+    node.export_buffer(buffer).name("inbox").ring_only().start().unwrap()
 }
 
 fn to(node: &Node, rank: usize) -> Import {
-    node.import(rank, "inbox")
-        .rights(Rights::ALL)
-        .start()
-        .unwrap()
+    node.import(rank, "inbox").rights(Rights::ALL).start().unwrap()
 }
 
 /// Sends of many lengths and places, the source changed after each; rank 1 answers each when it has looked.
@@ -40,9 +33,7 @@ fn exchange(rank: &Rank) {
             source.write(offset, &pattern(turn, length)).unwrap();
             let data = offset..offset + length;
             if turn % 2 == 0 {
-                import
-                    .put_signal_from(&source, data, offset as u64, signal, turn)
-                    .unwrap();
+                import.put_signal_from(&source, data, offset as u64, signal, turn).unwrap();
             } else {
                 import.send_from(&source, data, offset as u64).unwrap();
                 source.write(0, &[0xee; LENGTH]).unwrap();
@@ -118,17 +109,8 @@ fn a_range_outside_a_buffer_is_refused_before_anything_is_sent() {
             let import = to(&node, 0);
             let source = node.alloc(100).unwrap();
             let backwards = core::ops::Range { start: 9, end: 3 };
-            for range in [
-                0..101,
-                100..101,
-                101..101,
-                usize::MAX - 1..usize::MAX,
-                backwards,
-            ] {
-                refused(
-                    import.send_from(&source, range.clone(), 0),
-                    &[&range.start.to_string(), "100"],
-                );
+            for range in [0..101, 100..101, 101..101, usize::MAX - 1..usize::MAX, backwards] {
+                refused(import.send_from(&source, range.clone(), 0), &[&range.start.to_string(), "100"]);
                 assert!(import.put_signal_from(&source, range, 0, 0, 1).is_err());
             }
             import.send_from(&source, 100..100, 0).unwrap();

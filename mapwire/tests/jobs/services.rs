@@ -31,9 +31,8 @@ fn every_addition_to_a_counter_of_another_rank_is_done_and_answered_once() {
                 }
                 let others = rank.size as u64 - 1;
                 let timeout = Some(Duration::from_secs(30));
-                let answered = |counter: &mut Counter| {
-                    (counter.answers().len() as u64 == others * ADDITIONS).then_some(())
-                };
+                let answered =
+                    |counter: &mut Counter| (counter.answers().len() as u64 == others * ADDITIONS).then_some(());
                 node.wait_for_service(COUNTER, timeout, answered).unwrap();
                 // The service thread serves those that still wait for answers.
                 rank.meet("answered");
@@ -57,16 +56,10 @@ fn an_id_is_given_once_and_those_of_the_library_never_and_what_is_not_there_is_n
             }
             refused(
                 node.call_service(COUNTER, |counter: &mut Counter| counter.value()),
-                &[
-                    "no service of this type under handler 40",
-                    "register it first",
-                ],
+                &["no service of this type under handler 40", "register it first"],
             );
             node.register_service(COUNTER, Counter::default()).unwrap();
-            refused(
-                node.register_service(COUNTER, Counter::default()),
-                &["handler 40 has a service already"],
-            );
+            refused(node.register_service(COUNTER, Counter::default()), &["handler 40 has a service already"]);
             let nothing = |_: &mut Counter| None::<()>;
             let timeout = Some(Duration::from_millis(20));
             let waited = node.wait_for_service(COUNTER, timeout, nothing);

@@ -38,13 +38,7 @@ pub(crate) fn on_both_over(transport: &str, ranks: u32, body: fn(&Rank, &Shared)
 /// Each rank allocates `length` words, and learns where the others' are.
 pub(crate) fn one_each(rank: &Rank, shared: &Shared, length: usize) -> Vec<SharedSlice<u64>> {
     let own = shared.alloc::<u64>(length).unwrap();
-    (0..rank.size)
-        .map(|root| {
-            shared
-                .broadcast_slice(root, (root == rank.number).then_some(own))
-                .unwrap()
-        })
-        .collect()
+    (0..rank.size).map(|root| shared.broadcast_slice(root, (root == rank.number).then_some(own)).unwrap()).collect()
 }
 
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
@@ -76,10 +70,7 @@ fn ranks_that_write_neighbours_on_one_page_do_not_disturb_each_other() {
             .collect();
         // A view of 256 MiB, then a hole of 2 MiB.
         let page = |slice: &SharedSlice<u64>| (slice.address() - BASE) % (258 << 20) / 4096;
-        assert!(
-            slices.iter().all(|slice| page(slice) == page(&slices[0])),
-            "they are on one page"
-        );
+        assert!(slices.iter().all(|slice| page(slice) == page(&slices[0])), "they are on one page");
         let own = || slices.iter().skip(rank.number).step_by(rank.size);
         for slice in own() {
             slice.set(0, 0);
@@ -97,17 +88,10 @@ fn ranks_that_write_neighbours_on_one_page_do_not_disturb_each_other() {
         assert_eq!(after.read_faults, before.read_faults);
         assert_eq!(after.write_faults, before.write_faults);
         assert_eq!(after.spurious_faults, before.spurious_faults);
-        assert_eq!(
-            after.invalidations + after.downgrades,
-            before.invalidations + before.downgrades
-        );
+        assert_eq!(after.invalidations + after.downgrades, before.invalidations + before.downgrades);
         shared.barrier().unwrap();
         let sum = 2000 * 1999 / 2;
-        assert!(
-            slices
-                .iter()
-                .all(|slice| slice.get(0) == sum && slice.get(15) == sum && slice.get(8) == 0)
-        );
+        assert!(slices.iter().all(|slice| slice.get(0) == sum && slice.get(15) == sum && slice.get(8) == 0));
     });
 }
 
@@ -132,9 +116,7 @@ fn a_minipage_moves_as_a_whole_whatever_its_size() {
             let writer = turn % rank.size;
             for (slice, size) in slices.iter().zip(SIZES) {
                 if rank.number == writer {
-                    slice
-                        .write_from(0, &pattern((turn * size) as u64, size))
-                        .unwrap();
+                    slice.write_from(0, &pattern((turn * size) as u64, size)).unwrap();
                 }
             }
             shared.barrier().unwrap();
@@ -142,21 +124,14 @@ fn a_minipage_moves_as_a_whole_whatever_its_size() {
             for (slice, size) in slices.iter().zip(SIZES) {
                 let mut found = vec![0; size];
                 slice.read_into(0, &mut found).unwrap();
-                assert!(
-                    found == pattern((turn * size) as u64, size),
-                    "{size} bytes in turn {turn}"
-                );
+                assert!(found == pattern((turn * size) as u64, size), "{size} bytes in turn {turn}");
             }
             let after = shared.counters();
             let faults = after.read_faults - before.read_faults;
             if rank.number == writer {
                 assert_eq!(faults, 0, "the writer has it all");
             } else {
-                assert_eq!(
-                    faults,
-                    SIZES.len() as u64,
-                    "one fault fetches a minipage, however long"
-                );
+                assert_eq!(faults, SIZES.len() as u64, "one fault fetches a minipage, however long");
             }
             shared.barrier().unwrap();
         }
@@ -181,9 +156,7 @@ fn what_is_asked_for_ahead_is_there_without_a_fault() {
             if number % 2 == 0 {
                 shared.prefetch(slice).unwrap();
             } else {
-                shared
-                    .prefetch_to_write(&slice.part(600, 10).unwrap())
-                    .unwrap();
+                shared.prefetch_to_write(&slice.part(600, 10).unwrap()).unwrap();
             }
             shared.prefetch(&slice.part(0, 0).unwrap()).unwrap();
         }
@@ -249,10 +222,7 @@ fn all_ranks_and_threads_allocate_at_once_and_no_two_get_the_same() {
                     })
                 })
                 .collect();
-            own = threads
-                .into_iter()
-                .flat_map(|thread| thread.join().unwrap())
-                .collect();
+            own = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
         });
         // A table of them all, in shared memory itself: address, words.
         let tables = one_each(rank, shared, 2 * 2 * EACH);
@@ -266,18 +236,14 @@ fn all_ranks_and_threads_allocate_at_once_and_no_two_get_the_same() {
             for at in 0..2 * EACH {
                 let (address, words) = (table.get(2 * at), table.get(2 * at + 1) as usize);
                 // SAFETY: the owner allocated it and wrote address and length into its table before the barrier.
-                let slice =
-                    unsafe { SharedSlice::<u64>::from_address(shared, address, words) }.unwrap();
+                let slice = unsafe { SharedSlice::<u64>::from_address(shared, address, words) }.unwrap();
                 let stamp = stamp(owner, at / EACH, at % EACH);
                 assert_eq!((slice.get(0), slice.get(words - 1)), (stamp, stamp));
                 ranges.push((address, address + 8 * words as u64));
             }
         }
         ranges.sort_unstable();
-        assert!(
-            ranges.windows(2).all(|two| two[0].1 <= two[1].0),
-            "two overlap"
-        );
+        assert!(ranges.windows(2).all(|two| two[0].1 <= two[1].0), "two overlap");
         shared.barrier().unwrap();
     });
 }
@@ -295,14 +261,8 @@ fn what_cannot_be_allocated_or_named_is_refused() {
             let node = rank.node();
             let shared = rank.shared(&node);
             refused(shared.alloc::<u64>(0).map(drop), &["0 bytes", "at least 1"]);
-            refused(
-                shared.alloc::<u64>(1 << 40).map(drop),
-                &["shared memory is full", "larger segment"],
-            );
-            refused(
-                shared.alloc::<u64>(usize::MAX).map(drop),
-                &["shared memory is full"],
-            );
+            refused(shared.alloc::<u64>(1 << 40).map(drop), &["shared memory is full", "larger segment"]);
+            refused(shared.alloc::<u64>(usize::MAX).map(drop), &["shared memory is full"]);
             refused(shared.lock(4096).map(drop), &["4096"]);
             refused(shared.barrier_of(256), &["256"]);
             refused(shared.broadcast(2, 1).map(drop), &["rank 2", "2 ranks"]);
@@ -331,11 +291,7 @@ fn what_cannot_be_allocated_or_named_is_refused() {
                 (BASE, usize::MAX, "not all memory"),
                 (0, 1, "not all memory"),
                 (u64::MAX - 7, 1, "not all memory"),
-                (
-                    shared.alloc_bytes(1).unwrap_or(1),
-                    1 << 30,
-                    "not all memory",
-                ),
+                (shared.alloc_bytes(1).unwrap_or(1), 1 << 30, "not all memory"),
             ] {
                 // SAFETY: what is refused is not used.
                 let slice = unsafe { SharedSlice::<u64>::from_address(&shared, address, words) };
@@ -359,9 +315,7 @@ fn a_wild_pointer_into_the_shared_memory_is_reported_and_ends_the_rank_as_any_ot
                 let own = shared.alloc::<u64>(8).unwrap();
                 shared.barrier().unwrap();
                 if rank.number == 1 {
-                    let wild = std::ptr::with_exposed_provenance::<u64>(
-                        own.address() as usize + (64 << 20),
-                    );
+                    let wild = std::ptr::with_exposed_provenance::<u64>(own.address() as usize + (64 << 20));
                     // SAFETY: a page of the shared memory that nobody allocated: it faults, which is what is tested.
                     println!("read {}", unsafe { wild.read_volatile() });
                 }
@@ -388,10 +342,7 @@ fn a_rank_that_drops_the_memory_without_waiting_is_named_to_those_who_still_use_
                 rank.meet("again");
                 rank.shared(&node).close().unwrap();
             } else {
-                refused(
-                    shared.barrier(),
-                    &["rank 0", "taken its part of the shared memory away"],
-                );
+                refused(shared.barrier(), &["rank 0", "taken its part of the shared memory away"]);
                 refused(shared.alloc_bytes(8), &["rank 0"]);
                 refused(shared.prefetch_all(&[]), &["rank 0"]);
                 drop(shared);
@@ -437,10 +388,7 @@ fn shared_memory_opens_after_a_try_to_which_a_rank_did_not_come() {
             let mut tried = None;
             if rank.number == 0 {
                 let error = Shared::open(&node, 1).unwrap_err();
-                assert!(
-                    error.to_string().contains("rank 1 has not opened"),
-                    "{error}"
-                );
+                assert!(error.to_string().contains("rank 1 has not opened"), "{error}");
                 tried = Some(node.export_buffer(&buffer).name("tried").start().unwrap());
             } else {
                 let wait = std::time::Duration::from_secs(20);
@@ -462,9 +410,7 @@ fn shared_memory_can_be_sent_from_and_fetched_into_on_both_paths() {
         let node = shared.node();
         let slices = one_each(rank, shared, 1500);
         let own = slices[rank.number];
-        let data: Vec<u64> = (0..1500)
-            .map(|word| word + 10_000 * (rank.number as u64 + 1))
-            .collect();
+        let data: Vec<u64> = (0..1500).map(|word| word + 10_000 * (rank.number as u64 + 1)).collect();
         own.write_from(0, &data).unwrap();
         shared.barrier().unwrap();
         for name in ["direct", "ring"] {
@@ -474,9 +420,7 @@ fn shared_memory_can_be_sent_from_and_fetched_into_on_both_paths() {
                 export = export.ring_only();
             }
             let _export = export.start().unwrap();
-            let other = node
-                .import(1 - rank.number, name)
-                .rights(mapwire::Rights::ALL);
+            let other = node.import(1 - rank.number, name).rights(mapwire::Rights::ALL);
             let other = other.start().unwrap();
             rank.meet(name);
             // The other's minipage: each access to it is a fault, which may come in the middle of a copy.
@@ -487,9 +431,7 @@ fn shared_memory_can_be_sent_from_and_fetched_into_on_both_paths() {
             other.put_signal(&bytes[..50], 12_000, 16_000, 5).unwrap();
             buffer.write(18_000, &bytes[..1000]).unwrap();
             shared.barrier().unwrap();
-            node.wait_until(None, || {
-                (buffer.load_u64(16_000).unwrap() == 5).then_some(())
-            });
+            node.wait_until(None, || (buffer.load_u64(16_000).unwrap() == 5).then_some(()));
             let mut found = vec![0; 12_000];
             buffer.read(0, &mut found).unwrap();
             let expected: Vec<u8> = data.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -524,9 +466,7 @@ fn a_buffer_filled_from_shared_memory_while_others_import_it_holds_nobody_up() {
                     for _ in 0..20 {
                         let theirs = slices[1];
                         // SAFETY: the words are only looked at; whatever they are is right.
-                        let bytes = unsafe {
-                            std::slice::from_raw_parts(theirs.as_ptr().cast::<u8>(), 4096)
-                        };
+                        let bytes = unsafe { std::slice::from_raw_parts(theirs.as_ptr().cast::<u8>(), 4096) };
                         buffer.write(0, bytes).unwrap();
                     }
                     shared.barrier().unwrap();
@@ -569,15 +509,9 @@ fn a_slice_that_is_kept_for_longer_than_the_memory_says_so_and_reaches_nothing()
                         refused(slice.write_from(0, &[1; 3]), &parts);
                         let parts = ["used after the shared memory was closed", "0x3"];
                         let get = std::panic::catch_unwind(|| slice.get(1));
-                        refused(
-                            get.map_err(|panic| *panic.downcast::<String>().unwrap()),
-                            &parts,
-                        );
+                        refused(get.map_err(|panic| *panic.downcast::<String>().unwrap()), &parts);
                         let set = std::panic::catch_unwind(|| slice.set(1, 9));
-                        refused(
-                            set.map_err(|panic| *panic.downcast::<String>().unwrap()),
-                            &parts,
-                        );
+                        refused(set.map_err(|panic| *panic.downcast::<String>().unwrap()), &parts);
                     }
                 };
                 use_all();
@@ -596,9 +530,7 @@ fn a_slice_that_is_kept_for_longer_than_the_memory_says_so_and_reaches_nothing()
 
 #[test]
 fn ranks_that_wait_in_different_barriers_say_so_after_the_timeout() {
-    let job = job(3)
-        .option("--shared", "16M")
-        .with("MAPWIRE_TIMEOUT", "3");
+    let job = job(3).option("--shared", "16M").with("MAPWIRE_TIMEOUT", "3");
     job.run(|rank| {
         let node = rank.node();
         let shared = rank.shared(&node);

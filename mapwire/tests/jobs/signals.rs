@@ -35,10 +35,7 @@ fn arm(timer: *mut libc::c_void) {
 extern "C" fn on_alarm(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel hands over the siginfo of a timer, whose value is the thread's number here.
     let thread = unsafe { (*info).si_value() }.sival_ptr.addr();
-    let (added, stored) = (
-        ADDED.load(Ordering::Relaxed),
-        STORED.load(Ordering::Relaxed),
-    );
+    let (added, stored) = (ADDED.load(Ordering::Relaxed), STORED.load(Ordering::Relaxed));
     // SAFETY: both are words of shared memory that is open until every timer is off; atomics of it are as of any memory.
     unsafe {
         (*stored).load(Ordering::Relaxed);
@@ -71,8 +68,7 @@ fn alarm_this_thread(thread: usize) {
     event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
     let mut timer: libc::timer_t = null_mut();
     // SAFETY: the event is complete; the kernel writes the timer's id.
-    let created =
-        unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
+    let created = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
     assert_eq!(created, 0);
     TIMERS[thread].store(timer, Ordering::Relaxed);
     arm(timer);
@@ -117,15 +113,10 @@ pub(crate) fn word(slice: &SharedSlice<u64>) -> *mut AtomicU64 {
 
 /// Every handler of every rank has added one.
 fn check_handled(rank: &Rank, shared: &Shared, added: &SharedSlice<u64>) {
-    let own: u64 = HANDLED
-        .iter()
-        .map(|count| count.load(Ordering::Relaxed))
-        .sum();
+    let own: u64 = HANDLED.iter().map(|count| count.load(Ordering::Relaxed)).sum();
     assert!(own >= 20, "rank {} took only {own} signals", rank.number);
     shared.barrier().unwrap();
-    let all: u64 = (0..rank.size)
-        .map(|root| shared.broadcast(root, own).unwrap())
-        .sum();
+    let all: u64 = (0..rank.size).map(|root| shared.broadcast(root, own).unwrap()).sum();
     assert_eq!(added.get(0), all);
 }
 
@@ -146,12 +137,7 @@ fn handlers_that_touch_shared_memory_interrupt_threads_that_send_lock_and_wait()
         let counter = one_each(rank, shared, 1)[0];
         let [added, stored] = words_for_handlers(rank, shared);
         let inbox = node.alloc(4096).unwrap();
-        let inbox = node
-            .export_buffer(&inbox)
-            .ring_only()
-            .name("inbox")
-            .start()
-            .unwrap();
+        let inbox = node.export_buffer(&inbox).ring_only().name("inbox").start().unwrap();
         let next = (rank.number + 1) % rank.size;
         let import = node.import(next, "inbox").start().unwrap();
         shared.set_threads(THREADS).unwrap();
@@ -161,9 +147,7 @@ fn handlers_that_touch_shared_memory_interrupt_threads_that_send_lock_and_wait()
                 let held = shared.lock(7).unwrap();
                 counter.set(0, counter.get(0) + 1);
                 drop(held);
-                import
-                    .send(&pattern(round, 100), 128 * thread as u64)
-                    .unwrap();
+                import.send(&pattern(round, 100), 128 * thread as u64).unwrap();
                 if round % 8 == 0 {
                     stored.set(0, round);
                     shared.barrier_of(1).unwrap();
@@ -220,9 +204,7 @@ fn handlers_that_interrupt_malloc_and_fault_do_not_hang_ranks_that_export_and_im
                 let export = if ring { export.ring_only() } else { export };
                 let export = export.name(&name).start().unwrap();
                 let import = node.import(next, &name).start().unwrap();
-                import
-                    .put_signal(&pattern(round as u64, 500), 0, 4088, 1)
-                    .unwrap();
+                import.put_signal(&pattern(round as u64, 500), 0, 4088, 1).unwrap();
                 export.wait_signal(4088, 1).unwrap();
                 let mut found = [0; 500];
                 export.read(0, &mut found).unwrap();

@@ -17,23 +17,13 @@ fn target(name: &str) -> PathBuf {
 /// The records of a trace as `mapwire lab export` writes them: (node, op, bytes) in order.
 fn records(trace: &Path) -> Vec<(u32, String, u64)> {
     let csv = trace.with_extension("csv");
-    let done = Command::new(launcher())
-        .args(["lab", "export"])
-        .arg(trace)
-        .arg("--output")
-        .arg(&csv)
-        .output()
-        .unwrap();
+    let done = Command::new(launcher()).args(["lab", "export"]).arg(trace).arg("--output").arg(&csv).output().unwrap();
     assert!(done.status.success(), "{done:?}");
     let text = std::fs::read_to_string(&csv).unwrap();
     std::fs::remove_file(&csv).unwrap();
     let row = |line: &str| {
         let field: Vec<&str> = line.split(',').collect();
-        (
-            field[1].parse().unwrap(),
-            field[3].to_owned(),
-            field[5].parse().unwrap(),
-        )
+        (field[1].parse().unwrap(), field[3].to_owned(), field[5].parse().unwrap())
     };
     text.lines().skip(1).map(row).collect()
 }
@@ -44,10 +34,7 @@ fn send_and_fetch(rank: &Rank) {
         let (ring, direct) = (node.alloc(8 * 4096).unwrap(), node.alloc(8 * 4096).unwrap());
         let ring = node.export_buffer(&ring).ring_only().name("ring");
         let ring = ring.rights(Rights::ALL).start().unwrap();
-        let direct = node
-            .export_buffer(&direct)
-            .name("direct")
-            .rights(Rights::ALL);
+        let direct = node.export_buffer(&direct).name("direct").rights(Rights::ALL);
         let _direct = direct.start().unwrap();
         ring.wait_signal(0, 1).unwrap();
         rank.meet("end");
@@ -72,10 +59,7 @@ fn send_and_fetch(rank: &Rank) {
 #[test]
 fn sends_fetches_and_receives_are_in_the_trace_on_both_paths() {
     let trace = target("both-paths");
-    job(2)
-        .option("--trace", trace.to_str().unwrap())
-        .run(send_and_fetch)
-        .succeeds();
+    job(2).option("--trace", trace.to_str().unwrap()).run(send_and_fetch).succeeds();
     let records = records(&trace);
     std::fs::remove_file(&trace).unwrap();
     let of = |node: u32, op: &str| -> Vec<u64> {
@@ -93,25 +77,23 @@ fn sends_fetches_and_receives_are_in_the_trace_on_both_paths() {
 #[test]
 fn a_rank_that_is_killed_leaves_the_good_part_of_what_it_wrote() {
     let trace = target("killed");
-    let done = job(2)
-        .option("--trace", trace.to_str().unwrap())
-        .run(|rank| {
-            let node = rank.node();
-            if rank.number == 0 {
-                let inbox = node.alloc(4096).unwrap();
-                let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
-                let inbox = inbox.start().unwrap();
-                // The other dies: the launcher ends this rank too.
-                let _ = inbox.wait_signal(0, 1 << 40);
-                return;
-            }
-            let import = node.import(0, "inbox").start().unwrap();
-            for turn in 1..=1000 {
-                import.put_signal(&[0; 200], 8, 0, turn).unwrap();
-            }
-            let own = rustix::process::getpid();
-            rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
-        });
+    let done = job(2).option("--trace", trace.to_str().unwrap()).run(|rank| {
+        let node = rank.node();
+        if rank.number == 0 {
+            let inbox = node.alloc(4096).unwrap();
+            let inbox = node.export_buffer(&inbox).ring_only().name("inbox");
+            let inbox = inbox.start().unwrap();
+            // The other dies: the launcher ends this rank too.
+            let _ = inbox.wait_signal(0, 1 << 40);
+            return;
+        }
+        let import = node.import(0, "inbox").start().unwrap();
+        for turn in 1..=1000 {
+            import.put_signal(&[0; 200], 8, 0, turn).unwrap();
+        }
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+    });
     done.code(128 + 9);
     let records = records(&trace);
     std::fs::remove_file(&trace).unwrap();
@@ -121,11 +103,7 @@ fn a_rank_that_is_killed_leaves_the_good_part_of_what_it_wrote() {
 
 /// What the ranks counted themselves, summed: the numbers in the notes of the trace.
 fn counted(trace: &Path) -> Vec<u64> {
-    let done = Command::new(launcher())
-        .args(["lab", "info"])
-        .arg(trace)
-        .output()
-        .unwrap();
+    let done = Command::new(launcher()).args(["lab", "info"]).arg(trace).output().unwrap();
     assert!(done.status.success(), "{done:?}");
     let mut sums = vec![0; COUNTS.len()];
     for line in String::from_utf8(done.stdout).unwrap().lines() {
@@ -135,11 +113,7 @@ fn counted(trace: &Path) -> Vec<u64> {
         for count in counts.split(", ") {
             if let Some((lookups, misses)) = count.split_once(" with ") {
                 let misses = misses.trim_end_matches(" misses").parse::<u64>();
-                let at = if lookups.contains("process") {
-                    PCH
-                } else {
-                    CBH
-                };
+                let at = if lookups.contains("process") { PCH } else { CBH };
                 sums[at] += misses.unwrap();
                 continue;
             }
@@ -171,11 +145,7 @@ const PCH: usize = 7;
 /// What a study of the trace comes to with the design that it was taken with.
 fn studied(trace: &Path, design: &str, rules: &[(&str, &str)]) -> Vec<u64> {
     let rules = rules.iter().flat_map(|(option, value)| {
-        let option = if *option == "--pin-limit" {
-            "--limit"
-        } else {
-            option
-        };
+        let option = if *option == "--pin-limit" { "--limit" } else { option };
         [option, value]
     });
     let done = Command::new(launcher())
@@ -226,10 +196,7 @@ fn agrees_under(design: &str, rules: &[(&str, &str)], run: fn(&Rank)) {
     for (option, value) in rules {
         job = job.option(option, value);
     }
-    job.option("--translation", design)
-        .option("--trace", trace.to_str().unwrap())
-        .run(run)
-        .succeeds();
+    job.option("--translation", design).option("--trace", trace.to_str().unwrap()).run(run).succeeds();
     if is_rank() {
         return;
     }
@@ -261,9 +228,7 @@ fn one_transfer_at_a_time(rank: &Rank) {
             // What was fetched has arrived behind what was sent before it.
             let page = round * 29 % 60;
             let there = (round * 13 % 30 * 4096) as u64;
-            inbox
-                .send(&own[page * 4096 + 100..][..4000 + 64 * round], there)
-                .unwrap();
+            inbox.send(&own[page * 4096 + 100..][..4000 + 64 * round], there).unwrap();
             let into = (round * 17 + 5) % 62;
             inbox.fetch(there, &mut own[into * 4096..][..4097]).unwrap();
         }
@@ -294,16 +259,10 @@ fn words_parts_and_rows(rank: &Rank) {
                 inbox.swap_u32(offset + 4, 1).unwrap();
             }
             let there = (round * 11 % 20 * 4096) as u64;
-            let parts: Vec<_> = (0..12)
-                .map(|part| IoSlice::new(&own[(part * 23 + round) % 60 * 4096..][..3000]))
-                .collect();
+            let parts: Vec<_> =
+                (0..12).map(|part| IoSlice::new(&own[(part * 23 + round) % 60 * 4096..][..3000])).collect();
             inbox.send_vectored(&parts, there + 100).unwrap();
-            let rows = Rows {
-                count: 12,
-                bytes: 2500,
-                local_stride: 5 * 4096,
-                remote_stride: 3 * 4096 + 8,
-            };
+            let rows = Rows { count: 12, bytes: 2500, local_stride: 5 * 4096, remote_stride: 3 * 4096 + 8 };
             inbox.send_strided(&own, there, &rows).unwrap();
             inbox.fetch_strided(there, &mut own, &rows).unwrap();
         }
@@ -313,12 +272,9 @@ fn words_parts_and_rows(rank: &Rank) {
 
 #[test]
 fn a_study_comes_to_what_ranks_counted_of_atomic_operations_parts_and_rows() {
-    for design in [
-        "hierarchical,entries=16",
-        "shared-cache,entries=32,ways=2",
-        "per-process,entries=1K",
-        "interrupt,entries=16",
-    ] {
+    for design in
+        ["hierarchical,entries=16", "shared-cache,entries=32,ways=2", "per-process,entries=1K", "interrupt,entries=16"]
+    {
         agrees(design, words_parts_and_rows);
     }
 }
@@ -346,12 +302,7 @@ fn atomic_operations_parts_and_rows_are_in_the_trace_on_both_paths() {
                 import.compare_swap_u32(4, 0, 1).unwrap();
                 let parts = [IoSlice::new(&data[..200]), IoSlice::new(&data[..100])];
                 import.send_vectored(&parts, 4096).unwrap();
-                let rows = Rows {
-                    count: 3,
-                    bytes: 150,
-                    local_stride: 200,
-                    remote_stride: 4096,
-                };
+                let rows = Rows { count: 3, bytes: 150, local_stride: 200, remote_stride: 4096 };
                 import.send_strided(&data, 0, &rows).unwrap();
                 import.put_signal_add(&data[..50], 100, 0, 1).unwrap();
                 import.flush().unwrap();
@@ -400,11 +351,7 @@ fn a_study_comes_to_what_ranks_counted_under_limits_with_every_policy_and_pinnin
         ("hierarchical,entries=64,prefetch=4", "random", "1"),
         ("interrupt,entries=16", "lru", "1"),
     ] {
-        let rules = [
-            ("--pin-limit", "128K"),
-            ("--policy", policy),
-            ("--prepin", prepin),
-        ];
+        let rules = [("--pin-limit", "128K"), ("--policy", policy), ("--prepin", prepin)];
         agrees_under(design, &rules, one_transfer_at_a_time);
     }
 }
@@ -412,11 +359,7 @@ fn a_study_comes_to_what_ranks_counted_under_limits_with_every_policy_and_pinnin
 #[test]
 fn with_the_path_ring_the_nic_translates_what_others_would_map() {
     let trace = target("ring-path");
-    job(2)
-        .option("--path", "ring")
-        .option("--trace", trace.to_str().unwrap())
-        .run(send_and_fetch)
-        .succeeds();
+    job(2).option("--path", "ring").option("--trace", trace.to_str().unwrap()).run(send_and_fetch).succeeds();
     let records = records(&trace);
     std::fs::remove_file(&trace).unwrap();
     let received = records.iter().filter(|row| row.0 == 0 && row.1 == "recv");
@@ -434,17 +377,10 @@ fn ranks_can_be_traced_as_processes_of_fewer_nodes() {
         .option("--trace", trace.to_str().unwrap())
         .run(everybody_with_everybody)
         .succeeds();
-    let done = Command::new(launcher())
-        .args(["lab", "info", "--json"])
-        .arg(&trace)
-        .output()
-        .unwrap();
+    let done = Command::new(launcher()).args(["lab", "info", "--json"]).arg(&trace).output().unwrap();
     std::fs::remove_file(&trace).unwrap();
     let text = String::from_utf8(done.stdout).unwrap();
-    assert!(
-        text.contains("rank r is process r % 2 of node r / 2"),
-        "{text}"
-    );
+    assert!(text.contains("rank r is process r % 2 of node r / 2"), "{text}");
     for (node, process) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let wanted = |line: &&str| {
             line.contains("\"kind\":\"process\"")

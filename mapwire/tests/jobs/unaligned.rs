@@ -13,30 +13,11 @@ const MARGIN: usize = 4096 + 5;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Send {
-        offset: usize,
-        length: usize,
-        shift: usize,
-    },
-    Put {
-        offset: usize,
-        length: usize,
-        signal: usize,
-        shift: usize,
-    },
-    Notify {
-        offset: usize,
-        length: usize,
-    },
-    Async {
-        offset: usize,
-        length: usize,
-    },
-    Fetch {
-        offset: usize,
-        length: usize,
-        shift: usize,
-    },
+    Send { offset: usize, length: usize, shift: usize },
+    Put { offset: usize, length: usize, signal: usize, shift: usize },
+    Notify { offset: usize, length: usize },
+    Async { offset: usize, length: usize },
+    Fetch { offset: usize, length: usize, shift: usize },
 }
 
 /// Offset and length of a range within the export, the ends and page boundaries more often than chance has them.
@@ -54,26 +35,12 @@ fn range() -> impl Strategy<Value = (usize, usize)> {
 fn operation() -> impl Strategy<Value = Operation> {
     let shift = 0..64_usize;
     prop_oneof![
-        (range(), shift.clone()).prop_map(|((offset, length), shift)| Operation::Send {
-            offset,
-            length,
-            shift
-        }),
-        (range(), 0..LENGTH / 8, shift.clone()).prop_map(|((offset, length), word, shift)| {
-            Operation::Put {
-                offset,
-                length,
-                signal: word * 8,
-                shift,
-            }
-        }),
+        (range(), shift.clone()).prop_map(|((offset, length), shift)| Operation::Send { offset, length, shift }),
+        (range(), 0..LENGTH / 8, shift.clone())
+            .prop_map(|((offset, length), word, shift)| { Operation::Put { offset, length, signal: word * 8, shift } }),
         range().prop_map(|(offset, length)| Operation::Notify { offset, length }),
         range().prop_map(|(offset, length)| Operation::Async { offset, length }),
-        (range(), shift).prop_map(|((offset, length), shift)| Operation::Fetch {
-            offset,
-            length,
-            shift
-        }),
+        (range(), shift).prop_map(|((offset, length), shift)| Operation::Fetch { offset, length, shift }),
     ]
 }
 
@@ -91,26 +58,15 @@ impl Oracle {
         };
         let fail = |error: mapwire::Error| TestCaseError::fail(error.to_string());
         match *operation {
-            Operation::Send {
-                offset,
-                length,
-                shift,
-            } => {
+            Operation::Send { offset, length, shift } => {
                 let data = pattern(self.turn, shift + length);
                 import.send(&data[shift..], offset as u64).map_err(fail)?;
                 put(offset, &data[shift..]);
             }
-            Operation::Put {
-                offset,
-                length,
-                signal,
-                shift,
-            } => {
+            Operation::Put { offset, length, signal, shift } => {
                 let data = pattern(self.turn, shift + length);
                 let (at, word) = (offset as u64, signal as u64);
-                import
-                    .put_signal(&data[shift..], at, word, self.turn)
-                    .map_err(fail)?;
+                import.put_signal(&data[shift..], at, word, self.turn).map_err(fail)?;
                 put(offset, &data[shift..]);
                 put(signal, &self.turn.to_le_bytes());
             }
@@ -125,23 +81,11 @@ impl Oracle {
                 let data = sending.wait().map_err(fail)?;
                 put(offset, &data);
             }
-            Operation::Fetch {
-                offset,
-                length,
-                shift,
-            } => {
+            Operation::Fetch { offset, length, shift } => {
                 let mut found = vec![0x5a; shift + length + 16];
-                import
-                    .fetch(offset as u64, &mut found[shift..shift + length])
-                    .map_err(fail)?;
-                prop_assert!(
-                    found[..shift].iter().all(|byte| *byte == 0x5a),
-                    "before the fetch"
-                );
-                prop_assert!(
-                    found[shift + length..].iter().all(|byte| *byte == 0x5a),
-                    "behind it"
-                );
+                import.fetch(offset as u64, &mut found[shift..shift + length]).map_err(fail)?;
+                prop_assert!(found[..shift].iter().all(|byte| *byte == 0x5a), "before the fetch");
+                prop_assert!(found[shift + length..].iter().all(|byte| *byte == 0x5a), "behind it");
                 prop_assert!(found[shift..shift + length] == self.bytes[offset..offset + length]);
             }
         }
@@ -175,9 +119,7 @@ fn unaligned_ranges_of_every_length_change_what_they_name_and_nothing_else() {
                 // SAFETY: the memory outlives the exports and is read when they are over.
                 let [ring, part] = unsafe {
                     [
-                        node.export_range(start_of_other, LENGTH)
-                            .ring_only()
-                            .name("ring"),
+                        node.export_range(start_of_other, LENGTH).ring_only().name("ring"),
                         node.export_range(start, LENGTH).name("heap"),
                     ]
                 }
@@ -206,19 +148,13 @@ fn unaligned_ranges_of_every_length_change_what_they_name_and_nothing_else() {
                     if name == "heap" {
                         assert!(direct.start > 0 && direct.end < LENGTH as u64, "{direct:?}");
                     }
-                    let config = Config {
-                        cases: 60,
-                        failure_persistence: None,
-                        ..Config::default()
-                    };
+                    let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
                     let mut runner = TestRunner::new(config);
                     let all = proptest::collection::vec(operation(), 1..12);
                     let outcome = runner.run(&all, |operations| {
                         // What an earlier case left is where this one starts.
                         let mut bytes = vec![0; LENGTH];
-                        import
-                            .fetch(0, &mut bytes)
-                            .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                        import.fetch(0, &mut bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
                         let mut oracle = Oracle { bytes, turn: 0 };
                         for operation in &operations {
                             oracle.apply(&import, operation)?;

@@ -45,11 +45,7 @@ fn woken(rank: &Rank) {
     let node = rank.node();
     let memory = node.alloc(4096).unwrap();
     let export = node.export_buffer(&memory).name("woken").start().unwrap();
-    let import = node
-        .import(1 - rank.number, "woken")
-        .rights(Rights::ALL)
-        .start()
-        .unwrap();
+    let import = node.import(1 - rank.number, "woken").rights(Rights::ALL).start().unwrap();
     assert!(import.is_direct());
     let mut late = Vec::new();
     for turn in 1..=21 {

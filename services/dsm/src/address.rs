@@ -79,23 +79,13 @@ impl Minipage {
         let within = self.offset_bytes % PAGE_BYTES;
         self.view < views
             && self.length_bytes > 0
-            && self
-                .offset_bytes
-                .checked_add(self.length_bytes)
-                .is_some_and(|end| end <= u64::from(pages) * PAGE_BYTES)
-            && if self.length_bytes >= PAGE_BYTES {
-                within == 0
-            } else {
-                within + self.length_bytes <= PAGE_BYTES
-            }
+            && self.offset_bytes.checked_add(self.length_bytes).is_some_and(|end| end <= u64::from(pages) * PAGE_BYTES)
+            && if self.length_bytes >= PAGE_BYTES { within == 0 } else { within + self.length_bytes <= PAGE_BYTES }
     }
 
     /// Its name, if it lies within a segment.
     pub fn key(&self) -> Key {
-        Key {
-            view: self.view,
-            page: self.first_page() as u32,
-        }
+        Key { view: self.view, page: self.first_page() as u32 }
     }
 }
 
@@ -113,11 +103,7 @@ mod tests {
     use super::*;
 
     fn minipage(offset_bytes: u64, length_bytes: u64) -> Minipage {
-        Minipage {
-            view: 0,
-            offset_bytes,
-            length_bytes,
-        }
+        Minipage { view: 0, offset_bytes, length_bytes }
     }
 
     #[test]
@@ -133,14 +119,8 @@ mod tests {
     fn a_minipage_that_breaks_the_rules_of_its_shape_is_told_apart() {
         assert!(minipage(0, 8192).is_well_formed(2, 1));
         assert!(minipage(4000, 96).is_well_formed(2, 1));
-        assert!(
-            !minipage(4000, 97).is_well_formed(2, 1),
-            "small ones stay within a page"
-        );
-        assert!(
-            !minipage(16, 4096).is_well_formed(2, 1),
-            "large ones start on a page"
-        );
+        assert!(!minipage(4000, 97).is_well_formed(2, 1), "small ones stay within a page");
+        assert!(!minipage(16, 4096).is_well_formed(2, 1), "large ones start on a page");
         assert!(!minipage(0, 0).is_well_formed(2, 1));
         assert!(!minipage(0, 8193).is_well_formed(2, 1));
         assert!(!minipage(u64::MAX, 2).is_well_formed(2, 1));

@@ -32,10 +32,5 @@ pub(crate) trait Coherence {
     fn payload(&mut self, to: Rank) -> &[u8];
 
     /// Takes in the payload of a release by `from`. The last check of a message: an error changes nothing.
-    fn acquire(
-        &mut self,
-        context: &mut Context,
-        from: Rank,
-        payload: &[u8],
-    ) -> Result<(), Violation>;
+    fn acquire(&mut self, context: &mut Context, from: Rank, payload: &[u8]) -> Result<(), Violation>;
 }

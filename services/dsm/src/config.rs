@@ -79,22 +79,13 @@ impl Config {
             return Err(ConfigError::Ranks(self.ranks));
         }
         if self.rank >= self.ranks {
-            return Err(ConfigError::Rank {
-                rank: self.rank,
-                ranks: self.ranks,
-            });
+            return Err(ConfigError::Rank { rank: self.rank, ranks: self.ranks });
         }
         if self.threads == 0 || self.threads > max_threads(self.ranks) {
-            return Err(ConfigError::Threads {
-                threads: self.threads,
-                ranks: self.ranks,
-            });
+            return Err(ConfigError::Threads { threads: self.threads, ranks: self.ranks });
         }
         if self.participants == 0 || self.participants > self.threads {
-            return Err(ConfigError::Participants {
-                participants: self.participants,
-                threads: self.threads,
-            });
+            return Err(ConfigError::Participants { participants: self.participants, threads: self.threads });
         }
         if self.pages == 0 || self.pages > MAX_PAGES {
             return Err(ConfigError::Pages(self.pages));
@@ -145,9 +136,7 @@ pub enum ConfigError {
         ranks: u16,
     },
     /// More barrier participants than threads, or none.
-    #[error(
-        "{participants} barrier participants of {threads} threads: between 1 and the number of threads"
-    )]
+    #[error("{participants} barrier participants of {threads} threads: between 1 and the number of threads")]
     Participants {
         /// Participants of a rank.
         participants: u16,
@@ -167,9 +156,7 @@ pub enum ConfigError {
     #[error("too many barriers; at most {}", u32::MAX - 1)]
     Barriers,
     /// The machine refuses memory for the tables.
-    #[error(
-        "the machine refuses memory for tables of {pages} pages in {views} views; use fewer views or pages"
-    )]
+    #[error("the machine refuses memory for tables of {pages} pages in {views} views; use fewer views or pages")]
     TooLarge {
         /// Pages of the segment.
         pages: u32,
@@ -186,63 +173,20 @@ mod tests {
     fn every_shape_that_cannot_be_is_refused_by_name() {
         let good = Config::new(0, 4, 2, 1024, 32);
         assert_eq!(good.check(), Ok(()));
-        assert_eq!(
-            Config {
-                ranks: 1025,
-                ..good
-            }
-            .check(),
-            Err(ConfigError::Ranks(1025))
-        );
-        assert_eq!(
-            Config { ranks: 0, ..good }.check(),
-            Err(ConfigError::Ranks(0))
-        );
-        assert_eq!(
-            Config { rank: 4, ..good }.check(),
-            Err(ConfigError::Rank { rank: 4, ranks: 4 })
-        );
-        assert!(matches!(
-            Config { threads: 0, ..good }.check(),
-            Err(ConfigError::Threads { .. })
-        ));
+        assert_eq!(Config { ranks: 1025, ..good }.check(), Err(ConfigError::Ranks(1025)));
+        assert_eq!(Config { ranks: 0, ..good }.check(), Err(ConfigError::Ranks(0)));
+        assert_eq!(Config { rank: 4, ..good }.check(), Err(ConfigError::Rank { rank: 4, ranks: 4 }));
+        assert!(matches!(Config { threads: 0, ..good }.check(), Err(ConfigError::Threads { .. })));
         for (ranks, most) in [(1, 65_518), (4, 65_518), (64, 16_367), (1024, 1007)] {
-            let threads = |threads| {
-                Config {
-                    ranks,
-                    threads,
-                    ..good
-                }
-                .check()
-            };
+            let threads = |threads| Config { ranks, threads, ..good }.check();
             assert_eq!(threads(most), Ok(()));
             let error = threads(most + 1).unwrap_err();
             assert!(matches!(error, ConfigError::Threads { .. }));
             assert!(alloc::format!("{error}").contains(&alloc::format!("1 to {most} would do")));
         }
-        assert!(matches!(
-            Config {
-                participants: 3,
-                ..good
-            }
-            .check(),
-            Err(ConfigError::Participants { .. })
-        ));
-        assert_eq!(
-            Config { pages: 0, ..good }.check(),
-            Err(ConfigError::Pages(0))
-        );
-        assert_eq!(
-            Config { views: 513, ..good }.check(),
-            Err(ConfigError::Views(513))
-        );
-        assert_eq!(
-            Config {
-                chunk_pages: 0,
-                ..good
-            }
-            .check(),
-            Err(ConfigError::ChunkPages)
-        );
+        assert!(matches!(Config { participants: 3, ..good }.check(), Err(ConfigError::Participants { .. })));
+        assert_eq!(Config { pages: 0, ..good }.check(), Err(ConfigError::Pages(0)));
+        assert_eq!(Config { views: 513, ..good }.check(), Err(ConfigError::Views(513)));
+        assert_eq!(Config { chunk_pages: 0, ..good }.check(), Err(ConfigError::ChunkPages));
     }
 }

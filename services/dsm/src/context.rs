@@ -2,8 +2,8 @@
 
 use crate::address::Key;
 use crate::{
-    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, Outcome,
-    Protection, Rank, Thread,
+    Access, Action, Address, Barrier, Config, Counters, Error, Lock, Message, Minipage, Outcome, Protection, Rank,
+    Thread,
 };
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -80,10 +80,7 @@ impl Context {
             Some(Wait::Nothing) => {}
             Some(_) => return Err(Error::ThreadBusy { thread }),
             None => {
-                return Err(Error::UnknownThread {
-                    thread,
-                    threads: self.config.threads,
-                });
+                return Err(Error::UnknownThread { thread, threads: self.config.threads });
             }
         }
         self.used_threads = self.used_threads.max(thread + 1);
@@ -103,11 +100,7 @@ impl Context {
     /// Page and access of a thread that faulted on the minipage and waits for it.
     pub(crate) fn fault_on(&self, key: Key, thread: usize) -> Option<(u32, Access)> {
         match self.waits[thread] {
-            Wait::Fault {
-                key: wanted,
-                page,
-                access,
-            } if wanted == key => Some((page, access)),
+            Wait::Fault { key: wanted, page, access } if wanted == key => Some((page, access)),
             _ => None,
         }
     }
@@ -132,18 +125,11 @@ impl Context {
         self.counters.messages_sent += 1;
         self.counters.minipages_sent += 1;
         self.counters.bytes_sent += minipage.length_bytes;
-        self.actions.push_back(Action::SendMinipage {
-            to,
-            minipage,
-            message,
-        });
+        self.actions.push_back(Action::SendMinipage { to, minipage, message });
     }
 
     pub(crate) fn protect(&mut self, minipage: Minipage, protection: Protection) {
-        self.actions.push_back(Action::Protect {
-            minipage,
-            protection,
-        });
+        self.actions.push_back(Action::Protect { minipage, protection });
     }
 
     #[inline]

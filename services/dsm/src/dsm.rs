@@ -9,8 +9,8 @@ use crate::context::{Context, Wait};
 use crate::sequential::SequentialConsistency;
 use crate::synchronisation::{Barriers, Locks, WaitedBarrier};
 use crate::{
-    Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES,
-    Message, Minipage, PeerError, Progress, Protection, Rank, Thread, Violation,
+    Access, Action, Barrier, Config, ConfigError, Counters, Error, Lock, MAX_MESSAGE_BYTES, Message, Minipage,
+    PeerError, Progress, Protection, Rank, Thread, Violation,
 };
 
 /// The shared-memory protocol of one rank.
@@ -49,10 +49,7 @@ impl Dsm {
     /// and views are zeroed memory, which the OS supplies as it is used.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
-        let too_large = ConfigError::TooLarge {
-            pages: config.pages,
-            views: config.views,
-        };
+        let too_large = ConfigError::TooLarge { pages: config.pages, views: config.views };
         Ok(Dsm {
             context: Context::new(config),
             coherence: SequentialConsistency::new(&config)?,
@@ -97,8 +94,7 @@ impl Dsm {
     ) -> Result<Progress, Error> {
         self.release_holds(now_ns);
         self.begin(thread)?;
-        self.coherence
-            .handle_fault(&mut self.context, thread, view, page, access)
+        self.coherence.handle_fault(&mut self.context, thread, view, page, access)
     }
 
     /// Asks for a minipage before `thread` accesses it, at time `now_ns`. The thread goes on, and nobody is resumed when the
@@ -116,8 +112,7 @@ impl Dsm {
     ) -> Result<bool, Error> {
         self.release_holds(now_ns);
         self.begin(thread)?;
-        self.coherence
-            .prefetch(&mut self.context, view, page, access)
+        self.coherence.prefetch(&mut self.context, view, page, access)
     }
 
     /// Begins to allocate a minipage of that many bytes, zero and writable in this rank. A resume always
@@ -126,8 +121,7 @@ impl Dsm {
     /// A minipage shorter than a page is aligned to 16 bytes, or to 64 if it is as long; others to a page.
     pub fn alloc(&mut self, thread: Thread, bytes: u64) -> Result<(), Error> {
         self.begin(thread)?;
-        self.allocation
-            .alloc(&mut self.context, &mut self.coherence, thread, bytes)
+        self.allocation.alloc(&mut self.context, &mut self.coherence, thread, bytes)
     }
 
     /// Locks. `Done`: the thread has it (the token was here and idle). `Pending`: a resume with
@@ -140,8 +134,7 @@ impl Dsm {
     /// Unlocks, and passes the lock on to whoever waits. Never waits itself.
     pub fn unlock(&mut self, thread: Thread, lock: Lock) -> Result<(), Error> {
         self.begin(thread)?;
-        self.locks
-            .unlock(&mut self.context, &mut self.coherence, thread, lock)
+        self.locks.unlock(&mut self.context, &mut self.coherence, thread, lock)
     }
 
     /// The rank to which this one must pass a lock that it has or waits for; `None` if it knows of none.
@@ -154,16 +147,14 @@ impl Dsm {
     /// [`Outcome::Passed`](crate::Outcome::Passed) always follows.
     pub fn barrier(&mut self, thread: Thread, barrier: Barrier) -> Result<(), Error> {
         self.begin(thread)?;
-        self.barriers
-            .arrive(&mut self.context, &mut self.coherence, thread, barrier)
+        self.barriers.arrive(&mut self.context, &mut self.coherence, thread, barrier)
     }
 
     /// Hands `value` of rank `root` to every rank. One thread of each rank calls it, in the same order in all
     /// ranks; the value of the others is ignored. A resume with [`Outcome::Value`](crate::Outcome::Value) always follows.
     pub fn broadcast(&mut self, thread: Thread, root: Rank, value: u64) -> Result<(), Error> {
         self.begin(thread)?;
-        self.barriers
-            .broadcast(&mut self.context, &mut self.coherence, thread, root, value)
+        self.barriers.broadcast(&mut self.context, &mut self.coherence, thread, root, value)
     }
 
     /// The barriers that are waited for, as far as this rank knows: for messages about waits that take long. Allocates.
@@ -228,19 +219,11 @@ impl Dsm {
     ) -> Result<(), PeerError> {
         self.release_holds(now_ns);
         self.context.counters_mut().messages_received += 1;
-        self.dispatch(from, message, payload)
-            .map_err(|violation| PeerError { from, violation })
+        self.dispatch(from, message, payload).map_err(|violation| PeerError { from, violation })
     }
 
     fn dispatch(&mut self, from: Rank, message: Message, payload: &[u8]) -> Result<(), Violation> {
-        let Dsm {
-            context,
-            coherence,
-            locks,
-            barriers,
-            allocation,
-            ..
-        } = self;
+        let Dsm { context, coherence, locks, barriers, allocation, .. } = self;
         if from >= context.ranks() || from == context.rank() {
             return Err(Violation::Sender);
         }
@@ -252,32 +235,20 @@ impl Dsm {
                 allocation::handle_register(context, coherence, from, minipage, thread)
             }
             Message::Registered { thread } => allocation::handle_registered(context, thread),
-            Message::ChunkRequest {
-                thread,
-                need_pages,
-                want_pages,
-            } => allocation.handle_chunk_request(context, from, thread, need_pages, want_pages),
-            Message::ChunkGrant {
-                thread,
-                first_page,
-                pages,
-            } => allocation.handle_chunk_grant(context, coherence, from, thread, first_page, pages),
+            Message::ChunkRequest { thread, need_pages, want_pages } => {
+                allocation.handle_chunk_request(context, from, thread, need_pages, want_pages)
+            }
+            Message::ChunkGrant { thread, first_page, pages } => {
+                allocation.handle_chunk_grant(context, coherence, from, thread, first_page, pages)
+            }
             Message::ChunkRefuse { thread, left_pages } => {
                 allocation.handle_chunk_refuse(context, coherence, from, thread, left_pages)
             }
             Message::LockRequest { lock } => locks.handle_request(context, coherence, from, lock),
-            Message::LockForward { lock, successor } => {
-                locks.handle_forward(context, coherence, from, lock, successor)
-            }
-            Message::LockToken { lock } => {
-                locks.handle_token(context, coherence, from, lock, payload)
-            }
-            Message::BarrierArrive { round } => {
-                barriers.handle_arrival(context, coherence, from, round, payload)
-            }
-            Message::BarrierRelease { round } => {
-                barriers.handle_release(context, coherence, from, round, payload)
-            }
+            Message::LockForward { lock, successor } => locks.handle_forward(context, coherence, from, lock, successor),
+            Message::LockToken { lock } => locks.handle_token(context, coherence, from, lock, payload),
+            Message::BarrierArrive { round } => barriers.handle_arrival(context, coherence, from, round, payload),
+            Message::BarrierRelease { round } => barriers.handle_release(context, coherence, from, round, payload),
             _ => coherence.handle_message(context, from, message),
         }
     }

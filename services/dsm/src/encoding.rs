@@ -100,12 +100,7 @@ impl Message {
 
     /// Whether a payload may follow the fields.
     pub(crate) fn carries_payload(&self) -> bool {
-        matches!(
-            self,
-            Message::LockToken { .. }
-                | Message::BarrierArrive { .. }
-                | Message::BarrierRelease { .. }
-        )
+        matches!(self, Message::LockToken { .. } | Message::BarrierArrive { .. } | Message::BarrierRelease { .. })
     }
 
     /// Writes the message without a payload at the start of `bytes` and returns its length.
@@ -121,10 +116,7 @@ impl Message {
         let &[kind, ref fields @ ..] = bytes else {
             return Err(ParseError::Empty);
         };
-        let bad_length = ParseError::Length {
-            kind,
-            length_bytes: bytes.len(),
-        };
+        let bad_length = ParseError::Length { kind, length_bytes: bytes.len() };
         let mut from = Reader { bytes: fields };
         let message = Message::read(kind, &mut from).map_err(|malformed| match malformed {
             Malformed::Kind => ParseError::Kind(kind),
@@ -132,11 +124,7 @@ impl Message {
             Malformed::Flags(flags) => ParseError::Flags { kind, flags },
         })?;
         let payload = from.bytes;
-        let most = if message.carries_payload() {
-            MAX_PAYLOAD_BYTES
-        } else {
-            0
-        };
+        let most = if message.carries_payload() { MAX_PAYLOAD_BYTES } else { 0 };
         if payload.len() > most {
             return Err(bad_length);
         }
@@ -289,16 +277,7 @@ mod tests {
     fn bytes_that_are_no_message_are_told_apart() {
         assert_eq!(Message::parse(&[]), Err(ParseError::Empty));
         assert_eq!(Message::parse(&[99, 1]), Err(ParseError::Kind(99)));
-        assert_eq!(
-            Message::parse(&[1, 2]),
-            Err(ParseError::Flags { kind: 1, flags: 2 })
-        );
-        assert_eq!(
-            Message::parse(&[13, 2]),
-            Err(ParseError::Length {
-                kind: 13,
-                length_bytes: 2
-            })
-        );
+        assert_eq!(Message::parse(&[1, 2]), Err(ParseError::Flags { kind: 1, flags: 2 }));
+        assert_eq!(Message::parse(&[13, 2]), Err(ParseError::Length { kind: 13, length_bytes: 2 }));
     }
 }

@@ -8,9 +8,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum Error {
     /// A fault on an address that no minipage covers: a wild pointer.
-    #[error(
-        "no allocation covers page {page} of view {view}: the pointer is wild or was never handed out"
-    )]
+    #[error("no allocation covers page {page} of view {view}: the pointer is wild or was never handed out")]
     NotShared {
         /// The view of the access.
         view: u16,
@@ -18,9 +16,7 @@ pub enum Error {
         page: u64,
     },
     /// The segment cannot take the allocation.
-    #[error(
-        "shared memory is full: {asked_bytes} bytes asked, {left_bytes} bytes left; give the job a larger segment"
-    )]
+    #[error("shared memory is full: {asked_bytes} bytes asked, {left_bytes} bytes left; give the job a larger segment")]
     OutOfMemory {
         /// What was asked for.
         asked_bytes: u64,
@@ -31,9 +27,7 @@ pub enum Error {
     #[error("an allocation of 0 bytes has no address; ask for at least 1 byte")]
     ZeroBytes,
     /// A thread number beyond the configured ones.
-    #[error(
-        "thread {thread} is beyond the {threads} configured threads of this rank; configure more"
-    )]
+    #[error("thread {thread} is beyond the {threads} configured threads of this rank; configure more")]
     UnknownThread {
         /// The number given.
         thread: Thread,
@@ -79,9 +73,7 @@ pub enum Error {
         barriers: u32,
     },
     /// More threads arrived at a barrier than take part, or the number changed while some waited.
-    #[error(
-        "barrier {barrier} already waits for other ranks with all {participants} participants of this one"
-    )]
+    #[error("barrier {barrier} already waits for other ranks with all {participants} participants of this one")]
     BarrierFull {
         /// Which barrier.
         barrier: Barrier,
@@ -92,9 +84,7 @@ pub enum Error {
     #[error("another thread of this rank is in a broadcast; one thread of each rank takes part")]
     BroadcastBusy,
     /// This rank names another root than those that are in the broadcast already.
-    #[error(
-        "this rank broadcasts from rank {root}, others from rank {others}; all ranks must name the same root"
-    )]
+    #[error("this rank broadcasts from rank {root}, others from rank {others}; all ranks must name the same root")]
     OtherRoot {
         /// The root named here.
         root: Rank,
@@ -102,9 +92,7 @@ pub enum Error {
         others: Rank,
     },
     /// The number of participants was 0, above the threads, or changed while threads waited in a barrier.
-    #[error(
-        "{participants} threads cannot take part in barriers: between 1 and {threads}, and only while none waits"
-    )]
+    #[error("{participants} threads cannot take part in barriers: between 1 and {threads}, and only while none waits")]
     BadParticipants {
         /// The number given.
         participants: u16,
@@ -123,9 +111,7 @@ pub enum Error {
 
 /// A message that a correct peer would not have sent. It was not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "rank {from} broke the shared-memory protocol: {violation}; end the job, its memory is no longer consistent"
-)]
+#[error("rank {from} broke the shared-memory protocol: {violation}; end the job, its memory is no longer consistent")]
 pub struct PeerError {
     /// The sender.
     pub from: Rank,

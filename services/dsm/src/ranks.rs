@@ -16,10 +16,7 @@ impl RankSets {
     pub(crate) fn new(sets: usize, ranks: u16) -> Option<Self> {
         let words_per_set = usize::from(ranks).div_ceil(64);
         let words = tables::zeroes(sets.checked_mul(words_per_set)?)?;
-        Some(RankSets {
-            words,
-            words_per_set,
-        })
+        Some(RankSets { words, words_per_set })
     }
 
     fn words(&self, set: usize) -> &[u64] {

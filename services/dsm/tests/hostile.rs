@@ -50,14 +50,7 @@ impl Attacked {
             ..Config::new(rank, ranks, THREADS, PAGES, VIEWS)
         };
         let dsm = Dsm::new(config).unwrap();
-        Attacked {
-            dsm,
-            sent: Vec::new(),
-            rank,
-            known: Vec::new(),
-            waits: [false; THREADS as usize],
-            accepted: [0; 18],
-        }
+        Attacked { dsm, sent: Vec::new(), rank, known: Vec::new(), waits: [false; THREADS as usize], accepted: [0; 18] }
     }
 
     fn drain(&mut self) {
@@ -67,20 +60,13 @@ impl Attacked {
             assert!(count < 1000, "no end of actions");
             match action {
                 Action::Send { to, message } => self.check_send(to, message),
-                Action::SendMinipage {
-                    to,
-                    minipage,
-                    message,
-                } => {
+                Action::SendMinipage { to, minipage, message } => {
                     self.check_send(to, message);
                     self.check_minipage(minipage);
                 }
                 Action::Protect { minipage, .. } => self.check_minipage(minipage),
                 Action::Resume { thread, outcome } => {
-                    assert!(
-                        self.waits[usize::from(thread)],
-                        "{thread} was resumed but did not wait: {outcome:?}"
-                    );
+                    assert!(self.waits[usize::from(thread)], "{thread} was resumed but did not wait: {outcome:?}");
                     self.waits[usize::from(thread)] = false;
                     if let Outcome::Allocated(address) = outcome {
                         assert!(address.offset_bytes < u64::from(PAGES) * 4096);
@@ -91,10 +77,7 @@ impl Attacked {
     }
 
     fn check_send(&mut self, to: u16, message: Message) {
-        assert!(
-            to < self.dsm.config().ranks && to != self.rank,
-            "a message to rank {to}"
-        );
+        assert!(to < self.dsm.config().ranks && to != self.rank, "a message to rank {to}");
         if self.sent.len() == 4 {
             self.sent.remove(0);
         }
@@ -105,13 +88,8 @@ impl Attacked {
 
     /// The driver stores to and protects what it is told: it must lie within the segment.
     fn check_minipage(&mut self, minipage: Minipage) {
-        let end = minipage
-            .offset_bytes
-            .checked_add(minipage.length_bytes)
-            .unwrap();
-        assert!(
-            minipage.view < VIEWS && minipage.length_bytes > 0 && end <= u64::from(PAGES) * 4096
-        );
+        let end = minipage.offset_bytes.checked_add(minipage.length_bytes).unwrap();
+        assert!(minipage.view < VIEWS && minipage.length_bytes > 0 && end <= u64::from(PAGES) * 4096);
         if !self.known.contains(&minipage) {
             self.known.push(minipage);
         }
@@ -122,11 +100,7 @@ impl Attacked {
         let lock = number(random, 3) as u32;
         let place = minipage(random, &self.known);
         let (view, page) = (place.view, place.offset_bytes / 4096);
-        let access = if random.chance(50) {
-            Access::Read
-        } else {
-            Access::Write
-        };
+        let access = if random.chance(50) { Access::Read } else { Access::Write };
         let pending = mapwire_dsm::Progress::Pending;
         let waits = match random.below(7) {
             0 | 1 => self.dsm.handle_fault(now_ns, thread, view, page, access) == Ok(pending),
@@ -141,10 +115,7 @@ impl Attacked {
                 return;
             }
             _ if random.chance(50) => self.dsm.barrier(thread, lock).is_ok(),
-            _ => self
-                .dsm
-                .broadcast(thread, number(random, 3) as u16, 9)
-                .is_ok(),
+            _ => self.dsm.broadcast(thread, number(random, 3) as u16, 9).is_ok(),
         };
         self.waits[usize::from(thread)] |= waits;
     }
@@ -172,34 +143,15 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
         } else {
             let (from, message) = match attacked.sent.get(random.below(6) as usize) {
                 // The requester may tell the end of what the owner was asked to do for it.
-                Some(&(
-                    _,
-                    Message::Forward {
-                        minipage,
-                        requester,
-                        thread,
-                        ..
-                    },
-                )) if random.chance(50) => (
-                    requester,
-                    Message::Done {
-                        thread,
-                        key: minipage.key(),
-                    },
-                ),
+                Some(&(_, Message::Forward { minipage, requester, thread, .. })) if random.chance(50) => {
+                    (requester, Message::Done { thread, key: minipage.key() })
+                }
                 Some(&(to, asked)) => (to, answer(&mut random, asked, &attacked.known, ranks)),
-                None => (
-                    number(&mut random, u64::from(ranks)) as u16,
-                    message(&mut random, &attacked.known, ranks),
-                ),
+                None => (number(&mut random, u64::from(ranks)) as u16, message(&mut random, &attacked.known, ranks)),
             };
             // Nobody has anything to tell that memory which is sequentially consistent must know.
             let payload = [7; 3];
-            let ride = if random.chance(97) {
-                0
-            } else {
-                1 + random.below(3)
-            };
+            let ride = if random.chance(97) { 0 } else { 1 + random.below(3) };
             let payload = &payload[..ride as usize];
             let answer = attacked.dsm.handle_message(now_ns, from, message, payload);
             assert!(answer.is_err() || payload.is_empty());
@@ -213,9 +165,7 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
             for page in 0..u64::from(PAGES) {
                 if let Some((minipage, _)) = attacked.dsm.minipage_at(view, page) {
                     let first = minipage.offset_bytes / 4096;
-                    assert!(
-                        minipage.view == view && first <= page && page < first + minipage.pages()
-                    );
+                    assert!(minipage.view == view && first <= page && page < first + minipage.pages());
                 }
             }
         }
@@ -232,19 +182,15 @@ fn no_message_of_a_peer_makes_a_rank_panic_or_act_outside_the_segment() {
     }
     let mut accepted = [0; 18];
     for seed in 0..3_000 {
-        let one =
-            std::panic::catch_unwind(|| run(Random::new(seed), 200)).unwrap_or_else(|panic| {
-                eprintln!("MAPWIRE_DSM_SEED={seed} fails");
-                std::panic::resume_unwind(panic)
-            });
+        let one = std::panic::catch_unwind(|| run(Random::new(seed), 200)).unwrap_or_else(|panic| {
+            eprintln!("MAPWIRE_DSM_SEED={seed} fails");
+            std::panic::resume_unwind(panic)
+        });
         for (sum, one) in accepted.iter_mut().zip(one) {
             *sum += one;
         }
     }
     for (kind, &count) in accepted.iter().enumerate().skip(1) {
-        assert!(
-            count > 50,
-            "too few messages of kind {kind} got past the checks: {accepted:?}"
-        );
+        assert!(count > 50, "too few messages of kind {kind} got past the checks: {accepted:?}");
     }
 }

@@ -21,14 +21,8 @@ fn nor_do_they_in_a_job_whose_ranks_take_two_words() {
 
 /// Runs so many rounds of everything, and counts allocations.
 fn exercise(ranks: u16, rounds: u32) {
-    let mut net = Net::new(Config {
-        hold_ns: 1000,
-        participants: 2,
-        ..Config::new(0, ranks, 3, 512, 8)
-    });
-    let minipages: Vec<_> = (0..40)
-        .map(|i| net.alloc(i % ranks, if i % 5 == 0 { 9000 } else { 200 }))
-        .collect();
+    let mut net = Net::new(Config { hold_ns: 1000, participants: 2, ..Config::new(0, ranks, 3, 512, 8) });
+    let minipages: Vec<_> = (0..40).map(|i| net.alloc(i % ranks, if i % 5 == 0 { 9000 } else { 200 })).collect();
 
     let before = allocations::calls();
     for round in 0..rounds {

@@ -71,11 +71,7 @@ impl Config {
             return Err(ConfigError::Node(self.node));
         }
         if self.frames == u32::MAX || pool_end.is_none_or(|end| end > self.frames) {
-            return Err(ConfigError::Frames {
-                first: self.pool_first,
-                count: self.pool_frames,
-                frames: self.frames,
-            });
+            return Err(ConfigError::Frames { first: self.pool_first, count: self.pool_frames, frames: self.frames });
         }
         if self.requests == 0 || self.requests > 4096 {
             return Err(ConfigError::Requests(self.requests));

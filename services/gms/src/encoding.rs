@@ -10,8 +10,7 @@ use thiserror::Error;
 
 use crate::map::MapVersion;
 use crate::message::{
-    AgeReport, EpochInfo, FrameList, Listing, MAX_GRANTS, Message, Operation, PageInfo, Refusal,
-    Request,
+    AgeReport, EpochInfo, FrameList, Listing, MAX_GRANTS, Message, Operation, PageInfo, Refusal, Request,
 };
 use crate::name::{PageHash, PageName};
 use crate::nodes::{NodeSet, SET_BYTES};

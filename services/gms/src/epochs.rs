@@ -73,10 +73,7 @@ impl Epochs {
 
     /// When something may be due.
     pub(crate) fn poll_at(&self) -> Option<u64> {
-        let collected = self
-            .collecting
-            .as_ref()
-            .map(|collecting| collecting.until_ns);
+        let collected = self.collecting.as_ref().map(|collecting| collecting.until_ns);
         if collected.is_some() {
             return collected;
         }
@@ -119,9 +116,7 @@ impl Epochs {
     /// the next look.
     pub(crate) fn is_silent(&self, now_ns: u64) -> bool {
         let patience_ns = self.duration_ns().saturating_mul(PATIENCE);
-        let patient_until_ns = self
-            .ends_ns()
-            .map(|ends_ns| ends_ns.saturating_add(patience_ns));
+        let patient_until_ns = self.ends_ns().map(|ends_ns| ends_ns.saturating_add(patience_ns));
         self.collecting.is_none()
             && now_ns >= self.look_ns
             && patient_until_ns.is_some_and(|until_ns| now_ns >= until_ns)
@@ -134,11 +129,8 @@ impl Epochs {
     /// Begins to collect ages for the next epoch, and gives its number.
     pub(crate) fn collect(&mut self, now_ns: u64) -> u32 {
         let epoch = self.current.map_or(0, |info| info.epoch).wrapping_add(1);
-        self.collecting = Some(Collecting {
-            epoch,
-            until_ns: now_ns.saturating_add(COLLECT_NS),
-            reports: BTreeMap::new(),
-        });
+        self.collecting =
+            Some(Collecting { epoch, until_ns: now_ns.saturating_add(COLLECT_NS), reports: BTreeMap::new() });
         epoch
     }
 
@@ -155,12 +147,7 @@ impl Epochs {
     /// What holds in the next epoch, by the ages collected.
     pub(crate) fn compute(&mut self, me: NodeId) -> Option<EpochInfo> {
         let collecting = self.collecting.take()?;
-        Some(plan(
-            me,
-            collecting.epoch,
-            self.duration_ms,
-            &collecting.reports,
-        ))
+        Some(plan(me, collecting.epoch, self.duration_ms, &collecting.reports))
     }
 
     /// An epoch begins.
@@ -227,12 +214,7 @@ impl Epochs {
 ///
 /// The budget *M* is twice what was replaced in the last epoch, at least 64, at most a quarter of all frames. The *M* oldest pages,
 /// where a free frame counts as older than any page, give MinAge and the weights.
-fn plan(
-    me: NodeId,
-    epoch: u32,
-    duration_ms: u32,
-    reports: &BTreeMap<NodeId, AgeReport>,
-) -> EpochInfo {
+fn plan(me: NodeId, epoch: u32, duration_ms: u32, reports: &BTreeMap<NodeId, AgeReport>) -> EpochInfo {
     let sum = |count: &dyn Fn(&AgeReport) -> u64| reports.values().map(count).sum::<u64>();
     let free = sum(&|report| u64::from(report.free));
     let in_bin = |bin: usize| sum(&|report: &AgeReport| u64::from(report.bins[bin]));
@@ -251,9 +233,7 @@ fn plan(
         bin => 1 << (bin - 1),
     };
     let share = |report: &AgeReport| {
-        let old = report.bins[first_bin..]
-            .iter()
-            .map(|&pages| u64::from(pages));
+        let old = report.bins[first_bin..].iter().map(|&pages| u64::from(pages));
         u64::from(report.free) + old.sum::<u64>()
     };
     let shares = || reports.iter().map(|(&node, report)| (node, share(report)));
@@ -281,14 +261,8 @@ mod tests {
     use super::*;
 
     fn report(free: u32, replaced: u32, bins: &[(usize, u32)]) -> AgeReport {
-        let mut report = AgeReport {
-            epoch: 1,
-            free,
-            replaced,
-            bins: [0; AGE_BINS],
-        };
-        bins.iter()
-            .for_each(|&(bin, pages)| report.bins[bin] = pages);
+        let mut report = AgeReport { epoch: 1, free, replaced, bins: [0; AGE_BINS] };
+        bins.iter().for_each(|&(bin, pages)| report.bins[bin] = pages);
         report
     }
 

@@ -134,10 +134,7 @@ impl Gms {
             outcomes: VecDeque::new(),
             view: View::new(config.node, config.members, config.nodes),
             stage: Stage::Stays,
-            reports: Reports {
-                is_told: true,
-                ..Reports::default()
-            },
+            reports: Reports { is_told: true, ..Reports::default() },
             directory: Directory::new(rows),
             newest: BTreeMap::new(),
             parked_spares: Vec::new(),
@@ -191,11 +188,7 @@ impl Gms {
 
     /// The pages that it stores for others, their versions and frames, by name.
     pub fn pages(&self) -> impl Iterator<Item = (PageName, u32, u32)> + '_ {
-        let version = |frame| {
-            self.pool
-                .resident(frame)
-                .map_or(0, |page| page.page.version)
-        };
+        let version = |frame| self.pool.resident(frame).map_or(0, |page| page.page.version);
         let pages = self.pool.pages();
         pages.map(move |(name, frame)| (name, version(frame), frame))
     }
@@ -244,10 +237,7 @@ impl Gms {
     /// What it did.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters {
-            messages: *self.out.sent(),
-            ..self.counters
-        }
+        Counters { messages: *self.out.sent(), ..self.counters }
     }
 
     fn me(&self) -> NodeId {
@@ -267,78 +257,35 @@ impl Gms {
             Message::Landed { sequence, is_taken } => {
                 return self.handle_landed(from, sequence, is_taken);
             }
-            Message::Put {
-                sequence,
-                frame,
-                moves,
-                page,
-            } => {
+            Message::Put { sequence, frame, moves, page } => {
                 let moved_from = moves.then_some(from);
                 return self.handle_put(now_ns, (from, sequence), moved_from, frame, page);
             }
             Message::Stored { sequence, grant } => {
                 return self.handle_put_end(now_ns, from, sequence, None, grant);
             }
-            Message::Refused {
-                sequence,
-                why,
-                grant,
-            } => return self.handle_put_end(now_ns, from, sequence, Some(why), grant),
-            Message::Insert {
-                frame,
-                stamp,
-                version,
-                moved_from,
-                hash,
-                name,
-            } => {
+            Message::Refused { sequence, why, grant } => {
+                return self.handle_put_end(now_ns, from, sequence, Some(why), grant);
+            }
+            Message::Insert { frame, stamp, version, moved_from, hash, name } => {
                 let listing = self.handle_insert(from, version, moved_from, hash, name);
                 if let Some(listing) = listing {
-                    let listed = Message::Listed {
-                        frame,
-                        stamp,
-                        listing,
-                    };
+                    let listed = Message::Listed { frame, stamp, listing };
                     self.out.send(from, listed);
                 }
             }
-            Message::Listed {
-                frame,
-                stamp,
-                listing,
-            } => self.handle_listed(from, frame, stamp, listing),
+            Message::Listed { frame, stamp, listing } => self.handle_listed(from, frame, stamp, listing),
             Message::Remove { hash, name } => self.handle_remove(from, hash, name),
-            Message::Spare {
-                frame,
-                stamp,
-                on_disk,
-                hash,
-                name,
-            } => {
-                return self.handle_spare(Spare {
-                    from,
-                    frame,
-                    stamp,
-                    on_disk,
-                    hash,
-                    name,
-                });
+            Message::Spare { frame, stamp, on_disk, hash, name } => {
+                return self.handle_spare(Spare { from, frame, stamp, on_disk, hash, name });
             }
-            Message::Spared {
-                frame,
-                stamp,
-                is_spared,
-            } => self.handle_spared(now_ns, frame, stamp, is_spared),
+            Message::Spared { frame, stamp, is_spared } => self.handle_spared(now_ns, frame, stamp, is_spared),
             Message::Drop { below, hash, name } => self.handle_drop(from, below, hash, name),
             Message::Want => self.handle_want(now_ns, from),
             Message::Grant { frames } => return self.handle_grant(now_ns, from, &frames),
             Message::Recall => self.return_credit(from),
             Message::Return { frames } => return self.handle_return(from, &frames),
-            Message::Map {
-                version,
-                previous,
-                members,
-            } => self.handle_map(from, version, previous, members),
+            Message::Map { version, previous, members } => self.handle_map(from, version, previous, members),
             Message::Reset { buckets } => self.handle_reset(from, &buckets),
             Message::Reported { version, free } => {
                 return self.handle_reported(from, version, free);

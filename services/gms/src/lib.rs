@@ -64,15 +64,13 @@ mod view;
 pub use config::{Config, ConfigError, Error, FRAME_BYTES, GetPage, PutPage};
 pub use counters::Counters;
 pub use directory::{
-    CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, MAX_COPIES, PlainRows, RowSize,
-    Rows, Scanned,
+    CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, MAX_COPIES, PlainRows, RowSize, Rows, Scanned,
 };
 pub use encoding::{KINDS, MAX_MESSAGE_BYTES, ParseError};
 pub use gms::Gms;
 pub use map::{BUCKETS, Bucket, Map, MapVersion};
 pub use message::{
-    AGE_BINS, AgeReport, EpochInfo, FrameList, Listing, MAX_GRANTS, Message, Operation, PageInfo,
-    Refusal, Request,
+    AGE_BINS, AgeReport, EpochInfo, FrameList, Listing, MAX_GRANTS, Message, Operation, PageInfo, Refusal, Request,
 };
 pub use name::{PageHash, PageName, SpaceId};
 pub use nodes::{MAX_NODES, NodeSet};

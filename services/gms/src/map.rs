@@ -85,11 +85,7 @@ impl Map {
                 *owner = best.0;
             }
         }
-        Self {
-            version,
-            members,
-            owners,
-        }
+        Self { version, members, owners }
     }
 
     /// Its version.

@@ -66,10 +66,7 @@ impl Operation {
     /// Whether the request is for a directory node.
     #[must_use]
     pub const fn is_for_directory(self) -> bool {
-        matches!(
-            self,
-            Self::Get | Self::Take | Self::NotHere | Self::NotHereTake | Self::Discard
-        )
+        matches!(self, Self::Get | Self::Take | Self::NotHere | Self::NotHereTake | Self::Discard)
     }
 }
 
@@ -135,10 +132,7 @@ pub struct FrameList {
 
 impl Default for FrameList {
     fn default() -> Self {
-        Self {
-            count: 0,
-            frames: [0; MAX_GRANTS],
-        }
+        Self { count: 0, frames: [0; MAX_GRANTS] }
     }
 }
 
@@ -196,10 +190,7 @@ pub struct EpochInfo {
 /// of the storing node; `stamp` its number of the report that is meant; `grant` a frame in place of the one that was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are described above, once for all")]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "epochs are rare, and boxes would allocate"
-)]
+#[allow(clippy::large_enum_variant, reason = "epochs are rare, and boxes would allocate")]
 pub enum Message {
     /// Getpage or discardpage on its way.
     Request(Request),
@@ -209,59 +200,25 @@ pub enum Message {
     Landed { sequence: u32, is_taken: bool },
     /// Requesting → storing node: the page lies in the granted frame. It `moves` if the sender stores it for others, too, and wants to
     /// drop its copy.
-    Put {
-        sequence: u32,
-        frame: u32,
-        moves: bool,
-        page: PageInfo,
-    },
+    Put { sequence: u32, frame: u32, moves: bool, page: PageInfo },
     /// Storing → requesting node: the page is stored and listed.
     Stored { sequence: u32, grant: Option<u32> },
     /// Storing → requesting node: it is not.
-    Refused {
-        sequence: u32,
-        why: Refusal,
-        grant: Option<u32>,
-    },
+    Refused { sequence: u32, why: Refusal, grant: Option<u32> },
     /// Storing → directory node: the sender has a copy. It counts only if the node that it moved from is still listed: else the page
     /// has been discarded or given away meanwhile.
-    Insert {
-        frame: u32,
-        stamp: u32,
-        version: u32,
-        moved_from: Option<NodeId>,
-        hash: PageHash,
-        name: PageName,
-    },
+    Insert { frame: u32, stamp: u32, version: u32, moved_from: Option<NodeId>, hash: PageHash, name: PageName },
     /// Directory → storing node: what became of it.
-    Listed {
-        frame: u32,
-        stamp: u32,
-        listing: Listing,
-    },
+    Listed { frame: u32, stamp: u32, listing: Listing },
     /// Storing → directory node: the sender has no copy any more.
     Remove { hash: PageHash, name: PageName },
     /// Storing → directory node: may the sender drop its copy? One that is not listed may go, and one of which there is another, if the
     /// page is on permanent storage: else whoever put it counts on all its copies.
-    Spare {
-        frame: u32,
-        stamp: u32,
-        on_disk: bool,
-        hash: PageHash,
-        name: PageName,
-    },
+    Spare { frame: u32, stamp: u32, on_disk: bool, hash: PageHash, name: PageName },
     /// Directory → storing node: it may, and is not listed any more; or it may not.
-    Spared {
-        frame: u32,
-        stamp: u32,
-        is_spared: bool,
-    },
+    Spared { frame: u32, stamp: u32, is_spared: bool },
     /// Directory → storing node: copies of versions below this are needed no more.
-    Drop {
-        below: u32,
-        hash: PageHash,
-        name: PageName,
-    },
+    Drop { below: u32, hash: PageHash, name: PageName },
     /// Requesting → storing node: the sender wants frames for pages.
     Want,
     /// Storing → requesting node: frames for pages; none if it has none.
@@ -271,11 +228,7 @@ pub enum Message {
     /// Requesting → storing node: granted frames that the sender does not use.
     Return { frames: FrameList },
     /// To all: the map that the sender goes by from now on, and the one that it was made from.
-    Map {
-        version: MapVersion,
-        previous: MapVersion,
-        members: NodeSet,
-    },
+    Map { version: MapVersion, previous: MapVersion, members: NodeSet },
     /// Storing → directory node: forget what the sender has reported in these buckets. Reports follow.
     Reset { buckets: BucketSet },
     /// To all: the sender has reported all that changes with this map, and sends no more by an older one.

@@ -36,16 +36,8 @@ impl SpaceId {
     #[must_use]
     pub const fn digest(&self) -> u64 {
         let (kind, first, second, third) = match *self {
-            Self::File {
-                device,
-                inode,
-                generation,
-            } => (1, device, inode, generation),
-            Self::Anonymous {
-                node,
-                incarnation,
-                region,
-            } => (2, node as u64, incarnation, region),
+            Self::File { device, inode, generation } => (1, device, inode, generation),
+            Self::Anonymous { node, incarnation, region } => (2, node as u64, incarnation, region),
         };
         mix(mix(mix(mix(kind) ^ first) ^ second) ^ third as u64)
     }
@@ -69,10 +61,7 @@ impl PageName {
     /// Names a page of a space.
     #[must_use]
     pub const fn new(space: &SpaceId, page: u64) -> Self {
-        Self {
-            space: space.digest(),
-            page,
-        }
+        Self { space: space.digest(), page }
     }
 
     /// The hash of this name.
@@ -88,16 +77,8 @@ mod tests {
 
     #[test]
     fn names_of_different_spaces_differ() {
-        let file = |device, inode, generation| SpaceId::File {
-            device,
-            inode,
-            generation,
-        };
-        let anonymous = SpaceId::Anonymous {
-            node: 1,
-            incarnation: 2,
-            region: 3,
-        };
+        let file = |device, inode, generation| SpaceId::File { device, inode, generation };
+        let anonymous = SpaceId::Anonymous { node: 1, incarnation: 2, region: 3 };
         let spaces = [file(1, 2, 3), file(2, 1, 3), file(1, 2, 4), anonymous];
         for (at, space) in spaces.iter().enumerate() {
             for other in &spaces[..at] {
@@ -116,10 +97,6 @@ mod tests {
             low[(hash & 255) as usize] += 1;
         }
         // 256 on average, with a standard deviation of 16.
-        assert!(
-            top.iter()
-                .chain(&low)
-                .all(|count| (176..336).contains(count))
-        );
+        assert!(top.iter().chain(&low).all(|count| (176..336).contains(count)));
     }
 }

@@ -82,10 +82,7 @@ impl Outbox {
 
     pub(crate) fn poll_action(&mut self) -> Option<Action<'_>> {
         let (to, contents, message) = self.waiting.pop_front()?;
-        let to = Endpoint {
-            node: to,
-            process: self.process,
-        };
+        let to = Endpoint { node: to, process: self.process };
         self.bytes.clear();
         message.encode(&mut self.bytes);
         let message = self.bytes.as_slice();
@@ -93,11 +90,7 @@ impl Outbox {
             None => Action::Send { to, message },
             Some(contents) => Action::Store {
                 to,
-                region: Region {
-                    view: 0,
-                    offset: u64::from(contents.from) * FRAME_BYTES,
-                    bytes: FRAME_BYTES,
-                },
+                region: Region { view: 0, offset: u64::from(contents.from) * FRAME_BYTES, bytes: FRAME_BYTES },
                 at: u64::from(contents.to) * FRAME_BYTES,
                 message,
             },

@@ -101,10 +101,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(first: u32, count: u32) -> Self {
-        let frame = Frame {
-            uses: Use::Idle,
-            readers: 0,
-        };
+        let frame = Frame { uses: Use::Idle, readers: 0 };
         Self {
             first,
             frames: alloc::vec![frame; count as usize],
@@ -342,13 +339,7 @@ impl Pool {
             self.forget(number, &resident);
         }
         let key = (peer, sequence);
-        self.reads.insert(
-            key,
-            Read {
-                frame: number,
-                gives,
-            },
-        );
+        self.reads.insert(key, Read { frame: number, gives });
         self.hold(number);
         if gives {
             self.set_use(number, Use::Given(resident));
@@ -392,8 +383,7 @@ impl Pool {
         let reads = self.reads.range((peer, 0)..=(peer, u32::MAX));
         let sequences: Vec<_> = reads.map(|(&(_, sequence), _)| sequence).collect();
         let ends = sequences.into_iter();
-        ends.filter_map(|sequence| self.end_read(peer, sequence, false))
-            .collect()
+        ends.filter_map(|sequence| self.end_read(peer, sequence, false)).collect()
     }
 
     /// This node itself reads a frame.

@@ -180,9 +180,7 @@ impl Puts {
     /// Legs that wait for a frame of a node.
     pub(crate) fn waiting_for(&self, node: NodeId) -> Vec<u32> {
         let credit = self.credits.get(&node);
-        credit.map_or(Vec::new(), |credit| {
-            credit.waiting.iter().copied().collect()
-        })
+        credit.map_or(Vec::new(), |credit| credit.waiting.iter().copied().collect())
     }
 
     /// All frames that a node has granted and that are not used.
@@ -193,16 +191,13 @@ impl Puts {
 
     /// The nodes that have granted frames.
     pub(crate) fn grantors(&self) -> Vec<NodeId> {
-        let granted =
-            |(&node, credit): (&NodeId, &Credit)| (!credit.frames.is_empty()).then_some(node);
+        let granted = |(&node, credit): (&NodeId, &Credit)| (!credit.frames.is_empty()).then_some(node);
         self.credits.iter().filter_map(granted).collect()
     }
 
     /// Frames that a node has granted and that are not used.
     pub(crate) fn credit_of(&self, node: NodeId) -> usize {
-        self.credits
-            .get(&node)
-            .map_or(0, |credit| credit.frames.len())
+        self.credits.get(&node).map_or(0, |credit| credit.frames.len())
     }
 
     /// Forgets a node, and gives the legs to it: they fail.

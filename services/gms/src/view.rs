@@ -138,17 +138,11 @@ impl View {
         let current = self.map.members();
         let lost = current.minus(&self.barred) != *current;
         let is_due = members != *current && (lost || self.is_settled || current.is_empty());
-        (is_due && self.coordinator() == Some(self.me))
-            .then(|| (self.newest.next(self.me), members))
+        (is_due && self.coordinator() == Some(self.me)).then(|| (self.newest.next(self.me), members))
     }
 
     /// Goes by a newer map from now on.
-    pub(crate) fn adopt(
-        &mut self,
-        version: MapVersion,
-        previous: MapVersion,
-        members: NodeSet,
-    ) -> Change {
+    pub(crate) fn adopt(&mut self, version: MapVersion, previous: MapVersion, members: NodeSet) -> Change {
         let old_members = *self.map.members();
         // Whoever made the map knew what these nodes want.
         let joined = members.minus(&old_members);
@@ -165,11 +159,7 @@ impl View {
         self.is_settled = false;
         self.known = self.known.union(&old_members);
         let audience = self.audience();
-        Change {
-            in_step: previous == old.version() && old_members.contains(self.me),
-            audience,
-            old,
-        }
+        Change { in_step: previous == old.version() && old_members.contains(self.me), audience, old }
     }
 
     /// A node goes by this map, too.

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mapwire_gms::{
-    Config, FRAME_BYTES, GetPage, Gms, KINDS, MAX_MESSAGE_BYTES, Message, NodeSet, PageName,
-    PutPage,
-};
+use mapwire_gms::{Config, FRAME_BYTES, GetPage, Gms, KINDS, MAX_MESSAGE_BYTES, Message, NodeSet, PageName, PutPage};
 use mapwire_service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 use proptest::prelude::*;
@@ -31,9 +28,7 @@ fn drain(gms: &mut Gms) -> usize {
         count += 1;
         let message = match action {
             Action::Send { message, .. } => message,
-            Action::Store {
-                region, message, ..
-            } => {
+            Action::Store { region, message, .. } => {
                 assert!(region.offset + region.bytes <= u64::from(FRAMES) * FRAME_BYTES);
                 message
             }
@@ -52,26 +47,14 @@ fn check(gms: &Gms) {
     assert_eq!(sum, POOL, "{uses:?}");
     let frames: BTreeSet<_> = gms.pages().map(|(_, _, frame)| frame).collect();
     assert_eq!(frames.len() as u32, uses.pages);
-    assert!(
-        frames
-            .iter()
-            .all(|frame| (FRAMES - POOL..FRAMES).contains(frame))
-    );
+    assert!(frames.iter().all(|frame| (FRAMES - POOL..FRAMES).contains(frame)));
 }
 
 fn call(gms: &mut Gms, number: u8) {
-    let name = PageName {
-        space: 1,
-        page: u64::from(number % 3),
-    };
+    let name = PageName { space: 1, page: u64::from(number % 3) };
     let tag = u64::from(number);
     let frame = u32::from(number) % (FRAMES - POOL);
-    let get = GetPage {
-        name,
-        frame,
-        tag,
-        keep: number.is_multiple_of(2),
-    };
+    let get = GetPage { name, frame, tag, keep: number.is_multiple_of(2) };
     let put = PutPage {
         name,
         version: u32::from(number),
@@ -134,22 +117,12 @@ fn tell(gms: &mut Gms, peer: u16, message: &Message) -> Result<(), Broken> {
 #[test]
 fn a_page_in_a_frame_that_was_not_granted_is_a_breach() {
     let mut gms = node();
-    let put = Message::Put {
-        sequence: 1,
-        frame: FRAMES - 1,
-        moves: false,
-        page: Default::default(),
-    };
+    let put = Message::Put { sequence: 1, frame: FRAMES - 1, moves: false, page: Default::default() };
     assert_eq!(tell(&mut gms, 1, &put), Err(Broken));
     assert_eq!(tell(&mut gms, 1, &Message::Want), Ok(()));
     // The frame is granted to node 1, not to node 2.
     let granted = (FRAMES - POOL..FRAMES).find(|&frame| {
-        let put = Message::Put {
-            sequence: 1,
-            frame,
-            moves: false,
-            page: Default::default(),
-        };
+        let put = Message::Put { sequence: 1, frame, moves: false, page: Default::default() };
         let mut copy = node();
         tell(&mut copy, 1, &Message::Want).unwrap();
         tell(&mut copy, 2, &put).is_err() && tell(&mut copy, 1, &put).is_ok()
@@ -160,23 +133,14 @@ fn a_page_in_a_frame_that_was_not_granted_is_a_breach() {
 #[test]
 fn answers_that_nobody_asked_for_change_nothing() {
     let mut gms = node();
-    let stored = Message::Stored {
-        sequence: 1,
-        grant: None,
-    };
+    let stored = Message::Stored { sequence: 1, grant: None };
     assert_eq!(tell(&mut gms, 1, &stored), Err(Broken));
-    let landed = Message::Landed {
-        sequence: 1,
-        is_taken: true,
-    };
+    let landed = Message::Landed { sequence: 1, is_taken: true };
     assert_eq!(tell(&mut gms, 1, &landed), Err(Broken));
     let frames = [1, 2].into_iter().collect();
     assert_eq!(tell(&mut gms, 1, &Message::Grant { frames }), Err(Broken));
     assert_eq!(tell(&mut gms, 1, &Message::Return { frames }), Err(Broken));
-    let page = Message::Page {
-        sequence: 1,
-        page: Default::default(),
-    };
+    let page = Message::Page { sequence: 1, page: Default::default() };
     assert_eq!(tell(&mut gms, 1, &page), Ok(()));
     assert!(!gms.has_outcomes());
     check(&gms);
@@ -187,10 +151,7 @@ fn a_message_of_another_process_or_of_a_number_beyond_all_nodes_is_a_breach() {
     let mut gms = node();
     let mut bytes = Vec::new();
     Message::Want.encode(&mut bytes);
-    let other = Endpoint {
-        node: NodeId(1),
-        process: ProcessId(1),
-    };
+    let other = Endpoint { node: NodeId(1), process: ProcessId(1) };
     assert_eq!(gms.handle_message(1, other, &bytes), Err(Broken));
     assert_eq!(gms.handle_message(1, from(300), &bytes), Err(Broken));
     assert_eq!(gms.handle_message(1, from(0), &bytes), Err(Broken));

@@ -24,11 +24,7 @@ fn nodes(serving: u32) -> Vec<Gms> {
 }
 
 fn name(page: u64) -> PageName {
-    let space = SpaceId::Anonymous {
-        node: 0,
-        incarnation: 1,
-        region: 0,
-    };
+    let space = SpaceId::Anonymous { node: 0, incarnation: 1, region: 0 };
     PageName::new(&space, page)
 }
 
@@ -54,8 +50,7 @@ fn deliver(nodes: &mut [Gms], now_ns: u64) {
     loop {
         for (node, gms) in (0..).map(NodeId).zip(&mut *nodes) {
             while let Some(action) = gms.poll_action() {
-                let (Action::Send { to, message } | Action::Store { to, message, .. }) = action
-                else {
+                let (Action::Send { to, message } | Action::Store { to, message, .. }) = action else {
                     panic!("{action:?}");
                 };
                 packets.push_back((node, to.node, message.to_vec()));
@@ -81,12 +76,7 @@ fn whoever_puts_a_page_is_told_of_a_frame_that_holds_it() {
         deliver(&mut nodes, 0);
         for _ in 0..20 {
             let outcome = nodes[0].poll_outcome();
-            let Some(Outcome::Stored {
-                tag,
-                copies: stored,
-                place: Place { node, frame },
-            }) = outcome
-            else {
+            let Some(Outcome::Stored { tag, copies: stored, place: Place { node, frame } }) = outcome else {
                 panic!("{outcome:?}");
             };
             assert_eq!(stored, copies);
@@ -130,10 +120,7 @@ fn two_copies_of_a_page_stay_two_where_frames_run_short_and_where_a_node_serves_
         }
         for (&page, &version) in &*stored {
             let count = holders(nodes, page, version);
-            assert!(
-                count >= 2,
-                "{count} nodes hold version {version} of page {page}"
-            );
+            assert!(count >= 2, "{count} nodes hold version {version} of page {page}");
         }
         refused
     };

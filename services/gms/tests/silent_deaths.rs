@@ -11,10 +11,7 @@ fn nodes() -> Vec<Gms> {
     let members: NodeSet = (0..4).map(NodeId).collect();
     (0..4)
         .map(|node| {
-            let config = Config {
-                epoch_ms: 10,
-                ..Config::new(NodeId(node), members, 16, 8)
-            };
+            let config = Config { epoch_ms: 10, ..Config::new(NodeId(node), members, 16, 8) };
             let mut gms = Gms::new(config).unwrap();
             gms.donate(0, 8).unwrap();
             gms
@@ -70,9 +67,7 @@ fn a_coordinator_that_died_in_silence_is_spoken_to_so_that_its_death_is_found() 
     let mut spoke = [false; MAX_NODES as usize];
     for step in 1..20 {
         let now_ns = step * 10_000_000;
-        nodes[1..]
-            .iter_mut()
-            .for_each(|gms| gms.handle_time(now_ns));
+        nodes[1..].iter_mut().for_each(|gms| gms.handle_time(now_ns));
         for from in deliver(&mut nodes, now_ns) {
             spoke[usize::from(from.0)] = true;
         }

@@ -22,21 +22,13 @@ fn hear(gms: &mut Gms, from: u16, message: &Message) {
 
 /// Node 2 reports a page that has moved there from node 1.
 fn report_moved(gms: &mut Gms, name: PageName) -> Option<Listing> {
-    let insert = Message::Insert {
-        frame: 9,
-        stamp: 1,
-        version: 1,
-        moved_from: Some(NodeId(1)),
-        hash: name.hash(),
-        name,
-    };
+    let insert =
+        Message::Insert { frame: 9, stamp: 1, version: 1, moved_from: Some(NodeId(1)), hash: name.hash(), name };
     hear(gms, 2, &insert);
-    sent(gms)
-        .into_iter()
-        .find_map(|(to, message)| match message {
-            Message::Listed { listing, .. } if to == NodeId(2) => Some(listing),
-            _ => None,
-        })
+    sent(gms).into_iter().find_map(|(to, message)| match message {
+        Message::Listed { listing, .. } if to == NodeId(2) => Some(listing),
+        _ => None,
+    })
 }
 
 #[test]
@@ -55,14 +47,7 @@ fn a_page_moves_only_once_all_have_reported_since_word_that_it_is_discarded_may_
     let name = names.find(is_mine).unwrap();
     hear(&mut gms, 1, &map);
     hear(&mut gms, 2, &map);
-    let insert = Message::Insert {
-        frame: 9,
-        stamp: 1,
-        version: 1,
-        moved_from: None,
-        hash: name.hash(),
-        name,
-    };
+    let insert = Message::Insert { frame: 9, stamp: 1, version: 1, moved_from: None, hash: name.hash(), name };
     hear(&mut gms, 1, &insert);
     assert!(!gms.is_settled());
     assert_eq!(report_moved(&mut gms, name), Some(Listing::Older));

@@ -76,22 +76,11 @@ impl Confinement {
     }
 
     /// Keeps a control message of [`MAX_CONTROL_BYTES`] at most, which `copy` writes. There is room for it.
-    pub(crate) fn keep(
-        &mut self,
-        from: Endpoint,
-        to: ProcessId,
-        length: usize,
-        copy: impl FnOnce(&mut [u8]),
-    ) {
+    pub(crate) fn keep(&mut self, from: Endpoint, to: ProcessId, length: usize, copy: impl FnOnce(&mut [u8])) {
         self.has_left = true;
         let mut bytes = [0; MAX_CONTROL_BYTES];
         copy(&mut bytes[..length]);
-        self.messages.push_back(Kept {
-            from,
-            to,
-            length,
-            bytes,
-        });
+        self.messages.push_back(Kept { from, to, length, bytes });
     }
 
     /// Keeps that a peer is gone. Each peer goes once.

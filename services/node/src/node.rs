@@ -14,13 +14,10 @@ use alloc::vec::Vec;
 
 use mapwire_nic::{BufferId, Config, Dma, HandlerTarget, Nic, NicError, Source, Transmit, Verdict};
 use mapwire_service::Service;
-use mapwire_translation::{
-    ChooseVictims, Counters, HostRequest, PageRange, PinPages, PinRules, TranslationDesign,
-};
+use mapwire_translation::{ChooseVictims, Counters, HostRequest, PageRange, PinPages, PinRules, TranslationDesign};
 use mapwire_vmmc::Action as VmmcAction;
 use mapwire_wire::{
-    CommandHeader, CommandRepr, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId,
-    SIGNAL_TRAILER_BYTES,
+    CommandHeader, CommandRepr, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId, SIGNAL_TRAILER_BYTES,
 };
 
 use crate::confinement::Confinement;
@@ -106,12 +103,7 @@ impl<D: TranslationDesign> Node<D> {
     ///
     /// # Errors
     /// As [`Nic::open_process`].
-    pub fn open_process(
-        &mut self,
-        process: ProcessId,
-        rules: PinRules,
-        words: usize,
-    ) -> Result<(), NicError> {
+    pub fn open_process(&mut self, process: ProcessId, rules: PinRules, words: usize) -> Result<(), NicError> {
         self.nic.open_process(process)?;
         let most_bytes = self.nic.max_message_bytes();
         let state = Process::new(process, rules, words, most_bytes, self.nic.translation());
@@ -167,15 +159,8 @@ impl<D: TranslationDesign> Node<D> {
     }
 
     /// Takes a service away. Messages that come for it from here on are dropped.
-    pub fn deregister(
-        &mut self,
-        process: ProcessId,
-        handler: HandlerId,
-    ) -> Option<Box<dyn Service>> {
-        self.processes
-            .get_mut(process)?
-            .services_mut()
-            .remove(handler)
+    pub fn deregister(&mut self, process: ProcessId, handler: HandlerId) -> Option<Box<dyn Service>> {
+        self.processes.get_mut(process)?.services_mut().remove(handler)
     }
 
     /// The service of a process under a handler id, if it is a `T`.
@@ -332,11 +317,7 @@ impl<D: TranslationDesign> Node<D> {
             return Verdict::Taken;
         }
         let private = payload.private();
-        let inline = if private.len() <= INLINE_BYTES {
-            private
-        } else {
-            &[]
-        };
+        let inline = if private.len() <= INLINE_BYTES { private } else { &[] };
         let trailer = || {
             let mut bytes = [0; SIGNAL_TRAILER_BYTES];
             if let Some(offset) = payload.len_bytes().checked_sub(SIGNAL_TRAILER_BYTES) {
@@ -344,8 +325,7 @@ impl<D: TranslationDesign> Node<D> {
             }
             bytes
         };
-        self.nic
-            .handle_packet(from, header, inline, trailer, buffer)
+        self.nic.handle_packet(from, header, inline, trailer, buffer)
     }
 
     /// The next move of memory, to be done in this order.
@@ -370,11 +350,7 @@ impl<D: TranslationDesign> Node<D> {
     /// The next thing to tell a program or its log. Messages of the packet that was handled last, whose payload is given, go to their
     /// services meanwhile; `now_ns` is asked for if one of them wants to know.
     #[inline]
-    pub fn poll_told<P: Payload>(
-        &mut self,
-        payload: &P,
-        mut now_ns: impl FnMut() -> u64,
-    ) -> Option<Told> {
+    pub fn poll_told<P: Payload>(&mut self, payload: &P, mut now_ns: impl FnMut() -> u64) -> Option<Told> {
         while let Some(completion) = self.nic.poll_completion() {
             let told = self.told_of(&mut now_ns, completion, payload);
             if told.is_some() {
@@ -477,11 +453,7 @@ impl<D: TranslationDesign> Node<D> {
 
     /// Serves what the NIC asks for, and lets it go on; each failure is given to `failed`, and what asked for it meets the garbage
     /// frame. Whether there was anything.
-    pub fn serve_misses<P: PinPages>(
-        &mut self,
-        pinner: &mut P,
-        mut failed: impl FnMut(HostErrorOf<P>),
-    ) -> bool {
+    pub fn serve_misses<P: PinPages>(&mut self, pinner: &mut P, mut failed: impl FnMut(HostErrorOf<P>)) -> bool {
         let mut served = false;
         let mut others = Vec::new();
         while let Some(request) = self.nic.poll_miss() {
@@ -554,10 +526,7 @@ impl<D: TranslationDesign> Node<D> {
 
     fn next_deadline(&self) -> Option<u64> {
         let confined = self.confinement.is_on();
-        let deadlines = self
-            .processes
-            .iter()
-            .map(|process| process.poll_at(confined));
+        let deadlines = self.processes.iter().map(|process| process.poll_at(confined));
         deadlines.flatten().min()
     }
 
@@ -722,11 +691,7 @@ impl<D: TranslationDesign> Node<D> {
     /// What waits in the node besides its NIC.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
-        let mut backlog = Backlog {
-            told: self.told.len(),
-            left: self.confinement.count(),
-            ..Backlog::default()
-        };
+        let mut backlog = Backlog { told: self.told.len(), left: self.confinement.count(), ..Backlog::default() };
         for process in self.processes.iter() {
             process.count(&mut backlog);
         }

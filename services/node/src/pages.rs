@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
 use mapwire_translation::{
-    ChooseVictims, Counters, Frame, HostRequest, HostSide, Page, PageRange, PinPages, PinRules,
-    Process as Owner, TranslationDesign,
+    ChooseVictims, Counters, Frame, HostRequest, HostSide, Page, PageRange, PinPages, PinRules, Process as Owner,
+    TranslationDesign,
 };
 use mapwire_wire::{ProcessId, TraceOp};
 
@@ -40,11 +40,7 @@ impl<P: PinPages> PinPages for Noting<'_, P> {
         if self.trace.is_on()
             && let Some(op) = self.absences.pinning(run, outcome.is_ok())
         {
-            self.trace.push(Event::Pages {
-                process: self.process,
-                op,
-                range: run,
-            });
+            self.trace.push(Event::Pages { process: self.process, op, range: run });
         }
         outcome
     }
@@ -57,12 +53,7 @@ impl<P: PinPages> PinPages for Noting<'_, P> {
 
 impl Pages {
     /// No page pinned, and no transfer under way; `words` completion words may be.
-    pub(crate) fn new(
-        process: ProcessId,
-        rules: PinRules,
-        words: usize,
-        design: &impl TranslationDesign,
-    ) -> Self {
+    pub(crate) fn new(process: ProcessId, rules: PinRules, words: usize, design: &impl TranslationDesign) -> Self {
         Self {
             process,
             host: HostSide::new(Owner(process.0), rules, design),
@@ -82,12 +73,7 @@ impl Pages {
         range: PageRange,
     ) -> Result<(), HostErrorOf<P>> {
         trace.note_lookups(nic);
-        let mut pinner = Noting {
-            pinner,
-            process: self.process,
-            absences: &mut self.absences,
-            trace,
-        };
+        let mut pinner = Noting { pinner, process: self.process, absences: &mut self.absences, trace };
         self.host.prepare(nic, &mut pinner, range)?;
         self.host.hold(range)?;
         if trace.is_on() {
@@ -102,12 +88,7 @@ impl Pages {
 
     /// The command with completion word `word` is over. Its pages stay pinned: the next transfer finds them so.
     #[inline]
-    pub(crate) fn release<D: TranslationDesign>(
-        &mut self,
-        nic: &mut Nic<D>,
-        trace: &mut Trace,
-        word: u32,
-    ) {
+    pub(crate) fn release<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, trace: &mut Trace, word: u32) {
         if let Some(range) = self.held.get_mut(word as usize).and_then(Option::take) {
             // Every release follows a hold of the same range, so this cannot fail; if it did, pages would stay held.
             let released = self.host.release(range);
@@ -134,12 +115,7 @@ impl Pages {
         range: PageRange,
     ) -> Result<(), HostErrorOf<P>> {
         trace.note_lookups(nic);
-        let mut pinner = Noting {
-            pinner,
-            process: self.process,
-            absences: &mut self.absences,
-            trace,
-        };
+        let mut pinner = Noting { pinner, process: self.process, absences: &mut self.absences, trace };
         self.host.prepare_receive(nic, &mut pinner, range)?;
         self.host.hold_receive(range)?;
         if trace.is_on() {
@@ -164,12 +140,7 @@ impl Pages {
         others: &mut Vec<(Owner, Page)>,
     ) -> Result<(), HostErrorOf<P>> {
         trace.note_lookups(nic);
-        let mut pinner = Noting {
-            pinner,
-            process: self.process,
-            absences: &mut self.absences,
-            trace,
-        };
+        let mut pinner = Noting { pinner, process: self.process, absences: &mut self.absences, trace };
         self.host.serve(nic, &mut pinner, request, others)
     }
 
@@ -226,10 +197,6 @@ impl Pages {
     }
 
     fn event(&self, op: TraceOp, range: PageRange) -> Event {
-        Event::Pages {
-            process: self.process,
-            op,
-            range,
-        }
+        Event::Pages { process: self.process, op, range }
     }
 }

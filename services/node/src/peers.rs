@@ -59,11 +59,7 @@ pub(crate) struct Peers {
 impl Peers {
     /// All of them there.
     pub(crate) fn new(nodes: usize) -> Self {
-        Self {
-            gone: vec![false; nodes].into(),
-            broken: vec![false; nodes].into(),
-            apart: vec![false; nodes].into(),
-        }
+        Self { gone: vec![false; nodes].into(), broken: vec![false; nodes].into(), apart: vec![false; nodes].into() }
     }
 
     /// Whether a peer is gone, or was never there.
@@ -136,9 +132,6 @@ mod tests {
         assert_eq!(Breach::of(&Rejection::Refused(Refusal::Revoked)), None);
         let (expected, got) = (3, 5);
         let late = Rejection::OutOfOrder { expected, got };
-        assert_eq!(
-            Breach::of(&late),
-            Some(Breach::OutOfOrder { expected, got })
-        );
+        assert_eq!(Breach::of(&late), Some(Breach::OutOfOrder { expected, got }));
     }
 }

@@ -11,8 +11,7 @@ use alloc::vec::Vec;
 use mapwire_nic::Nic;
 use mapwire_service::{Action, Broken, Service};
 use mapwire_translation::{
-    ChooseVictims, Counters, HostRequest, Page, PageRange, PinPages, PinRules, Process as Owner,
-    TranslationDesign,
+    ChooseVictims, Counters, HostRequest, Page, PageRange, PinPages, PinRules, Process as Owner, TranslationDesign,
 };
 use mapwire_vmmc::{Action as VmmcAction, RequestId, Vmmc, VmmcError};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
@@ -83,12 +82,7 @@ impl Process {
 
     /// The command with completion word `word` is over.
     #[inline]
-    pub(crate) fn release<D: TranslationDesign>(
-        &mut self,
-        nic: &mut Nic<D>,
-        trace: &mut Trace,
-        word: u32,
-    ) {
+    pub(crate) fn release<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, trace: &mut Trace, word: u32) {
         self.pages.release(nic, trace, word);
     }
 
@@ -188,25 +182,11 @@ impl Process {
                         }
                         continue;
                     }
-                    Some(Action::Store {
-                        to,
-                        region,
-                        at,
-                        message,
-                    }) => {
+                    Some(Action::Store { to, region, at, message }) => {
                         self.stores.begin(handler, to, region, at, message);
-                        Act::Store {
-                            handler,
-                            to,
-                            region,
-                            at,
-                        }
+                        Act::Store { handler, to, region, at }
                     }
-                    Some(Action::Protect { region, access }) => Act::Protect {
-                        handler,
-                        region,
-                        access,
-                    },
+                    Some(Action::Protect { region, access }) => Act::Protect { handler, region, access },
                 };
                 return Served::Asked(act);
             }
@@ -215,13 +195,7 @@ impl Process {
     }
 
     /// Takes a control message. False when it is none.
-    pub(crate) fn take_control(
-        &mut self,
-        from: Endpoint,
-        uid: u32,
-        maps: bool,
-        bytes: &[u8],
-    ) -> bool {
+    pub(crate) fn take_control(&mut self, from: Endpoint, uid: u32, maps: bool, bytes: &[u8]) -> bool {
         self.vmmc.handle_control(from, uid, maps, bytes).is_ok()
     }
 
@@ -284,12 +258,7 @@ impl Process {
     }
 
     /// Tells services of which `picked` is true that a peer is gone.
-    pub(crate) fn tell_gone(
-        &mut self,
-        now_ns: u64,
-        node: NodeId,
-        picked: impl Fn(&dyn Service) -> bool,
-    ) {
+    pub(crate) fn tell_gone(&mut self, now_ns: u64, node: NodeId, picked: impl Fn(&dyn Service) -> bool) {
         for (_, service) in self.services.iter_mut() {
             if picked(service) {
                 service.handle_peer_gone(now_ns, node);

@@ -85,12 +85,7 @@ macro_rules! each {
 
 impl Service for Held {
     #[inline]
-    fn handle_message(
-        &mut self,
-        now_ns: u64,
-        from: Endpoint,
-        message: &[u8],
-    ) -> Result<(), Broken> {
+    fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
         each!(self, service => service.handle_message(now_ns, from, message))
     }
 
@@ -215,8 +210,6 @@ impl Registry {
     #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (HandlerId, &mut Held)> {
         self.calls += 1;
-        self.services
-            .iter_mut()
-            .map(|registered| (registered.handler, &mut registered.service))
+        self.services.iter_mut().map(|registered| (registered.handler, &mut registered.service))
     }
 }

@@ -3,9 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use mapwire_dsm::{
-    Action as DsmAction, Dsm, Message, Minipage, Outcome, PeerError, Protection, Rank,
-};
+use mapwire_dsm::{Action as DsmAction, Dsm, Message, Minipage, Outcome, PeerError, Protection, Rank};
 use mapwire_service::{Access, Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 
@@ -104,10 +102,7 @@ impl SharedMemory {
         match self.per_node {
             // A division takes longer than all else here.
             1 => Endpoint::first_of(NodeId(rank)),
-            per_node => Endpoint {
-                node: NodeId(rank / per_node),
-                process: ProcessId(rank % per_node),
-            },
+            per_node => Endpoint { node: NodeId(rank / per_node), process: ProcessId(rank % per_node) },
         }
     }
 
@@ -156,21 +151,12 @@ impl SharedMemory {
 
 #[inline]
 fn region(minipage: &Minipage) -> Region {
-    Region {
-        view: minipage.view,
-        offset: minipage.offset_bytes,
-        bytes: minipage.length_bytes,
-    }
+    Region { view: minipage.view, offset: minipage.offset_bytes, bytes: minipage.length_bytes }
 }
 
 impl Service for SharedMemory {
     #[inline]
-    fn handle_message(
-        &mut self,
-        now_ns: u64,
-        from: Endpoint,
-        message: &[u8],
-    ) -> Result<(), Broken> {
+    fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
         let rank = self.rank(from);
         let heard = rank.filter(|&rank| self.heard[usize::from(rank)]);
         if let Some(rank) = heard {
@@ -208,15 +194,8 @@ impl Service for SharedMemory {
             }
             match self.dsm.poll_action()? {
                 DsmAction::Send { to, message } => break (to, None, message),
-                DsmAction::SendMinipage {
-                    to,
-                    minipage,
-                    message,
-                } => break (to, Some(region(&minipage)), message),
-                DsmAction::Protect {
-                    minipage,
-                    protection,
-                } => {
+                DsmAction::SendMinipage { to, minipage, message } => break (to, Some(region(&minipage)), message),
+                DsmAction::Protect { minipage, protection } => {
                     return Some(Action::Protect {
                         region: region(&minipage),
                         access: match protection {
@@ -242,16 +221,8 @@ impl Service for SharedMemory {
         let receiver = self.endpoint(to);
         let message = self.dsm.encode(to, &message);
         Some(match region {
-            None => Action::Send {
-                to: receiver,
-                message,
-            },
-            Some(region) => Action::Store {
-                to: receiver,
-                region,
-                at: region.offset,
-                message,
-            },
+            None => Action::Send { to: receiver, message },
+            Some(region) => Action::Store { to: receiver, region, at: region.offset, message },
         })
     }
 

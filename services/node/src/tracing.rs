@@ -105,10 +105,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_not_there_is_noted_once_and_again_when_it_is() {
-        let run = |first, count| PageRange {
-            first: Page(first),
-            count,
-        };
+        let run = |first, count| PageRange { first: Page(first), count };
         let mut absences = Absences::default();
         let mut noted = Vec::new();
         let mut pin = |absences: &mut Absences, run, pinned| {

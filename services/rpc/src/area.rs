@@ -30,11 +30,7 @@ impl Area {
         if bytes > 0 {
             free.insert(0, bytes);
         }
-        Self {
-            bytes,
-            free,
-            taken: BTreeMap::new(),
-        }
+        Self { bytes, free, taken: BTreeMap::new() }
     }
 
     pub(crate) const fn bytes(&self) -> u64 {

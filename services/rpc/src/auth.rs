@@ -112,9 +112,7 @@ impl Credential {
     pub fn is_legal(&self) -> bool {
         match self {
             Self::None => true,
-            Self::Sys(sys) => {
-                sys.machine.len() <= MAX_MACHINE_BYTES && sys.gids.len() <= MAX_GROUPS
-            }
+            Self::Sys(sys) => sys.machine.len() <= MAX_MACHINE_BYTES && sys.gids.len() <= MAX_GROUPS,
         }
     }
 
@@ -141,9 +139,7 @@ impl Credential {
         let body = from.opaque(MAX_AUTH_BYTES)?;
         Ok(match flavour {
             NONE => Ok(Self::None),
-            SYS => sys(&body)
-                .map(Self::Sys)
-                .map_err(|_| AuthProblem::BadCredential),
+            SYS => sys(&body).map(Self::Sys).map_err(|_| AuthProblem::BadCredential),
             _ => Err(AuthProblem::RejectedCredential),
         })
     }
@@ -160,9 +156,7 @@ fn sys(mut body: &[u8]) -> Result<AuthSys, XdrError> {
         gid: from.word()?,
         gids: {
             let count = from.length(MAX_GROUPS, 4)?;
-            (0..count)
-                .map(|_| u32::decode(&mut from))
-                .collect::<Result<_, _>>()?
+            (0..count).map(|_| u32::decode(&mut from)).collect::<Result<_, _>>()?
         },
     };
     from.finish()?;

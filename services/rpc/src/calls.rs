@@ -28,10 +28,7 @@ pub(crate) struct Calls {
 impl Calls {
     /// Begins with other numbers than a node that was here before.
     pub(crate) fn beginning_at(xid: u32) -> Self {
-        Self {
-            last: xid,
-            ..Self::default()
-        }
+        Self { last: xid, ..Self::default() }
     }
 
     /// A number for a call that nobody waits for.
@@ -49,11 +46,7 @@ impl Calls {
         if let Some(at) = deadline_ns {
             self.deadlines.insert((at, xid));
         }
-        let call = Call {
-            to,
-            deadline_ns,
-            outcome: None,
-        };
+        let call = Call { to, deadline_ns, outcome: None };
         if let Some((before, call)) = self.newest.replace((xid, call)) {
             self.by_xid.insert(before, call);
         }

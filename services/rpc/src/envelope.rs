@@ -135,24 +135,16 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Envelope<'_>> {
     let tag = u16::from_le_bytes([low, high]);
     let progress = || {
         let released = u64_at(bytes, 8)?;
-        Some(Progress {
-            taken: u32_at(bytes, 4)?,
-            released: (released != NOTHING).then_some(released),
-        })
+        Some(Progress { taken: u32_at(bytes, 4)?, released: (released != NOTHING).then_some(released) })
     };
     let is_long = |wanted| bytes.len() == wanted;
     Some(match kind {
         HELLO if is_long(32) && flags == VERSION => Envelope::Hello(offer(bytes)?),
-        WELCOME if is_long(40) && flags == VERSION => {
-            Envelope::Welcome(offer(bytes)?, u64_at(bytes, 32)?)
-        }
+        WELCOME if is_long(40) && flags == VERSION => Envelope::Welcome(offer(bytes)?, u64_at(bytes, 32)?),
         RECORD if flags & !(STORED | ONE_WAY) == 0 => {
             let stored = match flags & STORED {
                 0 => None,
-                _ => Some(Stored {
-                    at: u64_at(bytes, 16)?,
-                    bytes: u64_at(bytes, 24)?,
-                }),
+                _ => Some(Stored { at: u64_at(bytes, 16)?, bytes: u64_at(bytes, 24)? }),
             };
             Envelope::Record {
                 tag,
@@ -162,10 +154,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Envelope<'_>> {
                 record: bytes.get(ENVELOPE_BYTES..)?,
             }
         }
-        RELEASE if is_long(16) && flags == 0 => Envelope::Release {
-            tag,
-            progress: progress()?,
-        },
+        RELEASE if is_long(16) && flags == 0 => Envelope::Release { tag, progress: progress()? },
         BYE if is_long(4) && flags == 0 => Envelope::Bye { tag },
         _ => return None,
     })
@@ -241,10 +230,7 @@ impl Draft {
     pub fn call(header: &CallHeader, memory: Vec<u8>) -> Self {
         let mut message = Self::begin(memory);
         write_call(header, &mut message);
-        Self {
-            body_at: message.len(),
-            message,
-        }
+        Self { body_at: message.len(), message }
     }
 
     /// A reply to the call `xid`.
@@ -252,10 +238,7 @@ impl Draft {
     pub fn reply(xid: u32, status: ReplyStatus, memory: Vec<u8>) -> Self {
         let mut message = Self::begin(memory);
         write_reply(xid, status, &mut message);
-        Self {
-            body_at: message.len(),
-            message,
-        }
+        Self { body_at: message.len(), message }
     }
 
     /// Another call that differs in its procedure only, without a body.
@@ -264,10 +247,7 @@ impl Draft {
         memory.clear();
         memory.extend_from_slice(&self.message[..self.body_at]);
         memory[PROCEDURE_AT..PROCEDURE_AT + 4].copy_from_slice(&procedure.to_be_bytes());
-        Self {
-            message: memory,
-            body_at: self.body_at,
-        }
+        Self { message: memory, body_at: self.body_at }
     }
 
     /// The message, to append the body to.

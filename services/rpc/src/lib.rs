@@ -31,10 +31,7 @@ mod rpc;
 pub mod xdr;
 
 pub use area::LINE;
-pub use auth::{
-    AuthProblem, AuthSys, Credential, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_BYTES,
-    PeerCredentials,
-};
+pub use auth::{AuthProblem, AuthSys, Credential, MAX_AUTH_BYTES, MAX_GROUPS, MAX_MACHINE_BYTES, PeerCredentials};
 pub use config::{Config, DEFAULT_MAX_RECORD_BYTES, MOST_IN_FLIGHT};
 pub use counters::Counters;
 pub use envelope::{Draft, ENVELOPE_BYTES, Offer, Placed, Room};

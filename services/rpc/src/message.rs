@@ -79,18 +79,8 @@ pub(crate) enum Header {
 pub(crate) fn write_call(header: &CallHeader, to: &mut Vec<u8>) {
     let mut to = Encoder::new(to);
     // A vector takes whatever comes, and the credential is legal.
-    let words = [
-        header.xid,
-        CALL,
-        RPC_VERSION,
-        header.program,
-        header.version,
-        header.procedure,
-    ];
-    let _ = to
-        .words(words)
-        .and_then(|()| header.credential.encode(&mut to))
-        .and_then(|()| encode_verifier(&mut to));
+    let words = [header.xid, CALL, RPC_VERSION, header.program, header.version, header.procedure];
+    let _ = to.words(words).and_then(|()| header.credential.encode(&mut to)).and_then(|()| encode_verifier(&mut to));
 }
 
 /// Appends the header of a reply.
@@ -137,28 +127,8 @@ pub(crate) fn read(record: &mut &[u8]) -> Result<Header, XdrError> {
 fn read_plain(record: &[u8]) -> Option<(Header, &[u8])> {
     let mut rest = record;
     let call = Decoder::new(&mut rest).words();
-    if let Ok(
-        [
-            xid,
-            CALL,
-            RPC_VERSION,
-            program,
-            version,
-            procedure,
-            NONE,
-            0,
-            NONE,
-            0,
-        ],
-    ) = call
-    {
-        let header = CallHeader {
-            xid,
-            program,
-            version,
-            procedure,
-            credential: Credential::None,
-        };
+    if let Ok([xid, CALL, RPC_VERSION, program, version, procedure, NONE, 0, NONE, 0]) = call {
+        let header = CallHeader { xid, program, version, procedure, credential: Credential::None };
         return Some((Header::Call(header), rest));
     }
     rest = record;
@@ -176,10 +146,7 @@ fn read_any(record: &mut &[u8]) -> Result<Header, XdrError> {
     let [xid, kind] = from.words()?;
     match kind {
         CALL => read_call(xid, &mut from),
-        REPLY => Ok(Header::Reply {
-            xid,
-            status: read_reply(&mut from)?,
-        }),
+        REPLY => Ok(Header::Reply { xid, status: read_reply(&mut from)? }),
         other => Err(XdrError::NotInEnumeration(other)),
     }
 }
@@ -197,13 +164,7 @@ fn read_call(xid: u32, from: &mut Decoder<'_>) -> Result<Header, XdrError> {
     match (credential, verifier) {
         (Err(problem), _) => refused(ReplyStatus::AuthError(problem)),
         (_, None) => refused(ReplyStatus::AuthError(AuthProblem::BadVerifier)),
-        (Ok(credential), Some(())) => Ok(Header::Call(CallHeader {
-            xid,
-            program,
-            version,
-            procedure,
-            credential,
-        })),
+        (Ok(credential), Some(())) => Ok(Header::Call(CallHeader { xid, program, version, procedure, credential })),
     }
 }
 
@@ -217,10 +178,7 @@ fn read_reply(from: &mut Decoder<'_>) -> Result<ReplyStatus, XdrError> {
             Ok(match from.word()? {
                 SUCCESS => ReplyStatus::Success,
                 1 => ReplyStatus::ProgramUnavailable,
-                2 => ReplyStatus::ProgramMismatch {
-                    low: from.word()?,
-                    high: from.word()?,
-                },
+                2 => ReplyStatus::ProgramMismatch { low: from.word()?, high: from.word()? },
                 3 => ReplyStatus::ProcedureUnavailable,
                 4 => ReplyStatus::GarbageArguments,
                 5 => ReplyStatus::SystemError,
@@ -228,15 +186,11 @@ fn read_reply(from: &mut Decoder<'_>) -> Result<ReplyStatus, XdrError> {
             })
         }
         DENIED => Ok(match from.word()? {
-            0 => ReplyStatus::RpcMismatch {
-                low: from.word()?,
-                high: from.word()?,
-            },
+            0 => ReplyStatus::RpcMismatch { low: from.word()?, high: from.word()? },
             1 => {
                 let number = from.word()?;
                 let problem = AuthProblem::of(number);
-                return problem
-                    .map_or_else(|| unknown(number), |it| Ok(ReplyStatus::AuthError(it)));
+                return problem.map_or_else(|| unknown(number), |it| Ok(ReplyStatus::AuthError(it)));
             }
             other => return unknown(other),
         }),
@@ -265,13 +219,8 @@ mod tests {
     #[test]
     fn a_plain_header_that_is_changed_anywhere_or_cut_reads_as_any_other_does() {
         let mut call = Vec::new();
-        let header = CallHeader {
-            xid: 7,
-            program: 0x2000_0001,
-            version: 3,
-            procedure: 9,
-            credential: Credential::None,
-        };
+        let header =
+            CallHeader { xid: 7, program: 0x2000_0001, version: 3, procedure: 9, credential: Credential::None };
         write_call(&header, &mut call);
         let mut reply = Vec::new();
         write_reply(7, ReplyStatus::Success, &mut reply);

@@ -35,10 +35,7 @@ pub struct Lent {
 
 impl Body {
     /// No bytes.
-    pub const EMPTY: Self = Self::Inline {
-        record: Vec::new(),
-        at: 0,
-    };
+    pub const EMPTY: Self = Self::Inline { record: Vec::new(), at: 0 };
 
     /// How many bytes.
     #[must_use]
@@ -119,9 +116,7 @@ pub enum CallError {
     #[error("the program does not have the procedure")]
     ProcedureUnavailable,
     /// The server could not read the arguments.
-    #[error(
-        "the server cannot read the arguments: they are of another type, or longer than it takes"
-    )]
+    #[error("the server cannot read the arguments: they are of another type, or longer than it takes")]
     GarbageArguments,
     /// The server failed.
     #[error("the server failed (SYSTEM_ERR)")]

@@ -218,12 +218,7 @@ impl Rpc {
     }
 
     fn offer(&self, session: u64, area_bytes: u64) -> Offer {
-        Offer {
-            session,
-            area_bytes,
-            max_record_bytes: self.config.max_record_bytes,
-            window: self.config.window,
-        }
+        Offer { session, area_bytes, max_record_bytes: self.config.max_record_bytes, window: self.config.window }
     }
 
     /// Asks a peer that has not answered to [`connect`](Self::connect) once more: a peer that is not there yet hears nothing.
@@ -267,8 +262,7 @@ impl Rpc {
 
     fn reset(&mut self, node: NodeId, error: CallError) {
         self.calls.end_all(node, error);
-        self.outbox
-            .retain(|(to, message)| *to != node || !message.is_record);
+        self.outbox.retain(|(to, message)| *to != node || !message.is_record);
         if let Some((to, message)) = &mut self.sending
             && *to == node
         {

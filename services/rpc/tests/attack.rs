@@ -143,11 +143,7 @@ impl Attack {
             *times += 1;
             assert_eq!(*times, 1, "call {token} is carried out again");
         }
-        self.held.push(Held {
-            at,
-            call,
-            arguments,
-        });
+        self.held.push(Held { at, call, arguments });
     }
 
     fn reply(&mut self, random: &mut Random) {
@@ -157,13 +153,9 @@ impl Attack {
         let which = random.below(self.held.len() as u64) as usize;
         let held = self.held.swap_remove(which);
         let moves = random.chance(50);
-        match self
-            .network
-            .reply(held.at, &held.call, &held.arguments, moves)
-        {
+        match self.network.reply(held.at, &held.call, &held.arguments, moves) {
             Err(Refusal::NoRoom(_)) => self.held.push(held),
-            Ok(())
-            | Err(Refusal::NotAwaited(_) | Refusal::NotOpen(_) | Refusal::TooLong { .. }) => {}
+            Ok(()) | Err(Refusal::NotAwaited(_) | Refusal::NotOpen(_) | Refusal::TooLong { .. }) => {}
             Err(other) => panic!("{other}"),
         }
         self.network.gather();
@@ -190,9 +182,7 @@ impl Attack {
         if random.chance(50) {
             self.network.node(node).close(peer);
         } else {
-            self.network
-                .node(node)
-                .handle_lost(Endpoint::first_of(peer));
+            self.network.node(node).handle_lost(Endpoint::first_of(peer));
         }
     }
 
@@ -268,10 +258,7 @@ impl Attack {
                 // Either as a node does, or the service must bear more of it.
                 if random.chance(20) {
                     let was = self.network.node(HOSTILE).config().session;
-                    let config = Config {
-                        session: was + 1000,
-                        ..self.config
-                    };
+                    let config = Config { session: was + 1000, ..self.config };
                     let mut anew = Rpc::new(config);
                     anew.register(PROGRAM, VERSION);
                     *self.network.node(HOSTILE) = anew;
@@ -373,10 +360,7 @@ fn calls_of_two_nodes_go_on_whatever_a_third_sends() {
         broken += counts.1;
     }
     if one.is_none() {
-        assert!(
-            taken > 1_000,
-            "only {taken} messages of the third were taken"
-        );
+        assert!(taken > 1_000, "only {taken} messages of the third were taken");
         assert!(broken > 1_000, "only {broken} were found broken");
     }
 }

@@ -3,10 +3,7 @@
 #[path = "network/mod.rs"]
 mod network;
 
-use mapwire_rpc::{
-    AuthProblem, AuthSys, CallError, CallHeader, Config, Credential, Draft, PeerCredentials,
-    Refusal,
-};
+use mapwire_rpc::{AuthProblem, AuthSys, CallError, CallHeader, Config, Credential, Draft, PeerCredentials, Refusal};
 use mapwire_service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 use network::{AREA, Network, PROGRAM, VERSION};
@@ -22,16 +19,11 @@ fn short_and_long_bodies_come_whole_and_their_memory_is_used_again() {
     for moves in [false, true] {
         let mut network = two();
         for round in 0..200_u32 {
-            let body: Vec<u8> = (0..round * 17 % 1500)
-                .map(|at| (at * round) as u8)
-                .collect();
+            let body: Vec<u8> = (0..round * 17 % 1500).map(|at| (at * round) as u8).collect();
             let xid = network.begin(0, 1, &body, moves).unwrap();
             network.settle();
             let (call, arguments) = network.next(1).expect("a call");
-            assert_eq!(
-                (call.program, call.version, call.procedure),
-                (PROGRAM, VERSION, 1)
-            );
+            assert_eq!((call.program, call.version, call.procedure), (PROGRAM, VERSION, 1));
             assert_eq!(arguments, body);
             network.reply(1, &call, &arguments, moves).unwrap();
             network.settle();
@@ -47,9 +39,7 @@ fn short_and_long_bodies_come_whole_and_their_memory_is_used_again() {
 #[test]
 fn replies_in_another_order_go_to_their_own_calls() {
     let mut network = two();
-    let xids: Vec<_> = (0..10_u8)
-        .map(|number| network.begin(0, 1, &[number; 4], false).unwrap())
-        .collect();
+    let xids: Vec<_> = (0..10_u8).map(|number| network.begin(0, 1, &[number; 4], false).unwrap()).collect();
     network.settle();
     let calls: Vec<_> = std::iter::from_fn(|| network.next(1)).collect();
     assert_eq!(calls.len(), 10);
@@ -84,13 +74,7 @@ fn a_call_that_comes_again_is_answered_again_and_carried_out_once() {
 
 #[test]
 fn a_repeated_call_whose_reply_is_not_kept_ends_as_an_error_and_is_not_carried_out_again() {
-    let mut network = Network::new(
-        2,
-        Config {
-            cache_bytes: 0,
-            ..Config::default()
-        },
-    );
+    let mut network = Network::new(2, Config { cache_bytes: 0, ..Config::default() });
     network.connect(0, 1);
     let xid = network.begin(0, 1, b"once", false).unwrap();
     network.settle();
@@ -149,9 +133,7 @@ fn callers_take_turns_however_many_calls_each_has_made() {
         }
     }
     network.settle();
-    let order: Vec<u16> = (0..9)
-        .map(|_| network.next(0).expect("a call").0.id.peer.0)
-        .collect();
+    let order: Vec<u16> = (0..9).map(|_| network.next(0).expect("a call").0.id.peer.0).collect();
     for turn in order.chunks(3) {
         let mut turn = turn.to_vec();
         turn.sort_unstable();
@@ -161,11 +143,7 @@ fn callers_take_turns_however_many_calls_each_has_made() {
 
 #[test]
 fn calls_end_with_an_error_when_their_server_is_gone_closes_or_loses_a_message() {
-    for (end, error) in [
-        (0, CallError::Gone),
-        (1, CallError::Closed),
-        (2, CallError::Lost),
-    ] {
+    for (end, error) in [(0, CallError::Gone), (1, CallError::Closed), (2, CallError::Lost)] {
         let mut network = two();
         let xid = network.begin(0, 1, b"late", false).unwrap();
         let long = network.begin(0, 1, &[1; 100], false).unwrap();
@@ -181,10 +159,7 @@ fn calls_end_with_an_error_when_their_server_is_gone_closes_or_loses_a_message()
         assert_eq!(network.outcome(0, 1, long), Some(Err(error)));
         if end > 0 {
             let refused = network.reply(1, &call, b"nobody waits", false);
-            assert!(
-                matches!(refused, Err(Refusal::NotAwaited(_))),
-                "{refused:?}"
-            );
+            assert!(matches!(refused, Err(Refusal::NotAwaited(_))), "{refused:?}");
             // Both begin anew.
             network.connect(0, 1);
             let xid = network.begin(0, 1, b"again", false).unwrap();
@@ -194,10 +169,7 @@ fn calls_end_with_an_error_when_their_server_is_gone_closes_or_loses_a_message()
             network.settle();
             assert_eq!(network.outcome(0, 1, xid), Some(Ok(b"well".to_vec())));
         } else {
-            assert_eq!(
-                network.begin(0, 1, b"more", false),
-                Err(Refusal::NotOpen(NodeId(1)))
-            );
+            assert_eq!(network.begin(0, 1, b"more", false), Err(Refusal::NotOpen(NodeId(1))));
         }
     }
 }
@@ -207,10 +179,7 @@ fn a_reply_that_comes_after_its_call_was_given_up_is_dropped_with_its_memory() {
     let mut network = two();
     let deadline = Some(500);
     let mut draft = Some(network.draft(0, 1));
-    let timed = network
-        .node(0)
-        .begin(NodeId(1), &mut draft, None, deadline)
-        .unwrap();
+    let timed = network.node(0).begin(NodeId(1), &mut draft, None, deadline).unwrap();
     let given_up = network.begin(0, 1, b"", false).unwrap();
     assert_eq!(network.node(0).poll_at(), deadline);
     network.settle();
@@ -232,35 +201,20 @@ fn a_reply_that_comes_after_its_call_was_given_up_is_dropped_with_its_memory() {
 fn what_no_peer_takes_is_refused_before_it_is_sent() {
     let mut network = two();
     let too_long = network.node(0).reserve(NodeId(1), AREA + 1);
-    assert!(matches!(
-        too_long,
-        Err(Refusal::TooLong { limit: AREA, .. })
-    ));
+    assert!(matches!(too_long, Err(Refusal::TooLong { limit: AREA, .. })));
     let room = network.node(0).reserve(NodeId(1), AREA - 64).unwrap();
     let no_room = network.node(0).reserve(NodeId(1), 128);
     assert_eq!(no_room, Err(Refusal::NoRoom(NodeId(1))));
     network.node(0).cancel(NodeId(1), room);
     assert!(network.node(0).reserve(NodeId(1), AREA).is_ok());
-    assert!(matches!(
-        network.begin(0, 0, b"", false),
-        Err(Refusal::NotOpen(NodeId(0)))
-    ));
+    assert!(matches!(network.begin(0, 0, b"", false), Err(Refusal::NotOpen(NodeId(0)))));
 }
 
 /// The outcome of a call with this header.
 fn called(network: &mut Network, program: u32, version: u32, credential: Credential) -> CallError {
-    let header = CallHeader {
-        xid: 0,
-        program,
-        version,
-        procedure: 1,
-        credential,
-    };
+    let header = CallHeader { xid: 0, program, version, procedure: 1, credential };
     let mut draft = Some(Draft::call(&header, Vec::new()));
-    let xid = network
-        .node(0)
-        .begin(NodeId(1), &mut draft, None, None)
-        .unwrap();
+    let xid = network.node(0).begin(NodeId(1), &mut draft, None, None).unwrap();
     network.settle();
     match network.outcome(0, 1, xid) {
         Some(Err(error)) => error,
@@ -279,44 +233,20 @@ fn called(network: &mut Network, program: u32, version: u32, credential: Credent
 fn the_header_of_a_call_alone_refuses_wrong_programs_versions_and_credentials() {
     let mut network = two();
     let served = CallError::TimedOut;
-    let sys = |uid, gid| {
-        Credential::Sys(AuthSys {
-            uid,
-            gid,
-            gids: vec![0],
-            ..AuthSys::default()
-        })
-    };
-    assert_eq!(
-        called(&mut network, 1, 1, Credential::None),
-        CallError::ProgramUnavailable
-    );
-    let mismatch = CallError::ProgramMismatch {
-        low: VERSION,
-        high: VERSION,
-    };
+    let sys = |uid, gid| Credential::Sys(AuthSys { uid, gid, gids: vec![0], ..AuthSys::default() });
+    assert_eq!(called(&mut network, 1, 1, Credential::None), CallError::ProgramUnavailable);
+    let mismatch = CallError::ProgramMismatch { low: VERSION, high: VERSION };
     assert_eq!(called(&mut network, PROGRAM, 9, Credential::None), mismatch);
     // Nothing is known of the caller: what it says stands.
     assert_eq!(called(&mut network, PROGRAM, VERSION, sys(5, 6)), served);
-    let known = PeerCredentials {
-        uid: 5,
-        gid: 6,
-        pid: 7,
-    };
+    let known = PeerCredentials { uid: 5, gid: 6, pid: 7 };
     network.node(1).set_credentials(NodeId(0), Some(known));
     assert_eq!(called(&mut network, PROGRAM, VERSION, sys(5, 6)), served);
     let bad = CallError::AuthError(AuthProblem::BadCredential);
     assert_eq!(called(&mut network, PROGRAM, VERSION, sys(0, 6)), bad);
     assert_eq!(called(&mut network, PROGRAM, VERSION, sys(5, 0)), bad);
-    assert_eq!(
-        called(&mut network, PROGRAM, VERSION, Credential::None),
-        served
-    );
-    let root = PeerCredentials {
-        uid: 0,
-        gid: 0,
-        pid: 7,
-    };
+    assert_eq!(called(&mut network, PROGRAM, VERSION, Credential::None), served);
+    let root = PeerCredentials { uid: 0, gid: 0, pid: 7 };
     network.node(1).set_credentials(NodeId(0), Some(root));
     assert_eq!(called(&mut network, PROGRAM, VERSION, sys(5, 6)), served);
 }
@@ -324,30 +254,17 @@ fn the_header_of_a_call_alone_refuses_wrong_programs_versions_and_credentials() 
 #[test]
 fn groups_that_the_kernel_does_not_say_are_taken_off() {
     let mut network = two();
-    let known = PeerCredentials {
-        uid: 5,
-        gid: 6,
-        pid: 7,
-    };
+    let known = PeerCredentials { uid: 5, gid: 6, pid: 7 };
     network.node(1).set_credentials(NodeId(0), Some(known));
     let header = CallHeader {
         xid: 0,
         program: PROGRAM,
         version: VERSION,
         procedure: 1,
-        credential: Credential::Sys(AuthSys {
-            stamp: 1,
-            machine: "here".into(),
-            uid: 5,
-            gid: 6,
-            gids: vec![0, 10],
-        }),
+        credential: Credential::Sys(AuthSys { stamp: 1, machine: "here".into(), uid: 5, gid: 6, gids: vec![0, 10] }),
     };
     let mut draft = Some(Draft::call(&header, Vec::new()));
-    network
-        .node(0)
-        .begin(NodeId(1), &mut draft, None, None)
-        .unwrap();
+    network.node(0).begin(NodeId(1), &mut draft, None, None).unwrap();
     network.settle();
     let (call, _) = network.next(1).expect("a call");
     assert_eq!(call.peer, Some(known));

@@ -66,18 +66,7 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 /// A call that somebody takes, in words.
-const CALL: [u32; 10] = [
-    9000,
-    0,
-    2,
-    network::PROGRAM,
-    network::VERSION,
-    1,
-    0,
-    0,
-    0,
-    0,
-];
+const CALL: [u32; 10] = [9000, 0, 2, network::PROGRAM, network::VERSION, 1, 0, 0, 0, 0];
 
 fn record(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
@@ -112,12 +101,7 @@ fn every_field_of_a_call_that_is_wrong_is_told_or_ends_the_connection() {
     }
     // A reply that nobody waits for, and replies that are none.
     assert_eq!(send(&record(&[1, 1, 0, 0, 0, 0])), Fate::Dropped);
-    for words in [
-        [1, 1, 2, 0, 0, 0],
-        [1, 1, 0, 0, 0, 6],
-        [1, 1, 1, 2, 0, 0],
-        [1, 1, 1, 1, 8, 0],
-    ] {
+    for words in [[1, 1, 2, 0, 0, 0], [1, 1, 0, 0, 0, 6], [1, 1, 1, 2, 0, 0], [1, 1, 1, 1, 8, 0]] {
         assert_eq!(send(&record(&words)), Fate::Broken, "{words:?}");
     }
 }

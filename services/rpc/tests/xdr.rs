@@ -21,10 +21,7 @@ fn decoded<T: Xdr>(mut bytes: &[u8]) -> Result<T, XdrError> {
 fn values_have_the_form_of_the_standard() {
     assert_eq!(encoded(&1_u32), [0, 0, 0, 1]);
     assert_eq!(encoded(&-2_i32), [0xff, 0xff, 0xff, 0xfe]);
-    assert_eq!(
-        encoded(&0x0102_0304_0506_0708_u64),
-        [1, 2, 3, 4, 5, 6, 7, 8]
-    );
+    assert_eq!(encoded(&0x0102_0304_0506_0708_u64), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(encoded(&1.0_f32), [0x3f, 0x80, 0, 0]);
     assert_eq!(encoded(&true), [0, 0, 0, 1]);
     assert_eq!(encoded(&()), []);
@@ -33,10 +30,7 @@ fn values_have_the_form_of_the_standard() {
     let file = ("sillyprog".to_owned(), 2_u32, "lisp".to_owned());
     let standard = b"\0\0\0\x09sillyprog\0\0\0\0\0\0\x02\0\0\0\x04lisp";
     assert_eq!(encoded(&file), standard);
-    assert_eq!(
-        encoded(&Opaque(b"(quit)".to_vec())),
-        b"\0\0\0\x06(quit)\0\0"
-    );
+    assert_eq!(encoded(&Opaque(b"(quit)".to_vec())), b"\0\0\0\x06(quit)\0\0");
     assert_eq!(encoded(&FixedOpaque(*b"abcde")), b"abcde\0\0\0");
     assert_eq!(encoded(&Some(7_u32)), [0, 0, 0, 1, 0, 0, 0, 7]);
     assert_eq!(encoded(&None::<u32>), [0; 4]);
@@ -50,17 +44,11 @@ fn bytes_that_are_no_value_are_refused_with_what_is_wrong_about_them() {
     assert_eq!(decoded::<u32>(&[0; 3]), Err(short(4, 3)));
     assert_eq!(decoded::<u32>(&[0; 5]), Err(XdrError::Left(1)));
     assert_eq!(decoded::<bool>(&[0, 0, 0, 2]), Err(XdrError::NotBoolean(2)));
-    assert_eq!(
-        decoded::<String>(b"\0\0\0\x01\xff\0\0\0"),
-        Err(XdrError::NotText)
-    );
+    assert_eq!(decoded::<String>(b"\0\0\0\x01\xff\0\0\0"), Err(XdrError::NotText));
     // A length that the record cannot hold takes no memory.
     let endless = [0xff; 8];
     assert_eq!(decoded::<Opaque>(&endless), Err(short(u32::MAX.into(), 4)));
-    assert_eq!(
-        decoded::<Vec<u64>>(&endless),
-        Err(short(8 * u64::from(u32::MAX), 4))
-    );
+    assert_eq!(decoded::<Vec<u64>>(&endless), Err(short(8 * u64::from(u32::MAX), 4)));
     assert!(decoded::<Vec<()>>(&endless).is_err());
     // The padding is missing.
     assert_eq!(decoded::<Opaque>(b"\0\0\0\x01a"), Err(short(3, 0)));
@@ -92,10 +80,7 @@ fn a_list_that_would_fill_the_stack_is_refused() {
     let chain = Chain(1, Some(Box::new(Chain(2, None))));
     assert_eq!(decoded(&encoded(&chain)), Ok(chain));
     let endless = [0, 0, 0, 1].repeat(1 << 20);
-    assert!(matches!(
-        decoded::<Chain>(&endless),
-        Err(XdrError::TooDeep(_))
-    ));
+    assert!(matches!(decoded::<Chain>(&endless), Err(XdrError::TooDeep(_))));
 }
 
 proptest! {

@@ -78,8 +78,7 @@ pub trait Service: Any + Debug + Send {
     ///
     /// # Errors
     /// [`Broken`]: the peer counts as gone from then on.
-    fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8])
-    -> Result<(), Broken>;
+    fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken>;
 
     /// A node is gone, and all its processes with it. It is told once.
     fn handle_peer_gone(&mut self, now_ns: u64, node: NodeId);

@@ -45,14 +45,10 @@ impl fmt::Display for ProxyAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProxyError {
     /// No import ever had the address.
-    #[error(
-        "{0} is in no import of this process: an import tells its first address, and its bytes follow from there"
-    )]
+    #[error("{0} is in no import of this process: an import tells its first address, and its bytes follow from there")]
     NoImport(ProxyAddress),
     /// The range passes the end of its import, or begins behind it.
-    #[error(
-        "{length} bytes at {address} pass the end of their import, which is at {end}: shorten the range"
-    )]
+    #[error("{length} bytes at {address} pass the end of their import, which is at {end}: shorten the range")]
     PastEnd {
         /// First address.
         address: ProxyAddress,
@@ -62,9 +58,7 @@ pub enum ProxyError {
         end: ProxyAddress,
     },
     /// The import that had the address is gone.
-    #[error(
-        "{0} was in an import that has been dropped: keep the import for as long as its addresses are used"
-    )]
+    #[error("{0} was in an import that has been dropped: keep the import for as long as its addresses are used")]
     Dropped(ProxyAddress),
     /// There are not as many addresses left.
     #[error(
@@ -103,10 +97,7 @@ impl<T> ProxySpace<T> {
     #[must_use]
     pub const fn new() -> Self {
         // The first page stays empty, so that no valid proxy address is zero.
-        Self {
-            imports: BTreeMap::new(),
-            next: PAGE_BYTES as u64,
-        }
+        Self { imports: BTreeMap::new(), next: PAGE_BYTES as u64 }
     }
 
     /// Gives an import of `length` bytes its addresses. `import` is told the first, and makes the value that they lead to and
@@ -114,11 +105,7 @@ impl<T> ProxySpace<T> {
     ///
     /// # Errors
     /// So many are not left, which takes an exporter that lies about its length: 2^64 bytes outlast 2^16 imports of 2^47.
-    pub fn enter<R>(
-        &mut self,
-        length: u64,
-        import: impl FnOnce(ProxyAddress) -> (T, R),
-    ) -> Result<R, ProxyError> {
+    pub fn enter<R>(&mut self, length: u64, import: impl FnOnce(ProxyAddress) -> (T, R)) -> Result<R, ProxyError> {
         let start = self.next;
         self.next = end_of(start, length).ok_or(ProxyError::Full { length })?;
         let (import, made) = import(ProxyAddress(start));
@@ -143,11 +130,7 @@ impl<T> ProxySpace<T> {
                 return Ok((import, offset));
             }
             if end_of(start, *bytes).is_some_and(|end| address.0 < end) {
-                return Err(ProxyError::PastEnd {
-                    address,
-                    length,
-                    end: ProxyAddress(start + bytes),
-                });
+                return Err(ProxyError::PastEnd { address, length, end: ProxyAddress(start + bytes) });
             }
         }
         Err(if (PAGE_BYTES as u64..self.next).contains(&address.0) {
@@ -178,13 +161,7 @@ mod tests {
         let mut space = ProxySpace::new();
         let first = enter(&mut space, 'a', 100);
         let second = enter(&mut space, 'b', 5000);
-        let past = |address: ProxyAddress, length, end: ProxyAddress| {
-            Err(ProxyError::PastEnd {
-                address,
-                length,
-                end,
-            })
-        };
+        let past = |address: ProxyAddress, length, end: ProxyAddress| Err(ProxyError::PastEnd { address, length, end });
         let first_end = first.offset(100).unwrap();
         let second_end = second.offset(5000).unwrap();
         assert_eq!(space.resolve(first, 100), Ok((&'a', 0)));
@@ -193,14 +170,8 @@ mod tests {
         assert_eq!(space.resolve(first_end, 1), past(first_end, 1, first_end));
         let in_second = second.offset(4096).unwrap();
         assert_eq!(space.resolve(in_second, 904), Ok((&'b', 4096)));
-        assert_eq!(
-            space.resolve(in_second, 905),
-            past(in_second, 905, second_end)
-        );
-        assert_eq!(
-            space.resolve(second, u64::MAX),
-            past(second, u64::MAX, second_end)
-        );
+        assert_eq!(space.resolve(in_second, 905), past(in_second, 905, second_end));
+        assert_eq!(space.resolve(second, u64::MAX), past(second, u64::MAX, second_end));
         let between = ProxyAddress::new(second.get() - 1);
         assert_eq!(space.resolve(between, 0), past(between, 0, first_end));
     }
@@ -218,10 +189,7 @@ mod tests {
         assert_eq!(space.resolve(second, 0), Err(ProxyError::Dropped(second)));
         for number in [0, 1, first.get() - 1, second.get() + 8192, u64::MAX] {
             let address = ProxyAddress::new(number);
-            assert_eq!(
-                space.resolve(address, 0),
-                Err(ProxyError::NoImport(address))
-            );
+            assert_eq!(space.resolve(address, 0), Err(ProxyError::NoImport(address)));
         }
     }
 

@@ -5,8 +5,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use mapwire_wire::{
-    ControlMessage, Endpoint, ExportId, Key, MAX_CONTROL_BYTES, MAX_NAME_BYTES, NodeId, Refusal,
-    Rights,
+    ControlMessage, Endpoint, ExportId, Key, MAX_CONTROL_BYTES, MAX_NAME_BYTES, NodeId, Refusal, Rights,
 };
 
 use crate::action::{Action, Grant};
@@ -44,21 +43,12 @@ impl Vmmc {
     /// [`VmmcError::BadName`], [`VmmcError::NameTaken`].
     pub fn offer(&mut self, offer: Offer) -> Result<(), VmmcError> {
         check_name(&offer.name)?;
-        if self
-            .offers
-            .iter()
-            .any(|other| other.offer.name == offer.name)
-        {
+        if self.offers.iter().any(|other| other.offer.name == offer.name) {
             return Err(VmmcError::NameTaken(offer.name));
         }
         let name = offer.name.clone();
-        self.offers.push(Offered {
-            offer,
-            taken: Vec::new(),
-        });
-        let (now, later) = core::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|waiting| waiting.name == name);
+        self.offers.push(Offered { offer, taken: Vec::new() });
+        let (now, later) = core::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.name == name);
         self.waiting = later;
         let now: Vec<Waiting> = now;
         for waiting in now {
@@ -69,10 +59,7 @@ impl Vmmc {
 
     /// Takes an offer back and tells its importers. The NIC must refuse the export from before this call on.
     pub fn withdraw(&mut self, export: ExportId) -> Option<Offer> {
-        let index = self
-            .offers
-            .iter()
-            .position(|other| other.offer.export == export)?;
+        let index = self.offers.iter().position(|other| other.offer.export == export)?;
         let Offered { offer, mut taken } = self.offers.remove(index);
         taken.sort_unstable();
         taken.dedup();
@@ -85,10 +72,7 @@ impl Vmmc {
     /// How many imports of an export are held by others; `None` when there is no such offer.
     #[must_use]
     pub fn holders(&self, export: ExportId) -> Option<usize> {
-        self.offers
-            .iter()
-            .find(|other| other.offer.export == export)
-            .map(|offered| offered.taken.len())
+        self.offers.iter().find(|other| other.offer.export == export).map(|offered| offered.taken.len())
     }
 
     /// Whether a process of a node holds an import of an export.
@@ -102,10 +86,7 @@ impl Vmmc {
     /// The offer of an export.
     #[must_use]
     pub fn offered(&self, export: ExportId) -> Option<&Offer> {
-        self.offers
-            .iter()
-            .find(|other| other.offer.export == export)
-            .map(|offered| &offered.offer)
+        self.offers.iter().find(|other| other.offer.export == export).map(|offered| &offered.offer)
     }
 
     /// Asks process `to` for the export `name`, for `rights` (none: all that it gives), showing `token`; gives up when `timeout_ns` from `now_ns` on are over.
@@ -133,27 +114,13 @@ impl Vmmc {
             deadline_ns: now_ns.saturating_add(timeout_ns),
             timeout_ns,
         });
-        self.send(
-            to,
-            &ControlMessage::ImportRequest {
-                request: id.0,
-                name,
-                rights,
-                token,
-            },
-        );
+        self.send(to, &ControlMessage::ImportRequest { request: id.0, name, rights, token });
         Ok(id)
     }
 
     /// Tells the exporter that an import is no longer used.
     pub fn release(&mut self, grant: &Grant) {
-        self.send(
-            grant.from,
-            &ControlMessage::Released {
-                export: grant.export,
-                key: grant.key,
-            },
-        );
+        self.send(grant.from, &ControlMessage::Released { export: grant.export, key: grant.key });
     }
 
     /// Tells `peers` that this process's node leaves.
@@ -169,81 +136,30 @@ impl Vmmc {
     /// # Errors
     /// [`VmmcError::Malformed`] for bytes that are no control message; nothing has changed then. A message that is valid
     /// and answers nothing is passed over: its request may have timed out.
-    pub fn handle_control(
-        &mut self,
-        from: Endpoint,
-        uid: u32,
-        maps: bool,
-        bytes: &[u8],
-    ) -> Result<(), VmmcError> {
-        let message =
-            ControlMessage::parse(bytes).map_err(|error| VmmcError::Malformed { from, error })?;
+    pub fn handle_control(&mut self, from: Endpoint, uid: u32, maps: bool, bytes: &[u8]) -> Result<(), VmmcError> {
+        let message = ControlMessage::parse(bytes).map_err(|error| VmmcError::Malformed { from, error })?;
         match message {
-            ControlMessage::ImportRequest {
-                request,
-                name,
-                rights,
-                token,
-            } => {
-                let waiting = Waiting {
-                    from,
-                    uid,
-                    maps,
-                    request,
-                    name: name.to_string(),
-                    rights,
-                    token,
-                };
+            ControlMessage::ImportRequest { request, name, rights, token } => {
+                let waiting = Waiting { from, uid, maps, request, name: name.to_string(), rights, token };
                 if self.offers.iter().any(|other| other.offer.name == name) {
                     self.answer(&waiting);
                 } else if !self.may_wait(from) {
-                    self.send(
-                        from,
-                        &ControlMessage::ImportRefused {
-                            request,
-                            reason: Refusal::Busy,
-                        },
-                    );
+                    self.send(from, &ControlMessage::ImportRefused { request, reason: Refusal::Busy });
                 } else {
                     self.waiting.push(waiting);
                 }
             }
             ControlMessage::ImportCancel { request } => {
-                self.waiting
-                    .retain(|waiting| waiting.from != from || waiting.request != request);
+                self.waiting.retain(|waiting| waiting.from != from || waiting.request != request);
             }
-            ControlMessage::ImportGranted {
-                request,
-                export,
-                key,
-                length,
-                rights,
-                direct,
-            } => {
+            ControlMessage::ImportGranted { request, export, key, length, rights, direct } => {
                 if let Some(request) = self.answered(from, request) {
-                    let grant = Grant {
-                        from,
-                        export,
-                        key,
-                        length,
-                        rights,
-                        direct,
-                    };
+                    let grant = Grant { from, export, key, length, rights, direct };
                     if rights.contains(request.rights) {
-                        self.actions.push_back(Action::Imported {
-                            request: request.id,
-                            grant,
-                        });
+                        self.actions.push_back(Action::Imported { request: request.id, grant });
                     } else {
-                        let error = VmmcError::Refused {
-                            peer: from,
-                            name: request.name,
-                            reason: Refusal::NoRight,
-                        };
-                        self.actions.push_back(Action::Failed {
-                            request: request.id,
-                            error,
-                        });
+                        let error = VmmcError::Refused { peer: from, name: request.name, reason: Refusal::NoRight };
+                        self.actions.push_back(Action::Failed { request: request.id, error });
                     }
                 } else {
                     // The importer gave up meanwhile: the exporter must not think that it is held.
@@ -252,23 +168,14 @@ impl Vmmc {
             }
             ControlMessage::ImportRefused { request, reason } => {
                 if let Some(Request { id, name, .. }) = self.answered(from, request) {
-                    let error = VmmcError::Refused {
-                        peer: from,
-                        name,
-                        reason,
-                    };
-                    self.actions
-                        .push_back(Action::Failed { request: id, error });
+                    let error = VmmcError::Refused { peer: from, name, reason };
+                    self.actions.push_back(Action::Failed { request: id, error });
                 }
             }
-            ControlMessage::Revoked { export } => {
-                self.actions.push_back(Action::Revoked { from, export })
-            }
+            ControlMessage::Revoked { export } => self.actions.push_back(Action::Revoked { from, export }),
             ControlMessage::Released { export, key } => {
-                let offered = self
-                    .offers
-                    .iter_mut()
-                    .find(|other| other.offer.export == export && other.offer.key == key);
+                let offered =
+                    self.offers.iter_mut().find(|other| other.offer.export == export && other.offer.key == key);
                 if let Some(offered) = offered
                     && let Some(index) = offered.taken.iter().position(|&holder| holder == from)
                 {
@@ -289,52 +196,31 @@ impl Vmmc {
         for offered in &mut self.offers {
             offered.taken.retain(|holder| holder.node != node);
         }
-        let (gone, left) = core::mem::take(&mut self.requests)
-            .into_iter()
-            .partition(|request| request.to.node == node);
+        let (gone, left) = core::mem::take(&mut self.requests).into_iter().partition(|request| request.to.node == node);
         self.requests = left;
         let gone: Vec<Request> = gone;
         for Request { id, to, name, .. } in gone {
-            self.actions.push_back(Action::Failed {
-                request: id,
-                error: VmmcError::PeerGone { peer: to, name },
-            });
+            self.actions.push_back(Action::Failed { request: id, error: VmmcError::PeerGone { peer: to, name } });
         }
     }
 
     /// Ends the requests whose time is over at `now_ns`.
     pub fn handle_time(&mut self, now_ns: u64) {
-        let (over, left) = core::mem::take(&mut self.requests)
-            .into_iter()
-            .partition(|request| request.deadline_ns <= now_ns);
+        let (over, left) =
+            core::mem::take(&mut self.requests).into_iter().partition(|request| request.deadline_ns <= now_ns);
         self.requests = left;
         let over: Vec<Request> = over;
-        for Request {
-            id,
-            to,
-            name,
-            timeout_ns,
-            ..
-        } in over
-        {
+        for Request { id, to, name, timeout_ns, .. } in over {
             self.send(to, &ControlMessage::ImportCancel { request: id.0 });
-            let error = VmmcError::TimedOut {
-                peer: to,
-                name,
-                waited_ms: timeout_ns / 1_000_000,
-            };
-            self.actions
-                .push_back(Action::Failed { request: id, error });
+            let error = VmmcError::TimedOut { peer: to, name, waited_ms: timeout_ns / 1_000_000 };
+            self.actions.push_back(Action::Failed { request: id, error });
         }
     }
 
     /// When [`handle_time`](Self::handle_time) has something to do.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
-        self.requests
-            .iter()
-            .map(|request| request.deadline_ns)
-            .min()
+        self.requests.iter().map(|request| request.deadline_ns).min()
     }
 
     /// Whether this process waits for an answer of `peer` to this request.
@@ -392,27 +278,12 @@ impl Vmmc {
 
     /// Answers a request for a name that is offered.
     fn answer(&mut self, waiting: &Waiting) {
-        let Waiting {
-            from,
-            uid,
-            maps,
-            request,
-            rights,
-            token,
-            ..
-        } = *waiting;
-        let Some(offered) = self
-            .offers
-            .iter_mut()
-            .find(|other| other.offer.name == waiting.name)
-        else {
+        let Waiting { from, uid, maps, request, rights, token, .. } = *waiting;
+        let Some(offered) = self.offers.iter_mut().find(|other| other.offer.name == waiting.name) else {
             return;
         };
         let offer = &offered.offer;
-        let held = offered
-            .taken
-            .iter()
-            .filter(|holder| holder.node == from.node);
+        let held = offered.taken.iter().filter(|holder| holder.node == from.node);
         let reason = if held.count() >= MAX_OF_NODE {
             Some(Refusal::Busy)
         } else if !offer.importers.include(from.node, uid, token) {
@@ -434,11 +305,7 @@ impl Vmmc {
             false => rights,
         };
         offered.taken.push(from);
-        self.actions.push_back(Action::Granted {
-            to: from,
-            export,
-            rights,
-        });
+        self.actions.push_back(Action::Granted { to: from, export, rights });
         if direct.is_some() {
             self.actions.push_back(Action::PassMemory {
                 to: from,
@@ -447,28 +314,14 @@ impl Vmmc {
                 tag: u64::from(request),
             });
         } else if is_direct {
-            self.actions
-                .push_back(Action::GrantedApart { to: from, export });
+            self.actions.push_back(Action::GrantedApart { to: from, export });
         }
-        self.send(
-            from,
-            &ControlMessage::ImportGranted {
-                request,
-                export,
-                key,
-                length,
-                rights,
-                direct,
-            },
-        );
+        self.send(from, &ControlMessage::ImportGranted { request, export, key, length, rights, direct });
     }
 
     /// The request of this process that `from` answers, taken out.
     fn answered(&mut self, from: Endpoint, request: u32) -> Option<Request> {
-        let index = self
-            .requests
-            .iter()
-            .position(|other| other.id.0 == request && other.to == from)?;
+        let index = self.requests.iter().position(|other| other.id.0 == request && other.to == from)?;
         Some(self.requests.swap_remove(index))
     }
 
@@ -476,10 +329,7 @@ impl Vmmc {
         // Names were checked when they came in, so every message that is made here is legal.
         let mut bytes = [0; MAX_CONTROL_BYTES];
         if let Ok(length) = message.emit(&mut bytes) {
-            self.actions.push_back(Action::Send {
-                to,
-                message: bytes[..length].to_vec(),
-            });
+            self.actions.push_back(Action::Send { to, message: bytes[..length].to_vec() });
         }
     }
 }

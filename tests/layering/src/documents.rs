@@ -24,10 +24,7 @@ pub fn links(markdown: &str) -> Vec<Link> {
             rest = after;
             let text = before.rsplit_once('[').map_or("", |(_, text)| text);
             let target = after.split_once(')').map_or(after, |(target, _)| target);
-            found.push(Link {
-                text: text.to_owned(),
-                target: target.to_owned(),
-            });
+            found.push(Link { text: text.to_owned(), target: target.to_owned() });
         }
     }
     found
@@ -35,8 +32,7 @@ pub fn links(markdown: &str) -> Vec<Link> {
 
 /// The words of a text that could be names.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|next: char| !next.is_alphanumeric() && next != '_')
-        .filter(|word| !word.is_empty())
+    text.split(|next: char| !next.is_alphanumeric() && next != '_').filter(|word| !word.is_empty())
 }
 
 /// Whether the Rust file `text`, whose name without ending is `stem`, has what a document calls `name`: a function, by its
@@ -84,15 +80,8 @@ pub fn check(root: &Path, file: &str, markdown: &str) -> std::io::Result<Vec<Vio
             continue;
         }
         let (path, heading) = target.split_once('#').unwrap_or((&target, ""));
-        let path = if path.is_empty() {
-            document.clone()
-        } else {
-            folder.join(path)
-        };
-        let dead = || Violation::DeadLink {
-            file: file.to_owned(),
-            target: target.clone(),
-        };
+        let path = if path.is_empty() { document.clone() } else { folder.join(path) };
+        let dead = || Violation::DeadLink { file: file.to_owned(), target: target.clone() };
         if !path.exists() {
             found.push(dead());
             continue;
@@ -108,11 +97,7 @@ pub fn check(root: &Path, file: &str, markdown: &str) -> std::io::Result<Vec<Vio
         let is_code = text.starts_with('`') && !name.contains('/') && target.ends_with(".rs");
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         if is_code && !has_name(&std::fs::read_to_string(&path)?, &stem, name) {
-            found.push(Violation::NotThere {
-                file: file.to_owned(),
-                name: name.to_owned(),
-                target,
-            });
+            found.push(Violation::NotThere { file: file.to_owned(), name: name.to_owned(), target });
         }
     }
     Ok(found)
@@ -167,10 +152,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                Violation::DeadLink {
-                    file: "A.md".to_owned(),
-                    target: "no/such/file.rs".to_owned()
-                },
+                Violation::DeadLink { file: "A.md".to_owned(), target: "no/such/file.rs".to_owned() },
                 Violation::NotThere {
                     file: "A.md".to_owned(),
                     name: "no_such_function".to_owned(),
@@ -183,15 +165,10 @@ mod tests {
     #[test]
     fn a_heading_that_is_not_there_is_a_dead_link() {
         let root = crate::workspace::root();
-        let text =
-            "# A b: `c`\n[x](#a-b-c) [y](#d) [z](ARCHITECTURE.md#layers) [u](ARCHITECTURE.md#none)";
+        let text = "# A b: `c`\n[x](#a-b-c) [y](#d) [z](ARCHITECTURE.md#layers) [u](ARCHITECTURE.md#none)";
         let name = std::env::temp_dir().join(format!("mapwire-headings-{}.md", std::process::id()));
         std::fs::write(&name, text).unwrap();
-        let found = check(
-            &root,
-            name.to_str().unwrap(),
-            &text[..text.find("[z]").unwrap()],
-        );
+        let found = check(&root, name.to_str().unwrap(), &text[..text.find("[z]").unwrap()]);
         std::fs::remove_file(&name).unwrap();
         let there = check(&root, "README.md", &text[text.find("[z]").unwrap()..]).unwrap();
         let targets = |found: Vec<Violation>| -> Vec<String> {
@@ -208,9 +185,6 @@ mod tests {
     #[test]
     fn the_programs_behind_their_files_are_found() {
         let text = "x\n<!-- a.c -->\n```c\nint a;\n```\n<!-- note -->\ntext\n```\nb\n```\n<!-- c/d.rs -->\n```rust\nfn e() {}\n```\n";
-        assert_eq!(
-            programs(text),
-            [("a.c", "int a;\n"), ("c/d.rs", "fn e() {}\n")]
-        );
+        assert_eq!(programs(text), [("a.c", "int a;\n"), ("c/d.rs", "fn e() {}\n")]);
     }
 }

@@ -24,9 +24,7 @@ pub mod writing;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// A crate uses one that stands below it.
-    #[error(
-        "{user} uses {used}, which stands below it; move what it needs up, or turn the use round"
-    )]
+    #[error("{user} uses {used}, which stands below it; move what it needs up, or turn the use round")]
     Below {
         /// The crate that uses.
         user: String,
@@ -47,9 +45,7 @@ pub enum Violation {
         by: String,
     },
     /// A crate of the workspace has no place in the order.
-    #[error(
-        "{0} has no place in the order of the layers; give it one in tests/layering/src/rules.rs"
-    )]
+    #[error("{0} has no place in the order of the layers; give it one in tests/layering/src/rules.rs")]
     Unplaced(String),
     /// A crate does not lie where the order says.
     #[error("{name} lies in {folder}, but the order says {expected}")]
@@ -104,9 +100,7 @@ pub enum Violation {
         item: String,
     },
     /// A place on the list is no more.
-    #[error(
-        "{file} no longer allows unsafe code for `{item}`; take it off the list in tests/layering/src/rules.rs"
-    )]
+    #[error("{file} no longer allows unsafe code for `{item}`; take it off the list in tests/layering/src/rules.rs")]
     StalePlace {
         /// The file, from the workspace's root.
         file: String,
@@ -125,9 +119,7 @@ pub enum Violation {
         call: &'static str,
     },
     /// A place on that list is no more.
-    #[error(
-        "{0} no longer opens files for writing; take it off the list in tests/layering/src/rules.rs"
-    )]
+    #[error("{0} no longer opens files for writing; take it off the list in tests/layering/src/rules.rs")]
     StaleWriting(String),
     /// A document links to a file that is not there.
     #[error("{file} links to {target}, which is not there")]

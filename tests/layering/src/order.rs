@@ -3,17 +3,13 @@
 use std::collections::BTreeSet;
 
 use crate::Violation;
-use crate::rules::{
-    LAB, NOT_FOR_LAB, ORDER, OUTSIDE, OUTSIDE_PURE, OUTSIDE_PURE_TESTS, PURE, Place,
-};
+use crate::rules::{LAB, NOT_FOR_LAB, ORDER, OUTSIDE, OUTSIDE_PURE, OUTSIDE_PURE_TESTS, PURE, Place};
 use crate::workspace::{Crate, Use};
 
 /// Whether a folder lies in one of `parents`, which end with `/`.
 #[must_use]
 pub fn lies_in(folder: &str, parents: &[&str]) -> bool {
-    parents
-        .iter()
-        .any(|parent| format!("{folder}/").starts_with(parent))
+    parents.iter().any(|parent| format!("{folder}/").starts_with(parent))
 }
 
 /// Checks every use of one crate by another against the order, and the list of what may be used from outside.
@@ -46,18 +42,13 @@ fn check_against(crates: &[Crate], order: &[Place]) -> Vec<Violation> {
                     let pure = lies_in(order[place].folder, PURE);
                     let known = if pure {
                         OUTSIDE_PURE.contains(&name.as_str())
-                            || used.usage == Use::Test
-                                && OUTSIDE_PURE_TESTS.contains(&name.as_str())
+                            || used.usage == Use::Test && OUTSIDE_PURE_TESTS.contains(&name.as_str())
                     } else {
                         OUTSIDE.contains(&name.as_str())
                     };
                     if !known {
                         let kind = if pure { "pure" } else { "other" };
-                        found.push(Violation::Unknown {
-                            user,
-                            used: name,
-                            kind,
-                        });
+                        found.push(Violation::Unknown { user, used: name, kind });
                     }
                 }
             }
@@ -107,11 +98,7 @@ mod tests {
     use crate::workspace::Dependency;
 
     fn used(package: &str, usage: Use) -> Dependency {
-        Dependency {
-            package: package.to_owned(),
-            usage,
-            local: package.starts_with("mapwire"),
-        }
+        Dependency { package: package.to_owned(), usage, local: package.starts_with("mapwire") }
     }
 
     fn in_folder(name: &str, folder: &str, uses: &[&str]) -> Crate {
@@ -148,10 +135,7 @@ mod tests {
             wire.dependencies.push(used("mapwire-host", usage));
             assert_eq!(
                 check(&[wire]),
-                [Violation::Below {
-                    user: "mapwire-wire".to_owned(),
-                    used: "mapwire-host".to_owned()
-                }]
+                [Violation::Below { user: "mapwire-wire".to_owned(), used: "mapwire-host".to_owned() }]
             );
         }
     }
@@ -164,15 +148,9 @@ mod tests {
     #[test]
     fn a_crate_without_a_place_is_found_as_member_and_as_dependency() {
         let member = in_folder("mapwire-extra", "extra", &[]);
-        assert_eq!(
-            check(&[member]),
-            [Violation::Unplaced("mapwire-extra".to_owned())]
-        );
+        assert_eq!(check(&[member]), [Violation::Unplaced("mapwire-extra".to_owned())]);
         let user = named("mapwire-cli", &["mapwire-extra"]);
-        assert_eq!(
-            check(&[user]),
-            [Violation::Unplaced("mapwire-extra".to_owned())]
-        );
+        assert_eq!(check(&[user]), [Violation::Unplaced("mapwire-extra".to_owned())]);
     }
 
     #[test]
@@ -185,11 +163,7 @@ mod tests {
     #[test]
     fn pure_crates_use_nothing_from_outside_that_could_call_the_operating_system() {
         for (name, finds) in [("libc", 1), ("serde_json", 1), ("thiserror", 0)] {
-            assert_eq!(
-                texts(&[named("mapwire-dsm", &[name])]).len(),
-                finds,
-                "{name}"
-            );
+            assert_eq!(texts(&[named("mapwire-dsm", &[name])]).len(), finds, "{name}");
         }
         let mut dsm = named("mapwire-dsm", &["proptest"]);
         assert_eq!(texts(&[dsm.clone()]).len(), 1, "not outside tests");
@@ -239,10 +213,7 @@ mod tests {
                 _ => None,
             })
             .collect();
-        assert!(
-            by.contains(&("mapwire-study".to_owned(), "mapwire-trace".to_owned())),
-            "{by:?}"
-        );
+        assert!(by.contains(&("mapwire-study".to_owned(), "mapwire-trace".to_owned())), "{by:?}");
     }
 
     #[test]

@@ -11,10 +11,7 @@ use crate::unsafe_code::code_of;
 pub fn check(folder: &str, file: &str, text: &str) -> Vec<Violation> {
     let (file, code) = (file.to_owned(), code_of(text));
     let says = |attribute: &str| code.lines().any(|line| line.trim() == attribute);
-    let lacks = |attribute| Violation::LacksAttribute {
-        file: file.clone(),
-        attribute,
-    };
+    let lacks = |attribute| Violation::LacksAttribute { file: file.clone(), attribute };
     let mut found = Vec::new();
     if lies_in(folder, PURE) {
         for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
@@ -40,10 +37,7 @@ pub fn check_fields(folder: &str, file: &str, text: &str) -> Vec<Violation> {
         let name = field.and_then(|field| field.split_once(": "));
         name.is_some_and(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
     });
-    let violation = |line: &str| Violation::OpenField {
-        file: file.to_owned(),
-        field: line.trim().to_owned(),
-    };
+    let violation = |line: &str| Violation::OpenField { file: file.to_owned(), field: line.trim().to_owned() };
     open.map(violation).collect()
 }
 
@@ -65,22 +59,13 @@ mod tests {
     fn a_pure_crate_must_be_without_std_and_forbid_unsafe_code() {
         let good = "//! About\n#![no_std]\n#![forbid(unsafe_code)]\n";
         assert!(lacking("firmware/wire", good).is_empty());
-        assert_eq!(
-            lacking("services/dsm", "#![no_std]\n#![deny(unsafe_code)]"),
-            ["#![forbid(unsafe_code)]"]
-        );
-        assert_eq!(
-            lacking("services/dsm", "#![forbid(unsafe_code)]"),
-            ["#![no_std]"]
-        );
+        assert_eq!(lacking("services/dsm", "#![no_std]\n#![deny(unsafe_code)]"), ["#![forbid(unsafe_code)]"]);
+        assert_eq!(lacking("services/dsm", "#![forbid(unsafe_code)]"), ["#![no_std]"]);
     }
 
     #[test]
     fn an_attribute_in_a_comment_or_under_a_condition_does_not_count() {
-        assert_eq!(
-            lacking("firmware/nic", "// #![no_std]\n#![forbid(unsafe_code)]").len(),
-            1
-        );
+        assert_eq!(lacking("firmware/nic", "// #![no_std]\n#![forbid(unsafe_code)]").len(), 1);
         let conditional = "#![cfg_attr(not(test), no_std)]\n#![forbid(unsafe_code)]";
         assert_eq!(lacking("firmware/nic", conditional), ["#![no_std]"]);
     }
@@ -97,8 +82,7 @@ mod tests {
         let text = "struct A {\n    pub(crate) count: u32,\n}\npub(crate) const B: u32 = 1;\n";
         assert_eq!(check_fields("firmware/nic", "a.rs", text).len(), 1);
         assert!(check_fields("machine/host", "a.rs", text).is_empty());
-        let closed =
-            "struct A {\n    count: u32,\n}\nimpl A {\n    pub(crate) fn count(&self) -> u32 {";
+        let closed = "struct A {\n    count: u32,\n}\nimpl A {\n    pub(crate) fn count(&self) -> u32 {";
         assert!(check_fields("firmware/nic", "a.rs", closed).is_empty());
     }
 }

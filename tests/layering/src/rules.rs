@@ -183,10 +183,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/memory/mod.rs", "mod adoption"),
     ("machine/host/src/memory/mod.rs", "mod forks"),
     ("machine/host/src/memory/mod.rs", "mod raw"),
-    (
-        "machine/host/src/memory/tests.rs",
-        "fn a_forked_child_that_drops_its_copy_revokes_nothing",
-    ),
+    ("machine/host/src/memory/tests.rs", "fn a_forked_child_that_drops_its_copy_revokes_nothing"),
     ("machine/host/src/paging/mod.rs", "mod frames"),
     ("machine/host/src/paging/mod.rs", "mod local"),
     ("machine/host/src/paging/mod.rs", "mod revive"),
@@ -194,18 +191,12 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/paging/tests/memory.rs", "file"),
     ("machine/host/src/pinning/mod.rs", "mod sys"),
     ("machine/host/src/waiting.rs", "mod either"),
-    (
-        "machine/host/src/processes.rs",
-        "fn a_child_owns_what_it_makes_and_nothing_of_its_parent",
-    ),
+    ("machine/host/src/processes.rs", "fn a_child_owns_what_it_makes_and_nothing_of_its_parent"),
     ("machine/host/src/testing.rs", "file"),
     ("machine/launch/src/lib.rs", "mod inherited"),
     ("machine/launch/src/pmix/mod.rs", "mod library"),
     ("machine/transport/src/lib.rs", "mod payload"),
-    (
-        "machine/transport/src/net/fork_tests.rs",
-        "fn a_forked_child_seals_nothing_sends_nothing_and_takes_nothing",
-    ),
+    ("machine/transport/src/net/fork_tests.rs", "fn a_forked_child_seals_nothing_sends_nothing_and_takes_nothing"),
     ("machine/transport/src/ofi/mod.rs", "mod sys"),
     ("machine/transport/src/shm/mod.rs", "mod loom_tests"),
     ("machine/transport/src/shm/mod.rs", "mod prefetch"),
@@ -224,14 +215,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
 ];
 
 /// Folders of what a user runs, whose files are opened for writing in one module.
-pub const COMMANDS: &[&str] = &[
-    "bench/src/",
-    "cli/src/",
-    "console/src/",
-    "lab/",
-    "machine/",
-    "mapwire/src/",
-];
+pub const COMMANDS: &[&str] = &["bench/src/", "cli/src/", "console/src/", "lab/", "machine/", "mapwire/src/"];
 
 /// A file that opens others for writing by itself, and why no link of another user leads it astray.
 pub type WritingPlace = (&'static str, &'static str);
@@ -242,29 +226,14 @@ pub const WRITING_PLACES: &[WritingPlace] = &[
     ("bench/src/rpc.rs", THE_LAUNCHERS),
     ("bench/src/shared.rs", THE_LAUNCHERS),
     ("bench/src/traffic.rs", THE_LAUNCHERS),
-    (
-        "cli/src/run/group.rs",
-        "a control group, which the kernel has made",
-    ),
+    ("cli/src/run/group.rs", "a control group, which the kernel has made"),
     ("cli/src/see/jobs.rs", "memory of a process, in /proc"),
-    (
-        "console/src/pages.rs",
-        "makes folders alone; its files are whole ones",
-    ),
+    ("console/src/pages.rs", "makes folders alone; its files are whole ones"),
     ("console/src/whole_file.rs", "the module"),
-    (
-        "lab/trace/src/convert/sort.rs",
-        "a new file, which loses its name at once",
-    ),
+    ("lab/trace/src/convert/sort.rs", "a new file, which loses its name at once"),
     ("machine/host/src/paging/layers.rs", "a file without a name"),
-    (
-        "machine/host/src/private_folder.rs",
-        "in a folder that no other user can reach into",
-    ),
-    (
-        "machine/names/src/secret.rs",
-        "a new file, which replaces none",
-    ),
+    ("machine/host/src/private_folder.rs", "in a folder that no other user can reach into"),
+    ("machine/names/src/secret.rs", "a new file, which replaces none"),
 ];
 
 const THE_LAUNCHERS: &str = "memory of the launcher, in /proc";

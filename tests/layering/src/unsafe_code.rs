@@ -50,17 +50,12 @@ pub fn code_of(text: &str) -> String {
 fn raw_mark_count(before: &str) -> Option<usize> {
     let head = before.trim_end_matches('#');
     let begins = head.ends_with('r')
-        && !head[..head.len() - 1]
-            .ends_with(|before: char| before.is_alphanumeric() && before != 'b' || before == '_');
+        && !head[..head.len() - 1].ends_with(|before: char| before.is_alphanumeric() && before != 'b' || before == '_');
     begins.then_some(before.len() - head.len())
 }
 
 /// Skips to the end of a literal, keeping its line ends.
-fn skip_literal(
-    rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
-    raw_marks: Option<usize>,
-    code: &mut String,
-) {
+fn skip_literal(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, raw_marks: Option<usize>, code: &mut String) {
     while let Some(next) = rest.next() {
         match next {
             '\n' => code.push('\n'),
@@ -100,11 +95,7 @@ pub fn allowances(text: &str) -> Vec<String> {
         let attribute: String = code[open..end].split_whitespace().collect();
         let names = attribute.contains("unsafe_code");
         if names && (attribute.contains("allow(") || attribute.contains("expect(")) {
-            found.push(if inner {
-                WHOLE_FILE.to_owned()
-            } else {
-                item_after(&code, end)
-            });
+            found.push(if inner { WHOLE_FILE.to_owned() } else { item_after(&code, end) });
         }
         at = end;
     }
@@ -142,12 +133,7 @@ fn item_after(code: &str, mut at: usize) -> String {
     let mut words = code[at..]
         .split(|next: char| !next.is_alphanumeric() && next != '_')
         .filter(|word| !word.is_empty())
-        .skip_while(|word| {
-            matches!(
-                *word,
-                "pub" | "crate" | "super" | "const" | "async" | "extern"
-            )
-        });
+        .skip_while(|word| matches!(*word, "pub" | "crate" | "super" | "const" | "async" | "extern"));
     match (words.next(), words.next()) {
         (Some("unsafe"), Some(kind)) => format!("{kind} {}", words.next().unwrap_or_default()),
         (Some(kind), Some(name)) => format!("{kind} {name}"),
@@ -162,17 +148,11 @@ pub fn check(found: &[(String, String)], listed: &[UnsafePlace]) -> Vec<Violatio
     let new = found
         .iter()
         .filter(|(file, item)| !is_listed(file, item))
-        .map(|(file, item)| Violation::UnsafeAllowed {
-            file: file.clone(),
-            item: item.clone(),
-        });
+        .map(|(file, item)| Violation::UnsafeAllowed { file: file.clone(), item: item.clone() });
     let stale = listed
         .iter()
         .filter(|(file, item)| !found.iter().any(|(f, i)| f == file && i == item))
-        .map(|(file, item)| Violation::StalePlace {
-            file: (*file).to_owned(),
-            item: (*item).to_owned(),
-        });
+        .map(|(file, item)| Violation::StalePlace { file: (*file).to_owned(), item: (*item).to_owned() });
     new.chain(stale).collect()
 }
 
@@ -219,18 +199,9 @@ mod tests {
         for (text, item) in [
             ("#[allow(unsafe_code)]\nmod raw;", "mod raw"),
             ("#[allow(unsafe_code)]\npub(crate) mod raw;", "mod raw"),
-            (
-                "#[allow(\n    unsafe_code,\n    dead_code\n)]\n#[inline]\npub fn f() {}",
-                "fn f",
-            ),
-            (
-                "#[expect(unsafe_code)] unsafe impl Send for T {}",
-                "impl Send",
-            ),
-            (
-                "#[cfg_attr(unix, allow(unsafe_code))]\nconst unsafe fn g() {}",
-                "fn g",
-            ),
+            ("#[allow(\n    unsafe_code,\n    dead_code\n)]\n#[inline]\npub fn f() {}", "fn f"),
+            ("#[expect(unsafe_code)] unsafe impl Send for T {}", "impl Send"),
+            ("#[cfg_attr(unix, allow(unsafe_code))]\nconst unsafe fn g() {}", "fn g"),
             ("//! About\n#![allow(unsafe_code)]\n", "file"),
             ("# ! [ allow ( unsafe_code ) ]", "file"),
         ] {
@@ -253,21 +224,12 @@ mod tests {
 
     #[test]
     fn a_new_place_and_a_stale_one_are_both_found() {
-        let found = [
-            ("a.rs".to_owned(), "mod x".to_owned()),
-            ("a.rs".to_owned(), "mod y".to_owned()),
-        ];
+        let found = [("a.rs".to_owned(), "mod x".to_owned()), ("a.rs".to_owned(), "mod y".to_owned())];
         assert_eq!(
             check(&found, &[("a.rs", "mod x"), ("b.rs", "file")]),
             [
-                Violation::UnsafeAllowed {
-                    file: "a.rs".to_owned(),
-                    item: "mod y".to_owned()
-                },
-                Violation::StalePlace {
-                    file: "b.rs".to_owned(),
-                    item: "file".to_owned()
-                }
+                Violation::UnsafeAllowed { file: "a.rs".to_owned(), item: "mod y".to_owned() },
+                Violation::StalePlace { file: "b.rs".to_owned(), item: "file".to_owned() }
             ]
         );
     }

@@ -80,28 +80,16 @@ pub fn root() -> PathBuf {
 pub fn read(root: &Path) -> Result<Vec<Crate>, ReadError> {
     let path = root.join("Cargo.toml");
     let manifest = table(&path)?;
-    let form = |what: &str| ReadError::Form {
-        path: path.clone(),
-        what: what.to_owned(),
-    };
-    let workspace = manifest
-        .get("workspace")
-        .and_then(Value::as_table)
-        .ok_or_else(|| form("there is no [workspace]"))?;
-    let members = workspace
-        .get("members")
-        .and_then(Value::as_array)
-        .ok_or_else(|| form("there is no list of members"))?;
+    let form = |what: &str| ReadError::Form { path: path.clone(), what: what.to_owned() };
+    let workspace =
+        manifest.get("workspace").and_then(Value::as_table).ok_or_else(|| form("there is no [workspace]"))?;
+    let members =
+        workspace.get("members").and_then(Value::as_array).ok_or_else(|| form("there is no list of members"))?;
     let empty = Table::new();
-    let common = workspace
-        .get("dependencies")
-        .and_then(Value::as_table)
-        .unwrap_or(&empty);
+    let common = workspace.get("dependencies").and_then(Value::as_table).unwrap_or(&empty);
     let mut crates = Vec::new();
     for member in members {
-        let member = member
-            .as_str()
-            .ok_or_else(|| form("a member is not text"))?;
+        let member = member.as_str().ok_or_else(|| form("a member is not text"))?;
         for folder in folders(root, member)? {
             let path = root.join(&folder).join("Cargo.toml");
             crates.push(crate_of(&folder, &table(&path)?, common, &path)?);
@@ -112,14 +100,8 @@ pub fn read(root: &Path) -> Result<Vec<Crate>, ReadError> {
 }
 
 fn table(path: &Path) -> Result<Table, ReadError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ReadError::Io {
-        path: path.to_owned(),
-        source,
-    })?;
-    text.parse().map_err(|source| ReadError::Toml {
-        path: path.to_owned(),
-        source,
-    })
+    let text = std::fs::read_to_string(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
+    text.parse().map_err(|source| ReadError::Toml { path: path.to_owned(), source })
 }
 
 /// The folders that a member of the workspace names: itself, or all in a folder.
@@ -128,10 +110,7 @@ fn folders(root: &Path, member: &str) -> Result<Vec<String>, ReadError> {
         return Ok(vec![member.to_owned()]);
     };
     let path = root.join(parent);
-    let io = |source| ReadError::Io {
-        path: path.clone(),
-        source,
-    };
+    let io = |source| ReadError::Io { path: path.clone(), source };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&path).map_err(io)? {
         let entry = entry.map_err(io)?;
@@ -143,20 +122,12 @@ fn folders(root: &Path, member: &str) -> Result<Vec<String>, ReadError> {
 }
 
 /// A crate from its manifest. `common` holds the dependencies that crates inherit from the workspace.
-fn crate_of(
-    folder: &str,
-    manifest: &Table,
-    common: &Table,
-    path: &Path,
-) -> Result<Crate, ReadError> {
+fn crate_of(folder: &str, manifest: &Table, common: &Table, path: &Path) -> Result<Crate, ReadError> {
     let name = manifest
         .get("package")
         .and_then(|package| package.get("name"))
         .and_then(Value::as_str)
-        .ok_or_else(|| ReadError::Form {
-            path: path.to_owned(),
-            what: "the package has no name".to_owned(),
-        })?;
+        .ok_or_else(|| ReadError::Form { path: path.to_owned(), what: "the package has no name".to_owned() })?;
     let mut dependencies = Vec::new();
     collect(manifest, common, &mut dependencies);
     if let Some(targets) = manifest.get("target").and_then(Value::as_table) {
@@ -164,36 +135,22 @@ fn crate_of(
             collect(target, common, &mut dependencies);
         }
     }
-    Ok(Crate {
-        name: name.to_owned(),
-        folder: folder.to_owned(),
-        dependencies,
-    })
+    Ok(Crate { name: name.to_owned(), folder: folder.to_owned(), dependencies })
 }
 
 /// The dependencies that stand directly in a table.
 fn collect(manifest: &Table, common: &Table, into: &mut Vec<Dependency>) {
-    for (section, usage) in [
-        ("dependencies", Use::Normal),
-        ("dev-dependencies", Use::Test),
-        ("build-dependencies", Use::Build),
-    ] {
+    for (section, usage) in
+        [("dependencies", Use::Normal), ("dev-dependencies", Use::Test), ("build-dependencies", Use::Build)]
+    {
         let Some(section) = manifest.get(section).and_then(Value::as_table) else {
             continue;
         };
         for (key, value) in section {
             let inherits = value.get("workspace").and_then(Value::as_bool) == Some(true);
-            let value = if inherits {
-                common.get(key).unwrap_or(value)
-            } else {
-                value
-            };
+            let value = if inherits { common.get(key).unwrap_or(value) } else { value };
             let package = value.get("package").and_then(Value::as_str).unwrap_or(key);
-            into.push(Dependency {
-                package: package.to_owned(),
-                usage,
-                local: value.get("path").is_some(),
-            });
+            into.push(Dependency { package: package.to_owned(), usage, local: value.get("path").is_some() });
         }
     }
 }
@@ -203,21 +160,11 @@ mod tests {
     use super::*;
 
     fn parse(manifest: &str, common: &str) -> Crate {
-        crate_of(
-            "a/b",
-            &manifest.parse().unwrap(),
-            &common.parse().unwrap(),
-            Path::new("a/b/Cargo.toml"),
-        )
-        .unwrap()
+        crate_of("a/b", &manifest.parse().unwrap(), &common.parse().unwrap(), Path::new("a/b/Cargo.toml")).unwrap()
     }
 
     fn uses(found: &Crate) -> Vec<(&str, Use, bool)> {
-        found
-            .dependencies
-            .iter()
-            .map(|d| (d.package.as_str(), d.usage, d.local))
-            .collect()
+        found.dependencies.iter().map(|d| (d.package.as_str(), d.usage, d.local)).collect()
     }
 
     #[test]
@@ -263,19 +210,12 @@ mod tests {
             "#,
             r#"other = { version = "1", package = "real" }"#,
         );
-        assert_eq!(
-            uses(&found),
-            [
-                ("mapwire-host", Use::Normal, true),
-                ("real", Use::Normal, false)
-            ]
-        );
+        assert_eq!(uses(&found), [("mapwire-host", Use::Normal, true), ("real", Use::Normal, false)]);
     }
 
     #[test]
     fn a_manifest_without_a_name_is_refused_by_its_path() {
-        let error =
-            crate_of("a", &Table::new(), &Table::new(), Path::new("a/Cargo.toml")).unwrap_err();
+        let error = crate_of("a", &Table::new(), &Table::new(), Path::new("a/Cargo.toml")).unwrap_err();
         assert!(error.to_string().contains("a/Cargo.toml"), "{error}");
     }
 }

@@ -28,8 +28,7 @@ pub fn calls(text: &str) -> Vec<&'static str> {
     let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
     let has = |call: &&str| {
         let ends_a_name = |before: &str| before.ends_with(char::is_alphanumeric);
-        code.match_indices(*call)
-            .any(|(at, _)| call.starts_with('.') || !ends_a_name(&code[..at]))
+        code.match_indices(*call).any(|(at, _)| call.starts_with('.') || !ends_a_name(&code[..at]))
     };
     let mut found: Vec<_> = CALLS.into_iter().filter(has).collect();
     found.sort_unstable();
@@ -42,10 +41,7 @@ pub fn check(found: &[(String, &'static str)], places: &[WritingPlace]) -> Vec<V
     let unlisted = found
         .iter()
         .filter(|(file, _)| !places.iter().any(|(place, _)| place == file))
-        .map(|(file, call)| Violation::WritesByPath {
-            file: file.clone(),
-            call,
-        });
+        .map(|(file, call)| Violation::WritesByPath { file: file.clone(), call });
     let stale = places
         .iter()
         .filter(|(place, _)| !found.iter().any(|(file, _)| place == file))
@@ -61,21 +57,12 @@ mod tests {
     fn calls_that_write_are_found_in_code_alone() {
         for (text, expected) in [
             ("fn f() { std::fs::write(p, b); }", &["fs::write("][..]),
-            (
-                "let a = File::create(p); let b = fs::rename(p, q);",
-                &["File::create", "fs::rename("],
-            ),
+            ("let a = File::create(p); let b = fs::rename(p, q);", &["File::create", "fs::rename("]),
             ("// File::create(p)\nlet a = \"fs::write(\";", &[]),
             ("let a = fs::read(p);", &[]),
             ("let a = WholeFile::create(p);", &[]),
-            (
-                "let a = File::options().read(true).write(true).open(p);",
-                &[".write(true)"],
-            ),
-            (
-                "fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() { fs::write(p, b); }\n}\n",
-                &[],
-            ),
+            ("let a = File::options().read(true).write(true).open(p);", &[".write(true)"]),
+            ("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() { fs::write(p, b); }\n}\n", &[]),
         ] {
             assert_eq!(calls(text), expected, "{text}");
         }
@@ -87,10 +74,7 @@ mod tests {
         assert_eq!(
             check(&found, &[("b.rs", "")]),
             [
-                Violation::WritesByPath {
-                    file: "a.rs".to_owned(),
-                    call: "File::create"
-                },
+                Violation::WritesByPath { file: "a.rs".to_owned(), call: "File::create" },
                 Violation::StaleWriting("b.rs".to_owned())
             ]
         );

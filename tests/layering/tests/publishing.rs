@@ -40,14 +40,7 @@ fn published_crates_have_licences_a_readme_and_a_repository() {
             continue;
         }
         published += 1;
-        for key in [
-            "version",
-            "description",
-            "license",
-            "repository",
-            "readme",
-            "keywords",
-        ] {
+        for key in ["version", "description", "license", "repository", "readme", "keywords"] {
             assert!(package.contains_key(key), "{}: no {key}", folder.display());
         }
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {

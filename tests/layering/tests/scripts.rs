@@ -10,11 +10,7 @@ fn bash(line: &str) -> Output {
     let script = format!(
         "set -euo pipefail; source scripts/toolchain.sh; source scripts/limited.sh; source scripts/skips.sh; standstill=3; {line}"
     );
-    Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(root)
-        .output()
-        .unwrap()
+    Command::new("bash").args(["-c", &script]).current_dir(root).output().unwrap()
 }
 
 #[test]
@@ -25,18 +21,13 @@ fn a_skipped_test_is_listed_once_with_its_reasons_unless_it_failed() {
          skipped_once $failures; rm $SKIPPED_TESTS $failures"
     ));
     let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(
-        said, "a::x::one\tno moon; no tide\nphase miri\tno Miri\n",
-        "{output:?}"
-    );
+    assert_eq!(said, "a::x::one\tno moon; no tide\nphase miri\tno Miri\n", "{output:?}");
 }
 
 #[test]
 fn a_skip_is_excused_only_for_a_reason_that_is_listed_and_a_lack_that_is_confirmed() {
     for (reason, excused) in [("no moon", true), ("no sun", false), ("no tshark", false)] {
-        let output = bash(&format!(
-            "excuses=('moon|false' 'sun|true'); is_excused '{reason}'"
-        ));
+        let output = bash(&format!("excuses=('moon|false' 'sun|true'); is_excused '{reason}'"));
         assert_eq!(output.status.success(), excused, "{reason}: {output:?}");
     }
     // Each of them can be looked for.
@@ -49,9 +40,7 @@ fn a_skip_is_excused_only_for_a_reason_that_is_listed_and_a_lack_that_is_confirm
 #[test]
 fn warnings_are_errors_in_one_version_of_rust_alone() {
     for (version, strict) in [("1.95.1", true), ("1.96.0", false), ("1.9.5", false)] {
-        let line = format!(
-            "rust_linted=1.95; rustc() {{ echo 'rustc {version} (abc)'; }}; warnings_are_errors"
-        );
+        let line = format!("rust_linted=1.95; rustc() {{ echo 'rustc {version} (abc)'; }}; warnings_are_errors");
         assert_eq!(bash(&line).status.success(), strict, "{version}");
     }
 }
@@ -76,9 +65,6 @@ fn a_phase_that_spins_or_hangs_is_ended_for_that_reason() {
     ] {
         let output = bash(line);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && said.contains(says),
-            "{line}: {said}"
-        );
+        assert!(!output.status.success() && said.contains(says), "{line}: {said}");
     }
 }

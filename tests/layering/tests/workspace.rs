@@ -10,11 +10,7 @@ use mapwire_layering::{Violation, documents, order, purity, unsafe_code, writing
 fn crates() -> Vec<Crate> {
     let crates = read(&root()).unwrap();
     // A check of an empty list would pass whatever is wrong.
-    assert!(
-        crates.len() >= 10,
-        "only {} crates were found",
-        crates.len()
-    );
+    assert!(crates.len() >= 10, "only {} crates were found", crates.len());
     crates
 }
 
@@ -54,8 +50,7 @@ fn every_file_of_tests_is_in_a_program_of_tests() {
             let name = name.to_str().unwrap();
             let is_a_program = name == "main" || manifest.contains(&format!("name = \"{name}\""));
             let is_a_module = main.contains(&format!("mod {name};\n"));
-            let has_tests =
-                path.extension().is_some_and(|end| end == "rs") || folder_of_its_own.exists();
+            let has_tests = path.extension().is_some_and(|end| end == "rs") || folder_of_its_own.exists();
             assert!(
                 !has_tests || is_a_program || is_a_module,
                 "{}: tests/main.rs lacks `mod {name};`, or Cargo.toml a [[test]]",
@@ -108,11 +103,7 @@ fn unsafe_code_is_allowed_only_at_the_places_of_the_list() {
     let found: Vec<_> = files()
         .into_iter()
         // This crate's own tests speak of such attributes in literals, which are no code.
-        .flat_map(|(file, text)| {
-            unsafe_code::allowances(&text)
-                .into_iter()
-                .map(move |item| (file.clone(), item))
-        })
+        .flat_map(|(file, text)| unsafe_code::allowances(&text).into_iter().map(move |item| (file.clone(), item)))
         .collect();
     assert_none(&unsafe_code::check(&found, UNSAFE_PLACES));
 }
@@ -120,11 +111,8 @@ fn unsafe_code_is_allowed_only_at_the_places_of_the_list() {
 #[test]
 fn files_are_opened_for_writing_in_one_module_and_at_the_places_of_the_list() {
     let is_test = |file: &str| file.contains("test") || file.ends_with("conformance.rs");
-    let of_commands = |file: &str| {
-        COMMANDS.iter().any(|folder| file.starts_with(folder))
-            && file.contains("/src/")
-            && !is_test(file)
-    };
+    let of_commands =
+        |file: &str| COMMANDS.iter().any(|folder| file.starts_with(folder)) && file.contains("/src/") && !is_test(file);
     let found: Vec<_> = files()
         .into_iter()
         .filter(|(file, _)| of_commands(file))
@@ -140,10 +128,7 @@ fn files_are_opened_for_writing_in_one_module_and_at_the_places_of_the_list() {
 fn the_order_names_the_folders_that_are_there() {
     // A crate that was renamed would leave its place empty, and the rule without effect.
     let root = root();
-    for place in ORDER
-        .iter()
-        .filter(|place| root.join(place.folder).is_dir())
-    {
+    for place in ORDER.iter().filter(|place| root.join(place.folder).is_dir()) {
         let manifest = Path::new(place.folder).join("Cargo.toml");
         let text = fs::read_to_string(root.join(&manifest)).unwrap();
         assert!(

@@ -12,10 +12,7 @@ impl Hosts {
     pub fn new(count: usize) -> Option<Self> {
         let mut hosts = Self(Vec::new());
         for _ in 0..count {
-            let holder = Command::new("unshare")
-                .args(["--net", "sleep", "600"])
-                .stderr(Stdio::null())
-                .spawn();
+            let holder = Command::new("unshare").args(["--net", "sleep", "600"]).stderr(Stdio::null()).spawn();
             match holder {
                 Ok(holder) => hosts.0.push(holder),
                 Err(error) => {
@@ -69,9 +66,7 @@ impl Hosts {
     /// A command in a host.
     pub fn command(&self, host: usize, program: &str) -> Command {
         let mut nsenter = Command::new("nsenter");
-        nsenter
-            .arg(format!("--net={}", self.network_of(host)))
-            .arg(program);
+        nsenter.arg(format!("--net={}", self.network_of(host))).arg(program);
         nsenter
     }
 
@@ -108,16 +103,10 @@ impl Hosts {
     /// A line between two hosts, of the given MTU, with addresses that end in 1 for host 0, 2 for host 1 and so on.
     pub fn connect(&self, [a, b]: [usize; 2], net: u8, mtu: usize) {
         let (ours, theirs) = (format!("to{b}"), format!("to{a}"));
-        self.run(
-            a,
-            &format!("ip link add {ours} type veth peer name {theirs} netns PID{b}"),
-        );
+        self.run(a, &format!("ip link add {ours} type veth peer name {theirs} netns PID{b}"));
         for (host, line) in [(a, &ours), (b, &theirs)] {
             let number = host + 1;
-            self.run(
-                host,
-                &format!("ip address add 10.0.{net}.{number}/24 dev {line}"),
-            );
+            self.run(host, &format!("ip address add 10.0.{net}.{number}/24 dev {line}"));
             let ip = format!("fd00:{net}::{number}/64");
             self.run(host, &format!("ip address add {ip} dev {line} nodad"));
             self.run(host, &format!("ip link set {line} mtu {mtu} up"));
@@ -141,10 +130,7 @@ impl Hosts {
             self.run(switch, &add);
             self.run(switch, &format!("ip link set {port} master {bridge} up"));
             let number = host + 1;
-            self.run(
-                host,
-                &format!("ip address add 10.0.{net}.{number}/24 dev {line}"),
-            );
+            self.run(host, &format!("ip address add 10.0.{net}.{number}/24 dev {line}"));
             self.run(host, &format!("ip link set {line} up"));
         }
         true
@@ -165,8 +151,6 @@ pub fn processes_in(network: &str) -> Vec<u32> {
     let wanted = std::fs::read_link(network).unwrap();
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_there = |pid: &u32| {
-        std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|network| network == wanted)
-    };
+    let is_there = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|network| network == wanted);
     numbers.filter(is_there).collect()
 }

@@ -60,14 +60,8 @@ impl Drop for OpenFolder {
 
 /// Whether every user can enter a folder.
 fn is_open_to_all(folder: &Path) -> bool {
-    let is_open = |folder: &Path| {
-        folder
-            .metadata()
-            .is_ok_and(|data| data.permissions().mode() & 0o001 != 0)
-    };
-    folder
-        .canonicalize()
-        .is_ok_and(|folder| folder.ancestors().all(is_open))
+    let is_open = |folder: &Path| folder.metadata().is_ok_and(|data| data.permissions().mode() & 0o001 != 0);
+    folder.canonicalize().is_ok_and(|folder| folder.ancestors().all(is_open))
 }
 
 #[cfg(test)]

@@ -22,10 +22,7 @@ pub fn skip(reason: &str) {
 /// The program without cargo's hash, and the test: libtest names its threads so, and a process that a test starts has it as an argument.
 fn this_test() -> String {
     let program = std::env::args_os().next().unwrap_or_default();
-    let program = Path::new(&program)
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
+    let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
     let program = program.rsplit_once('-').map_or(&*program, |(name, _)| name);
     let thread = std::thread::current();
     let name = match thread.name() {
@@ -50,10 +47,7 @@ mod tests {
     /// Runs this test program with one test alone, which skips itself if the variable is set.
     fn run(file: &Path, options: &[&str]) -> std::process::Output {
         std::process::Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "skipping::tests::a_skipped_test_is_named_in_the_file_with_its_reason",
-            ])
+            .args(["--exact", "skipping::tests::a_skipped_test_is_named_in_the_file_with_its_reason"])
             .args(options)
             .env(SKIPPED_TESTS, file)
             .env("SKIPS_ITSELF", "yes")
@@ -75,7 +69,8 @@ mod tests {
             let output = run(&file, options);
             assert!(output.status.success(), "{output:?}");
         }
-        let line = "mapwire_testing::skipping::tests::a_skipped_test_is_named_in_the_file_with_its_reason\tthere is no moon\n";
+        let line =
+            "mapwire_testing::skipping::tests::a_skipped_test_is_named_in_the_file_with_its_reason\tthere is no moon\n";
         assert_eq!(std::fs::read_to_string(&file).unwrap(), line.repeat(2));
         // A file that takes nothing fails the test.
         assert!(!run(&folder.path().join("missing"), &[]).status.success());

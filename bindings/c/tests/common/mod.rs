@@ -23,10 +23,7 @@ fn target() -> (PathBuf, String) {
     // target/debug/deps/programs-0123
     let program = std::env::current_exe().unwrap();
     let profile = program.parent().and_then(Path::parent).unwrap();
-    (
-        profile.parent().unwrap().to_owned(),
-        profile.file_name().unwrap().to_str().unwrap().to_owned(),
-    )
+    (profile.parent().unwrap().to_owned(), profile.file_name().unwrap().to_str().unwrap().to_owned())
 }
 
 fn profile() -> String {
@@ -43,8 +40,7 @@ impl Folder {
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("mapwire-c-test-{}-{number}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("mapwire-c-test-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -63,19 +59,9 @@ impl Drop for Folder {
 /// Runs a command to its end, and fails unless it succeeds; gives its output.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.stdin(Stdio::null()).output().unwrap();
-    let (out, err) = (
-        String::from_utf8_lossy(&stdout),
-        String::from_utf8_lossy(&stderr),
-    );
-    assert!(
-        status.success(),
-        "{command:?}: {status}\n--- output\n{out}\n--- errors\n{err}"
-    );
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n--- output\n{out}\n--- errors\n{err}");
     out.into_owned()
 }
 
@@ -171,11 +157,8 @@ pub struct Installed {
 
 impl Installed {
     pub fn get(linking: Linking) -> Arc<Self> {
-        static HELD: [Mutex<Weak<Installed>>; 2] =
-            [Mutex::new(Weak::new()), Mutex::new(Weak::new())];
-        let mut held = HELD[linking as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        static HELD: [Mutex<Weak<Installed>>; 2] = [Mutex::new(Weak::new()), Mutex::new(Weak::new())];
+        let mut held = HELD[linking as usize].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(installed) = held.upgrade() {
             return installed;
         }
@@ -198,9 +181,7 @@ impl Installed {
     /// `pkg-config`, which finds this and nothing else.
     pub fn pkg_config(&self, arguments: &[&str]) -> String {
         let mut command = clean("pkg-config");
-        command
-            .args(arguments)
-            .env("PKG_CONFIG_LIBDIR", self.path("lib/pkgconfig"));
+        command.args(arguments).env("PKG_CONFIG_LIBDIR", self.path("lib/pkgconfig"));
         if self.linking == Linking::Static {
             command.arg("--static");
         }
@@ -226,11 +207,7 @@ impl Installed {
             .arg(here().join(format!("tests/c/{name}.c")))
             .args(libraries)
             .current_dir(folder.path()));
-        Program {
-            installed: self,
-            folder,
-            name: name.to_owned(),
-        }
+        Program { installed: self, folder, name: name.to_owned() }
     }
 
     /// Compiles an example with its own Makefile, from a copy.
@@ -255,11 +232,7 @@ impl Installed {
             make.arg("STATIC=yes");
         }
         run(&mut make);
-        Program {
-            installed: self,
-            folder,
-            name: name.to_owned(),
-        }
+        Program { installed: self, folder, name: name.to_owned() }
     }
 }
 
@@ -288,13 +261,7 @@ impl Program<'_> {
 
     /// As [`run`](Self::run), with each rank run by `tool`.
     #[track_caller]
-    pub fn run_under(
-        &self,
-        tool: &[&str],
-        ranks: u32,
-        options: &[&str],
-        arguments: &[&str],
-    ) -> String {
+    pub fn run_under(&self, tool: &[&str], ranks: u32, options: &[&str], arguments: &[&str]) -> String {
         run(start(ranks, options)
             .args(tool)
             .arg(self.path())

@@ -21,9 +21,7 @@ pub fn here() -> &'static Path {
 /// Whether what these tests need is installed; says so if not.
 pub fn is_equipped() -> bool {
     let has = |program: &str| {
-        let found = Command::new("sh")
-            .args(["-c", &format!("command -v {program}")])
-            .output();
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
         found.is_ok_and(|found| found.status.success())
     };
     let is_there = has("rpcgen") && has("cc") && Path::new("/usr/include/tirpc/rpc/rpc.h").exists();
@@ -52,19 +50,9 @@ pub fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
 /// Runs a command to its end, and fails unless it succeeds; gives its output.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap();
-    let (out, err) = (
-        String::from_utf8_lossy(&stdout),
-        String::from_utf8_lossy(&stderr),
-    );
-    assert!(
-        status.success(),
-        "{command:?}: {status}\n--- output\n{out}\n--- errors\n{err}"
-    );
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n--- output\n{out}\n--- errors\n{err}");
     out.into_owned()
 }
 
@@ -73,10 +61,7 @@ fn target() -> (PathBuf, String) {
     // target/debug/deps/programs-0123
     let program = std::env::current_exe().unwrap();
     let profile = program.parent().and_then(Path::parent).unwrap();
-    (
-        profile.parent().unwrap().to_owned(),
-        profile.file_name().unwrap().to_str().unwrap().to_owned(),
-    )
+    (profile.parent().unwrap().to_owned(), profile.file_name().unwrap().to_str().unwrap().to_owned())
 }
 
 /// The profile's name.
@@ -164,11 +149,7 @@ impl Programs {
         let count = COUNT.fetch_add(2, Ordering::Relaxed);
         let folder = OpenFolder::new();
         let calc = 0x2100_0000 + ((std::process::id() & 0xffff) << 8) + count;
-        let this = Self {
-            folder,
-            calc,
-            store: calc + 1,
-        };
+        let this = Self { folder, calc, store: calc + 1 };
         let copy = |from: &str, name: &str| {
             let text = std::fs::read_to_string(here().join(from).join(name)).unwrap();
             let text = text
@@ -182,14 +163,7 @@ impl Programs {
         for name in ["store.x", "store_client.c", "store_server.c"] {
             copy("examples", name);
         }
-        for name in [
-            "check.c",
-            "children.c",
-            "first.c",
-            "nested.c",
-            "ports.c",
-            "simple.c",
-        ] {
+        for name in ["check.c", "children.c", "first.c", "nested.c", "ports.c", "simple.c"] {
             copy("tests/c", name);
         }
         // Under the names that programs ask for.
@@ -221,10 +195,9 @@ impl Programs {
             Linking::Shared => {
                 format!("-L{folder} -Wl,-rpath,{folder} -lmapwire_rpc -ltirpc -pthread")
             }
-            Linking::Static => format!(
-                "{} -ltirpc -lutil -lrt -lpthread -lm -ldl",
-                built().join("libmapwire_rpc_c.a").display()
-            ),
+            Linking::Static => {
+                format!("{} -ltirpc -lutil -lrt -lpthread -lm -ldl", built().join("libmapwire_rpc_c.a").display())
+            }
             Linking::Without => "-ltirpc -pthread".to_owned(),
         }
     }
@@ -247,13 +220,7 @@ impl Programs {
         }
         run(clean("cc")
             .args(["-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror"])
-            .args([
-                "-Wno-unused-variable",
-                "-Wno-cast-function-type",
-                "-I/usr/include/tirpc",
-                "-o",
-                name,
-            ])
+            .args(["-Wno-unused-variable", "-Wno-cast-function-type", "-I/usr/include/tirpc", "-o", name])
             .arg(format!("{name}.c"))
             .args(parts)
             .args(self.libraries(linking).split(' '))
@@ -268,11 +235,7 @@ impl Programs {
 
     /// The server that says its ports.
     pub fn ports(&self, linking: Linking) -> PathBuf {
-        self.compile(
-            "ports",
-            &["calc_svc.c", "calc_server.c", "calc_xdr.c"],
-            linking,
-        )
+        self.compile("ports", &["calc_svc.c", "calc_server.c", "calc_xdr.c"], linking)
     }
 }
 

@@ -21,9 +21,7 @@ use crate::run::terminal::Stdout;
 /// `mapwire agent`.
 pub(crate) fn command() -> ExitCode {
     if io::stdin().is_terminal() {
-        eprintln!(
-            "mapwire: an agent is started by `mapwire run --hosts` and talks to that, not to a terminal"
-        );
+        eprintln!("mapwire: an agent is started by `mapwire run --hosts` and talks to that, not to a terminal");
         return ExitCode::from(2);
     }
     let mut frames = Frames::default();
@@ -78,24 +76,15 @@ fn run(start: Start, frames: Frames) -> ExitCode {
     let figures = start.figures;
     let refuse = |why: String, code: u8| {
         let why = format!("mapwire: host {host}: {why}\n");
-        let said = [
-            frame(STDERR, why.as_bytes()),
-            Message::Over { code }.to_frame(),
-        ]
-        .concat();
+        let said = [frame(STDERR, why.as_bytes()), Message::Over { code }.to_frame()].concat();
         // Who cannot be told has gone.
-        let _ = io::stdout()
-            .write_all(&said)
-            .and_then(|()| io::stdout().flush());
+        let _ = io::stdout().write_all(&said).and_then(|()| io::stdout().flush());
         ExitCode::from(code)
     };
     let basket = match basket.transpose() {
         Ok(basket) => basket,
         Err(error) => {
-            return refuse(
-                format!("no folder for what ranks write can be made: {error}"),
-                1,
-            );
+            return refuse(format!("no folder for what ranks write can be made: {error}"), 1);
         }
     };
     let job = match job(start, basket.as_ref()) {
@@ -113,19 +102,11 @@ fn run(start: Start, frames: Frames) -> ExitCode {
             std::mem::forget(basket);
             ExitCode::from(code)
         }
-        Err(error) => refuse(
-            format!("cannot start the launcher: {}", explain(&error)),
-            126,
-        ),
+        Err(error) => refuse(format!("cannot start the launcher: {}", explain(&error)), 126),
     }
 }
 
-fn serve(
-    job: Job,
-    link: keeper::Link,
-    (host, frames, figures): (String, Frames, bool),
-    basket: Option<&Basket>,
-) -> u8 {
+fn serve(job: Job, link: keeper::Link, (host, frames, figures): (String, Frames, bool), basket: Option<&Basket>) -> u8 {
     let ranks = job.place.ranks.clone();
     let seen = if figures { ranks.clone() } else { 0..0 };
     let uplink = match Uplink::new(host, frames, seen) {
@@ -159,14 +140,10 @@ fn job(start: Start, basket: Option<&Basket>) -> Result<Job, (u8, String)> {
         wdir = std::env::current_dir().unwrap_or_else(|_| "/".into());
     }
     let words: Vec<OsString> = start.program.into_iter().map(text).collect();
-    let program = Program::find(&words, Some(&wdir))
-        .map_err(|error| (error.exit_code(), error.to_string()))?;
+    let program = Program::find(&words, Some(&wdir)).map_err(|error| (error.exit_code(), error.to_string()))?;
     let place = Place::of_host(&start.counts, start.number, Secret(start.secret))
         .ok_or((1, "the head's plan of hosts makes no sense".to_owned()))?;
-    let variables = start
-        .variables
-        .into_iter()
-        .map(|(name, value)| (text(name), text(value)));
+    let variables = start.variables.into_iter().map(|(name, value)| (text(name), text(value)));
     // Names of variables are ours; those that are not would be ignored.
     let mut environment: Vec<(String, String)> = start.environment;
     if let Some(basket) = basket {
@@ -175,23 +152,16 @@ fn job(start: Start, basket: Option<&Basket>) -> Result<Job, (u8, String)> {
     Ok(Job {
         place,
         program,
-        variables: variables
-            .filter(|(name, _)| name != OsStr::new(""))
-            .collect(),
+        variables: variables.filter(|(name, _)| name != OsStr::new("")).collect(),
         settings: Settings {
             ranks: None,
             transport: Transport::Udp,
             timeout: None,
-            stop_grace: Duration::try_from_secs_f64(start.stop_grace_s)
-                .unwrap_or(Duration::from_secs(10)),
+            stop_grace: Duration::try_from_secs_f64(start.stop_grace_s).unwrap_or(Duration::from_secs(10)),
             bind: if start.bind { Bind::Core } else { Bind::None },
             wdir: None,
             tag: start.tag,
-            stdout: if start.terminal {
-                Stdout::Terminal
-            } else {
-                Stdout::Pipe
-            },
+            stdout: if start.terminal { Stdout::Terminal } else { Stdout::Pipe },
             environment,
         },
         seeing: None,

@@ -23,20 +23,15 @@ impl Template {
     /// The text says what is wrong.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, String> {
         let given = text.unwrap_or(DEFAULT);
-        let words = shlex::split(given)
-            .ok_or_else(|| format!("--launch-agent `{given}`: a quotation mark is not closed"))?;
+        let words =
+            shlex::split(given).ok_or_else(|| format!("--launch-agent `{given}`: a quotation mark is not closed"))?;
         if words.is_empty() {
             return Err("--launch-agent is empty; write a command, as in 'ssh {host}'".into());
         }
         if !words.iter().any(|word| word.contains("{host}")) {
-            return Err(format!(
-                "--launch-agent `{given}`: {{host}} must stand where the host's name belongs"
-            ));
+            return Err(format!("--launch-agent `{given}`: {{host}} must stand where the host's name belongs"));
         }
-        Ok(Self {
-            words,
-            is_given: text.is_some(),
-        })
+        Ok(Self { words, is_given: text.is_some() })
     }
 
     /// The command for `host`: the template's words, then those of `mapwire agent`, of the same place as here, unless the template
@@ -50,14 +45,9 @@ impl Template {
         let words: Vec<OsString> = if self.is_local(host) {
             agent.into()
         } else {
-            let words = self
-                .words
-                .iter()
-                .map(|word| word.replace("{host}", host).into());
+            let words = self.words.iter().map(|word| word.replace("{host}", host).into());
             let is_whole = self.words.last().is_some_and(|word| word == "agent");
-            words
-                .chain(agent.into_iter().filter(|_| !is_whole))
-                .collect()
+            words.chain(agent.into_iter().filter(|_| !is_whole)).collect()
         };
         Program::find(&words, None)
     }
@@ -106,11 +96,7 @@ mod tests {
 
     #[test]
     fn a_template_that_cannot_be_meant_is_refused() {
-        for (text, says) in [
-            ("ssh 'x {host}", "quotation"),
-            ("", "empty"),
-            ("ssh me", "{host}"),
-        ] {
+        for (text, says) in [("ssh 'x {host}", "quotation"), ("", "empty"), ("ssh me", "{host}")] {
             let error = Template::parse(Some(text)).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }

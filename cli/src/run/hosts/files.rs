@@ -53,8 +53,7 @@ impl Files {
         let path = names(&self.folder, ranks.clone()).find(|path| path.file_name() == Some(name));
         let path = path.ok_or_else(|| format!("{} is no file of them", name.display()))?;
         let file = PrivateFolder::open(&self.folder).and_then(|folder| folder.append(&path));
-        file.and_then(|mut file| file.write_all(bytes))
-            .map_err(|error| format!("{}: {error}", path.display()))
+        file.and_then(|mut file| file.write_all(bytes)).map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 
@@ -143,8 +142,7 @@ mod tests {
         fs::write(counters_of(from.folder(), 3), b"").unwrap();
         let mut files = Files::into_folder(to.clone());
         let mut bodies = Vec::new();
-        from.send(0..8, |frame| bodies.push(frame[5..].to_vec()))
-            .unwrap();
+        from.send(0..8, |frame| bodies.push(frame[5..].to_vec())).unwrap();
         for body in &bodies {
             assert!(files.take(&(0..3), body).is_err(), "rank 3 is elsewhere");
             files.take(&(2..4), body).unwrap();

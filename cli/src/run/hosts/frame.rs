@@ -99,12 +99,7 @@ pub(super) enum Message {
     /// To the head: the last of the standard input was taken.
     Taken,
     /// To the head: what a rank has counted, by the agent's clock.
-    Figures {
-        rank: u32,
-        pid: u32,
-        at_ns: u64,
-        words: Vec<u64>,
-    },
+    Figures { rank: u32, pid: u32, at_ns: u64, words: Vec<u64> },
     /// To the head: nothing of the job is left on this host.
     Over { code: u8 },
     /// To the head: the boot of the agent's kernel, by its name, and the agent's clock.
@@ -116,17 +111,12 @@ pub(super) enum Message {
 impl Message {
     /// Who speaks.
     pub(super) fn here() -> Self {
-        Self::Here {
-            boot: boot(),
-            clock_ns: clock_ns(),
-        }
+        Self::Here { boot: boot(), clock_ns: clock_ns() }
     }
 
     /// A sign of life.
     pub(super) fn beat() -> Self {
-        Self::Beat {
-            clock_ns: clock_ns(),
-        }
+        Self::Beat { clock_ns: clock_ns() }
     }
 
     /// The frame of it.
@@ -138,27 +128,16 @@ impl Message {
     /// What a broker says, for the others.
     pub(super) fn of_word(word: &Word) -> Self {
         match word {
-            Word::Card { rank, card } => Self::Card {
-                rank: *rank,
-                bytes: card.bytes().to_vec(),
-            },
-            Word::State { rank, state } => Self::State {
-                rank: *rank,
-                state: State::of(*state),
-            },
+            Word::Card { rank, card } => Self::Card { rank: *rank, bytes: card.bytes().to_vec() },
+            Word::State { rank, state } => Self::State { rank: *rank, state: State::of(*state) },
         }
     }
 
     /// What another broker said, if it is that and makes sense.
     pub(super) fn to_word(&self) -> Option<Word> {
         match self {
-            Self::Card { rank, bytes } => {
-                Card::new(bytes).map(|card| Word::Card { rank: *rank, card })
-            }
-            Self::State { rank, state } => Some(Word::State {
-                rank: *rank,
-                state: state.rank_state(),
-            }),
+            Self::Card { rank, bytes } => Card::new(bytes).map(|card| Word::Card { rank: *rank, card }),
+            Self::State { rank, state } => Some(Word::State { rank: *rank, state: state.rank_state() }),
             _ => None,
         }
     }
@@ -212,10 +191,7 @@ pub(super) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
 
 /// Frames of a stream's bytes, as many as they need.
 pub(in super::super) fn frames_of(kind: u8, bytes: &[u8]) -> Vec<u8> {
-    bytes
-        .chunks(LONGEST - 1)
-        .flat_map(|part| frame(kind, part))
-        .collect()
+    bytes.chunks(LONGEST - 1).flat_map(|part| frame(kind, part)).collect()
 }
 
 /// Cuts frames out of bytes as they come.
@@ -279,12 +255,7 @@ mod tests {
 
     #[test]
     fn frames_come_out_whole_however_their_bytes_arrive() {
-        let bytes = [
-            frame(STDOUT, b"one\n"),
-            Message::beat().to_frame(),
-            frame(STDIN, b""),
-        ]
-        .concat();
+        let bytes = [frame(STDOUT, b"one\n"), Message::beat().to_frame(), frame(STDIN, b"")].concat();
         for step in [1, 3, bytes.len()] {
             let mut frames = Frames::default();
             let mut out = Vec::new();
@@ -295,10 +266,7 @@ mod tests {
                 }
             }
             assert_eq!(out[0], (STDOUT, b"one\n".to_vec()));
-            assert!(matches!(
-                serde_json::from_slice(&out[1].1),
-                Ok(Message::Beat { .. })
-            ));
+            assert!(matches!(serde_json::from_slice(&out[1].1), Ok(Message::Beat { .. })));
             assert_eq!(out[2], (STDIN, vec![]));
         }
     }
@@ -315,19 +283,10 @@ mod tests {
     #[test]
     fn a_word_reads_back_as_it_was_said_and_an_impossible_card_does_not() {
         let card = Card::new(&[1, 2, 3]).unwrap();
-        for word in [
-            Word::Card { rank: 7, card },
-            Word::State {
-                rank: 0,
-                state: RankState::Dead,
-            },
-        ] {
+        for word in [Word::Card { rank: 7, card }, Word::State { rank: 0, state: RankState::Dead }] {
             assert_eq!(Message::of_word(&word).to_word(), Some(word));
         }
-        let long = Message::Card {
-            rank: 0,
-            bytes: vec![0; 1000],
-        };
+        let long = Message::Card { rank: 0, bytes: vec![0; 1000] };
         assert_eq!(long.to_word(), None);
     }
 }

@@ -98,10 +98,7 @@ pub(crate) fn run(mut spread: Spread, link: Link) -> Ended {
         Ok(head) => head,
         Err(why) => {
             eprintln!("mapwire: cannot set up the event loop: {}", explain(&why));
-            return Ended {
-                code: 1,
-                keeper_is_gone: getppid() != Some(keeper),
-            };
+            return Ended { code: 1, keeper_is_gone: getppid() != Some(keeper) };
         }
     };
     head.start_agents(spread);
@@ -113,9 +110,7 @@ pub(crate) fn run(mut spread: Spread, link: Link) -> Ended {
         eprintln!("mapwire: a process of the job does not die, even by SIGKILL");
     }
     let lost = head.sinks.iter().find_map(Sink::lost);
-    if let Some(errno) =
-        lost.filter(|errno| *errno != rustix::io::Errno::PIPE && head.code.is_none())
-    {
+    if let Some(errno) = lost.filter(|errno| *errno != rustix::io::Errno::PIPE && head.code.is_none()) {
         let (why, code) = lost_output(errno);
         eprintln!("mapwire: {why}");
         head.code = Some(code);
@@ -130,10 +125,7 @@ pub(crate) fn run(mut spread: Spread, link: Link) -> Ended {
     if keeper_is_gone && let Some(group) = &head.group {
         group.remove();
     }
-    Ended {
-        code: head.code.unwrap_or(0),
-        keeper_is_gone,
-    }
+    Ended { code: head.code.unwrap_or(0), keeper_is_gone }
 }
 
 impl Head {
@@ -147,10 +139,7 @@ impl Head {
             keeper: link.pipe,
             keeper_is_gone: false,
             group: link.group,
-            sinks: [
-                Sink::start(rustix::stdio::stdout())?,
-                Sink::start(rustix::stdio::stderr())?,
-            ],
+            sinks: [Sink::start(rustix::stdio::stdout())?, Sink::start(rustix::stdio::stderr())?],
             phase: Phase::Greeting(Instant::now() + GREETING_TIME),
             code: None,
             last_signal: None,
@@ -230,14 +219,8 @@ impl Head {
             Phase::Greeting(at) | Phase::Ending(at) | Phase::Killing(at) => Some(at),
             _ => None,
         };
-        let is_between = |peer: &Peer| {
-            !peer.is_done() && (peer.stream_end.is_some() || peer.process_end.is_some())
-        };
-        let words = self
-            .peers
-            .iter()
-            .any(is_between)
-            .then(|| now + LAST_WORDS / 10);
+        let is_between = |peer: &Peer| !peer.is_done() && (peer.stream_end.is_some() || peer.process_end.is_some());
+        let words = self.peers.iter().any(is_between).then(|| now + LAST_WORDS / 10);
         let watch = self.watch.as_ref().and_then(Watch::poll_at);
         let times = [phase, words, watch].into_iter().flatten();
         times.fold(self.beat_at, Instant::min)
@@ -319,19 +302,11 @@ impl Head {
             Heard::Greeting(text) => self.greet(from, &text, spread, now),
             Heard::Frame(MESSAGE, body) => match serde_json::from_slice(&body) {
                 Ok(message) => self.handle_message(from, message, now),
-                Err(error) => self.lose(
-                    from,
-                    &format!("its agent said what makes no sense: {error}"),
-                    now,
-                ),
+                Err(error) => self.lose(from, &format!("its agent said what makes no sense: {error}"), now),
             },
             Heard::Frame(FILE, body) => self.take_file(from, &body, now),
             Heard::Frame(kind, _) => {
-                self.lose(
-                    from,
-                    &format!("its agent sent a frame of the unknown kind {kind}"),
-                    now,
-                );
+                self.lose(from, &format!("its agent sent a frame of the unknown kind {kind}"), now);
             }
             Heard::End(why) => self.peers[from].stream_end = Some((now, why)),
             Heard::WordsEnd => self.peers[from].have_words_ended = true,
@@ -342,11 +317,7 @@ impl Head {
         let (protocol, version) = text.split_once(' ').unwrap_or((text, "unknown"));
         let ours = env!("CARGO_PKG_VERSION");
         if protocol.parse() != Ok(PROTOCOL) || version != ours {
-            let shown: String = version
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(40)
-                .collect();
+            let shown: String = version.chars().filter(|c| !c.is_control()).take(40).collect();
             let name = &self.peers[from].name;
             let which = match version == ours {
                 true => " of another build",
@@ -376,23 +347,14 @@ impl Head {
     fn start_ranks(&mut self, spread: &Spread) -> io::Result<()> {
         let mut secret = [0; 32];
         getrandom(&mut secret, GetRandomFlags::empty())?;
-        let counts: Vec<u32> = spread
-            .plan
-            .hosts()
-            .map(|(_, ranks)| ranks.len() as u32)
-            .collect();
+        let counts: Vec<u32> = spread.plan.hosts().map(|(_, ranks)| ranks.len() as u32).collect();
         let bytes = |text: &OsString| text.as_bytes().to_vec();
         let settings = &spread.settings;
         let variables = own_variables().chain(spread.variables.iter().cloned());
-        let variables: Vec<_> = variables
-            .map(|(k, v)| (k.into_vec(), v.into_vec()))
-            .collect();
+        let variables: Vec<_> = variables.map(|(k, v)| (k.into_vec(), v.into_vec())).collect();
         let mut environment = settings.environment.clone();
         let is_told = environment.iter().any(|(name, _)| name == ADDRESSES);
-        let is_spread = spread
-            .plan
-            .hosts()
-            .any(|(name, _)| !spread.template.is_local(name));
+        let is_spread = spread.plan.hosts().any(|(name, _)| !spread.template.is_local(name));
         if !is_told && is_spread {
             environment.push((ADDRESSES.into(), "auto".into()));
         }
@@ -449,12 +411,7 @@ impl Head {
                     tap.ask();
                 }
             }
-            Message::Figures {
-                rank,
-                pid,
-                at_ns,
-                words,
-            } => {
+            Message::Figures { rank, pid, at_ns, words } => {
                 if self.peers[from].ranks.contains(&rank) {
                     let sample = &mut self.samples[rank as usize];
                     sample.pid = pid;
@@ -480,10 +437,7 @@ impl Head {
         let Some(files) = &self.files else { return };
         for peer in &self.peers {
             if let Err(error) = files.note_clock(peer.ranks.clone(), peer.clock.ahead_ns()) {
-                self.say(&format!(
-                    "the clock of host {} cannot be noted: {error}",
-                    peer.name
-                ));
+                self.say(&format!("the clock of host {} cannot be noted: {error}", peer.name));
             }
         }
     }
@@ -495,11 +449,7 @@ impl Head {
             None => Err("nobody asked for files".to_owned()),
         };
         if let Err(why) = outcome {
-            self.lose(
-                from,
-                &format!("a file of its ranks cannot be kept: {why}"),
-                now,
-            );
+            self.lose(from, &format!("a file of its ranks cannot be kept: {why}"), now);
         }
     }
 
@@ -513,20 +463,14 @@ impl Head {
             let is_late = |at: Instant| now >= at + LAST_WORDS;
             let why = match (&peer.stream_end, &peer.process_end) {
                 // What the launch agent said comes first: it tells more. A process that it left may hold the pipe open.
-                (Some((_, why)), Some((at, end, code)))
-                    if peer.have_words_ended || is_late(*at) =>
-                {
+                (Some((_, why)), Some((at, end, code))) if peer.have_words_ended || is_late(*at) => {
                     Some(self.why(peer, why.as_deref(), Some((end, *code))))
                 }
-                (Some((at, why)), None) if is_late(*at) => {
-                    Some(self.why(peer, why.as_deref(), None))
+                (Some((at, why)), None) if is_late(*at) => Some(self.why(peer, why.as_deref(), None)),
+                (None, Some((at, end, code))) if is_late(*at) => Some(self.why(peer, None, Some((end, *code)))),
+                (None, None) if peer.has_greeted && now >= peer.heard_at() + SILENCE => {
+                    Some(format!("nothing was heard of it for {} s", SILENCE.as_secs()))
                 }
-                (None, Some((at, end, code))) if is_late(*at) => {
-                    Some(self.why(peer, None, Some((end, *code))))
-                }
-                (None, None) if peer.has_greeted && now >= peer.heard_at() + SILENCE => Some(
-                    format!("nothing was heard of it for {} s", SILENCE.as_secs()),
-                ),
                 _ => None,
             };
             if let Some(why) = why {
@@ -535,12 +479,7 @@ impl Head {
         }
     }
 
-    fn why(
-        &self,
-        peer: &Peer,
-        stream: Option<&str>,
-        process: Option<(&String, Option<i32>)>,
-    ) -> String {
+    fn why(&self, peer: &Peer, stream: Option<&str>, process: Option<(&String, Option<i32>)>) -> String {
         let stream = stream.map_or_else(String::new, |why| format!(" ({why})"));
         match process {
             _ if peer.over.is_some() => format!("its agent ended before its output did{stream}"),

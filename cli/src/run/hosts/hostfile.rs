@@ -26,10 +26,7 @@ pub(crate) enum HostsError {
     #[error("{place}: {why}")]
     Malformed { place: Place, why: String },
     #[error("cannot read the hostfile {path}")]
-    Read {
-        path: String,
-        source: std::io::Error,
-    },
+    Read { path: String, source: std::io::Error },
     #[error("the hostfile {path} names no host: write one a line")]
     Empty { path: String },
 }
@@ -62,20 +59,14 @@ pub(crate) fn of_option(text: &str) -> Result<Vec<Host>, HostsError> {
 /// The hosts of a hostfile.
 pub(crate) fn of_file(path: &Path) -> Result<Vec<Host>, HostsError> {
     let shown = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|source| HostsError::Read {
-        path: shown.clone(),
-        source,
-    })?;
+    let bytes = std::fs::read(path).map_err(|source| HostsError::Read { path: shown.clone(), source })?;
     of_text(&bytes, &shown)
 }
 
 fn of_text(bytes: &[u8], path: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts = Vec::new();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let place = Place::Line {
-            path: path.to_owned(),
-            number: number + 1,
-        };
+        let place = Place::Line { path: path.to_owned(), number: number + 1 };
         let line = line.split(|byte| *byte == b'#').next().unwrap_or(&[]);
         let text = match std::str::from_utf8(line) {
             Ok(text) if text.len() <= LONGEST_LINE => text.trim(),
@@ -106,10 +97,7 @@ fn line_of(text: &str) -> Result<Host, String> {
             // Open MPI's: more ranks than slots may come only when somebody asks for them, as here.
             Some(("max_slots" | "max-slots", value)) => _ = slots(value)?,
             _ => {
-                return Err(format!(
-                    "`{word}` is not understood; write: {} slots=4",
-                    host.name
-                ));
+                return Err(format!("`{word}` is not understood; write: {} slots=4", host.name));
             }
         }
     }
@@ -120,13 +108,9 @@ fn line_of(text: &str) -> Result<Host, String> {
 fn one(text: &str) -> Result<Host, String> {
     let (name, count) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, "")) => (name, None),
-        Some((name, rest)) => (
-            name,
-            Some(
-                rest.strip_prefix(':')
-                    .ok_or_else(|| format!("`{text}`: expected [ADDRESS]:SLOTS"))?,
-            ),
-        ),
+        Some((name, rest)) => {
+            (name, Some(rest.strip_prefix(':').ok_or_else(|| format!("`{text}`: expected [ADDRESS]:SLOTS"))?))
+        }
         None => match text.split_once(':') {
             Some((_, rest)) if rest.contains(':') => (text, None),
             Some((name, count)) => (name, Some(count)),
@@ -140,42 +124,28 @@ fn one(text: &str) -> Result<Host, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-:@%".contains(c);
     if name.starts_with('-') || !name.chars().all(is_plain) {
         let shown: String = name.chars().take(64).collect();
-        return Err(format!(
-            "`{shown}` is no host's name: letters, digits and ._-:@% only, and no - in front"
-        ));
+        return Err(format!("`{shown}` is no host's name: letters, digits and ._-:@% only, and no - in front"));
     }
     let slots = count.map(slots).transpose()?;
-    Ok(Host {
-        name: name.into(),
-        slots,
-    })
+    Ok(Host { name: name.into(), slots })
 }
 
 fn slots(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(0) => Err("a host has at least one slot, not 0; leave the host out".into()),
         Ok(slots) if slots <= mapwire_transport::board::MAX_RANKS => Ok(slots),
-        _ => Err(format!(
-            "`{text}` is not a number of slots from 1 to {}",
-            mapwire_transport::board::MAX_RANKS
-        )),
+        _ => Err(format!("`{text}` is not a number of slots from 1 to {}", mapwire_transport::board::MAX_RANKS)),
     }
 }
 
 fn add(hosts: &mut Vec<Host>, place: &Place, host: Result<Host, String>) -> Result<(), HostsError> {
-    let wrong = |why| HostsError::Malformed {
-        place: place.clone(),
-        why,
-    };
+    let wrong = |why| HostsError::Malformed { place: place.clone(), why };
     let host = host.map_err(wrong)?;
     let is_full = hosts.len() == MAX_HOSTS;
     match hosts.iter_mut().find(|known| known.name == host.name) {
         // Named twice without a count is what some schedulers write for two slots.
         Some(known) => {
-            let sum = known
-                .slots
-                .unwrap_or(1)
-                .saturating_add(host.slots.unwrap_or(1));
+            let sum = known.slots.unwrap_or(1).saturating_add(host.slots.unwrap_or(1));
             known.slots = Some(sum);
         }
         None if is_full => return Err(wrong(format!("more than {MAX_HOSTS} hosts"))),
@@ -189,10 +159,7 @@ mod tests {
     use super::*;
 
     fn host(name: &str, slots: Option<u32>) -> Host {
-        Host {
-            name: name.into(),
-            slots,
-        }
+        Host { name: name.into(), slots }
     }
 
     #[test]
@@ -219,10 +186,7 @@ mod tests {
     fn what_is_wrong_in_a_hostfile_is_named_with_its_line() {
         for (text, says) in [
             ("a\nb slots=0\n", "h, line 2: a host has at least one slot"),
-            (
-                "a\n\n-oProxyCommand=x\n",
-                "h, line 3: `-oProxyCommand=x` is no host's name",
-            ),
+            ("a\n\n-oProxyCommand=x\n", "h, line 3: `-oProxyCommand=x` is no host's name"),
             ("a;reboot\n", "h, line 1: `a;reboot`"),
             ("a cores=4\n", "h, line 1: `cores=4` is not understood"),
             ("a:x\n", "h, line 1: `x` is not a number of slots"),
@@ -234,11 +198,6 @@ mod tests {
         }
         let error = of_text(b"a\n\xff\xfe\n", "h").unwrap_err().to_string();
         assert!(error.contains("h, line 2: not text"), "{error}");
-        assert!(
-            of_option("a,,b")
-                .unwrap_err()
-                .to_string()
-                .contains("--hosts: a host's name is missing")
-        );
+        assert!(of_option("a,,b").unwrap_err().to_string().contains("--hosts: a host's name is missing"));
     }
 }

@@ -48,11 +48,7 @@ pub(super) struct Inbox {
 impl Inbox {
     pub(super) fn new() -> io::Result<Arc<Self>> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Arc::new(Self {
-            queue: Mutex::default(),
-            event,
-            is_closed: AtomicBool::new(false),
-        }))
+        Ok(Arc::new(Self { queue: Mutex::default(), event, is_closed: AtomicBool::new(false) }))
     }
 
     fn push(&self, from: usize, heard: Heard) {
@@ -113,37 +109,19 @@ impl Peer {
         sinks: &[Sink; 2],
         inbox: &Arc<Inbox>,
     ) -> Result<Self, (u8, String)> {
-        let program = template.command(name).map_err(|error| {
-            (
-                error.exit_code(),
-                format!("host {name}: --launch-agent: {error}"),
-            )
-        })?;
-        let wrong = |error: io::Error| {
-            (
-                126,
-                format!("host {name}: cannot start its agent: {}", explain(&error)),
-            )
-        };
+        let program = template
+            .command(name)
+            .map_err(|error| (error.exit_code(), format!("host {name}: --launch-agent: {error}")))?;
+        let wrong = |error: io::Error| (126, format!("host {name}: cannot start its agent: {}", explain(&error)));
         let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| wrong(e.into()))?;
-        let started =
-            spawn::start(&program, &[], theirs.into(), Stdout::Pipe, None, None).map_err(wrong)?;
+        let started = spawn::start(&program, &[], theirs.into(), Stdout::Pipe, None, None).map_err(wrong)?;
         let (orders, inlet) = mpsc::channel();
         let heard_at = Arc::new(Mutex::new(Instant::now()));
-        let listener = Listener {
-            number,
-            sinks: sinks.clone(),
-            inbox: inbox.clone(),
-            heard_at: heard_at.clone(),
-        };
+        let listener = Listener { number, sinks: sinks.clone(), inbox: inbox.clone(), heard_at: heard_at.clone() };
         let stdout = File::from(started.stdout);
         thread("agent", move || listener.listen(stdout)).map_err(wrong)?;
         thread("orders", move || carry(&inlet, File::from(ours))).map_err(wrong)?;
-        let (stderr, sink, host) = (
-            File::from(started.stderr),
-            sinks[1].clone(),
-            name.to_owned(),
-        );
+        let (stderr, sink, host) = (File::from(started.stderr), sinks[1].clone(), name.to_owned());
         let inbox = inbox.clone();
         thread("words", move || {
             pass_on(stderr, &host, &sink);
@@ -198,9 +176,7 @@ impl Peer {
 }
 
 fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let builder = std::thread::Builder::new()
-        .name(name.into())
-        .stack_size(256 * 1024);
+    let builder = std::thread::Builder::new().name(name.into()).stack_size(256 * 1024);
     builder.spawn(work).map(drop)
 }
 
@@ -216,10 +192,7 @@ fn carry(orders: &mpsc::Receiver<Vec<u8>>, mut pipe: File) {
 fn pass_on(stderr: File, host: &str, sink: &Sink) {
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();
-    while matches!(
-        reader.by_ref().take(4096).read_until(b'\n', &mut line),
-        Ok(1..)
-    ) {
+    while matches!(reader.by_ref().take(4096).read_until(b'\n', &mut line), Ok(1..)) {
         let text = String::from_utf8_lossy(line.trim_ascii_end());
         if !text.is_empty() {
             sink.push(format!("mapwire: host {host}: {text}\n").as_bytes());

@@ -24,9 +24,7 @@ impl Plan {
         let open = hosts.iter().filter(|h| h.slots.is_none()).count() as u64;
         let size = ranks.map_or(slots + open, u64::from);
         if size > u64::from(MAX_RANKS) {
-            return Err(format!(
-                "{size} ranks are too many; a job has at most {MAX_RANKS}"
-            ));
+            return Err(format!("{size} ranks are too many; a job has at most {MAX_RANKS}"));
         }
         if open == 0 && size > slots {
             return Err(format!(
@@ -53,10 +51,7 @@ impl Plan {
             }
             next = end;
         }
-        Ok(Self {
-            hosts: planned,
-            size: size as u32,
-        })
+        Ok(Self { hosts: planned, size: size as u32 })
     }
 
     /// Ranks in the job.
@@ -66,9 +61,7 @@ impl Plan {
 
     /// The hosts that have ranks, with these.
     pub(crate) fn hosts(&self) -> impl ExactSizeIterator<Item = (&str, Range<u32>)> {
-        self.hosts
-            .iter()
-            .map(|(name, ranks)| (&**name, ranks.clone()))
+        self.hosts.iter().map(|(name, ranks)| (&**name, ranks.clone()))
     }
 }
 
@@ -98,10 +91,7 @@ mod tests {
     #[test]
     fn too_many_ranks_are_refused_with_what_would_do() {
         let error = counts("a:2,b:2", Some(9)).unwrap_err();
-        assert!(
-            error.contains("4 slots") && error.contains("a:5"),
-            "{error}"
-        );
+        assert!(error.contains("4 slots") && error.contains("a:5"), "{error}");
         let error = counts("a:4096,b:4096", None).unwrap_err();
         assert!(error.contains("8192") && error.contains("4096"), "{error}");
     }

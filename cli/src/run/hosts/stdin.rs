@@ -16,10 +16,7 @@ impl Tap {
     /// Starts the thread that reads; `send` gets each part as a frame.
     pub(super) fn open(send: impl Fn(Vec<u8>) + Send + 'static) -> io::Result<Self> {
         let (tap, asked) = mpsc::channel();
-        std::thread::Builder::new()
-            .name("stdin".into())
-            .stack_size(128 * 1024)
-            .spawn(move || pour(&asked, &send))?;
+        std::thread::Builder::new().name("stdin".into()).stack_size(128 * 1024).spawn(move || pour(&asked, &send))?;
         Ok(Self(tap))
     }
 

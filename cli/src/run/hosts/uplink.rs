@@ -141,12 +141,7 @@ impl Uplink {
         orders
     }
 
-    fn hear(
-        &mut self,
-        broker: &mut Broker,
-        now: Instant,
-        orders: &mut Vec<Order>,
-    ) -> io::Result<()> {
+    fn hear(&mut self, broker: &mut Broker, now: Instant, orders: &mut Vec<Order>) -> io::Result<()> {
         let input = self.input();
         let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
         if matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1..)) {
@@ -175,12 +170,7 @@ impl Uplink {
         Ok(())
     }
 
-    fn handle(
-        &mut self,
-        message: &Message,
-        broker: &mut Broker,
-        now: Instant,
-    ) -> io::Result<Option<Order>> {
+    fn handle(&mut self, message: &Message, broker: &mut Broker, now: Instant) -> io::Result<Option<Order>> {
         Ok(match message {
             Message::Card { .. } | Message::State { .. } => {
                 let word = message.to_word().ok_or(io::ErrorKind::InvalidData)?;

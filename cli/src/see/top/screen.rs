@@ -39,14 +39,8 @@ enum Shown {
 /// Shows jobs until the user leaves.
 pub(super) fn watch(only: Option<u32>, jobs: Vec<Job>) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
-    let mut screen = Screen {
-        only,
-        jobs,
-        before: HashMap::new(),
-        lines: Vec::new(),
-        scroll: 0,
-        searched: Instant::now(),
-    };
+    let mut screen =
+        Screen { only, jobs, before: HashMap::new(), lines: Vec::new(), scroll: 0, searched: Instant::now() };
     let outcome = screen.run(&mut terminal);
     ratatui::restore();
     outcome
@@ -62,9 +56,7 @@ impl Screen {
                 self.read(now);
             }
             terminal.draw(|frame| self.draw(frame))?;
-            if event::poll(due.saturating_duration_since(Instant::now()))?
-                && self.is_over(&event::read()?)
-            {
+            if event::poll(due.saturating_duration_since(Instant::now()))? && self.is_over(&event::read()?) {
                 return Ok(());
             }
         }
@@ -92,8 +84,7 @@ impl Screen {
                     table::cells(&sample, Some((before, seconds)))
                 });
                 let none = || table::cells(&sample, Some((&sample, 0.0)));
-                self.lines
-                    .push(Shown::Rank(Box::new(rates.unwrap_or_else(none))));
+                self.lines.push(Shown::Rank(Box::new(rates.unwrap_or_else(none))));
                 after.insert(place, sample);
             }
         }
@@ -125,8 +116,7 @@ impl Screen {
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
-        let [body, foot] =
-            Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
+        let [body, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
         if self.lines.is_empty() {
             frame.render_widget(Paragraph::new("no job runs on this host"), body);
         }
@@ -149,18 +139,13 @@ impl Screen {
                 }
                 Shown::Rank(cells) => rows.push(Row::new(cells.iter().cloned())),
             }
-            while let Some(Shown::Rank(cells)) =
-                shown.next_if(|next| matches!(next, Shown::Rank(_)))
-            {
+            while let Some(Shown::Rank(cells)) = shown.next_if(|next| matches!(next, Shown::Rank(_))) {
                 rows.push(Row::new(cells.iter().cloned()));
             }
             let left = (body.y + body.height).saturating_sub(y);
             let height = left.min(rows.len() as u16 + 1);
             if !rows.is_empty() && height > 0 {
-                frame.render_widget(
-                    Table::new(rows, widths).header(head.clone()),
-                    area(y, height),
-                );
+                frame.render_widget(Table::new(rows, widths).header(head.clone()), area(y, height));
                 y += height;
             }
         }
@@ -177,14 +162,7 @@ mod tests {
     use ratatui::crossterm::event::KeyEvent;
 
     fn screen(lines: Vec<Shown>) -> Screen {
-        Screen {
-            only: None,
-            jobs: Vec::new(),
-            before: HashMap::new(),
-            lines,
-            scroll: 0,
-            searched: Instant::now(),
-        }
+        Screen { only: None, jobs: Vec::new(), before: HashMap::new(), lines, scroll: 0, searched: Instant::now() }
     }
 
     fn drawn(screen: &Screen, height: u16) -> String {
@@ -219,20 +197,13 @@ mod tests {
     fn keys_scroll_and_leave() {
         let mut screen = screen((0..50).map(rank).collect());
         let key = |code| Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
-        for (code, scroll) in [
-            (KeyCode::Up, 0),
-            (KeyCode::Down, 1),
-            (KeyCode::PageDown, 21),
-            (KeyCode::End, 49),
-            (KeyCode::Home, 0),
-        ] {
+        for (code, scroll) in
+            [(KeyCode::Up, 0), (KeyCode::Down, 1), (KeyCode::PageDown, 21), (KeyCode::End, 49), (KeyCode::Home, 0)]
+        {
             assert!(!screen.is_over(&key(code)));
             assert_eq!(screen.scroll, scroll);
         }
         assert!(screen.is_over(&key(KeyCode::Char('q'))));
-        assert!(screen.is_over(&Event::Key(KeyEvent::new(
-            KeyCode::Char('c'),
-            KeyModifiers::CONTROL
-        ))));
+        assert!(screen.is_over(&Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL))));
     }
 }

@@ -21,11 +21,7 @@ pub(super) struct Books {
 impl Books {
     /// At most `most` pages, to nobody yet.
     pub(super) fn new(most: u64) -> Self {
-        Self {
-            most,
-            limit: most,
-            jobs: BTreeMap::new(),
-        }
+        Self { most, limit: most, jobs: BTreeMap::new() }
     }
 
     /// Pages that are lent.

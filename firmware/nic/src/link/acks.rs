@@ -53,13 +53,7 @@ impl Acks {
 
     /// Transmission `number` has come. One in order may wait for the next for `delay_ns`; what is repeated or early is told at once,
     /// so that its sender sees what is missing.
-    pub(super) fn handle_arrived(
-        &mut self,
-        now_ns: u64,
-        number: u64,
-        in_order: bool,
-        delay_ns: u64,
-    ) {
+    pub(super) fn handle_arrived(&mut self, now_ns: u64, number: u64, in_order: bool, delay_ns: u64) {
         if self.ranges.last().is_none_or(|last| last < number) {
             self.newest_ns = now_ns;
         }
@@ -91,10 +85,7 @@ impl Acks {
         }
         (self.due_ns, self.since, self.carried) = (None, 0, 0);
         let delay_ns = now_ns.saturating_sub(self.newest_ns);
-        let ack = LinkAck::new(
-            u32::try_from(delay_ns).unwrap_or(u32::MAX),
-            self.ranges.iter(),
-        );
+        let ack = LinkAck::new(u32::try_from(delay_ns).unwrap_or(u32::MAX), self.ranges.iter());
         ack.map(|ack| self.last = ack).is_ok()
     }
 

@@ -52,13 +52,7 @@ impl Window {
     }
 
     /// A packet of `acked_bytes`, sent at `sent_ns`, is acked while the window was full.
-    pub(super) fn handle_acked(
-        &mut self,
-        now_ns: u64,
-        acked_bytes: u64,
-        sent_ns: u64,
-        rtt_ns: u64,
-    ) {
+    pub(super) fn handle_acked(&mut self, now_ns: u64, acked_bytes: u64, sent_ns: u64, rtt_ns: u64) {
         if self.is_old(sent_ns) {
             return;
         }
@@ -181,11 +175,7 @@ mod tests {
         assert_eq!(window.bytes(), 14_000);
         window.handle_lost(11, 9);
         window.handle_acked(12, 1000, 9, 1);
-        assert_eq!(
-            window.bytes(),
-            14_000,
-            "both were sent before the reduction"
-        );
+        assert_eq!(window.bytes(), 14_000, "both were sent before the reduction");
         window.handle_lost(20, 11);
         assert_eq!(window.bytes(), 9_800);
     }

@@ -48,12 +48,8 @@ impl Doubts {
 
     /// Nothing has come back in time since `last` was sent.
     pub(super) fn begin(&mut self, last: Option<&Flight>) {
-        self.doubt = last.map(|last| Doubt {
-            number: last.number,
-            sent_ns: last.sent_ns,
-            answered: None,
-            window_bytes: 0,
-        });
+        self.doubt =
+            last.map(|last| Doubt { number: last.number, sent_ns: last.sent_ns, answered: None, window_bytes: 0 });
         self.is_missing = false;
     }
 
@@ -67,12 +63,7 @@ impl Doubts {
     /// Something has come back, which `is_news` or not. The timeout was too early if what was sent before has arrived, which an ack
     /// tells, perhaps only that of the probe (RFC 3708), and if no datagram of the peer was lost, so that its first answer was late
     /// (Eifel, RFC 4015).
-    pub(super) fn resolve(
-        &mut self,
-        now_ns: u64,
-        is_news: bool,
-        ack: Option<&LinkAck>,
-    ) -> Option<Verdict> {
+    pub(super) fn resolve(&mut self, now_ns: u64, is_news: bool, ack: Option<&LinkAck>) -> Option<Verdict> {
         let doubt = self.doubt.as_mut()?;
         if is_news {
             doubt.answered.get_or_insert((now_ns, self.is_missing));
@@ -101,12 +92,7 @@ mod tests {
 
     #[test]
     fn how_late_an_answer_was_is_told_by_the_first_one_though_a_later_ack_settles_it() {
-        let last = Flight {
-            number: 5,
-            sequence: 5,
-            sent_ns: 100,
-            bytes: 8,
-        };
+        let last = Flight { number: 5, sequence: 5, sent_ns: 100, bytes: 8 };
         let mut doubts = Doubts::default();
         doubts.begin(Some(&last));
         // A packet of the peer, which says nothing of transmissions.
@@ -114,10 +100,7 @@ mod tests {
         let older = LinkAck::new(0, [(0, 4)]).unwrap();
         assert_eq!(doubts.resolve(500, true, Some(&older)), None);
         let both = LinkAck::new(0, [(0, 6)]).unwrap();
-        let verdict = Verdict::Spurious {
-            took_ns: 300,
-            window_bytes: 0,
-        };
+        let verdict = Verdict::Spurious { took_ns: 300, window_bytes: 0 };
         assert_eq!(doubts.resolve(900, true, Some(&both)), Some(verdict));
         assert_eq!(doubts.resolve(901, true, Some(&both)), None);
     }

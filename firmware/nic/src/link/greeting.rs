@@ -59,12 +59,7 @@ impl Greeting {
     pub(super) fn begin(&mut self, now_ns: u64) {
         if self.question.is_none() {
             let next_ns = now_ns.max(self.next_question_ns);
-            self.question = Some(Question {
-                first: None,
-                last: None,
-                tries: 0,
-                next_ns,
-            });
+            self.question = Some(Question { first: None, last: None, tries: 0, next_ns });
         }
     }
 
@@ -97,12 +92,7 @@ impl Greeting {
     }
 
     /// A peer of `epoch` answers `challenge`. `None` when that was not the question.
-    pub(super) fn handle_answer(
-        &mut self,
-        now_ns: u64,
-        challenge: u64,
-        epoch: u64,
-    ) -> Option<Answer> {
+    pub(super) fn handle_answer(&mut self, now_ns: u64, challenge: u64, epoch: u64) -> Option<Answer> {
         let question = self.question?;
         let (first, first_ns) = question.first?;
         let (last, last_ns) = question.last?;
@@ -112,10 +102,7 @@ impl Greeting {
         // Only the first and the last time are known: it took at most so long.
         let sent_ns = if challenge == last { last_ns } else { first_ns };
         self.question = None;
-        Some(Answer {
-            before: self.known.replace(epoch),
-            took_ns: now_ns.saturating_sub(sent_ns),
-        })
+        Some(Answer { before: self.known.replace(epoch), took_ns: now_ns.saturating_sub(sent_ns) })
     }
 }
 
@@ -129,16 +116,10 @@ mod tests {
         assert_eq!(greeting.handle_answer(0, 0, 5), None);
         greeting.begin(10);
         assert_eq!(greeting.poll(10, 1, false), Some(false));
-        assert_eq!(
-            (greeting.poll(109, 2, false), greeting.poll(110, 2, false)),
-            (None, Some(true))
-        );
+        assert_eq!((greeting.poll(109, 2, false), greeting.poll(110, 2, false)), (None, Some(true)));
         assert_eq!(greeting.handle_answer(120, 0, 5), None);
         assert_eq!(greeting.handle_answer(120, 3, 5), None);
-        let first = Answer {
-            before: None,
-            took_ns: 15,
-        };
+        let first = Answer { before: None, took_ns: 15 };
         assert_eq!(greeting.handle_answer(125, 2, 5), Some(first));
         assert_eq!(greeting.handle_answer(126, 2, 6), None);
         assert_eq!(greeting.known(), Some(5));
@@ -147,10 +128,7 @@ mod tests {
         assert_eq!(greeting.poll(1_100, 4, false), Some(true));
         // Of the question before.
         assert_eq!(greeting.handle_answer(1_110, 2, 6), None);
-        let late = Answer {
-            before: Some(5),
-            took_ns: 120,
-        };
+        let late = Answer { before: Some(5), took_ns: 120 };
         assert_eq!(greeting.handle_answer(1_120, 3, 6), Some(late));
     }
 

@@ -365,8 +365,7 @@ impl<T> Link<T> {
 
     fn owe_ack(&mut self, now_ns: u64, header: &LinkHeader, in_order: bool) {
         let delay_ns = self.ack_delay_ns();
-        self.acks
-            .handle_arrived(now_ns, header.number, in_order, delay_ns);
+        self.acks.handle_arrived(now_ns, header.number, in_order, delay_ns);
     }
 
     /// Makes an ack due that waits for a packet to carry it. Whether there was one.
@@ -416,18 +415,11 @@ impl<T> Link<T> {
         }
     }
 
-    fn handle_welcome(
-        &mut self,
-        now_ns: u64,
-        header: &LinkHeader,
-    ) -> Result<Option<Arrival>, Ignored> {
+    fn handle_welcome(&mut self, now_ns: u64, header: &LinkHeader) -> Result<Option<Arrival>, Ignored> {
         if header.peer_epoch != self.config.epoch {
             return Err(Ignored::FormerSelf);
         }
-        let answer = self
-            .greeting
-            .handle_answer(now_ns, header.number, header.epoch)
-            .ok_or(Ignored::NotAsked)?;
+        let answer = self.greeting.handle_answer(now_ns, header.number, header.epoch).ok_or(Ignored::NotAsked)?;
         self.handle_heard(now_ns);
         if answer.before == Some(header.epoch) {
             self.handle_progress(now_ns);
@@ -473,23 +465,9 @@ impl<T> Link<T> {
         self.owing_since_ns = (self.sent.len() > 0).then_some(now_ns);
     }
 
-    fn handle_ack(
-        &mut self,
-        now_ns: u64,
-        header: &LinkHeader,
-        ack: Option<&LinkAck>,
-    ) -> Result<(), Ignored> {
-        let progress = self
-            .sent
-            .handle_ack(header.expected, ack)
-            .map_err(|_| Ignored::NeverSent)?;
-        let Progress {
-            newest,
-            timed,
-            carried_ns,
-            bytes,
-            advanced,
-        } = progress;
+    fn handle_ack(&mut self, now_ns: u64, header: &LinkHeader, ack: Option<&LinkAck>) -> Result<(), Ignored> {
+        let progress = self.sent.handle_ack(header.expected, ack).map_err(|_| Ignored::NeverSent)?;
+        let Progress { newest, timed, carried_ns, bytes, advanced } = progress;
         let is_news = bytes > 0 || newest.is_some() || advanced;
         if let Some(verdict) = self.doubts.resolve(now_ns, is_news, ack) {
             self.handle_verdict(verdict);
@@ -510,8 +488,7 @@ impl<T> Link<T> {
         // Where a packet says only what is expected next, its time of transmission is not known; now is after each reduction.
         let sent_ns = newest.map_or(now_ns, |newest| newest.sent_ns);
         if self.window_full {
-            self.window
-                .handle_acked(now_ns, bytes, sent_ns, self.rtt.smoothed_ns());
+            self.window.handle_acked(now_ns, bytes, sent_ns, self.rtt.smoothed_ns());
         }
         self.handle_progress(now_ns);
         self.detect_losses(now_ns);
@@ -522,10 +499,7 @@ impl<T> Link<T> {
     fn handle_verdict(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Needed => self.rtt.handle_needed(),
-            Verdict::Spurious {
-                took_ns,
-                window_bytes,
-            } => {
+            Verdict::Spurious { took_ns, window_bytes } => {
                 self.counters.spurious += 1;
                 self.rtt.handle_spurious(took_ns);
                 if window_bytes > 0 {
@@ -569,10 +543,7 @@ impl<T> Link<T> {
     }
 
     fn dead_ns(&self) -> Option<u64> {
-        Some(
-            self.owing_since_ns?
-                .saturating_add(self.config.dead_after_ns),
-        )
+        Some(self.owing_since_ns?.saturating_add(self.config.dead_after_ns))
     }
 
     /// When the peer is asked whether it is still there.
@@ -648,13 +619,7 @@ impl<T> Link<T> {
                 if again {
                     self.handle_timeout(now_ns);
                 }
-                return Some(self.datagram(
-                    LinkKind::Hello,
-                    number,
-                    0,
-                    self.paths.current(),
-                    Body::None,
-                ));
+                return Some(self.datagram(LinkKind::Hello, number, 0, self.paths.current(), Body::None));
             }
         }
         let epoch = self.greeting.known()?;
@@ -684,12 +649,7 @@ impl<T> Link<T> {
     }
 
     /// The next datagram with a packet.
-    fn poll_data(
-        &mut self,
-        now_ns: u64,
-        epoch: u64,
-        waiting_bytes: Option<u32>,
-    ) -> Option<Datagram> {
+    fn poll_data(&mut self, now_ns: u64, epoch: u64, waiting_bytes: Option<u32>) -> Option<Datagram> {
         let (number, sequence, again) = self.poll_packet(now_ns, waiting_bytes)?;
         match again {
             true => self.counters.resent += 1,
@@ -747,14 +707,7 @@ impl<T> Link<T> {
         })
     }
 
-    fn datagram(
-        &self,
-        kind: LinkKind,
-        number: u64,
-        peer_epoch: u64,
-        path: u8,
-        body: Body,
-    ) -> Datagram {
+    fn datagram(&self, kind: LinkKind, number: u64, peer_epoch: u64, path: u8, body: Body) -> Datagram {
         let greeting = matches!(kind, LinkKind::Hello | LinkKind::Welcome);
         let header = LinkHeader {
             kind,

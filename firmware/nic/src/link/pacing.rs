@@ -16,14 +16,7 @@ impl Pacer {
     }
 
     /// A packet of `bytes` leaves; `packet_bytes` is the longest.
-    pub(super) fn handle_sent(
-        &mut self,
-        now_ns: u64,
-        bytes: u64,
-        packet_bytes: u64,
-        window_bytes: u64,
-        rtt_ns: u64,
-    ) {
+    pub(super) fn handle_sent(&mut self, now_ns: u64, bytes: u64, packet_bytes: u64, window_bytes: u64, rtt_ns: u64) {
         // Faster than the window by a quarter, so that the window and not the pace decides.
         let cost_ns = |bytes: u64| {
             let cost = u128::from(bytes) * u128::from(rtt_ns) / 5;

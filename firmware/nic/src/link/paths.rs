@@ -19,12 +19,7 @@ pub(super) struct Paths {
 impl Paths {
     /// `count` paths, at least one.
     pub(super) fn new(count: u8) -> Self {
-        Self {
-            count: count.max(1),
-            current: 0,
-            timeouts: 0,
-            since_ns: 0,
-        }
+        Self { count: count.max(1), current: 0, timeouts: 0, since_ns: 0 }
     }
 
     pub(super) const fn current(&self) -> u8 {

@@ -33,13 +33,8 @@ impl Ranges {
     }
 
     pub(super) fn insert(&mut self, number: u64) {
-        let at = self
-            .ranges
-            .iter()
-            .position(|range| range.0 <= number)
-            .unwrap_or(self.ranges.len());
-        let joins_above =
-            at > 0 && number.checked_add(1) == self.ranges.get(at - 1).map(|range| range.0);
+        let at = self.ranges.iter().position(|range| range.0 <= number).unwrap_or(self.ranges.len());
+        let joins_above = at > 0 && number.checked_add(1) == self.ranges.get(at - 1).map(|range| range.0);
         let below = self.ranges.get(at).map(|range| range.1);
         if below.is_some_and(|last| last >= number) {
             return;
@@ -53,8 +48,7 @@ impl Ranges {
             (true, false) => self.ranges[at - 1].0 = number,
             (false, true) => self.ranges[at].1 = number,
             (false, false) => {
-                self.ranges
-                    .reserve_exact(MAX_ACK_RANGES + 1 - self.ranges.len());
+                self.ranges.reserve_exact(MAX_ACK_RANGES + 1 - self.ranges.len());
                 self.ranges.insert(at, (number, number));
                 self.ranges.truncate(MAX_ACK_RANGES);
             }

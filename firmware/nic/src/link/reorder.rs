@@ -27,10 +27,7 @@ pub(super) struct Reorder<T> {
 
 impl<T> Reorder<T> {
     pub(super) const fn new(due: u32) -> Self {
-        Self {
-            due,
-            early: VecDeque::new(),
-        }
+        Self { due, early: VecDeque::new() }
     }
 
     /// Sequence number that is due.

@@ -96,9 +96,7 @@ impl Rtt {
     /// How long after its transmission a packet is lost, when a later one is acked (RFC 9002 §6.1.2).
     pub(super) fn loss_delay_ns(&self) -> u64 {
         let longest_ns = self.smoothed_ns.max(self.latest_ns);
-        longest_ns
-            .saturating_add(longest_ns / 8)
-            .max(GRANULARITY_NS)
+        longest_ns.saturating_add(longest_ns / 8).max(GRANULARITY_NS)
     }
 }
 

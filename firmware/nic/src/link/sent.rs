@@ -90,20 +90,15 @@ impl Sent {
     /// Forgets all packets; numbers go on, so that none is used twice.
     pub(super) fn reset(&mut self, base: u32) {
         let next_number = self.next_number;
-        *self = Self {
-            next_number,
-            ..Self::new(base)
-        };
+        *self = Self { next_number, ..Self::new(base) };
     }
 
     /// Takes the memory for a full window, and as many copies again.
     pub(super) fn reserve(&mut self) {
         let window = LINK_WINDOW as usize;
         let missing = |most: usize, length: usize| most.saturating_sub(length);
-        self.packets
-            .reserve_exact(missing(window, self.packets.len()));
-        self.flights
-            .reserve_exact(missing(2 * window, self.flights.len()));
+        self.packets.reserve_exact(missing(window, self.packets.len()));
+        self.flights.reserve_exact(missing(2 * window, self.flights.len()));
     }
 
     /// Whether one more transmission needs no memory.
@@ -158,12 +153,7 @@ impl Sent {
     /// A new packet of `bytes` is sent: its sequence number and transmission number.
     pub(super) fn handle_new(&mut self, now_ns: u64, bytes: u32) -> (u32, u64) {
         let sequence = self.base.wrapping_add(self.len());
-        self.packets.push_back(Packet {
-            bytes,
-            out: 0,
-            repeated: false,
-            acked: false,
-        });
+        self.packets.push_back(Packet { bytes, out: 0, repeated: false, acked: false });
         (sequence, self.transmit(now_ns, sequence))
     }
 
@@ -182,22 +172,13 @@ impl Sent {
         if let Some(packet) = self.packets.get_mut(at) {
             packet.out += 1;
             self.in_flight_bytes += u64::from(packet.bytes);
-            self.flights.push_back(Flight {
-                number,
-                sequence,
-                sent_ns: now_ns,
-                bytes: packet.bytes,
-            });
+            self.flights.push_back(Flight { number, sequence, sent_ns: now_ns, bytes: packet.bytes });
         }
         number
     }
 
     /// The peer expects `expected` next, and has got what `ack` names.
-    pub(super) fn handle_ack(
-        &mut self,
-        expected: u32,
-        ack: Option<&LinkAck>,
-    ) -> Result<Progress, NeverSent> {
+    pub(super) fn handle_ack(&mut self, expected: u32, ack: Option<&LinkAck>) -> Result<Progress, NeverSent> {
         let ranges = ack.map_or(&[][..], LinkAck::ranges);
         let highest = ranges.first().map(|range| range.1);
         if highest.is_some_and(|number| number >= self.next_number) {
@@ -216,18 +197,11 @@ impl Sent {
         let base = self.base;
         if ack.is_none() && before > 0 && !self.packets[before as usize - 1].repeated {
             let newest = expected.wrapping_sub(1);
-            let flight = self
-                .flights
-                .iter()
-                .rfind(|flight| flight.sequence == newest);
+            let flight = self.flights.iter().rfind(|flight| flight.sequence == newest);
             progress.carried_ns = flight.map(|flight| flight.sent_ns);
         }
         let packets = &mut self.packets;
-        let named = |number: u64| {
-            ranges
-                .iter()
-                .any(|(first, last)| (*first..=*last).contains(&number))
-        };
+        let named = |number: u64| ranges.iter().any(|(first, last)| (*first..=*last).contains(&number));
         for flight in &self.flights {
             if named(flight.number) {
                 progress.newest = Some(*flight);
@@ -274,8 +248,7 @@ impl Sent {
 
     /// Bytes of what is kept of packets and transmissions.
     pub(super) fn bytes(&self) -> usize {
-        self.packets.capacity() * size_of::<Packet>()
-            + self.flights.capacity() * size_of::<Flight>()
+        self.packets.capacity() * size_of::<Packet>() + self.flights.capacity() * size_of::<Flight>()
     }
 
     /// Packets acked since the last call, oldest first.
@@ -339,31 +312,19 @@ mod tests {
         let mut sent = Sent::new(u32::MAX - 1);
         for at in 0..5 {
             let (sequence, number) = sent.handle_new(at, 100);
-            assert_eq!(
-                (sequence, number),
-                ((u32::MAX - 1).wrapping_add(at as u32), at + 1)
-            );
+            assert_eq!((sequence, number), ((u32::MAX - 1).wrapping_add(at as u32), at + 1));
         }
-        let progress = sent
-            .handle_ack(u32::MAX - 1, Some(&ack(&[(2, 3)])))
-            .unwrap();
-        assert_eq!(
-            (progress.bytes, progress.timed, sent.take_over()),
-            (200, true, 0)
-        );
+        let progress = sent.handle_ack(u32::MAX - 1, Some(&ack(&[(2, 3)]))).unwrap();
+        assert_eq!((progress.bytes, progress.timed, sent.take_over()), (200, true, 0));
         assert_eq!(sent.detect_losses(5, 100).next_ns, Some(100));
         assert_eq!(sent.lost(), None);
-        sent.handle_ack(u32::MAX - 1, Some(&ack(&[(2, 4)])))
-            .unwrap();
+        sent.handle_ack(u32::MAX - 1, Some(&ack(&[(2, 4)]))).unwrap();
         assert_eq!(sent.detect_losses(5, 100).newest_sent_ns, Some(0));
         assert_eq!(sent.lost(), Some((u32::MAX - 1, 100)));
         assert_eq!(sent.handle_again(6, u32::MAX - 1), 6);
         assert_eq!((sent.lost(), sent.in_flight_bytes()), (None, 200));
         sent.handle_ack(2, None).unwrap();
-        assert_eq!(
-            (sent.take_over(), sent.len(), sent.in_flight_bytes()),
-            (4, 1, 100)
-        );
+        assert_eq!((sent.take_over(), sent.len(), sent.in_flight_bytes()), (4, 1, 100));
     }
 
     #[test]
@@ -385,10 +346,7 @@ mod tests {
         sent.handle_new(0, 100);
         assert_eq!(sent.handle_ack(2, None).err(), Some(NeverSent));
         for range in [(2, 2), (1, u64::MAX), (0, 2)] {
-            assert_eq!(
-                sent.handle_ack(1, Some(&ack(&[range]))).err(),
-                Some(NeverSent)
-            );
+            assert_eq!(sent.handle_ack(1, Some(&ack(&[range]))).err(), Some(NeverSent));
         }
         assert_eq!((sent.take_over(), sent.in_flight_bytes()), (0, 100));
         // What is older than all that is under way says nothing new.
@@ -414,13 +372,6 @@ mod tests {
         sent.handle_again(1, 0);
         assert_eq!(sent.in_flight_bytes(), 200);
         sent.handle_ack(0, Some(&ack(&[(2, 2)]))).unwrap();
-        assert_eq!(
-            (
-                sent.in_flight_bytes(),
-                sent.last().is_none(),
-                sent.take_over()
-            ),
-            (0, true, 1)
-        );
+        assert_eq!((sent.in_flight_bytes(), sent.last().is_none(), sent.take_over()), (0, true, 1));
     }
 }

@@ -54,10 +54,7 @@ impl<T> Link<T> {
         LinkStats {
             rtt_ns: times.map(|times| times.0),
             min_rtt_ns: times.map(|times| times.1),
-            timeout_ns: self
-                .rtt
-                .timeout_ns()
-                .saturating_add(self.config.ack_delay_ns),
+            timeout_ns: self.rtt.timeout_ns().saturating_add(self.config.ack_delay_ns),
             window_bytes: self.window.bytes(),
             in_flight_bytes: self.sent.in_flight_bytes(),
             unacked: self.sent.len(),

@@ -178,20 +178,11 @@ impl World {
                 false => 0,
             };
             self.count += 1;
-            self.under_way.insert(
-                (out_ns + LATENCY_NS + late_ns, self.count),
-                (1 - end, datagram, ack, item),
-            );
+            self.under_way.insert((out_ns + LATENCY_NS + late_ns, self.count), (1 - end, datagram, ack, item));
         }
     }
 
-    fn deliver(
-        &mut self,
-        to: usize,
-        datagram: Datagram,
-        ack: &LinkAck,
-        item: u64,
-    ) -> Result<(), Ignored> {
+    fn deliver(&mut self, to: usize, datagram: Datagram, ack: &LinkAck, item: u64) -> Result<(), Ignored> {
         let received = match datagram.body {
             Body::None => Received::None,
             Body::Ack => Received::Ack(ack),
@@ -265,15 +256,9 @@ impl World {
 
     /// Whether the processor of an end is away; it may be taken away now.
     fn pauses(&mut self, end: usize) -> bool {
-        let Rules {
-            pause_every_ns,
-            pause_ns,
-            ..
-        } = self.rules;
+        let Rules { pause_every_ns, pause_ns, .. } = self.rules;
         // The ends are away at different times.
-        let phase_ns = (self.now_ns + end as u64 * pause_every_ns / 2)
-            .checked_rem(pause_every_ns)
-            .unwrap_or(u64::MAX);
+        let phase_ns = (self.now_ns + end as u64 * pause_every_ns / 2).checked_rem(pause_every_ns).unwrap_or(u64::MAX);
         let end = &mut self.ends[end];
         if end.paused_until_ns <= self.now_ns && phase_ns < pause_ns {
             end.paused_until_ns = self.now_ns + pause_ns - phase_ns;
@@ -290,9 +275,7 @@ impl World {
     }
 
     fn run_until_over(&mut self) {
-        self.run(3_000_000, |world| {
-            world.ends.iter().all(|end| end.queue.is_empty())
-        });
+        self.run(3_000_000, |world| world.ends.iter().all(|end| end.queue.is_empty()));
     }
 }
 
@@ -323,10 +306,7 @@ fn each_packet_comes_once_and_in_order_whatever_the_lines_do() {
         world.rules = Rules::default();
         world.run_until_over();
         for (end, wanted) in world.ends.iter().zip(wanted) {
-            assert!(
-                end.got.iter().copied().eq(0..wanted),
-                "seed {seed}, {rules:?}"
-            );
+            assert!(end.got.iter().copied().eq(0..wanted), "seed {seed}, {rules:?}");
             assert!(end.queue.is_empty(), "seed {seed}, {rules:?}");
             assert_eq!(end.events, [LinkEvent::Up], "seed {seed}, {rules:?}");
         }
@@ -339,10 +319,7 @@ fn goodput_of_a_10_gigabit_line_under_loss() {
         let (mut worst, mut worst_seed) = (f64::MAX, 0);
         let mut sum = 0.0;
         for seed in 0..SEEDS {
-            let rules = Rules {
-                drop,
-                ..Rules::default()
-            };
+            let rules = Rules { drop, ..Rules::default() };
             let mut world = World::new(seed, rules);
             world.send(0, 0..2000);
             world.run_until_over();
@@ -354,25 +331,15 @@ fn goodput_of_a_10_gigabit_line_under_loss() {
             }
             sum += percent;
         }
-        println!(
-            "{drop} % loss: worst {worst:.1} %, mean {:.1} % of the line",
-            sum / SEEDS as f64
-        );
-        assert!(
-            worst >= least_percent,
-            "{drop} % loss, seed {worst_seed}: {worst:.1} %"
-        );
+        println!("{drop} % loss: worst {worst:.1} %, mean {:.1} % of the line", sum / SEEDS as f64);
+        assert!(worst >= least_percent, "{drop} % loss, seed {worst_seed}: {worst:.1} %");
     }
 }
 
 #[test]
 fn an_end_whose_processor_is_often_taken_away_is_sent_nearly_nothing_twice() {
     for (seed, pause_ns) in [(1, 300_000), (2, 1_000_000), (3, 3_000_000)] {
-        let rules = Rules {
-            pause_every_ns: 20_000_000,
-            pause_ns,
-            ..Rules::default()
-        };
+        let rules = Rules { pause_every_ns: 20_000_000, pause_ns, ..Rules::default() };
         let mut world = World::new(seed, rules);
         // Packets one by one, as programs send that wait for each other; the pauses meet some of them.
         for item in 0..4000 {
@@ -409,11 +376,7 @@ fn hear(link: &mut Link<u64>, now_ns: u64, number: u64, expected: u32, received:
         Received::Packet => LinkKind::Data,
         _ => LinkKind::Ack,
     };
-    let header = LinkHeader {
-        kind,
-        expected,
-        ..welcome(number)
-    };
+    let header = LinkHeader { kind, expected, ..welcome(number) };
     link.handle_datagram(now_ns, &header, received).unwrap();
 }
 
@@ -434,11 +397,7 @@ fn a_timeout_that_was_too_early_leaves_the_window_as_it_was() {
 fn a_probe_was_sent_in_vain_if_what_it_repeats_has_come_and_no_answer_was_lost() {
     let (_, last, heard, _) = up_with_late_answers(1);
     // What an ack of the probe names, the number of the answer, and whether timers wait for longer from here on.
-    for (first, answer, in_vain) in [
-        (last, heard, true),
-        (last + 1, heard, false),
-        (last, heard + 1, false),
-    ] {
+    for (first, answer, in_vain) in [(last, heard, true), (last + 1, heard, false), (last, heard + 1, false)] {
         for carried in [false, true] {
             let (mut link, .., now_ns) = up_with_late_answers(1);
             let before = link.stats();
@@ -455,10 +414,7 @@ fn a_probe_was_sent_in_vain_if_what_it_repeats_has_come_and_no_answer_was_lost()
             assert_eq!(stats.counters.spurious, u64::from(in_vain), "{case:?}");
             if in_vain {
                 let late_ns = now_ns + 1_000_000;
-                assert!(
-                    stats.timeout_ns > late_ns.max(before.timeout_ns),
-                    "{case:?}"
-                );
+                assert!(stats.timeout_ns > late_ns.max(before.timeout_ns), "{case:?}");
             }
         }
     }
@@ -474,10 +430,7 @@ fn the_first_timeout_sends_one_packet_and_later_ones_two() {
 
 #[test]
 fn a_path_that_dies_is_left_and_all_arrives() {
-    let two_paths = |epoch| LinkConfig {
-        paths: 2,
-        ..config(epoch)
-    };
+    let two_paths = |epoch| LinkConfig { paths: 2, ..config(epoch) };
     for seed in 0..20 {
         let mut world = World::with(seed, Rules::default(), 0, two_paths);
         world.send(0, 0..300);
@@ -496,13 +449,7 @@ fn a_peer_that_is_silent_on_all_paths_is_dead_after_the_stated_time_and_told_onc
     for paths in [1, 3] {
         for established in [false, true] {
             let mut world = World::new(1, Rules::default());
-            world.ends[0] = End::new(
-                LinkConfig {
-                    paths,
-                    ..config(1001)
-                },
-                0,
-            );
+            world.ends[0] = End::new(LinkConfig { paths, ..config(1001) }, 0);
             world.send(0, 0..10);
             if established {
                 world.run_until_over();
@@ -510,14 +457,9 @@ fn a_peer_that_is_silent_on_all_paths_is_dead_after_the_stated_time_and_told_onc
             }
             let begin_ns = world.now_ns;
             world.rules.drop = 100;
-            world.run(1_000_000, |world| {
-                world.ends[0].events.contains(&LinkEvent::Dead)
-            });
+            world.run(1_000_000, |world| world.ends[0].events.contains(&LinkEvent::Dead));
             let took_ns = world.now_ns - begin_ns;
-            assert!(
-                (10_000_000_000..10_100_000_000).contains(&took_ns),
-                "{took_ns}"
-            );
+            assert!((10_000_000_000..10_100_000_000).contains(&took_ns), "{took_ns}");
             world.run(1_000, |_| false);
             let end = &mut world.ends[0];
             let deaths = end.events.iter().filter(|event| **event == LinkEvent::Dead);
@@ -552,17 +494,10 @@ fn a_peer_that_restarts_is_told_once_and_gets_nothing_of_what_was_meant_for_its_
         world.ends[0].got.clear();
         world.send(1, 5000..5100);
         world.run(3_000_000, |world| world.ends[0].events.len() > 1);
-        assert_eq!(
-            world.ends[0].events,
-            [LinkEvent::Up, LinkEvent::Restarted],
-            "seed {seed}"
-        );
+        assert_eq!(world.ends[0].events, [LinkEvent::Up, LinkEvent::Restarted], "seed {seed}");
         world.send(0, 7000..7100);
         world.run_until_over();
-        assert!(
-            world.ends[1].got.iter().copied().eq(7000..7100),
-            "seed {seed}"
-        );
+        assert!(world.ends[1].got.iter().copied().eq(7000..7100), "seed {seed}");
         let got = &world.ends[0].got;
         let new = got.iter().position(|item| *item >= 5000).unwrap();
         assert!(got[new..].iter().copied().eq(5000..5100), "seed {seed}");
@@ -591,15 +526,9 @@ fn what_was_taken_of_a_peer_before_its_link_was_closed_is_acked_when_it_is_repea
 }
 
 #[test]
-fn early_packets_of_a_peer_are_forgotten_as_its_link_is_closed_and_not_acked_when_they_are_repeated()
- {
+fn early_packets_of_a_peer_are_forgotten_as_its_link_is_closed_and_not_acked_when_they_are_repeated() {
     let mut link = up_with_three_out();
-    let early = |number| LinkHeader {
-        kind: LinkKind::Data,
-        number,
-        sequence: 1,
-        ..welcome(number)
-    };
+    let early = |number| LinkHeader { kind: LinkKind::Data, number, sequence: 1, ..welcome(number) };
     let now_ns = 1_000_000;
     let arrival = link.handle_datagram(now_ns, &early(1), Received::Packet);
     assert_eq!(arrival, Ok(Some(Arrival::Early)));
@@ -746,12 +675,8 @@ fn random_datagrams_of_the_peer_never_finish_what_was_not_sent_nor_take_memory_w
             while link.poll_kept().is_some() {}
             over += link.poll_over();
             assert!(over <= 3, "seed {seed}");
-            let up_only =
-                core::iter::from_fn(|| link.poll_event()).all(|event| event == LinkEvent::Up);
-            assert!(
-                up_only,
-                "seed {seed}: no guess is the answer to a challenge"
-            );
+            let up_only = core::iter::from_fn(|| link.poll_event()).all(|event| event == LinkEvent::Up);
+            assert!(up_only, "seed {seed}: no guess is the answer to a challenge");
         }
     }
 }
@@ -818,19 +743,12 @@ fn a_node_that_was_stopped_hears_its_peers_before_it_takes_them_for_dead() {
     const STOPPED_NS: u64 = 60_000_000_000;
     let ack = LinkAck::new(0, [(2, 4)]).unwrap();
     let ack = Received::Ack(&ack);
-    let header = LinkHeader {
-        kind: LinkKind::Ack,
-        expected: 3,
-        ..welcome(9)
-    };
+    let header = LinkHeader { kind: LinkKind::Ack, expected: 3, ..welcome(9) };
     // Its peer lives, and its word waits behind the timer.
     let mut link = up_with_three_out();
     link.handle_time(STOPPED_NS);
     assert_eq!(link.handle_datagram(STOPPED_NS, &header, ack), Ok(None));
-    assert_eq!(
-        (link.poll_over(), link.poll_event()),
-        (3, Some(LinkEvent::Up))
-    );
+    assert_eq!((link.poll_over(), link.poll_event()), (3, Some(LinkEvent::Up)));
     assert_eq!(link.poll_event(), None);
     // Its peer is silent: it is asked, and then dead, a bit later.
     let mut link = up_with_three_out();
@@ -840,10 +758,7 @@ fn a_node_that_was_stopped_hears_its_peers_before_it_takes_them_for_dead() {
         asked += core::iter::from_fn(|| link.poll(now_ns, None)).count();
         now_ns = link.poll_at().map_or(now_ns, |at| at.max(now_ns + 1));
     }
-    assert!(
-        asked > 10 && now_ns - STOPPED_NS < 2_000_000_000,
-        "{asked} {now_ns}"
-    );
+    assert!(asked > 10 && now_ns - STOPPED_NS < 2_000_000_000, "{asked} {now_ns}");
     // One that looks at its links seldom learns of it as well.
     let mut link = up_with_three_out();
     link.handle_time(STOPPED_NS);
@@ -855,10 +770,9 @@ fn a_node_that_was_stopped_hears_its_peers_before_it_takes_them_for_dead() {
 fn a_peer_that_is_silent_is_asked_and_probed_ever_more_seldom() {
     const SECOND_NS: u64 = 1_000_000_000;
     let unknown = Link::<u64>::new(config(5));
-    for (mut link, waiting, kind) in [
-        (unknown, Some(100), LinkKind::Hello),
-        (up_with_three_out(), None, LinkKind::Data),
-    ] {
+    for (mut link, waiting, kind) in
+        [(unknown, Some(100), LinkKind::Hello), (up_with_three_out(), None, LinkKind::Data)]
+    {
         let (mut now_ns, mut sent) = (20, 0);
         while now_ns < SECOND_NS {
             link.handle_time(now_ns);

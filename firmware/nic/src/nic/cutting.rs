@@ -85,10 +85,8 @@ impl<D: TranslationDesign> Nic<D> {
         let next = self.processes.next_long(|long| match long {
             Long::Send(sending) => {
                 // One page is one packet for sure.
-                let alone = self.bytes_of_page(sending.to, sending.address, sending.remaining)
-                    == sending.remaining;
-                self.outbound.can_cut(sending.to)
-                    && (sending.begun || alone || self.outbound.may_open(sending.to))
+                let alone = self.bytes_of_page(sending.to, sending.address, sending.remaining) == sending.remaining;
+                self.outbound.can_cut(sending.to) && (sending.begun || alone || self.outbound.may_open(sending.to))
             }
             Long::Fetch(asking) => self.outbound.can_cut(asking.from) && self.may_ask(asking.from),
         });
@@ -96,22 +94,11 @@ impl<D: TranslationDesign> Nic<D> {
         self.processes.served(process);
         let long = *self.processes.get(process)?.long()?;
         let Chunk { piece, next } = match &long {
-            Long::Fetch(_) => Chunk {
-                piece: Piece::EMPTY,
-                next: Next::Unknown,
+            Long::Fetch(_) => Chunk { piece: Piece::EMPTY, next: Next::Unknown },
+            Long::Send(cut) => match self.chunk(cut.to, process, (cut.address, cut.remaining), cut.ahead, Path::Send) {
+                Ok(chunk) => chunk,
+                Err(lack) => return Some(self.stop_cutting(process, lack)),
             },
-            Long::Send(cut) => {
-                match self.chunk(
-                    cut.to,
-                    process,
-                    (cut.address, cut.remaining),
-                    cut.ahead,
-                    Path::Send,
-                ) {
-                    Ok(chunk) => chunk,
-                    Err(lack) => return Some(self.stop_cutting(process, lack)),
-                }
-            }
         };
         let state = self.processes.get_mut(process);
         match state.and_then(|state| state.long_mut()) {
@@ -173,18 +160,10 @@ impl<D: TranslationDesign> Nic<D> {
             notify: last && cut.notify,
             signal: signal.is_some(),
         };
-        let source = Source::Memory {
-            process,
-            address: cut.address,
-            piece,
-            trailer: signal.map(Signal::to_bytes),
-        };
+        let source = Source::Memory { process, address: cut.address, piece, trailer: signal.map(Signal::to_bytes) };
         let work = if last {
             let completion = cut.completion;
-            Work::Command {
-                process,
-                completion,
-            }
+            Work::Command { process, completion }
         } else {
             Work::None
         };
@@ -207,22 +186,8 @@ impl<D: TranslationDesign> Nic<D> {
         let index = self.answers.next(ready)?;
         let to = NodeId(index as u16);
         match self.answers.take(index) {
-            Some(Answer::Refuse(StoreRefusal {
-                message,
-                export,
-                reason,
-                offset,
-                length,
-                count,
-            })) => {
-                let refusal = Repr::StoreRefused {
-                    message,
-                    export,
-                    reason,
-                    offset,
-                    length,
-                    count,
-                };
+            Some(Answer::Refuse(StoreRefusal { message, export, reason, offset, length, count })) => {
+                let refusal = Repr::StoreRefused { message, export, reason, offset, length, count };
                 self.outbound.push_plain(to, &refusal);
                 Some(true)
             }
@@ -240,23 +205,11 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Answers a flush: all that the peer sent before it has been handled, and what was refused of that has been told.
     fn answer_flush(&mut self, to: NodeId, flush: Serving) {
-        let Serving {
-            reply_key, fetch, ..
-        } = flush;
+        let Serving { reply_key, fetch, .. } = flush;
         let answer = if self.answers.take_untold(to) {
-            Repr::FetchRefused {
-                reply_key,
-                fetch,
-                reason: Refusal::Busy,
-            }
+            Repr::FetchRefused { reply_key, fetch, reason: Refusal::Busy }
         } else {
-            Repr::FetchReply {
-                reply_key,
-                fetch,
-                offset: 0,
-                length: 0,
-                last: true,
-            }
+            Repr::FetchReply { reply_key, fetch, offset: 0, length: 0, last: true }
         };
         self.outbound.push_plain(to, &answer);
     }
@@ -272,8 +225,7 @@ impl<D: TranslationDesign> Nic<D> {
                 last: true,
             };
             let bytes = value.to_le_bytes();
-            self.outbound
-                .push_inline(to, &reply, &bytes[..cut.remaining as usize]);
+            self.outbound.push_inline(to, &reply, &bytes[..cut.remaining as usize]);
             self.counters.atomics_served += 1;
             return true;
         }
@@ -284,21 +236,11 @@ impl<D: TranslationDesign> Nic<D> {
         let gone = self.exports.get(cut.export.0).is_none();
         let refused = cut.refused.or(gone.then_some(Refusal::Revoked));
         if let Some(reason) = refused {
-            let refusal = Repr::FetchRefused {
-                reply_key: cut.reply_key,
-                fetch: cut.fetch,
-                reason,
-            };
+            let refusal = Repr::FetchRefused { reply_key: cut.reply_key, fetch: cut.fetch, reason };
             self.outbound.push_plain(to, &refusal);
             return true;
         }
-        let found = self.chunk(
-            to,
-            cut.process,
-            (cut.address, cut.remaining),
-            cut.ahead,
-            Path::Receive,
-        );
+        let found = self.chunk(to, cut.process, (cut.address, cut.remaining), cut.ahead, Path::Receive);
         let Chunk { piece, next } = match found {
             Ok(chunk) => chunk,
             Err(Lack::Host) => return false,
@@ -317,8 +259,7 @@ impl<D: TranslationDesign> Nic<D> {
                 remaining: cut.remaining - length,
                 sent: cut.sent + length,
                 ahead: next.frame(),
-                refused: matches!(next, Next::Lacks(Lack::NotPinned { .. }))
-                    .then_some(Refusal::Busy),
+                refused: matches!(next, Next::Lacks(Lack::NotPinned { .. })).then_some(Refusal::Busy),
                 ..cut
             };
             // It was taken out a moment ago, so there is room.
@@ -334,12 +275,7 @@ impl<D: TranslationDesign> Nic<D> {
             length: piece.length,
             last,
         };
-        let source = Source::Memory {
-            process: cut.process,
-            address: cut.address,
-            piece,
-            trailer: None,
-        };
+        let source = Source::Memory { process: cut.process, address: cut.address, piece, trailer: None };
         let work = Work::Reply { export: cut.export };
         self.outbound.push_from(to, &reply, source, work);
         true
@@ -355,11 +291,7 @@ impl<D: TranslationDesign> Nic<D> {
         path: Path,
     ) -> Result<Piece, Lack> {
         match self.find(process, address, length, path) {
-            Ok(frame) => Ok(Piece {
-                frame,
-                offset: (address % PAGE_BYTES as u64) as u32,
-                length,
-            }),
+            Ok(frame) => Ok(Piece { frame, offset: (address % PAGE_BYTES as u64) as u32, length }),
             Err(Unfound::Host) => Err(Lack::Host),
             Err(Unfound::NotPinned) => {
                 let address = Page::containing(address).address();
@@ -370,13 +302,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// In which frame the `length` bytes at `address` are. The answer fits registers.
     #[inline]
-    fn find(
-        &mut self,
-        process: ProcessId,
-        address: u64,
-        length: u32,
-        path: Path,
-    ) -> Result<Frame, Unfound> {
+    fn find(&mut self, process: ProcessId, address: u64, length: u32, path: Path) -> Result<Frame, Unfound> {
         let (owner, page) = (Process(process.0), Page::containing(address));
         if self.stalled.has_found()
             && let Some(frame) = self.found_before(owner, page)
@@ -443,11 +369,7 @@ impl<D: TranslationDesign> Nic<D> {
         let length = self.bytes_of_page(to, address, remaining) as u32;
         let mut piece = match ahead {
             None => self.translate(process, address, length, path)?,
-            Some(frame) => Piece {
-                frame,
-                offset: (address % PAGE_BYTES as u64) as u32,
-                length,
-            },
+            Some(frame) => Piece { frame, offset: (address % PAGE_BYTES as u64) as u32, length },
         };
         let carried = self.chunk_bytes_to(to);
         let most = remaining.min(match (carried - carried % PAGE_BYTES) as u64 {
@@ -477,21 +399,13 @@ impl<D: TranslationDesign> Nic<D> {
     /// Bytes of a transfer to `to` up to the next page boundary (VMMC §4.5), as many as a packet carries.
     #[inline]
     fn bytes_of_page(&self, to: NodeId, address: u64, remaining: u64) -> u64 {
-        remaining
-            .min(PAGE_BYTES as u64 - address % PAGE_BYTES as u64)
-            .min(self.chunk_bytes_to(to) as u64)
+        remaining.min(PAGE_BYTES as u64 - address % PAGE_BYTES as u64).min(self.chunk_bytes_to(to) as u64)
     }
 
     /// Finds where the `length` bytes from `address` on are, the payload of a packet, and leaves that in `scattered`: a piece for
     /// each run of consecutive frames (VMMC §4.5: two at most, since its packets are no longer than a page).
     #[inline]
-    pub(crate) fn scatter(
-        &mut self,
-        process: ProcessId,
-        address: u64,
-        length: u32,
-        path: Path,
-    ) -> Result<(), Lack> {
+    pub(crate) fn scatter(&mut self, process: ProcessId, address: u64, length: u32, path: Path) -> Result<(), Lack> {
         self.scattered.clear();
         let to_boundary = (PAGE_BYTES as u64 - address % PAGE_BYTES as u64) as u32;
         if length > 0 {
@@ -522,10 +436,7 @@ impl<D: TranslationDesign> Nic<D> {
                 self.note_found(process, address, done);
             }
             let found = found?;
-            let extends = self
-                .scattered
-                .last_mut()
-                .is_some_and(|last| last.extend(&found));
+            let extends = self.scattered.last_mut().is_some_and(|last| last.extend(&found));
             if !extends {
                 self.scattered.push(found);
             }

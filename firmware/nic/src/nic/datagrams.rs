@@ -81,11 +81,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Whether the link part of a datagram is [taken](Self::handle_datagram) without memory being taken or given back, once room
     /// [was made](Self::make_room); and the header of the packet in it.
     #[must_use]
-    pub fn steady_datagram<'a>(
-        &self,
-        from: NodeId,
-        datagram: &'a [u8],
-    ) -> Option<Option<&'a Header>> {
+    pub fn steady_datagram<'a>(&self, from: NodeId, datagram: &'a [u8]) -> Option<Option<&'a Header>> {
         let (header, rest) = LinkHeader::parse(datagram).ok()?;
         if !self.outbound.is_steady(from, &header) {
             return None;
@@ -117,13 +113,7 @@ impl<D: TranslationDesign> Nic<D> {
     ///
     /// With [`Verdict::Wait`] its packet was not taken: serve [`poll_miss`](Self::poll_miss), then hand it in again. A design that
     /// drops what misses never says so.
-    pub fn handle_datagram(
-        &mut self,
-        now_ns: u64,
-        from: NodeId,
-        datagram: &[u8],
-        buffer: BufferId,
-    ) -> Verdict {
+    pub fn handle_datagram(&mut self, now_ns: u64, from: NodeId, datagram: &[u8], buffer: BufferId) -> Verdict {
         let taken = self.try_datagram(now_ns, from, datagram, buffer);
         self.outbound.settle(now_ns, from);
         taken.unwrap_or_else(|| {
@@ -133,13 +123,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// `None` when it had no effect.
-    fn try_datagram(
-        &mut self,
-        now_ns: u64,
-        from: NodeId,
-        datagram: &[u8],
-        buffer: BufferId,
-    ) -> Option<Verdict> {
+    fn try_datagram(&mut self, now_ns: u64, from: NodeId, datagram: &[u8], buffer: BufferId) -> Option<Verdict> {
         if !self.outbound.has(from) {
             self.reject(from, Rejection::UnknownNode);
             return None;
@@ -245,11 +229,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     fn handle_link_events(&mut self, node: NodeId) {
-        while let Some(event) = self
-            .outbound
-            .lossy()
-            .and_then(|lossy| lossy.take_event(node))
-        {
+        while let Some(event) = self.outbound.lossy().and_then(|lossy| lossy.take_event(node)) {
             match event {
                 LinkEvent::Dead => self.forget_peer(node),
                 LinkEvent::Restarted => {

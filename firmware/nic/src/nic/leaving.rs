@@ -23,10 +23,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// # Errors
     /// [`NicError::UnknownExport`].
     pub fn revoke(&mut self, export: ExportId) -> Result<Export, NicError> {
-        let revoked = self
-            .exports
-            .remove(export.0)
-            .ok_or(NicError::UnknownExport(export.0))?;
+        let revoked = self.exports.remove(export.0).ok_or(NicError::UnknownExport(export.0))?;
         self.pinned_late.retain(|late| *late != export);
         self.refuse_queued_replies(export);
         Ok(revoked)
@@ -60,9 +57,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Gives what was noted of dropped sends by an import, and notes afresh.
     pub fn take_refused(&mut self, id: ImportId) -> RefusedStores {
         let import = self.imports.get_mut(id.0);
-        import.map_or_else(RefusedStores::default, |import| {
-            core::mem::take(&mut import.refused)
-        })
+        import.map_or_else(RefusedStores::default, |import| core::mem::take(&mut import.refused))
     }
 
     /// Gives an import up. A long send that uses it is finished.
@@ -72,9 +67,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// The exporter has revoked `export`: marks the imports of it, and gives their ids. Commands under way that use them fail.
     pub fn handle_revoked(&mut self, from: NodeId, export: ExportId) -> Vec<ImportId> {
-        let ids = self
-            .imports
-            .ids_where(|import| import.node == from && import.export == export);
+        let ids = self.imports.ids_where(|import| import.node == from && import.export == export);
         for &id in &ids {
             if let Some(import) = self.imports.get_mut(id) {
                 import.revoked = true;
@@ -113,20 +106,13 @@ impl<D: TranslationDesign> Nic<D> {
             && self.outbound.is_up(sending.to)
         {
             self.outbound.retain(|transmit| {
-                let of_process =
-                    matches!(transmit.source, Source::Memory { process: of, .. } if of == process);
+                let of_process = matches!(transmit.source, Source::Memory { process: of, .. } if of == process);
                 !(of_process
                     && transmit.work() == Work::None
                     && transmit.to == sending.to
                     && transmit.header.message.get() == sending.message.0)
             });
-            self.close_message(
-                sending.to,
-                sending.key,
-                sending.export,
-                sending.message,
-                sending.offset,
-            );
+            self.close_message(sending.to, sending.key, sending.export, sending.message, sending.offset);
         }
         Some(long)
     }
@@ -153,8 +139,7 @@ impl<D: TranslationDesign> Nic<D> {
             self.abandon_fetch(id);
         }
         self.drop_moves(process);
-        self.completions
-            .retain(|completion| completion.process() != Some(process));
+        self.completions.retain(|completion| completion.process() != Some(process));
         // The table is there: it was opened with the process.
         let _ = self.translation.close(TableOwner(process.0));
     }
@@ -165,13 +150,7 @@ impl<D: TranslationDesign> Nic<D> {
         let (answers, outbound) = (&mut self.answers, &self.outbound);
         self.dma.retain(|dma| {
             if dma.process == process
-                && let After::Updated {
-                    from,
-                    fetch,
-                    reply_key,
-                    export,
-                    ..
-                } = dma.after()
+                && let After::Updated { from, fetch, reply_key, export, .. } = dma.after()
                 && outbound.is_up(from)
             {
                 let refusal = Serving::refusal(fetch, reply_key, export, Refusal::Revoked);
@@ -210,11 +189,7 @@ impl<D: TranslationDesign> Nic<D> {
         let error = CommandError::PeerGone(node);
         let completions = &mut self.completions;
         let was_up = self.outbound.take_down(node, |work| {
-            if let Work::Command {
-                process,
-                completion,
-            } = work
-            {
+            if let Work::Command { process, completion } = work {
                 completions.push_back(Completion::Failed {
                     process,
                     completion: Some(completion),
@@ -255,9 +230,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// program was not told ([`note_told`](Self::note_told)).
     #[must_use]
     pub fn owes_stores(&self, node: NodeId) -> bool {
-        self.outbound.has_stores_for(node)
-            || self.outbound.has_lost_stores(node)
-            || self.is_storing_to(node)
+        self.outbound.has_stores_for(node) || self.outbound.has_lost_stores(node) || self.is_storing_to(node)
     }
 
     /// The program has been told that `node` is gone.

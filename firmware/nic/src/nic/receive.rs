@@ -2,8 +2,8 @@
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
-    Endpoint, ExportId, FetchId, HandlerId, Header, INLINE_BYTES, Key, MessageId, NodeId,
-    ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES,
+    Endpoint, ExportId, FetchId, HandlerId, Header, INLINE_BYTES, Key, MessageId, NodeId, ProcessId, Refusal, Repr,
+    Rights, SIGNAL_TRAILER_BYTES,
 };
 
 use super::Nic;
@@ -105,26 +105,11 @@ impl<D: TranslationDesign> Nic<D> {
     /// False when the host must act first; nothing is changed then.
     fn handle_other(&mut self, from: NodeId, repr: Repr, inline: &[u8], buffer: BufferId) -> bool {
         match repr {
-            Repr::Handler {
-                handler,
-                from: process,
-                to,
-                length,
-            } => {
-                let from = Endpoint {
-                    node: from,
-                    process,
-                };
+            Repr::Handler { handler, from: process, to, length } => {
+                let from = Endpoint { node: from, process };
                 self.dispatch((from, to), handler, length, inline, buffer);
             }
-            Repr::FetchRequest {
-                key,
-                export,
-                fetch,
-                offset,
-                want_bytes,
-                reply_key,
-            } => {
+            Repr::FetchRequest { key, export, fetch, offset, want_bytes, reply_key } => {
                 if self.drops_on_miss && !self.has_handles(export) && !self.stalled.gives_up(from) {
                     return false;
                 }
@@ -133,9 +118,7 @@ impl<D: TranslationDesign> Nic<D> {
                     Ok((ProcessId(0), 0))
                 } else {
                     let entry = self.exports.authenticate(from, export, &key, Rights::FETCH);
-                    entry.and_then(|entry| {
-                        Ok((entry.process, entry.address_of(offset, want_bytes)?))
-                    })
+                    entry.and_then(|entry| Ok((entry.process, entry.address_of(offset, want_bytes)?)))
                 };
                 // A refusal reads no memory.
                 let (process, address) = checked.unwrap_or((ProcessId(0), 0));
@@ -154,51 +137,17 @@ impl<D: TranslationDesign> Nic<D> {
                 };
                 self.serve(from, serving);
             }
-            Repr::Atomic {
-                key,
-                export,
-                fetch,
-                offset,
-                atomic,
-                reply_key,
-            } => {
+            Repr::Atomic { key, export, fetch, offset, atomic, reply_key } => {
                 let place = (export, offset);
                 return self.update(from, &key, place, atomic, (fetch, reply_key), buffer);
             }
-            Repr::FetchReply {
-                reply_key,
-                fetch,
-                offset,
-                length,
-                last,
-            } => {
-                let reply = Reply {
-                    key: reply_key,
-                    fetch,
-                    offset,
-                    length,
-                    last,
-                };
+            Repr::FetchReply { reply_key, fetch, offset, length, last } => {
+                let reply = Reply { key: reply_key, fetch, offset, length, last };
                 return self.take_reply(from, &reply, buffer);
             }
-            Repr::FetchRefused {
-                reply_key,
-                fetch,
-                reason,
-            } => self.fetch_refused(from, &reply_key, fetch, reason),
-            Repr::StoreRefused {
-                message,
-                export,
-                reason,
-                offset,
-                length,
-                count,
-            } => {
-                let store = RefusedStore {
-                    offset,
-                    length,
-                    reason,
-                };
+            Repr::FetchRefused { reply_key, fetch, reason } => self.fetch_refused(from, &reply_key, fetch, reason),
+            Repr::StoreRefused { message, export, reason, offset, length, count } => {
+                let store = RefusedStore { offset, length, reason };
                 self.store_refused(from, message, export, store, count);
             }
             Repr::Store { .. } | Repr::Nothing => {}
@@ -247,12 +196,7 @@ impl<D: TranslationDesign> Nic<D> {
     pub fn handle_dma_done(&mut self, dma: &Dma, old: u64) {
         match dma.after() {
             After::Nothing => {}
-            After::Notify {
-                export,
-                from,
-                offset,
-                length,
-            } => {
+            After::Notify { export, from, offset, length } => {
                 // An export that has gone meanwhile has nobody to tell.
                 if self.exports.get(export.0).is_some() {
                     self.counters.notifications += 1;
@@ -266,13 +210,7 @@ impl<D: TranslationDesign> Nic<D> {
                 }
             }
             After::Fetched { fetch } => self.fetch_moved(fetch),
-            After::Updated {
-                from,
-                fetch,
-                reply_key,
-                export,
-                bytes,
-            } => {
+            After::Updated { from, fetch, reply_key, export, bytes } => {
                 // A node that has gone meanwhile is owed no answer.
                 if self.outbound.is_up(from) {
                     let answer = Serving {
@@ -303,23 +241,14 @@ impl<D: TranslationDesign> Nic<D> {
     ) {
         match self.dispatch.get(handler) {
             Some(HandlerTarget::Host) => {
-                self.completions.push_back(Completion::Message {
-                    to,
-                    from,
-                    handler,
-                    length,
-                    buffer,
-                });
+                self.completions.push_back(Completion::Message { to, from, handler, length, buffer });
             }
             Some(HandlerTarget::Nic(target)) => {
                 // What a handler here takes is short: it must be in the NIC already.
                 let whole = inline.get(..length as usize);
                 match whole.filter(|payload| payload.len() <= INLINE_BYTES) {
                     Some(payload) => {
-                        let mut outbox = Sender {
-                            outbound: &mut self.outbound,
-                            from: to,
-                        };
+                        let mut outbox = Sender { outbound: &mut self.outbound, from: to };
                         target.handle(from, payload, &mut outbox);
                     }
                     None => self.reject(from.node, Rejection::Malformed),
@@ -413,12 +342,7 @@ impl<D: TranslationDesign> Nic<D> {
         if fetch.received == fetch.length {
             self.fetches.remove(id.0);
         }
-        self.completions.push_back(Completion::Failed {
-            process,
-            completion,
-            error,
-            sent_bytes: 0,
-        });
+        self.completions.push_back(Completion::Failed { process, completion, error, sent_bytes: 0 });
     }
 
     fn fetch_refused(&mut self, from: NodeId, key: &Key, id: FetchId, reason: Refusal) {
@@ -476,45 +400,28 @@ impl<D: TranslationDesign> Nic<D> {
         };
         let (process, completion) = (fetch.process, fetch.completion);
         self.completions.push_back(match fetch.fate {
-            Fate::Failed(error) | Fate::Failing(error) => Completion::Failed {
-                process,
-                completion: Some(completion),
-                error,
-                sent_bytes: 0,
-            },
+            Fate::Failed(error) | Fate::Failing(error) => {
+                Completion::Failed { process, completion: Some(completion), error, sent_bytes: 0 }
+            }
             Fate::Wanted | Fate::Abandoned => {
                 self.counters.fetches += u64::from(fetch.length > 0);
-                Completion::Done {
-                    process,
-                    completion,
-                }
+                Completion::Done { process, completion }
             }
         });
     }
 
     /// A peer refused stores. If the one named is part of a long send, the rest of that is not sent.
-    fn store_refused(
-        &mut self,
-        from: NodeId,
-        message: MessageId,
-        export: ExportId,
-        store: RefusedStore,
-        count: u64,
-    ) {
+    fn store_refused(&mut self, from: NodeId, message: MessageId, export: ExportId, store: RefusedStore, count: u64) {
         let reason = store.reason;
         let of_export = |import: &Import| import.node == from && import.export == export;
         self.imports.note_refused(store, count, of_export);
-        let of_message = |long: &Long| matches!(long, Long::Send(sending) if sending.to == from && sending.message == message);
+        let of_message =
+            |long: &Long| matches!(long, Long::Send(sending) if sending.to == from && sending.message == message);
         let named = self.processes.with_long(of_message).next();
         if let Some(process) = named {
             self.give_up(process, CommandError::Refused(reason));
         }
-        self.completions.push_back(Completion::StoreRefused {
-            from,
-            export,
-            reason,
-            count,
-        });
+        self.completions.push_back(Completion::StoreRefused { from, export, reason, count });
     }
 
     #[cold]
@@ -526,8 +433,7 @@ impl<D: TranslationDesign> Nic<D> {
             Rejection::Refused(_) => rejected.refused += 1,
             Rejection::UnknownFetch(_) | Rejection::UnknownHandler(_) => rejected.unexpected += 1,
         }
-        self.completions
-            .push_back(Completion::Rejected { from, reason });
+        self.completions.push_back(Completion::Rejected { from, reason });
     }
 }
 
@@ -541,10 +447,7 @@ struct Sender<'a> {
 impl Outbox for Sender<'_> {
     fn send(&mut self, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool {
         let fits = payload.len() <= mapwire_wire::SHORT_BYTES;
-        if !fits
-            || !self.outbound.is_up(to.node)
-            || self.outbound.waiting_for(to.node) >= HANDLER_LIMIT
-        {
+        if !fits || !self.outbound.is_up(to.node) || self.outbound.waiting_for(to.node) >= HANDLER_LIMIT {
             return false;
         }
         self.outbound.push_message(self.from, to, handler, payload);

@@ -2,8 +2,8 @@
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
-    Atomic, CommandHeader, CommandKind, CommandRepr, Endpoint, ExportId, FetchId, HandlerId,
-    ImportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, Signal, WireError,
+    Atomic, CommandHeader, CommandKind, CommandRepr, Endpoint, ExportId, FetchId, HandlerId, ImportId, Key, MessageId,
+    NodeId, ProcessId, Refusal, Repr, Rights, Signal, WireError,
 };
 
 use super::Nic;
@@ -21,10 +21,7 @@ impl<D: TranslationDesign> Nic<D> {
     #[must_use]
     pub fn accepts_command(&self, process: ProcessId) -> bool {
         match self.processes.get(process) {
-            Some(state) => {
-                state.long().is_none()
-                    && state.last_to().is_none_or(|to| self.outbound.has_room(to))
-            }
+            Some(state) => state.long().is_none() && state.last_to().is_none_or(|to| self.outbound.has_room(to)),
             None => false,
         }
     }
@@ -61,11 +58,7 @@ impl<D: TranslationDesign> Nic<D> {
                     Ok(())
                 } else {
                     let (expected_bytes, found_bytes) = (needed as u64, found as u64);
-                    Err(WireError::Length {
-                        field: "command inline bytes",
-                        expected_bytes,
-                        found_bytes,
-                    })
+                    Err(WireError::Length { field: "command inline bytes", expected_bytes, found_bytes })
                 }
             })
             .map_err(CommandError::Malformed)
@@ -84,21 +77,11 @@ impl<D: TranslationDesign> Nic<D> {
     #[cold]
     fn fail_command(&mut self, process: ProcessId, completion: Option<u32>, error: CommandError) {
         self.counters.failed_commands += 1;
-        self.completions.push_back(Completion::Failed {
-            process,
-            completion,
-            error,
-            sent_bytes: 0,
-        });
+        self.completions.push_back(Completion::Failed { process, completion, error, sent_bytes: 0 });
     }
 
     #[inline]
-    fn carry_out(
-        &mut self,
-        process: ProcessId,
-        command: &CommandRepr,
-        inline: &[u8],
-    ) -> Result<(), CommandError> {
+    fn carry_out(&mut self, process: ProcessId, command: &CommandRepr, inline: &[u8]) -> Result<(), CommandError> {
         match self.processes.get(process) {
             Some(state) if state.long().is_none() => {}
             Some(_) => return Err(CommandError::NotAccepted),
@@ -110,20 +93,9 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     #[inline]
-    fn begin(
-        &mut self,
-        process: ProcessId,
-        command: &CommandRepr,
-        inline: &[u8],
-    ) -> Result<(), CommandError> {
+    fn begin(&mut self, process: ProcessId, command: &CommandRepr, inline: &[u8]) -> Result<(), CommandError> {
         match *command {
-            CommandRepr::ShortSend {
-                import,
-                offset,
-                length,
-                notify,
-                signal,
-            } => {
+            CommandRepr::ShortSend { import, offset, length, notify, signal } => {
                 // The inline bytes of a short send are the payload of its packet as they stand.
                 let payload = &inline[..command.inline_bytes()];
                 self.short_send(process, import, offset, length, notify, signal, payload)
@@ -132,38 +104,16 @@ impl<D: TranslationDesign> Nic<D> {
             CommandRepr::Handler { to, handler, .. } => {
                 self.send_to_handler(process, to, handler, command.data(inline))
             }
-            CommandRepr::LongSend {
-                import,
-                offset,
-                address,
-                length,
-                notify,
-                signal,
-                completion,
-            } => self
-                .long_send(
-                    process, import, offset, address, length, notify, signal, completion,
-                )
+            CommandRepr::LongSend { import, offset, address, length, notify, signal, completion } => self
+                .long_send(process, import, offset, address, length, notify, signal, completion)
                 .inspect_err(|error| self.note_lost(*error)),
-            CommandRepr::Fetch {
-                import,
-                offset,
-                address,
-                length,
-                completion,
-            } => {
+            CommandRepr::Fetch { import, offset, address, length, completion } => {
                 // A flush reads nothing, and is asked of a revoked export too.
                 let right = (length > 0).then_some(Rights::FETCH);
                 let place = (import, offset, length);
                 self.fetch(process, place, right, None, address, completion)
             }
-            CommandRepr::Atomic {
-                import,
-                offset,
-                address,
-                atomic,
-                completion,
-            } => {
+            CommandRepr::Atomic { import, offset, address, atomic, completion } => {
                 let place = (import, offset, atomic.width.bytes());
                 let right = Some(Rights::ALL);
                 self.fetch(process, place, right, Some(atomic), address, completion)
@@ -210,14 +160,7 @@ impl<D: TranslationDesign> Nic<D> {
 
     /// Notes a short send that is dropped here: its process is told by a flush only.
     #[cold]
-    fn note_unsent(
-        &mut self,
-        process: ProcessId,
-        import: ImportId,
-        offset: u64,
-        length: u32,
-        error: CommandError,
-    ) {
+    fn note_unsent(&mut self, process: ProcessId, import: ImportId, offset: u64, length: u32, error: CommandError) {
         self.note_lost(error);
         let store = RefusedStore {
             offset,
@@ -398,13 +341,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// [`max_message_bytes`](Self::max_message_bytes), when there is no such node or it is gone, or when 8,192 packets wait for it
     /// already.
     #[inline]
-    pub fn send_message(
-        &mut self,
-        from: ProcessId,
-        to: Endpoint,
-        handler: HandlerId,
-        payload: &[u8],
-    ) -> bool {
+    pub fn send_message(&mut self, from: ProcessId, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool {
         if payload.len() > self.max_message_bytes() || !self.may_send(to.node) {
             return false;
         }
@@ -432,24 +369,8 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// Queues the last packet of a message that is given up: no data, and nobody is told.
-    pub(crate) fn close_message(
-        &mut self,
-        to: NodeId,
-        key: Key,
-        export: ExportId,
-        message: MessageId,
-        offset: u64,
-    ) {
-        let store = Repr::Store {
-            key,
-            export,
-            message,
-            offset,
-            length: 0,
-            last: true,
-            notify: false,
-            signal: false,
-        };
+    pub(crate) fn close_message(&mut self, to: NodeId, key: Key, export: ExportId, message: MessageId, offset: u64) {
+        let store = Repr::Store { key, export, message, offset, length: 0, last: true, notify: false, signal: false };
         self.outbound.push_inline(to, &store, &[]);
         self.outbound.close_message(to);
     }

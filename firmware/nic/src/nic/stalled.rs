@@ -3,9 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use mapwire_translation::{
-    HandleLookup, HostRequest, Page, Process as TableOwner, TranslationDesign,
-};
+use mapwire_translation::{HandleLookup, HostRequest, Page, Process as TableOwner, TranslationDesign};
 use mapwire_wire::{ExportId, NodeId, ProcessId};
 
 use super::Nic;
@@ -167,10 +165,7 @@ impl<D: TranslationDesign> Nic<D> {
             return true;
         };
         let owner = TableOwner(entry.process.0);
-        for lookup in [
-            self.translation.lookup_process(owner),
-            self.translation.lookup_buffer(owner, export.0),
-        ] {
+        for lookup in [self.translation.lookup_process(owner), self.translation.lookup_buffer(owner, export.0)] {
             if let HandleLookup::Host(request) = lookup {
                 self.stalled.ask(request);
                 return false;

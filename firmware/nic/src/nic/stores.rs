@@ -1,10 +1,7 @@
 //! Stores that come from other nodes: authenticated, then translated, then handed over to be moved.
 
 use mapwire_translation::{HostRequest, PageRange, Process as Owner, TranslationDesign};
-use mapwire_wire::{
-    ExportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES,
-    Signal,
-};
+use mapwire_wire::{ExportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES, Signal};
 
 use super::Nic;
 use crate::actions::{After, BufferId, Rejection, SignalWrite};
@@ -51,34 +48,14 @@ impl<D: TranslationDesign> Nic<D> {
         trailer: Option<[u8; SIGNAL_TRAILER_BYTES]>,
         buffer: BufferId,
     ) -> bool {
-        let Repr::Store {
-            key,
-            export,
-            message,
-            offset,
-            length,
-            last,
-            notify,
-            signal: _,
-        } = *repr
-        else {
+        let Repr::Store { key, export, message, offset, length, last, notify, signal: _ } = *repr else {
             return true;
         };
         let Ok(signal) = trailer.as_ref().map(Signal::from_bytes).transpose() else {
             self.reject(from, Rejection::Malformed);
             return true;
         };
-        let store = Store {
-            from,
-            key,
-            export,
-            message,
-            offset,
-            length,
-            last,
-            notify,
-            signal,
-        };
+        let store = Store { from, key, export, message, offset, length, last, notify, signal };
         if self.drops_on_miss && !self.has_handles(export) && !self.stalled.gives_up(from) {
             return false;
         }
@@ -108,16 +85,7 @@ impl<D: TranslationDesign> Nic<D> {
                 return true;
             }
         };
-        let after = if notify {
-            After::Notify {
-                export,
-                from,
-                offset: start,
-                length: bytes,
-            }
-        } else {
-            After::Nothing
-        };
+        let after = if notify { After::Notify { export, from, offset: start, length: bytes } } else { After::Nothing };
         if length > 0 || signal.is_some() || after != After::Nothing {
             self.move_scattered(process, signal, buffer, after);
         }
@@ -127,9 +95,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// Authenticates a store and finds the virtual addresses of its data and signal.
     #[inline]
     fn place(&self, store: &Store) -> Result<Place, Refusal> {
-        let export =
-            self.exports
-                .authenticate(store.from, store.export, &store.key, Rights::STORE)?;
+        let export = self.exports.authenticate(store.from, store.export, &store.key, Rights::STORE)?;
         let address = export.address_of(store.offset, u64::from(store.length))?;
         let signal = match store.signal {
             None => None,
@@ -141,11 +107,7 @@ impl<D: TranslationDesign> Nic<D> {
                 Some(address)
             }
         };
-        Ok(Place {
-            process: export.process,
-            address,
-            signal,
-        })
+        Ok(Place { process: export.process, address, signal })
     }
 
     /// Translates the place of a store: `scattered` has that of its data, what it gives is that of its signal.
@@ -184,11 +146,7 @@ impl<D: TranslationDesign> Nic<D> {
             let is_there = |page| !self.translation.installed(owner, page).is_garbage();
             if let Some(wanted) = pages.into_iter().find(|page| !is_there(*page)) {
                 lacks = true;
-                self.stalled.ask(HostRequest::Fill {
-                    process: owner,
-                    pages,
-                    wanted,
-                });
+                self.stalled.ask(HostRequest::Fill { process: owner, pages, wanted });
             }
         }
         match lacks {

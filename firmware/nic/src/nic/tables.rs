@@ -2,9 +2,7 @@
 
 use alloc::vec::Vec;
 
-use mapwire_translation::{
-    Frame, NicSide, Page, PageRange, Process as TableOwner, TranslationDesign,
-};
+use mapwire_translation::{Frame, NicSide, Page, PageRange, Process as TableOwner, TranslationDesign};
 use mapwire_wire::{ExportId, HandlerId, ImportId, Key, NodeId, ProcessId, Rights};
 
 use super::{Nic, PROCESS_BYTES};
@@ -60,10 +58,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
         self.check_open(export.process)?;
         self.charge("an export", self.exports.growth_bytes() as u64)?;
-        let full = NicError::TableFull {
-            what: "export",
-            limit: MAX_ENTRIES,
-        };
+        let full = NicError::TableFull { what: "export", limit: MAX_ENTRIES };
         self.exports.insert(export).map(ExportId).ok_or(full)
     }
 
@@ -72,12 +67,7 @@ impl<D: TranslationDesign> Nic<D> {
     ///
     /// # Errors
     /// [`NicError::UnknownExport`], [`NicError::UnknownNode`], [`NicError::OutOfNicMemory`].
-    pub fn grant(
-        &mut self,
-        export: ExportId,
-        node: NodeId,
-        rights: Rights,
-    ) -> Result<(), NicError> {
+    pub fn grant(&mut self, export: ExportId, node: NodeId, rights: Rights) -> Result<(), NicError> {
         if !self.outbound.has(node) {
             return Err(NicError::UnknownNode(node, self.outbound.nodes()));
         }
@@ -113,10 +103,7 @@ impl<D: TranslationDesign> Nic<D> {
         if let Some(landing) = landing {
             check_range(landing.address, landing.length)?;
         }
-        let entry = self
-            .exports
-            .get_mut(export.0)
-            .ok_or(NicError::UnknownExport(export.0))?;
+        let entry = self.exports.get_mut(export.0).ok_or(NicError::UnknownExport(export.0))?;
         entry.landing = landing;
         Ok(())
     }
@@ -131,10 +118,7 @@ impl<D: TranslationDesign> Nic<D> {
             return Err(NicError::UnknownNode(import.node, self.outbound.nodes()));
         }
         self.charge("an import", self.imports.growth_bytes() as u64)?;
-        let full = NicError::TableFull {
-            what: "import",
-            limit: MAX_ENTRIES,
-        };
+        let full = NicError::TableFull { what: "import", limit: MAX_ENTRIES };
         self.imports.insert(import).map(ImportId).ok_or(full)
     }
 
@@ -143,11 +127,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// # Errors
     /// [`NicError::HandlerTaken`], [`NicError::OutOfNicMemory`], or [`NicError::TableFull`] for an id beyond the table, which has
     /// 256 entries.
-    pub fn install_handler(
-        &mut self,
-        id: HandlerId,
-        target: HandlerTarget,
-    ) -> Result<(), NicError> {
+    pub fn install_handler(&mut self, id: HandlerId, target: HandlerTarget) -> Result<(), NicError> {
         self.charge("a handler", self.dispatch.growth_bytes(id) as u64)?;
         self.dispatch.install(id, target)
     }
@@ -157,12 +137,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// # Errors
     /// When the process is unknown, the page is outside what the design can name, or the design needs more NIC memory for it than
     /// there is; the page is not installed then.
-    pub fn install_translation(
-        &mut self,
-        process: ProcessId,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), NicError> {
+    pub fn install_translation(&mut self, process: ProcessId, page: Page, frame: Frame) -> Result<(), NicError> {
         let owner = TableOwner(process.0);
         self.translation.install(owner, page, frame)?;
         if let Err(error) = self.charge("a translation", 0) {
@@ -199,15 +174,8 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
     fn reading(&self, owner: TableOwner, pages: &mut Vec<PageRange>) {
         for transmit in self.outbound.packets() {
             // What a command reads is held by the host that made it.
-            if let (
-                Work::Reply { .. },
-                &Source::Memory {
-                    process,
-                    address,
-                    piece,
-                    ..
-                },
-            ) = (transmit.work(), &transmit.source)
+            if let (Work::Reply { .. }, &Source::Memory { process, address, piece, .. }) =
+                (transmit.work(), &transmit.source)
                 && process.0 == owner.0
             {
                 pages.extend(PageRange::covering(address, u64::from(piece.length)));
@@ -219,12 +187,7 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
         pages.extend(of_owner.map(|(_, address)| PageRange::single(Page::containing(address))));
     }
 
-    fn install_pages(
-        &mut self,
-        process: TableOwner,
-        first: Page,
-        frames: &[Frame],
-    ) -> Result<(), NicError> {
+    fn install_pages(&mut self, process: TableOwner, first: Page, frames: &[Frame]) -> Result<(), NicError> {
         self.translation.install_run(process, first, frames)?;
         if let Err(error) = self.charge("translations", 0) {
             let count = frames.len() as u64;
@@ -236,12 +199,7 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
         Ok(())
     }
 
-    fn install_export(
-        &mut self,
-        process: TableOwner,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), NicError> {
+    fn install_export(&mut self, process: TableOwner, page: Page, frame: Frame) -> Result<(), NicError> {
         self.translation.install_receive(process, page, frame)?;
         if let Err(error) = self.charge("the translation of an export", 0) {
             self.translation.remove(process, page)?;
@@ -252,8 +210,5 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
 }
 
 fn check_range(address: u64, length: u64) -> Result<(), NicError> {
-    address
-        .checked_add(length)
-        .map(drop)
-        .ok_or(NicError::BadRange { address, length })
+    address.checked_add(length).map(drop).ok_or(NicError::BadRange { address, length })
 }

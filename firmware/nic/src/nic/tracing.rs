@@ -42,12 +42,7 @@ impl<D: TranslationDesign> Nic<D> {
             Path::Receive => TraceOp::Receive,
         };
         if let Some(traced) = &mut self.traced {
-            traced.push_back(Traced {
-                op,
-                process,
-                address,
-                length,
-            });
+            traced.push_back(Traced { op, process, address, length });
         }
     }
 }

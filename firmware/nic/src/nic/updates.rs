@@ -48,13 +48,7 @@ impl<D: TranslationDesign> Nic<D> {
                 return true;
             }
         };
-        let after = After::Updated {
-            from,
-            fetch,
-            reply_key,
-            export,
-            bytes,
-        };
+        let after = After::Updated { from, fetch, reply_key, export, bytes };
         let mut dma = Dma::new(process, buffer, after);
         dma.update = Some(AtomicUpdate { piece, atomic });
         self.dma.push_back(dma);

@@ -26,10 +26,7 @@ const HERE_BYTES: u64 = 4 * PAGE;
 const THERE: u64 = 0x40_0010;
 const LENGTH: u64 = 2 * PAGE + 40;
 /// Where the export may be redirected to.
-const LANDING: Landing = Landing {
-    address: 0x50_0020,
-    length: PAGE,
-};
+const LANDING: Landing = Landing { address: 0x50_0020, length: PAGE };
 /// Where the victim's own fetches go.
 const FETCHED: u64 = 0x60_0008;
 const FETCHED_BYTES: u64 = PAGE + 100;
@@ -76,18 +73,7 @@ impl Attack {
             world.pin(HONEST, process, HERE, HERE_BYTES);
         }
         let import = world.import(HONEST, 0, VICTIM, export, LENGTH);
-        Self {
-            world,
-            export,
-            revoked: None,
-            import,
-            asking,
-            due: 0,
-            asked: None,
-            gone: false,
-            commanded: 0,
-            told: 0,
-        }
+        Self { world, export, revoked: None, import, asking, due: 0, asked: None, gone: false, commanded: 0, told: 0 }
     }
 
     /// Does one thing at random.
@@ -138,12 +124,7 @@ impl Attack {
 
     /// The peer sends a packet.
     fn attack(&mut self) {
-        let known = Known {
-            export: self.export,
-            length: LENGTH,
-            asked: self.asked,
-            flips: FLIPS,
-        };
+        let known = Known { export: self.export, length: LENGTH, asked: self.asked, flips: FLIPS };
         let random = &mut self.world.random;
         let repr = known.packet(random);
         let (header, payload) = known.emit(random, self.due, &repr);
@@ -245,10 +226,7 @@ impl Attack {
         self.world.collect(HONEST);
         self.world.collect(VICTIM);
         for told in self.world.take_told(HONEST) {
-            self.told += u64::from(matches!(
-                told,
-                Completion::Done { .. } | Completion::Failed { .. }
-            ));
+            self.told += u64::from(matches!(told, Completion::Done { .. } | Completion::Failed { .. }));
         }
         assert!(self.told <= self.commanded, "a command was told of twice");
         for told in self.world.take_told(VICTIM) {
@@ -264,15 +242,9 @@ impl Attack {
         let late = self.world.wires.get(&(VICTIM, PEER));
         let late = late.and_then(|wire| wire.front()).filter(|_| self.gone);
         assert!(late.is_none(), "sent to a node that is gone: {late:?}");
-        self.world
-            .nodes
-            .iter_mut()
-            .for_each(|node| node.messages.clear());
+        self.world.nodes.iter_mut().for_each(|node| node.messages.clear());
         let export = core::iter::once(THERE..THERE + LENGTH).collect::<Vec<_>>();
-        let fair = [
-            LANDING.address..LANDING.address + LANDING.length,
-            FETCHED..FETCHED + FETCHED_BYTES,
-        ];
+        let fair = [LANDING.address..LANDING.address + LANDING.length, FETCHED..FETCHED + FETCHED_BYTES];
         for (process, start, length, fair) in [
             (0, THERE - PAGE, LENGTH + 2 * PAGE, &export[..]),
             (0, LANDING.address, LANDING.length, &fair),
@@ -311,9 +283,7 @@ impl Attack {
         for node in [HONEST, VICTIM] {
             self.world.nic(node).handle_peer_gone(NodeId(PEER));
         }
-        self.world
-            .wires
-            .retain(|&(from, to), _| from != PEER && to != PEER);
+        self.world.wires.retain(|&(from, to), _| from != PEER && to != PEER);
         self.world.settle();
         self.check();
         let world = &mut self.world;
@@ -325,11 +295,9 @@ impl Attack {
         let import = world.import(HONEST, 2, VICTIM, export, LENGTH);
         let back = HERE + 3 * PAGE;
         let old = back + LENGTH.next_multiple_of(8);
-        for command in [
-            long_send(import, 0, HERE, LENGTH, 1),
-            fetch(import, 0, back, LENGTH, 2),
-            add(import, 16, old, 0, 3),
-        ] {
+        for command in
+            [long_send(import, 0, HERE, LENGTH, 1), fetch(import, 0, back, LENGTH, 2), add(import, 16, old, 0, 3)]
+        {
             world.submit(HONEST, 2, &command, &[]);
             world.settle();
         }

@@ -28,9 +28,7 @@ fn pair(carried: usize, neighbours_percent: u64, random: Random) -> (World, Impo
 fn lengths(world: &mut World, from: u16) -> Vec<u64> {
     let log = world.log.replace(Vec::new()).unwrap();
     let of_node = log.iter().filter(|(sender, _, _)| *sender == from);
-    of_node
-        .map(|(_, _, sent)| sent.payload.len() as u64)
-        .collect()
+    of_node.map(|(_, _, sent)| sent.payload.len() as u64).collect()
 }
 
 #[test]
@@ -72,8 +70,7 @@ fn a_transport_of_short_packets_gets_short_packets() {
 }
 
 #[test]
-fn each_page_of_a_source_is_looked_up_once_and_all_bytes_arrive_however_frames_follow_one_another()
-{
+fn each_page_of_a_source_is_looked_up_once_and_all_bytes_arrive_however_frames_follow_one_another() {
     for_seeds(60, |seed| {
         let mut random = Random::new(seed);
         let percent = [0, 50, 90, 100][random.below(4) as usize];
@@ -100,10 +97,7 @@ fn each_page_of_a_source_is_looked_up_once_and_all_bytes_arrive_however_frames_f
         world.submit(0, 0, &command, &[]);
         world.settle();
         assert!(world.peek(0, 0, FETCHED + to, length) == data);
-        assert_eq!(
-            pages_looked_up(&mut world, 1, TraceOp::Receive, THERE),
-            pages
-        );
+        assert_eq!(pages_looked_up(&mut world, 1, TraceOp::Receive, THERE), pages);
         assert_eq!(words(&world.take_told(0)), (vec![1, 2], vec![]));
     });
 }
@@ -124,10 +118,7 @@ fn a_fetch_that_goes_on_reads_no_page_that_its_host_may_unpin() {
         packets += 1;
         let mut reading = Vec::new();
         world.nic(1).reading(Process(0), &mut reading);
-        for (address, bytes) in (THERE..)
-            .step_by(PAGE as usize)
-            .zip(data.chunks(PAGE as usize))
-        {
+        for (address, bytes) in (THERE..).step_by(PAGE as usize).zip(data.chunks(PAGE as usize)) {
             let page = Page::containing(address);
             if !reading.iter().any(|range| range.contains(page)) {
                 world.unpin(1, 0, address, PAGE);

@@ -74,22 +74,13 @@ fn a_flush_after_a_revocation_knows_every_store_that_was_refused() {
     let (import, export) = pairs[0];
     world.nic(1).revoke(export).unwrap();
     for number in 0..50 {
-        world.submit(
-            0,
-            0,
-            &short_send(import, 8 * number, &[1; 8], false, None),
-            &[1; 8],
-        );
+        world.submit(0, 0, &short_send(import, 8 * number, &[1; 8], false, None), &[1; 8]);
     }
     flush(&mut world, import, 1);
     world.settle();
     assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
     let refused = world.nic(0).take_refused(import);
-    let first = RefusedStore {
-        offset: 0,
-        length: 8,
-        reason: Refusal::Revoked,
-    };
+    let first = RefusedStore { offset: 0, length: 8, reason: Refusal::Revoked };
     assert_eq!((refused.count, refused.first), (50, Some(first)));
     assert!(!refused.unnamed);
     assert_eq!(world.nic(0).take_refused(import), RefusedStores::default());
@@ -139,10 +130,7 @@ fn when_more_exports_refuse_than_can_be_named_every_flush_says_so() {
     while world.receive(0, 1) {}
     world.nic(1).handle_transmit_ready(NodeId(0));
     world.settle();
-    let named: u64 = pairs
-        .iter()
-        .map(|(import, _)| world.nic(0).take_refused(*import).count)
-        .sum();
+    let named: u64 = pairs.iter().map(|(import, _)| world.nic(0).take_refused(*import).count).sum();
     assert!(named < EXPORTS, "{named}");
     flush(&mut world, pairs[0].0, 1);
     world.settle();

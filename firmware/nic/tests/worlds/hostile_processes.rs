@@ -4,8 +4,8 @@ use crate::world::random::{Random, for_seeds};
 use crate::world::{PAGE, World, fetch, long_send, short_send, words};
 use mapwire_nic::{CommandError, Completion, Import, Rejection};
 use mapwire_wire::{
-    Atomic, AtomicOp, COMMAND_BYTES, CommandHeader, CommandRepr, Endpoint, ExportId, HandlerId,
-    ImportId, Key, NodeId, ProcessId, Rights, Signal, Width,
+    Atomic, AtomicOp, COMMAND_BYTES, CommandHeader, CommandRepr, Endpoint, ExportId, HandlerId, ImportId, Key, NodeId,
+    ProcessId, Rights, Signal, Width,
 };
 
 const HERE: u64 = 0x10_0000;
@@ -40,20 +40,14 @@ fn random_commands_never_panic_and_reach_nothing_that_was_not_imported() {
             if random.chance(80) {
                 header.handler.set(0);
                 header.length.set(random.below(300));
-                header.target.set(if random.chance(50) {
-                    own.0
-                } else {
-                    random.below(4) as u32
-                });
+                header.target.set(if random.chance(50) { own.0 } else { random.below(4) as u32 });
             }
             if random.chance(50) {
                 header.address.set(0);
                 header.completion.set(0);
                 header.offset.set(random.below(2 * LENGTH));
             }
-            let inline: Vec<u8> = (0..random.below(160))
-                .map(|_| random.next() as u8)
-                .collect();
+            let inline: Vec<u8> = (0..random.below(160)).map(|_| random.next() as u8).collect();
             // Process 1 has imported nothing: nothing but messages to handlers comes of its commands.
             let process = ProcessId(random.below(3) as u16);
             let sent = world.nic(0).counters().packets_sent;
@@ -65,10 +59,7 @@ fn random_commands_never_panic_and_reach_nothing_that_was_not_imported() {
                 let Some(Completion::Failed { error, .. }) = told else {
                     panic!("{told:?}");
                 };
-                assert!(matches!(
-                    error,
-                    CommandError::NotOpen(ProcessId(2)) | CommandError::Malformed(_)
-                ));
+                assert!(matches!(error, CommandError::NotOpen(ProcessId(2)) | CommandError::Malformed(_)));
             }
             while world.transmit(0) {}
             let handler = header.kind == 4;
@@ -83,11 +74,7 @@ fn random_commands_never_panic_and_reach_nothing_that_was_not_imported() {
             assert!(
                 told.iter().all(|told| matches!(
                     told,
-                    Completion::Notification { .. }
-                        | Completion::Rejected {
-                            reason: Rejection::UnknownHandler(_),
-                            ..
-                        }
+                    Completion::Notification { .. } | Completion::Rejected { reason: Rejection::UnknownHandler(_), .. }
                 )),
                 "an honest NIC sends nothing that is refused: {told:?}"
             );
@@ -113,73 +100,28 @@ fn commands_that_may_not_be_are_refused_with_what_is_wrong() {
         refused: Default::default(),
     };
     let store_only = world.nic(0).import(entry).unwrap();
-    let out_of_range = |offset, length| CommandError::OutOfRange {
-        offset,
-        length,
-        import_bytes: LENGTH,
-    };
+    let out_of_range = |offset, length| CommandError::OutOfRange { offset, length, import_bytes: LENGTH };
     let outside = Some(Signal::set(LENGTH & !7, 0));
     let atomic = |import, offset, completion| CommandRepr::Atomic {
         import,
         offset,
         address: HERE,
-        atomic: Atomic {
-            op: AtomicOp::Swap,
-            width: Width::Eight,
-            operand: 4,
-        },
+        atomic: Atomic { op: AtomicOp::Swap, width: Width::Eight, operand: 4 },
         completion,
     };
-    let message = |to| CommandRepr::Handler {
-        to: Endpoint::first_of(NodeId(to)),
-        handler: HandlerId(1),
-        length: 0,
-    };
+    let message = |to| CommandRepr::Handler { to: Endpoint::first_of(NodeId(to)), handler: HandlerId(1), length: 0 };
     let cases = [
-        (
-            long_send(others, 0, HERE, 8, 1),
-            CommandError::UnknownImport(others),
-        ),
-        (
-            long_send(ImportId(99), 0, HERE, 8, 1),
-            CommandError::UnknownImport(ImportId(99)),
-        ),
-        (
-            long_send(import, LENGTH - 7, HERE, 8, 1),
-            out_of_range(LENGTH - 7, 8),
-        ),
-        (
-            long_send(import, 0, HERE, u64::MAX - HERE, 1),
-            out_of_range(0, u64::MAX - HERE),
-        ),
+        (long_send(others, 0, HERE, 8, 1), CommandError::UnknownImport(others)),
+        (long_send(ImportId(99), 0, HERE, 8, 1), CommandError::UnknownImport(ImportId(99))),
+        (long_send(import, LENGTH - 7, HERE, 8, 1), out_of_range(LENGTH - 7, 8)),
+        (long_send(import, 0, HERE, u64::MAX - HERE, 1), out_of_range(0, u64::MAX - HERE)),
         (fetch(import, LENGTH, HERE, 1, 1), out_of_range(LENGTH, 1)),
-        (
-            fetch(store_only, 0, HERE, 1, 1),
-            CommandError::NoRight {
-                needs: Rights::FETCH,
-                has: Rights::STORE,
-            },
-        ),
-        (
-            atomic(store_only, 0, 1),
-            CommandError::NoRight {
-                needs: Rights::ALL,
-                has: Rights::STORE,
-            },
-        ),
-        (
-            atomic(import, (LENGTH + 7) & !7, 1),
-            out_of_range((LENGTH + 7) & !7, 8),
-        ),
+        (fetch(store_only, 0, HERE, 1, 1), CommandError::NoRight { needs: Rights::FETCH, has: Rights::STORE }),
+        (atomic(store_only, 0, 1), CommandError::NoRight { needs: Rights::ALL, has: Rights::STORE }),
+        (atomic(import, (LENGTH + 7) & !7, 1), out_of_range((LENGTH + 7) & !7, 8)),
         (atomic(others, 0, 1), CommandError::UnknownImport(others)),
-        (
-            short_send(import, LENGTH + 1, &[], false, None),
-            out_of_range(LENGTH + 1, 0),
-        ),
-        (
-            short_send(import, 0, &[], false, outside),
-            out_of_range(LENGTH & !7, 8),
-        ),
+        (short_send(import, LENGTH + 1, &[], false, None), out_of_range(LENGTH + 1, 0)),
+        (short_send(import, 0, &[], false, outside), out_of_range(LENGTH & !7, 8)),
         (message(3), CommandError::UnknownNode(NodeId(3))),
     ];
     for (command, expected) in cases {
@@ -187,22 +129,12 @@ fn commands_that_may_not_be_are_refused_with_what_is_wrong() {
         world.serve(0, 0);
         world.collect(0);
         let told = world.take_told(0);
-        let [
-            Completion::Failed {
-                process: ProcessId(0),
-                completion,
-                error,
-                sent_bytes: 0,
-            },
-        ] = told[..]
-        else {
+        let [Completion::Failed { process: ProcessId(0), completion, error, sent_bytes: 0 }] = told[..] else {
             panic!("{command}: {told:?}");
         };
         assert_eq!(error, expected, "{command}");
-        let has_word = matches!(
-            command,
-            CommandRepr::LongSend { .. } | CommandRepr::Fetch { .. } | CommandRepr::Atomic { .. }
-        );
+        let has_word =
+            matches!(command, CommandRepr::LongSend { .. } | CommandRepr::Fetch { .. } | CommandRepr::Atomic { .. });
         assert_eq!(completion, has_word.then_some(1), "{command}");
     }
     assert!(!world.transmit(0), "nothing was sent");
@@ -232,14 +164,8 @@ fn a_command_of_the_drivers_own_thread_is_checked_and_carried_out_like_one_of_th
     for wrong in [&inline[..20], &[0; 22], &[]] {
         nic.handle_own_command(ProcessId(0), &command, wrong);
         let told = nic.poll_completion();
-        let malformed = matches!(
-            told,
-            Some(Completion::Failed {
-                completion: None,
-                error: CommandError::Malformed(_),
-                ..
-            })
-        );
+        let malformed =
+            matches!(told, Some(Completion::Failed { completion: None, error: CommandError::Malformed(_), .. }));
         assert!(malformed, "{told:?}");
     }
     let outside = long_send(import, 0, HERE, LENGTH + 1, 4);

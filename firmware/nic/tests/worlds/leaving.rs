@@ -1,9 +1,7 @@
 //! Exports, processes and peers that go while transfers are under way.
 
 use crate::world::random::{Random, for_seeds};
-use crate::world::{
-    PAGE, World, add, fetch, long_send, notifying_send, pattern, short_send, words,
-};
+use crate::world::{PAGE, World, add, fetch, long_send, notifying_send, pattern, short_send, words};
 use mapwire_nic::{BufferId, CommandError, Completion, Landing, Rejection, Verdict};
 use mapwire_wire::{Flags, ImportId, MessageId, NodeId, ProcessId, Refusal};
 
@@ -34,9 +32,7 @@ fn forgetful(seed: u64, percent: u64) -> (World, [ImportId; 2], mapwire_wire::Ex
 
 fn failure(told: &[Completion], word: u32) -> Option<CommandError> {
     told.iter().find_map(|completion| match *completion {
-        Completion::Failed {
-            completion, error, ..
-        } if completion == Some(word) => Some(error),
+        Completion::Failed { completion, error, .. } if completion == Some(word) => Some(error),
         _ => None,
     })
 }
@@ -57,42 +53,18 @@ fn a_long_send_stops_when_its_export_is_revoked_and_the_sender_is_told_once() {
     for _ in 0..3 {
         world.receive(0, 1);
     }
-    assert_eq!(
-        before[..PAGE as usize],
-        pattern(10, LENGTH)[..PAGE as usize]
-    );
+    assert_eq!(before[..PAGE as usize], pattern(10, LENGTH)[..PAGE as usize]);
     world.transmit(1);
     world.receive(1, 0);
     world.settle();
     let told = world.take_told(0);
-    assert_eq!(
-        failure(&told, 1),
-        Some(CommandError::Refused(Refusal::Revoked))
-    );
-    let refused: Vec<_> = told
-        .iter()
-        .filter(|told| matches!(told, Completion::StoreRefused { .. }))
-        .collect();
-    let once = Completion::StoreRefused {
-        from: NodeId(1),
-        export,
-        reason: Refusal::Revoked,
-        count: 1,
-    };
+    assert_eq!(failure(&told, 1), Some(CommandError::Refused(Refusal::Revoked)));
+    let refused: Vec<_> = told.iter().filter(|told| matches!(told, Completion::StoreRefused { .. })).collect();
+    let once = Completion::StoreRefused { from: NodeId(1), export, reason: Refusal::Revoked, count: 1 };
     assert_eq!(refused, [&once]);
     let told = world.take_told(1);
-    assert_eq!(
-        told,
-        [Completion::Rejected {
-            from: NodeId(0),
-            reason: Rejection::Refused(Refusal::Revoked)
-        }]
-    );
-    assert_eq!(
-        world.nic(0).counters().packets_sent,
-        5,
-        "the rest was not sent, but its end was"
-    );
+    assert_eq!(told, [Completion::Rejected { from: NodeId(0), reason: Rejection::Refused(Refusal::Revoked) }]);
+    assert_eq!(world.nic(0).counters().packets_sent, 5, "the rest was not sent, but its end was");
 }
 
 #[test]
@@ -125,9 +97,7 @@ fn word_of_a_revocation_fails_the_commands_that_use_the_export() {
     world.submit(0, 0, &short_send(imports[0], 0, &[1], false, None), &[1]);
     world.settle();
     let told = world.take_told(0);
-    assert!(
-        matches!(told[..], [Completion::Failed { error: CommandError::Revoked(id), .. }] if id == imports[0])
-    );
+    assert!(matches!(told[..], [Completion::Failed { error: CommandError::Revoked(id), .. }] if id == imports[0]));
 }
 
 #[test]
@@ -141,38 +111,21 @@ fn a_refused_part_takes_the_notification_and_the_signal_with_it() {
     }
     world.receive(0, 1);
     // The second and third packet do not fit, the rest would.
-    let landing = Landing {
-        address: 0x80_0000,
-        length: PAGE,
-    };
+    let landing = Landing { address: 0x80_0000, length: PAGE };
     world.nic(1).redirect(export, Some(landing)).unwrap();
     world.receive(0, 1);
     world.receive(0, 1);
     world.nic(1).redirect(export, None).unwrap();
     world.settle();
     let told = world.take_told(1);
-    assert!(
-        !told
-            .iter()
-            .any(|told| matches!(told, Completion::Notification { .. })),
-        "{told:?}"
-    );
-    let expected = [
-        &pattern(10, LENGTH)[..PAGE as usize],
-        &pattern(1, LENGTH)[PAGE as usize..],
-    ]
-    .concat();
-    assert!(
-        world.peek(1, 0, THERE, LENGTH) == expected,
-        "nothing more of it is applied"
-    );
+    assert!(!told.iter().any(|told| matches!(told, Completion::Notification { .. })), "{told:?}");
+    let expected = [&pattern(10, LENGTH)[..PAGE as usize], &pattern(1, LENGTH)[PAGE as usize..]].concat();
+    assert!(world.peek(1, 0, THERE, LENGTH) == expected, "nothing more of it is applied");
     // The next message is as good as ever.
     world.submit(0, 0, &notifying_send(imports[0], 5, HERE, 2 * PAGE, 2), &[]);
     world.settle();
     let told = world.take_told(1);
-    assert!(
-        matches!(told[..], [Completion::Notification { offset: 5, length, .. }] if length == 2 * PAGE)
-    );
+    assert!(matches!(told[..], [Completion::Notification { offset: 5, length, .. }] if length == 2 * PAGE));
 }
 
 #[test]
@@ -183,10 +136,7 @@ fn a_redirection_in_the_middle_of_a_message_splits_it() {
     world.serve(0, 0);
     while world.transmit(0) {}
     world.receive(0, 1);
-    let landing = Landing {
-        address: 0x80_0000,
-        length: LENGTH,
-    };
+    let landing = Landing { address: 0x80_0000, length: LENGTH };
     world.nic(1).redirect(export, Some(landing)).unwrap();
     world.settle();
     let source = pattern(10, LENGTH);
@@ -249,25 +199,14 @@ fn a_fetch_that_is_refused_fails_only_when_no_move_of_it_is_under_way() {
     world.nic(1).revoke(export).unwrap();
     while world.transmit(1) {}
     while world.receive(1, 0) {}
-    assert_eq!(
-        words(&world.take_told(0)),
-        (vec![], vec![]),
-        "two moves are under way"
-    );
+    assert_eq!(words(&world.take_told(0)), (vec![], vec![]), "two moves are under way");
     world.do_move(0);
     world.collect(0);
-    assert_eq!(
-        words(&world.take_told(0)),
-        (vec![], vec![]),
-        "one move is under way"
-    );
+    assert_eq!(words(&world.take_told(0)), (vec![], vec![]), "one move is under way");
     world.do_move(0);
     world.collect(0);
     let told = world.take_told(0);
-    assert_eq!(
-        failure(&told, 7),
-        Some(CommandError::Refused(Refusal::Revoked))
-    );
+    assert_eq!(failure(&told, 7), Some(CommandError::Refused(Refusal::Revoked)));
 }
 
 #[test]
@@ -306,20 +245,11 @@ fn a_closed_process_leaves_nothing_behind_that_reads_or_writes_its_memory() {
         // The other process goes on, and so does a new one of the same number.
         world.open(0, 0);
         world.pin(0, 0, HERE, LENGTH);
-        world.submit(
-            0,
-            1,
-            &notifying_send(imports[1], 0, HERE, 3 * PAGE, 100),
-            &[],
-        );
+        world.submit(0, 1, &notifying_send(imports[1], 0, HERE, 3 * PAGE, 100), &[]);
         world.settle();
         assert_eq!(words(&world.take_told(0)), (vec![100], vec![]));
         let (done, failed) = words(&world.take_told(1));
-        assert_eq!(
-            done.len() + failed.len(),
-            8,
-            "the peer's commands all come to an end"
-        );
+        assert_eq!(done.len() + failed.len(), 8, "the peer's commands all come to an end");
         assert!(world.peek(0, 0, HERE, LENGTH).iter().all(|&byte| byte == 0));
         assert!(world.peek(1, 0, THERE, 3 * PAGE) == pattern(11, LENGTH)[..3 * PAGE as usize]);
         // And as many fetches as ever can be under way.
@@ -375,10 +305,7 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
                 ];
                 world.submit(0, process, &commands[random.below(3) as usize], &[]);
             }
-            let commands = [
-                fetch(back, 0, THERE, LENGTH, word),
-                add(back, 8, THERE, 1, word),
-            ];
+            let commands = [fetch(back, 0, THERE, LENGTH, word), add(back, 8, THERE, 1, word)];
             world.submit(1, 0, &commands[random.below(2) as usize], &[]);
         }
         for _ in 0..random.below(80) {
@@ -406,16 +333,8 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
         let mut told_words: Vec<(u16, u32)> = Vec::new();
         for completion in told {
             match completion {
-                Completion::Done {
-                    process,
-                    completion,
-                } => told_words.push((process.0, completion)),
-                Completion::Failed {
-                    process,
-                    completion: Some(word),
-                    error,
-                    ..
-                } => {
+                Completion::Done { process, completion } => told_words.push((process.0, completion)),
+                Completion::Failed { process, completion: Some(word), error, .. } => {
                     assert_eq!(error, CommandError::PeerGone(NodeId(1)));
                     told_words.push((process.0, word));
                 }
@@ -423,9 +342,7 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
             }
         }
         told_words.sort_unstable();
-        let expected: Vec<_> = (0..2)
-            .flat_map(|process| (0..10).map(move |word| (process, word)))
-            .collect();
+        let expected: Vec<_> = (0..2).flat_map(|process| (0..10).map(move |word| (process, word))).collect();
         assert_eq!(told_words, expected, "each word once");
     });
 }
@@ -450,10 +367,7 @@ fn an_atomic_operation_whose_process_closes_before_it_is_carried_out_is_refused(
     world.submit(0, 0, &add(imports[0], 8, HERE, 1, 1), &[]);
     world.serve(0, 0);
     world.transmit(0);
-    let sent = world
-        .wires
-        .get_mut(&(0, 1))
-        .and_then(|wire| wire.pop_front());
+    let sent = world.wires.get_mut(&(0, 1)).and_then(|wire| wire.pop_front());
     let sent = sent.unwrap();
     let nic = world.nic(1);
     let trailer = || unreachable!("it carries no signal");
@@ -470,20 +384,12 @@ fn an_atomic_operation_whose_process_closes_before_it_is_carried_out_is_refused(
 #[test]
 fn packets_of_a_node_that_is_gone_are_dropped() {
     let (mut world, imports, _) = world(7);
-    world.submit(
-        0,
-        0,
-        &short_send(imports[0], 0, &[1, 2], true, None),
-        &[1, 2],
-    );
+    world.submit(0, 0, &short_send(imports[0], 0, &[1, 2], true, None), &[1, 2]);
     world.serve(0, 0);
     world.transmit(0);
     world.nic(1).handle_peer_gone(NodeId(0));
     world.receive(0, 1);
-    let rejected = Completion::Rejected {
-        from: NodeId(0),
-        reason: Rejection::UnknownNode,
-    };
+    let rejected = Completion::Rejected { from: NodeId(0), reason: Rejection::UnknownNode };
     assert_eq!(world.take_told(1), [rejected]);
     assert!(world.peek(1, 0, THERE, LENGTH) == pattern(1, LENGTH));
 }
@@ -500,19 +406,12 @@ fn the_refusal_of_a_store_names_its_message() {
     world.settle();
     let log = world.log.take().unwrap();
     let message = |kind: mapwire_wire::Kind| {
-        let of_kind = log
-            .iter()
-            .filter(move |(_, _, sent)| sent.header.kind == kind as u8);
-        of_kind
-            .map(|(_, _, sent)| MessageId(sent.header.message.get()))
-            .collect::<Vec<_>>()
+        let of_kind = log.iter().filter(move |(_, _, sent)| sent.header.kind == kind as u8);
+        of_kind.map(|(_, _, sent)| MessageId(sent.header.message.get())).collect::<Vec<_>>()
     };
     let stores = message(mapwire_wire::Kind::Store);
     assert_eq!(stores.len(), 2);
-    assert_ne!(
-        stores[0], stores[1],
-        "messages of two processes are told apart"
-    );
+    assert_ne!(stores[0], stores[1], "messages of two processes are told apart");
     assert_eq!(message(mapwire_wire::Kind::StoreRefused), stores);
 }
 
@@ -555,21 +454,8 @@ fn every_chunk_but_the_last_is_a_plain_store() {
     world.log = Some(Vec::new());
     world.submit(0, 0, &notifying_send(imports[0], 0, HERE, 3 * PAGE, 1), &[]);
     world.settle();
-    let flags: Vec<_> = world
-        .log
-        .take()
-        .unwrap()
-        .iter()
-        .map(|(_, _, sent)| sent.header.flags())
-        .collect();
-    assert_eq!(
-        flags,
-        [
-            Flags::NONE,
-            Flags::NONE,
-            Flags(Flags::LAST.0 | Flags::NOTIFY.0)
-        ]
-    );
+    let flags: Vec<_> = world.log.take().unwrap().iter().map(|(_, _, sent)| sent.header.flags()).collect();
+    assert_eq!(flags, [Flags::NONE, Flags::NONE, Flags(Flags::LAST.0 | Flags::NOTIFY.0)]);
 }
 
 #[test]
@@ -623,8 +509,5 @@ fn stores_to_a_peer_that_goes_are_owed_until_the_program_is_told() {
     assert!(!world.nic(0).owes_stores(peer));
     world.submit(0, 0, &short_send(imports[0], 0, &[1], false, None), &[1]);
     world.serve(0, 0);
-    assert!(
-        !world.nic(0).owes_stores(peer),
-        "what is sent all the same is no news"
-    );
+    assert!(!world.nic(0).owes_stores(peer), "what is sent all the same is no news");
 }

@@ -29,9 +29,7 @@ fn pair() -> (World, ImportId) {
 
 fn events(world: &mut World) -> Vec<LinkEvent> {
     let nic = world.nic(0);
-    std::iter::from_fn(|| nic.poll_link_event())
-        .map(|(_, event)| event)
-        .collect()
+    std::iter::from_fn(|| nic.poll_link_event()).map(|(_, event)| event).collect()
 }
 
 /// Node 1 starts anew, with memory of its own.
@@ -89,10 +87,7 @@ fn a_peer_that_falls_silent_is_dead_once_it_owes_an_answer_and_its_commands_fail
     let before_ns = world.now_ns;
     world.settle();
     let waited_ns = world.now_ns - before_ns;
-    assert!(
-        (10_000_000_000..10_100_000_000).contains(&waited_ns),
-        "{waited_ns}"
-    );
+    assert!((10_000_000_000..10_100_000_000).contains(&waited_ns), "{waited_ns}");
     world.collect(0);
     assert_eq!(words(&world.take_told(0)), (vec![], vec![2, 3]));
     assert!(events(&mut world).contains(&LinkEvent::Dead));

@@ -104,11 +104,7 @@ fn a_command_is_over_when_its_last_packet_is_acked_and_not_when_it_is_out() {
     let (mut world, import, _) = pair(true);
     world.submit(0, 0, &long_send(import, 0, HERE, 8, 1), &[]);
     run(&mut world);
-    assert_eq!(
-        world.take_told(0),
-        [],
-        "the ack may wait for another packet"
-    );
+    assert_eq!(world.take_told(0), [], "the ack may wait for another packet");
     world.poke(0, 0, HERE, &[0; 8]);
     assert_eq!(world.peek(1, 0, THERE, 8), pattern(1, LENGTH)[..8]);
     world.tick(10_000);
@@ -148,9 +144,7 @@ fn packets_of_a_process_that_is_closed_are_sent_again_without_its_memory() {
     run(&mut world);
     world.settle();
     let log = world.log.take().unwrap();
-    let of_0 = log
-        .iter()
-        .filter(|(from, _, sent)| *from == 0 && sent.header.kind != 0);
+    let of_0 = log.iter().filter(|(from, _, sent)| *from == 0 && sent.header.kind != 0);
     let kinds: Vec<u8> = of_0.map(|(_, _, sent)| sent.header.kind).collect();
     assert!(kinds.contains(&(Kind::Nothing as u8)), "{kinds:?}");
     assert!(log.iter().all(|(_, _, sent)| sent.of.is_none()));
@@ -188,15 +182,8 @@ fn a_fetch_into_memory_that_cannot_be_pinned_fails_once_and_the_next_one_works()
         world.submit(0, 0, &fetch(import, 0, start, LENGTH, 1), &[]);
         world.submit(0, 0, &fetch(import, 0, HERE, PAGE, 2), &[]);
         world.settle();
-        let error = CommandError::NotPinned {
-            address: HERE + LENGTH,
-        };
-        let failed = Completion::Failed {
-            process: ProcessId(0),
-            completion: Some(1),
-            error,
-            sent_bytes: 0,
-        };
+        let error = CommandError::NotPinned { address: HERE + LENGTH };
+        let failed = Completion::Failed { process: ProcessId(0), completion: Some(1), error, sent_bytes: 0 };
         let told = world.take_told(0);
         assert_eq!(told.iter().filter(|told| **told == failed).count(), 1);
         assert_eq!(words(&told).0, [2]);
@@ -221,12 +208,7 @@ fn memory_of_an_export_that_cannot_be_pinned_is_refused_as_busy() {
     world.settle();
     let told = world.take_told(0);
     let busy = Refusal::Busy;
-    let refused = Completion::StoreRefused {
-        from: NodeId(1),
-        export: export.0,
-        reason: busy,
-        count: 1,
-    };
+    let refused = Completion::StoreRefused { from: NodeId(1), export: export.0, reason: busy, count: 1 };
     assert!(told.contains(&refused), "{told:?}");
     let failed = Completion::Failed {
         process: ProcessId(0),
@@ -307,8 +289,5 @@ fn a_packet_that_the_host_can_never_help_is_refused_in_the_end_and_what_follows_
     }
     assert!(rounds > 100, "{rounds} rounds");
     assert_eq!(world.nic(1).counters().rejected.refused, 1,);
-    assert_eq!(
-        world.peek(1, 0, THERE + PAGE, 200),
-        pattern(1, LENGTH)[..200]
-    );
+    assert_eq!(world.peek(1, 0, THERE + PAGE, 200), pattern(1, LENGTH)[..200]);
 }

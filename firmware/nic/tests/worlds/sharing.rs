@@ -60,14 +60,7 @@ fn more_long_sends_than_a_link_tells_apart_wait_and_all_arrive() {
     let told = world.take_told(1);
     assert_eq!(told.len(), 40);
     for told in told {
-        assert!(matches!(
-            told,
-            Completion::Notification {
-                offset: 0,
-                length: LENGTH,
-                ..
-            }
-        ));
+        assert!(matches!(told, Completion::Notification { offset: 0, length: LENGTH, .. }));
     }
     assert_eq!(words(&world.take_told(0)).0, [1; 40]);
 }
@@ -145,33 +138,19 @@ fn peers_and_their_fetches_are_served_in_turn_beside_what_is_sent() {
     world.log = Some(Vec::new());
     while world.transmit(0) {}
     let log = world.log.take().unwrap();
-    let served: Vec<(u16, u8)> = log
-        .iter()
-        .map(|(_, to, sent)| (*to, sent.header.kind))
-        .collect();
+    let served: Vec<(u16, u8)> = log.iter().map(|(_, to, sent)| (*to, sent.header.kind)).collect();
     for pair in served[..20].chunks(2) {
         let stores = pair.iter().filter(|(_, kind)| *kind == Kind::Store as u8);
         assert_eq!(stores.count(), 1, "every other packet is the process's own");
     }
     for peer in 1..4 {
-        let first = log
-            .iter()
-            .filter(|(_, to, sent)| *to == peer && sent.header.kind == Kind::FetchReply as u8);
-        let fetches: Vec<u32> = first
-            .map(|(_, _, sent)| sent.header.message.get())
-            .collect();
+        let first = log.iter().filter(|(_, to, sent)| *to == peer && sent.header.kind == Kind::FetchReply as u8);
+        let fetches: Vec<u32> = first.map(|(_, _, sent)| sent.header.message.get()).collect();
         assert_eq!(fetches.len(), 20);
-        assert!(
-            fetches.windows(2).all(|pair| pair[0] != pair[1]),
-            "two fetches take turns"
-        );
+        assert!(fetches.windows(2).all(|pair| pair[0] != pair[1]), "two fetches take turns");
     }
-    let first_round: Vec<u16> = served
-        .iter()
-        .filter(|(_, kind)| *kind != Kind::Store as u8)
-        .map(|(to, _)| *to)
-        .take(3)
-        .collect();
+    let first_round: Vec<u16> =
+        served.iter().filter(|(_, kind)| *kind != Kind::Store as u8).map(|(to, _)| *to).take(3).collect();
     assert_eq!(first_round, [1, 2, 3]);
 }
 
@@ -206,11 +185,7 @@ impl NicHandler for Echo {
 }
 
 fn message(to: u16, handler: u32, length: u32) -> CommandRepr {
-    CommandRepr::Handler {
-        to: Endpoint::first_of(NodeId(to)),
-        handler: HandlerId(handler),
-        length,
-    }
+    CommandRepr::Handler { to: Endpoint::first_of(NodeId(to)), handler: HandlerId(handler), length }
 }
 
 #[test]
@@ -219,10 +194,7 @@ fn a_handler_on_the_nic_answers_without_its_host_and_one_on_the_host_is_given_th
     world.open(0, 0);
     let echo = HandlerTarget::Nic(Box::new(Echo));
     world.nic(1).install_handler(HandlerId(1), echo).unwrap();
-    world
-        .nic(0)
-        .install_handler(HandlerId(2), HandlerTarget::Host)
-        .unwrap();
+    world.nic(0).install_handler(HandlerId(2), HandlerTarget::Host).unwrap();
     for length in [0, 1, 8, 128] {
         let data = pattern(9, length);
         world.submit(0, 0, &message(1, 1, length as u32), &data);
@@ -233,10 +205,7 @@ fn a_handler_on_the_nic_answers_without_its_host_and_one_on_the_host_is_given_th
     }
     world.submit(0, 0, &message(1, 3, 4), &[1; 4]);
     world.settle();
-    assert!(matches!(
-        world.take_told(1)[..],
-        [Completion::Rejected { .. }]
-    ));
+    assert!(matches!(world.take_told(1)[..], [Completion::Rejected { .. }]));
 }
 
 #[test]
@@ -265,17 +234,12 @@ fn messages_of_services_arrive_at_any_length_and_too_many_are_refused() {
     let handler = HandlerId(1);
     let host = HandlerTarget::Host;
     world.nic(1).install_handler(handler, host).unwrap();
-    let to = Endpoint {
-        node: NodeId(1),
-        process: ProcessId(7),
-    };
+    let to = Endpoint { node: NodeId(1), process: ProcessId(7) };
     let longest = world.nic(0).max_message_bytes();
     assert!(longest >= mapwire_wire::MAX_CONTROL_BYTES);
     for length in [0, 1, 136, 137, longest] {
         let message = pattern(1, length as u64);
-        let sent = world
-            .nic(0)
-            .send_message(ProcessId(3), to, handler, &message);
+        let sent = world.nic(0).send_message(ProcessId(3), to, handler, &message);
         assert!(sent);
         world.settle();
         let messages = core::mem::take(&mut world.nodes[1].messages);
@@ -288,9 +252,7 @@ fn messages_of_services_arrive_at_any_length_and_too_many_are_refused() {
         assert!(ends, "{told:?}");
     }
     let nic = world.nic(0);
-    let mut send = |node, message: &[u8]| {
-        nic.send_message(FIRST, Endpoint::first_of(NodeId(node)), handler, message)
-    };
+    let mut send = |node, message: &[u8]| nic.send_message(FIRST, Endpoint::first_of(NodeId(node)), handler, message);
     assert!(!send(1, &vec![0; longest + 1]));
     assert!(!send(2, &[1]));
     let queued = (0..10_000).filter(|_| send(1, &[1])).count();
@@ -301,38 +263,17 @@ fn messages_of_services_arrive_at_any_length_and_too_many_are_refused() {
 #[test]
 fn a_handler_id_is_given_once_and_within_the_table() {
     let mut nic = nic_of(0, 1, 1 << 20);
-    nic.install_handler(HandlerId(3), HandlerTarget::Host)
-        .unwrap();
+    nic.install_handler(HandlerId(3), HandlerTarget::Host).unwrap();
     let taken = NicError::HandlerTaken(HandlerId(3));
-    assert_eq!(
-        nic.install_handler(HandlerId(3), HandlerTarget::Host),
-        Err(taken)
-    );
-    let full = NicError::TableFull {
-        what: "handler",
-        limit: 256,
-    };
-    assert_eq!(
-        nic.install_handler(HandlerId(256), HandlerTarget::Host),
-        Err(full)
-    );
-    assert_eq!(
-        nic.install_handler(HandlerId(u32::MAX), HandlerTarget::Host),
-        Err(full)
-    );
-    nic.install_handler(HandlerId(255), HandlerTarget::Host)
-        .unwrap();
+    assert_eq!(nic.install_handler(HandlerId(3), HandlerTarget::Host), Err(taken));
+    let full = NicError::TableFull { what: "handler", limit: 256 };
+    assert_eq!(nic.install_handler(HandlerId(256), HandlerTarget::Host), Err(full));
+    assert_eq!(nic.install_handler(HandlerId(u32::MAX), HandlerTarget::Host), Err(full));
+    nic.install_handler(HandlerId(255), HandlerTarget::Host).unwrap();
 }
 
 fn export_entry(number: u8) -> Export {
-    Export {
-        process: ProcessId(0),
-        key: key(number | 1),
-        address: 0,
-        length: 8,
-        rights: Rights::ALL,
-        landing: None,
-    }
+    Export { process: ProcessId(0), key: key(number | 1), address: 0, length: 8, rights: Rights::ALL, landing: None }
 }
 
 #[test]
@@ -340,15 +281,10 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
     let small = nic_of(0, 2, 1 << 20).memory().used_bytes();
     let short = std::panic::catch_unwind(|| nic_of(0, 2, small - 1));
     assert!(short.is_err());
-    type Fill =
-        fn(&mut mapwire_nic::Nic<crate::world::forgetful::Forgetful>, u32) -> Result<(), NicError>;
+    type Fill = fn(&mut mapwire_nic::Nic<crate::world::forgetful::Forgetful>, u32) -> Result<(), NicError>;
     let fills: [(&str, Fill); 6] = [
-        ("a command queue", |nic, n| {
-            nic.open_process(ProcessId(n as u16 + 1))
-        }),
-        ("an export", |nic, n| {
-            nic.export(export_entry(n as u8)).map(drop)
-        }),
+        ("a command queue", |nic, n| nic.open_process(ProcessId(n as u16 + 1))),
+        ("an export", |nic, n| nic.export(export_entry(n as u8)).map(drop)),
         ("an import", |nic, n| {
             let entry = Import {
                 process: ProcessId(0),
@@ -362,15 +298,9 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
             };
             nic.import(entry).map(drop)
         }),
-        ("a translation", |nic, n| {
-            nic.install_translation(ProcessId(0), Page(u64::from(n) << 10), Frame(1))
-        }),
-        ("a table of a service", |nic, n| {
-            nic.set_service_bytes(1000 * (n as usize + 1))
-        }),
-        ("a handler", |nic, n| {
-            nic.install_handler(HandlerId(n), HandlerTarget::Host)
-        }),
+        ("a translation", |nic, n| nic.install_translation(ProcessId(0), Page(u64::from(n) << 10), Frame(1))),
+        ("a table of a service", |nic, n| nic.set_service_bytes(1000 * (n as usize + 1))),
+        ("a handler", |nic, n| nic.install_handler(HandlerId(n), HandlerTarget::Host)),
     ];
     for (name, fill) in fills {
         let budget = small + 12_288 + 2000 + if name == "a handler" { 0 } else { 40_000 };
@@ -384,24 +314,13 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
             }
             assert!(entries < 100_000);
         };
-        let NicError::OutOfNicMemory {
-            what,
-            needed_bytes,
-            left_bytes,
-        } = error
-        else {
+        let NicError::OutOfNicMemory { what, needed_bytes, left_bytes } = error else {
             panic!("{name}: {error}");
         };
         assert_eq!(what, name);
-        assert!(
-            entries > 0 && (needed_bytes > left_bytes || left_bytes == 0),
-            "{error}"
-        );
+        assert!(entries > 0 && (needed_bytes > left_bytes || left_bytes == 0), "{error}");
         let text = error.to_string();
-        assert!(
-            text.contains(name) && text.contains(&needed_bytes.to_string()),
-            "{text}"
-        );
+        assert!(text.contains(name) && text.contains(&needed_bytes.to_string()), "{text}");
         let memory = nic.memory();
         assert_eq!(memory.budget_bytes, budget);
         if name != "a translation" {
@@ -419,24 +338,12 @@ fn the_breakdown_adds_up_and_names_each_table_once() {
     world.export(0, 0, HERE, LENGTH);
     let memory = world.nic(0).memory();
     let mut names: Vec<_> = memory.rows.iter().map(|row| row.what).collect();
-    assert_eq!(
-        memory.used_bytes(),
-        memory.rows.iter().map(|row| row.bytes).sum::<u64>()
-    );
-    assert!(
-        memory
-            .to_string()
-            .ends_with(&format!("in use of {} B", memory.budget_bytes))
-    );
+    assert_eq!(memory.used_bytes(), memory.rows.iter().map(|row| row.bytes).sum::<u64>());
+    assert!(memory.to_string().ends_with(&format!("in use of {} B", memory.budget_bytes)));
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), memory.rows.len());
-    let translation: u64 = memory
-        .rows
-        .iter()
-        .filter(|row| row.what.contains("translation"))
-        .map(|row| row.bytes)
-        .sum();
+    let translation: u64 = memory.rows.iter().filter(|row| row.what.contains("translation")).map(|row| row.bytes).sum();
     assert!(translation > 0);
 }
 
@@ -446,29 +353,14 @@ fn what_cannot_be_entered_is_refused_by_name() {
     let unknown = NicError::UnknownProcess(ProcessId(0));
     assert_eq!(nic.export(export_entry(1)), Err(unknown));
     nic.open_process(ProcessId(0)).unwrap();
-    assert_eq!(
-        nic.open_process(ProcessId(0)),
-        Err(NicError::ProcessOpen(ProcessId(0)))
-    );
-    let zero = Export {
-        key: mapwire_wire::Key::ZERO,
-        ..export_entry(1)
-    };
+    assert_eq!(nic.open_process(ProcessId(0)), Err(NicError::ProcessOpen(ProcessId(0))));
+    let zero = Export { key: mapwire_wire::Key::ZERO, ..export_entry(1) };
     assert_eq!(nic.export(zero), Err(NicError::ZeroKey));
-    let wide = Export {
-        address: u64::MAX - 3,
-        ..export_entry(1)
-    };
-    let range = NicError::BadRange {
-        address: u64::MAX - 3,
-        length: 8,
-    };
+    let wide = Export { address: u64::MAX - 3, ..export_entry(1) };
+    let range = NicError::BadRange { address: u64::MAX - 3, length: 8 };
     assert_eq!(nic.export(wide), Err(range));
     let id = nic.export(export_entry(1)).unwrap();
-    let landing = mapwire_nic::Landing {
-        address: u64::MAX - 3,
-        length: 8,
-    };
+    let landing = mapwire_nic::Landing { address: u64::MAX - 3, length: 8 };
     assert_eq!(nic.redirect(id, Some(landing)), Err(range));
     assert_eq!(nic.revoke(id).unwrap().address, 0);
     let gone = NicError::UnknownExport(id.0);
@@ -484,10 +376,7 @@ fn what_cannot_be_entered_is_refused_by_name() {
         revoked: false,
         refused: Default::default(),
     };
-    assert_eq!(
-        nic.import(import).unwrap_err(),
-        NicError::UnknownNode(NodeId(2), 2)
-    );
+    assert_eq!(nic.import(import).unwrap_err(), NicError::UnknownNode(NodeId(2), 2));
     let not_open = mapwire_translation::TranslationError::NotOpen(Process(5));
     let refused = nic.install_translation(ProcessId(5), Page(1), Frame(1));
     assert_eq!(refused, Err(NicError::Translation(not_open)));
@@ -498,8 +387,7 @@ fn the_frame_of_a_page_can_be_asked_without_a_trace() {
     use mapwire_translation::TranslationDesign;
     let mut nic = nic_of(0, 1, 1 << 20);
     nic.open_process(ProcessId(4)).unwrap();
-    nic.install_translation(ProcessId(4), Page(9), Frame(90))
-        .unwrap();
+    nic.install_translation(ProcessId(4), Page(9), Frame(90)).unwrap();
     assert_eq!(nic.frame_of(ProcessId(4), Page(9)), Frame(90));
     assert_eq!(nic.frame_of(ProcessId(4), Page(8)), Frame::GARBAGE);
     assert_eq!(nic.frame_of(ProcessId(3), Page(9)), Frame::GARBAGE);

@@ -5,8 +5,7 @@ use crate::world::{PAGE, World, fetch, notifying_send, short_send};
 use allocations::calls;
 use mapwire_nic::{BufferId, Completion, Nic, Source, Verdict};
 use mapwire_wire::{
-    CommandRepr, Endpoint, HandlerId, Header, INLINE_BYTES, NodeId, ProcessId,
-    SIGNAL_TRAILER_BYTES, Signal,
+    CommandRepr, Endpoint, HandlerId, Header, INLINE_BYTES, NodeId, ProcessId, SIGNAL_TRAILER_BYTES, Signal,
 };
 
 #[path = "../../../../tests/allocations.rs"]
@@ -34,10 +33,7 @@ fn pass(from: &mut Nic<Forgetful>, to: &mut Nic<Forgetful>, told: &mut u64) {
         }
         for nic in [&mut *from, &mut *to] {
             while let Some(completion) = nic.poll_completion() {
-                let refused = matches!(
-                    completion,
-                    Completion::Failed { .. } | Completion::Rejected { .. }
-                );
+                let refused = matches!(completion, Completion::Failed { .. } | Completion::Rejected { .. });
                 assert!(!refused, "{completion:?}");
                 *told += 1;
             }
@@ -58,11 +54,7 @@ fn a_steady_exchange_allocates_nothing() {
     let export = world.export(1, 0, HERE, 4 * PAGE);
     let import = world.import(0, 0, 1, export, 4 * PAGE);
     let signal = Some(Signal::set(8, 1));
-    let message = CommandRepr::Handler {
-        to: Endpoint::first_of(NodeId(1)),
-        handler: HandlerId(1),
-        length: 16,
-    };
+    let message = CommandRepr::Handler { to: Endpoint::first_of(NodeId(1)), handler: HandlerId(1), length: 16 };
     let commands = [
         (short_send(import, 0, &[1; 64], true, signal), 64),
         (notifying_send(import, 0, HERE + 100, 3 * PAGE, 1), 0),

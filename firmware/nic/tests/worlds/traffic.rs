@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::world::{PAGE, World, fetch, pattern, short_send};
 use mapwire_nic::{Completion, Landing};
-use mapwire_wire::{
-    Atomic, AtomicOp, CommandRepr, ExportId, ImportId, NodeId, ProcessId, Signal, SignalOp, Width,
-};
+use mapwire_wire::{Atomic, AtomicOp, CommandRepr, ExportId, ImportId, NodeId, ProcessId, Signal, SignalOp, Width};
 
 const PROCESSES: u16 = 2;
 /// Sources of a process's sends.
@@ -91,9 +89,7 @@ impl Traffic {
             traffic.pin(who, FETCHED, FETCHED_BYTES);
         }
         for owner in everybody.clone() {
-            let library = traffic
-                .world
-                .export(owner.0, owner.1, LIBRARY, LIBRARY_BYTES);
+            let library = traffic.world.export(owner.0, owner.1, LIBRARY, LIBRARY_BYTES);
             for (at, user) in (0..).zip(everybody.clone()) {
                 // Not aligned to anything but words, and with neighbours on its first and last page.
                 let random = &mut traffic.world.random;
@@ -102,9 +98,7 @@ impl Traffic {
                 traffic.pin(owner, address, length);
                 traffic.pin(owner, LANDING + APART * at, 2 * PAGE);
                 let export = traffic.world.export(owner.0, owner.1, address, length);
-                let import = traffic
-                    .world
-                    .import(user.0, user.1, owner.0, export, length);
+                let import = traffic.world.import(user.0, user.1, owner.0, export, length);
                 let window = Window {
                     owner,
                     export: export.0,
@@ -115,9 +109,7 @@ impl Traffic {
                     notifications: Vec::new(),
                 };
                 traffic.windows.insert((user, owner), window);
-                let import = traffic
-                    .world
-                    .import(user.0, user.1, owner.0, library, LIBRARY_BYTES);
+                let import = traffic.world.import(user.0, user.1, owner.0, library, LIBRARY_BYTES);
                 traffic.library.insert((user, owner), import);
             }
         }
@@ -168,22 +160,15 @@ impl Traffic {
     fn draw(&mut self) -> Who {
         let nodes = self.world.nodes.len() as u64;
         let random = &mut self.world.random;
-        (
-            random.below(nodes) as u16,
-            random.below(PROCESSES.into()) as u16,
-        )
+        (random.below(nodes) as u16, random.below(PROCESSES.into()) as u16)
     }
 
     fn send(&mut self) {
         let (user, owner) = (self.draw(), self.draw());
         let random = &mut self.world.random;
         let window = &self.windows[&(user, owner)];
-        let room = window
-            .landing
-            .map_or(window.length, |landing| landing.length.min(window.length));
-        let target = window
-            .landing
-            .map_or(window.address, |landing| landing.address);
+        let room = window.landing.map_or(window.length, |landing| landing.length.min(window.length));
+        let target = window.landing.map_or(window.address, |landing| landing.address);
         let short = random.chance(50);
         let offset = random.below(room + 1);
         let most = (room - offset).min(if short { 112 } else { SOURCE_BYTES });
@@ -205,15 +190,7 @@ impl Traffic {
             self.world.submit(user.0, user.1, &command, &data);
         } else {
             let completion = self.word(user);
-            let command = CommandRepr::LongSend {
-                import,
-                offset,
-                address,
-                length,
-                notify,
-                signal,
-                completion,
-            };
+            let command = CommandRepr::LongSend { import, offset, address, length, notify, signal, completion };
             self.world.submit(user.0, user.1, &command, &[]);
         }
         self.expect(owner, target + offset, &data);
@@ -242,20 +219,10 @@ impl Traffic {
         }
         let gap = random.below(left.min(100));
         let most = (left - gap).min(LIBRARY_BYTES);
-        let length = if random.chance(50) {
-            random.within(1, most)
-        } else {
-            random.within(1, most.min(64))
-        };
+        let length = if random.chance(50) { random.within(1, most) } else { random.within(1, most.min(64)) };
         let offset = random.below(LIBRARY_BYTES - length + 1);
         let completion = self.word(user);
-        let command = fetch(
-            self.library[&(user, owner)],
-            offset,
-            start + gap,
-            length,
-            completion,
-        );
+        let command = fetch(self.library[&(user, owner)], offset, start + gap, length, completion);
         self.world.submit(user.0, user.1, &command, &[]);
         let data = self.expected_at(owner, LIBRARY + offset, length);
         self.expect(user, start + gap, &data);
@@ -270,9 +237,7 @@ impl Traffic {
         let window = &self.windows[&(user, owner)];
         let (address, room) = window
             .landing
-            .map_or((window.address, window.length), |landing| {
-                (landing.address, landing.length.min(window.length))
-            });
+            .map_or((window.address, window.length), |landing| (landing.address, landing.length.min(window.length)));
         let width = [Width::Four, Width::Eight][random.below(2) as usize];
         let bytes = width.bytes();
         if room < bytes || start + bytes > FETCHED + FETCHED_BYTES {
@@ -289,19 +254,9 @@ impl Traffic {
             2 => AtomicOp::CompareSwap { expected: old },
             _ => AtomicOp::CompareSwap { expected: old ^ 1 },
         };
-        let atomic = Atomic {
-            op,
-            width,
-            operand: draw,
-        };
+        let atomic = Atomic { op, width, operand: draw };
         let completion = self.word(user);
-        let command = CommandRepr::Atomic {
-            import,
-            offset,
-            address: start,
-            atomic,
-            completion,
-        };
+        let command = CommandRepr::Atomic { import, offset, address: start, atomic, completion };
         self.world.submit(user.0, user.1, &command, &[]);
         let new = atomic.result(old).to_le_bytes();
         self.expect(owner, address + offset, &new[..bytes as usize]);
@@ -313,12 +268,8 @@ impl Traffic {
         self.settle();
         let (user, owner) = (self.draw(), self.draw());
         let random = &mut self.world.random;
-        let (place, length) = (
-            everybody(self.world.nodes.len())
-                .position(|who| who == user)
-                .unwrap(),
-            random.within(1, PAGE),
-        );
+        let (place, length) =
+            (everybody(self.world.nodes.len()).position(|who| who == user).unwrap(), random.within(1, PAGE));
         let address = LANDING + APART * place as u64 + 8 * random.below(512);
         let landing = random.chance(70).then_some(Landing { address, length });
         let window = self.windows.get_mut(&(user, owner)).unwrap();
@@ -352,20 +303,12 @@ impl Traffic {
             let mut done: BTreeMap<ProcessId, Vec<u32>> = BTreeMap::new();
             for told in self.world.take_told(node) {
                 match told {
-                    Completion::Done {
-                        process,
-                        completion,
-                    } => done.entry(process).or_default().push(completion),
-                    Completion::Notification {
-                        export,
-                        offset,
-                        length,
-                        process,
-                        from,
-                    } => {
-                        let window = self.windows.values().find(|window| {
-                            (window.export, window.owner) == (export, (node, process.0))
-                        });
+                    Completion::Done { process, completion } => done.entry(process).or_default().push(completion),
+                    Completion::Notification { export, offset, length, process, from } => {
+                        let window = self
+                            .windows
+                            .values()
+                            .find(|window| (window.export, window.owner) == (export, (node, process.0)));
                         assert!(window.is_some(), "{export} of {process} at node {node}");
                         assert!(from.0 < nodes);
                         notified.entry(export).or_default().push((offset, length));
@@ -380,11 +323,7 @@ impl Traffic {
                 expected.sort_unstable();
                 assert_eq!(told, expected, "each word once, at its own process");
             }
-            for window in self
-                .windows
-                .values_mut()
-                .filter(|window| window.owner.0 == node)
-            {
+            for window in self.windows.values_mut().filter(|window| window.owner.0 == node) {
                 let told = notified.remove(&window.export).unwrap_or_default();
                 assert_eq!(told, window.notifications, "in the order of the sends");
                 window.notifications.clear();
@@ -399,17 +338,12 @@ impl Traffic {
             }
         }
         for node in &self.world.nodes {
-            assert_eq!(
-                (node.memory.garbage_reads, node.memory.garbage_writes),
-                (0, 0)
-            );
+            assert_eq!((node.memory.garbage_reads, node.memory.garbage_writes), (0, 0));
             assert_eq!(node.nic.counters().rejected.total(), 0);
             for peer in 0..nodes {
                 assert!(node.nic.idle_towards(NodeId(peer)));
             }
         }
-        self.fetched_to
-            .values_mut()
-            .for_each(|next| *next = FETCHED);
+        self.fetched_to.values_mut().for_each(|next| *next = FETCHED);
     }
 }

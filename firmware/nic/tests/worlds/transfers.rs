@@ -73,12 +73,8 @@ fn each_offset_and_length_around_a_page_boundary_is_scattered_to_two_frames() {
                 world.settle();
                 let mut expected = vec![0; 3 * PAGE as usize];
                 let (to, from) = (offset as usize, from as usize);
-                expected[to..to + length as usize]
-                    .copy_from_slice(&source[from..from + length as usize]);
-                assert!(
-                    world.peek(1, 0, 0x7000, 3 * PAGE) == expected,
-                    "{from} to {offset}, {length}"
-                );
+                expected[to..to + length as usize].copy_from_slice(&source[from..from + length as usize]);
+                assert!(world.peek(1, 0, 0x7000, 3 * PAGE) == expected, "{from} to {offset}, {length}");
             }
         }
     }
@@ -89,20 +85,9 @@ fn chunks_end_at_the_page_boundaries_of_the_source() {
     let (mut world, import, _) = pair(2, 0x7000, 4 * PAGE);
     world.pin(0, 0, SOURCE, 4 * PAGE);
     world.log = Some(Vec::new());
-    world.submit(
-        0,
-        0,
-        &long_send(import, 50, SOURCE + 4000, 2 * PAGE + 200, 0),
-        &[],
-    );
+    world.submit(0, 0, &long_send(import, 50, SOURCE + 4000, 2 * PAGE + 200, 0), &[]);
     world.settle();
-    let lengths: Vec<_> = world
-        .log
-        .take()
-        .unwrap()
-        .iter()
-        .map(|(_, _, sent)| sent.payload.len())
-        .collect();
+    let lengths: Vec<_> = world.log.take().unwrap().iter().map(|(_, _, sent)| sent.payload.len()).collect();
     assert_eq!(lengths, [96, 4096, 4096, 104]);
 }
 
@@ -119,14 +104,8 @@ fn what_arrives_for_an_unpinned_page_is_lost_in_the_garbage_frame_and_nowhere_el
     world.poke(0, 0, SOURCE, &pattern(1, 3 * PAGE));
     world.submit(0, 0, &notifying_send(import, 0, SOURCE, 3 * PAGE, 9), &[]);
     world.settle();
-    assert_eq!(
-        world.peek(1, 0, 0x7000, PAGE),
-        pattern(1, 3 * PAGE)[..PAGE as usize]
-    );
-    assert_eq!(
-        world.peek(1, 0, 0x9000, PAGE),
-        pattern(1, 3 * PAGE)[2 * PAGE as usize..]
-    );
+    assert_eq!(world.peek(1, 0, 0x7000, PAGE), pattern(1, 3 * PAGE)[..PAGE as usize]);
+    assert_eq!(world.peek(1, 0, 0x9000, PAGE), pattern(1, 3 * PAGE)[2 * PAGE as usize..]);
     assert_eq!(world.nodes[1].memory.garbage_writes, 1);
     assert_eq!(world.nic(1).counters().garbage_pieces, 1);
     assert_eq!(words(&world.take_told(0)), (vec![9], vec![]));
@@ -180,13 +159,7 @@ fn a_store_of_nothing_still_notifies_and_signals() {
     world.submit(0, 0, &short_send(import, PAGE, &[], true, signal), &[]);
     world.settle();
     assert_eq!(world.peek(1, 0, 0x7010, 8), 77u64.to_le_bytes());
-    let expected = Completion::Notification {
-        process: ProcessId(0),
-        export,
-        from: NodeId(0),
-        offset: PAGE,
-        length: 0,
-    };
+    let expected = Completion::Notification { process: ProcessId(0), export, from: NodeId(0), offset: PAGE, length: 0 };
     assert_eq!(world.take_told(1), [expected]);
 }
 
@@ -204,33 +177,16 @@ fn messages_of_two_processes_to_one_node_are_told_apart_although_their_packets_m
         let export = world.export(1, 0, address, 6 * PAGE);
         let import = world.import(0, process, 1, export, 6 * PAGE);
         exports.push(export.0);
-        world.submit(
-            0,
-            process,
-            &notifying_send(import, 64, SOURCE, 5 * PAGE, 5),
-            &[],
-        );
+        world.submit(0, process, &notifying_send(import, 64, SOURCE, 5 * PAGE, 5), &[]);
         world.serve(0, process);
     }
     world.settle();
-    let owners: Vec<_> = world
-        .log
-        .take()
-        .unwrap()
-        .iter()
-        .map(|(_, _, sent)| sent.of.unwrap().0)
-        .collect();
+    let owners: Vec<_> = world.log.take().unwrap().iter().map(|(_, _, sent)| sent.of.unwrap().0).collect();
     assert_eq!(owners, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
     let told = world.take_told(1);
     assert_eq!(told.len(), 2);
     for (completion, expected) in told.iter().zip(exports) {
-        let Completion::Notification {
-            export,
-            offset,
-            length,
-            ..
-        } = completion
-        else {
+        let Completion::Notification { export, offset, length, .. } = completion else {
             panic!("{completion:?}");
         };
         assert_eq!((*export, *offset, *length), (expected, 64, 5 * PAGE));

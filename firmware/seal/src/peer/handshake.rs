@@ -4,9 +4,7 @@ use alloc::boxed::Box;
 
 use mapwire_wire::NodeId;
 
-use super::{
-    ATTEMPT_NS, Attempt, Due, LEAST_BETWEEN_NS, OFFER_NS, Offer, Peer, STUBBORN_SENDS, goes_first,
-};
+use super::{ATTEMPT_NS, Attempt, Due, LEAST_BETWEEN_NS, OFFER_NS, Offer, Peer, STUBBORN_SENDS, goes_first};
 use crate::address::Address;
 use crate::counters::Cause;
 use crate::identity::Identity;
@@ -17,9 +15,7 @@ use crate::repeat::Repeat;
 use crate::session::Session;
 use crate::transmit::{Destination, Transmit};
 use crate::wire::COOKIE_BYTES;
-use crate::wire::{
-    self, Checked, FIRST_BYTES, RESPOND, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, SECOND_BYTES,
-};
+use crate::wire::{self, Checked, FIRST_BYTES, RESPOND, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, SECOND_BYTES};
 
 impl Peer {
     /// Takes an initiate with a good cookie, made at `made_ns`, from `from`.
@@ -44,8 +40,7 @@ impl Peer {
         self.pass(now_ns)?;
         let index = indexes.draw(header.from(), entropy);
         let grant = Grant::new(index, self.current.is_some());
-        let Some((second, keys)) = identity.answer(&self.public, header, first, grant, entropy)
-        else {
+        let Some((second, keys)) = identity.answer(&self.public, header, first, grant, entropy) else {
             indexes.free(index);
             return Err(Cause::Handshake);
         };
@@ -82,9 +77,7 @@ impl Peer {
         cookie: &[u8; COOKIE_BYTES],
     ) -> Result<(), Cause> {
         let attempt = self.attempt.as_mut().filter(|attempt| {
-            attempt.header.index() == index
-                && attempt.code == *answered
-                && attempt.repeat.sends() > 0
+            attempt.header.index() == index && attempt.code == *answered && attempt.repeat.sends() > 0
         });
         let attempt = attempt.ok_or(Cause::Unasked)?;
         // Each cookie is good for one path, and what was sent by the others is answered with another.
@@ -131,13 +124,7 @@ impl Peer {
         // The peer answers no initiate while it has an attempt of its own to go on with.
         self.drop_offer(indexes);
         let session = Session::new(&keys, index, grant.index(), now_ns, identity.rotation());
-        self.replace(
-            Box::new(session),
-            grant.continues(),
-            now_ns,
-            identity,
-            indexes,
-        );
+        self.replace(Box::new(session), grant.continues(), now_ns, identity, indexes);
         self.unconfirmed = Some(*checked.code());
         self.confirms = true;
         // The peer's next initiate comes when it wants to.
@@ -148,9 +135,7 @@ impl Peer {
     /// Makes the offered session current: the peer has used it.
     pub(crate) fn accept_offer(&mut self, now_ns: u64, identity: &Identity, indexes: &mut Indexes) {
         if let Some(offer) = self.offer.take() {
-            let Offer {
-                session, continues, ..
-            } = *offer;
+            let Offer { session, continues, .. } = *offer;
             self.drop_attempt(indexes);
             self.replace(Box::new(session), continues, now_ns, identity, indexes);
         }
@@ -194,10 +179,7 @@ impl Peer {
             Due::Respond => {
                 let offer = self.offer.as_mut()?;
                 offer.repeat.handle_sent(now_ns);
-                Some(Transmit::new(
-                    Destination::Address(offer.to),
-                    &offer.respond,
-                ))
+                Some(Transmit::new(Destination::Address(offer.to), &offer.respond))
             }
             Due::Start => {
                 self.starts = false;

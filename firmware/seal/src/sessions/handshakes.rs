@@ -17,11 +17,10 @@ impl Sessions {
         datagram: &[u8],
         entropy: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), Cause> {
-        let checked =
-            Checked::new(datagram, self.identity.codes()).map_err(|error| match error {
-                NotChecked::Malformed => Cause::Malformed,
-                NotChecked::Code => Cause::Code,
-            })?;
+        let checked = Checked::new(datagram, self.identity.codes()).map_err(|error| match error {
+            NotChecked::Malformed => Cause::Malformed,
+            NotChecked::Code => Cause::Code,
+        })?;
         if !self.identity.is_addressed(checked.header()) {
             return Err(Cause::Misdirected);
         }
@@ -86,8 +85,7 @@ impl Sessions {
         let (answered, cookie) = checked.cookie().ok_or(Cause::Malformed)?;
         let index = checked.header().index();
         let peer = self.peer_mut(checked.header().from());
-        peer.ok_or(Cause::UnknownPeer)?
-            .handle_cookie(now_ns, index, answered, cookie)
+        peer.ok_or(Cause::UnknownPeer)?.handle_cookie(now_ns, index, answered, cookie)
     }
 
     fn handle_respond(&mut self, now_ns: u64, checked: &Checked<'_>) -> Result<(), Cause> {

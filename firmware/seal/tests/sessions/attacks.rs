@@ -132,11 +132,7 @@ fn a_peer_keeps_one_handshake_half_open_and_no_more() {
         world.restart(0, false);
         world.loss = 0;
         world.send(0).unwrap_err();
-        while world
-            .captured_to(0)
-            .last()
-            .is_none_or(|bytes| bytes[0] != 2)
-        {
+        while world.captured_to(0).last().is_none_or(|bytes| bytes[0] != 2) {
             assert!(world.step(u64::MAX));
             if world.nodes[1].counters().rejected(Cause::Limited) > 100 {
                 break;

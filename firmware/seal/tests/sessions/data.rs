@@ -93,10 +93,7 @@ fn a_replay_of_everything_has_no_effect() {
 
 #[test]
 fn a_key_seals_no_more_than_four_times_its_datagrams() {
-    let rotation = Rotation {
-        datagrams: 10,
-        ..Rotation::default()
-    };
+    let rotation = Rotation { datagrams: 10, ..Rotation::default() };
     let mut world = World::new(Random::new(2), rotation);
     world.converge(SECOND);
     world.loss = 100;

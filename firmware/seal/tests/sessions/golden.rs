@@ -18,9 +18,7 @@ fn a_sealed_envelope_has_type_length_index_counter_ciphertext_and_tag() {
     let index = u32::from_le_bytes(confirm[4..8].try_into().unwrap());
     let mut datagram = *b"________________datagram of a link________________";
     let now_ns = world.now_ns;
-    world.nodes[0]
-        .seal(now_ns, NodeId(1), &mut datagram)
-        .unwrap();
+    world.nodes[0].seal(now_ns, NodeId(1), &mut datagram).unwrap();
     assert_eq!(datagram[..4], [4, 0, 50, 0]);
     assert_eq!(datagram[4..8], index.to_le_bytes());
     assert_eq!(datagram[8..16], 1u64.to_le_bytes(), "the confirm was 0");
@@ -52,10 +50,7 @@ fn a_plain_envelope_has_type_length_node_and_job() {
     sender.seal(NodeId(3), &mut datagram).unwrap();
     assert_eq!(hex(&datagram[..12]), "05001000020100000d0c0b0a");
     let mut receiver = Plain::new(NodeId(3), 0x200, 0x0a0b_0c0d);
-    let expected = Opened::Data {
-        from: NodeId(0x0102),
-        bytes: 12..16,
-    };
+    let expected = Opened::Data { from: NodeId(0x0102), bytes: 12..16 };
     assert_eq!(receiver.handle(&datagram), expected);
     for (at, cause) in [
         (0, Cause::Malformed),
@@ -89,9 +84,7 @@ fn a_handshake_has_the_same_bytes_in_every_run() {
     let sum = all
         .concat()
         .iter()
-        .fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| {
-            (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        .fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     assert_eq!(format!("{sum:016x}"), GOLDEN_SUM);
 }
 

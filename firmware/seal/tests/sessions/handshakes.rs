@@ -1,8 +1,6 @@
 //! How sessions are made and replaced.
 
-use mapwire_seal::{
-    Cause, INITIATE_BYTES, JobSecret, NotReady, Opened, PublicKey, Rotation, Sessions,
-};
+use mapwire_seal::{Cause, INITIATE_BYTES, JobSecret, NotReady, Opened, PublicKey, Rotation, Sessions};
 use mapwire_wire::NodeId;
 
 use crate::world::{MS, Random, SECOND, World, address, config, fill, key};
@@ -178,10 +176,7 @@ fn an_initiate_from_an_address_that_cannot_be_is_malformed() {
 
 #[test]
 fn a_session_needs_no_more_memory_after_hundreds_of_rotations() {
-    let rotation = Rotation {
-        datagrams: 8,
-        ..Rotation::default()
-    };
+    let rotation = Rotation { datagrams: 8, ..Rotation::default() };
     let mut world = World::new(Random::new(1), rotation);
     world.converge(SECOND);
     let mut sizes = Vec::new();
@@ -202,10 +197,7 @@ fn a_session_needs_no_more_memory_after_hundreds_of_rotations() {
 #[test]
 fn former_keys_open_for_the_grace_time_and_not_after() {
     for (wait_ns, opens) in [(9 * SECOND, true), (11 * SECOND, false)] {
-        let rotation = Rotation {
-            datagrams: 8,
-            ..Rotation::default()
-        };
+        let rotation = Rotation { datagrams: 8, ..Rotation::default() };
         let mut world = World::new(Random::new(1), rotation);
         world.converge(SECOND);
         world.loss = 100;

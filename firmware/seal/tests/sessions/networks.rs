@@ -5,19 +5,10 @@ use mapwire_seal::Rotation;
 use crate::world::{MS, Random, SECOND, World};
 
 /// Keys change every few datagrams, and every second.
-const QUICK: Rotation = Rotation {
-    datagrams: 20,
-    time_ns: SECOND,
-    grace_ns: SECOND / 2,
-    silence_ns: SECOND / 4,
-};
+const QUICK: Rotation = Rotation { datagrams: 20, time_ns: SECOND, grace_ns: SECOND / 2, silence_ns: SECOND / 4 };
 
 fn for_seeds(rounds: u64, test: impl Fn(u64)) {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("MAPWIRE_SEED") {
         return test(seed);
     }

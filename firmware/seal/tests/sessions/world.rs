@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use mapwire_seal::{
-    Config, Destination, JobSecret, NotReady, Opened, PublicKey, Rotation, SEALED_BACK_BYTES,
-    SEALED_FRONT_BYTES, Sessions, StaticKey,
+    Config, Destination, JobSecret, NotReady, Opened, PublicKey, Rotation, SEALED_BACK_BYTES, SEALED_FRONT_BYTES,
+    Sessions, StaticKey,
 };
 use mapwire_wire::NodeId;
 
@@ -74,14 +74,7 @@ pub(crate) fn fill(random: &mut Random, bytes: &mut [u8]) {
 }
 
 pub(crate) fn config(me: u16, key: StaticKey, rotation: Rotation) -> Config {
-    Config {
-        me: NodeId(me),
-        nodes: 2,
-        job: 77,
-        secret: JobSecret::new([9; 32]),
-        key,
-        rotation,
-    }
+    Config { me: NodeId(me), nodes: 2, job: 77, secret: JobSecret::new([9; 32]), key, rotation }
 }
 
 impl World {
@@ -171,9 +164,7 @@ impl World {
     fn drain(&mut self, node: usize) {
         let entropy = &mut self.entropy;
         let mut out = Vec::new();
-        while let Some(transmit) =
-            self.nodes[node].poll_transmit(self.now_ns, &mut |bytes| fill(entropy, bytes))
-        {
+        while let Some(transmit) = self.nodes[node].poll_transmit(self.now_ns, &mut |bytes| fill(entropy, bytes)) {
             match transmit.to() {
                 Destination::Node(node) => out.extend((0..self.paths).map(|path| {
                     let to = address_of_path(node.0.into(), path);
@@ -199,10 +190,7 @@ impl World {
         let entropy = &mut self.entropy;
         let (now_ns, node) = (self.now_ns, &mut self.nodes[to]);
         let all = |counted: &mapwire_seal::Counters| -> u64 {
-            mapwire_seal::Cause::ALL
-                .iter()
-                .map(|cause| counted.rejected(*cause))
-                .sum()
+            mapwire_seal::Cause::ALL.iter().map(|cause| counted.rejected(*cause)).sum()
         };
         let before = all(node.counters());
         let opened = node.handle(now_ns, from, &mut bytes, &mut |bytes| fill(entropy, bytes));

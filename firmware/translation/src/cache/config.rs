@@ -37,12 +37,7 @@ pub struct CacheConfig {
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        CacheConfig {
-            entries: 8192,
-            ways: 1,
-            line_entries: 1,
-            offset_per_process: true,
-        }
+        CacheConfig { entries: 8192, ways: 1, line_entries: 1, offset_per_process: true }
     }
 }
 
@@ -62,19 +57,13 @@ impl CacheConfig {
     /// The same with lines of another length.
     #[must_use]
     pub const fn with_line_entries(self, line_entries: usize) -> Self {
-        CacheConfig {
-            line_entries,
-            ..self
-        }
+        CacheConfig { line_entries, ..self }
     }
 
     /// The same with the per-process offset on or off.
     #[must_use]
     pub const fn with_offset_per_process(self, offset_per_process: bool) -> Self {
-        CacheConfig {
-            offset_per_process,
-            ..self
-        }
+        CacheConfig { offset_per_process, ..self }
     }
 
     /// Itself, if such a cache can be built.
@@ -82,23 +71,12 @@ impl CacheConfig {
     /// # Errors
     /// The first number that is not as it must be is named.
     pub const fn checked(self) -> Result<Self, CacheError> {
-        let CacheConfig {
-            entries,
-            ways,
-            line_entries,
-            ..
-        } = self;
+        let CacheConfig { entries, ways, line_entries, .. } = self;
         if !entries.is_power_of_two() || entries > MAX_ENTRIES {
             return Err(CacheError::Entries { entries });
         }
-        if !line_entries.is_power_of_two()
-            || line_entries > MAX_LINE_ENTRIES
-            || line_entries > entries
-        {
-            return Err(CacheError::Line {
-                line_entries,
-                entries,
-            });
+        if !line_entries.is_power_of_two() || line_entries > MAX_LINE_ENTRIES || line_entries > entries {
+            return Err(CacheError::Line { line_entries, entries });
         }
         let lines = entries / line_entries;
         if !ways.is_power_of_two() || ways > lines {
@@ -184,22 +162,16 @@ pub enum CacheError {
         entries: usize,
     },
     /// A miss needs a second-level table in memory.
-    #[error(
-        "without a second-level table in memory nothing can be translated; choose 1 or more, or none for no limit"
-    )]
+    #[error("without a second-level table in memory nothing can be translated; choose 1 or more, or none for no limit")]
     NoTables,
     /// An interrupt asks for a bounded run of pages.
-    #[error(
-        "{fill_pages} pages cannot be filled by an interrupt; choose from 1 to {MAX_FILL_PAGES}, such as 32"
-    )]
+    #[error("{fill_pages} pages cannot be filled by an interrupt; choose from 1 to {MAX_FILL_PAGES}, such as 32")]
     Fill {
         /// What was asked for.
         fill_pages: u32,
     },
     /// A miss fetches from one second-level table.
-    #[error(
-        "{prefetch} entries cannot be fetched at once; choose from 1 to {TABLE_ENTRIES}, such as 8"
-    )]
+    #[error("{prefetch} entries cannot be fetched at once; choose from 1 to {TABLE_ENTRIES}, such as 8")]
     Prefetch {
         /// What was asked for.
         prefetch: u32,
@@ -225,31 +197,21 @@ mod tests {
             assert!(error.to_string().contains(&expected), "{error}");
         }
         for ways in [0, 3, 256] {
-            let shape = config
-                .with_entries(1024)
-                .with_line_entries(8)
-                .with_ways(ways);
+            let shape = config.with_entries(1024).with_line_entries(8).with_ways(ways);
             let error = shape.checked().unwrap_err();
             let expected = std::format!("{ways} ways");
             assert!(error.to_string().contains(&expected), "{error}");
             assert!(error.to_string().contains("128 lines"), "{error}");
         }
-        assert!(
-            config
-                .with_entries(8)
-                .with_line_entries(16)
-                .checked()
-                .is_err()
-        );
+        assert!(config.with_entries(8).with_line_entries(16).checked().is_err());
         assert_eq!(config.with_entries(1).checked(), Ok(config.with_entries(1)));
     }
 
     /// Least distance between the starts of `count` processes that follow one another, in shares of an even spread.
     fn spread(count: u64, sets: u64) -> f64 {
         let config = CacheConfig::default().with_entries(sets as usize);
-        let mut starts: std::vec::Vec<_> = (0..count)
-            .map(|n| config.set_of(Process(n as u16), Page(1000)) as u64)
-            .collect();
+        let mut starts: std::vec::Vec<_> =
+            (0..count).map(|n| config.set_of(Process(n as u16), Page(1000)) as u64).collect();
         starts.sort_unstable();
         let around = starts[0] + sets - starts[starts.len() - 1];
         let least = starts.windows(2).map(|pair| pair[1] - pair[0]).min();
@@ -261,11 +223,7 @@ mod tests {
         for shift in 8..=16 {
             for count in 2..=32 {
                 let spread = spread(count, 1 << shift);
-                assert!(
-                    spread > 0.15,
-                    "{count} processes, {} sets: {spread}",
-                    1 << shift
-                );
+                assert!(spread > 0.15, "{count} processes, {} sets: {spread}", 1 << shift);
             }
         }
         let together = CacheConfig::default().with_offset_per_process(false);
@@ -281,10 +239,7 @@ mod tests {
             for process in 0..40 {
                 for page in (0..100_000).step_by(37) {
                     let (process, page) = (Process(process), Page(page));
-                    assert_eq!(
-                        large.set_of(process, page) % small.sets(),
-                        small.set_of(process, page)
-                    );
+                    assert_eq!(large.set_of(process, page) % small.sets(), small.set_of(process, page));
                 }
             }
         }

@@ -16,9 +16,7 @@ fn the_default_cache_takes_128_kibibytes() {
 #[test]
 fn a_page_number_too_wide_never_aliases_another_process() {
     for ways in [1, 2] {
-        let config = CacheConfig::default()
-            .with_ways(ways)
-            .with_offset_per_process(false);
+        let config = CacheConfig::default().with_ways(ways).with_offset_per_process(false);
         let mut cache = SharedCache::new(config).unwrap();
         cache.fill(Process(1), Page(7), Frame(70));
         let alias = Page(PAGE_NUMBER_END | 7);

@@ -77,9 +77,7 @@ impl<D: TranslationDesign> World<D> {
     fn new(mut nic: D, rules: PinRules, seed: u64) -> Self {
         let mut hosts = Hosts::new();
         for process in (0..PROCESSES).map(Process) {
-            hosts
-                .open(&mut nic, process, rules)
-                .expect("a process can be opened");
+            hosts.open(&mut nic, process, rules).expect("a process can be opened");
         }
         World {
             nic,
@@ -127,27 +125,19 @@ impl<D: TranslationDesign> World<D> {
         let side = self.hosts.side_mut(process).expect("open");
         let prepared = side.prepare(&mut self.nic, &mut self.memory, range);
         if prepared.is_err() {
-            assert!(
-                self.is_too_much(process, range),
-                "{range} of {process} can be pinned"
-            );
+            assert!(self.is_too_much(process, range), "{range} of {process} can be pinned");
             return "a send that cannot be prepared";
         }
         side.hold(range).expect("what is prepared can be held");
         self.held_now = Some((process, range));
         for page in range {
-            let World {
-                nic, hosts, memory, ..
-            } = &mut *self;
+            let World { nic, hosts, memory, .. } = &mut *self;
             let translated = hosts.translate(nic, memory, process, page);
             let expected = memory.pinned.get(&(process, page)).copied();
             match translated {
-                Ok(frame) => assert_eq!(
-                    frame,
-                    expected.unwrap_or(Frame::GARBAGE),
-                    "{page} of {process} in {}",
-                    nic.name()
-                ),
+                Ok(frame) => {
+                    assert_eq!(frame, expected.unwrap_or(Frame::GARBAGE), "{page} of {process} in {}", nic.name())
+                }
                 Err(_) => assert_eq!(expected, None, "{page} of {process} is pinned"),
             }
             if translated.is_err() {
@@ -185,33 +175,23 @@ impl<D: TranslationDesign> World<D> {
         let side = self.hosts.side_mut(process).expect("open");
         let prepared = side.prepare_receive(&mut self.nic, &mut self.memory, range);
         if prepared.is_ok() && self.exported.len() < 4 {
-            side.hold_receive(range)
-                .expect("what is prepared can be held");
+            side.hold_receive(range).expect("what is prepared can be held");
             self.exported.push((process, range));
         }
         "an export"
     }
 
     fn receive(&mut self) -> &'static str {
-        let World {
-            nic, hosts, memory, ..
-        } = self;
+        let World { nic, hosts, memory, .. } = self;
         for (process, range) in self.exported.iter().copied() {
             for page in range {
                 let translated = hosts.translate_receive(nic, memory, process, page);
                 let expected = memory.pinned.get(&(process, page)).copied();
                 if nic.pinning_receive() == Pinning::BeforeTransfer {
-                    assert!(
-                        expected.is_some(),
-                        "exported {page} of {process} stays pinned"
-                    );
+                    assert!(expected.is_some(), "exported {page} of {process} stays pinned");
                 }
                 let frame = translated.unwrap_or(Frame::GARBAGE);
-                assert_eq!(
-                    frame,
-                    expected.unwrap_or(Frame::GARBAGE),
-                    "{page} of {process}"
-                );
+                assert_eq!(frame, expected.unwrap_or(Frame::GARBAGE), "{page} of {process}");
             }
         }
         "receives"
@@ -223,16 +203,13 @@ impl<D: TranslationDesign> World<D> {
             let at = self.draw(many) as usize;
             let (process, range) = self.exported.swap_remove(at);
             let side = self.hosts.side_mut(process).expect("open");
-            side.release_receive(range)
-                .expect("what is held can be released");
+            side.release_receive(range).expect("what is held can be released");
         }
         "the end of an export"
     }
 
     fn reclaim(&mut self) -> &'static str {
-        self.hosts
-            .reclaim(&mut self.nic, &mut self.memory)
-            .expect("what is pinned can be given back");
+        self.hosts.reclaim(&mut self.nic, &mut self.memory).expect("what is pinned can be given back");
         "a reclaim"
     }
 
@@ -269,19 +246,11 @@ impl<D: TranslationDesign> World<D> {
         assert_eq!(counters.pins - counters.unpins, pinned, "{}", place());
         for process in (0..PROCESSES).map(Process) {
             let of_process = self.memory.pinned.keys().filter(|key| key.0 == process);
-            assert!(
-                of_process.count() as u64 <= self.most_pages(),
-                "{}: the limit",
-                place()
-            );
+            assert!(of_process.count() as u64 <= self.most_pages(), "{}: the limit", place());
             for page in (0..END.0 + 8).map(Page) {
                 let frame = self.memory.pinned.get(&(process, page)).copied();
                 let there = alloc::format!("{page} of {process}: {}", place());
-                assert_eq!(
-                    self.nic.installed(process, page),
-                    frame.unwrap_or(Frame::GARBAGE),
-                    "{there}"
-                );
+                assert_eq!(self.nic.installed(process, page), frame.unwrap_or(Frame::GARBAGE), "{there}");
                 let cached = self.nic.is_cached(process, page);
                 assert!(!cached || frame.is_some(), "cached but not pinned: {there}");
                 if self.nic.pinning() == Pinning::BeforeTransfer && self.is_held(process, page) {
@@ -291,12 +260,7 @@ impl<D: TranslationDesign> World<D> {
         }
         let before = self.nic.pinning() == Pinning::BeforeTransfer;
         if before && self.most_pages() == u64::MAX {
-            assert_eq!(
-                counters.unpins,
-                0,
-                "without a limit nothing is unpinned: {}",
-                place()
-            );
+            assert_eq!(counters.unpins, 0, "without a limit nothing is unpinned: {}", place());
         }
     }
 

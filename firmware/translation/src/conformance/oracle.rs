@@ -83,10 +83,7 @@ pub fn agrees_with_oracle<D: TranslationDesign>(design: &mut D, ops: &[Op], seed
             Op::Lookup(process, page) => {
                 let found = find(design, process, page);
                 let pages = oracle.get(&process);
-                let expected = pages
-                    .and_then(|pages| pages.get(&page))
-                    .copied()
-                    .unwrap_or(Frame::GARBAGE);
+                let expected = pages.and_then(|pages| pages.get(&page)).copied().unwrap_or(Frame::GARBAGE);
                 assert_eq!(found.frame, expected, "{}", place());
                 assert_eq!(design.installed(process, page), expected, "{}", place());
                 lookups += 1;
@@ -95,9 +92,5 @@ pub fn agrees_with_oracle<D: TranslationDesign>(design: &mut D, ops: &[Op], seed
         }
     }
     let counted = design.counters() - before;
-    assert_eq!(
-        (counted.lookups, counted.nic_misses),
-        (lookups, misses),
-        "seed {seed}: counters"
-    );
+    assert_eq!((counted.lookups, counted.nic_misses), (lookups, misses), "seed {seed}: counters");
 }

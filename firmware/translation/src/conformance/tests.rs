@@ -98,12 +98,7 @@ impl TranslationDesign for Faulty {
         self.inner.close(process)
     }
 
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         let installed = self.inner.installed(process, page) != Frame::GARBAGE;
         if installed && self.has(Fault::IgnoresNewFrames) {
             return Ok(());
@@ -111,12 +106,7 @@ impl TranslationDesign for Faulty {
         self.inner.install(process, page, frame)
     }
 
-    fn install_receive(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install_receive(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         self.inner.install_receive(process, page, frame)
     }
 
@@ -129,11 +119,7 @@ impl TranslationDesign for Faulty {
 
     fn lookup(&mut self, process: Process, page: Page) -> Lookup {
         self.extra += u64::from(self.has(Fault::CountsTwice));
-        let asked = if self.has(Fault::ConfusesProcesses) {
-            Process(process.0 & !1)
-        } else {
-            process
-        };
+        let asked = if self.has(Fault::ConfusesProcesses) { Process(process.0 & !1) } else { process };
         let found = self.inner.lookup(asked, page);
         match found.frame() {
             Some(Frame::GARBAGE) if self.has(Fault::FailsUnpinnedPages) => Lookup::Miss(Frame(0)),
@@ -229,10 +215,7 @@ impl TranslationDesign for Faulty {
 
     fn counters(&self) -> Counters {
         let counted = self.inner.counters();
-        Counters {
-            lookups: counted.lookups + self.extra,
-            ..counted
-        }
+        Counters { lookups: counted.lookups + self.extra, ..counted }
     }
 }
 
@@ -259,12 +242,7 @@ fn the_suite_notices_every_fault_and_passes_a_design_without() {
         let config = crate::words::parse_design(text).unwrap();
         let everywhere = text != "per-process,entries=6";
         for &fault in anywhere.iter().filter(|_| everywhere).chain(faults) {
-            let make = || Faulty {
-                inner: AnyDesign::new(&config).unwrap(),
-                fault,
-                closed: Vec::new(),
-                extra: 0,
-            };
+            let make = || Faulty { inner: AnyDesign::new(&config).unwrap(), fault, closed: Vec::new(), extra: 0 };
             let passed = catch_unwind(AssertUnwindSafe(|| suite(make))).is_ok();
             assert_eq!(passed, fault == None, "{text}: {fault:?}");
         }

@@ -48,10 +48,7 @@ fn place(handle: u32) -> Page {
 
 impl HandleCache {
     pub(super) fn new(entries: usize) -> Result<Self, CacheError> {
-        Ok(HandleCache {
-            cache: SharedCache::new(shape(entries))?,
-            waiting: Waiting::default(),
-        })
+        Ok(HandleCache { cache: SharedCache::new(shape(entries))?, waiting: Waiting::default() })
     }
 
     pub(super) fn entries(&self) -> usize {
@@ -68,10 +65,7 @@ impl HandleCache {
 
     #[inline(never)]
     fn miss(&mut self, process: Process, place: Page) -> Handle {
-        match self
-            .waiting
-            .ask(process, PageRange::single(place), place, 0)
-        {
+        match self.waiting.ask(process, PageRange::single(place), place, 0) {
             Asking::New => Handle::Miss,
             Asking::Again | Asking::Refused => Handle::Awaited,
         }

@@ -12,23 +12,13 @@ pub trait PinPages {
     ///
     /// # Errors
     /// The system refuses.
-    fn pin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), Self::Error>;
+    fn pin(&mut self, process: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), Self::Error>;
 
     /// Gives the pages back; `frames` are what [`pin`](Self::pin) wrote for them, perhaps in other runs.
     ///
     /// # Errors
     /// The system refuses.
-    fn unpin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &[Frame],
-    ) -> Result<(), Self::Error>;
+    fn unpin(&mut self, process: Process, run: PageRange, frames: &[Frame]) -> Result<(), Self::Error>;
 }
 
 /// Pins at once whatever it is asked to; every page gets a frame that no other has had.
@@ -57,12 +47,7 @@ pub struct SimulatedPinner {
 impl PinPages for SimulatedPinner {
     type Error = Infallible;
 
-    fn pin(
-        &mut self,
-        _process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), Infallible> {
+    fn pin(&mut self, _process: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), Infallible> {
         for frame in frames {
             *frame = Frame(self.next_frame);
             self.next_frame += 1;
@@ -72,12 +57,7 @@ impl PinPages for SimulatedPinner {
         Ok(())
     }
 
-    fn unpin(
-        &mut self,
-        _process: Process,
-        run: PageRange,
-        _frames: &[Frame],
-    ) -> Result<(), Infallible> {
+    fn unpin(&mut self, _process: Process, run: PageRange, _frames: &[Frame]) -> Result<(), Infallible> {
         self.unpin_calls += 1;
         self.pinned_pages -= run.count;
         Ok(())

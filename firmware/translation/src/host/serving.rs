@@ -172,10 +172,7 @@ impl HostSide {
         }
         for &run in &plan.to_pin {
             // Of the pages around the wanted one, some may not exist.
-            if self.pin(nic, pinner, run, 0).is_err()
-                && run.contains(wanted)
-                && !self.user.map().contains(wanted)
-            {
+            if self.pin(nic, pinner, run, 0).is_err() && run.contains(wanted) && !self.user.map().contains(wanted) {
                 self.pin(nic, pinner, PageRange::single(wanted), 0)?;
             }
         }
@@ -225,12 +222,7 @@ impl HostSide {
         self.sparing(nic, |host, nic| host.drop_one(nic, pinner, page))
     }
 
-    fn drop_one<N: NicSide, P: PinPages>(
-        &mut self,
-        nic: &mut N,
-        pinner: &mut P,
-        page: Page,
-    ) -> HostResult<N, P> {
+    fn drop_one<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P, page: Page) -> HostResult<N, P> {
         if !self.user.map().contains(page) || nic.design().is_cached(self.process, page) {
             return Ok(());
         }
@@ -246,19 +238,11 @@ impl HostSide {
     ///
     /// # Errors
     /// [`HostError`]: a page could not be given back.
-    pub fn reclaim<N: NicSide, P: PinPages>(
-        &mut self,
-        nic: &mut N,
-        pinner: &mut P,
-    ) -> HostResult<N, P> {
+    pub fn reclaim<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P) -> HostResult<N, P> {
         self.sparing(nic, |host, nic| host.reclaim_now(nic, pinner))
     }
 
-    fn reclaim_now<N: NicSide, P: PinPages>(
-        &mut self,
-        nic: &mut N,
-        pinner: &mut P,
-    ) -> HostResult<N, P> {
+    fn reclaim_now<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P) -> HostResult<N, P> {
         self.settle(nic, pinner)?;
         let Some(mark) = self.high_water_pages else {
             return Ok(());

@@ -4,10 +4,7 @@ use alloc::collections::BTreeMap;
 use std::vec::Vec;
 
 fn range(first: u64, count: u64) -> PageRange {
-    PageRange {
-        first: Page(first),
-        count,
-    }
+    PageRange { first: Page(first), count }
 }
 
 /// Pins what is below a page, and remembers every call.
@@ -24,23 +21,14 @@ struct NoSuchMemory;
 impl PinPages for Memory {
     type Error = NoSuchMemory;
 
-    fn pin(
-        &mut self,
-        _: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), NoSuchMemory> {
+    fn pin(&mut self, _: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), NoSuchMemory> {
         if run.end() > self.end {
             return Err(NoSuchMemory);
         }
         self.calls.push(run);
         for (page, frame) in run.iter().zip(frames) {
             *frame = Frame(page.0 + 1000);
-            assert_eq!(
-                self.pinned.insert(page, *frame),
-                None,
-                "{page} is pinned twice"
-            );
+            assert_eq!(self.pinned.insert(page, *frame), None, "{page} is pinned twice");
         }
         Ok(())
     }
@@ -68,11 +56,7 @@ impl World {
         let mut nic = AnyDesign::new(&crate::words::parse_design(design).unwrap()).unwrap();
         nic.open(Process(0)).unwrap();
         let host = HostSide::new(Process(0), rules, &nic);
-        let memory = Memory {
-            end: Page(100_000),
-            pinned: BTreeMap::new(),
-            calls: Vec::new(),
-        };
+        let memory = Memory { end: Page(100_000), pinned: BTreeMap::new(), calls: Vec::new() };
         World { nic, memory, host }
     }
 
@@ -88,9 +72,7 @@ impl World {
                 Lookup::Hit(frame) | Lookup::Miss(frame) => return (frame, outcome),
                 Lookup::Host(request) => {
                     let mut others = Vec::new();
-                    outcome =
-                        self.host
-                            .serve(&mut self.nic, &mut self.memory, request, &mut others);
+                    outcome = self.host.serve(&mut self.nic, &mut self.memory, request, &mut others);
                     assert_eq!(others, []);
                 }
             }
@@ -229,10 +211,7 @@ fn what_is_evicted_while_a_transfer_holds_it_is_unpinned_after_its_end() {
 fn an_export_is_pinned_at_once_and_unpinned_with_its_end_unless_it_is_cached() {
     let mut world = World::of("interrupt,entries=2", PinRules::default());
     let export = range(10, 4);
-    world
-        .host
-        .prepare_receive(&mut world.nic, &mut world.memory, export)
-        .unwrap();
+    world.host.prepare_receive(&mut world.nic, &mut world.memory, export).unwrap();
     world.host.hold_receive(export).unwrap();
     for page in export {
         let found = world.nic.lookup_receive(Process(0), page);
@@ -244,49 +223,31 @@ fn an_export_is_pinned_at_once_and_unpinned_with_its_end_unless_it_is_cached() {
     world.reclaim();
     assert_eq!(world.pinned(), [11]);
     // One that is prepared, and then not offered, goes as well.
-    world
-        .host
-        .prepare_receive(&mut world.nic, &mut world.memory, export)
-        .unwrap();
+    world.host.prepare_receive(&mut world.nic, &mut world.memory, export).unwrap();
     world.reclaim();
     assert_eq!(world.pinned(), [11]);
-    let refused = world
-        .host
-        .prepare_receive(&mut world.nic, &mut world.memory, range(99_999, 2));
+    let refused = world.host.prepare_receive(&mut world.nic, &mut world.memory, range(99_999, 2));
     assert_eq!(refused, Err(HostError::Pin(NoSuchMemory)));
 }
 
 #[test]
 fn for_an_export_nothing_is_pinned_ahead() {
     let mut world = World::new(PinRules::default().with_prepin_pages(8));
-    world
-        .host
-        .prepare_receive(&mut world.nic, &mut world.memory, range(10, 3))
-        .unwrap();
+    world.host.prepare_receive(&mut world.nic, &mut world.memory, range(10, 3)).unwrap();
     assert_eq!(world.calls(), [range(10, 3)]);
     assert_eq!(world.host.counters().check_misses, 3);
 }
 
 #[test]
 fn a_miss_that_has_no_room_is_told_and_gives_the_garbage_frame() {
-    let mut world = World::of(
-        "interrupt",
-        PinRules::default().with_limit(PinLimit::Pages(2)),
-    );
+    let mut world = World::of("interrupt", PinRules::default().with_limit(PinLimit::Pages(2)));
     // Of the pages held, two are not pinned yet: they are not among those in the way.
     world.host.hold(range(0, 2)).unwrap();
     world.host.hold(range(7, 2)).unwrap();
     assert_eq!(world.translate(0), FOUND(0));
     assert_eq!(world.translate(1), FOUND(1));
-    let full = PinError::LimitTooSmall {
-        needed_pages: 1,
-        limit_pages: 2,
-        held_pages: 2,
-    };
-    assert_eq!(
-        world.translate(2),
-        (Frame::GARBAGE, Err(HostError::Limit(full)))
-    );
+    let full = PinError::LimitTooSmall { needed_pages: 1, limit_pages: 2, held_pages: 2 };
+    assert_eq!(world.translate(2), (Frame::GARBAGE, Err(HostError::Limit(full))));
     world.host.release(range(0, 2)).unwrap();
     assert_eq!(world.translate(2), FOUND(2));
     assert_eq!(world.pinned(), [1, 2]);
@@ -302,11 +263,7 @@ fn what_has_left_the_cache_is_reclaimed_down_to_the_mark_but_never_what_is_held(
     }
     world.host.hold(range(0, 1)).unwrap();
     world.reclaim();
-    assert_eq!(
-        world.pinned(),
-        [0, 2, 3],
-        "0 is held; 2 and 3 are in the cache"
-    );
+    assert_eq!(world.pinned(), [0, 2, 3], "0 is held; 2 and 3 are in the cache");
     assert_eq!(world.translate(4), FOUND(4));
     assert_eq!(world.translate(5), FOUND(5));
     world.host.release(range(0, 1)).unwrap();
@@ -327,23 +284,13 @@ fn pages_of_other_processes_that_had_to_leave_are_told() {
         panic!("page 8 is not pinned");
     };
     let mut others = Vec::new();
-    other_host
-        .serve(&mut world.nic, &mut world.memory, request, &mut others)
-        .unwrap();
+    other_host.serve(&mut world.nic, &mut world.memory, request, &mut others).unwrap();
     assert_eq!(others, [(Process(0), Page(3))]);
     assert_eq!(world.pinned(), [3, 8]);
-    world
-        .host
-        .drop_evicted(&mut world.nic, &mut world.memory, Page(3))
-        .unwrap();
+    world.host.drop_evicted(&mut world.nic, &mut world.memory, Page(3)).unwrap();
     assert_eq!(world.pinned(), [8]);
     // Told twice, or of a page that has come back, nothing happens.
-    world
-        .host
-        .drop_evicted(&mut world.nic, &mut world.memory, Page(3))
-        .unwrap();
-    other_host
-        .drop_evicted(&mut world.nic, &mut world.memory, Page(8))
-        .unwrap();
+    world.host.drop_evicted(&mut world.nic, &mut world.memory, Page(3)).unwrap();
+    other_host.drop_evicted(&mut world.nic, &mut world.memory, Page(8)).unwrap();
     assert_eq!(world.pinned(), [8]);
 }

@@ -13,10 +13,7 @@ pub(super) struct Drawn {
 
 impl Drawn {
     pub(super) fn new(seed: u64) -> Self {
-        Drawn {
-            listed: Vec::new(),
-            random: SplitMix(seed),
-        }
+        Drawn { listed: Vec::new(), random: SplitMix(seed) }
     }
 
     pub(super) fn add(&mut self, cells: &mut [Node], at: usize) {

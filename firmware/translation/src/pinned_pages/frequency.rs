@@ -35,22 +35,12 @@ pub(super) struct Frequency {
 impl Frequency {
     /// Victims are those used least often, of these the least recently used.
     pub(super) fn least_first() -> Self {
-        Frequency {
-            buckets: Vec::new(),
-            spare: NIL,
-            fewest: NIL,
-            most: NIL,
-            bucket_of: Vec::new(),
-            most_first: false,
-        }
+        Frequency { buckets: Vec::new(), spare: NIL, fewest: NIL, most: NIL, bucket_of: Vec::new(), most_first: false }
     }
 
     /// Victims are those used most often, of these the least recently used.
     pub(super) fn most_first() -> Self {
-        Frequency {
-            most_first: true,
-            ..Self::least_first()
-        }
+        Frequency { most_first: true, ..Self::least_first() }
     }
 
     /// A page is pinned, for a use or ahead of it.
@@ -100,11 +90,7 @@ impl Frequency {
     }
 
     pub(super) fn search(&mut self, search: &mut Search<'_, impl Fn(Page) -> bool>) {
-        let mut bucket = if self.most_first {
-            self.most
-        } else {
-            self.fewest
-        };
+        let mut bucket = if self.most_first { self.most } else { self.fewest };
         while search.missing > 0 && bucket != NIL {
             let mut at = self.buckets[bucket as usize].oldest;
             while search.missing > 0 && at != NIL {
@@ -133,14 +119,7 @@ impl Frequency {
         if behind != NIL && self.buckets[behind as usize].uses == uses {
             return behind;
         }
-        let fresh = Bucket {
-            uses,
-            newest: NIL,
-            oldest: NIL,
-            fewer: before,
-            more: behind,
-            parked: 0,
-        };
+        let fresh = Bucket { uses, newest: NIL, oldest: NIL, fewer: before, more: behind, parked: 0 };
         let bucket = match self.spare {
             NIL => {
                 self.buckets.push(fresh);
@@ -164,13 +143,7 @@ impl Frequency {
     }
 
     fn drop_if_empty(&mut self, bucket: u32) {
-        let Bucket {
-            oldest,
-            fewer,
-            more,
-            parked,
-            ..
-        } = self.buckets[bucket as usize];
+        let Bucket { oldest, fewer, more, parked, .. } = self.buckets[bucket as usize];
         if oldest != NIL || parked > 0 {
             return;
         }

@@ -14,19 +14,12 @@ pub(super) struct Recency {
 impl Recency {
     /// Victims are those used least recently.
     pub(super) fn oldest_first() -> Self {
-        Recency {
-            newest: NIL,
-            oldest: NIL,
-            newest_first: false,
-        }
+        Recency { newest: NIL, oldest: NIL, newest_first: false }
     }
 
     /// Victims are those used most recently.
     pub(super) fn newest_first() -> Self {
-        Recency {
-            newest_first: true,
-            ..Self::oldest_first()
-        }
+        Recency { newest_first: true, ..Self::oldest_first() }
     }
 
     pub(super) fn oldest(&self) -> u32 {
@@ -61,21 +54,13 @@ impl Recency {
     }
 
     pub(super) fn search(&mut self, search: &mut Search<'_, impl Fn(Page) -> bool>) {
-        let mut at = if self.newest_first {
-            self.newest
-        } else {
-            self.oldest
-        };
+        let mut at = if self.newest_first { self.newest } else { self.oldest };
         while search.missing > 0 && at != NIL {
             let node = search.nodes.cells()[at as usize];
             if search.visit(at as usize) {
                 self.unlink(search.nodes.cells_mut(), at as usize, at as usize);
             }
-            at = if self.newest_first {
-                node.older
-            } else {
-                node.newer
-            };
+            at = if self.newest_first { node.older } else { node.newer };
         }
     }
 

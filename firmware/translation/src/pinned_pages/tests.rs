@@ -3,10 +3,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn range(first: u64, count: u64) -> PageRange {
-    PageRange {
-        first: Page(first),
-        count,
-    }
+    PageRange { first: Page(first), count }
 }
 
 fn victims(pinned: &mut PinnedPages, count: u64, keep: PageRange) -> Vec<u64> {
@@ -52,22 +49,14 @@ fn a_page_held_twice_needs_two_releases() {
     assert_eq!(victims(&mut pinned, 1, PageRange::EMPTY), []);
     pinned.release(range(7, 1)).unwrap();
     assert_eq!(victims(&mut pinned, 1, PageRange::EMPTY), [7]);
-    assert_eq!(
-        pinned.release(range(7, 1)),
-        Err(PinError::NotHeld { page: Page(7) })
-    );
+    assert_eq!(pinned.release(range(7, 1)), Err(PinError::NotHeld { page: Page(7) }));
 }
 
 #[test]
 fn a_hold_that_meets_an_unpinned_page_holds_nothing() {
     let mut pinned = PinnedPages::new(10);
     pinned.insert(range(254, 3)).unwrap();
-    for (first, count, absent) in [
-        (254, 4, 257),
-        (253, 2, 253),
-        (256, 600, 257),
-        (5000, 1, 5000),
-    ] {
+    for (first, count, absent) in [(254, 4, 257), (253, 2, 253), (256, 600, 257), (5000, 1, 5000)] {
         let refused = pinned.hold(range(first, count));
         assert_eq!(refused, Err(PinError::NotPinned { page: Page(absent) }));
         assert_eq!(pinned.held_pages(), 0);
@@ -162,13 +151,7 @@ struct Naive {
 
 impl Naive {
     fn new(policy: Policy) -> Self {
-        Naive {
-            policy,
-            order: Vec::new(),
-            uses: BTreeMap::new(),
-            parked: BTreeSet::new(),
-            holds: BTreeMap::new(),
-        }
+        Naive { policy, order: Vec::new(), uses: BTreeMap::new(), parked: BTreeSet::new(), holds: BTreeMap::new() }
     }
 
     fn pinned(&self, page: u64) -> bool {

@@ -9,20 +9,13 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 fn range(first: u64, count: u64) -> PageRange {
-    PageRange {
-        first: Page(first),
-        count,
-    }
+    PageRange { first: Page(first), count }
 }
 
 /// Does what the plan says, as a driver that never fails.
 fn carry_out(user: &mut UserTable, plan: &PinPlan) {
-    plan.to_unpin
-        .iter()
-        .for_each(|page| user.commit_unpinned(*page));
-    plan.to_pin
-        .iter()
-        .for_each(|run| user.commit_pinned(*run).unwrap());
+    plan.to_unpin.iter().for_each(|page| user.commit_unpinned(*page));
+    plan.to_pin.iter().for_each(|run| user.commit_pinned(*run).unwrap());
 }
 
 fn send(user: &mut UserTable, pages: PageRange) -> Result<PinPlan, PinError> {
@@ -38,20 +31,9 @@ fn send(user: &mut UserTable, pages: PageRange) -> Result<PinPlan, PinError> {
 fn without_a_limit_pages_are_pinned_once_and_never_given_up() {
     let mut user = UserTable::new(PinLimit::Unlimited);
     assert_eq!(send(&mut user, range(5, 3)).unwrap().to_pin, [range(5, 3)]);
-    assert_eq!(
-        send(&mut user, range(3, 7)).unwrap().to_pin,
-        [range(3, 2), range(8, 2)]
-    );
+    assert_eq!(send(&mut user, range(3, 7)).unwrap().to_pin, [range(3, 2), range(8, 2)]);
     assert_eq!(send(&mut user, range(3, 7)).unwrap(), PinPlan::new());
-    assert_eq!(
-        user.counters(),
-        Counters {
-            check_misses: 7,
-            pins: 7,
-            pinned_pages: 7,
-            ..Counters::default()
-        }
-    );
+    assert_eq!(user.counters(), Counters { check_misses: 7, pins: 7, pinned_pages: 7, ..Counters::default() });
 }
 
 #[test]
@@ -61,22 +43,10 @@ fn a_hand_computed_trace_under_a_limit_gives_its_golden_counts() {
     send(&mut user, range(0, 1)).unwrap(); // 1 2 0
     send(&mut user, range(9, 1)).unwrap(); // 1 2 0 9
     let plan = send(&mut user, range(1, 3)).unwrap(); // 1 and 2 are there, 3 takes the place of 0
-    assert_eq!(
-        (plan.to_unpin, plan.to_pin),
-        (Vec::from([Page(0)]), Vec::from([range(3, 1)]))
-    );
+    assert_eq!((plan.to_unpin, plan.to_pin), (Vec::from([Page(0)]), Vec::from([range(3, 1)])));
     let plan = send(&mut user, range(0, 4)).unwrap(); // 0 takes the place of 9
-    assert_eq!(
-        (plan.to_unpin, plan.to_pin),
-        (Vec::from([Page(9)]), Vec::from([range(0, 1)]))
-    );
-    let expected = Counters {
-        check_misses: 6,
-        pins: 6,
-        unpins: 2,
-        pinned_pages: 4,
-        ..Counters::default()
-    };
+    assert_eq!((plan.to_unpin, plan.to_pin), (Vec::from([Page(9)]), Vec::from([range(0, 1)])));
+    let expected = Counters { check_misses: 6, pins: 6, unpins: 2, pinned_pages: 4, ..Counters::default() };
     assert_eq!(user.counters(), expected);
 }
 
@@ -92,65 +62,37 @@ fn send_with_prepinning(user: &mut UserTable, pages: PageRange) -> PinPlan {
 fn a_check_miss_pins_pages_ahead_and_counts_once() {
     let mut user = UserTable::with(PinRules::default().with_prepin_pages(4));
     let plan = send_with_prepinning(&mut user, range(10, 1));
-    assert_eq!(
-        (plan.to_pin, plan.ahead),
-        (vec![range(10, 1)], vec![range(11, 3)])
-    );
+    assert_eq!((plan.to_pin, plan.ahead), (vec![range(10, 1)], vec![range(11, 3)]));
     // 13 is pinned; 14 misses and pins up to 17, 18 misses and pins up to 21.
     let plan = send_with_prepinning(&mut user, range(13, 6));
-    assert_eq!(
-        (plan.to_pin, plan.ahead),
-        (vec![range(14, 5)], vec![range(19, 3)])
-    );
+    assert_eq!((plan.to_pin, plan.ahead), (vec![range(14, 5)], vec![range(19, 3)]));
     // 8 misses and covers 9, which misses no more; 22 misses.
     let plan = send_with_prepinning(&mut user, range(8, 15));
     assert_eq!(plan.to_pin, [range(8, 2), range(22, 1)]);
     assert_eq!(plan.ahead, [range(23, 3)]);
-    let expected = Counters {
-        check_misses: 5,
-        pins: 18,
-        pinned_pages: 18,
-        ..Counters::default()
-    };
+    let expected = Counters { check_misses: 5, pins: 18, pinned_pages: 18, ..Counters::default() };
     assert_eq!(user.counters(), expected);
     let top = range(PAGE_NUMBER_END - 2, 1);
-    assert_eq!(
-        send_with_prepinning(&mut user, top).ahead,
-        [range(PAGE_NUMBER_END - 1, 1)]
-    );
+    assert_eq!(send_with_prepinning(&mut user, top).ahead, [range(PAGE_NUMBER_END - 1, 1)]);
 }
 
 #[test]
 fn what_is_pinned_ahead_takes_the_place_of_others_but_keeps_to_the_limit() {
-    let rules = PinRules::default()
-        .with_limit(PinLimit::Pages(4))
-        .with_prepin_pages(3);
+    let rules = PinRules::default().with_limit(PinLimit::Pages(4)).with_prepin_pages(3);
     let mut user = UserTable::with(rules);
     send_with_prepinning(&mut user, range(0, 1)); // 0 1 2
     let plan = send_with_prepinning(&mut user, range(10, 1)); // 2 10 11 12
-    assert_eq!(
-        (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
-        (&[Page(0), Page(1)][..], &[range(11, 2)][..])
-    );
+    assert_eq!((plan.to_unpin.as_slice(), plan.ahead.as_slice()), (&[Page(0), Page(1)][..], &[range(11, 2)][..]));
     user.hold(range(10, 2)).unwrap();
     // 2 and 12 make room for 20 and 21; there is none for 22.
     let plan = send_with_prepinning(&mut user, range(20, 1));
-    assert_eq!(
-        (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
-        (&[Page(2), Page(12)][..], &[range(21, 1)][..])
-    );
+    assert_eq!((plan.to_unpin.as_slice(), plan.ahead.as_slice()), (&[Page(2), Page(12)][..], &[range(21, 1)][..]));
     user.hold(range(20, 1)).unwrap();
     let plan = send_with_prepinning(&mut user, range(30, 1));
-    assert_eq!(
-        (plan.to_unpin.as_slice(), plan.ahead.as_slice()),
-        (&[Page(21)][..], &[][..])
-    );
+    assert_eq!((plan.to_unpin.as_slice(), plan.ahead.as_slice()), (&[Page(21)][..], &[][..]));
     user.hold(range(30, 1)).unwrap();
     let refused = user.prepare(range(40, 1), &mut PinPlan::new());
-    assert!(
-        matches!(refused, Err(PinError::LimitTooSmall { held_pages: 4, .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(PinError::LimitTooSmall { held_pages: 4, .. })), "{refused:?}");
     assert_eq!(user.counters().pinned_pages, 4);
 }
 
@@ -227,14 +169,7 @@ fn a_table_that_tracks_keeps_holds_without_a_limit() {
 fn a_transfer_larger_than_the_limit_is_refused_with_the_numbers() {
     let mut user = UserTable::new(PinLimit::Pages(4));
     let refused = send(&mut user, range(0, 5));
-    assert_eq!(
-        refused,
-        Err(PinError::LimitTooSmall {
-            needed_pages: 5,
-            limit_pages: 4,
-            held_pages: 0
-        })
-    );
+    assert_eq!(refused, Err(PinError::LimitTooSmall { needed_pages: 5, limit_pages: 4, held_pages: 0 }));
     assert_eq!(user.counters(), Counters::default());
     assert!(send(&mut user, range(0, PAGE_NUMBER_END)).is_err());
     send(&mut user, range(0, 4)).unwrap();
@@ -247,20 +182,10 @@ fn a_transfer_waits_for_others_that_hold_the_room() {
     send(&mut user, range(0, 4)).unwrap();
     user.hold(range(0, 3)).unwrap();
     let refused = user.prepare(range(2, 4), &mut plan);
-    assert_eq!(
-        refused,
-        Err(PinError::LimitTooSmall {
-            needed_pages: 4,
-            limit_pages: 4,
-            held_pages: 2
-        })
-    );
+    assert_eq!(refused, Err(PinError::LimitTooSmall { needed_pages: 4, limit_pages: 4, held_pages: 2 }));
     assert_eq!(plan, PinPlan::new());
     user.release(range(0, 3)).unwrap();
-    assert_eq!(
-        send(&mut user, range(2, 4)).unwrap().to_unpin,
-        [Page(0), Page(1)]
-    );
+    assert_eq!(send(&mut user, range(2, 4)).unwrap().to_unpin, [Page(0), Page(1)]);
 }
 
 #[test]
@@ -268,10 +193,7 @@ fn pages_outside_the_address_space_are_refused() {
     for limit in [PinLimit::Unlimited, PinLimit::Pages(4)] {
         let mut user = UserTable::new(limit);
         let outside = range(PAGE_NUMBER_END - 1, 2);
-        let error = RangeError::PagesOutside {
-            first: PAGE_NUMBER_END - 1,
-            count: 2,
-        };
+        let error = RangeError::PagesOutside { first: PAGE_NUMBER_END - 1, count: 2 };
         assert_eq!(send(&mut user, outside), Err(error.into()));
         assert_eq!(user.commit_pinned(outside), Err(error.into()));
         assert_eq!(user.counters(), Counters::default());
@@ -290,10 +212,7 @@ fn a_driver_that_fails_halfway_leaves_a_table_that_plans_the_rest() {
     user.commit_unpinned(Page(1));
     user.commit_pinned(range(8, 1)).unwrap();
     user.prepare(range(8, 3), &mut plan).unwrap();
-    assert_eq!(
-        (plan.to_unpin.as_slice(), plan.to_pin.as_slice()),
-        (&[Page(2)][..], &[range(9, 2)][..])
-    );
+    assert_eq!((plan.to_unpin.as_slice(), plan.to_pin.as_slice()), (&[Page(2)][..], &[range(9, 2)][..]));
 }
 
 proptest! {

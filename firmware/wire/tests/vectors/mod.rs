@@ -4,12 +4,10 @@
 use mapwire_wire::*;
 
 pub(crate) const SEQUENCE: u32 = 0x2a;
-pub(crate) const KEY: Key = Key([
-    0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf,
-]);
-pub(crate) const REPLY_KEY: Key = Key([
-    0xb0, 0xb1, 0xb2, 0xb3, 0xb4, 0xb5, 0xb6, 0xb7, 0xb8, 0xb9, 0xba, 0xbb, 0xbc, 0xbd, 0xbe, 0xbf,
-]);
+pub(crate) const KEY: Key =
+    Key([0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf]);
+pub(crate) const REPLY_KEY: Key =
+    Key([0xb0, 0xb1, 0xb2, 0xb3, 0xb4, 0xb5, 0xb6, 0xb7, 0xb8, 0xb9, 0xba, 0xbb, 0xbc, 0xbd, 0xbe, 0xbf]);
 pub(crate) const SIGNAL: Signal = Signal::set(0x2000, 9);
 
 /// A vector: what it is called, its meaning, its bytes in hexadecimal and what it prints.
@@ -24,15 +22,8 @@ pub(crate) struct Vector<T> {
 
 impl<T> Vector<T> {
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let digits: Vec<u8> = self
-            .hex
-            .bytes()
-            .filter(|b| !b.is_ascii_whitespace() && *b != b'|')
-            .collect();
-        digits
-            .chunks(2)
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-            .collect()
+        let digits: Vec<u8> = self.hex.bytes().filter(|b| !b.is_ascii_whitespace() && *b != b'|').collect();
+        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
     }
 }
 
@@ -69,8 +60,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 signal: true,
             },
             data: b"data\x00\x20\0\0\0\0\0\0\x09\0\0\0\0\0\0\0",
-            hex:
-                "01 01 0700 14000000 | 2a000000 00000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
+            hex: "01 01 0700 14000000 | 2a000000 00000000 | a0a1a2a3a4a5a6a7a8a9aaabacadaeaf
                   05000000 07000000 | 0010000000000000 | 64617461 0020000000000000 0900000000000000",
             prints: "[seq 42] store 4 bytes to export 5 at 0x1000 (message 7, key a0a1…, \
                      flags last+notify+signal), then signal 0x9 at 0x2000",
@@ -94,13 +84,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
         },
         Vector {
             name: "fetch-reply",
-            meaning: Repr::FetchReply {
-                reply_key: REPLY_KEY,
-                fetch: FetchId(8),
-                offset: 0x20,
-                length: 3,
-                last: true,
-            },
+            meaning: Repr::FetchReply { reply_key: REPLY_KEY, fetch: FetchId(8), offset: 0x20, length: 3, last: true },
             data: b"abc",
             hex: "01 03 0100 03000000 | 2a000000 00000000 | b0b1b2b3b4b5b6b7b8b9babbbcbdbebf
                   00000000 08000000 | 2000000000000000 | 616263",
@@ -108,11 +92,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
         },
         Vector {
             name: "fetch-refused",
-            meaning: Repr::FetchRefused {
-                reply_key: REPLY_KEY,
-                fetch: FetchId(8),
-                reason: Refusal::NoRight,
-            },
+            meaning: Repr::FetchRefused { reply_key: REPLY_KEY, fetch: FetchId(8), reason: Refusal::NoRight },
             data: b"",
             hex: "01 04 0000 00000000 | 2a000000 00000000 | b0b1b2b3b4b5b6b7b8b9babbbcbdbebf
                   00000000 08000000 | 0500000000000000",
@@ -137,12 +117,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
         },
         Vector {
             name: "handler",
-            meaning: Repr::Handler {
-                handler: HandlerId(1),
-                from: ProcessId(4),
-                to: ProcessId(3),
-                length: 5,
-            },
+            meaning: Repr::Handler { handler: HandlerId(1), from: ProcessId(4), to: ProcessId(3), length: 5 },
             data: b"hello",
             hex: "01 06 0000 05000000 | 2a000000 00000000 | 00000000000000000000000000000000
                   03000400 01000000 | 0000000000000000 | 68656c6c6f",
@@ -163,11 +138,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 export: ExportId(5),
                 fetch: FetchId(9),
                 offset: 0x104,
-                atomic: Atomic {
-                    op: AtomicOp::Add,
-                    width: Width::Four,
-                    operand: 3,
-                },
+                atomic: Atomic { op: AtomicOp::Add, width: Width::Four, operand: 3 },
                 reply_key: REPLY_KEY,
             },
             data: b"",
@@ -183,11 +154,7 @@ pub(crate) fn packets() -> Vec<Vector<Repr>> {
                 export: ExportId(5),
                 fetch: FetchId(9),
                 offset: 0x108,
-                atomic: Atomic {
-                    op: AtomicOp::CompareSwap { expected: 0x22 },
-                    width: Width::Eight,
-                    operand: 0x11,
-                },
+                atomic: Atomic { op: AtomicOp::CompareSwap { expected: 0x22 }, width: Width::Eight, operand: 0x11 },
                 reply_key: REPLY_KEY,
             },
             data: b"",
@@ -204,12 +171,7 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
     vec![
         Vector {
             name: "import-request",
-            meaning: ControlMessage::ImportRequest {
-                request: 3,
-                name: "grid",
-                rights: Rights::ALL,
-                token: None,
-            },
+            meaning: ControlMessage::ImportRequest { request: 3, name: "grid", rights: Rights::ALL, token: None },
             data: b"",
             hex: "01 01 0000 | 03000000 03000000 04000000
                   00000000000000000000000000000000 | 67726964",
@@ -218,10 +180,7 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
         Vector {
             name: "import-request-with-token",
             meaning: ControlMessage::ImportRequest {
-                request: 3,
-                name: "é\n",
-                rights: Rights::STORE,
-                token: Some(KEY),
+                request: 3, name: "é\n", rights: Rights::STORE, token: Some(KEY)
             },
             data: b"",
             hex: "01 01 0100 | 03000000 01000000 03000000
@@ -258,10 +217,7 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
                 key: KEY,
                 length: 0x10000,
                 rights: Rights::ALL,
-                direct: Some(MappedPart {
-                    offset: 0x77,
-                    bytes: 0xf000,
-                }),
+                direct: Some(MappedPart { offset: 0x77, bytes: 0xf000 }),
             },
             data: b"",
             hex: "01 03 0100 | 03000000 05000000 03000000
@@ -271,40 +227,26 @@ pub(crate) fn controls() -> Vec<Vector<ControlMessage<'static>>> {
         },
         Vector {
             name: "import-refused",
-            meaning: ControlMessage::ImportRefused {
-                request: 3,
-                reason: Refusal::NoSuchName,
-            },
+            meaning: ControlMessage::ImportRefused { request: 3, reason: Refusal::NoSuchName },
             data: b"",
             hex: "01 04 0000 | 03000000 08000000",
             prints: "request 3: refused: nothing is exported under this name",
         },
         Vector {
             name: "revoked",
-            meaning: ControlMessage::Revoked {
-                export: ExportId(5),
-            },
+            meaning: ControlMessage::Revoked { export: ExportId(5) },
             data: b"",
             hex: "01 05 0000 | 05000000",
             prints: "export 5 revoked",
         },
         Vector {
             name: "released",
-            meaning: ControlMessage::Released {
-                export: ExportId(5),
-                key: KEY,
-            },
+            meaning: ControlMessage::Released { export: ExportId(5), key: KEY },
             data: b"",
             hex: "01 06 0000 | 05000000 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf",
             prints: "export 5 released, key a0a1…",
         },
-        Vector {
-            name: "goodbye",
-            meaning: ControlMessage::Goodbye,
-            data: b"",
-            hex: "01 07 0000",
-            prints: "goodbye",
-        },
+        Vector { name: "goodbye", meaning: ControlMessage::Goodbye, data: b"", hex: "01 07 0000", prints: "goodbye" },
     ]
 }
 
@@ -374,10 +316,7 @@ pub(crate) fn commands() -> Vec<Vector<CommandRepr>> {
         Vector {
             name: "handler",
             meaning: CommandRepr::Handler {
-                to: Endpoint {
-                    node: NodeId(2),
-                    process: ProcessId(3),
-                },
+                to: Endpoint { node: NodeId(2), process: ProcessId(3) },
                 handler: HandlerId(1),
                 length: 5,
             },
@@ -392,11 +331,7 @@ pub(crate) fn commands() -> Vec<Vector<CommandRepr>> {
                 import: ImportId(7),
                 offset: 0x30,
                 address: 0x7f0000001000,
-                atomic: Atomic {
-                    op: AtomicOp::Swap,
-                    width: Width::Eight,
-                    operand: 0x55,
-                },
+                atomic: Atomic { op: AtomicOp::Swap, width: Width::Eight, operand: 0x55 },
                 completion: 12,
             },
             data: b"",
@@ -441,10 +376,7 @@ pub(crate) fn check_any(bytes: &[u8]) -> usize {
             };
             let again = packet_bytes(packet.repr(), header.sequence.get(), data);
             assert_eq!(again, bytes, "{packet}");
-            assert_eq!(
-                packet.signal().is_some(),
-                matches!(packet.repr(), Repr::Store { signal: true, .. })
-            );
+            assert_eq!(packet.signal().is_some(), matches!(packet.repr(), Repr::Store { signal: true, .. }));
             assert!(!format!("{packet} {packet:?}").is_empty());
         }
         Err(error) => assert!(!error.to_string().is_empty()),
@@ -464,11 +396,7 @@ pub(crate) fn check_any(bytes: &[u8]) -> usize {
             let inline = &bytes[COMMAND_BYTES..];
             let used = command.inline_bytes();
             let again = command_bytes(command, command.data(inline));
-            assert_eq!(
-                again.as_deref(),
-                Ok(&bytes[..COMMAND_BYTES + used]),
-                "{command}"
-            );
+            assert_eq!(again.as_deref(), Ok(&bytes[..COMMAND_BYTES + used]), "{command}");
             assert!(!format!("{command} {command:?}").is_empty());
         }
         Some(Err(error)) => assert!(!error.to_string().is_empty()),

@@ -70,18 +70,13 @@ pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
         let progress = second.get_or_insert_with(|| Progress::records("second pass", Some(of)));
         progress.at(done);
     };
-    let exported =
-        export(&mut reader, format, &mut out, &options, &mut second_pass).map_err(|error| {
-            match error {
-                ConvertError::Write(error) if error.kind() == io::ErrorKind::NotSeekable => {
-                    named(&format!(
-                        "{format} is written in two passes, and needs a file that can be read back"
-                    ))
-                }
-                ConvertError::Write(error) => named(&error),
-                other => other.into(),
-            }
-        })?;
+    let exported = export(&mut reader, format, &mut out, &options, &mut second_pass).map_err(|error| match error {
+        ConvertError::Write(error) if error.kind() == io::ErrorKind::NotSeekable => {
+            named(&format!("{format} is written in two passes, and needs a file that can be read back"))
+        }
+        ConvertError::Write(error) => named(&error),
+        other => other.into(),
+    })?;
     if exported.written == 0 {
         return Err(format!(
             "{name} has nothing to export{}: {} was not written",
@@ -106,10 +101,7 @@ pub(crate) fn command(args: &ExportArgs) -> Result<(), LabError> {
 /// Tells what the format does not hold.
 fn warn(args: &ExportArgs, format: Format, exported: &Exported) {
     if exported.not_chosen > 0 {
-        eprintln!(
-            "mapwire: note: {} records of other nodes or processes are left out",
-            grouped(exported.not_chosen)
-        );
+        eprintln!("mapwire: note: {} records of other nodes or processes are left out", grouped(exported.not_chosen));
     }
     let lookups = matches!(format, Format::Din | Format::OracleGeneral);
     if lookups && exported.not_transfers > 0 {
@@ -119,11 +111,7 @@ fn warn(args: &ExportArgs, format: Format, exported: &Exported) {
         );
     }
     if exported.direct > 0 && (lookups || format == Format::Csv && !args.direct) {
-        let mend = if lookups {
-            ""
-        } else {
-            "; --direct adds a column that does"
-        };
+        let mend = if lookups { "" } else { "; --direct adds a column that does" };
         eprintln!(
             "mapwire: note: {} operations went by mapped memory, and the file does not tell{mend}",
             grouped(exported.direct)
@@ -146,8 +134,5 @@ fn report(args: &ExportArgs, format: Format, exported: &Exported, bytes: u64) ->
         Format::Din | Format::OracleGeneral => "lookups",
     };
     let (records, written) = (grouped(exported.records), grouped(exported.written));
-    format!(
-        "{file}: {records} records as {written} {what} in {} bytes\n",
-        grouped(bytes)
-    )
+    format!("{file}: {records} records as {written} {what} in {} bytes\n", grouped(bytes))
 }

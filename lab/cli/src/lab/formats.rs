@@ -41,11 +41,7 @@ impl TimeUnit {
 
 /// Opens a trace to be read once, from its beginning.
 pub(super) fn open_trace(path: &Path) -> Result<File, ReadError> {
-    File::open(path).map_err(|source| ReadError::Io {
-        file: path.display().to_string(),
-        at: 0,
-        source,
-    })
+    File::open(path).map_err(|source| ReadError::Io { file: path.display().to_string(), at: 0, source })
 }
 
 /// The length of a file, if it is one.
@@ -60,9 +56,7 @@ pub(super) fn page_size(text: &str) -> Result<u64, String> {
     if bytes.is_power_of_two() && bytes <= 1 << 30 {
         Ok(bytes)
     } else {
-        Err(format!(
-            "{bytes} is no size of a page: it must be a power of two up to 1G, such as 4K or 2M"
-        ))
+        Err(format!("{bytes} is no size of a page: it must be a power of two up to 1G, such as 4K or 2M"))
     }
 }
 
@@ -71,10 +65,7 @@ pub(super) fn of(asked: Option<Format>, path: &Path, option: &str) -> Result<For
     asked.or_else(|| Format::of_path(path)).ok_or_else(|| {
         let names = FORMATS.map(Format::name).join(", ");
         let name = path.display();
-        UsageError(format!(
-            "the name {name} tells no format; give {option} and one of {names}"
-        ))
-        .into()
+        UsageError(format!("the name {name} tells no format; give {option} and one of {names}")).into()
     })
 }
 
@@ -90,14 +81,8 @@ mod tests {
         assert_eq!(told("b.ORACLEGENERAL"), Ok(Format::OracleGeneral));
         assert_eq!(told("x.csv.parquet"), Ok(Format::Parquet));
         let error = told("csv").unwrap_err();
-        assert!(
-            error.contains("the name csv tells no format; give --to and one of csv, din"),
-            "{error}"
-        );
-        assert_eq!(
-            of(Some(Format::Din), Path::new("b.csv"), "--to").unwrap(),
-            Format::Din
-        );
+        assert!(error.contains("the name csv tells no format; give --to and one of csv, din"), "{error}");
+        assert_eq!(of(Some(Format::Din), Path::new("b.csv"), "--to").unwrap(), Format::Din);
     }
 
     #[test]

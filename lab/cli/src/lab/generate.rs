@@ -60,9 +60,7 @@ pub(crate) struct GenerateArgs {
 impl GenerateArgs {
     fn options(&self) -> Options {
         Options {
-            patterns: self
-                .pattern
-                .map_or_else(|| self.mix.clone(), |one| vec![one]),
+            patterns: self.pattern.map_or_else(|| self.mix.clone(), |one| vec![one]),
             records: self.records,
             nodes: self.nodes,
             processes: self.processes,
@@ -89,13 +87,7 @@ pub(crate) fn command(args: &GenerateArgs) -> Result<(), LabError> {
     };
     let progress = Progress::records("generating", Some(options.records));
     let records = generator.map(Ok::<_, Infallible>);
-    let written = target::write(
-        &args.output,
-        &metadata,
-        target::Source::Generator,
-        records,
-        Some(&progress),
-    )?;
+    let written = target::write(&args.output, &metadata, target::Source::Generator, records, Some(&progress))?;
     drop(progress);
     written.report("generate", &args.output, args.json)
 }

@@ -75,13 +75,7 @@ pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
         write(args, format, reader, Some(progress), &receives)?
     } else {
         let progress = Progress::bytes("importing", formats::length(&file));
-        let reader = import(
-            format,
-            file,
-            &name,
-            |file| Box::new(progress.watch(file)),
-            &options,
-        )?;
+        let reader = import(format, file, &name, |file| Box::new(progress.watch(file)), &options)?;
         write(args, format, reader, None, &receives)?
     };
     if format == Format::Din && receives.get() > 0 {

@@ -45,11 +45,7 @@ pub(crate) fn command(args: &InfoArgs) -> Result<(), LabError> {
     };
     let info = info(reader, page_bytes)?;
     drop(progress);
-    print(&if args.json {
-        json_lines(&name, &info)
-    } else {
-        text(&name, &info)
-    })?;
+    print(&if args.json { json_lines(&name, &info) } else { text(&name, &info) })?;
     if let Some(damage) = &info.damage {
         eprintln!("mapwire: warning: {damage}");
     }
@@ -120,8 +116,7 @@ fn json_lines(name: &str, info: &Info) -> String {
         });
         rows.push(with(row, of(&process.counts)));
     }
-    rows.iter()
-        .fold(String::new(), |text, row| text + &row.to_string() + "\n")
+    rows.iter().fold(String::new(), |text, row| text + &row.to_string() + "\n")
 }
 
 fn percent(share: f64) -> String {
@@ -137,26 +132,15 @@ fn text(name: &str, info: &Info) -> String {
     };
     line("trace", format!("{name}, version {}", format::VERSION));
     let each = info.file_bytes as f64 / summary.records.max(1) as f64;
-    line(
-        "size",
-        format!("{} bytes, {each:.2} a record", grouped(info.file_bytes)),
-    );
+    line("size", format!("{} bytes, {each:.2} a record", grouped(info.file_bytes)));
     match &info.damage {
         None => line("complete", "yes".to_owned()),
-        Some(damage) => line(
-            "complete",
-            format!(
-                "NO: good for {} records, up to byte {}",
-                grouped(damage.records),
-                damage.at
-            ),
-        ),
+        Some(damage) => {
+            line("complete", format!("NO: good for {} records, up to byte {}", grouped(damage.records), damage.at))
+        }
     }
     if metadata.synthetic {
-        line(
-            "synthetic",
-            "yes: the records were made up by the command below".to_owned(),
-        );
+        line("synthetic", "yes: the records were made up by the command below".to_owned());
     }
     if let Some(format) = &metadata.imported_from {
         line("imported", format!("from {format}"));
@@ -198,19 +182,10 @@ fn text(name: &str, info: &Info) -> String {
     if let Some((footprint, lookups)) = info.per_node() {
         line(
             "per node",
-            format!(
-                "{footprint:.1} pages footprint, {lookups:.1} lookups of sends and fetches (UTLB Table 3)"
-            ),
+            format!("{footprint:.1} pages footprint, {lookups:.1} lookups of sends and fetches (UTLB Table 3)"),
         );
     }
-    line(
-        "direct",
-        format!(
-            "{} of {} operations",
-            percent(counts.direct_share()),
-            grouped(counts.transfers().records)
-        ),
-    );
+    line("direct", format!("{} of {} operations", percent(counts.direct_share()), grouped(counts.transfers().records)));
     text.push('\n');
     let cells = |of: &OpCount| [of.records, of.direct, of.pages, of.bytes].map(grouped);
     let ops: Vec<Vec<String>> = OPS
@@ -233,29 +208,11 @@ fn text(name: &str, info: &Info) -> String {
         ]
     };
     for node in info.nodes() {
-        rows.push(row(
-            format!("node {}", node.node),
-            &node.counts,
-            node.footprint_pages,
-        ));
+        rows.push(row(format!("node {}", node.node), &node.counts, node.footprint_pages));
         for process in info.processes.iter().filter(|p| p.node == node.node) {
-            rows.push(row(
-                format!("  process {}", process.process),
-                &process.counts,
-                process.footprint_pages,
-            ));
+            rows.push(row(format!("  process {}", process.process), &process.counts, process.footprint_pages));
         }
     }
-    text += &table(
-        &[
-            "",
-            "footprint pages",
-            "lookups",
-            "operations",
-            "direct",
-            "bytes",
-        ],
-        &rows,
-    );
+    text += &table(&["", "footprint pages", "lookups", "operations", "direct", "bytes"], &rows);
     text
 }

@@ -56,8 +56,8 @@ pub(crate) fn command(args: &MemoryArgs) -> Result<(), LabError> {
     let mut all = Vec::new();
     for configuration in args.designs.sweep()?.configurations(0)? {
         let design = DesignText(configuration.design).to_string();
-        let structures = nic_memory(&configuration.design, load)
-            .map_err(|error| UsageError(format!("{design}: {error}")))?;
+        let structures =
+            nic_memory(&configuration.design, load).map_err(|error| UsageError(format!("{design}: {error}")))?;
         all.push((design, structures));
     }
     match args.json {
@@ -86,25 +86,16 @@ fn text(all: &[(String, Vec<Structure>)]) -> String {
     }
     let row = |name: &str, of: &dyn Fn(&Structure) -> bool| {
         let cell = |structures: &[Structure]| {
-            let of_row: Vec<u64> = structures
-                .iter()
-                .filter(|it| of(it))
-                .map(|it| it.bytes)
-                .collect();
+            let of_row: Vec<u64> = structures.iter().filter(|it| of(it)).map(|it| it.bytes).collect();
             match of_row.is_empty() {
                 true => "-".to_owned(),
                 false => grouped(of_row.iter().sum()),
             }
         };
         let cells = all.iter().map(|(_, structures)| cell(structures));
-        std::iter::once(name.to_owned())
-            .chain(cells)
-            .collect::<Vec<String>>()
+        std::iter::once(name.to_owned()).chain(cells).collect::<Vec<String>>()
     };
-    let mut rows: Vec<Vec<String>> = names
-        .iter()
-        .map(|name| row(name, &|it| it.name == *name))
-        .collect();
+    let mut rows: Vec<Vec<String>> = names.iter().map(|name| row(name, &|it| it.name == *name)).collect();
     rows.push(row("lookup structures", &|it| it.is_lookup));
     rows.push(row("all", &|_| true));
     let designs = all.iter().map(|(design, _)| design.as_str());

@@ -61,9 +61,7 @@ pub(crate) enum LabCommand {
     ///
     /// A lookup is a page of a transfer (send, fetch, recv); a footprint is the number of distinct pages of a process's
     /// transfers. A trace that is cut off or damaged is shown as far as it is good.
-    #[command(
-        after_help = "Examples:\n  mapwire lab info fft.mwt\n  mapwire lab info --json fft.mwt"
-    )]
+    #[command(after_help = "Examples:\n  mapwire lab info fft.mwt\n  mapwire lab info --json fft.mwt")]
     Info(info::InfoArgs),
     /// Make a trace of a file of another format
     ///
@@ -128,9 +126,7 @@ pub(crate) enum LabCommand {
     /// and fetches, as its traces had them, Figure 5 all operations, unless --ops is given. Under a limit on pinned memory, transfers of more
     /// pages are cut into pieces. A number in parentheses is
     /// printed under a column that cannot be its own; `?` is not legible in the paper, `-` does not exist.
-    #[command(
-        after_help = "Examples:\n  mapwire lab tables fft.mwt lu.mwt\n  mapwire lab tables fft.mwt --json"
-    )]
+    #[command(after_help = "Examples:\n  mapwire lab tables fft.mwt lu.mwt\n  mapwire lab tables fft.mwt --json")]
     Tables(tables::TablesArgs),
     /// Write one HTML page with the papers' tables and figures as interactive plots
     ///

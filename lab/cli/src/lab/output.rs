@@ -57,12 +57,7 @@ pub(crate) fn known_columns() -> usize {
 
 /// A table of at most so many `columns`, if need be in parts, each of which begins with the first `keys` columns. Those are to the
 /// left, all others to the right. A heading that has no room even alone is broken behind commas.
-pub(crate) fn fitted(
-    headings: &[&str],
-    rows: &[Vec<String>],
-    keys: usize,
-    columns: usize,
-) -> String {
+pub(crate) fn fitted(headings: &[&str], rows: &[Vec<String>], keys: usize, columns: usize) -> String {
     let of_cells = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
@@ -176,25 +171,17 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_by_thousands() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (43_132, "43,132"),
-            (u64::MAX, "18,446,744,073,709,551,615"),
-        ] {
+        for (number, text) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (43_132, "43,132"), (u64::MAX, "18,446,744,073,709,551,615")]
+        {
             assert_eq!(grouped(number), text);
         }
     }
 
     #[test]
     fn spans_have_a_unit_that_suits_them() {
-        for (ns, text) in [
-            (999, "999 ns"),
-            (1500, "1.500 µs"),
-            (2_500_000, "2.500 ms"),
-            (60_000_000_000, "60.000 s"),
-        ] {
+        for (ns, text) in [(999, "999 ns"), (1500, "1.500 µs"), (2_500_000, "2.500 ms"), (60_000_000_000, "60.000 s")]
+        {
             assert_eq!(span(ns), text);
         }
     }
@@ -214,10 +201,7 @@ mod tests {
 
     #[test]
     fn cells_stand_under_their_headings() {
-        let rows = [
-            vec!["a".to_owned(), "10".to_owned()],
-            vec!["long".to_owned(), "7".to_owned()],
-        ];
+        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "7".to_owned()]];
         let text = "x      n\na     10\nlong   7\n";
         assert_eq!(fitted(&["x", "n"], &rows, 1, 100), text);
     }

@@ -51,10 +51,7 @@ pub(crate) fn command(args: &TablesArgs) -> Result<(), LabError> {
 /// A comparison as text: keys, our columns, a bar, the paper's columns, then the remarks. What is wider than `columns` comes as a
 /// table of ours and one of the paper's.
 fn in_columns(table: &Comparison, columns: usize) -> String {
-    let caption = format!(
-        "{} {}: {} ({})",
-        table.paper, table.name, table.caption, table.unit
-    );
+    let caption = format!("{} {}: {} ({})", table.paper, table.name, table.caption, table.unit);
     let mut text = wrapped(&caption, 2, columns);
     text.push('\n');
     let whole = beside(table, &[&table.ours, &table.published], usize::MAX);
@@ -134,20 +131,14 @@ mod tests {
         assert_eq!(text, wanted);
         for columns in [20, 40, 60] {
             let text = in_columns(&comparison(), columns);
-            assert!(
-                text.lines().all(|line| line.chars().count() <= columns),
-                "{text}"
-            );
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
         }
     }
 
     #[test]
     fn a_side_without_columns_has_no_bar() {
         let mut table = comparison();
-        table.published = Side {
-            columns: Vec::new(),
-            rows: vec![Vec::new()],
-        };
+        table.published = Side { columns: Vec::new(), rows: vec![Vec::new()] };
         assert!(in_columns(&table, 99).contains("\nsize  what    |    a    b\n"));
         assert!(!in_columns(&table, 20).contains("the paper's"));
     }

@@ -40,10 +40,7 @@ pub(super) fn cannot_write(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> La
 }
 
 /// Refuses to write over a file that is read.
-pub(super) fn refuse_input<'a>(
-    output: &Path,
-    inputs: impl IntoIterator<Item = &'a PathBuf>,
-) -> Result<(), LabError> {
+pub(super) fn refuse_input<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), LabError> {
     let is = |path: &Path| {
         let file = std::fs::metadata(path).ok().filter(|it| it.is_file());
         file.map(|file| (file.dev(), file.ino()))
@@ -88,18 +85,11 @@ pub(super) fn write<E: Into<LabError>>(
     if let Source::File(name) = source
         && count == 0
     {
-        return Err(format!(
-            "{name} holds no records: {} was not written",
-            path.display()
-        )
-        .into());
+        return Err(format!("{name} holds no records: {} was not written", path.display()).into());
     }
     let file = writer.finish().map_err(failed)?;
     let bytes = file.keep().map_err(|error| named(&error))?;
-    Ok(Written {
-        records: count,
-        bytes,
-    })
+    Ok(Written { records: count, bytes })
 }
 
 impl Written {

@@ -20,28 +20,19 @@ fn rules(kinds: &[Wants]) -> impl Iterator<Item = &'static str> {
         let mut rules = kinds.iter().flat_map(Wants::rules);
         rules.any(|rule| rule.name == name)
     };
-    RULES
-        .iter()
-        .map(|rule| rule.name)
-        .filter(move |name| is_drawn(name))
+    RULES.iter().map(|rule| rule.name).filter(move |name| is_drawn(name))
 }
 
 fn conditions(kinds: &[Wants]) -> impl Iterator<Item = Condition> {
     let has = |condition: &Condition| kinds.iter().any(|wants| wants.has(*condition));
-    Condition::ALL
-        .iter()
-        .copied()
-        .filter(move |condition| has(condition))
+    Condition::ALL.iter().copied().filter(move |condition| has(condition))
 }
 
 /// For people.
 pub(super) fn show(seeds: u64, kinds: &[Wants], sum: &Coverage) {
     for name in rules(kinds) {
         let of = sum.of_rule(name);
-        println!(
-            "rule {name}: {} faults, which fired {} times",
-            of.drawn, of.fired
-        );
+        println!("rule {name}: {} faults, which fired {} times", of.drawn, of.fired);
     }
     for condition in conditions(kinds) {
         let (check, about) = condition.about();
@@ -56,12 +47,7 @@ pub(super) fn show(seeds: u64, kinds: &[Wants], sum: &Coverage) {
 
 /// For programs, an object a line.
 pub(super) fn rows(ran: &Ran, kinds: &[Wants], sum: &Coverage) {
-    let Ran {
-        first,
-        seeds,
-        packets,
-        seconds,
-    } = ran;
+    let Ran { first, seeds, packets, seconds } = ran;
     let never: Vec<String> = never(kinds, sum);
     println!(
         "{}",
@@ -72,17 +58,11 @@ pub(super) fn rows(ran: &Ran, kinds: &[Wants], sum: &Coverage) {
     );
     for name in rules(kinds) {
         let of = sum.of_rule(name);
-        println!(
-            "{}",
-            json!({ "kind": "rule", "rule": name, "faults": of.drawn, "fired": of.fired })
-        );
+        println!("{}", json!({ "kind": "rule", "rule": name, "faults": of.drawn, "fired": of.fired }));
     }
     for condition in conditions(kinds) {
         let (check, about) = condition.about();
         let times = sum.of(condition);
-        println!(
-            "{}",
-            json!({ "kind": "condition", "check": check, "condition": about, "times": times })
-        );
+        println!("{}", json!({ "kind": "condition", "check": check, "condition": about, "times": times }));
     }
 }

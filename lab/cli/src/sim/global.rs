@@ -9,29 +9,14 @@ use super::SimError;
 use super::run::{delivery, tell_end, violation};
 
 /// Runs a seed, and says what was drawn and how it went.
-pub(super) fn show(
-    wanted: &GlobalWanted,
-    seed: u64,
-    repeats: &str,
-    json: bool,
-) -> Result<ExitCode, SimError> {
+pub(super) fn show(wanted: &GlobalWanted, seed: u64, repeats: &str, json: bool) -> Result<ExitCode, SimError> {
     let scenario = GlobalScenario::draw(seed, wanted);
     match json {
         true => println!("{}", drawn(&scenario)),
         false => println!("{}", scenario.to_string().trim_end()),
     }
     let outcome = scenario.run()?;
-    let Seen {
-        pages,
-        here,
-        absent,
-        stored,
-        refused,
-        joined,
-        left,
-        crashed,
-        ..
-    } = outcome.seen;
+    let Seen { pages, here, absent, stored, refused, joined, left, crashed, .. } = outcome.seen;
     let (packets, fetched) = (outcome.packets, pages + here);
     let found = outcome.violation.as_ref();
     if json {

@@ -130,10 +130,7 @@ impl DrawArgs {
     fn wanted(&self, workload: Workload) -> Result<Wants, SimError> {
         let rules = parse_rules(&self.rules)?;
         // All rules: those that the transport bears.
-        let needs = rules
-            .iter()
-            .find(|rule| rule.is_lossy)
-            .filter(|_| self.rules.trim() != "all");
+        let needs = rules.iter().find(|rule| rule.is_lossy).filter(|_| self.rules.trim() != "all");
         let lossy = match (self.delivery, needs) {
             (Some(DeliveryArg::Lossless), Some(rule)) => {
                 return Err(format!(
@@ -231,10 +228,7 @@ pub(crate) fn bug_names() -> Vec<&'static str> {
 }
 
 fn nodes(text: &str) -> Result<u16, String> {
-    let number = text
-        .parse()
-        .ok()
-        .filter(|number| (1..=MOST_NODES).contains(number));
+    let number = text.parse().ok().filter(|number| (1..=MOST_NODES).contains(number));
     number.ok_or_else(|| format!("expected a number of nodes from 1 to {MOST_NODES}"))
 }
 
@@ -249,10 +243,7 @@ fn seed(text: &str) -> Result<u64, String> {
 fn bug(text: &str) -> Result<String, String> {
     match bug_names().contains(&text) {
         true => Ok(text.to_owned()),
-        false => Err(format!(
-            "unknown bug: expected one of {}",
-            bug_names().join(", ")
-        )),
+        false => Err(format!("unknown bug: expected one of {}", bug_names().join(", "))),
     }
 }
 
@@ -303,11 +294,7 @@ pub(crate) fn command(command: &SimCommand) -> ExitCode {
         SimCommand::Replay(args) => replay::command(args),
     };
     done.unwrap_or_else(|error| {
-        let code = if error.is::<mapwire_sim::RuleError>() {
-            2
-        } else {
-            1
-        };
+        let code = if error.is::<mapwire_sim::RuleError>() { 2 } else { 1 };
         crate::fail(error.as_ref(), code)
     })
 }

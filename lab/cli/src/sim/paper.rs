@@ -53,10 +53,7 @@ pub(super) fn command(args: &PaperArgs) -> Result<ExitCode, SimError> {
         Some(path) => Some(Output::begin(Some(path), &[])?),
         None => None,
     };
-    let options = Options {
-        row_size: args.row_size,
-        seed: args.seed,
-    };
+    let options = Options { row_size: args.row_size, seed: args.seed };
     let report = (paper.run)(&options)?;
     match args.json {
         true => {
@@ -134,13 +131,9 @@ fn cells(table: &Table) -> Vec<Map<String, Value>> {
     let mut objects = Vec::new();
     for row in &table.rows {
         let keys = table.keys.iter().zip(&row.keys);
-        let keys: Map<String, Value> = keys
-            .map(|(&key, value)| (key.to_owned(), json!(value)))
-            .collect();
+        let keys: Map<String, Value> = keys.map(|(&key, value)| (key.to_owned(), json!(value))).collect();
         for (column, cell) in table.columns.iter().zip(&row.cells) {
-            let Cell {
-                milli, published, ..
-            } = cell;
+            let Cell { milli, published, .. } = cell;
             objects.push(object(json!({
                 "kind": "cell",
                 "table": table.name,
@@ -166,16 +159,12 @@ fn drawn(figure: &Figure) -> Vec<Map<String, Value>> {
                 let points = line.points.iter();
                 let points = points.map(|&(x, milli)| (x, milli as f64 / 1000.0));
                 let points: Vec<(i64, f64)> = points.collect();
-                object(
-                    json!({ "kind": "line", "figure": name, "line": line.name, "unit": figure.y, "points": points }),
-                )
+                object(json!({ "kind": "line", "figure": name, "line": line.name, "unit": figure.y, "points": points }))
             };
             lines.iter().map(of_line).collect()
         }
         Plot::Spans(groups) => {
-            let spans = groups
-                .iter()
-                .flat_map(|group| group.spans.iter().map(|span| (&group.name, span)));
+            let spans = groups.iter().flat_map(|group| group.spans.iter().map(|span| (&group.name, span)));
             let of_span = |(system, span): (&String, &mapwire_sim::hardware::Span)| {
                 object(json!({
                     "kind": "span",

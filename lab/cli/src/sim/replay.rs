@@ -71,10 +71,7 @@ fn spread(ranks: u16, nodes: u16) -> Result<u16, String> {
     }
     let even = (1..=ranks).filter(|nodes| ranks.is_multiple_of(*nodes));
     let even: Vec<String> = even.map(|nodes| nodes.to_string()).collect();
-    Err(format!(
-        "{ranks} ranks cannot be spread evenly over {nodes} hosts: give --nodes {}",
-        even.join(", ")
-    ))
+    Err(format!("{ranks} ranks cannot be spread evenly over {nodes} hosts: give --nodes {}", even.join(", ")))
 }
 
 impl ReplayArgs {
@@ -112,10 +109,7 @@ pub(super) fn command(args: &ReplayArgs) -> Result<ExitCode, SimError> {
     if args.measured.is_some() && args.machine != MachineArg::Here {
         return Err("--measured is for --machine here: leave it out for other machines".into());
     }
-    let scale = Scale {
-        speed_milli: (args.speed() * 1000.0).round() as u64,
-        ..Scale::default()
-    };
+    let scale = Scale { speed_milli: (args.speed() * 1000.0).round() as u64, ..Scale::default() };
     let mut programs = Vec::new();
     let mut first_live = None;
     for path in &args.traces {
@@ -139,13 +133,11 @@ pub(super) fn command(args: &ReplayArgs) -> Result<ExitCode, SimError> {
 
 /// The program of a trace, and what the traced run took.
 fn read(path: &Path, scale: &Scale) -> Result<(Program, Live), SimError> {
-    let named =
-        |error: &dyn std::fmt::Display| format!("cannot replay {}: {error}", path.display());
+    let named = |error: &dyn std::fmt::Display| format!("cannot replay {}: {error}", path.display());
     let mut captured = Captured::default();
     for record in TraceReader::open(path)?.records() {
-        let record = record.map_err(|error| {
-            format!("{error}; a replay needs the whole trace: trace the program again")
-        })?;
+        let record =
+            record.map_err(|error| format!("{error}; a replay needs the whole trace: trace the program again"))?;
         captured.push(&record).map_err(|error| named(&error))?;
     }
     Ok(captured.finish(scale).map_err(|error| named(&error))?)
@@ -169,13 +161,7 @@ fn alone(program: &Program) -> f64 {
     seconds(program.work_computing_ps())
 }
 
-fn in_json(
-    args: &ReplayArgs,
-    machine: &Machine,
-    program: &Program,
-    live: &Live,
-    outcome: &Outcome,
-) -> String {
+fn in_json(args: &ReplayArgs, machine: &Machine, program: &Program, live: &Live, outcome: &Outcome) -> String {
     let work = outcome.work_ps.map(seconds);
     let ranks = outcome.ranks.iter().map(|rank| {
         json!({
@@ -216,13 +202,7 @@ fn counted(number: u16, thing: &str) -> String {
     format!("{number} {thing}{plural}")
 }
 
-fn text(
-    args: &ReplayArgs,
-    machine: &Machine,
-    program: &Program,
-    live: &Live,
-    outcome: &Outcome,
-) -> String {
+fn text(args: &ReplayArgs, machine: &Machine, program: &Program, live: &Live, outcome: &Outcome) -> String {
     let hosts = program.ranks.div_ceil(match machine.ranks_per_host {
         0 => program.ranks,
         some => some,
@@ -253,39 +233,19 @@ fn text(
         }
         text.push('\n');
     };
-    line(
-        "from first to last barrier",
-        outcome.work_ps.map(seconds),
-        live.work_ns.map(ns_to_seconds),
-    );
-    line(
-        "from start to end",
-        Some(seconds(outcome.total_ps)),
-        Some(ns_to_seconds(live.total_ns)),
-    );
+    line("from first to last barrier", outcome.work_ps.map(seconds), live.work_ns.map(ns_to_seconds));
+    line("from start to end", Some(seconds(outcome.total_ps)), Some(ns_to_seconds(live.total_ns)));
     let ranks = outcome.ranks.len().max(1) as f64;
     let mean = |of: fn(&hosts::RankOutcome) -> Ps| {
         let sum: f64 = outcome.ranks.iter().map(|rank| seconds(of(rank))).sum();
         Some(sum / ranks)
     };
-    line(
-        "  computing, mean of ranks",
-        mean(|rank| rank.spent.computing_ps),
-        None,
-    );
+    line("  computing, mean of ranks", mean(|rank| rank.spent.computing_ps), None);
     line("  page faults", mean(|rank| rank.spent.faults_ps), None);
     line("  locks", mean(|rank| rank.spent.locks_ps), None);
-    line(
-        "  barriers and broadcasts",
-        mean(|rank| rank.spent.barriers_ps),
-        None,
-    );
+    line("  barriers and broadcasts", mean(|rank| rank.spent.barriers_ps), None);
     if let Some(work) = outcome.work_ps.map(seconds) {
-        text.push_str(&format!(
-            "{:<34}{:>12.2}\n",
-            "speed-up",
-            alone(program) / work
-        ));
+        text.push_str(&format!("{:<34}{:>12.2}\n", "speed-up", alone(program) / work));
     }
     let faults: u64 = outcome.ranks.iter().map(|rank| rank.faults).sum();
     text.push_str(&format!(

@@ -9,29 +9,14 @@ use super::SimError;
 use super::run::{delivery, tell_end, violation};
 
 /// Runs a seed, and says what was drawn and how it went.
-pub(super) fn show(
-    wanted: &RpcWanted,
-    seed: u64,
-    repeats: &str,
-    json: bool,
-) -> Result<ExitCode, SimError> {
+pub(super) fn show(wanted: &RpcWanted, seed: u64, repeats: &str, json: bool) -> Result<ExitCode, SimError> {
     let scenario = RpcScenario::draw(seed, wanted);
     match json {
         true => println!("{}", drawn(&scenario)),
         false => println!("{}", scenario.to_string().trim_end()),
     }
     let outcome = scenario.run()?;
-    let RpcSeen {
-        answered,
-        timed_out,
-        late,
-        ended,
-        repeated,
-        replied_again,
-        stray,
-        one_way,
-        crashed,
-    } = outcome.seen;
+    let RpcSeen { answered, timed_out, late, ended, repeated, replied_again, stray, one_way, crashed } = outcome.seen;
     let (packets, found) = (outcome.packets, outcome.violation.as_ref());
     if json {
         let went = json!({
@@ -54,9 +39,7 @@ pub(super) fn show(
         println!(
             "{answered} calls answered, {timed_out} timed out, {ended} ended with their connection, {one_way} without an answer"
         );
-        println!(
-            "{repeated} asked again, {late} late replies; {crashed} nodes died or began anew; {packets} packets"
-        );
+        println!("{repeated} asked again, {late} late replies; {crashed} nodes died or began anew; {packets} packets");
         tell_end(found, repeats);
     }
     Ok(match found {

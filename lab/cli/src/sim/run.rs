@@ -29,21 +29,11 @@ pub(crate) struct RunArgs {
 pub(crate) fn command(args: &RunArgs) -> Result<ExitCode, SimError> {
     let workload = args.draw.workload.unwrap_or(Workload::Calls);
     let wants = args.draw.wanted(workload)?;
-    show(
-        &wants,
-        args.seed.unwrap_or_else(new_seed),
-        &args.draw,
-        args.json,
-    )
+    show(&wants, args.seed.unwrap_or_else(new_seed), &args.draw, args.json)
 }
 
 /// Runs a seed, and says what was drawn and how it went.
-pub(super) fn show(
-    wants: &Wants,
-    seed: u64,
-    args: &DrawArgs,
-    json: bool,
-) -> Result<ExitCode, SimError> {
+pub(super) fn show(wants: &Wants, seed: u64, args: &DrawArgs, json: bool) -> Result<ExitCode, SimError> {
     let repeats = repeats(seed, wants, args);
     let wanted = match wants {
         Wants::Calls(wanted) => wanted,
@@ -102,13 +92,7 @@ fn drawn(scenario: &Scenario) -> serde_json::Value {
 pub(super) fn delivery(delivery: Delivery) -> serde_json::Value {
     match delivery {
         Delivery::Lossless => json!("lossless"),
-        Delivery::Lossy {
-            paths,
-            dead_after_ns,
-            tells_of_crashes,
-            early_packets,
-            is_sealed,
-        } => json!({
+        Delivery::Lossy { paths, dead_after_ns, tells_of_crashes, early_packets, is_sealed } => json!({
             "paths": paths,
             "dead_after_ns": dead_after_ns,
             "tells_of_crashes": tells_of_crashes,
@@ -120,9 +104,8 @@ pub(super) fn delivery(delivery: Delivery) -> serde_json::Value {
 
 /// A violation, for programs.
 pub(super) fn violation(found: Option<&(u64, Violation)>) -> serde_json::Value {
-    let violation = found.map(|(at_ns, violation)| {
-        json!({ "at_ns": at_ns, "check": violation.check, "text": violation.text })
-    });
+    let violation =
+        found.map(|(at_ns, violation)| json!({ "at_ns": at_ns, "check": violation.check, "text": violation.text }));
     json!(violation)
 }
 
@@ -130,10 +113,9 @@ pub(super) fn violation(found: Option<&(u64, Violation)>) -> serde_json::Value {
 pub(super) fn tell_end(found: Option<&(u64, Violation)>, repeats: &str) {
     match found {
         None => println!("no violation"),
-        Some((at_ns, violation)) => println!(
-            "VIOLATION at {at_ns} ns ({}): {}\nRepeat it: {repeats}",
-            violation.check, violation.text
-        ),
+        Some((at_ns, violation)) => {
+            println!("VIOLATION at {at_ns} ns ({}): {}\nRepeat it: {repeats}", violation.check, violation.text)
+        }
     }
 }
 
@@ -146,10 +128,7 @@ fn went(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>) -> serd
             let (node, process) = (made.by.node.0, made.by.process.0);
             json!({ "at_ns": made.at_ns, "node": node, "process": process, "call": made.call })
         });
-        let kept = shrunk
-            .faults
-            .iter()
-            .map(|number| format!("{:?}", faults[*number]));
+        let kept = shrunk.faults.iter().map(|number| format!("{:?}", faults[*number]));
         json!({
             "runs": shrunk.runs,
             "faults": kept.collect::<Vec<_>>(),
@@ -182,10 +161,7 @@ fn tell(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>, repeats
         println!("no violation");
         return;
     };
-    println!(
-        "VIOLATION at {at_ns} ns ({}): {}",
-        violation.check, violation.text
-    );
+    println!("VIOLATION at {at_ns} ns ({}): {}", violation.check, violation.text);
     if let Some(shrunk) = shrunk {
         println!(
             "The same check fails with {} faults and {} calls (found in {} runs):",

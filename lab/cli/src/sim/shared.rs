@@ -9,12 +9,7 @@ use super::SimError;
 use super::run::{delivery, tell_end, violation};
 
 /// Runs a seed, and says what was drawn and how it went.
-pub(super) fn show(
-    wanted: &SharedWanted,
-    seed: u64,
-    repeats: &str,
-    json: bool,
-) -> Result<ExitCode, SimError> {
+pub(super) fn show(wanted: &SharedWanted, seed: u64, repeats: &str, json: bool) -> Result<ExitCode, SimError> {
     let scenario = SharedScenario::draw(seed, wanted);
     match json {
         true => println!("{}", drawn(&scenario)),
@@ -24,7 +19,8 @@ pub(super) fn show(
     let (packets, tests) = (outcome.packets, outcome.seen.len());
     let found = outcome.violation.as_ref();
     if json {
-        let went = json!({ "kind": "outcome", "violation": violation(found), "packets": packets, "litmus_tests": tests });
+        let went =
+            json!({ "kind": "outcome", "violation": violation(found), "packets": packets, "litmus_tests": tests });
         println!("{went}");
     } else {
         match scenario.litmus {

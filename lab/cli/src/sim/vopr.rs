@@ -47,9 +47,7 @@ impl Drawn {
             && draw.trace.is_none()
             && draw.calls.is_none()
             && draw.bug.is_none()
-            && draw
-                .nodes
-                .is_none_or(|nodes| mapwire_sim::vopr::NODES.contains(&nodes));
+            && draw.nodes.is_none_or(|nodes| mapwire_sim::vopr::NODES.contains(&nodes));
         if !is_mixed {
             let one = draw.wanted(draw.workload.unwrap_or(Workload::Calls))?;
             return Ok(Self::One(one));
@@ -119,16 +117,9 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
         if passed >= end {
             tell(seeds, packets, seed);
             if !ran.is_whole {
-                say(format!(
-                    "seed {seed} was ended on its way, as the time was over"
-                ));
+                say(format!("seed {seed} was ended on its way, as the time was over"));
             }
-            let ran = coverage::Ran {
-                first,
-                seeds,
-                packets,
-                seconds: passed.as_secs_f64(),
-            };
+            let ran = coverage::Ran { first, seeds, packets, seconds: passed.as_secs_f64() };
             match args.json {
                 true => coverage::rows(&ran, drawn.kinds(), &sum),
                 false => {

@@ -17,10 +17,7 @@ impl Adds {
     /// An importer has the answer to one.
     pub(crate) fn answer(&mut self, old: u64) -> Result<(), Violation> {
         if old >= self.applied {
-            return Err(violation(
-                "atomics",
-                format!("an addition gave {old}, and {} were done", self.applied),
-            ));
+            return Err(violation("atomics", format!("an addition gave {old}, and {} were done", self.applied)));
         }
         match self.answers.insert(old) {
             true => Ok(()),
@@ -34,10 +31,7 @@ impl Adds {
             true => Ok(()),
             false => Err(violation(
                 "atomics",
-                format!(
-                    "a word holds {word} after {} additions, of which {} were done",
-                    self.submitted, self.applied
-                ),
+                format!("a word holds {word} after {} additions, of which {} were done", self.submitted, self.applied),
             )),
         }
     }

@@ -99,10 +99,7 @@ pub(crate) fn find(
         return wrong("before all of its memory".into());
     };
     if let Some(behind) = from_start.checked_sub(BUFFERS) {
-        return Ok(Spot::Buffer(
-            (behind / BUFFER_SPAN) as u32,
-            behind % BUFFER_SPAN,
-        ));
+        return Ok(Spot::Buffer((behind / BUFFER_SPAN) as u32, behind % BUFFER_SPAN));
     }
     let number = (from_start / SLOT_SPAN) as usize;
     let found = current[number % SLOTS].map(|instance| (instance, &instances[instance]));

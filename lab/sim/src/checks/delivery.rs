@@ -97,8 +97,7 @@ impl Stream {
         let first = self.waiting.front().map_or(0, |sent| sent.incarnation);
         let known = self.arrived_of.max(first);
         let before = self.waiting.len();
-        self.waiting
-            .retain(|sent| !sent.is_given_up || sent.incarnation > known);
+        self.waiting.retain(|sent| !sent.is_given_up || sent.incarnation > known);
         self.waiting.len() < before
     }
 
@@ -112,12 +111,7 @@ impl Stream {
         may_fail: impl Fn(&Sent) -> bool,
     ) -> Result<Option<Sent>, Violation> {
         let wrong = |text| Err(violation("delivery", text));
-        let Arrived {
-            instance,
-            offset,
-            bytes,
-            signal,
-        } = arrived;
+        let Arrived { instance, offset, bytes, signal } = arrived;
         let length = bytes.len() as u64;
         // What a message lacks before bytes that have arrived; none if they are not its own.
         let gap_of = |sent: &Sent| {
@@ -128,10 +122,7 @@ impl Stream {
             is_own.then_some(gap)
         };
         let find = |is_due: &dyn Fn(&Sent) -> bool| {
-            let found = self
-                .waiting
-                .iter()
-                .position(|sent| is_due(sent) || !may_fail(sent))?;
+            let found = self.waiting.iter().position(|sent| is_due(sent) || !may_fail(sent))?;
             is_due(&self.waiting[found]).then_some(found)
         };
         // A byte of a gap may be that of a later message by chance.
@@ -142,9 +133,7 @@ impl Stream {
         let Some(due) = due else {
             let first = self.waiting.iter().find(|sent| !may_fail(sent));
             let Some(sent) = first else {
-                return wrong(format!(
-                    "{length} bytes at offset {offset} arrived, and nothing is under way"
-                ));
+                return wrong(format!("{length} bytes at offset {offset} arrived, and nothing is under way"));
             };
             let differs = differs(sent.seed, sent.arrived, bytes);
             return wrong(format!(
@@ -162,21 +151,14 @@ impl Stream {
         sent.arrived += gap;
         sent.arrived += length;
         let is_whole = sent.arrived == sent.length;
-        let due = sent
-            .signal
-            .filter(|_| is_whole)
-            .map(|signal| (signal.offset, signal.value, signal.op));
+        let due = sent.signal.filter(|_| is_whole).map(|signal| (signal.offset, signal.value, signal.op));
         if signal != due {
             return wrong(format!(
                 "message {} of {} bytes, of which {} have arrived, has signal {signal:?}; due is {due:?}",
                 sent.number, sent.length, sent.arrived
             ));
         }
-        Ok(if is_whole {
-            self.waiting.pop_front()
-        } else {
-            None
-        })
+        Ok(if is_whole { self.waiting.pop_front() } else { None })
     }
 
     /// The first message before number `before` that has not arrived and may not be lost.
@@ -212,12 +194,7 @@ mod tests {
     fn arrive(stream: &mut Stream, number: u64, from: u64, may_fail: bool) -> bool {
         let mut bytes = [0; 10];
         pattern(number, from, &mut bytes);
-        let arrived = Arrived {
-            instance: 0,
-            offset: 100 * number + from,
-            bytes: &bytes,
-            signal: None,
-        };
+        let arrived = Arrived { instance: 0, offset: 100 * number + from, bytes: &bytes, signal: None };
         stream.arrive(arrived, false, |_| may_fail).is_ok()
     }
 
@@ -255,21 +232,10 @@ mod tests {
         assert!(arrive(&mut twice, 0, 0, false) && !arrive(&mut twice, 0, 0, false));
         let mut early = stream();
         assert!(!arrive(&mut early, 1, 0, false));
-        assert!(
-            arrive(&mut stream(), 1, 0, true),
-            "what may fail may be missing"
-        );
+        assert!(arrive(&mut stream(), 1, 0, true), "what may fail may be missing");
         let bytes = [0; 10];
-        let arrived = Arrived {
-            instance: 0,
-            offset: 0,
-            bytes: &bytes,
-            signal: None,
-        };
+        let arrived = Arrived { instance: 0, offset: 0, bytes: &bytes, signal: None };
         assert!(stream().arrive(arrived, false, |_| false).is_err());
-        assert_eq!(
-            stream().missing(1, |_| false).map(|sent| sent.number),
-            Some(0)
-        );
+        assert_eq!(stream().missing(1, |_| false).map(|sent| sent.number), Some(0));
     }
 }

@@ -46,9 +46,7 @@ pub(crate) fn write(name: PageName, version: u32, into: &mut [u8]) {
 
 /// A program's checksum of a page.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
-    let sum = bytes
-        .iter()
-        .fold(0, |sum, &byte| mix(sum ^ u64::from(byte)));
+    let sum = bytes.iter().fold(0, |sum, &byte| mix(sum ^ u64::from(byte)));
     sum as u32
 }
 
@@ -57,21 +55,15 @@ pub(crate) fn holds(at: NodeId, read: Read<'_>) -> Result<(), Violation> {
     let Read { name, version, .. } = read;
     match differs(seed(name, version), 0, read.bytes) {
         None => Ok(()),
-        Some(byte) => Err(violation(
-            "pages",
-            format!("{at}: byte {byte} of version {version} of {name:?} is not what was put"),
-        )),
+        Some(byte) => {
+            Err(violation("pages", format!("{at}: byte {byte} of version {version} of {name:?} is not what was put")))
+        }
     }
 }
 
 /// A page that was read has the checksum and the bytes that were put. Its own node finds the newest version if that must be there; an
 /// older one may only have come back as the members changed.
-pub(crate) fn is_right(
-    at: NodeId,
-    read: Read<'_>,
-    own: Option<&Truth>,
-    has_changes: bool,
-) -> Result<(), Violation> {
+pub(crate) fn is_right(at: NodeId, read: Read<'_>, own: Option<&Truth>, has_changes: bool) -> Result<(), Violation> {
     if checksum(read.bytes) != read.checksum {
         let (name, version) = (read.name, read.version);
         let text = format!("{at}: version {version} of {name:?} has another checksum than was put");
@@ -85,10 +77,7 @@ pub(crate) fn is_right(
     if read.version == truth.version || (may_be_older && read.version < truth.version) {
         return Ok(());
     }
-    let text = format!(
-        "{at} reads version {} of {:?}, of which {truth:?}",
-        read.version, read.name
-    );
+    let text = format!("{at} reads version {} of {:?}, of which {truth:?}", read.version, read.name);
     Err(violation("pages", text))
 }
 
@@ -96,10 +85,7 @@ pub(crate) fn is_right(
 pub(crate) fn may_be_absent(at: NodeId, name: PageName, truth: &Truth) -> Result<(), Violation> {
     match truth.must_be_there {
         false => Ok(()),
-        true => Err(violation(
-            "pages",
-            format!("{at}: {name:?} is absent, of which {truth:?}"),
-        )),
+        true => Err(violation("pages", format!("{at}: {name:?} is absent, of which {truth:?}"))),
     }
 }
 
@@ -120,9 +106,7 @@ pub(crate) fn fits_together(living: &[&Gms], pool_frames: u32) -> Result<(), Vio
     let members: Vec<&Gms> = living.iter().filter(is_member).copied().collect();
     one_map(&members)?;
     directory_is_exact(&members)?;
-    living
-        .iter()
-        .try_for_each(|gms| keeps_frames(gms, living, pool_frames))
+    living.iter().try_for_each(|gms| keeps_frames(gms, living, pool_frames))
 }
 
 /// All members go by the same map, which is settled and names exactly them.
@@ -134,9 +118,7 @@ fn one_map(members: &[&Gms]) -> Result<(), Violation> {
     let named: Vec<NodeId> = first.map().members().iter().collect();
     let there: Vec<NodeId> = members.iter().map(|gms| gms.config().node).collect();
     if named != there {
-        return wrong(format!(
-            "the map names {named:?}, and members are {there:?}"
-        ));
+        return wrong(format!("the map names {named:?}, and members are {there:?}"));
     }
     for gms in members {
         let node = gms.config().node;
@@ -200,10 +182,7 @@ fn keeps_frames(gms: &Gms, living: &[&Gms], pool_frames: u32) -> Result<(), Viol
         true => Ok(()),
         false => Err(violation(
             "frames",
-            format!(
-                "{node}: of {pool_frames} frames {uses:?}; {} hold pages, peers may fill {held}",
-                frames.len()
-            ),
+            format!("{node}: of {pool_frames} frames {uses:?}; {} hold pages, peers may fill {held}", frames.len()),
         )),
     }
 }
@@ -215,38 +194,23 @@ mod tests {
     const NAME: PageName = PageName { space: 1, page: 2 };
 
     fn read(version: u32, bytes: &[u8]) -> Read<'_> {
-        Read {
-            name: NAME,
-            version,
-            checksum: checksum(bytes),
-            bytes,
-        }
+        Read { name: NAME, version, checksum: checksum(bytes), bytes }
     }
 
     #[test]
     fn a_page_of_other_bytes_of_another_version_or_checksum_is_found() {
         let mut bytes = [0; 4096];
         write(NAME, 3, &mut bytes);
-        let truth = Truth {
-            version: 3,
-            must_be_there: true,
-            ..Truth::default()
-        };
+        let truth = Truth { version: 3, must_be_there: true, ..Truth::default() };
         let check = |read, truth: &Truth, deaths| {
             let checked = is_right(NodeId(0), read, Some(truth), deaths);
             checked.err().map(|violation| violation.check)
         };
         assert_eq!(check(read(3, &bytes), &truth, false), None);
         assert_eq!(check(read(2, &bytes), &truth, false), Some("pages"));
-        let newer = Truth {
-            version: 4,
-            ..truth
-        };
+        let newer = Truth { version: 4, ..truth };
         assert_eq!(check(read(3, &bytes), &newer, true), Some("pages"));
-        let lost = Truth {
-            must_be_there: false,
-            ..newer
-        };
+        let lost = Truth { must_be_there: false, ..newer };
         assert_eq!(check(read(3, &bytes), &lost, true), None);
         assert_eq!(check(read(3, &bytes), &lost, false), Some("pages"));
         let mut damaged = bytes;

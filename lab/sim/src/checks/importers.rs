@@ -73,25 +73,15 @@ impl Allowed {
 }
 
 /// A node was granted an export: it is listed, and has the rights that it asked for.
-pub(crate) fn may_have(
-    by: NodeId,
-    asked: &Asked,
-    granted: Rights,
-    instance: &Instance,
-) -> Result<(), Violation> {
+pub(crate) fn may_have(by: NodeId, asked: &Asked, granted: Rights, instance: &Instance) -> Result<(), Violation> {
     let wrong = |text| Err(violation("importers", text));
     if !instance.importers.includes(by, asked.token) {
-        let text = format!(
-            "{by} was granted {}, and is none of its {:?}",
-            instance.id, instance.importers
-        );
+        let text = format!("{by} was granted {}, and is none of its {:?}", instance.id, instance.importers);
         return wrong(text);
     }
     if granted != asked.rights || !instance.rights.contains(granted) {
         let (id, has, asked) = (instance.id, instance.rights, asked.rights);
-        return wrong(format!(
-            "{by} asked {id}, which gives {has}, for {asked}, and was granted {granted}"
-        ));
+        return wrong(format!("{by} asked {id}, which gives {has}, for {asked}, and was granted {granted}"));
     }
     Ok(())
 }
@@ -106,22 +96,15 @@ pub(crate) fn is_refused(
     let found = instances.find_map(|instance| {
         let includes = instance.importers.includes(by, asked.token);
         match (reason, &instance.importers) {
-            (Refusal::NotPermitted, Allowed::Nodes(_)) if !includes => {
-                Some(Condition::RefusedUnlisted)
-            }
+            (Refusal::NotPermitted, Allowed::Nodes(_)) if !includes => Some(Condition::RefusedUnlisted),
             (Refusal::NotPermitted, Allowed::User(_)) if !includes => Some(Condition::RefusedUser),
-            (Refusal::NotPermitted, Allowed::Token(_)) if !includes => {
-                Some(Condition::RefusedToken)
-            }
-            (Refusal::NoRight, _) if !instance.rights.contains(asked.rights) => {
-                Some(Condition::RefusedRight)
-            }
+            (Refusal::NotPermitted, Allowed::Token(_)) if !includes => Some(Condition::RefusedToken),
+            (Refusal::NoRight, _) if !instance.rights.contains(asked.rights) => Some(Condition::RefusedRight),
             _ => None,
         }
     });
     found.ok_or_else(|| {
-        let text =
-            format!("{by} was refused an export without reason: {reason}; it had asked {asked:?}");
+        let text = format!("{by} was refused an export without reason: {reason}; it had asked {asked:?}");
         violation("importers", text)
     })
 }

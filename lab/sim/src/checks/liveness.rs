@@ -8,10 +8,7 @@ use crate::cluster::Violation;
 /// Nothing is left to happen, and this still waits at a process.
 pub(crate) fn still_waits(at: Endpoint, what: String) -> Violation {
     let Endpoint { node, process } = at;
-    violation(
-        "liveness",
-        format!("{node}, {process}: {what} waits for ever"),
-    )
+    violation("liveness", format!("{node}, {process}: {what} waits for ever"))
 }
 
 /// Things still happen long after the last fault and the last call of a program.

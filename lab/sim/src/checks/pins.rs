@@ -12,9 +12,7 @@ pub(crate) fn are_held(at: Endpoint, held: u64, used: u64) -> Result<(), Violati
         return Ok(());
     }
     let Endpoint { node, process } = at;
-    let text = format!(
-        "{node}, {process} is at rest and holds {held} pages; those of its exports are {used}"
-    );
+    let text = format!("{node}, {process} is at rest and holds {held} pages; those of its exports are {used}");
     Err(violation("pinned pages", text))
 }
 

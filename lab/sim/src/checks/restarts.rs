@@ -30,9 +30,7 @@ impl Restarts {
             true => Ok(()),
             false => Err(violation(
                 "restarts",
-                format!(
-                    "{at} is told {told} times that {of} has restarted, which has {happened} times"
-                ),
+                format!("{at} is told {told} times that {of} has restarted, which has {happened} times"),
             )),
         }
     }

@@ -41,11 +41,7 @@ pub(crate) fn holds_what_is_used(
     holdings: &Holdings,
     backlog: &Backlog,
 ) -> Result<(), Violation> {
-    let used = Holdings {
-        exports,
-        imports,
-        ..Holdings::default()
-    };
+    let used = Holdings { exports, imports, ..Holdings::default() };
     if *holdings == used && *backlog == Backlog::default() {
         return Ok(());
     }
@@ -56,18 +52,12 @@ pub(crate) fn holds_what_is_used(
 }
 
 /// How often an export is held by imports, as its node has it and as programs have it.
-pub(crate) fn has_holders(
-    node: NodeId,
-    export: ExportId,
-    holders: usize,
-    used: usize,
-) -> Result<(), Violation> {
+pub(crate) fn has_holders(node: NodeId, export: ExportId, holders: usize, used: usize) -> Result<(), Violation> {
     match holders == used {
         true => Ok(()),
-        false => Err(violation(
-            "room",
-            format!("{node} is at rest; {export} has {used} imports, and is held by {holders}"),
-        )),
+        false => {
+            Err(violation("room", format!("{node} is at rest; {export} has {used} imports, and is held by {holders}")))
+        }
     }
 }
 

@@ -40,10 +40,7 @@ pub(crate) struct Agenda<E> {
 
 impl<E: Copy> Agenda<E> {
     pub(crate) fn new() -> Self {
-        Self {
-            heap: BinaryHeap::with_capacity(1024),
-            next: 0,
-        }
+        Self { heap: BinaryHeap::with_capacity(1024), next: 0 }
     }
 
     /// Enters an event. It comes after those of the same time that were entered before.
@@ -51,11 +48,7 @@ impl<E: Copy> Agenda<E> {
     pub(crate) fn enter(&mut self, at_ns: u64, event: E) {
         let number = self.next;
         self.next += 1;
-        self.heap.push(Entry {
-            at_ns,
-            number,
-            event,
-        });
+        self.heap.push(Entry { at_ns, number, event });
     }
 
     /// Takes the next event out, with its time.
@@ -75,9 +68,7 @@ mod tests {
         for (at, event) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b')] {
             agenda.enter(at, event);
         }
-        let order: String = std::iter::from_fn(|| agenda.pop())
-            .map(|(_, event)| event)
-            .collect();
+        let order: String = std::iter::from_fn(|| agenda.pop()).map(|(_, event)| event).collect();
         assert_eq!(order, "abcd");
     }
 }

@@ -7,9 +7,7 @@ use mapwire_wire::{Endpoint, HEADER_BYTES, NodeId, SignalOp};
 use super::host::Host;
 use super::memory::{BadAccess, Memory, POISON};
 use super::packets::{Form, Packet, read_source};
-use super::{
-    BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS, Violation,
-};
+use super::{BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS, Violation};
 use crate::canary::Canary;
 use crate::coverage::Condition;
 use crate::random::Random;
@@ -17,13 +15,7 @@ use crate::random::Random;
 impl Cluster {
     /// A packet is at its receiver's port.
     pub(super) fn arrive(&mut self, packet: u32, observer: &mut impl Observer) {
-        let Packet {
-            from,
-            to,
-            is_damaged,
-            form,
-            ..
-        } = self.packets[packet as usize];
+        let Packet { from, to, is_damaged, form, .. } = self.packets[packet as usize];
         // A seal takes the place of the transport's checksum; what a node sends to itself has none.
         let is_checked = !self.config.delivery.is_sealed() || from == to;
         let is_dropped = is_damaged && is_checked && self.canary != Some(Canary::UncheckedSum);
@@ -87,15 +79,11 @@ impl Cluster {
                 let datagram = &taken.payload[..];
                 host.node.handle_datagram(clock_ns, from, datagram, buffer)
             }
-            Form::Plain | Form::Early => {
-                host.node
-                    .handle_packet(from, &taken.header, &payload, buffer)
-            }
+            Form::Plain | Form::Early => host.node.handle_packet(from, &taken.header, &payload, buffer),
         };
         let is_datagram = taken.form == Form::Datagram;
         let bytes = payload.len() as u64;
-        host.free_at_ns =
-            host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
+        host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
         if verdict == Verdict::Wait {
             host.tries += 1;
             if host.tries > MAX_TRIES {
@@ -116,16 +104,8 @@ impl Cluster {
         host.inbox.pop_front();
         self.totals.packets += 1;
         self.totals.bytes += bytes + HEADER_BYTES as u64;
-        let moves = Self::moves(
-            self.now_ns,
-            number,
-            host,
-            &self.packets,
-            self.canary,
-            observer,
-        );
-        self.coverage
-            .note_many(Condition::Scattered, u64::from(moves > 2));
+        let moves = Self::moves(self.now_ns, number, host, &self.packets, self.canary, observer);
+        self.coverage.note_many(Condition::Scattered, u64::from(moves > 2));
         let is_store = |packet: &u32| self.packets[*packet as usize].is_store();
         let goes_on = may && is_store(&packet) && host.inbox.front().is_some_and(is_store);
         if let Some(before) = early_bytes {
@@ -227,15 +207,7 @@ impl Cluster {
         while let Some(dma) = host.node.poll_move() {
             moves += 1;
             let packet = &packets[dma.buffer.0 as usize];
-            let done = Self::make_move(
-                now_ns,
-                number,
-                &mut host.memory,
-                packet,
-                &dma,
-                canary,
-                observer,
-            );
+            let done = Self::make_move(now_ns, number, &mut host.memory, packet, &dma, canary, observer);
             let old = done.unwrap_or_else(|BadAccess(text)| {
                 let check = "pinned pages";
                 observer.violated(now_ns, Violation { check, text });
@@ -291,10 +263,7 @@ impl Cluster {
             update = Some((memory.address_of(wanted.piece), wanted.atomic));
         }
         let moved = Moved {
-            at: Endpoint {
-                node: number,
-                process: dma.process,
-            },
+            at: Endpoint { node: number, process: dma.process },
             from: packet.from,
             address: memory.address_of(dma.piece),
             bytes,
@@ -316,9 +285,7 @@ impl Cluster {
         if let Err(BadAccess(text)) = read_source(memory, &source, &mut packet.payload) {
             let check = "pinned pages";
             observer.violated(self.now_ns, Violation { check, text });
-            packet
-                .payload
-                .resize(packet.header.payload_bytes() as usize, POISON);
+            packet.payload.resize(packet.header.payload_bytes() as usize, POISON);
         }
     }
 }

@@ -16,11 +16,8 @@ impl Cluster {
     /// What a node tells at once, as a bug of it has that.
     #[cold]
     pub(super) fn tell_badly(&self, told: &mut Vec<Told>) {
-        let mut notified = told
-            .iter()
-            .enumerate()
-            .filter(|(_, told)| matches!(told, Told::Notified { .. }))
-            .map(|(at, _)| at);
+        let mut notified =
+            told.iter().enumerate().filter(|(_, told)| matches!(told, Told::Notified { .. })).map(|(at, _)| at);
         let (Some(first), Some(second)) = (notified.next(), notified.next()) else {
             return;
         };
@@ -91,10 +88,7 @@ impl Cluster {
         let process = export.process;
         let address = export.address.wrapping_add(header.offset.get());
         let moved = Moved {
-            at: Endpoint {
-                node: number,
-                process,
-            },
+            at: Endpoint { node: number, process },
             from: packet.from,
             address: Some(address),
             bytes: packet.body(),

@@ -49,29 +49,12 @@ impl Delivery {
     /// Whether nodes seal their datagrams.
     #[must_use]
     pub const fn is_sealed(self) -> bool {
-        matches!(
-            self,
-            Self::Lossy {
-                is_sealed: true,
-                ..
-            }
-        )
+        matches!(self, Self::Lossy { is_sealed: true, .. })
     }
 
     /// What the network interface of a node's incarnation is made with.
-    pub(super) fn of_nic(
-        self,
-        config: &ClusterConfig,
-        node: NodeId,
-        incarnation: u32,
-    ) -> mapwire_nic::Delivery {
-        let Self::Lossy {
-            paths,
-            dead_after_ns,
-            early_packets,
-            ..
-        } = self
-        else {
+    pub(super) fn of_nic(self, config: &ClusterConfig, node: NodeId, incarnation: u32) -> mapwire_nic::Delivery {
+        let Self::Lossy { paths, dead_after_ns, early_packets, .. } = self else {
             return mapwire_nic::Delivery::Lossless;
         };
         let epoch = u64::from(incarnation) << 32 | (u64::from(node.0) + 1);
@@ -88,14 +71,7 @@ impl Delivery {
 
 impl fmt::Display for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Lossy {
-            paths,
-            dead_after_ns,
-            tells_of_crashes,
-            early_packets,
-            is_sealed,
-        } = self
-        else {
+        let Self::Lossy { paths, dead_after_ns, tells_of_crashes, early_packets, is_sealed } = self else {
             return f.write_str("which loses nothing");
         };
         let form = if *is_sealed { "sealed" } else { "plain" };
@@ -112,11 +88,7 @@ impl fmt::Display for Delivery {
 
 impl Cluster {
     /// Sends what a node has to send. Whether there was anything.
-    pub(super) fn transmit_datagrams(
-        &mut self,
-        number: NodeId,
-        observer: &mut impl Observer,
-    ) -> bool {
+    pub(super) fn transmit_datagrams(&mut self, number: NodeId, observer: &mut impl Observer) -> bool {
         let mut sent = false;
         loop {
             let host = &mut self.hosts[usize::from(number.0)];
@@ -223,8 +195,7 @@ impl Cluster {
         slot.path = path;
         let (from, to, bytes) = (slot.from, slot.to, slot.payload.len() as u64);
         let host = &mut self.hosts[usize::from(from.0)];
-        host.free_at_ns =
-            host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
+        host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
         let start_ns = host.port_free_ns.max(host.free_at_ns);
         host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
         let out_ns = host.port_free_ns;
@@ -273,8 +244,7 @@ impl Cluster {
             let other = Self::slot(&mut self.packets, &mut self.free_packets);
             self.packets[other as usize] = copy;
             let apart_ns = self.random.below(100_000);
-            self.agenda
-                .enter(arrival_ns + apart_ns, Event::Arrive(other));
+            self.agenda.enter(arrival_ns + apart_ns, Event::Arrive(other));
         }
         is_double
     }

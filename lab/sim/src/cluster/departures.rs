@@ -38,13 +38,10 @@ impl Cluster {
             match (self.canary, &packet.source) {
                 (Some(Canary::EarlyTransmitted), Source::Memory { .. }) => {
                     slot.late = Some(packet.source.clone());
-                    slot.payload
-                        .resize(packet.header.payload_bytes() as usize, 0);
+                    slot.payload.resize(packet.header.payload_bytes() as usize, 0);
                 }
                 (_, source) => {
-                    if let Err(BadAccess(text)) =
-                        read_source(&mut host.memory, source, &mut slot.payload)
-                    {
+                    if let Err(BadAccess(text)) = read_source(&mut host.memory, source, &mut slot.payload) {
                         let check = "pinned pages";
                         observer.violated(self.now_ns, Violation { check, text });
                         let bytes = packet.header.payload_bytes() as usize;
@@ -66,15 +63,12 @@ impl Cluster {
 
     /// Puts a packet on its link.
     pub(super) fn send(&mut self, index: u32) {
-        let Packet {
-            from, to, payload, ..
-        } = &self.packets[index as usize];
+        let Packet { from, to, payload, .. } = &self.packets[index as usize];
         let (from, to) = (*from, *to);
         let bytes = (payload.len() + HEADER_BYTES) as u64;
         let host = &mut self.hosts[usize::from(from.0)];
         // The processor copies; the port sends when it has sent what came before.
-        host.free_at_ns =
-            host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
+        host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
         let start_ns = host.port_free_ns.max(host.free_at_ns);
         host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
         let mut arrival_ns = host.port_free_ns + self.config.link.latency_ns;

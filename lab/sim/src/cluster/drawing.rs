@@ -10,11 +10,7 @@ const DEAD_AFTER_NS: u64 = 300_000_000;
 
 impl ClusterConfig {
     /// One process a node. What is `None` is drawn: 2 to 8 nodes, and whether the transport may lose packets.
-    pub(crate) fn drawn_for_service(
-        random: &mut Random,
-        nodes: Option<u16>,
-        lossy: Option<bool>,
-    ) -> Self {
+    pub(crate) fn drawn_for_service(random: &mut Random, nodes: Option<u16>, lossy: Option<bool>) -> Self {
         let few = random.spread(2, 8) as u16;
         let is_lossy = random.chance(50);
         let delivery = match lossy.unwrap_or(is_lossy) {

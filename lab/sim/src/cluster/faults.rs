@@ -12,8 +12,7 @@ impl Cluster {
     pub(super) fn gone(&mut self, at: NodeId, of: NodeId, observer: &mut impl Observer) {
         let host = &mut self.hosts[usize::from(at.0)];
         if host.is_alive && self.canary != Some(Canary::UntoldCrash) {
-            host.node
-                .handle_peer_gone(host.clock.shows(self.now_ns), of);
+            host.node.handle_peer_gone(host.clock.shows(self.now_ns), of);
             self.settle(at, observer);
         }
     }
@@ -24,10 +23,7 @@ impl Cluster {
         match effect {
             // What these do is counted as it is done.
             Effect::Packets | Effect::RefusePins(..) | Effect::Forge(_) => {}
-            Effect::Pause(node)
-            | Effect::Slow(node, _)
-            | Effect::Crash(node)
-            | Effect::Restart(node) => {
+            Effect::Pause(node) | Effect::Slow(node, _) | Effect::Crash(node) | Effect::Restart(node) => {
                 self.fired[number as usize] += u64::from(self.is_alive(node))
             }
         }
@@ -90,21 +86,13 @@ impl Cluster {
         }
         self.coverage.note(Condition::Crashed);
         observer.crashed(self.now_ns, node);
-        if let Delivery::Lossy {
-            tells_of_crashes: false,
-            ..
-        } = self.config.delivery
-        {
+        if let Delivery::Lossy { tells_of_crashes: false, .. } = self.config.delivery {
             return;
         }
         let incarnation = self.incarnations[usize::from(node.0)];
         for other in 0..self.config.nodes {
             let at_ns = self.now_ns + DETECTION_NS + self.random.below(DETECTION_NS);
-            let event = Event::Gone {
-                at: NodeId(other),
-                of: node,
-                incarnation,
-            };
+            let event = Event::Gone { at: NodeId(other), of: node, incarnation };
             if other != node.0 {
                 self.agenda.enter(at_ns, event);
             }
@@ -133,11 +121,7 @@ impl Cluster {
             if self.hosts.iter().any(keeps) {
                 self.coverage.note(Condition::RestartedEarly);
             }
-            self.hosts[usize::from(node.0)] = Host {
-                clock,
-                forges,
-                ..host
-            };
+            self.hosts[usize::from(node.0)] = Host { clock, forges, ..host };
             observer.restarted(self.now_ns, node);
         }
     }

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use mapwire_nic::link::LINK_WINDOW;
 use mapwire_wire::link::LinkHeader;
-use mapwire_wire::{
-    ExportId, FetchId, Flags, Header, Key, Kind, NodeId, Repr, SIGNAL_TRAILER_BYTES, Signal,
-};
+use mapwire_wire::{ExportId, FetchId, Flags, Header, Key, Kind, NodeId, Repr, SIGNAL_TRAILER_BYTES, Signal};
 
 use super::packets::Form;
 use super::{Cluster, Event};
@@ -51,11 +49,7 @@ impl Forgeries {
     /// Forges the header of a packet on its way out, if that is wanted, and gives what it was forged by. A packet that is sent again
     /// is forged in the same way.
     #[inline]
-    pub(super) fn apply(
-        &self,
-        (from, to): (NodeId, NodeId),
-        header: &mut Header,
-    ) -> Option<Forgery> {
+    pub(super) fn apply(&self, (from, to): (NodeId, NodeId), header: &mut Header) -> Option<Forgery> {
         if self.packets.is_empty() {
             return None;
         }
@@ -87,17 +81,8 @@ impl Forgeries {
     #[cold]
     fn note_now(&mut self, (from, to): (NodeId, NodeId), header: &Header, payload: &[u8]) {
         match Repr::parse(header, payload) {
-            Ok(Repr::FetchRequest {
-                fetch,
-                reply_key,
-                want_bytes,
-                ..
-            }) if want_bytes > 0 => {
-                let awaited = Awaited {
-                    fetch,
-                    reply_key,
-                    bytes: want_bytes,
-                };
+            Ok(Repr::FetchRequest { fetch, reply_key, want_bytes, .. }) if want_bytes > 0 => {
+                let awaited = Awaited { fetch, reply_key, bytes: want_bytes };
                 self.awaited.insert((from, to), awaited);
             }
             Ok(Repr::FetchReply { fetch, .. } | Repr::FetchRefused { fetch, .. }) => {

@@ -13,11 +13,7 @@ pub struct LinkConfig {
 
 impl LinkConfig {
     /// 10 Gb/s, 10 µs.
-    pub const TEN_GIGABIT: Self = Self {
-        latency_ns: 10_000,
-        bits_per_second: 10_000_000_000,
-        queue_packets: 256,
-    };
+    pub const TEN_GIGABIT: Self = Self { latency_ns: 10_000, bits_per_second: 10_000_000_000, queue_packets: 256 };
 
     /// How long a port takes for so many bytes.
     #[inline]

@@ -39,9 +39,7 @@ impl Contents {
         if self.bytes.is_none() && bytes.iter().all(|byte| *byte == self.fill) {
             return;
         }
-        let page = self
-            .bytes
-            .get_or_insert_with(|| Box::new([self.fill; PAGE_BYTES]));
+        let page = self.bytes.get_or_insert_with(|| Box::new([self.fill; PAGE_BYTES]));
         page[within..within + bytes.len()].copy_from_slice(bytes);
     }
 
@@ -123,10 +121,7 @@ impl Memory {
 
     /// As [`new`](Self::new), but of pages that follow each other few have frames that do.
     pub(crate) fn scattered(processes: u16) -> Self {
-        Self {
-            is_scattered: true,
-            ..Self::new(processes)
-        }
+        Self { is_scattered: true, ..Self::new(processes) }
     }
 
     fn claim(&mut self, process: u16, page: u64) -> u32 {
@@ -144,11 +139,7 @@ impl Memory {
     }
 
     fn new_frame(&mut self, fill: u8, owner: Option<(u16, u64)>) -> u32 {
-        self.frames.push(PageFrame {
-            contents: Contents::of(fill),
-            owner,
-            is_pinned: false,
-        });
+        self.frames.push(PageFrame { contents: Contents::of(fill), owner, is_pinned: false });
         self.frames.len() as u32 - 1
     }
 
@@ -196,10 +187,7 @@ impl Memory {
 
     /// The parts of a piece by frame: frame, first byte, bytes.
     fn parts(piece: Piece) -> impl Iterator<Item = (u64, usize, usize)> {
-        let (mut at, end) = (
-            piece.offset as usize,
-            (piece.offset + piece.length) as usize,
-        );
+        let (mut at, end) = (piece.offset as usize, (piece.offset + piece.length) as usize);
         core::iter::from_fn(move || {
             if at >= end {
                 return None;
@@ -216,29 +204,18 @@ impl Memory {
     fn pinned(&mut self, process: u16, frame: u64) -> Result<&mut PageFrame, BadAccess> {
         let found = self.frames.get_mut(frame as usize);
         match found {
-            Some(found) if found.is_pinned && found.owner.is_some_and(|of| of.0 == process) => {
-                Ok(found)
-            }
+            Some(found) if found.is_pinned && found.owner.is_some_and(|of| of.0 == process) => Ok(found),
             Some(found) => Err(BadAccess(format!(
                 "frame {frame} was used for process {process}; it belongs to {:?} and is {}",
                 found.owner,
-                if found.is_pinned {
-                    "pinned"
-                } else {
-                    "not pinned"
-                }
+                if found.is_pinned { "pinned" } else { "not pinned" }
             ))),
             None => Err(BadAccess(format!("there is no frame {frame}"))),
         }
     }
 
     /// Reads as the network interface does: appends the bytes of a piece.
-    pub(crate) fn gather(
-        &mut self,
-        process: u16,
-        piece: Piece,
-        into: &mut Vec<u8>,
-    ) -> Result<(), BadAccess> {
+    pub(crate) fn gather(&mut self, process: u16, piece: Piece, into: &mut Vec<u8>) -> Result<(), BadAccess> {
         if piece.frame.is_garbage() {
             self.garbage += 1;
             into.resize(into.len() + piece.length as usize, POISON);
@@ -255,12 +232,7 @@ impl Memory {
     }
 
     /// Writes as the network interface does.
-    pub(crate) fn scatter(
-        &mut self,
-        process: u16,
-        piece: Piece,
-        bytes: &[u8],
-    ) -> Result<(), BadAccess> {
+    pub(crate) fn scatter(&mut self, process: u16, piece: Piece, bytes: &[u8]) -> Result<(), BadAccess> {
         if piece.frame.is_garbage() {
             self.garbage += 1;
             return Ok(());
@@ -277,10 +249,7 @@ impl Memory {
 
     /// Where in the process's memory the first byte of a piece lies; `None` for the garbage frame.
     pub(crate) fn address_of(&self, piece: Piece) -> Option<u64> {
-        let frame = piece
-            .frame
-            .0
-            .checked_add(u64::from(piece.offset) / PAGE_BYTES as u64)?;
+        let frame = piece.frame.0.checked_add(u64::from(piece.offset) / PAGE_BYTES as u64)?;
         let (_, page) = self.frames.get(frame as usize)?.owner?;
         Some(page * PAGE_BYTES as u64 + u64::from(piece.offset) % PAGE_BYTES as u64)
     }
@@ -343,12 +312,7 @@ impl Memory {
 impl PinPages for Memory {
     type Error = PinRefused;
 
-    fn pin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), PinRefused> {
+    fn pin(&mut self, process: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), PinRefused> {
         self.costs.calls += 1;
         if self.refuses() {
             if !self.hides_refusals {
@@ -369,12 +333,7 @@ impl PinPages for Memory {
         Ok(())
     }
 
-    fn unpin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &[Frame],
-    ) -> Result<(), PinRefused> {
+    fn unpin(&mut self, process: Process, run: PageRange, frames: &[Frame]) -> Result<(), PinRefused> {
         self.costs.calls += 1;
         for (page, frame) in run.into_iter().zip(frames) {
             self.costs.pages += 1;
@@ -382,8 +341,7 @@ impl PinPages for Memory {
             // It moves: its new frame is claimed while the old one is taken.
             let new = self.claim(process.0, page.0);
             let (old, new) = (frame.0 as usize, new as usize);
-            self.frames[new].contents =
-                core::mem::replace(&mut self.frames[old].contents, Contents::of(POISON));
+            self.frames[new].contents = core::mem::replace(&mut self.frames[old].contents, Contents::of(POISON));
             self.frames[new].is_pinned = false;
             self.frames[old].owner = None;
             self.frames[old].is_pinned = false;
@@ -404,46 +362,30 @@ mod tests {
         let mut memory = Memory::new(1);
         let kept = |memory: &Memory| {
             let frames = memory.frames.iter();
-            frames
-                .filter(|frame| frame.contents.bytes.is_some())
-                .count()
+            frames.filter(|frame| frame.contents.bytes.is_some()).count()
         };
         memory.write(0, FIRST_ADDRESS, &[0; 3 * PAGE_BYTES]);
         assert_eq!((memory.frames.len(), kept(&memory)), (3, 0));
         memory.write(0, FIRST_ADDRESS + 5000, &[0, 1]);
         assert_eq!(kept(&memory), 1);
-        let run = PageRange {
-            first: Page(FIRST_PAGE),
-            count: 3,
-        };
+        let run = PageRange { first: Page(FIRST_PAGE), count: 3 };
         let mut frames = [Frame::GARBAGE; 3];
         memory.pin(Process(0), run, &mut frames).unwrap();
         memory.unpin(Process(0), run, &frames).unwrap();
         assert_eq!((memory.frames.len(), kept(&memory)), (4, 1));
         let mut read = [9; 2 * PAGE_BYTES];
         memory.read(0, FIRST_ADDRESS, &mut read);
-        assert!(
-            (0..)
-                .zip(read)
-                .all(|(at, byte)| byte == u8::from(at == 5001))
-        );
+        assert!((0..).zip(read).all(|(at, byte)| byte == u8::from(at == 5001)));
     }
 
     #[test]
     fn a_page_keeps_its_bytes_as_it_is_unpinned_and_its_former_frame_is_nobodys() {
         let mut memory = Memory::new(1);
-        let run = PageRange {
-            first: Page(FIRST_PAGE),
-            count: 2,
-        };
+        let run = PageRange { first: Page(FIRST_PAGE), count: 2 };
         let mut frames = [Frame::GARBAGE; 2];
         memory.write(0, FIRST_ADDRESS + 4000, &[7; 200]);
         memory.pin(Process(0), run, &mut frames).unwrap();
-        let piece = Piece {
-            frame: frames[0],
-            offset: 4000,
-            length: 200,
-        };
+        let piece = Piece { frame: frames[0], offset: 4000, length: 200 };
         let mut read = Vec::new();
         memory.gather(0, piece, &mut read).unwrap();
         assert_eq!(read, [7; 200]);

@@ -24,8 +24,7 @@ use mapwire_node::{Ask, Breach, Node, NodeConfig, Told};
 use mapwire_seal::PublicKey;
 use mapwire_translation::{AnyDesign, CacheError, DesignConfig, PinRules};
 use mapwire_wire::{
-    Atomic, CommandRepr, Endpoint, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId, ProcessId, SignalOp,
-    WireError,
+    Atomic, CommandRepr, Endpoint, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId, ProcessId, SignalOp, WireError,
 };
 use thiserror::Error;
 
@@ -128,11 +127,7 @@ enum Event {
     Run(NodeId),
     Room(NodeId),
     Timer(NodeId),
-    Gone {
-        at: NodeId,
-        of: NodeId,
-        incarnation: u32,
-    },
+    Gone { at: NodeId, of: NodeId, incarnation: u32 },
     FaultBegins(u32),
     FaultEnds(u32),
     Program(u32),
@@ -258,12 +253,7 @@ impl Cluster {
     pub fn new(config: ClusterConfig, mut random: Random) -> Result<Self, ClusterError> {
         let check = |what, given: u16, most| match (1..=most).contains(&u64::from(given)) {
             true => Ok(()),
-            false => Err(ClusterError::Size {
-                what,
-                given: given.into(),
-                least: 1,
-                most,
-            }),
+            false => Err(ClusterError::Size { what, given: given.into(), least: 1, most }),
         };
         check("nodes", config.nodes, MOST_NODES.into())?;
         check("processes of a node", config.processes, 64)?;
@@ -314,10 +304,7 @@ impl Cluster {
             max_payload_bytes: config.max_payload_bytes.min(MAX_PAYLOAD_BYTES),
             delivery: config.delivery.of_nic(config, number, incarnation),
         };
-        let mut node = Node::new(
-            NodeConfig { nic, uid: 1000 },
-            AnyDesign::new(&config.design)?,
-        )?;
+        let mut node = Node::new(NodeConfig { nic, uid: 1000 }, AnyDesign::new(&config.design)?)?;
         let words = config.words as usize;
         for process in 0..config.processes {
             node.open_process(ProcessId(process), config.pin_rules, words)?;
@@ -330,10 +317,7 @@ impl Cluster {
             node,
             memory: Memory::scattered(config.processes),
             commands,
-            clock: Clock {
-                offset_ns: random.below(1 << 40),
-                drift_ppb: random.below(100_000),
-            },
+            clock: Clock { offset_ns: random.below(1 << 40), drift_ppb: random.below(100_000) },
             inbox: Default::default(),
             free_at_ns: 0,
             is_scheduled: false,
@@ -365,8 +349,7 @@ impl Cluster {
     pub fn set_faults(&mut self, faults: Vec<Box<dyn Fault>>) {
         for (number, fault) in (0..).zip(&faults) {
             let window = fault.window();
-            self.agenda
-                .enter(window.begin_ns, Event::FaultBegins(number));
+            self.agenda.enter(window.begin_ns, Event::FaultBegins(number));
             self.agenda.enter(window.end_ns, Event::FaultEnds(number));
         }
         self.fired = vec![0; faults.len()];
@@ -462,12 +445,7 @@ impl Cluster {
     ///
     /// # Errors
     /// It is not a legal command.
-    pub fn submit(
-        &mut self,
-        of: Endpoint,
-        command: &CommandRepr,
-        data: &[u8],
-    ) -> Result<(), WireError> {
+    pub fn submit(&mut self, of: Endpoint, command: &CommandRepr, data: &[u8]) -> Result<(), WireError> {
         let host = &mut self.hosts[usize::from(of.node.0)];
         host.commands[usize::from(of.process.0)].submit(command, data)
     }
@@ -475,8 +453,7 @@ impl Cluster {
     /// Lets the next thing happen.
     #[inline]
     pub fn step(&mut self, observer: &mut impl Observer) -> Step {
-        if self.totals.events % INTERRUPT_EVENTS == INTERRUPT_EVENTS - 1 && self.interrupt.is_over()
-        {
+        if self.totals.events % INTERRUPT_EVENTS == INTERRUPT_EVENTS - 1 && self.interrupt.is_over() {
             return Step::Interrupted;
         }
         let Some((at_ns, event)) = self.agenda.pop() else {
@@ -490,11 +467,9 @@ impl Cluster {
             Event::Run(node) => self.run(node, observer),
             Event::Room(node) => self.room(node, observer),
             Event::Timer(node) => self.timer(node, observer),
-            Event::Gone {
-                at,
-                of,
-                incarnation,
-            } if incarnation == self.incarnations[usize::from(of.0)] => self.gone(at, of, observer),
+            Event::Gone { at, of, incarnation } if incarnation == self.incarnations[usize::from(of.0)] => {
+                self.gone(at, of, observer)
+            }
             Event::Gone { .. } => {}
             Event::FaultBegins(number) => self.fault_begins(number, observer),
             Event::FaultEnds(number) => self.fault_ends(number, observer),

@@ -110,22 +110,13 @@ impl Cluster {
 }
 
 /// Appends what a packet carries.
-pub(crate) fn read_source(
-    memory: &mut Memory,
-    source: &Source,
-    payload: &mut Vec<u8>,
-) -> Result<(), BadAccess> {
+pub(crate) fn read_source(memory: &mut Memory, source: &Source, payload: &mut Vec<u8>) -> Result<(), BadAccess> {
     match source {
         Source::Inline { bytes, length } => {
             payload.extend_from_slice(&bytes[..usize::from(*length)]);
         }
         Source::Message(bytes) => payload.extend_from_slice(bytes),
-        Source::Memory {
-            process,
-            piece,
-            trailer,
-            ..
-        } => {
+        Source::Memory { process, piece, trailer, .. } => {
             memory.gather(process.0, *piece, payload)?;
             payload.extend(trailer.iter().flatten());
         }

@@ -1,9 +1,6 @@
 //! Envelopes of datagrams, as between machines: sealed, or plain.
 
-use mapwire_seal::{
-    Config, Destination, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, Sessions,
-    StaticKey,
-};
+use mapwire_seal::{Config, Destination, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, Sessions, StaticKey};
 use mapwire_wire::NodeId;
 
 use super::packets::Form;
@@ -11,12 +8,8 @@ use super::{Cluster, ClusterConfig, Delivery, Observer, Violation};
 use crate::random::Random;
 
 /// When keys are made anew: soon, so that it happens.
-const ROTATION: Rotation = Rotation {
-    datagrams: 256,
-    time_ns: 100_000_000,
-    grace_ns: 20_000_000,
-    silence_ns: 50_000_000,
-};
+const ROTATION: Rotation =
+    Rotation { datagrams: 256, time_ns: 100_000_000, grace_ns: 20_000_000, silence_ns: 50_000_000 };
 
 /// A node's envelope.
 pub(super) struct Wrap(pub(super) Envelope);
@@ -64,14 +57,7 @@ impl Wrap {
         if !is_sealed {
             return Some(Self(Envelope::Plain(Plain::new(me, nodes, job))));
         }
-        let config = Config {
-            me,
-            nodes,
-            job,
-            secret: secret(),
-            key: key(me),
-            rotation: ROTATION,
-        };
+        let config = Config { me, nodes, job, secret: secret(), key: key(me), rotation: ROTATION };
         let sessions = Sessions::new(config, &mut |bytes| fill(random, bytes));
         Some(Self(Envelope::Sealed(Box::new(sessions))))
     }
@@ -86,13 +72,7 @@ impl Wrap {
     }
 
     /// Seals a datagram with room before it. False if there is no session: one begins.
-    pub(super) fn seal(
-        &mut self,
-        clock_ns: u64,
-        to: NodeId,
-        datagram: &mut Vec<u8>,
-        keys: &[PublicKey],
-    ) -> bool {
+    pub(super) fn seal(&mut self, clock_ns: u64, to: NodeId, datagram: &mut Vec<u8>, keys: &[PublicKey]) -> bool {
         datagram.resize(datagram.len() + self.0.back_bytes(), 0);
         let is_sealed = self.0.seal(clock_ns, to, datagram).is_ok();
         if !is_sealed {
@@ -125,9 +105,8 @@ impl Cluster {
                 slot.payload.drain(..bytes.start);
                 if self.config.delivery.is_sealed() && (slot.is_damaged || from != sender) {
                     let damaged = if slot.is_damaged { "a damaged" } else { "a" };
-                    let text = format!(
-                        "{to} opens {damaged} datagram of {sender} as one of {from}, though they are sealed"
-                    );
+                    let text =
+                        format!("{to} opens {damaged} datagram of {sender} as one of {from}, though they are sealed");
                     let check = "sealing";
                     observer.violated(self.now_ns, Violation { check, text });
                 }
@@ -161,10 +140,7 @@ impl Cluster {
             let (to, by) = match transmit.to() {
                 Destination::Node(node) => (node, 0..paths),
                 Destination::Address(address) => match *address.as_bytes() {
-                    [low, high, path] => (
-                        NodeId(u16::from_le_bytes([low, high])),
-                        path..path.saturating_add(1),
-                    ),
+                    [low, high, path] => (NodeId(u16::from_le_bytes([low, high])), path..path.saturating_add(1)),
                     _ => continue,
                 },
             };

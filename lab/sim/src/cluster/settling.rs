@@ -61,10 +61,7 @@ impl Cluster {
         let cost_ns = costs.calls * PIN_CALL_NS + costs.pages * PIN_PAGE_NS;
         host.free_at_ns = host.free_at_ns.max(now_ns) + cost_ns * host.slowness;
         while let Some((process, page)) = host.memory.take_unpinned() {
-            let at = Endpoint {
-                node: number,
-                process: ProcessId(process),
-            };
+            let at = Endpoint { node: number, process: ProcessId(process) };
             observer.unpinned(now_ns, at, page);
         }
         let of_wrap = host.wrap.as_ref().and_then(|wrap| wrap.0.poll_at());
@@ -91,24 +88,10 @@ impl Cluster {
         let mut did = false;
         let host = &mut self.hosts[usize::from(number.0)];
         let clock_ns = host.clock.shows(self.now_ns);
-        Self::moves(
-            self.now_ns,
-            number,
-            host,
-            &self.packets,
-            self.canary,
-            observer,
-        );
+        Self::moves(self.now_ns, number, host, &self.packets, self.canary, observer);
         while let Some(told) = host.node.poll_told(&NoPayload, || clock_ns) {
             did = true;
-            Self::tell(
-                self.now_ns,
-                number,
-                self.canary,
-                &mut self.random,
-                &told,
-                observer,
-            );
+            Self::tell(self.now_ns, number, self.canary, &mut self.random, &told, observer);
         }
         let mut stored = Vec::new();
         while let Some(ask) = host.node.poll_ask() {
@@ -127,14 +110,11 @@ impl Cluster {
                     StoreBy::Import(import, address) => {
                         let memory = &mut host.memory;
                         // The service is told if it fails.
-                        let _ = host
-                            .node
-                            .store_by_import(ask.process, memory, import, address);
+                        let _ = host.node.store_by_import(ask.process, memory, import, address);
                     }
                 }
             }
-            let is_untold =
-                self.canary == Some(Canary::UntoldRevoke) && matches!(ask.act, Act::Revoked { .. });
+            let is_untold = self.canary == Some(Canary::UntoldRevoke) && matches!(ask.act, Act::Revoked { .. });
             if !is_untold {
                 observer.asked(self.now_ns, number, &ask);
             }

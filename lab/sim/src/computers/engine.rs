@@ -14,11 +14,7 @@ pub(super) enum Then {
     /// A packet's data are in NIC memory: it can go out, and its command may be complete.
     Loaded(Parcel, Vec<Told>),
     /// A move of a packet that came is done; `is_last`: its buffer is free.
-    Stored {
-        parcel: usize,
-        dma: Dma,
-        is_last: bool,
-    },
+    Stored { parcel: usize, dma: Dma, is_last: bool },
     /// A completion word is in host memory.
     Complete { process: u16, word: u32 },
     /// A message is in host memory, for its service.
@@ -58,9 +54,7 @@ impl Then {
     pub(super) fn late_ps(&self, profile: &Profile) -> Ps {
         profile.of(match self {
             Self::Loaded(..) | Self::Table => Cost::DmaLatency,
-            Self::Stored { .. } | Self::Complete { .. } | Self::Message { .. } => {
-                Cost::DmaStoreLatency
-            }
+            Self::Stored { .. } | Self::Complete { .. } | Self::Message { .. } => Cost::DmaStoreLatency,
         })
     }
 }

@@ -205,18 +205,8 @@ impl Computers {
             };
             host.plan += 1;
             let (plan, end_ps) = (host.plan, began_ps + takes_ps);
-            host.processors[processor] = Some(Running {
-                program,
-                label,
-                began_ps,
-                end_ps,
-                plan,
-            });
-            let event = Event::Host {
-                node,
-                processor,
-                plan,
-            };
+            host.processors[processor] = Some(Running { program, label, began_ps, end_ps, plan });
+            let event = Event::Host { node, processor, plan };
             self.agenda.enter(end_ps, event);
         }
     }
@@ -252,8 +242,7 @@ impl Computers {
                 self.wake_nic(node);
             }
         }
-        self.agenda
-            .enter(self.now_ps, Event::Program(running.program));
+        self.agenda.enter(self.now_ps, Event::Program(running.program));
         self.begin_steps(node);
     }
 
@@ -275,8 +264,7 @@ impl Computers {
             self.computers[node].load.interrupts += 1;
             let takes_ps = self.profile.of(Cost::HostInterrupt);
             self.take_from_program(node, takes_ps);
-            self.agenda
-                .enter(self.now_ps + takes_ps, Event::Handler(node));
+            self.agenda.enter(self.now_ps + takes_ps, Event::Handler(node));
         }
     }
 
@@ -288,11 +276,7 @@ impl Computers {
             host.plan += 1;
             running.plan = host.plan;
             running.end_ps = running.end_ps.max(self.now_ps) + takes_ps;
-            let event = Event::Host {
-                node,
-                processor: 0,
-                plan: running.plan,
-            };
+            let event = Event::Host { node, processor: 0, plan: running.plan };
             self.agenda.enter(running.end_ps, event);
         }
     }
@@ -310,8 +294,7 @@ impl Computers {
             }
         }
         self.take_from_program(node, takes_ps);
-        self.agenda
-            .enter(self.now_ps + waits_ps + takes_ps, Event::Handled(node));
+        self.agenda.enter(self.now_ps + waits_ps + takes_ps, Event::Handled(node));
     }
 
     pub(super) fn end_handler(&mut self, node: usize) {

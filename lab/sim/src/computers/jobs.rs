@@ -165,9 +165,7 @@ impl Computers {
         let looked = met.lookups + met.interrupts;
         steps.push_back(Step::Work(looked * self.cost(hit), TRANSLATES));
         let line_entries = match self.shape.design {
-            DesignConfig::Hierarchical(config) => {
-                (config.cache.line_entries as u64).max(config.prefetch.into())
-            }
+            DesignConfig::Hierarchical(config) => (config.cache.line_entries as u64).max(config.prefetch.into()),
             _ => 1,
         };
         let others = line_entries - 1;
@@ -187,18 +185,13 @@ impl Computers {
         let queues = computer.nic.commands.len();
         let order = (0..queues).map(|at| (computer.nic.turn + at) % queues);
         let is_ready = |&process: &usize| {
-            !computer.nic.commands[process].is_empty()
-                && computer.node.accepts_command(ProcessId(process as u16))
+            !computer.nic.commands[process].is_empty() && computer.node.accepts_command(ProcessId(process as u16))
         };
         let process = order.into_iter().find(is_ready)?;
         let command = computer.nic.commands[process].pop_front()?;
         computer.nic.turn = process + 1;
         let pick_up = self.cost(Cost::NicPickUp);
-        let steps = [
-            self.pass(),
-            Step::Work(pick_up, "picks up"),
-            Step::Command(command),
-        ];
+        let steps = [self.pass(), Step::Work(pick_up, "picks up"), Step::Command(command)];
         Some(steps.into())
     }
 
@@ -207,9 +200,7 @@ impl Computers {
         let computer = &mut self.computers[node];
         let process = ProcessId(command.process);
         computer.nic.copied[usize::from(command.process)] = command.is_copied;
-        computer
-            .node
-            .handle_command(process, &command.header, &command.inline);
+        computer.node.handle_command(process, &command.header, &command.inline);
         self.told(node);
         self.cut(node, false).unwrap_or_default()
     }
@@ -236,9 +227,7 @@ impl Computers {
         let now_ns = self.now_ps / 1000 + 1;
         let inner = &mut computer.node;
         let verdict = match &parcel.form {
-            Form::Plain(header) | Form::Early(header) => {
-                inner.handle_packet(from, header, &payload, buffer)
-            }
+            Form::Plain(header) | Form::Early(header) => inner.handle_packet(from, header, &payload, buffer),
             Form::Datagram(_) => inner.handle_datagram(now_ns, from, &parcel.bytes, buffer),
         };
         let after = inner.nic().translation().counters();
@@ -273,18 +262,12 @@ impl Computers {
         let message_bytes = payload_for_host(&computer.node, payload_bytes);
         let count = moves.len();
         for (at, dma) in moves.into_iter().enumerate() {
-            let signal_bytes = dma
-                .signal
-                .map_or(0, |signal| u64::from(signal.piece.length));
+            let signal_bytes = dma.signal.map_or(0, |signal| u64::from(signal.piece.length));
             let bytes = u64::from(dma.piece.length) + signal_bytes;
             steps.push_back(Step::Queue(Transfer {
                 bytes,
                 label: "data to host",
-                then: Then::Stored {
-                    parcel: slot,
-                    dma,
-                    is_last: at + 1 == count,
-                },
+                then: Then::Stored { parcel: slot, dma, is_last: at + 1 == count },
             }));
         }
         if let Some(bytes) = message_bytes {
@@ -343,10 +326,7 @@ impl Computers {
     fn note_told(&mut self, node: usize, told: Told) {
         match told {
             Told::Done { .. } | Told::Notified { .. } => {}
-            told => self.fail(ComputersError::Told {
-                node: NodeId(node as u16),
-                told: Box::new(told),
-            }),
+            told => self.fail(ComputersError::Told { node: NodeId(node as u16), told: Box::new(told) }),
         }
     }
 
@@ -364,19 +344,12 @@ fn payload_for_host(node: &Node<AnyDesign>, bytes: usize) -> Option<u64> {
 
 /// The completion word of a command that is over, written to host memory.
 pub(super) fn report(told: &Told) -> Option<Step> {
-    let Told::Done {
-        process,
-        completion,
-    } = *told
-    else {
+    let Told::Done { process, completion } = *told else {
         return None;
     };
     Some(Step::Queue(Transfer {
         bytes: 4,
         label: "completion to host",
-        then: Then::Complete {
-            process: process.0,
-            word: completion,
-        },
+        then: Then::Complete { process: process.0, word: completion },
     }))
 }

@@ -134,12 +134,7 @@ impl Links {
 
     /// How long the thread that serves misses lets wait, and takes; nothing if the profile says it.
     pub(super) fn draw(&mut self) -> Option<(Ps, Ps)> {
-        let MissTimes {
-            delay_ps,
-            processing_ps,
-            even_percent,
-            ..
-        } = self.times?;
+        let MissTimes { delay_ps, processing_ps, even_percent, .. } = self.times?;
         let delay_ps = self.random.within(delay_ps.0, delay_ps.1);
         let is_even = even_percent > 0 && self.random.chance(even_percent);
         let processing_ps = match is_even {
@@ -192,8 +187,7 @@ impl Computers {
         if !link.unacked.is_empty() {
             let plan = link.plan;
             let event = LinkEvent::TimedOut { from, to, plan };
-            self.agenda
-                .enter(self.now_ps + after_ps, Event::Link(event));
+            self.agenda.enter(self.now_ps + after_ps, Event::Link(event));
         }
     }
 
@@ -261,11 +255,7 @@ impl Computers {
             self.computers[node].nic.inbox.push_front(slot);
         }
         let back_ps = self.control_ps();
-        let event = LinkEvent::Acked {
-            from,
-            to: node,
-            next: number + 1,
-        };
+        let event = LinkEvent::Acked { from, to: node, next: number + 1 };
         self.agenda.enter(now_ps + back_ps, Event::Link(event));
     }
 
@@ -284,12 +274,8 @@ impl Computers {
             };
             let now_ps = self.now_ps;
             self.resends.missed[record].filled_ps.get_or_insert(now_ps);
-            if matches!(
-                self.resends.on_miss,
-                OnMiss::AsksForAll | OnMiss::AsksForOne
-            ) {
-                let work =
-                    self.profile.of(Cost::NicHeader) + self.profile.of(Cost::NicStartNetwork);
+            if matches!(self.resends.on_miss, OnMiss::AsksForAll | OnMiss::AsksForOne) {
+                let work = self.profile.of(Cost::NicHeader) + self.profile.of(Cost::NicStartNetwork);
                 let ask = Step::Ask { from, first };
                 let steps = [Step::Work(work, "asks again"), ask].into();
                 self.resends.steps[node].push_back(steps);
@@ -309,8 +295,7 @@ impl Computers {
             LinkEvent::Acked { from, to, next } => {
                 let link = self.resends.link(from, to);
                 let before = link.unacked.len();
-                link.unacked
-                    .retain(|parcel| parcel.sequence.is_some_and(|number| number >= next));
+                link.unacked.retain(|parcel| parcel.sequence.is_some_and(|number| number >= next));
                 if link.unacked.len() < before {
                     self.arm(from, to);
                     self.wake_nic(from);
@@ -342,13 +327,7 @@ impl Computers {
     }
 
     /// The steps of that: all that was sent by now, as nothing else goes out before they are done.
-    pub(super) fn resend(
-        &mut self,
-        from: usize,
-        to: usize,
-        first: u64,
-        most: usize,
-    ) -> VecDeque<Step> {
+    pub(super) fn resend(&mut self, from: usize, to: usize, first: u64, most: usize) -> VecDeque<Step> {
         let start_ps = self.profile.of(Cost::NicStartNetwork);
         let kept = self.resends.link(from, to).unacked.iter();
         let again = kept.filter(|parcel| parcel.sequence.is_some_and(|number| number >= first));

@@ -42,9 +42,7 @@ mod tests;
 use mapwire_nic::NicError;
 use mapwire_nic::link::LinkConfig;
 use mapwire_node::{Node, Told};
-use mapwire_translation::{
-    AnyDesign, CacheError, Counters, DesignConfig, InterruptConfig, PinRules,
-};
+use mapwire_translation::{AnyDesign, CacheError, Counters, DesignConfig, InterruptConfig, PinRules};
 use mapwire_wire::{Endpoint, NodeId, ProcessId, SHORT_BYTES, WireError};
 use thiserror::Error;
 
@@ -259,8 +257,7 @@ impl Computers {
     #[must_use]
     pub fn counters(&self, of: Endpoint) -> Counters {
         let node = self.node(of.node);
-        let translation =
-            mapwire_translation::TranslationDesign::counters(node.nic().translation());
+        let translation = mapwire_translation::TranslationDesign::counters(node.nic().translation());
         translation + node.page_counters(of.process)
     }
 

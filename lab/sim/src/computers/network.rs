@@ -131,8 +131,7 @@ impl Computers {
         let latency_ps = self.profile.of(Cost::WireLatency);
         let end_ps = self.now_ps + self.profile.wire(bytes);
         self.change_dma(node, true, true);
-        self.agenda
-            .enter(self.now_ps + latency_ps, Event::Comes(to));
+        self.agenda.enter(self.now_ps + latency_ps, Event::Comes(to));
         self.agenda.enter(end_ps, Event::Sent(node));
     }
 

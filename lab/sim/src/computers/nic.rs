@@ -106,10 +106,7 @@ impl Nic {
     /// Of so many processes.
     pub(super) fn new(processes: u16) -> Self {
         let count = usize::from(processes);
-        let mut nic = Self {
-            copied: vec![false; count],
-            ..Self::default()
-        };
+        let mut nic = Self { copied: vec![false; count], ..Self::default() };
         nic.commands.resize_with(count, VecDeque::new);
         nic
     }
@@ -155,12 +152,7 @@ impl Computers {
         if left_ps == 0 {
             return false;
         }
-        self.computers[node].nic.work = Some(Work {
-            left_ps,
-            since_ps: self.now_ps,
-            began_ps: self.now_ps,
-            label,
-        });
+        self.computers[node].nic.work = Some(Work { left_ps, since_ps: self.now_ps, began_ps: self.now_ps, label });
         self.plan_work(node);
         true
     }

@@ -21,40 +21,20 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// Reads the data. Gives the process in whose memory they are, if they are in one's.
-    pub(super) fn load(
-        self,
-        from: NodeId,
-        memory: &mut Memory,
-    ) -> Result<(Parcel, Option<ProcessId>), BadAccess> {
-        let Self {
-            to,
-            form,
-            mut bytes,
-            source,
-        } = self;
+    pub(super) fn load(self, from: NodeId, memory: &mut Memory) -> Result<(Parcel, Option<ProcessId>), BadAccess> {
+        let Self { to, form, mut bytes, source } = self;
         read_source(memory, &source, &mut bytes)?;
         let process = match source {
             Source::Memory { process, .. } => Some(process),
             Source::Inline { .. } | Source::Message(_) => None,
         };
-        let parcel = Parcel {
-            from,
-            to,
-            number: 0,
-            form,
-            bytes,
-            sequence: None,
-        };
+        let parcel = Parcel { from, to, number: 0, form, bytes, sequence: None };
         Ok((parcel, process))
     }
 }
 
 /// Takes the next packet or datagram. A packet counts as transmitted: its data are read at once, though its time has yet to come.
-pub(super) fn next_outgoing(
-    node: &mut Node<AnyDesign>,
-    has_links: bool,
-    now_ns: u64,
-) -> Option<Outgoing> {
+pub(super) fn next_outgoing(node: &mut Node<AnyDesign>, has_links: bool, now_ns: u64) -> Option<Outgoing> {
     if has_links {
         return next_datagram(node, now_ns);
     }
@@ -87,10 +67,5 @@ fn next_datagram(node: &mut Node<AnyDesign>, now_ns: u64) -> Option<Outgoing> {
             packet.source.clone()
         }
     };
-    Some(Outgoing {
-        to,
-        form: Form::Datagram(bytes.len()),
-        bytes,
-        source,
-    })
+    Some(Outgoing { to, form: Form::Datagram(bytes.len()), bytes, source })
 }

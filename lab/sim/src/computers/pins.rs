@@ -20,32 +20,19 @@ pub(super) struct Calls {
 
 impl<'a> Pins<'a> {
     pub(super) fn of(memory: &'a mut Memory) -> Self {
-        Self {
-            memory,
-            calls: Calls::default(),
-        }
+        Self { memory, calls: Calls::default() }
     }
 }
 
 impl PinPages for Pins<'_> {
     type Error = PinRefused;
 
-    fn pin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), PinRefused> {
+    fn pin(&mut self, process: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), PinRefused> {
         self.calls.pinned.push(run.count);
         self.memory.pin(process, run, frames)
     }
 
-    fn unpin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &[Frame],
-    ) -> Result<(), PinRefused> {
+    fn unpin(&mut self, process: Process, run: PageRange, frames: &[Frame]) -> Result<(), PinRefused> {
         self.calls.unpinned += run.count;
         self.memory.unpin(process, run, frames)
     }

@@ -14,26 +14,17 @@ use crate::hardware::{Cost, Ps};
 fn pages(address: u64, length: u64) -> PageRange {
     let page_bytes = PAGE_BYTES as u64;
     let first = address / page_bytes;
-    PageRange {
-        first: Page(first),
-        count: (address + length.max(1)).div_ceil(page_bytes) - first,
-    }
+    PageRange { first: Page(first), count: (address + length.max(1)).div_ceil(page_bytes) - first }
 }
 
 impl Computers {
     /// A command that is complete as soon as it is posted needs its word no more.
     pub(super) fn free_word(&mut self, node: usize, told: &Told) {
-        let Told::Done {
-            process,
-            completion,
-        } = *told
-        else {
+        let Told::Done { process, completion } = *told else {
             return;
         };
         let mut runners = self.programs.iter_mut();
-        let is_it = |runner: &&mut Runner| {
-            usize::from(runner.of.node.0) == node && runner.of.process == process
-        };
+        let is_it = |runner: &&mut Runner| usize::from(runner.of.node.0) == node && runner.of.process == process;
         if let Some(runner) = runners.find(is_it)
             && let Some(taken) = runner.taken.get_mut(completion as usize)
         {
@@ -48,10 +39,7 @@ impl Computers {
         let free = free.or_else(|| runner.complete.iter().position(|complete| *complete));
         let Some(number) = free else {
             let text = "all completion words are in use: wait for some, or give the shape more";
-            return Err(ComputersError::Host {
-                node: runner.of.node,
-                text: text.to_owned(),
-            });
+            return Err(ComputersError::Host { node: runner.of.node, text: text.to_owned() });
         };
         (runner.taken[number], runner.complete[number]) = (true, false);
         Ok(Word(number as u32))
@@ -64,10 +52,7 @@ impl Computers {
         let mut pins = Pins::of(&mut computer.memory);
         let held = computer.node.hold(of.process, &mut pins, word.0, range);
         let calls = pins.calls;
-        held.map_err(|error| ComputersError::Host {
-            node: of.node,
-            text: error.to_string(),
-        })?;
+        held.map_err(|error| ComputersError::Host { node: of.node, text: error.to_string() })?;
         let check_ps = match computer.node.nic().translation().pinning() {
             Pinning::BeforeTransfer => self.profile.of(Cost::HostCheck),
             Pinning::OnMiss => 0,
@@ -78,14 +63,7 @@ impl Computers {
     }
 
     pub(super) fn post_send(&mut self, program: usize, send: Send) -> Result<(), ComputersError> {
-        let Send {
-            import,
-            offset,
-            address,
-            length,
-            notify,
-            signal,
-        } = send;
+        let Send { import, offset, address, length, notify, signal } = send;
         let most = match signal {
             Some(_) => SHORT_SIGNAL_BYTES,
             None => SHORT_BYTES,
@@ -96,37 +74,19 @@ impl Computers {
             let mut data = vec![0; length as usize];
             let memory = &mut self.computers[usize::from(of.node.0)].memory;
             memory.read(of.process.0, address, &mut data);
-            let command = CommandRepr::ShortSend {
-                import,
-                offset,
-                length: length as u32,
-                notify,
-                signal,
-            };
+            let command = CommandRepr::ShortSend { import, offset, length: length as u32, notify, signal };
             return self.post(program, &command, &data, None, 0);
         }
         let word = self.take_word(program)?;
         let held_ps = self.hold(program, word, pages(address, length))?;
-        let command = CommandRepr::LongSend {
-            import,
-            offset,
-            address,
-            length,
-            notify,
-            signal,
-            completion: word.0,
-        };
+        let command = CommandRepr::LongSend { import, offset, address, length, notify, signal, completion: word.0 };
         match is_copied {
             false => self.post(program, &command, &[], Some(word), held_ps),
             true => self.post_copied(program, &command, length),
         }
     }
 
-    pub(super) fn post_fetch(
-        &mut self,
-        program: usize,
-        fetch: Fetch,
-    ) -> Result<(), ComputersError> {
+    pub(super) fn post_fetch(&mut self, program: usize, fetch: Fetch) -> Result<(), ComputersError> {
         let word = self.take_word(program)?;
         let held_ps = self.hold(program, word, pages(fetch.address, fetch.length))?;
         let command = CommandRepr::Fetch {
@@ -140,12 +100,7 @@ impl Computers {
     }
 
     /// A long send whose data are charged as those of a short one: the program writes them, and need not wait.
-    fn post_copied(
-        &mut self,
-        program: usize,
-        command: &CommandRepr,
-        length: u64,
-    ) -> Result<(), ComputersError> {
+    fn post_copied(&mut self, program: usize, command: &CommandRepr, length: u64) -> Result<(), ComputersError> {
         let words = length.div_ceil(4) - 1;
         let writes_ps = words * self.profile.of(Cost::HostWrite);
         self.post(program, command, &[], None, writes_ps)
@@ -170,12 +125,8 @@ impl Computers {
         let takes_ps = before_ps + self.profile.of(Cost::HostPost) + writes_ps;
         let runner = &mut self.programs[program];
         runner.posted = posted;
-        let command = Command {
-            process: runner.of.process.0,
-            header,
-            inline,
-            is_copied: posted.is_none() && !is_short,
-        };
+        let command =
+            Command { process: runner.of.process.0, header, inline, is_copied: posted.is_none() && !is_short };
         self.step(program, takes_ps, "posts", After::Post(command));
         Ok(())
     }

@@ -34,14 +34,7 @@ impl Send {
     /// A send from an address to an offset of an import.
     #[must_use]
     pub const fn new(import: ImportId, offset: u64, address: u64, length: u64) -> Self {
-        Self {
-            import,
-            offset,
-            address,
-            length,
-            notify: false,
-            signal: None,
-        }
+        Self { import, offset, address, length, notify: false, signal: None }
     }
 }
 
@@ -168,11 +161,7 @@ impl Moment<'_> {
 
     /// Notes the time under a number.
     pub fn mark(&mut self, number: u64) {
-        self.marks.push(Mark {
-            at_ps: self.now_ps,
-            of: self.of,
-            number,
-        });
+        self.marks.push(Mark { at_ps: self.now_ps, of: self.of, number });
     }
 
     /// Writes memory of the process.
@@ -239,9 +228,6 @@ pub(super) struct Runner {
 
 impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner")
-            .field("of", &self.of)
-            .field("wait", &self.wait)
-            .finish_non_exhaustive()
+        f.debug_struct("Runner").field("of", &self.of).field("wait", &self.wait).finish_non_exhaustive()
     }
 }

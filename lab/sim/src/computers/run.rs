@@ -28,11 +28,7 @@ pub(super) enum Event {
     /// A packet is there.
     Arrive(usize),
     /// A processor of the host ends what it does for a program.
-    Host {
-        node: usize,
-        processor: usize,
-        plan: u32,
-    },
+    Host { node: usize, processor: usize, plan: u32 },
     /// An interrupt has got to its handler.
     Handler(usize),
     /// The handler is done.
@@ -65,10 +61,7 @@ impl Computers {
         }
         let mut stuck = self.programs.iter();
         match stuck.find(|runner| runner.wait != Wait::Ended) {
-            Some(runner) => Err(ComputersError::Stuck {
-                node: runner.of.node,
-                process: runner.of.process,
-            }),
+            Some(runner) => Err(ComputersError::Stuck { node: runner.of.node, process: runner.of.process }),
             None => Ok(()),
         }
     }
@@ -85,11 +78,7 @@ impl Computers {
             Event::Comes(node) => self.change_dma(node, true, true),
             Event::Sent(node) => self.sent(node),
             Event::Arrive(slot) => self.arrive(slot),
-            Event::Host {
-                node,
-                processor,
-                plan,
-            } => self.end_step(node, processor, plan),
+            Event::Host { node, processor, plan } => self.end_step(node, processor, plan),
             Event::Handler(node) => self.run_handler(node),
             Event::Handled(node) => self.end_handler(node),
             Event::Program(program) => self.run_program(program),
@@ -137,11 +126,7 @@ impl Computers {
                     let computer = &mut self.computers[node];
                     computer.nic.awaits_table = true;
                     computer.nic.table_since_ps = self.now_ps;
-                    computer.engine.waiting.push_front(Transfer {
-                        bytes,
-                        label: "table from host",
-                        then: Then::Table,
-                    });
+                    computer.engine.waiting.push_front(Transfer { bytes, label: "table from host", then: Then::Table });
                 }
                 Step::AwaitTable => {
                     let computer = &mut self.computers[node];
@@ -204,8 +189,7 @@ impl Computers {
         let takes_ps = takes(&self.profile, transfer.bytes);
         computer.engine.current = Some((transfer, self.now_ps));
         self.change_dma(node, false, true);
-        self.agenda
-            .enter(self.now_ps + takes_ps, Event::Engine(node));
+        self.agenda.enter(self.now_ps + takes_ps, Event::Engine(node));
     }
 
     /// The engine has transferred: what it moved is there.
@@ -217,8 +201,7 @@ impl Computers {
         };
         computer.load.engine_ps += self.now_ps - since_ps;
         let span = (since_ps, self.now_ps);
-        self.timeline
-            .note(node, Lane::HostDma, transfer.label, span);
+        self.timeline.note(node, Lane::HostDma, transfer.label, span);
         match transfer.then.late_ps(&self.profile) {
             0 => self.deliver(node, transfer.then),
             late_ps => {
@@ -247,11 +230,7 @@ impl Computers {
     fn deliver(&mut self, node: usize, then: Then) {
         match then {
             loaded @ Then::Loaded(..) => self.computers[node].nic.ended.push_back(loaded),
-            Then::Stored {
-                parcel,
-                dma,
-                is_last,
-            } => self.stored(node, parcel, &dma, is_last),
+            Then::Stored { parcel, dma, is_last } => self.stored(node, parcel, &dma, is_last),
             Then::Complete { process, word } => self.completed(node, process, word),
             Then::Message { parcel } => {
                 self.free_buffer(parcel);
@@ -280,8 +259,7 @@ impl Computers {
         let moved = move_data(&mut computer.memory, parcel.payload(), dma);
         let old = moved.unwrap_or_else(|BadAccess(text)| {
             let node = NodeId(node as u16);
-            self.failed
-                .get_or_insert(ComputersError::Host { node, text });
+            self.failed.get_or_insert(ComputersError::Host { node, text });
             0
         });
         computer.node.handle_moved(dma, old);
@@ -336,15 +314,9 @@ impl Computers {
 }
 
 /// Moves bytes of a packet to where they go, then writes its signal, then updates the word that it names. Gives what that held.
-fn move_data(
-    memory: &mut crate::cluster::Memory,
-    payload: &[u8],
-    dma: &Dma,
-) -> Result<u64, BadAccess> {
+fn move_data(memory: &mut crate::cluster::Memory, payload: &[u8], dma: &Dma) -> Result<u64, BadAccess> {
     let process = dma.process.0;
-    let bytes = payload
-        .get(dma.at as usize..)
-        .and_then(|rest| rest.get(..dma.piece.length as usize));
+    let bytes = payload.get(dma.at as usize..).and_then(|rest| rest.get(..dma.piece.length as usize));
     let outside = || BadAccess(format!("a move of {dma:?} reads outside its packet"));
     memory.scatter(process, dma.piece, bytes.ok_or_else(outside)?)?;
     let word = |memory: &mut crate::cluster::Memory, piece| {

@@ -9,8 +9,7 @@ use mapwire_translation::AnyDesign;
 use mapwire_vmmc::Importers;
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{
-    Endpoint, ExportId, HEADER_BYTES, ImportId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId, Rights,
-    SIGNAL_TRAILER_BYTES,
+    Endpoint, ExportId, HEADER_BYTES, ImportId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId, Rights, SIGNAL_TRAILER_BYTES,
 };
 
 use super::engine::Engine;
@@ -44,21 +43,11 @@ impl Computers {
             ("loads at a time", u64::from(shape.loads), 1, 64),
             ("packets of a window", u64::from(shape.window), 1, 1024),
             ("completion words", u64::from(shape.words), 1, 4096),
-            (
-                "bytes of a packet",
-                shape.chunk_bytes as u64,
-                least_chunk,
-                64 << 10,
-            ),
+            ("bytes of a packet", shape.chunk_bytes as u64, least_chunk, 64 << 10),
             ("bytes of a short send", shape.short_bytes, 0, 4096),
         ] {
             if !(least..=most).contains(&given) {
-                return Err(ComputersError::Size {
-                    what,
-                    given,
-                    least,
-                    most,
-                });
+                return Err(ComputersError::Size { what, given, least, most });
             }
         }
         let computers = (0..shape.nodes).map(|node| computer(&shape, node));
@@ -81,13 +70,7 @@ impl Computers {
     ///
     /// # Errors
     /// The node refuses it.
-    pub fn export(
-        &mut self,
-        of: Endpoint,
-        name: &str,
-        address: u64,
-        length: u64,
-    ) -> Result<ExportId, ComputersError> {
+    pub fn export(&mut self, of: Endpoint, name: &str, address: u64, length: u64) -> Result<ExportId, ComputersError> {
         let mut key = [0x5a; 16];
         key[..2].copy_from_slice(&of.node.0.to_le_bytes());
         key[2..10].copy_from_slice(&address.to_le_bytes());
@@ -111,23 +94,10 @@ impl Computers {
     ///
     /// # Errors
     /// It is not granted.
-    pub fn import(
-        &mut self,
-        of: Endpoint,
-        from: Endpoint,
-        name: &str,
-    ) -> Result<ImportId, ComputersError> {
+    pub fn import(&mut self, of: Endpoint, from: Endpoint, name: &str) -> Result<ImportId, ComputersError> {
         let node = usize::from(of.node.0);
         let now_ns = self.now_ps / 1000 + 1;
-        let asked = self.computers[node].node.ask_import(
-            now_ns,
-            of.process,
-            from,
-            name,
-            Rights::ALL,
-            None,
-            TIMEOUT_NS,
-        );
+        let asked = self.computers[node].node.ask_import(now_ns, of.process, from, name, Rights::ALL, None, TIMEOUT_NS);
         let request = asked.map_err(|error| host(of, error.to_string()))?;
         self.settle_at_once(node)?;
         let entered = self.computers[node].node.enter_import(of.process, request);
@@ -169,9 +139,7 @@ impl Computers {
                 let other = &mut self.computers[peer].node;
                 let payload = parcel.payload();
                 let verdict = match &parcel.form {
-                    Form::Datagram(_) => {
-                        other.handle_datagram(now_ns, from, &parcel.bytes, BufferId(0))
-                    }
+                    Form::Datagram(_) => other.handle_datagram(now_ns, from, &parcel.bytes, BufferId(0)),
                     Form::Plain(header) | Form::Early(header) => {
                         other.handle_packet(from, header, &payload, BufferId(0))
                     }
@@ -180,11 +148,7 @@ impl Computers {
                 other.end_packet(from);
                 open.push_back(peer);
             }
-            while self.computers[node]
-                .node
-                .poll_told(&NoPayload, || now_ns)
-                .is_some()
-            {}
+            while self.computers[node].node.poll_told(&NoPayload, || now_ns).is_some() {}
         }
     }
 
@@ -196,12 +160,7 @@ impl Computers {
         };
         let from = NodeId(node as u16);
         let parcel = outgoing.load(from, &mut computer.memory);
-        parcel
-            .map(|parcel| Some(parcel.0))
-            .map_err(|bad| ComputersError::Host {
-                node: from,
-                text: bad.0,
-            })
+        parcel.map(|parcel| Some(parcel.0)).map_err(|bad| ComputersError::Host { node: from, text: bad.0 })
     }
 }
 

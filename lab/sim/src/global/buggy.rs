@@ -30,14 +30,7 @@ pub(crate) struct Buggy {
 
 impl Buggy {
     pub(crate) fn new(gms: Gms, bug: GlobalCanary) -> Self {
-        Self {
-            gms,
-            bug,
-            waiting: VecDeque::new(),
-            sending: None,
-            landed: Vec::new(),
-            now_ns: 0,
-        }
+        Self { gms, bug, waiting: VecDeque::new(), sending: None, landed: Vec::new(), now_ns: 0 }
     }
 
     pub(crate) fn gms(&self) -> &Gms {
@@ -54,19 +47,12 @@ impl Buggy {
             while let Some(action) = self.gms.poll_action() {
                 let (to, store, message) = match action {
                     Action::Send { to, message } => (to, None, message),
-                    Action::Store {
-                        to,
-                        region,
-                        at,
-                        message,
-                    } => (to, Some((region, at)), message),
+                    Action::Store { to, region, at, message } => (to, Some((region, at)), message),
                     Action::Protect { .. } => continue,
                 };
                 let message = message.to_vec();
                 let said = Message::parse(&message).ok();
-                if self.bug == GlobalCanary::LostRemove
-                    && matches!(said, Some(Message::Remove { .. }))
-                {
+                if self.bug == GlobalCanary::LostRemove && matches!(said, Some(Message::Remove { .. })) {
                     continue;
                 }
                 self.waiting.push_back(Sending { to, store, message });
@@ -96,16 +82,9 @@ impl Buggy {
 }
 
 impl Service for Buggy {
-    fn handle_message(
-        &mut self,
-        now_ns: u64,
-        from: Endpoint,
-        message: &[u8],
-    ) -> Result<(), Broken> {
+    fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
         self.now_ns = now_ns;
-        if self.bug == GlobalCanary::EarlyLanded
-            && matches!(Message::parse(message), Ok(Message::Landed { .. }))
-        {
+        if self.bug == GlobalCanary::EarlyLanded && matches!(Message::parse(message), Ok(Message::Landed { .. })) {
             return Ok(());
         }
         self.gms.handle_message(now_ns, from, message)
@@ -131,12 +110,7 @@ impl Service for Buggy {
         let Sending { to, store, message } = self.sending.as_ref()?;
         Some(match *store {
             None => Action::Send { to: *to, message },
-            Some((region, at)) => Action::Store {
-                to: *to,
-                region,
-                at,
-                message,
-            },
+            Some((region, at)) => Action::Store { to: *to, region, at, message },
         })
     }
 

@@ -126,11 +126,7 @@ struct Programs {
 
 /// A page of a node's own.
 fn own_page(node: NodeId, page: u64) -> PageName {
-    let space = SpaceId::Anonymous {
-        node: node.0,
-        incarnation: 1,
-        region: 0,
-    };
+    let space = SpaceId::Anonymous { node: node.0, incarnation: 1, region: 0 };
     PageName::new(&space, page)
 }
 
@@ -181,19 +177,12 @@ impl Programs {
     }
 
     /// A call of the global memory, with the time of the node; then all that follows from it.
-    fn call<R>(
-        &mut self,
-        cluster: &mut Cluster,
-        node: NodeId,
-        call: impl FnOnce(&mut Gms, u64) -> R,
-    ) -> Option<R> {
+    fn call<R>(&mut self, cluster: &mut Cluster, node: NodeId, call: impl FnOnce(&mut Gms, u64) -> R) -> Option<R> {
         let clock_ns = cluster.clock_ns(node);
         let (parts, _) = cluster.parts(node);
         let done = match self.is_buggy() {
             false => parts.call(PROCESS, GLOBAL, |gms: &mut Gms| call(gms, clock_ns)),
-            true => parts.call(PROCESS, GLOBAL, |buggy: &mut Buggy| {
-                call(buggy.gms_mut(), clock_ns)
-            }),
+            true => parts.call(PROCESS, GLOBAL, |buggy: &mut Buggy| call(buggy.gms_mut(), clock_ns)),
         };
         cluster.settle(node, self);
         done
@@ -243,10 +232,7 @@ impl Programs {
         for truth in self.truths.values_mut().filter(|truth| truth.is_busy) {
             truth.must_be_there = false;
         }
-        self.programs[usize::from(node.0)] = Program {
-            is_dead: true,
-            ..Program::default()
-        };
+        self.programs[usize::from(node.0)] = Program { is_dead: true, ..Program::default() };
     }
 
     /// What must hold once nothing is under way.
@@ -267,18 +253,10 @@ impl Programs {
         let of = |&node: &NodeId| self.gms(cluster, node);
         let all: Vec<&Gms> = living.iter().filter_map(of).collect();
         check::fits_together(&all, self.shape.pool_frames)?;
-        let pages: Vec<_> = all
-            .iter()
-            .flat_map(|gms| gms.pages().map(|page| (gms.config().node, page)))
-            .collect();
+        let pages: Vec<_> = all.iter().flat_map(|gms| gms.pages().map(|page| (gms.config().node, page))).collect();
         for (node, (name, version, frame)) in pages {
             let bytes = self.read(cluster, node, frame);
-            let read = Read {
-                name,
-                version,
-                checksum: 0,
-                bytes: &bytes,
-            };
+            let read = Read { name, version, checksum: 0, bytes: &bytes };
             check::holds(node, read)?;
         }
         Ok(())

@@ -22,11 +22,7 @@ impl Programs {
             47..=92 => {
                 // Mostly one that should be there.
                 let names = [(); 3].map(|()| self.choose(node, &mut random));
-                let is_there = |name: &&PageName| {
-                    self.truths
-                        .get(name)
-                        .is_some_and(|truth| truth.must_be_there)
-                };
+                let is_there = |name: &&PageName| self.truths.get(name).is_some_and(|truth| truth.must_be_there);
                 let name = *names.iter().find(is_there).unwrap_or(&names[0]);
                 let keep = random.chance(50);
                 self.get(cluster, node, name, keep);
@@ -51,9 +47,7 @@ impl Programs {
             self.programs[at].has_joined = joined.is_some_and(|joined| joined.is_ok());
             return;
         }
-        let is_member = self
-            .gms(cluster, node)
-            .is_some_and(|gms| gms.map().members().contains(node));
+        let is_member = self.gms(cluster, node).is_some_and(|gms| gms.map().members().contains(node));
         if is_member && random.chance(40) {
             // The outcome may be there at once.
             self.programs[at].is_leaving = true;
@@ -66,11 +60,7 @@ impl Programs {
 
     /// A page that belongs to a node, or one that all share.
     fn choose(&self, node: NodeId, random: &mut Random) -> PageName {
-        let shared = SpaceId::File {
-            device: 1,
-            inode: 2,
-            generation: 3,
-        };
+        let shared = SpaceId::File { device: 1, inode: 2, generation: 3 };
         match random.chance(15) {
             true => PageName::new(&shared, random.below(self.shape.shared_pages)),
             false => own_page(node, random.below(self.shape.pages)),
@@ -125,12 +115,7 @@ impl Programs {
         if begun.is_none_or(|begun| begun.is_err()) {
             return self.spare(cluster, node, frame);
         }
-        let operation = Operation::Put {
-            name,
-            frame,
-            version,
-            on_disk,
-        };
+        let operation = Operation::Put { name, frame, version, on_disk };
         self.begin(node, tag, operation);
         let truth = self.truths.entry(name).or_default();
         truth.version = version;
@@ -151,12 +136,7 @@ impl Programs {
         };
         self.tag += 1;
         let tag = self.tag;
-        let get = GetPage {
-            name,
-            frame,
-            tag,
-            keep,
-        };
+        let get = GetPage { name, frame, tag, keep };
         let begun = self.call(cluster, node, |gms, now_ns| gms.get(now_ns, get));
         if begun.is_none_or(|begun| begun.is_err()) {
             return self.spare(cluster, node, frame);
@@ -173,9 +153,7 @@ impl Programs {
     fn discard(&mut self, cluster: &mut Cluster, node: NodeId, random: &mut Random) {
         let name = own_page(node, random.below(self.shape.pages));
         let version = self.truths.entry(name).or_default().version;
-        let begun = self.call(cluster, node, |gms, now_ns| {
-            gms.discard(now_ns, name, version)
-        });
+        let begun = self.call(cluster, node, |gms, now_ns| gms.discard(now_ns, name, version));
         if begun.is_some_and(|begun| begun.is_ok()) {
             let truth = self.truths.entry(name).or_default();
             truth.must_be_there = false;
@@ -188,23 +166,11 @@ impl Programs {
         let at = usize::from(node.0);
         let seen = &mut self.seen;
         let (tag, found) = match outcome {
-            Outcome::Page {
-                tag,
-                frame,
-                version,
-                checksum,
-                ..
-            } => {
+            Outcome::Page { tag, frame, version, checksum, .. } => {
                 seen.pages += 1;
                 (tag, Some((frame, version, checksum)))
             }
-            Outcome::Here {
-                tag,
-                frame,
-                version,
-                checksum,
-                ..
-            } => {
+            Outcome::Here { tag, frame, version, checksum, .. } => {
                 seen.here += 1;
                 (tag, Some((frame, version, checksum)))
             }
@@ -241,14 +207,7 @@ impl Programs {
         };
         match (operation, found) {
             (Operation::Get { name, frame, keep }, Some((from, version, checksum))) => {
-                let copy = Operation::Copy {
-                    name,
-                    frame,
-                    keep,
-                    from,
-                    version,
-                    checksum,
-                };
+                let copy = Operation::Copy { name, frame, keep, from, version, checksum };
                 self.begin(node, tag, copy);
                 if from == frame {
                     return self.copy(cluster, node, tag);
@@ -260,15 +219,7 @@ impl Programs {
                 cluster.schedule(cluster.now_ns() + after_ns, number);
             }
             (Operation::Get { name, frame, .. }, None) => self.miss(cluster, node, name, frame),
-            (
-                Operation::Put {
-                    name,
-                    frame,
-                    version,
-                    on_disk,
-                },
-                _,
-            ) => {
+            (Operation::Put { name, frame, version, on_disk }, _) => {
                 self.spare(cluster, node, frame);
                 let is_stored = matches!(outcome, Outcome::Stored { .. });
                 if is_own(node, name) {
@@ -311,28 +262,16 @@ impl Programs {
     /// A program copies a page that it was told of.
     pub(super) fn copy(&mut self, cluster: &mut Cluster, node: NodeId, tag: u64) {
         let at = usize::from(node.0);
-        let Some(Operation::Copy {
-            name,
-            frame,
-            keep,
-            from,
-            version,
-            checksum,
-        }) = self.programs[at].operations.remove(&tag)
+        let Some(Operation::Copy { name, frame, keep, from, version, checksum }) =
+            self.programs[at].operations.remove(&tag)
         else {
             return;
         };
         let is_changed = |gms: &Gms| gms.map().version() != MapVersion::FIRST;
         let mut nodes = self.nodes();
-        let has_changes = self.seen.crashed > 0
-            || nodes.any(|node| self.gms(cluster, node).is_some_and(is_changed));
+        let has_changes = self.seen.crashed > 0 || nodes.any(|node| self.gms(cluster, node).is_some_and(is_changed));
         let bytes = self.read(cluster, node, from);
-        let read = Read {
-            name,
-            version,
-            checksum,
-            bytes: &bytes,
-        };
+        let read = Read { name, version, checksum, bytes: &bytes };
         let truth = self.truths.entry(name).or_default();
         truth.is_busy &= !is_own(node, name);
         let own = is_own(node, name).then_some(&*truth);

@@ -11,9 +11,7 @@ use mapwire_wire::{Endpoint, NodeId};
 use super::buggy::Buggy;
 use super::running::Call;
 use super::seen::Seen;
-use super::{
-    FRAMES_ADDRESS, GLOBAL, GlobalError, GlobalOutcome, OWN_FRAMES, PROCESS, Program, Programs,
-};
+use super::{FRAMES_ADDRESS, GLOBAL, GlobalError, GlobalOutcome, OWN_FRAMES, PROCESS, Program, Programs};
 use crate::canary::GlobalCanary;
 use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt};
 use crate::random::Random;
@@ -157,14 +155,8 @@ impl GlobalScenario {
             }));
         }
         let mut cluster = Cluster::new(self.cluster.clone(), Random::new(self.seed ^ 0x5eed))?;
-        let faults = Shape {
-            nodes: shape.nodes,
-            heal_ns: self.heal_ns,
-        };
-        let faults = self
-            .rules
-            .iter()
-            .flat_map(|rule| (rule.draw)(&mut random, &faults));
+        let faults = Shape { nodes: shape.nodes, heal_ns: self.heal_ns };
+        let faults = self.rules.iter().flat_map(|rule| (rule.draw)(&mut random, &faults));
         cluster.set_faults(faults.collect());
         let end_ns = self.heal_ns + self.heal_ns / AFTER_HEALING;
         let call = |_| Call {
@@ -284,12 +276,7 @@ impl fmt::Display for GlobalScenario {
             "  {} calls, {pages} pages of each node, {shared_pages} shared ones, {on_disk_percent} % on disk, {moves_percent} % of the calls join or leave",
             self.calls
         )?;
-        writeln!(
-            f,
-            "  rules {}, healed at {} ns",
-            crate::rules::names(&self.rules),
-            self.heal_ns
-        )?;
+        writeln!(f, "  rules {}, healed at {} ns", crate::rules::names(&self.rules), self.heal_ns)?;
         match self.canary {
             Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
             None => Ok(()),

@@ -30,12 +30,7 @@ impl Ask {
     /// Makes the call. All pages lie in, and land in, the program's only frame.
     pub(super) fn make(self, gms: &mut Gms, now_ns: u64) -> Result<(), Error> {
         let Self { name, call } = self;
-        let get = |keep| GetPage {
-            name,
-            frame: 0,
-            tag: name.page,
-            keep,
-        };
+        let get = |keep| GetPage { name, frame: 0, tag: name.page, keep };
         match call {
             Call::Take => gms.get(now_ns, get(false)),
             Call::Read => gms.get(now_ns, get(true)),

@@ -16,11 +16,7 @@ pub(super) enum Event {
     /// The host ends a phase.
     Host { node: usize },
     /// A transfer begins or ends.
-    Dma {
-        node: usize,
-        is_wire: bool,
-        begins: bool,
-    },
+    Dma { node: usize, is_wire: bool, begins: bool },
     /// A message is there, or its head if a page follows.
     Arrive { node: usize, slot: u64 },
     /// The program makes a call.

@@ -34,18 +34,9 @@ pub(super) fn is_for_directory(bytes: &[u8]) -> bool {
     match Message::parse(bytes) {
         Ok(Message::Request(request)) => matches!(
             request.operation,
-            Operation::Get
-                | Operation::Take
-                | Operation::NotHere
-                | Operation::NotHereTake
-                | Operation::Discard
+            Operation::Get | Operation::Take | Operation::NotHere | Operation::NotHereTake | Operation::Discard
         ),
-        Ok(
-            Message::Insert { .. }
-            | Message::Remove { .. }
-            | Message::Spare { .. }
-            | Message::Reset { .. },
-        ) => true,
+        Ok(Message::Insert { .. } | Message::Remove { .. } | Message::Spare { .. } | Message::Reset { .. }) => true,
         _ => false,
     }
 }
@@ -88,13 +79,7 @@ mod tests {
     fn messages_are_taken_in_the_order_in_which_they_were_sent() {
         let mut orders = Orders::default();
         let from = NodeId(3);
-        let flight = |number| Flight {
-            from,
-            number,
-            bytes: Vec::new(),
-            page_bytes: 0,
-            tail_ps: 0,
-        };
+        let flight = |number| Flight { from, number, bytes: Vec::new(), page_bytes: 0, tail_ps: 0 };
         orders.arrive(flight(2));
         assert!(orders.next(from).is_none());
         orders.arrive(flight(1));

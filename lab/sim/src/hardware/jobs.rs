@@ -48,18 +48,9 @@ impl Jobs {
             0 => 0,
             _ => flight.tail_ps + self.profile.dma(pulse),
         };
-        steps.push_back(Step::Dma {
-            bytes,
-            reads: false,
-            not_before_ps,
-            label: "message to host",
-        });
+        steps.push_back(Step::Dma { bytes, reads: false, not_before_ps, label: "message to host" });
         steps.extend([Step::AwaitEnd, Step::Interrupt]);
-        Job {
-            steps,
-            message: Some(flight),
-            ..Job::default()
-        }
+        Job { steps, message: Some(flight), ..Job::default() }
     }
 
     /// Carries out a directory operation (GMS-NP §3.2).
@@ -75,26 +66,15 @@ impl Jobs {
     pub(super) fn look_up(&self, scanned: Scanned) -> Job {
         let mut steps: VecDeque<Step> = [self.compute(Cost::NicDecode, "decodes")].into();
         steps.extend(self.directory(scanned, 0));
-        Job {
-            steps,
-            ..Job::default()
-        }
+        Job { steps, ..Job::default() }
     }
 
     /// Sends what the host has handed over.
     pub(super) fn send(&self, outgoing: Outgoing) -> Job {
-        let dma = |bytes, label| Step::Dma {
-            bytes,
-            reads: true,
-            not_before_ps: 0,
-            label,
-        };
+        let dma = |bytes, label| Step::Dma { bytes, reads: true, not_before_ps: 0, label };
         let mut steps = VecDeque::from([
             self.compute(Cost::DmaSetup, "programs DMA"),
-            dma(
-                self.message_bytes(outgoing.bytes.len()),
-                "message from host",
-            ),
+            dma(self.message_bytes(outgoing.bytes.len()), "message from host"),
             Step::AwaitEnd,
             Step::Compute(self.profile.of(Cost::NicPrepare), Code::Moves, "prepares"),
         ]);
@@ -103,12 +83,7 @@ impl Jobs {
             steps.push_back(dma(outgoing.page_bytes, "page from host"));
         }
         steps.push_back(Step::Transmit);
-        Job {
-            steps,
-            out: [outgoing].into(),
-            is_send: true,
-            ..Job::default()
-        }
+        Job { steps, out: [outgoing].into(), is_send: true, ..Job::default() }
     }
 
     /// What the NIC does for an operation that looked at so much, behind its decoding: lookup, so many messages, changes.
@@ -162,12 +137,7 @@ impl Jobs {
     }
 
     fn row(&self) -> Step {
-        Step::Dma {
-            bytes: self.row_size.bytes() as u64,
-            reads: true,
-            not_before_ps: 0,
-            label: "row from host",
-        }
+        Step::Dma { bytes: self.row_size.bytes() as u64, reads: true, not_before_ps: 0, label: "row from host" }
     }
 
     /// Scans so many entries of a row while it comes (GMS-NP §3.3, §4.4): at each check point it waits for all entries up to the next.

@@ -112,9 +112,7 @@ pub enum MachineError {
         node: u16,
     },
     /// A page could not be put where a run needs it.
-    #[error(
-        "page {page} could not be stored at {node}: give nodes more frames or a larger directory"
-    )]
+    #[error("page {page} could not be stored at {node}: give nodes more frames or a larger directory")]
     NotPlaced {
         /// Number of the page.
         page: u64,
@@ -212,11 +210,7 @@ impl Machine {
         };
         let nodes = (0..shape.nodes).map(computer);
         let mut machine = Self {
-            jobs: Jobs {
-                profile,
-                placement: shape.placement,
-                row_size: shape.row_size,
-            },
+            jobs: Jobs { profile, placement: shape.placement, row_size: shape.row_size },
             now_ps: 0,
             agenda: Agenda::default(),
             nodes: nodes.collect::<Result<_, ConfigError>>()?,
@@ -277,10 +271,7 @@ impl Machine {
     /// # Errors
     /// The page cannot be stored there.
     pub fn place(&mut self, name: PageName, owner: u16, at: NodeId) -> Result<(), MachineError> {
-        let ask = Ask {
-            name,
-            call: Call::Put(at),
-        };
+        let ask = Ask { name, call: Call::Put(at) };
         let node = usize::from(owner);
         let now_ns = self.now_ns();
         let begun = ask.make(&mut self.nodes[node].gms, now_ns);
@@ -288,10 +279,7 @@ impl Machine {
         self.settle(node)?;
         match self.nodes[node].gms.poll_outcome() {
             Some(Outcome::Stored { .. }) => Ok(()),
-            _ => Err(MachineError::NotPlaced {
-                page: name.page,
-                node: at,
-            }),
+            _ => Err(MachineError::NotPlaced { page: name.page, node: at }),
         }
     }
 
@@ -304,12 +292,7 @@ impl Machine {
     /// The host of a node hands its NIC a bare message for another, with so many bytes of memory.
     pub fn send(&mut self, node: u16, to: NodeId, page_bytes: u64) {
         let node = usize::from(node);
-        let outgoing = Outgoing {
-            to,
-            number: self.nodes[node].orders.number(to),
-            bytes: Vec::new(),
-            page_bytes,
-        };
+        let outgoing = Outgoing { to, number: self.nodes[node].orders.number(to), bytes: Vec::new(), page_bytes };
         let job = self.jobs.send(outgoing);
         self.give_nic(node, job);
     }
@@ -330,12 +313,7 @@ impl Machine {
         while let Some(action) = gms.poll_action() {
             let (to, message, page_bytes) = match action {
                 Action::Send { to, message } => (to, message, 0),
-                Action::Store {
-                    to,
-                    region,
-                    message,
-                    ..
-                } => (to, message, region.bytes),
+                Action::Store { to, region, message, .. } => (to, message, region.bytes),
                 // Global memory protects nothing.
                 Action::Protect { .. } => continue,
             };
@@ -354,10 +332,7 @@ impl Machine {
         let now_ns = self.now_ns();
         let gms = &mut self.nodes[node].gms;
         let taken = gms.handle_message(now_ns, Endpoint::first_of(from), bytes);
-        taken.map_err(|_| MachineError::Broken {
-            node: NodeId(node as u16),
-            by: from,
-        })
+        taken.map_err(|_| MachineError::Broken { node: NodeId(node as u16), by: from })
     }
 
     /// Delivers what a node has to say, and what others answer, at once and at no cost. Nothing else may be under way.
@@ -366,13 +341,7 @@ impl Machine {
         while let Some(node) = open.pop_front() {
             for out in self.drain(node) {
                 let (from, to) = (NodeId(node as u16), usize::from(out.to.0));
-                let flight = Flight {
-                    from,
-                    number: out.number,
-                    bytes: out.bytes,
-                    page_bytes: 0,
-                    tail_ps: 0,
-                };
+                let flight = Flight { from, number: out.number, bytes: out.bytes, page_bytes: 0, tail_ps: 0 };
                 self.nodes[to].orders.arrive(flight);
                 while let Some(flight) = self.nodes[to].orders.next(from) {
                     self.deliver(to, from, &flight.bytes)?;
@@ -385,8 +354,5 @@ impl Machine {
 }
 
 fn refused(node: usize, error: mapwire_gms::Error) -> MachineError {
-    MachineError::Refused {
-        node: node as u16,
-        error,
-    }
+    MachineError::Refused { node: node as u16, error }
 }

@@ -112,13 +112,7 @@ impl Nic {
 
     /// Begins to work.
     pub(super) fn begin(&mut self, now_ps: Ps, work_ps: Ps, code: Code, label: &'static str) {
-        self.compute = Some(Compute {
-            left_ps: work_ps,
-            code,
-            since_ps: now_ps,
-            began_ps: now_ps,
-            label,
-        });
+        self.compute = Some(Compute { left_ps: work_ps, code, since_ps: now_ps, began_ps: now_ps, label });
     }
 
     /// When the work in progress ends if nothing changes; `None` if nothing is in progress, or the processor stands still.
@@ -140,13 +134,7 @@ impl Nic {
     }
 
     /// A transfer begins or ends: what was done so far counts at the rate so far.
-    pub(super) fn change_dma(
-        &mut self,
-        profile: &Profile,
-        now_ps: Ps,
-        is_wire: bool,
-        begins: bool,
-    ) {
+    pub(super) fn change_dma(&mut self, profile: &Profile, now_ps: Ps, is_wire: bool, begins: bool) {
         if let Some(mut compute) = self.compute {
             let (parts, of) = self.rate(profile, compute.code);
             let done_ps = (now_ps - compute.since_ps) * parts / of;
@@ -154,11 +142,7 @@ impl Nic {
             compute.since_ps = now_ps;
             self.compute = Some(compute);
         }
-        let active = if is_wire {
-            &mut self.wire_dma
-        } else {
-            &mut self.host_dma
-        };
+        let active = if is_wire { &mut self.wire_dma } else { &mut self.host_dma };
         *active = if begins { *active + 1 } else { *active - 1 };
     }
 }
@@ -169,18 +153,9 @@ mod tests {
     use crate::hardware::{Constant, Origin};
 
     fn profile() -> Profile {
-        let is = |cost, value| Constant {
-            cost,
-            value,
-            origin: Origin::Assumed,
-            source: "test",
-        };
-        let constants = [
-            is(Cost::NicScan, 3),
-            is(Cost::NicScanInDma, 4),
-            is(Cost::NicPrepare, 1),
-            is(Cost::NicPrepareInDma, 2),
-        ];
+        let is = |cost, value| Constant { cost, value, origin: Origin::Assumed, source: "test" };
+        let constants =
+            [is(Cost::NicScan, 3), is(Cost::NicScanInDma, 4), is(Cost::NicPrepare, 1), is(Cost::NicPrepareInDma, 2)];
         Profile::new("test", 0, &constants)
     }
 

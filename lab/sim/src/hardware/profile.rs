@@ -256,12 +256,7 @@ pub struct Constant {
 
 /// A row of a table of constants.
 pub(crate) const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
-    Constant {
-        cost,
-        value,
-        origin,
-        source,
-    }
+    Constant { cost, value, origin, source }
 }
 
 impl Cost {
@@ -313,11 +308,7 @@ impl Profile {
     /// A profile of these constants. What is not among them costs nothing.
     #[must_use]
     pub fn new(name: &'static str, nic_table_bytes: usize, constants: &[Constant]) -> Self {
-        Self {
-            name,
-            nic_table_bytes,
-            constants: constants.to_vec(),
-        }
+        Self { name, nic_table_bytes, constants: constants.to_vec() }
     }
 
     /// The same machine with more constants, under another name.
@@ -360,8 +351,7 @@ impl Profile {
     /// states, before the first and behind the last as between the nearest two, and never less than nothing.
     #[must_use]
     pub fn along(&self, points: &[(u64, Cost)], at: u64) -> Ps {
-        let stated =
-            |&(x, cost): &(u64, Cost)| Some((x, self.of(cost))).filter(|point| point.1 > 0);
+        let stated = |&(x, cost): &(u64, Cost)| Some((x, self.of(cost))).filter(|point| point.1 > 0);
         let mut stated = points.iter().filter_map(stated);
         let Some(mut low) = stated.next() else {
             return 0;
@@ -407,12 +397,7 @@ mod tests {
 
     #[test]
     fn costs_lie_on_the_lines_between_what_is_stated() {
-        let is = |cost, value| Constant {
-            cost,
-            value,
-            origin: Origin::Assumed,
-            source: "test",
-        };
+        let is = |cost, value| Constant { cost, value, origin: Origin::Assumed, source: "test" };
         let constants = [is(Cost::HostPin1, 100), is(Cost::HostPin4, 160)];
         let profile = Profile::new("test", 0, &constants);
         let pins = [1, 2, 4, 6].map(|pages| profile.pin(pages));

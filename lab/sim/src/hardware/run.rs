@@ -37,11 +37,7 @@ impl Machine {
                 }
             }
             Event::Host { node } => self.run_host(node)?,
-            Event::Dma {
-                node,
-                is_wire,
-                begins,
-            } => {
+            Event::Dma { node, is_wire, begins } => {
                 let nic = &mut self.nodes[node].nic;
                 nic.change_dma(&self.jobs.profile, self.now_ps, is_wire, begins);
                 if nic.computes() {
@@ -174,13 +170,7 @@ impl Machine {
     }
 
     fn begin_transfer(&mut self, node: usize, step: Step) {
-        let Step::Dma {
-            bytes,
-            reads,
-            not_before_ps,
-            label,
-        } = step
-        else {
+        let Step::Dma { bytes, reads, not_before_ps, label } = step else {
             return;
         };
         let computer = &mut self.nodes[node];
@@ -194,18 +184,10 @@ impl Machine {
         let begin_ps = self.now_ps.max(computer.nic.transfer.end_ps) + wait_ps;
         let end_ps = (begin_ps + self.jobs.profile.dma(bytes)).max(not_before_ps);
         computer.nic.transfer = Transfer { begin_ps, end_ps };
-        self.timeline
-            .note(node, Lane::HostDma, label, (begin_ps, end_ps));
+        self.timeline.note(node, Lane::HostDma, label, (begin_ps, end_ps));
         for (at_ps, begins) in [(begin_ps, true), (end_ps, false)] {
             let is_wire = false;
-            self.agenda.enter(
-                at_ps,
-                Event::Dma {
-                    node,
-                    is_wire,
-                    begins,
-                },
-            );
+            self.agenda.enter(at_ps, Event::Dma { node, is_wire, begins });
         }
     }
 
@@ -340,11 +322,7 @@ impl Machine {
     }
 
     fn tell(&mut self, node: usize, outcome: Option<mapwire_gms::Outcome>) {
-        self.told.push_back(Told {
-            at_ps: self.now_ps,
-            node: node as u16,
-            outcome,
-        });
+        self.told.push_back(Told { at_ps: self.now_ps, node: node as u16, outcome });
     }
 }
 

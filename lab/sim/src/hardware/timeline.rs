@@ -19,13 +19,7 @@ pub enum Lane {
 
 impl Lane {
     /// All of them, in the order of GMS-NP Figure 5.
-    pub const ALL: [Self; 5] = [
-        Self::ReceiveWire,
-        Self::Nic,
-        Self::HostDma,
-        Self::Host,
-        Self::SendWire,
-    ];
+    pub const ALL: [Self; 5] = [Self::ReceiveWire, Self::Nic, Self::HostDma, Self::Host, Self::SendWire];
 
     /// Its name in that figure.
     #[must_use]
@@ -70,13 +64,7 @@ impl Timeline {
 
     pub(crate) fn note(&mut self, node: usize, lane: Lane, label: &'static str, span: (Ps, Ps)) {
         if let Some(spans) = &mut self.0 {
-            spans.push(Span {
-                node: node as u16,
-                lane,
-                label,
-                from_ps: span.0,
-                to_ps: span.1,
-            });
+            spans.push(Span { node: node as u16, lane, label, from_ps: span.0, to_ps: span.1 });
         }
     }
 }

@@ -56,14 +56,7 @@ impl Machine {
         for (node, from_ps, to_ps) in [(node, begin_ps, end_ps), (to, head_ps, tail_ps)] {
             for (at_ps, begins) in [(from_ps, true), (to_ps, false)] {
                 let is_wire = true;
-                self.agenda.enter(
-                    at_ps,
-                    Event::Dma {
-                        node,
-                        is_wire,
-                        begins,
-                    },
-                );
+                self.agenda.enter(at_ps, Event::Dma { node, is_wire, begins });
             }
         }
         let timeline = &mut self.timeline;

@@ -60,9 +60,7 @@ pub enum CapturedError {
         participants: u64,
     },
     /// A rank beyond those of the largest job.
-    #[error(
-        "record {record} is of node {node}, process {process}: a replay has at most {MAX_RANKS} ranks"
-    )]
+    #[error("record {record} is of node {node}, process {process}: a replay has at most {MAX_RANKS} ranks")]
     Rank {
         /// The record's number, from 0.
         record: u64,
@@ -80,9 +78,7 @@ pub enum CapturedError {
         thread: u64,
     },
     /// A node without records below one that has some.
-    #[error(
-        "the trace has records of node {last} and none of node {node}: replay the trace of all ranks of a job"
-    )]
+    #[error("the trace has records of node {last} and none of node {node}: replay the trace of all ranks of a job")]
     Missing {
         /// The node.
         node: u16,
@@ -112,9 +108,7 @@ pub enum CapturedError {
         address: u64,
     },
     /// Two allocations share bytes.
-    #[error(
-        "record {record} allocates {bytes} bytes at {address:#x}, which overlap another allocation of the trace"
-    )]
+    #[error("record {record} allocates {bytes} bytes at {address:#x}, which overlap another allocation of the trace")]
     Overlap {
         /// The record's number, from 0.
         record: u64,
@@ -150,11 +144,7 @@ pub struct Scale {
 
 impl Default for Scale {
     fn default() -> Self {
-        Self {
-            speed_milli: 1000,
-            trap_ns: 0,
-            call_ns: 0,
-        }
+        Self { speed_milli: 1000, trap_ns: 0, call_ns: 0 }
     }
 }
 
@@ -187,11 +177,7 @@ struct Allocation {
 enum Half {
     Deed(Deed),
     Computed(u64),
-    At {
-        op: TraceOp,
-        address: u64,
-        bytes: u64,
-    },
+    At { op: TraceOp, address: u64, bytes: u64 },
 }
 
 #[derive(Debug, Default)]
@@ -242,26 +228,14 @@ impl Captured {
         let place = (record.node.get(), record.process.get());
         if u32::from(place.0).max(u32::from(place.1)) >= u32::from(MAX_RANKS) {
             let (node, process) = place;
-            return Err(CapturedError::Rank {
-                record: number,
-                node,
-                process,
-            });
+            return Err(CapturedError::Rank { record: number, node, process });
         }
-        let (address, bytes, time_ns) = (
-            record.address.get(),
-            record.bytes.get(),
-            record.time_ns.get(),
-        );
+        let (address, bytes, time_ns) = (record.address.get(), record.bytes.get(), record.time_ns.get());
         self.first_ns.get_or_insert(time_ns);
         self.last_ns = self.last_ns.max(time_ns);
         let small = |most: u64| match address < most {
             true => Ok(address as u32),
-            false => Err(CapturedError::Number {
-                record: number,
-                op,
-                number: address,
-            }),
+            false => Err(CapturedError::Number { record: number, op, number: address }),
         };
         let half = match op {
             TraceOp::Compute => {
@@ -280,21 +254,12 @@ impl Captured {
             },
             TraceOp::Allocate => {
                 let minipage = self.allocations.len() as u32;
-                self.allocations.push(Allocation {
-                    address,
-                    bytes,
-                    number: minipage,
-                    record: number,
-                });
+                self.allocations.push(Allocation { address, bytes, number: minipage, record: number });
                 Half::Deed(Deed::Allocate { minipage, bytes })
             }
             TraceOp::ReadFault | TraceOp::WriteFault => {
                 self.live.faults += 1;
-                Half::At {
-                    op,
-                    address,
-                    bytes: 1,
-                }
+                Half::At { op, address, bytes: 1 }
             }
             TraceOp::Prefetch | TraceOp::PrefetchWrite => Half::At { op, address, bytes },
             TraceOp::Lock => Half::Deed(Deed::Lock(small(LOCKS)?)),
@@ -329,12 +294,7 @@ impl Captured {
     }
 
     /// The records that follow are of this thread of a process.
-    fn enter_thread(
-        &mut self,
-        record: u64,
-        place: (u16, u16),
-        thread: u64,
-    ) -> Result<usize, CapturedError> {
+    fn enter_thread(&mut self, record: u64, place: (u16, u16), thread: u64) -> Result<usize, CapturedError> {
         if thread >= MOST_THREADS {
             return Err(CapturedError::Thread { record, thread });
         }
@@ -343,9 +303,7 @@ impl Captured {
         let at = *process.threads.entry(thread).or_insert(next);
         if at == next {
             // A thread begins where the one that was last heard of stands.
-            let after = process
-                .current
-                .map(|before| (before, self.threads[before].1.halves.len()));
+            let after = process.current.map(|before| (before, self.threads[before].1.halves.len()));
             let halves = Vec::new();
             self.threads.push((place, Thread { halves, after }));
         }
@@ -353,22 +311,11 @@ impl Captured {
         Ok(at)
     }
 
-    fn open(
-        &mut self,
-        record: u64,
-        place: (u16, u16),
-        address: u64,
-        bytes: u64,
-    ) -> Result<(), CapturedError> {
+    fn open(&mut self, record: u64, place: (u16, u16), address: u64, bytes: u64) -> Result<(), CapturedError> {
         let shape = *self.shape.get_or_insert((address, bytes));
         let process = self.processes.entry(place).or_default();
         if process.opened || shape != (address, bytes) {
-            return Err(CapturedError::Opens {
-                record,
-                rank: place.0,
-                address,
-                bytes,
-            });
+            return Err(CapturedError::Opens { record, rank: place.0, address, bytes });
         }
         process.opened = true;
         Ok(())
@@ -389,12 +336,7 @@ impl Captured {
             && (1..=MOST_THREADS).contains(&participants)
             && first.0 == views;
         if !is_possible {
-            return Err(CapturedError::Shape {
-                record,
-                pages,
-                views,
-                participants,
-            });
+            return Err(CapturedError::Shape { record, pages, views, participants });
         }
         let process = self.processes.entry(place).or_default();
         let is_first = !core::mem::replace(&mut process.shaped, true);
@@ -413,17 +355,8 @@ impl Captured {
         self.allocations.sort_by_key(|it| it.address);
         for pair in self.allocations.windows(2) {
             if pair[0].address.saturating_add(pair[0].bytes) > pair[1].address {
-                let Allocation {
-                    address,
-                    bytes,
-                    record,
-                    ..
-                } = pair[1];
-                return Err(CapturedError::Overlap {
-                    record,
-                    address,
-                    bytes,
-                });
+                let Allocation { address, bytes, record, .. } = pair[1];
+                return Err(CapturedError::Overlap { record, address, bytes });
             }
         }
         let per_node = self.processes.keys().map(|(_, process)| process + 1).max();
@@ -436,11 +369,7 @@ impl Captured {
         }
         let ranks = u32::from(per_node) * u32::from(nodes);
         if ranks > u32::from(MAX_RANKS) {
-            return Err(CapturedError::Rank {
-                record: self.records,
-                node: nodes - 1,
-                process: per_node - 1,
-            });
+            return Err(CapturedError::Rank { record: self.records, node: nodes - 1, process: per_node - 1 });
         }
         let (mut deeds, mut computed_ps) = (0, 0_u64);
         let mut scripts = Vec::new();
@@ -456,11 +385,7 @@ impl Captured {
                 if deeds > MOST_DEEDS {
                     return Err(CapturedError::Long { record: *number });
                 }
-                if let Some(Entry {
-                    deed: Deed::Compute(ps),
-                    ..
-                }) = entries.last()
-                {
+                if let Some(Entry { deed: Deed::Compute(ps), .. }) = entries.last() {
                     computed_ps = computed_ps.saturating_add(*ps);
                 }
                 if computed_ps > MOST_COMPUTING_PS {
@@ -469,11 +394,7 @@ impl Captured {
                 starts_here.push(entries.len());
             }
             starts.push(starts_here);
-            scripts.push(Script {
-                rank: node * per_node + process,
-                entries,
-                after: thread.after,
-            });
+            scripts.push(Script { rank: node * per_node + process, entries, after: thread.after });
         }
         for script in &mut scripts {
             if let Some((before, halves)) = &mut script.after {
@@ -516,10 +437,7 @@ impl Captured {
             Half::Deed(deed) => entries.push(Entry { deed, number }),
             Half::Computed(ns) => {
                 let extra_ns = match next {
-                    Some(Half::At {
-                        op: TraceOp::ReadFault | TraceOp::WriteFault,
-                        ..
-                    }) => scale.trap_ns,
+                    Some(Half::At { op: TraceOp::ReadFault | TraceOp::WriteFault, .. }) => scale.trap_ns,
                     _ => scale.call_ns,
                 };
                 let ns = u128::from(ns.saturating_sub(extra_ns));
@@ -530,11 +448,7 @@ impl Captured {
             Half::At { op, address, bytes } => {
                 let writes = matches!(op, TraceOp::WriteFault | TraceOp::PrefetchWrite);
                 let after = self.allocations.partition_point(|it| it.address <= address);
-                let nowhere = CapturedError::Nowhere {
-                    record: number,
-                    op,
-                    address,
-                };
+                let nowhere = CapturedError::Nowhere { record: number, op, address };
                 let first = after.checked_sub(1).ok_or(nowhere)?;
                 let end = address.saturating_add(bytes.max(1));
                 let touched = self.allocations[first..].iter();
@@ -544,9 +458,7 @@ impl Captured {
                     found = true;
                     let minipage = it.number;
                     let deed = match op {
-                        TraceOp::ReadFault | TraceOp::WriteFault => {
-                            Deed::Touch { minipage, writes }
-                        }
+                        TraceOp::ReadFault | TraceOp::WriteFault => Deed::Touch { minipage, writes },
                         _ => Deed::Prefetch { minipage, writes },
                     };
                     entries.push(Entry { deed, number });
@@ -555,11 +467,7 @@ impl Captured {
                     }
                 }
                 if !found {
-                    return Err(CapturedError::Nowhere {
-                        record: number,
-                        op,
-                        address,
-                    });
+                    return Err(CapturedError::Nowhere { record: number, op, address });
                 }
             }
         }

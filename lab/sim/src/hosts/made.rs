@@ -6,13 +6,7 @@ use super::program::{Deed, Program};
 
 /// A memory for so many ranks that is large enough for what is made up here.
 fn empty(ranks: u16) -> Program {
-    Program {
-        ranks,
-        pages: 1 << 14,
-        views: 32,
-        participants: 1,
-        ..Program::default()
-    }
+    Program { ranks, pages: 1 << 14, views: 32, participants: 1, ..Program::default() }
 }
 
 /// Rank 0 creates `count` minipages of `bytes` bytes, and rank 1 loads from one after the other (Millipage Figure 3). It computes for
@@ -26,13 +20,7 @@ pub fn reads(ranks: u16, count: u32, bytes: u64, think_ps: Ps) -> Program {
         // Multiples of the golden ratio, less whole numbers.
         let share = u64::from(minipage) * 618_034 % 1_000_000;
         program.add(1, Deed::Compute(think_ps / 1_000_000 * share));
-        program.add(
-            1,
-            Deed::Touch {
-                minipage,
-                writes: false,
-            },
-        );
+        program.add(1, Deed::Touch { minipage, writes: false });
     }
     program
 }
@@ -72,10 +60,7 @@ pub fn locks(ranks: u16, count: u32, had_before: bool) -> Program {
     let mut program = empty(ranks);
     // Locks that neither of the two manages, where there are others.
     let managed_elsewhere = |lock: &u32| ranks < 3 || lock % u32::from(ranks) > 1;
-    let locks: Vec<u32> = (0..4096)
-        .filter(managed_elsewhere)
-        .take(count as usize)
-        .collect();
+    let locks: Vec<u32> = (0..4096).filter(managed_elsewhere).take(count as usize).collect();
     if had_before {
         for &lock in &locks {
             program.add(0, Deed::Lock(lock));

@@ -85,9 +85,7 @@ pub enum HostsError {
         waiting: usize,
     },
     /// It takes too many steps.
-    #[error(
-        "the program takes more than {0} steps and is given up: run a shorter one, or one that computes less"
-    )]
+    #[error("the program takes more than {0} steps and is given up: run a shorter one, or one that computes less")]
     Long(u64),
 }
 

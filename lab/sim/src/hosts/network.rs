@@ -56,23 +56,11 @@ impl Network {
         *made += 1;
         self.messages += 1;
         self.bytes += bytes.len() as u64 + data;
-        Flight {
-            from,
-            to,
-            number,
-            bytes: bytes.to_vec(),
-            data,
-        }
+        Flight { from, to, number, bytes: bytes.to_vec(), data }
     }
 
     /// When a message that leaves its host now comes to the other.
-    pub(super) fn transmit(
-        &mut self,
-        machine: &Machine,
-        now_ps: Ps,
-        hosts: (usize, usize),
-        flight: &Flight,
-    ) -> Ps {
+    pub(super) fn transmit(&mut self, machine: &Machine, now_ps: Ps, hosts: (usize, usize), flight: &Flight) -> Ps {
         let (from, to) = hosts;
         let long_ps = (flight.bytes.len() as u64 + flight.data) * machine.of(Cost::WireByte);
         let latency_ps = machine.of(Cost::WireLatency);

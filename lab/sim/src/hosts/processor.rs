@@ -88,13 +88,7 @@ impl Processors {
     /// A new thread, asleep.
     pub(super) fn add(&mut self, priority: u8) -> ThreadId {
         let priority = priority.min(PRIORITIES as u8 - 1);
-        self.threads.push(Thread {
-            priority,
-            current: priority,
-            state: State::Asleep,
-            left_ps: Some(0),
-            used_ps: 0,
-        });
+        self.threads.push(Thread { priority, current: priority, state: State::Asleep, left_ps: Some(0), used_ps: 0 });
         self.threads.len() - 1
     }
 
@@ -199,9 +193,7 @@ impl Processors {
             let Some(thread) = processor.running else {
                 continue;
             };
-            let done_ps = self.threads[thread]
-                .left_ps
-                .map(|left_ps| processor.since_ps.saturating_add(left_ps));
+            let done_ps = self.threads[thread].left_ps.map(|left_ps| processor.since_ps.saturating_add(left_ps));
             let others = &self.ready[usize::from(self.threads[thread].current)];
             let turn_ps = (!others.is_empty()).then_some(processor.turn_ends_ps);
             let next_ps = match (done_ps, turn_ps) {
@@ -299,12 +291,7 @@ impl Processors {
 
     /// Puts ready threads onto processors that are idle, or that run a thread of a lower priority.
     fn dispatch(&mut self, now_ps: Ps) {
-        while let Some(thread) = self
-            .ready
-            .iter()
-            .rev()
-            .find_map(|queue| queue.front().copied())
-        {
+        while let Some(thread) = self.ready.iter().rev().find_map(|queue| queue.front().copied()) {
             let wanted = self.threads[thread].current;
             let rank = |at: &usize| {
                 let running = self.processors[*at].running;

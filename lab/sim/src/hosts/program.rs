@@ -177,11 +177,9 @@ impl Program {
                 let theirs = other.phases();
                 phases = Some(match phases {
                     None => theirs,
-                    Some(ours) if ours.len() == theirs.len() && other.rank == script.rank => ours
-                        .into_iter()
-                        .zip(theirs)
-                        .map(|(one, two)| one.min(two))
-                        .collect(),
+                    Some(ours) if ours.len() == theirs.len() && other.rank == script.rank => {
+                        ours.into_iter().zip(theirs).map(|(one, two)| one.min(two)).collect()
+                    }
                     Some(_) => return None,
                 });
             }
@@ -196,9 +194,7 @@ impl Program {
         let times = self.scripts.iter().map(|script| {
             let phases = script.phases();
             let inner = phases.len().saturating_sub(1).max(1);
-            phases[1.min(inner)..inner]
-                .iter()
-                .fold(0, |sum: Ps, ps| sum.saturating_add(*ps))
+            phases[1.min(inner)..inner].iter().fold(0, |sum: Ps, ps| sum.saturating_add(*ps))
         });
         times.fold(0, Ps::saturating_add)
     }
@@ -208,10 +204,7 @@ impl Program {
         let at = match self.scripts.iter().position(|script| script.rank == rank) {
             Some(at) => at,
             None => {
-                self.scripts.push(Script {
-                    rank,
-                    ..Script::default()
-                });
+                self.scripts.push(Script { rank, ..Script::default() });
                 self.scripts.len() - 1
             }
         };

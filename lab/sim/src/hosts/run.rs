@@ -99,11 +99,7 @@ pub(super) struct Run<'a> {
 ///
 /// # Errors
 /// The shared memory refuses what the program does, or its threads wait for ever.
-pub fn run(
-    machine: &Machine,
-    program: &Program,
-    backgrounds: &[u16],
-) -> Result<Outcome, HostsError> {
+pub fn run(machine: &Machine, program: &Program, backgrounds: &[u16]) -> Result<Outcome, HostsError> {
     let mut run = Run::new(machine, program)?;
     for rank in backgrounds {
         if let Some(host) = run.ranks.get(usize::from(*rank)).map(|rank| rank.host) {
@@ -214,15 +210,7 @@ impl<'a> Run<'a> {
     fn add(&mut self, host: usize, rank: u16, priority: u8, role: Role) -> usize {
         let thread = self.hosts[host].add(priority);
         self.by_thread[host].push(self.agents.len());
-        self.agents.push(Agent {
-            host,
-            thread,
-            rank,
-            role,
-            steps: VecDeque::new(),
-            current: None,
-            goes: false,
-        });
+        self.agents.push(Agent { host, thread, rank, role, steps: VecDeque::new(), current: None, goes: false });
         self.agents.len() - 1
     }
 
@@ -286,9 +274,7 @@ impl<'a> Run<'a> {
             }
             Event::Tick(rank) => self.tick(rank),
             Event::Wake(agent) => {
-                let Agent {
-                    host, thread, rank, ..
-                } = self.agents[agent];
+                let Agent { host, thread, rank, .. } = self.agents[agent];
                 if let Role::Server = self.agents[agent].role {
                     self.ranks[usize::from(rank)].is_waking = false;
                 }

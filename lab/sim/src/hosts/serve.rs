@@ -70,8 +70,7 @@ impl Run<'_> {
         let period_ps = self.machine.of(Cost::PollPeriod).max(1);
         let phase_ps = period_ps * rank as Ps / self.ranks.len() as Ps;
         let since_ps = (self.now_ps + period_ps - phase_ps) % period_ps;
-        self.agenda
-            .enter(self.now_ps + period_ps - since_ps, Event::Tick(rank));
+        self.agenda.enter(self.now_ps + period_ps - since_ps, Event::Tick(rank));
     }
 
     /// The timer of a rank beats.
@@ -158,9 +157,7 @@ impl Run<'_> {
         let machine = self.machine;
         let receive_ps = machine.receive_ps(flight.bytes.len() as u64, flight.data);
         let handle_ps = match Message::parse(&flight.bytes) {
-            Ok((Message::Request { .. }, _)) => {
-                machine.of(Cost::HandleRequest) + machine.of(Cost::LookupMinipage)
-            }
+            Ok((Message::Request { .. }, _)) => machine.of(Cost::HandleRequest) + machine.of(Cost::LookupMinipage),
             Ok((
                 Message::Refuse { .. }
                 | Message::Forward { .. }
@@ -213,12 +210,7 @@ impl Run<'_> {
         while let Some(action) = SharedMemory::poll_action(&mut self.ranks[rank].memory) {
             let (to, message, data) = match action {
                 Action::Send { to, message } => (to, message, 0),
-                Action::Store {
-                    to,
-                    region,
-                    message,
-                    ..
-                } => (to, message, region.bytes),
+                Action::Store { to, region, message, .. } => (to, message, region.bytes),
                 Action::Protect { .. } => {
                     let cost_ps = machine.of(Cost::SetProtection);
                     self.agents[agent].push(cost_ps, Effect::Nothing);
@@ -237,16 +229,11 @@ impl Run<'_> {
     fn transmit(&mut self, agent: usize, flight: Flight) {
         let to = usize::from(flight.to);
         let hosts = (self.agents[agent].host, self.ranks[to].host);
-        let at_ps = self
-            .network
-            .transmit(self.machine, self.now_ps, hosts, &flight);
+        let at_ps = self.network.transmit(self.machine, self.now_ps, hosts, &flight);
         if self.machine.notice == Notice::Waiters && self.polling_worker(to).is_none() {
             // The sender itself wakes a thread there.
             let signal_ps = self.machine.of(Cost::Signal);
-            self.agents[agent].steps.push_front(super::agent::Step {
-                cost_ps: signal_ps,
-                effect: Effect::Nothing,
-            });
+            self.agents[agent].steps.push_front(super::agent::Step { cost_ps: signal_ps, effect: Effect::Nothing });
         }
         let slot = match self.free_flights.pop() {
             Some(slot) => slot,
@@ -277,8 +264,7 @@ impl Run<'_> {
                 continue;
             };
             self.finish_call(other, outcome)?;
-            let is_stepping =
-                self.agents[other].current.is_some() || !self.agents[other].steps.is_empty();
+            let is_stepping = self.agents[other].current.is_some() || !self.agents[other].steps.is_empty();
             if is_stepping {
                 // It handles a message, and finds that its call is over when it has done so.
                 continue;

@@ -25,12 +25,7 @@ fn machine(notice: Notice) -> Machine {
         (Cost::PollNothing, 9 * US),
         (Cost::Spin, 10_000 * US),
     ];
-    let constants = costs.map(|(cost, value)| Constant {
-        cost,
-        value,
-        origin: Origin::Input,
-        source: "round",
-    });
+    let constants = costs.map(|(cost, value)| Constant { cost, value, origin: Origin::Input, source: "round" });
     Machine {
         profile: Profile::new("round numbers", 0, &constants),
         processors: 1,
@@ -66,12 +61,8 @@ fn a_load_takes_what_its_steps_take_one_after_the_other() {
 }
 
 #[test]
-fn a_busy_host_answers_at_the_next_beat_of_its_timer_if_it_polls_and_at_once_if_it_is_interrupted()
-{
-    let (idle, busy) = (
-        read_us(Notice::Interrupts, &[]),
-        read_us(Notice::Interrupts, &[0]),
-    );
+fn a_busy_host_answers_at_the_next_beat_of_its_timer_if_it_polls_and_at_once_if_it_is_interrupted() {
+    let (idle, busy) = (read_us(Notice::Interrupts, &[]), read_us(Notice::Interrupts, &[0]));
     assert_eq!(idle, busy);
     let busy = read_us(Notice::Polling, &[0]);
     assert!(busy > idle && busy < 1_000 + 2 * idle, "{busy} us");
@@ -79,14 +70,7 @@ fn a_busy_host_answers_at_the_next_beat_of_its_timer_if_it_polls_and_at_once_if_
 
 #[test]
 fn the_same_program_takes_the_same_time_twice() {
-    let shape = Water {
-        ranks: 8,
-        molecules: 64,
-        bytes: 672,
-        chunk: 1,
-        steps: 2,
-        computing_ps: 100_000 * US,
-    };
+    let shape = Water { ranks: 8, molecules: 64, bytes: 672, chunk: 1, steps: 2, computing_ps: 100_000 * US };
     let program = water(&shape);
     for notice in [Notice::Polling, Notice::Interrupts, Notice::Waiters] {
         let once = run(&millipage(notice), &program, &[]).unwrap();
@@ -99,19 +83,9 @@ fn the_same_program_takes_the_same_time_twice() {
 
 #[test]
 fn more_ranks_than_processors_take_turns() {
-    let mut program = Program {
-        ranks: 4,
-        pages: 64,
-        views: 1,
-        participants: 1,
-        ..Program::default()
-    };
+    let mut program = Program { ranks: 4, pages: 64, views: 1, participants: 1, ..Program::default() };
     program.add_to_all(Deed::Compute(10_000 * US));
-    let crowded = Machine {
-        ranks_per_host: 0,
-        processors: 2,
-        ..machine(Notice::Waiters)
-    };
+    let crowded = Machine { ranks_per_host: 0, processors: 2, ..machine(Notice::Waiters) };
     let outcome = run(&crowded, &program, &[]).unwrap();
     assert_eq!(outcome.total_ps, 20_000 * US);
 }
@@ -168,10 +142,7 @@ fn a_trace_is_replayed_in_the_time_that_its_steps_take() {
     let (program, live) = captured(&trace).unwrap();
     assert_eq!((program.ranks, program.minipages), (2, 1));
     assert_eq!(live.work_ns, Some(3_001_000 - 20));
-    assert_eq!(
-        (live.computed_ns, live.work_computed_ns),
-        (3_001_000, 3_001_000)
-    );
+    assert_eq!((live.computed_ns, live.work_computed_ns), (3_001_000, 3_001_000));
     let outcome = run(&machine(Notice::Interrupts), &program, &[]).unwrap();
     // The word that the barrier is open interrupts it: taken in (6) and handled (5).
     assert_eq!(outcome.ranks[1].spent.computing_ps, 3_011 * US);
@@ -179,10 +150,7 @@ fn a_trace_is_replayed_in_the_time_that_its_steps_take() {
     let work_us = outcome.work_ps.unwrap() / US;
     // 3 ms of computing, a store that takes as long as a load, and the messages of a barrier.
     let store_us = outcome.ranks[1].spent.faults_ps / US;
-    assert!(
-        (3_000 + store_us..3_100 + store_us).contains(&work_us),
-        "{work_us} us"
-    );
+    assert!((3_000 + store_us..3_100 + store_us).contains(&work_us), "{work_us} us");
 }
 
 #[test]
@@ -195,40 +163,22 @@ fn what_no_job_does_is_refused_by_the_record_that_does_it() {
             record(9, 1, ReadFault, BASE, 1),
             "record 6: read-fault at 0x400000000000, where the trace allocates no minipage",
         ),
-        (
-            record(9, 1, OpenShared, BASE, 64 << 12),
-            "record 6: rank 1 opens",
-        ),
-        (
-            record(9, 1, ShapeShared, 4, 65),
-            "with 65 threads of a rank in barriers",
-        ),
+        (record(9, 1, OpenShared, BASE, 64 << 12), "record 6: rank 1 opens"),
+        (record(9, 1, ShapeShared, 4, 65), "with 65 threads of a rank in barriers"),
         (record(9, 1, ShapeShared, 513, 1), "in 513 views"),
         (record(9, 1, Compute, 64, 1), "record 6 is of thread 64"),
-        (
-            record(9, 1, Lock, u64::MAX, 0),
-            "record 6: lock 18446744073709551615 is beyond",
-        ),
+        (record(9, 1, Lock, u64::MAX, 0), "record 6: lock 18446744073709551615 is beyond"),
         (record(9, 1, Lock, 4096, 0), "a replay has 4096 locks"),
         (record(9, 1, Barrier, 256, 0), "barrier 256 is beyond"),
         (record(9, 1024, Barrier, 0, 0), "record 6 is of node 1024"),
-        (
-            record(9, 1000, Barrier, 0, 0),
-            "records of node 1000 and none of node 2",
-        ),
-        (
-            record(9, 1, Compute, 0, u64::MAX),
-            "compute for more than 30 days",
-        ),
+        (record(9, 1000, Barrier, 0, 0), "records of node 1000 and none of node 2"),
+        (record(9, 1, Compute, 0, u64::MAX), "compute for more than 30 days"),
     ];
     for (record, says) in cases {
         let error = captured(&[record]).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
-    let twice = [
-        record(9, 0, Allocate, BASE, u64::MAX),
-        record(9, 1, Allocate, BASE + 8, 16),
-    ];
+    let twice = [record(9, 0, Allocate, BASE, u64::MAX), record(9, 1, Allocate, BASE + 8, 16)];
     let error = captured(&twice).unwrap_err().to_string();
     assert!(error.contains("record 7 allocates 16 bytes"), "{error}");
 }
@@ -237,25 +187,14 @@ fn what_no_job_does_is_refused_by_the_record_that_does_it() {
 fn a_trace_that_hangs_is_an_error_which_names_who_waits_for_what() {
     use TraceOp::{Barrier, Lock, Unlock};
     let cases: [(&[TraceRecord], &str); 3] = [
-        (
-            &[record(9, 0, Barrier, 0, 0)],
-            "rank 0 waits for a barrier at record 6",
-        ),
-        (
-            &[record(9, 0, Lock, 5, 0), record(9, 1, Lock, 5, 0)],
-            "waits for a lock at",
-        ),
-        (
-            &[record(9, 1, Unlock, 5, 0)],
-            "rank 1: an unlock at record 6 is refused",
-        ),
+        (&[record(9, 0, Barrier, 0, 0)], "rank 0 waits for a barrier at record 6"),
+        (&[record(9, 0, Lock, 5, 0), record(9, 1, Lock, 5, 0)], "waits for a lock at"),
+        (&[record(9, 1, Unlock, 5, 0)], "rank 1: an unlock at record 6 is refused"),
     ];
     for (trace, says) in cases {
         let (program, _) = captured(trace).unwrap();
         for notice in [Notice::Polling, Notice::Interrupts, Notice::Waiters] {
-            let error = run(&machine(notice), &program, &[])
-                .unwrap_err()
-                .to_string();
+            let error = run(&machine(notice), &program, &[]).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
     }
@@ -266,9 +205,7 @@ fn a_touch_waits_until_the_minipage_is_allocated() {
     let mut program = reads(2, 1, 64, 0);
     // Without the barrier between.
     for script in &mut program.scripts {
-        script
-            .entries
-            .retain(|entry| entry.deed != Deed::Barrier(0));
+        script.entries.retain(|entry| entry.deed != Deed::Barrier(0));
         if script.rank == 0 {
             let deed = Deed::Compute(500 * US);
             script.entries.insert(0, Entry { deed, number: 0 });
@@ -305,19 +242,9 @@ fn threads_of_a_rank_begin_where_the_trace_has_them() {
 #[test]
 fn ranks_that_wait_by_polling_and_by_sleeping_lose_no_word() {
     for computing_us in [10_000, 50_000, 200_000] {
-        let shape = Water {
-            ranks: 8,
-            molecules: 343,
-            bytes: 672,
-            chunk: 1,
-            steps: 1,
-            computing_ps: computing_us * US,
-        };
+        let shape = Water { ranks: 8, molecules: 343, bytes: 672, chunk: 1, steps: 1, computing_ps: computing_us * US };
         for ranks_per_host in [1, 4] {
-            let machine = Machine {
-                ranks_per_host,
-                ..today()
-            };
+            let machine = Machine { ranks_per_host, ..today() };
             let outcome = run(&machine, &water(&shape), &[]).unwrap();
             assert!(outcome.total_ps > computing_us * US / 8);
         }
@@ -327,10 +254,7 @@ fn ranks_that_wait_by_polling_and_by_sleeping_lose_no_word() {
 #[test]
 fn of_several_traces_the_least_computing_between_barriers_counts() {
     let program = |times: [u64; 3]| {
-        let mut program = Program {
-            ranks: 1,
-            ..Program::default()
-        };
+        let mut program = Program { ranks: 1, ..Program::default() };
         program.add(0, Deed::Compute(times[0]));
         program.add(0, Deed::Barrier(0));
         program.add(0, Deed::Compute(times[1]));
@@ -339,13 +263,10 @@ fn of_several_traces_the_least_computing_between_barriers_counts() {
         program
     };
     let least = Program::least(&[program([50, 30, 90]), program([70, 20, 40])]).unwrap();
-    let computed = least.scripts[0]
-        .entries
-        .iter()
-        .filter_map(|it| match it.deed {
-            Deed::Compute(ps) => Some(ps),
-            _ => None,
-        });
+    let computed = least.scripts[0].entries.iter().filter_map(|it| match it.deed {
+        Deed::Compute(ps) => Some(ps),
+        _ => None,
+    });
     // Of the second phase 60 instead of 120.
     assert_eq!(computed.collect::<Vec<_>>(), [50, 15, 45]);
     let mut other = program([1, 1, 1]);

@@ -84,8 +84,7 @@ impl Run<'_> {
         if let Some(worker) = self.worker(agent) {
             worker.wait += 1;
             let wait = worker.wait;
-            self.agenda
-                .enter(now_ps + spin_ps, Event::SpinOver { agent, wait });
+            self.agenda.enter(now_ps + spin_ps, Event::SpinOver { agent, wait });
             self.hosts[host].poll(now_ps, thread);
         }
         false
@@ -97,9 +96,7 @@ impl Run<'_> {
         if self.agents[agent].current.is_some() || !self.agents[agent].steps.is_empty() {
             return;
         }
-        let is_stale = self
-            .worker(agent)
-            .is_none_or(|worker| worker.wait != wait || worker.doing != Doing::Waiting);
+        let is_stale = self.worker(agent).is_none_or(|worker| worker.wait != wait || worker.doing != Doing::Waiting);
         if !is_stale {
             self.hosts[host].sleep(self.now_ps, thread);
         }
@@ -168,10 +165,7 @@ impl Run<'_> {
             return Ok(());
         };
         let at = |minipage: u32, minipages: &[Option<Address>]| {
-            let address = minipages[minipage as usize].unwrap_or(Address {
-                view: 0,
-                offset_bytes: 0,
-            });
+            let address = minipages[minipage as usize].unwrap_or(Address { view: 0, offset_bytes: 0 });
             (address.view, address.offset_bytes / PAGE_BYTES)
         };
         let (minipages, dsm) = (&self.minipages, self.ranks[rank].memory.dsm_mut());
@@ -224,12 +218,7 @@ impl Run<'_> {
         match (outcome, entry.deed) {
             (Err(end), _) => return Err(HostsError::Ended { rank, end }),
             (Ok(DsmOutcome::Failed(error)), deed) => {
-                return Err(HostsError::Refused {
-                    rank,
-                    deed: deed.name(),
-                    at: entry.number,
-                    error,
-                });
+                return Err(HostsError::Refused { rank, deed: deed.name(), at: entry.number, error });
             }
             (Ok(DsmOutcome::Allocated(address)), Deed::Allocate { minipage, .. }) => {
                 self.minipages[minipage as usize] = Some(address);
@@ -245,9 +234,7 @@ impl Run<'_> {
 
     fn wake_for_minipage(&mut self, minipage: u32) {
         for agent in 0..self.agents.len() {
-            let waits = self
-                .worker(agent)
-                .is_some_and(|worker| worker.doing == Doing::WaitingForMinipage(minipage));
+            let waits = self.worker(agent).is_some_and(|worker| worker.doing == Doing::WaitingForMinipage(minipage));
             let Agent { host, thread, .. } = self.agents[agent];
             if waits && self.hosts[host].is_asleep(thread) {
                 self.wake(agent);

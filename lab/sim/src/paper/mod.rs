@@ -39,10 +39,7 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            row_size: None,
-            seed: 1,
-        }
+        Self { row_size: None, seed: 1 }
     }
 }
 
@@ -58,11 +55,5 @@ pub struct Paper {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[
-    gms_np::PAPER,
-    vmmc::PAPER,
-    utlb::PAPER,
-    dynamic_handle::PAPER,
-    millipage::PAPER,
-    today::PAPER,
-];
+pub const PAPERS: &[Paper] =
+    &[gms_np::PAPER, vmmc::PAPER, utlb::PAPER, dynamic_handle::PAPER, millipage::PAPER, today::PAPER];

@@ -23,18 +23,12 @@ pub(super) fn one_decimal(milli: i64) -> String {
 
 /// A published figure of so many thousandths, printed to one decimal.
 pub(super) const fn tenths(milli: i64) -> Published {
-    Published {
-        milli,
-        digit_milli: 100,
-    }
+    Published { milli, digit_milli: 100 }
 }
 
 /// A published figure of so many thousandths, printed as a whole number, or as a range of whole numbers with this middle.
 pub(super) const fn about(milli: i64) -> Published {
-    Published {
-        milli,
-        digit_milli: 1000,
-    }
+    Published { milli, digit_milli: 1000 }
 }
 
 /// A published whole number.
@@ -44,10 +38,7 @@ pub(super) const fn whole(number: i64) -> Published {
 
 /// A published count.
 pub(super) const fn count(number: i64) -> Published {
-    Published {
-        milli: 1000 * number,
-        digit_milli: 0,
-    }
+    Published { milli: 1000 * number, digit_milli: 0 }
 }
 
 #[cfg(test)]

@@ -52,28 +52,16 @@ impl Cell {
     /// A figure that the paper does not have.
     #[must_use]
     pub const fn new(milli: i64) -> Self {
-        Self {
-            milli: Some(milli),
-            published: None,
-            role: Role::New,
-        }
+        Self { milli: Some(milli), published: None, role: Role::New }
     }
 
     /// No figure.
-    pub const NONE: Self = Self {
-        milli: None,
-        published: None,
-        role: Role::New,
-    };
+    pub const NONE: Self = Self { milli: None, published: None, role: Role::New };
 
     /// A figure beside the published one.
     #[must_use]
     pub const fn beside(milli: i64, published: Published, role: Role) -> Self {
-        Self {
-            milli: Some(milli),
-            published: Some(published),
-            role,
-        }
+        Self { milli: Some(milli), published: Some(published), role }
     }
 
     /// By how many tenths of a percent ours is more than the published figure.
@@ -142,13 +130,7 @@ pub struct Table {
 impl Table {
     /// A table without rows.
     #[must_use]
-    pub fn new(
-        name: &'static str,
-        caption: &str,
-        unit: &'static str,
-        keys: &[&'static str],
-        columns: &[&str],
-    ) -> Self {
+    pub fn new(name: &'static str, caption: &str, unit: &'static str, keys: &[&'static str], columns: &[&str]) -> Self {
         Self {
             name,
             caption: caption.to_owned(),
@@ -176,10 +158,7 @@ impl Table {
 
     /// Appends a row.
     pub fn row(&mut self, keys: &[&str], cells: Vec<Cell>) {
-        debug_assert_eq!(
-            (keys.len(), cells.len()),
-            (self.keys.len(), self.columns.len())
-        );
+        debug_assert_eq!((keys.len(), cells.len()), (self.keys.len(), self.columns.len()));
         let keys = keys.iter().map(|&key| key.to_owned()).collect();
         self.rows.push(Row { keys, cells });
     }
@@ -276,9 +255,7 @@ impl core::fmt::Display for Summary {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self { predicted, within } = self;
         match predicted {
-            0 => {
-                f.write_str("No published figure is predicted: all of them went into the machine.")
-            }
+            0 => f.write_str("No published figure is predicted: all of them went into the machine."),
             _ => write!(
                 f,
                 "{within} of {predicted} predicted figures are within 10 % of the published ones, rounding apart."
@@ -327,10 +304,7 @@ mod tests {
     #[test]
     fn differences_are_rounded_to_tenths_of_a_percent() {
         let cell = |ours, theirs| {
-            let published = Published {
-                milli: theirs,
-                digit_milli: 100,
-            };
+            let published = Published { milli: theirs, digit_milli: 100 };
             Cell::beside(ours, published, Role::Predicted)
         };
         assert_eq!(cell(13_300, 13_500).difference(), Some(-15));

@@ -167,8 +167,7 @@ struct Programs {
 impl Programs {
     fn broke(&mut self, now_ns: u64, text: String) {
         let check = "calls";
-        self.violation
-            .get_or_insert((now_ns, Violation { check, text }));
+        self.violation.get_or_insert((now_ns, Violation { check, text }));
     }
 
     fn is_alive(&self, node: NodeId) -> bool {
@@ -180,17 +179,10 @@ impl Programs {
     }
 
     /// A call of a node's service, with the time of the node; then all that follows from it.
-    fn call<R>(
-        &mut self,
-        cluster: &mut Cluster,
-        node: NodeId,
-        call: impl FnOnce(&mut Rpc, u64) -> R,
-    ) -> Option<R> {
+    fn call<R>(&mut self, cluster: &mut Cluster, node: NodeId, call: impl FnOnce(&mut Rpc, u64) -> R) -> Option<R> {
         let clock_ns = cluster.clock_ns(node);
         let (parts, _) = cluster.parts(node);
-        let done = parts.call(PROCESS, RPC, |watched: &mut Watched| {
-            call(&mut watched.rpc, clock_ns)
-        });
+        let done = parts.call(PROCESS, RPC, |watched: &mut Watched| call(&mut watched.rpc, clock_ns));
         cluster.settle(node, self);
         done
     }
@@ -277,9 +269,7 @@ fn body_of(token: u32, bytes: u64) -> Vec<u8> {
 fn token_of(body: &[u8]) -> Option<u32> {
     let (token, rest) = body.split_first_chunk()?;
     let token = u32::from_be_bytes(*token);
-    rest.iter()
-        .all(|&byte| byte == token as u8)
-        .then_some(token)
+    rest.iter().all(|&byte| byte == token as u8).then_some(token)
 }
 
 /// A call, by its number at its caller.

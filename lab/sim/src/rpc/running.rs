@@ -1,8 +1,6 @@
 //! How a run goes: calls, answers after a while, and then rest.
 
-use mapwire_rpc::{
-    Body, CallError, CallHeader, Credential, Draft, Outcome, Refusal, ReplyStatus, Rpc, Xid,
-};
+use mapwire_rpc::{Body, CallError, CallHeader, Credential, Draft, Outcome, Refusal, ReplyStatus, Rpc, Xid};
 use mapwire_wire::NodeId;
 
 use super::watched::Watched;
@@ -76,14 +74,7 @@ impl Programs {
             return;
         }
         call.tries += 1;
-        let Call {
-            node,
-            to,
-            bytes,
-            timeout_ns,
-            is_one_way,
-            tries,
-        } = *call;
+        let Call { node, to, bytes, timeout_ns, is_one_way, tries } = *call;
         let may_close = tries == 1 && self.close_percent > 0;
         if may_close && self.random.chance(self.close_percent) {
             self.closed += 1;
@@ -91,19 +82,12 @@ impl Programs {
         }
         let body = body_of(token, bytes);
         let sent = body.clone();
-        let begun = self.call(cluster, node, |rpc, now_ns| {
-            begin(rpc, to, &sent, now_ns + timeout_ns, is_one_way)
-        });
+        let begun = self.call(cluster, node, |rpc, now_ns| begin(rpc, to, &sent, now_ns + timeout_ns, is_one_way));
         match begun {
             Some(Ok(None)) => {}
             Some(Ok(Some(xid))) => {
                 let deadline_ns = cluster.clock_ns(node) + timeout_ns;
-                let waiting = Waiting {
-                    token,
-                    to,
-                    deadline_ns,
-                    body,
-                };
+                let waiting = Waiting { token, to, deadline_ns, body };
                 self.waiting.insert(key(node, xid), waiting);
                 self.owed.insert(key(node, xid), (1, false));
                 if self.random.chance(30) {
@@ -143,9 +127,7 @@ impl Programs {
         let Some((node, xid, to, body)) = found else {
             return;
         };
-        let asked = self.call(cluster, node, |rpc, _| {
-            rpc.again(xid, to, &mut Some(draft(&body)))
-        });
+        let asked = self.call(cluster, node, |rpc, _| rpc.again(xid, to, &mut Some(draft(&body))));
         if asked == Some(Ok(())) {
             self.seen.repeated += 1;
             self.owed.entry(key(node, xid)).or_default().0 += 1;
@@ -179,8 +161,7 @@ impl Programs {
         }
         for node in self.all() {
             while self.is_alive(node)
-                && let Some((call, replies)) =
-                    self.call_if(cluster, node, Watched::has_news, Watched::take_news)
+                && let Some((call, replies)) = self.call_if(cluster, node, Watched::has_news, Watched::take_news)
             {
                 for (from, xid) in replies {
                     self.check_reply(cluster.now_ns(), (node, xid), from);
@@ -194,9 +175,7 @@ impl Programs {
         for (node, xid) in over {
             let to = self.waiting[&(node, xid)].to;
             let is_over = |watched: &Watched| !watched.rpc.is_waiting(Xid(xid), to);
-            let outcome = self.call_if(cluster, node, is_over, |watched| {
-                watched.rpc.take_outcome(Xid(xid))
-            });
+            let outcome = self.call_if(cluster, node, is_over, |watched| watched.rpc.take_outcome(Xid(xid)));
             if let Some(Some(outcome)) = outcome {
                 self.hear(cluster, (node, xid), outcome);
             }
@@ -241,10 +220,7 @@ impl Programs {
         let times = self.carried_out.entry(token).or_default();
         *times += 1;
         if *times > 1 {
-            self.broke(
-                cluster.now_ns(),
-                format!("call {token} is carried out again"),
-            );
+            self.broke(cluster.now_ns(), format!("call {token} is carried out again"));
         }
         if call.id.is_one_way {
             self.seen.one_way += 1;
@@ -272,10 +248,7 @@ impl Programs {
             Ok(Body::Inline { record, at }) if record[at..] == call.body && times == 1 => {
                 self.seen.answered += 1;
             }
-            Ok(body) => self.broke(
-                now_ns,
-                format!("call {token}, carried out {times} times, ended with {body:?}"),
-            ),
+            Ok(body) => self.broke(now_ns, format!("call {token}, carried out {times} times, ended with {body:?}")),
             Err(CallError::TimedOut) if cluster.clock_ns(key.0) >= call.deadline_ns => {
                 self.seen.timed_out += 1;
             }
@@ -308,25 +281,13 @@ impl Programs {
 }
 
 fn draft(body: &[u8]) -> Draft {
-    let header = CallHeader {
-        xid: 0,
-        program: PROGRAM,
-        version: VERSION,
-        procedure: 1,
-        credential: Credential::None,
-    };
+    let header = CallHeader { xid: 0, program: PROGRAM, version: VERSION, procedure: 1, credential: Credential::None };
     let mut draft = Draft::call(&header, Vec::new());
     draft.body().extend_from_slice(body);
     draft
 }
 
-fn begin(
-    rpc: &mut Rpc,
-    to: NodeId,
-    body: &[u8],
-    deadline_ns: u64,
-    is_one_way: bool,
-) -> Result<Option<Xid>, Refusal> {
+fn begin(rpc: &mut Rpc, to: NodeId, body: &[u8], deadline_ns: u64, is_one_way: bool) -> Result<Option<Xid>, Refusal> {
     let mut draft = Some(draft(body));
     match is_one_way {
         true => rpc.one_way(to, &mut draft, None).map(|()| None),

@@ -131,10 +131,7 @@ impl RpcScenario {
         let mut cluster = Cluster::new(self.cluster.clone(), Random::new(self.seed ^ 0x5eed))?;
         let heal_ns = self.heal_ns;
         let shape = Shape { nodes, heal_ns };
-        let faults = self
-            .rules
-            .iter()
-            .flat_map(|rule| (rule.draw)(&mut random, &shape));
+        let faults = self.rules.iter().flat_map(|rule| (rule.draw)(&mut random, &shape));
         cluster.set_faults(faults.collect());
         cluster.set_canary(self.canary.and_then(RpcCanary::of_cluster));
         let most_bytes = self.cluster.max_payload_bytes.min(CHUNK_BYTES);
@@ -218,12 +215,7 @@ impl fmt::Display for RpcScenario {
             "  a window of {} calls, {} of a caller in hand at once, {} B of replies kept",
             config.window, config.max_in_progress, config.cache_bytes
         )?;
-        writeln!(
-            f,
-            "  rules {}, healed at {} ns",
-            crate::rules::names(&self.rules),
-            self.heal_ns
-        )?;
+        writeln!(f, "  rules {}, healed at {} ns", crate::rules::names(&self.rules), self.heal_ns)?;
         match self.canary {
             Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
             None => Ok(()),

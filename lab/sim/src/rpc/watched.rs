@@ -21,11 +21,7 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn new(rpc: Rpc, mixes_up: bool) -> Self {
         let replies = Vec::new();
-        Self {
-            rpc,
-            mixes_up,
-            replies,
-        }
+        Self { rpc, mixes_up, replies }
     }
 
     /// Whether anything came.
@@ -47,12 +43,7 @@ fn answered(message: &[u8]) -> Option<u32> {
 }
 
 impl Service for Watched {
-    fn handle_message(
-        &mut self,
-        now_ns: u64,
-        from: Endpoint,
-        message: &[u8],
-    ) -> Result<(), Broken> {
+    fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
         if let Some(xid) = answered(message) {
             let is_due = !self.mixes_up || self.rpc.is_waiting(Xid(xid), from.node);
             let xid = if is_due { xid } else { xid.wrapping_sub(1) };

@@ -17,10 +17,7 @@ impl Fault for Crash {
     }
 
     fn window(&self) -> Window {
-        Window {
-            begin_ns: self.at_ns,
-            end_ns: self.at_ns,
-        }
+        Window { begin_ns: self.at_ns, end_ns: self.at_ns }
     }
 
     fn begin(&self) -> Effect {
@@ -31,11 +28,7 @@ impl Fault for Crash {
 /// Up to a third of the nodes.
 pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
     let crashes = random.below(u64::from(shape.nodes) / 3 + 1);
-    let crash = |_| -> Box<dyn Fault> {
-        Box::new(Crash {
-            at_ns: random.below(shape.heal_ns),
-            node: shape.node(random),
-        })
-    };
+    let crash =
+        |_| -> Box<dyn Fault> { Box::new(Crash { at_ns: random.below(shape.heal_ns), node: shape.node(random) }) };
     (0..crashes).map(crash).collect()
 }

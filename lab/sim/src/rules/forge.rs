@@ -28,10 +28,7 @@ impl Fault for Forge {
 pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
     // It takes a while until it has anything to forge.
     some(random, 3, |random| Forge {
-        window: Window {
-            begin_ns: random.below(shape.heal_ns / 2),
-            end_ns: shape.heal_ns,
-        },
+        window: Window { begin_ns: random.below(shape.heal_ns / 2), end_ns: shape.heal_ns },
         node: shape.node(random),
     })
 }

@@ -40,10 +40,7 @@ impl Shape {
     fn window(&self, random: &mut Random, longest_ns: u64) -> Window {
         let begin_ns = random.below(self.heal_ns);
         let end_ns = begin_ns + random.spread(1_000, longest_ns.max(1_000));
-        Window {
-            begin_ns,
-            end_ns: end_ns.min(self.heal_ns),
-        }
+        Window { begin_ns, end_ns: end_ns.min(self.heal_ns) }
     }
 }
 
@@ -146,18 +143,8 @@ pub const RULES: &[Rule] = &[
         is_lossy: false,
         draw: path::draw,
     },
-    Rule {
-        name: "pause",
-        about: "a node does nothing for a time",
-        is_lossy: false,
-        draw: pause::draw,
-    },
-    Rule {
-        name: "slow",
-        about: "a node's processor is up to 100 times slower",
-        is_lossy: false,
-        draw: slow::draw,
-    },
+    Rule { name: "pause", about: "a node does nothing for a time", is_lossy: false, draw: pause::draw },
+    Rule { name: "slow", about: "a node's processor is up to 100 times slower", is_lossy: false, draw: slow::draw },
     Rule {
         name: "refuse-pins",
         about: "a node's pinner refuses calls, all or every few",
@@ -170,36 +157,21 @@ pub const RULES: &[Rule] = &[
         is_lossy: false,
         draw: crash::draw,
     },
-    Rule {
-        name: "drop",
-        about: "datagrams are lost",
-        is_lossy: true,
-        draw: share::drop,
-    },
+    Rule { name: "drop", about: "datagrams are lost", is_lossy: true, draw: share::drop },
     Rule {
         name: "duplicate",
         about: "datagrams arrive twice, and those that greeted a peer once more after a restart",
         is_lossy: true,
         draw: share::duplicate,
     },
-    Rule {
-        name: "reorder",
-        about: "datagrams are overtaken by later ones",
-        is_lossy: true,
-        draw: share::reorder,
-    },
+    Rule { name: "reorder", about: "datagrams are overtaken by later ones", is_lossy: true, draw: share::reorder },
     Rule {
         name: "corrupt",
         about: "a bit of a datagram changes, which the transport's checksum finds",
         is_lossy: true,
         draw: share::corrupt,
     },
-    Rule {
-        name: "restart",
-        about: "a node stops, forgets all, and starts anew",
-        is_lossy: true,
-        draw: restart::draw,
-    },
+    Rule { name: "restart", about: "a node stops, forgets all, and starts anew", is_lossy: true, draw: restart::draw },
     Rule {
         name: "forge",
         about: "a node sends packets whose keys are wrong, stale or another's, or that ask for what it was not granted",
@@ -235,10 +207,7 @@ pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
     for name in text.split(',').map(str::trim) {
         let Some(rule) = RULES.iter().find(|rule| rule.name == name) else {
             let names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
-            return Err(RuleError::Unknown {
-                name: name.into(),
-                known: names.join(", "),
-            });
+            return Err(RuleError::Unknown { name: name.into(), known: names.join(", ") });
         };
         if chosen.iter().all(|other| other.name != rule.name) {
             chosen.push(*rule);
@@ -287,10 +256,7 @@ mod tests {
 
     #[test]
     fn every_fault_ends_before_the_cluster_heals() {
-        let shape = Shape {
-            nodes: 5,
-            heal_ns: 1_000_000,
-        };
+        let shape = Shape { nodes: 5, heal_ns: 1_000_000 };
         for seed in 0..200 {
             let mut random = Random::new(seed);
             for rule in RULES {

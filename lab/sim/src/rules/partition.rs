@@ -44,8 +44,5 @@ impl Fault for Partition {
 }
 
 pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
-    some(random, 2, |random| Partition {
-        window: shape.window(random, shape.heal_ns / 2),
-        seed: random.next(),
-    })
+    some(random, 2, |random| Partition { window: shape.window(random, shape.heal_ns / 2), seed: random.next() })
 }

@@ -26,8 +26,5 @@ impl Fault for Pause {
 }
 
 pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
-    some(random, 3, |random| Pause {
-        window: shape.window(random, shape.heal_ns / 2),
-        node: shape.node(random),
-    })
+    some(random, 3, |random| Pause { window: shape.window(random, shape.heal_ns / 2), node: shape.node(random) })
 }

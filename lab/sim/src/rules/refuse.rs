@@ -31,10 +31,7 @@ pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
     some(random, 3, |random| Refuse {
         window: match random.chance(50) {
             true => shape.window(random, shape.heal_ns),
-            false => Window {
-                begin_ns: random.below(shape.heal_ns),
-                end_ns: shape.heal_ns,
-            },
+            false => Window { begin_ns: random.below(shape.heal_ns), end_ns: shape.heal_ns },
         },
         node: shape.node(random),
         calls: random.spread(1, 20) as u32,

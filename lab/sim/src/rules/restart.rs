@@ -26,8 +26,5 @@ impl Fault for Restart {
 }
 
 pub(super) fn draw(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
-    some(random, 3, |random| Restart {
-        window: shape.window(random, shape.heal_ns),
-        node: shape.node(random),
-    })
+    some(random, 3, |random| Restart { window: shape.window(random, shape.heal_ns), node: shape.node(random) })
 }

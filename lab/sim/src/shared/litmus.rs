@@ -38,54 +38,20 @@ pub struct Litmus {
 
 /// All tests.
 pub const LITMUS: [Litmus; 9] = [
-    test(
-        "message passing",
-        &[&[Store(0, 1), Store(1, 1)], &[Load(1), Load(0)]],
-    ),
-    test(
-        "store buffering",
-        &[&[Store(0, 1), Load(1)], &[Store(1, 1), Load(0)]],
-    ),
-    test(
-        "load buffering",
-        &[&[Load(0), Store(1, 1)], &[Load(1), Store(0, 1)]],
-    ),
+    test("message passing", &[&[Store(0, 1), Store(1, 1)], &[Load(1), Load(0)]]),
+    test("store buffering", &[&[Store(0, 1), Load(1)], &[Store(1, 1), Load(0)]]),
+    test("load buffering", &[&[Load(0), Store(1, 1)], &[Load(1), Store(0, 1)]]),
     test(
         "independent reads of independent writes",
-        &[
-            &[Store(0, 1)],
-            &[Store(1, 1)],
-            &[Load(0), Load(1)],
-            &[Load(1), Load(0)],
-        ],
+        &[&[Store(0, 1)], &[Store(1, 1)], &[Load(0), Load(1)], &[Load(1), Load(0)]],
     ),
-    test(
-        "write to read causality",
-        &[&[Store(0, 1)], &[Load(0), Store(1, 1)], &[Load(1), Load(0)]],
-    ),
-    test(
-        "coherence of reads",
-        &[&[Store(0, 1), Store(0, 2)], &[Load(0), Load(0)]],
-    ),
-    test(
-        "coherence of writes",
-        &[
-            &[Store(0, 1)],
-            &[Store(0, 2)],
-            &[Load(0), Load(0)],
-            &[Load(0), Load(0)],
-        ],
-    ),
-    test(
-        "coherence of a read and a write",
-        &[&[Load(0), Store(0, 1)], &[Store(0, 2), Load(0)]],
-    ),
+    test("write to read causality", &[&[Store(0, 1)], &[Load(0), Store(1, 1)], &[Load(1), Load(0)]]),
+    test("coherence of reads", &[&[Store(0, 1), Store(0, 2)], &[Load(0), Load(0)]]),
+    test("coherence of writes", &[&[Store(0, 1)], &[Store(0, 2)], &[Load(0), Load(0)], &[Load(0), Load(0)]]),
+    test("coherence of a read and a write", &[&[Load(0), Store(0, 1)], &[Store(0, 2), Load(0)]]),
     test(
         "two writes each",
-        &[
-            &[Store(0, 1), Store(1, 2), Barrier, Load(0), Load(1)],
-            &[Store(1, 1), Store(0, 2), Barrier],
-        ],
+        &[&[Store(0, 1), Store(1, 2), Barrier, Load(0), Load(1)], &[Store(1, 1), Store(0, 2), Barrier]],
     ),
 ];
 
@@ -307,12 +273,7 @@ impl Tests {
         if round.done < round.ops.len() {
             return None;
         }
-        let Round {
-            test,
-            variant,
-            loaded,
-            ..
-        } = round;
+        let Round { test, variant, loaded, .. } = round;
         self.seen.push((test.name, *variant, loaded.clone()));
         (!round.allowed.contains(&round.loaded)).then(|| {
             format!(
@@ -340,10 +301,7 @@ mod tests {
             ("message passing", &[&[][..], &[1, 0]][..]),
             ("store buffering", &[&[0], &[0]]),
             ("load buffering", &[&[1], &[1]]),
-            (
-                "independent reads of independent writes",
-                &[&[], &[], &[1, 0], &[1, 0]],
-            ),
+            ("independent reads of independent writes", &[&[], &[], &[1, 0], &[1, 0]]),
             ("write to read causality", &[&[], &[1], &[1, 0]]),
             ("coherence of reads", &[&[], &[2, 1]]),
             ("coherence of writes", &[&[], &[], &[1, 2], &[2, 1]]),

@@ -29,9 +29,7 @@ impl Programs {
     pub(super) fn unlock(&mut self, cluster: &mut Cluster, who: usize, lock: u32) {
         self.holders[lock as usize] = None;
         let (thread, rank) = (self.thread_of(who), self.rank_of(who));
-        let unlocked = self.call(cluster, who, |dsm| {
-            (dsm.lock_successor(lock), dsm.unlock(thread, lock))
-        });
+        let unlocked = self.call(cluster, who, |dsm| (dsm.lock_successor(lock), dsm.unlock(thread, lock)));
         self.programs[who].is_pending = false;
         let (successor, unlocked) = unlocked.unwrap_or((None, Ok(())));
         if let Err(error) = unlocked {
@@ -61,12 +59,8 @@ impl Programs {
         if self.tests.is_some() {
             return self.tested(cluster, who);
         }
-        self.programs[who].doing = Doing::Touching(Touch {
-            allocation: lock as usize,
-            offset: 0,
-            store: None,
-            lock: Some(lock),
-        });
+        self.programs[who].doing =
+            Doing::Touching(Touch { allocation: lock as usize, offset: 0, store: None, lock: Some(lock) });
         self.again(cluster, who, 500);
     }
 
@@ -75,11 +69,10 @@ impl Programs {
         let rank = self.rank_of(who);
         let others = self.waiters(who, lock).count();
         let holder = self.holders[lock as usize].map(|holder| self.rank_of(holder));
-        self.coverage
-            .note(match others > 0 || holder == Some(rank) {
-                true => Condition::LockQueued,
-                false => Condition::LockWaits,
-            });
+        self.coverage.note(match others > 0 || holder == Some(rank) {
+            true => Condition::LockQueued,
+            false => Condition::LockWaits,
+        });
         if others > 0 {
             self.coverage.note(Condition::LockQueuedDeep);
         }
@@ -106,8 +99,7 @@ impl Programs {
     pub(super) fn check_turn(&mut self, now_ns: u64, who: usize, lock: u32) {
         let (last, times) = self.handed[lock as usize];
         if last == self.rank_of(who) && times > self.shape.lock_passes.into() {
-            let text =
-                format!("rank {last} keeps lock {lock}, for which another waits, {times} times");
+            let text = format!("rank {last} keeps lock {lock}, for which another waits, {times} times");
             self.fail(now_ns, "locks", text);
         }
         let Doing::Locking(_, since) = self.programs[who].doing else {
@@ -115,8 +107,7 @@ impl Programs {
         };
         let before = self.waiters(who, lock).find(|(_, other)| *other < since);
         if let Some((other, _)) = before {
-            let text =
-                format!("thread {who} gets lock {lock} before thread {other}, which asked first");
+            let text = format!("thread {who} gets lock {lock} before thread {other}, which asked first");
             self.fail(now_ns, "locks", text);
         }
     }

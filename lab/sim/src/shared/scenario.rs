@@ -9,13 +9,10 @@ use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 
 use super::litmus::{Tests, VARIABLES};
-use super::{
-    Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedError, SharedOutcome, SharedShape,
-};
+use super::{Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedError, SharedOutcome, SharedShape};
 use crate::canary::SharedCanary;
 use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, FIRST_ADDRESS, Interrupt,
-    LinkConfig, Step,
+    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, FIRST_ADDRESS, Interrupt, LinkConfig, Step,
 };
 use crate::coverage::Coverage;
 use crate::random::Random;
@@ -88,9 +85,7 @@ impl SharedScenario {
             hold_ns: random.spread(2_000, 20_000),
             lock_passes: 0,
         };
-        let is_lossy = wanted
-            .lossy
-            .unwrap_or_else(|| wanted.rules.iter().any(|rule| rule.is_lossy));
+        let is_lossy = wanted.lossy.unwrap_or_else(|| wanted.rules.iter().any(|rule| rule.is_lossy));
         let delivery = match is_lossy {
             false => Delivery::Lossless,
             true => Delivery::Lossy {
@@ -163,14 +158,8 @@ impl SharedScenario {
             }));
         }
         let mut cluster = Cluster::new(self.cluster.clone(), Random::new(self.seed ^ 0x5eed))?;
-        let faults = Shape {
-            nodes: self.cluster.nodes,
-            heal_ns: self.heal_ns,
-        };
-        let faults = self
-            .rules
-            .iter()
-            .flat_map(|rule| (rule.draw)(&mut random, &faults));
+        let faults = Shape { nodes: self.cluster.nodes, heal_ns: self.heal_ns };
+        let faults = self.rules.iter().flat_map(|rule| (rule.draw)(&mut random, &faults));
         cluster.set_faults(faults.collect());
         let threads = usize::from(shape.ranks) * usize::from(shape.threads);
         let tests = self.litmus.then(|| Tests::draw(&mut random, threads));
@@ -178,10 +167,7 @@ impl SharedScenario {
             shape.phases = tests.barriers() as u32;
         }
         let bytes = PAGES as usize * PAGE_BYTES as usize;
-        let endpoint = |rank: u16| Endpoint {
-            node: NodeId(rank / processes),
-            process: ProcessId(rank % processes),
-        };
+        let endpoint = |rank: u16| Endpoint { node: NodeId(rank / processes), process: ProcessId(rank % processes) };
         let segments = Segments::new(SHARED, FIRST_ADDRESS, bytes as u64, self.stores_by_nic);
         let mut programs = Vec::new();
         for rank in 0..shape.ranks {
@@ -283,23 +269,11 @@ impl SharedScenario {
 
 impl fmt::Display for SharedScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SharedShape {
-            ranks,
-            processes,
-            threads,
-            allocations,
-            locks,
-            phases,
-            steps,
-            hold_ns,
-            lock_passes,
-        } = self.shape;
+        let SharedShape { ranks, processes, threads, allocations, locks, phases, steps, hold_ns, lock_passes } =
+            self.shape;
         let ClusterConfig { nodes, link, .. } = self.cluster;
         writeln!(f, "seed {}", self.seed)?;
-        writeln!(
-            f,
-            "  nodes {nodes}, processes of each {processes}: {ranks} ranks, threads of each {threads}"
-        )?;
+        writeln!(f, "  nodes {nodes}, processes of each {processes}: {ranks} ranks, threads of each {threads}")?;
         writeln!(
             f,
             "  link {} ns, {} bit/s, {} packets, {}",
@@ -315,12 +289,7 @@ impl fmt::Display for SharedScenario {
                 "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns, locks handed on in a rank {lock_passes} times"
             )?,
         }
-        writeln!(
-            f,
-            "  rules {}, healed at {} ns",
-            names(&self.rules),
-            self.heal_ns
-        )?;
+        writeln!(f, "  rules {}, healed at {} ns", names(&self.rules), self.heal_ns)?;
         match self.canary {
             Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
             None => Ok(()),

@@ -4,8 +4,8 @@ use mapwire_node::{ExportRequest, ImportError};
 use mapwire_translation::PageRange;
 use mapwire_vmmc::{RequestId, VmmcError};
 use mapwire_wire::{
-    Atomic, AtomicOp, CommandRepr, Key, NodeId, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES,
-    Signal, SignalOp, Width,
+    Atomic, AtomicOp, CommandRepr, Key, NodeId, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal, SignalOp,
+    Width,
 };
 
 use super::{Call, Deed, Held, Program, Workload, keeps_place, place_of_buffer, place_of_export};
@@ -47,8 +47,7 @@ impl Workload {
             Some(Deed::Export) => self.export(cluster, program, &mut random, Allowed::All),
             Some(Deed::Import) => self.import(cluster, program, &mut random),
             Some(Deed::Send { .. } | Deed::Fetch { .. })
-                if self.programs[program].words.free().is_none()
-                    || cluster.queued_commands(at) >= MOST_QUEUED =>
+                if self.programs[program].words.free().is_none() || cluster.queued_commands(at) >= MOST_QUEUED =>
             {
                 again = true;
             }
@@ -92,15 +91,8 @@ impl Workload {
         }
     }
 
-    fn export(
-        &mut self,
-        cluster: &mut Cluster,
-        program: usize,
-        random: &mut Random,
-        importers: Allowed,
-    ) {
-        let Some(slot) = (0..SLOTS).find(|&slot| self.programs[program].exports[slot].is_none())
-        else {
+    fn export(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random, importers: Allowed) {
+        let Some(slot) = (0..SLOTS).find(|&slot| self.programs[program].exports[slot].is_none()) else {
             return;
         };
         let at = self.programs[program].at;
@@ -169,10 +161,7 @@ impl Workload {
         self.instances[number].stands = false;
         self.instances[number].until_ns = Some(cluster.now_ns());
         self.count(cluster.now_ns(), program, "unexport");
-        let (address, length) = (
-            self.instances[number].address,
-            self.instances[number].length,
-        );
+        let (address, length) = (self.instances[number].address, self.instances[number].length);
         let cluster_canary = cluster.canary();
         if cluster_canary == Some(Canary::LateRevoke) {
             self.late_revokes.push((program, id));
@@ -211,9 +200,7 @@ impl Workload {
         // One landing for each export: what lies at an address stays the same.
         let shift = self.instances[number].seed % 512 * 8;
         let address = place_of_export(slot, true, shift);
-        let to = random
-            .chance(60)
-            .then_some(mapwire_nic::Landing { address, length });
+        let to = random.chance(60).then_some(mapwire_nic::Landing { address, length });
         let (node, memory) = cluster.parts(at.node);
         let mut bytes = vec![0; STATIC_BYTES as usize];
         pattern(self.instances[number].seed, 0, &mut bytes);
@@ -262,13 +249,7 @@ impl Workload {
         let rights = *random.pick(&[Rights::ALL, Rights::STORE, Rights::FETCH]);
         let timeout_ns = random.spread(100_000, 20_000_000);
         let token = self.token(exporter, slot, random);
-        let asked = Asked {
-            exporter,
-            slot,
-            rights,
-            token,
-            at_ns: cluster.now_ns(),
-        };
+        let asked = Asked { exporter, slot, rights, token, at_ns: cluster.now_ns() };
         let now_ns = cluster.clock_ns(at.node);
         let (node, _) = cluster.parts(at.node);
         let name = format!("export {slot}");
@@ -325,10 +306,7 @@ impl Workload {
         let at = self.programs[program].at;
         let now_ns = cluster.now_ns();
         let Some(asked) = self.programs[program].asked.remove(&request) else {
-            let text = format!(
-                "{}: import {} is over, and was not asked for",
-                at.node, request.0
-            );
+            let text = format!("{}: import {} is over, and was not asked for", at.node, request.0);
             return self.fail(now_ns, violation("completions", text));
         };
         let (from, slot) = (self.programs[asked.exporter].at, asked.slot);
@@ -340,28 +318,19 @@ impl Workload {
             Some(Ok((id, grant))) => {
                 // A grant of a former incarnation may come late.
                 let is_it = |instance: &Instance| {
-                    instance.exporter == from
-                        && instance.id == grant.export
-                        && instance.key == grant.key
+                    instance.exporter == from && instance.id == grant.export && instance.key == grant.key
                 };
                 let number = self.instances.iter().rposition(is_it);
                 match number.map(|number| (number, &self.instances[number])) {
                     Some((number, instance))
-                        if instance.exporter == from
-                            && instance.slot == slot
-                            && grant.length == instance.length =>
+                        if instance.exporter == from && instance.slot == slot && grant.length == instance.length =>
                     {
                         let may = importers::may_have(at.node, &asked, grant.rights, instance);
                         if instance.importers != Allowed::All {
                             self.coverage.note(Condition::Granted);
                         }
                         let is_dead = node.nic().imported(id).is_none_or(|import| import.revoked);
-                        self.programs[program].held.push(Held {
-                            id,
-                            instance: number,
-                            grant,
-                            is_dead,
-                        });
+                        self.programs[program].held.push(Held { id, instance: number, grant, is_dead });
                         self.instances[number].is_granted = true;
                         self.note(now_ns, may);
                         self.count(cluster.now_ns(), program, "imported");
@@ -373,17 +342,11 @@ impl Workload {
             Some(Err(ImportError::Vmmc(error))) => match error {
                 VmmcError::TimedOut { .. } => None,
                 VmmcError::PeerGone { .. } if crashed => None,
-                VmmcError::Refused {
-                    reason: reason @ (Refusal::NoRight | Refusal::NotPermitted),
-                    ..
-                } => {
+                VmmcError::Refused { reason: reason @ (Refusal::NoRight | Refusal::NotPermitted), .. } => {
                     self.check_refused(at.node, &asked, reason, now_ns);
                     None
                 }
-                VmmcError::Refused {
-                    reason: Refusal::Revoked,
-                    ..
-                } => None,
+                VmmcError::Refused { reason: Refusal::Revoked, .. } => None,
                 error => Some(format!("failed: {error}")),
             },
             Some(Err(ImportError::Nic(error))) => Some(format!("could not be entered: {error}")),
@@ -400,9 +363,7 @@ impl Workload {
         let exporter = self.programs[asked.exporter].at;
         let was_there = |instance: &&Instance| {
             (instance.exporter, instance.slot) == (exporter, asked.slot)
-                && instance
-                    .until_ns
-                    .is_none_or(|until_ns| until_ns >= asked.at_ns)
+                && instance.until_ns.is_none_or(|until_ns| until_ns >= asked.at_ns)
         };
         let found = self.instances.iter().filter(was_there).cloned();
         let outcome = importers::is_refused(by, asked, reason, found);
@@ -500,17 +461,10 @@ impl Workload {
 
     /// Notes a message in the order of its stream.
     fn note_sent(&mut self, program: usize, held: &Held, sent: Sent) {
-        let stream = self
-            .streams
-            .entry((program, held.grant.from.node))
-            .or_default();
+        let stream = self.streams.entry((program, held.grant.from.node)).or_default();
         let number = stream.sent;
         let incarnation = self.incarnations[usize::from(self.programs[program].at.node.0)];
-        stream.submit(Sent {
-            number,
-            incarnation,
-            ..sent
-        });
+        stream.submit(Sent { number, incarnation, ..sent });
     }
 
     fn short_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -519,19 +473,12 @@ impl Workload {
         let Some(held) = held.filter(|_| cluster.queued_commands(at) < MOST_QUEUED) else {
             return;
         };
-        let (offset, length, notify, signal) =
-            self.draw_send(program, &held, SHORT_BYTES as u64, None, random);
+        let (offset, length, notify, signal) = self.draw_send(program, &held, SHORT_BYTES as u64, None, random);
         let seed = random.next();
         let mut data = [0; SHORT_BYTES];
         let data = &mut data[..length as usize];
         pattern(seed, 0, data);
-        let command = CommandRepr::ShortSend {
-            import: held.id,
-            offset,
-            length: length as u32,
-            notify,
-            signal,
-        };
+        let command = CommandRepr::ShortSend { import: held.id, offset, length: length as u32, notify, signal };
         if let Err(error) = cluster.submit(at, &command, data) {
             let text = format!("{command:?} is no command: {error}");
             return self.fail(cluster.now_ns(), violation("completions", text));
@@ -598,24 +545,13 @@ impl Workload {
     }
 
     /// Sends; if `wanted`, so many bytes, from so far behind the start of a page.
-    fn long_send(
-        &mut self,
-        cluster: &mut Cluster,
-        program: usize,
-        random: &mut Random,
-        wanted: Option<(u64, u64)>,
-    ) {
+    fn long_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random, wanted: Option<(u64, u64)>) {
         let at = self.programs[program].at;
         let Some(held) = self.pick(program, Rights::STORE, random) else {
             return;
         };
-        let (offset, length, notify, signal) = self.draw_send(
-            program,
-            &held,
-            self.config.lane_bytes,
-            wanted.map(|it| it.0),
-            random,
-        );
+        let (offset, length, notify, signal) =
+            self.draw_send(program, &held, self.config.lane_bytes, wanted.map(|it| it.0), random);
         let shift = wanted.map_or_else(|| random.below(512) * 8, |it| it.1);
         let Some((word, address)) = self.hold(cluster, program, length, shift) else {
             return;
@@ -637,34 +573,15 @@ impl Workload {
             incarnation: 0,
         };
         self.note_sent(program, &held, sent);
-        let command = CommandRepr::LongSend {
-            import: held.id,
-            offset,
-            address,
-            length,
-            notify,
-            signal,
-            completion: word,
-        };
-        let pending = Pending {
-            work: Work::Send,
-            import: held.id,
-            instance: held.instance,
-            address,
-            length,
-        };
+        let command =
+            CommandRepr::LongSend { import: held.id, offset, address, length, notify, signal, completion: word };
+        let pending = Pending { work: Work::Send, import: held.id, instance: held.instance, address, length };
         self.submit(cluster, program, word, pending, &command);
         self.count(cluster.now_ns(), program, "long send");
     }
 
     /// Fetches; if `wanted`, so many bytes, to so far behind the start of a page.
-    fn fetch(
-        &mut self,
-        cluster: &mut Cluster,
-        program: usize,
-        random: &mut Random,
-        wanted: Option<(u64, u64)>,
-    ) {
+    fn fetch(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random, wanted: Option<(u64, u64)>) {
         let at = self.programs[program].at;
         let Some(held) = self.pick(program, Rights::FETCH, random) else {
             return;
@@ -678,19 +595,9 @@ impl Workload {
         };
         let used = vec![USED; length as usize];
         cluster.parts(at.node).1.write(at.process.0, address, &used);
-        let command = CommandRepr::Fetch {
-            import: held.id,
-            offset,
-            address,
-            length,
-            completion: word,
-        };
+        let command = CommandRepr::Fetch { import: held.id, offset, address, length, completion: word };
         let pending = Pending {
-            work: Work::Fetch {
-                offset,
-                length,
-                received: 0,
-            },
+            work: Work::Fetch { offset, length, received: 0 },
             import: held.id,
             instance: held.instance,
             address,
@@ -713,20 +620,9 @@ impl Workload {
         }
         let stream = self.streams.get(&(program, held.grant.from.node));
         let sent = stream.map_or(0, |stream| stream.sent);
-        let command = CommandRepr::Fetch {
-            import: held.id,
-            offset: 0,
-            address: 0,
-            length: 0,
-            completion: word,
-        };
-        let pending = Pending {
-            work: Work::Flush { sent },
-            import: held.id,
-            instance: held.instance,
-            address: 0,
-            length: 0,
-        };
+        let command = CommandRepr::Fetch { import: held.id, offset: 0, address: 0, length: 0, completion: word };
+        let pending =
+            Pending { work: Work::Flush { sent }, import: held.id, instance: held.instance, address: 0, length: 0 };
         self.submit(cluster, program, word, pending, &command);
         self.count(cluster.now_ns(), program, "flush");
     }
@@ -746,32 +642,16 @@ impl Workload {
             import: held.id,
             offset: WORD_OFFSET,
             address,
-            atomic: Atomic {
-                op: AtomicOp::Add,
-                width: Width::Eight,
-                operand: 1,
-            },
+            atomic: Atomic { op: AtomicOp::Add, width: Width::Eight, operand: 1 },
             completion: word,
         };
-        let pending = Pending {
-            work: Work::Add,
-            import: held.id,
-            instance: held.instance,
-            address,
-            length: 8,
-        };
+        let pending = Pending { work: Work::Add, import: held.id, instance: held.instance, address, length: 8 };
         self.submit(cluster, program, word, pending, &command);
         self.count(cluster.now_ns(), program, "add");
     }
 
     /// A command is over: checks what it brought, and uses its buffer for something else.
-    pub(super) fn over(
-        &mut self,
-        cluster: &mut Cluster,
-        program: usize,
-        pending: Pending,
-        is_done: bool,
-    ) {
+    pub(super) fn over(&mut self, cluster: &mut Cluster, program: usize, pending: Pending, is_done: bool) {
         let at = self.programs[program].at;
         let now_ns = cluster.now_ns();
         let (_, memory) = cluster.parts(at.node);
@@ -789,10 +669,7 @@ impl Workload {
         self.coverage.note(Condition::Completed);
         match pending.work {
             // That its bytes were sent says nothing of what became of them.
-            Work::Send
-            | Work::Forged {
-                kind: Kind::Part, ..
-            } => {}
+            Work::Send | Work::Forged { kind: Kind::Part, .. } => {}
             Work::Forged { .. } | Work::Misused(_) => {
                 let text = format!("{}: {:?} is done", at.node, pending.work);
                 self.fail(now_ns, violation("forgery", text));
@@ -800,26 +677,19 @@ impl Workload {
             Work::Fetch { offset, .. } => {
                 let seed = self.instances[pending.instance].seed;
                 if let Some(differs) = differs(seed, offset, &bytes) {
-                    let text = format!(
-                        "{}: byte {differs} of a fetch is not what was exported",
-                        at.node
-                    );
+                    let text = format!("{}: byte {differs} of a fetch is not what was exported", at.node);
                     self.fail(now_ns, violation("delivery", text));
                 }
                 self.coverage.note(Condition::Fetched);
             }
             Work::Flush { sent } => {
-                self.coverage
-                    .note_many(Condition::Flushed, u64::from(sent > 0));
+                self.coverage.note_many(Condition::Flushed, u64::from(sent > 0));
                 let to = self.instances[pending.instance].exporter.node;
                 let stream = self.streams.get(&(program, to));
-                let missing =
-                    stream.and_then(|stream| stream.missing(sent, |sent| self.may_fail(sent)));
+                let missing = stream.and_then(|stream| stream.missing(sent, |sent| self.may_fail(sent)));
                 if let Some(missing) = missing {
-                    let text = format!(
-                        "{}: a flush of {to} is done, and message {} has not arrived",
-                        at.node, missing.number
-                    );
+                    let text =
+                        format!("{}: a flush of {to} is done, and message {} has not arrived", at.node, missing.number);
                     self.fail(now_ns, violation("delivery", text));
                 }
             }

@@ -1,8 +1,8 @@
 //! Programs of a hostile or mistaken node: forged packets, and commands that their own node must refuse.
 
 use mapwire_wire::{
-    Atomic, AtomicOp, CommandRepr, Endpoint, ExportId, ImportId, Key, Rights, SHORT_SIGNAL_BYTES,
-    Signal, SignalOp, Width,
+    Atomic, AtomicOp, CommandRepr, Endpoint, ExportId, ImportId, Key, Rights, SHORT_SIGNAL_BYTES, Signal, SignalOp,
+    Width,
 };
 
 use super::{Held, Workload};
@@ -51,12 +51,7 @@ struct Command {
 
 impl Workload {
     /// A program makes a packet that is to be refused, or a command.
-    pub(super) fn be_hostile(
-        &mut self,
-        cluster: &mut Cluster,
-        program: usize,
-        random: &mut Random,
-    ) {
+    pub(super) fn be_hostile(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
         match random.chance(30) {
             true => self.misuse(cluster, program, random),
             false => self.forge(cluster, program, random),
@@ -96,8 +91,9 @@ impl Workload {
             (Some(Canary::AnyReply), Kind::Reply) => {
                 forgery.key = awaited.map_or(forgery.key, |awaited| awaited.reply_key);
             }
-            (Some(Canary::AnyKey), Kind::Key | Kind::OtherKey)
-            | (Some(Canary::StaleKey), Kind::StaleKey) => forgery.key = self.instances[target].key,
+            (Some(Canary::AnyKey), Kind::Key | Kind::OtherKey) | (Some(Canary::StaleKey), Kind::StaleKey) => {
+                forgery.key = self.instances[target].key
+            }
             _ => {}
         }
         let length = match form {
@@ -155,14 +151,7 @@ impl Workload {
             return;
         }
         cluster.forge(from, to, offset, forgery);
-        self.forged.push(Forged {
-            from,
-            to,
-            kind,
-            target,
-            carrier: held.instance,
-            is_refused: false,
-        });
+        self.forged.push(Forged { from, to, kind, target, carrier: held.instance, is_refused: false });
         self.count(cluster.now_ns(), program, "forged packet");
     }
 
@@ -185,9 +174,9 @@ impl Workload {
             true => None,
             false => Some(*random.pick(&found)),
         };
-        let numbers = |found: &mut dyn Iterator<
-            Item = (usize, &crate::checks::bounds::Instance),
-        >| { found.map(|(number, _)| number).collect::<Vec<usize>>() };
+        let numbers = |found: &mut dyn Iterator<Item = (usize, &crate::checks::bounds::Instance)>| {
+            found.map(|(number, _)| number).collect::<Vec<usize>>()
+        };
         let mut key: Option<Key> = None;
         let target = match kind {
             Kind::Range | Kind::Signal => held.instance,
@@ -212,8 +201,7 @@ impl Workload {
                 let former = &mut standing().filter(|(number, instance)| {
                     let had = self.former.get(&(me, *number));
                     let place = (me, instance.exporter, instance.slot);
-                    had.is_some_and(|had| had.contains(form.rights()))
-                        && !self.wanted.contains_key(&place)
+                    had.is_some_and(|had| had.contains(form.rights())) && !self.wanted.contains_key(&place)
                 });
                 pick(numbers(former), random)?
             }
@@ -249,10 +237,7 @@ impl Workload {
                     instance.is_granted
                         && !instance.importers.includes(me, None)
                         && instance.rights.contains(form.rights())
-                        && matches!(
-                            instance.importers,
-                            crate::checks::importers::Allowed::Nodes(_)
-                        )
+                        && matches!(instance.importers, crate::checks::importers::Allowed::Nodes(_))
                 });
                 pick(numbers(strange), random)?
             }
@@ -260,20 +245,14 @@ impl Workload {
                 let lacking = &mut standing().filter(|(_, instance)| {
                     let place = (me, instance.exporter, instance.slot);
                     let asked = self.wanted.get(&place).copied().unwrap_or(Rights::NONE);
-                    !instance.rights.contains(form.rights())
-                        || (instance.is_granted && !asked.contains(form.rights()))
+                    !instance.rights.contains(form.rights()) || (instance.is_granted && !asked.contains(form.rights()))
                 });
                 pick(numbers(lacking), random)?
             }
         };
         let instance = &self.instances[target];
-        let forgery = Forgery {
-            export: instance.id,
-            key: key.unwrap_or(instance.key),
-            offset: 0,
-            signal: None,
-            answers: None,
-        };
+        let forgery =
+            Forgery { export: instance.id, key: key.unwrap_or(instance.key), offset: 0, signal: None, answers: None };
         Some((target, forgery))
     }
 
@@ -288,9 +267,8 @@ impl Workload {
             Misuse::Right => mine.held.iter().find(lacks).copied(),
             Misuse::Import => {
                 let others = self.programs.iter();
-                let mut of_node = others.filter(|other| {
-                    other.at.node == mine.at.node && other.at.process != mine.at.process
-                });
+                let mut of_node =
+                    others.filter(|other| other.at.node == mine.at.node && other.at.process != mine.at.process);
                 of_node.find_map(|other| other.held.first()).copied()
             }
         };
@@ -318,12 +296,7 @@ impl Workload {
         if self.submit_hostile(cluster, program, &command, random) {
             if form == Form::Store {
                 let at = self.programs[program].at;
-                self.misused.push(Misused {
-                    by: at,
-                    what,
-                    import: held.id,
-                    instance: held.instance,
-                });
+                self.misused.push(Misused { by: at, what, import: held.id, instance: held.instance });
             }
             self.count(cluster.now_ns(), program, "command that is not allowed");
         }
@@ -337,15 +310,7 @@ impl Workload {
         command: &Command,
         random: &mut Random,
     ) -> bool {
-        let Command {
-            form,
-            import,
-            instance,
-            offset,
-            length,
-            signal,
-            work,
-        } = *command;
+        let Command { form, import, instance, offset, length, signal, work } = *command;
         let at = self.programs[program].at;
         if form == Form::Store && length <= MOST_BYTES {
             if cluster.queued_commands(at) >= super::calls::MOST_QUEUED {
@@ -354,65 +319,32 @@ impl Workload {
             let mut data = [0; SHORT_SIGNAL_BYTES];
             let data = &mut data[..length as usize];
             pattern(random.next(), 0, data);
-            let command = CommandRepr::ShortSend {
-                import,
-                offset,
-                length: length as u32,
-                notify: random.chance(30),
-                signal,
-            };
+            let command =
+                CommandRepr::ShortSend { import, offset, length: length as u32, notify: random.chance(30), signal };
             return self.hand_over(cluster, at, &command, data);
         }
         let Some((completion, address)) = self.hold(cluster, program, length, 0) else {
             return false;
         };
         let command = match form {
-            Form::Store => CommandRepr::LongSend {
-                import,
-                offset,
-                address,
-                length,
-                notify: random.chance(30),
-                signal,
-                completion,
-            },
-            Form::Fetch => CommandRepr::Fetch {
-                import,
-                offset,
-                address,
-                length,
-                completion,
-            },
+            Form::Store => {
+                CommandRepr::LongSend { import, offset, address, length, notify: random.chance(30), signal, completion }
+            }
+            Form::Fetch => CommandRepr::Fetch { import, offset, address, length, completion },
             Form::Add => CommandRepr::Atomic {
                 import,
                 offset,
                 address,
-                atomic: Atomic {
-                    op: AtomicOp::Add,
-                    width: Width::Eight,
-                    operand: 1,
-                },
+                atomic: Atomic { op: AtomicOp::Add, width: Width::Eight, operand: 1 },
                 completion,
             },
         };
-        let pending = Pending {
-            work,
-            import,
-            instance,
-            address,
-            length,
-        };
+        let pending = Pending { work, import, instance, address, length };
         self.submit(cluster, program, completion, pending, &command);
         true
     }
 
-    fn hand_over(
-        &mut self,
-        cluster: &mut Cluster,
-        at: Endpoint,
-        command: &CommandRepr,
-        data: &[u8],
-    ) -> bool {
+    fn hand_over(&mut self, cluster: &mut Cluster, at: Endpoint, command: &CommandRepr, data: &[u8]) -> bool {
         if let Err(error) = cluster.submit(at, command, data) {
             let text = format!("{command:?} is no command: {error}");
             let violation = crate::checks::violation("completions", text);

@@ -26,21 +26,13 @@ impl Mapped {
     /// What is pinned of it, by address and length.
     pub(super) fn pinned(&self) -> [(u64, u64); 2] {
         let end = self.part.offset + self.part.bytes;
-        [
-            (MAPPED_ADDRESS, self.part.offset),
-            (MAPPED_ADDRESS + end, self.length - end),
-        ]
+        [(MAPPED_ADDRESS, self.part.offset), (MAPPED_ADDRESS + end, self.length - end)]
     }
 }
 
 impl Workload {
     /// A program exports memory that may be mapped in part, or takes it back.
-    pub(super) fn export_mapped(
-        &mut self,
-        cluster: &mut Cluster,
-        program: usize,
-        random: &mut Random,
-    ) {
+    pub(super) fn export_mapped(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
         let at = self.programs[program].at;
         let (node, memory) = cluster.parts(at.node);
         if let Some(mapped) = self.programs[program].mapped.take() {
@@ -52,13 +44,7 @@ impl Workload {
         }
         let mut bytes = || random.within(1, MOST_PAGES) * PAGE_BYTES as u64;
         let (before, part, behind) = (bytes(), bytes(), bytes());
-        let (length, part) = (
-            before + part + behind,
-            MappedPart {
-                offset: before,
-                bytes: part,
-            },
-        );
+        let (length, part) = (before + part + behind, MappedPart { offset: before, bytes: part });
         let mut key = [2; 16];
         key[..8].copy_from_slice(&random.next().to_le_bytes());
         let request = ExportRequest {

@@ -13,8 +13,7 @@ use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId, ProcessId, Rights};
 
 use crate::checks::bounds::{
-    Instance, LANES, LANES_OFFSET, SLOTS, STATIC_BYTES, Spot, WORD_OFFSET, buffer_address, find,
-    slot_address,
+    Instance, LANES, LANES_OFFSET, SLOTS, STATIC_BYTES, Spot, WORD_OFFSET, buffer_address, find, slot_address,
 };
 use crate::checks::completions::{Pending, Words};
 use crate::checks::delivery::{Sent, Stream, differs};
@@ -296,11 +295,7 @@ impl Workload {
     /// All that the programs of a node knew and had is gone.
     fn forget(&mut self, now_ns: u64, node: NodeId) {
         let words = self.config.words;
-        for program in self
-            .programs
-            .iter_mut()
-            .filter(|program| program.at.node == node)
-        {
+        for program in self.programs.iter_mut().filter(|program| program.at.node == node) {
             for held in &program.held {
                 let had = self.former.entry((node, held.instance));
                 let had = had.or_insert(Rights::NONE);
@@ -323,8 +318,7 @@ impl Workload {
         }
         let programs = &self.programs;
         self.notifications.retain(|due| due.0.node != node);
-        self.late_revokes
-            .retain(|late| programs[late.0].at.node != node);
+        self.late_revokes.retain(|late| programs[late.0].at.node != node);
         self.todo.retain(|todo| {
             let (Todo::Enter(program, _) | Todo::Over(program, ..)) = *todo;
             programs[program].at.node != node
@@ -379,10 +373,7 @@ impl Workload {
             let outcome = self.instances[number].adds.finish(u64::from_le_bytes(word));
             self.note(now_ns, outcome);
             if let Some(at) = differs(seed, 0, &bytes) {
-                let text = format!(
-                    "{}: byte {at}, which nobody may store, has changed",
-                    exporter.node
-                );
+                let text = format!("{}: byte {at}, which nobody may store, has changed", exporter.node);
                 self.fail(now_ns, crate::checks::violation("bounds", text));
             }
         }
@@ -425,19 +416,13 @@ impl Workload {
     /// No page is held but those of exports.
     fn check_held(&mut self, cluster: &mut Cluster) -> Result<(), Violation> {
         let is_alive = |program: &&Program| cluster.is_alive(program.at.node);
-        let alive: Vec<Endpoint> = self
-            .programs
-            .iter()
-            .filter(is_alive)
-            .map(|it| it.at)
-            .collect();
+        let alive: Vec<Endpoint> = self.programs.iter().filter(is_alive).map(|it| it.at).collect();
         for at in alive.into_iter().filter(|_| self.config.keeps_holds) {
             let (node, memory) = cluster.parts(at.node);
             // As a machine does now and then.
             node.reclaim(memory, |_| {});
             let used = self.export_pages(self.index(at));
-            self.coverage
-                .note_many(Condition::PagesHeld, u64::from(used > 0));
+            self.coverage.note_many(Condition::PagesHeld, u64::from(used > 0));
             pins::are_held(at, node.held_pages(at.process), used)?;
         }
         Ok(())
@@ -448,9 +433,7 @@ impl Workload {
         if !self.config.pins_exports {
             return 0;
         }
-        let Program {
-            exports, mapped, ..
-        } = &self.programs[program];
+        let Program { exports, mapped, .. } = &self.programs[program];
         let pages = |address, length| PageRange::covering(address, length).map_or(0, |it| it.count);
         let standing = exports.iter().flatten().map(|&number| {
             let instance = &self.instances[number];
@@ -459,10 +442,7 @@ impl Workload {
             pages(instance.address, instance.length) + landed
         });
         let mapped = mapped.iter().flat_map(Mapped::pinned);
-        standing.sum::<u64>()
-            + mapped
-                .map(|(address, length)| pages(address, length))
-                .sum::<u64>()
+        standing.sum::<u64>() + mapped.map(|(address, length)| pages(address, length)).sum::<u64>()
     }
 
     /// Who imports an export that is revoked knows it.
@@ -489,9 +469,7 @@ impl Workload {
             let may_lack = forged.kind == Kind::Part && self.config.may_lack_pages;
             let is_sent = self.instances[forged.carrier].stands && !may_lack;
             if is_sent && !has_crashed(forged.from) && !has_crashed(forged.to) {
-                sent.entry((forged.from, forged.to))
-                    .or_default()
-                    .push(forged);
+                sent.entry((forged.from, forged.to)).or_default().push(forged);
             }
         }
         for (pair, sent) in sent {
@@ -511,10 +489,7 @@ impl Workload {
 
     /// Exports and imports of the programs of a node.
     fn used_by(&self, node: NodeId) -> (usize, usize) {
-        let of_node = self
-            .programs
-            .iter()
-            .filter(|program| program.at.node == node);
+        let of_node = self.programs.iter().filter(|program| program.at.node == node);
         of_node.fold((0, 0), |(exports, imports), program| {
             let mapped = usize::from(program.mapped.is_some());
             let standing = program.exports.iter().flatten().count() + mapped;
@@ -540,10 +515,7 @@ impl Workload {
             }
             let queued = cluster.queued_commands(at);
             if queued > 0 {
-                return Some(liveness::still_waits(
-                    at,
-                    format!("a queue of {queued} commands"),
-                ));
+                return Some(liveness::still_waits(at, format!("a queue of {queued} commands")));
             }
         }
         for ((from, to), stream) in &self.streams {
@@ -561,19 +533,12 @@ impl Workload {
             let stands = id.is_some_and(|id| self.instances[*id].stands);
             stands && !self.down[usize::from(due.0.node.0)]
         });
-        due.map(|(at, export, from, ..)| {
-            liveness::still_waits(*at, format!("a notification at {export} from {from}"))
-        })
+        due.map(|(at, export, from, ..)| liveness::still_waits(*at, format!("a notification at {export} from {from}")))
     }
 
     /// The parts of a process's memory that are in use, by address and length.
     fn used(&self, program: usize) -> impl Iterator<Item = (&'static str, u64, u64)> + '_ {
-        let Program {
-            exports,
-            words,
-            mapped,
-            ..
-        } = &self.programs[program];
+        let Program { exports, words, mapped, .. } = &self.programs[program];
         let of_words = words.iter().filter(|(_, pending)| pending.length > 0);
         let of_words = of_words.map(|(_, pending)| ("a transfer", pending.address, pending.length));
         let pins = self.config.pins_exports;

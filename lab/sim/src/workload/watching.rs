@@ -32,19 +32,14 @@ impl Workload {
         }
         let lane_bytes = self.config.lane_bytes;
         let Some(from_lanes) = offset.checked_sub(LANES_OFFSET) else {
-            return wrong(format!(
-                "offset {offset}, which nobody may store to, was stored to"
-            ));
+            return wrong(format!("offset {offset}, which nobody may store to, was stored to"));
         };
         // The first lane is the last of the export.
         let lane = LANES.saturating_sub(1 + (from_lanes / lane_bytes) as usize);
         let owner = self.lane_owner(self.index(exporter), lane);
         let sender = self.programs[owner].at;
         if sender.node != moved.from || from_lanes % lane_bytes < LANE_DATA {
-            return wrong(format!(
-                "{} stored at offset {offset}, which is not its own",
-                moved.from
-            ));
+            return wrong(format!("{} stored at offset {offset}, which is not its own", moved.from));
         }
         let signal = match moved.signal {
             None => None,
@@ -64,15 +59,8 @@ impl Workload {
         let instances = &self.instances;
         let may_lose = self.config.resends;
         let lacks_pages = self.config.may_lack_pages;
-        let arrived = Arrived {
-            instance: number,
-            offset,
-            bytes: moved.bytes,
-            signal,
-        };
-        let whole = stream.arrive(arrived, may_lose, |sent| {
-            may_fail(instances, lacks_pages, sent)
-        })?;
+        let arrived = Arrived { instance: number, offset, bytes: moved.bytes, signal };
+        let whole = stream.arrive(arrived, may_lose, |sent| may_fail(instances, lacks_pages, sent))?;
         if landing.is_some_and(|landing| moved.address >= Some(landing)) {
             self.coverage.note(Condition::Landed);
         }
@@ -87,8 +75,7 @@ impl Workload {
             if due.any(|due| due.0 == exporter) {
                 self.coverage.note(Condition::NotifiedDeep);
             }
-            self.notifications
-                .push((exporter, id, moved.from, sent.offset, sent.length));
+            self.notifications.push((exporter, id, moved.from, sent.offset, sent.length));
         }
         Ok(())
     }
@@ -98,21 +85,14 @@ impl Workload {
         let at = self.index(moved.at);
         let length = moved.bytes.len() as u64;
         let wrong = |text: &str| {
-            let text = format!(
-                "{}: {length} bytes were stored in buffer {word}, {text}",
-                moved.at.node
-            );
+            let text = format!("{}: {length} bytes were stored in buffer {word}, {text}", moved.at.node);
             Err(violation("bounds", text))
         };
         let Some(pending) = self.programs[at].words.get_mut(word) else {
             return wrong("of which no command is under way");
         };
         match &mut pending.work {
-            Work::Fetch {
-                received,
-                length: due,
-                ..
-            } => {
+            Work::Fetch { received, length: due, .. } => {
                 if address != pending.address + *received || *received + length > *due {
                     return wrong("not where they are due");
                 }
@@ -133,10 +113,7 @@ impl Workload {
             // The garbage frame: harmless, but nothing that a correct node uses for pages that are pinned.
             return match self.config.may_lack_pages || moved.bytes.is_empty() {
                 true => Ok(()),
-                false => Err(violation(
-                    "bounds",
-                    "bytes went to the garbage frame".into(),
-                )),
+                false => Err(violation("bounds", "bytes went to the garbage frame".into())),
             };
         };
         match self.spot(moved.at, address, moved.bytes.len() as u64)? {
@@ -146,12 +123,7 @@ impl Workload {
     }
 
     /// A command failed: is there a reason?
-    fn check_failure(
-        &mut self,
-        at: Endpoint,
-        instance: Option<usize>,
-        error: &CommandError,
-    ) -> Result<(), Violation> {
+    fn check_failure(&mut self, at: Endpoint, instance: Option<usize>, error: &CommandError) -> Result<(), Violation> {
         let is_gone = |node: NodeId| self.crashed[usize::from(node.0)];
         let is_over = instance.is_none_or(|number| {
             let instance = &self.instances[number];
@@ -160,27 +132,22 @@ impl Workload {
         let is_due = match error {
             CommandError::PeerGone(node) => is_gone(*node),
             CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked) => is_over,
-            CommandError::Refused(Refusal::Busy)
-            | CommandError::NotPinned { .. }
-            | CommandError::NoRoom { .. } => self.config.may_lack_pages,
+            CommandError::Refused(Refusal::Busy) | CommandError::NotPinned { .. } | CommandError::NoRoom { .. } => {
+                self.config.may_lack_pages
+            }
             _ => false,
         };
         match is_due {
             true => {
                 self.coverage.note(match error {
                     CommandError::PeerGone(_) => Condition::FailedGone,
-                    CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked) => {
-                        Condition::FailedRevoked
-                    }
+                    CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked) => Condition::FailedRevoked,
                     _ => Condition::FailedPages,
                 });
                 Ok(())
             }
             false => {
-                let text = format!(
-                    "{}, {}: a command failed without reason: {error}",
-                    at.node, at.process
-                );
+                let text = format!("{}, {}: a command failed without reason: {error}", at.node, at.process);
                 Err(violation("completions", text))
             }
         }
@@ -228,9 +195,8 @@ impl Workload {
     /// Finds the forged answer of `from` that `to` has refused, if it was one.
     fn take_reply(&mut self, (from, to): (NodeId, NodeId)) -> bool {
         let mut forged = self.forged.iter_mut();
-        let found = forged.find(|forged| {
-            (forged.from, forged.to, forged.kind) == (from, to, Kind::Reply) && !forged.is_refused
-        });
+        let found = forged
+            .find(|forged| (forged.from, forged.to, forged.kind) == (from, to, Kind::Reply) && !forged.is_refused);
         let Some(found) = found else {
             return false;
         };
@@ -241,39 +207,24 @@ impl Workload {
     }
 
     /// Whether a refusal of what `from` has sent to `to` is due since that was forged.
-    fn was_forged(
-        &self,
-        (from, to): (NodeId, NodeId),
-        reason: Refusal,
-        is_it: impl Fn(&Forged) -> bool,
-    ) -> bool {
+    fn was_forged(&self, (from, to): (NodeId, NodeId), reason: Refusal, is_it: impl Fn(&Forged) -> bool) -> bool {
         let mut forged = self.forged.iter();
         forged.any(|forged| {
             let stands = self.instances[forged.target].stands;
-            (forged.from, forged.to) == (from, to)
-                && is_it(forged)
-                && forged.kind.is_due(reason, stands)
+            (forged.from, forged.to) == (from, to) && is_it(forged) && forged.kind.is_due(reason, stands)
         })
     }
 
     fn told_now(&mut self, at: NodeId, told: &Told) -> Result<(), Violation> {
         match *told {
-            Told::Done {
-                process,
-                completion,
-            } => {
+            Told::Done { process, completion } => {
                 let of = Endpoint { node: at, process };
                 let index = self.index(of);
                 let pending = self.programs[index].words.over(of, completion)?;
                 self.todo.push(Todo::Over(index, pending, true));
                 Ok(())
             }
-            Told::Failed {
-                process,
-                completion,
-                ref error,
-                ..
-            } => {
+            Told::Failed { process, completion, ref error, .. } => {
                 let of = Endpoint { node: at, process };
                 let index = self.index(of);
                 let mut instance = None;
@@ -292,22 +243,14 @@ impl Workload {
                         return Ok(());
                     }
                     // It may be one of these that has failed for another reason.
-                    let is_it = |misused: &Misused| {
-                        misused.by == of && *error == CommandError::Revoked(misused.import)
-                    };
+                    let is_it = |misused: &Misused| misused.by == of && *error == CommandError::Revoked(misused.import);
                     if let Some(found) = self.misused.iter().position(is_it) {
                         self.misused.remove(found);
                     }
                 }
                 self.check_failure(of, instance, error)
             }
-            Told::Notified {
-                process,
-                export,
-                from,
-                offset,
-                length,
-            } => {
+            Told::Notified { process, export, from, offset, length } => {
                 let of = Endpoint { node: at, process };
                 let told = (of, export, from, offset, length);
                 let due = self.notifications.iter();
@@ -332,16 +275,9 @@ impl Workload {
                     }
                 }
             }
-            Told::StoresRefused {
-                from,
-                export,
-                reason,
-                ..
-            } => {
+            Told::StoresRefused { from, export, reason, .. } => {
                 self.coverage.note(Condition::StoreRefused);
-                if self.was_forged((at, from), reason, |forged| {
-                    self.instances[forged.target].id == export
-                }) {
+                if self.was_forged((at, from), reason, |forged| self.instances[forged.target].id == export) {
                     return Ok(());
                 }
                 let instance = self.by_id.get(&(from, export));
@@ -352,44 +288,35 @@ impl Workload {
                     && !self.config.may_lack_pages
                 {
                     false => Ok(()),
-                    true => Err(violation(
-                        "delivery",
-                        format!("{at}: {from} refused stores to {export}, which stands"),
-                    )),
+                    true => {
+                        Err(violation("delivery", format!("{at}: {from} refused stores to {export}, which stands")))
+                    }
                 }
             }
-            Told::Rejected {
-                from,
-                reason: Rejection::Refused(reason),
-            } => {
+            Told::Rejected { from, reason: Rejection::Refused(reason) } => {
                 *self.refusals.entry((from, at)).or_default() += 1;
                 if let Some(condition) = self.take_refused((from, at), reason) {
                     self.coverage.note(condition);
                     return Ok(());
                 }
                 // Another refusal may have been taken for this one's, since the export that it names has changed.
-                let was_mixed_up = self.was_forged((from, at), reason, |forged| {
-                    !self.instances[forged.target].stands
-                });
+                let was_mixed_up = self.was_forged((from, at), reason, |forged| !self.instances[forged.target].stands);
                 let is_due = was_mixed_up
                     || matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
                     || (reason == Refusal::Busy && self.config.may_lack_pages);
                 match is_due {
                     true => Ok(()),
-                    false => Err(violation(
-                        "delivery",
-                        format!("{at}: a packet of {from} was refused: {reason}"),
-                    )),
+                    false => Err(violation("delivery", format!("{at}: a packet of {from} was refused: {reason}"))),
                 }
             }
-            Told::Rejected {
-                from,
-                reason: Rejection::UnknownFetch(_),
-            } if self.take_reply((from, at)) || self.config.resends => Ok(()),
-            Told::Rejected { from, reason } => Err(violation(
-                "delivery",
-                format!("{at}: a packet of {from} was rejected: {reason:?}"),
-            )),
+            Told::Rejected { from, reason: Rejection::UnknownFetch(_) }
+                if self.take_reply((from, at)) || self.config.resends =>
+            {
+                Ok(())
+            }
+            Told::Rejected { from, reason } => {
+                Err(violation("delivery", format!("{at}: a packet of {from} was rejected: {reason:?}")))
+            }
             Told::PeerSilent { node } if self.crashed[usize::from(node.0)] => Ok(()),
             Told::PeerRestarted { node } => {
                 self.restarts.tell(at, node)?;
@@ -402,10 +329,9 @@ impl Workload {
             }
             Told::PathChanged { .. } => Ok(()),
             _ => match breach_of(told) {
-                Some((node, breach)) => Err(violation(
-                    "delivery",
-                    format!("{at}: {node} is held to be broken: {breach}"),
-                )),
+                Some((node, breach)) => {
+                    Err(violation("delivery", format!("{at}: {node} is held to be broken: {breach}")))
+                }
                 None => Err(violation("delivery", format!("{at}: {told:?}"))),
             },
         }
@@ -424,10 +350,7 @@ impl Observer for Workload {
     }
 
     fn asked(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) {
-        let of = Endpoint {
-            node: at,
-            process: ask.process,
-        };
+        let of = Endpoint { node: at, process: ask.process };
         let program = self.index(of);
         match ask.act {
             Act::ImportOver { request } => self.todo.push(Todo::Enter(program, request)),

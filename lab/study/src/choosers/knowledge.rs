@@ -75,12 +75,7 @@ impl Seen {
     fn take(&mut self, node: &Node, next_uses: bool) {
         for id in self.pages.len()..node.pages.len() {
             let (process, page) = node.pages.name(id as u32);
-            self.pages.push(Used {
-                process,
-                page,
-                place: usize::MAX,
-                time: 0,
-            });
+            self.pages.push(Used { process, page, place: usize::MAX, time: 0 });
         }
         let lookups = node.chunk.lookups.as_slice();
         let mut events = node.chunk.events.iter().peekable();
@@ -89,24 +84,15 @@ impl Seen {
             while let Some(event) = events.next_if(|event| event.at <= at) {
                 self.event(event, &node.pages, next_uses);
             }
-            let others = lookups[at + 1..]
-                .iter()
-                .take_while(|lookup| *lookup & FIRST == 0);
+            let others = lookups[at + 1..].iter().take_while(|lookup| *lookup & FIRST == 0);
             let operation = &lookups[at..at + 1 + others.count()];
             at += operation.len();
             let (process, first) = node.pages.name(operation[0] & PAGE_ID);
-            let range = PageRange {
-                first,
-                count: operation.len() as u64,
-            };
+            let range = PageRange { first, count: operation.len() as u64 };
             let of_process = self.processes.entry(process).or_default();
             let is_held = |page| of_process.holds.iter().any(|held| held.contains(page));
             if of_process.holds.is_empty() || !range.iter().all(is_held) {
-                self.prepare(
-                    process,
-                    operation.iter().map(|lookup| lookup & PAGE_ID),
-                    next_uses,
-                );
+                self.prepare(process, operation.iter().map(|lookup| lookup & PAGE_ID), next_uses);
             }
         }
         events.for_each(|event| self.event(event, &node.pages, next_uses));
@@ -115,10 +101,7 @@ impl Seen {
     fn event(&mut self, event: &Event, pages: &Pages, next_uses: bool) {
         let held = match event.what {
             HostEvent::Hold => {
-                let ids = event
-                    .range
-                    .iter()
-                    .filter_map(|page| pages.find(event.process, page));
+                let ids = event.range.iter().filter_map(|page| pages.find(event.process, page));
                 self.prepare(event.process, ids, next_uses);
                 let held = &mut self.processes.entry(event.process).or_default().holds;
                 return held.push(event.range);
@@ -157,9 +140,7 @@ impl Seen {
                 of_process.future.last.insert(used.page, used.time);
             }
         }
-        processes
-            .into_iter()
-            .map(|(process, of_process)| (process, of_process.future))
+        processes.into_iter().map(|(process, of_process)| (process, of_process.future))
     }
 }
 
@@ -174,11 +155,7 @@ pub struct Learner {
 impl Learner {
     /// Knows nothing yet.
     pub fn new(selection: Selection, next_uses: bool) -> Self {
-        Learner {
-            decoder: Decoder::new(selection),
-            seen: HashMap::new(),
-            next_uses,
-        }
+        Learner { decoder: Decoder::new(selection), seen: HashMap::new(), next_uses }
     }
 
     /// Takes the records of a block.
@@ -203,13 +180,11 @@ impl Learner {
     /// What is known of the whole trace.
     pub fn finish(mut self) -> Knowledge {
         self.learn();
-        let futures = self.seen.into_iter().flat_map(|(node, seen)| {
-            seen.finish()
-                .map(move |(process, future)| ((node, process), Arc::new(future)))
-        });
-        Knowledge {
-            futures: futures.collect(),
-        }
+        let futures = self
+            .seen
+            .into_iter()
+            .flat_map(|(node, seen)| seen.finish().map(move |(process, future)| ((node, process), Arc::new(future))));
+        Knowledge { futures: futures.collect() }
     }
 
     fn learn(&mut self) {
@@ -237,14 +212,7 @@ mod tests {
     #[test]
     fn what_is_held_is_used_when_its_transfer_begins_and_not_when_it_is_looked_up() {
         let (hold, release, send) = (TraceOp::Hold, TraceOp::Release, TraceOp::Send);
-        let operations = [
-            (hold, 1, 2),
-            (send, 1, 1),
-            (send, 2, 2),
-            (send, 1, 2),
-            (release, 1, 2),
-            (send, 1, 1),
-        ];
+        let operations = [(hold, 1, 2), (send, 1, 1), (send, 2, 2), (send, 1, 2), (release, 1, 2), (send, 1, 1)];
         let trace = operations.map(|(op, page, count)| (0, 0, op, page, count));
         let future = learned(&trace, true).of(0, Process(0));
         // Preparations: the hold of 1 and 2; the send of 2 and 3, as 3 is not held; the last send.

@@ -81,9 +81,7 @@ impl FromStr for UnpinPolicy {
         let chooser = Chooser::ALL.into_iter().find(|it| it.name() == word);
         match chooser {
             Some(chooser) => Ok(UnpinPolicy::Application(chooser)),
-            None => Ok(UnpinPolicy::Library(
-                word.parse().map_err(UnpinPolicyError)?,
-            )),
+            None => Ok(UnpinPolicy::Library(word.parse().map_err(UnpinPolicyError)?)),
         }
     }
 }
@@ -94,11 +92,7 @@ mod driven {
     use mapwire_translation::{ChooseVictims, Page, PageRange, PinLimit, PinPlan, UserTable};
 
     /// Pages unpinned by a process that does the operations (first page, pages) under the limit.
-    pub(super) fn unpinned(
-        limit: u64,
-        chooser: Option<Box<dyn ChooseVictims>>,
-        operations: &[(u64, u64)],
-    ) -> Vec<u64> {
+    pub(super) fn unpinned(limit: u64, chooser: Option<Box<dyn ChooseVictims>>, operations: &[(u64, u64)]) -> Vec<u64> {
         let mut user = UserTable::new(PinLimit::Pages(limit));
         if let Some(chooser) = chooser {
             user = user.choosing(chooser);

@@ -24,12 +24,7 @@ pub struct Optimum {
 impl Optimum {
     /// With a future that has next uses.
     pub fn new(future: Arc<Future>) -> Self {
-        Optimum {
-            future,
-            at: 0,
-            next: HashMap::new(),
-            order: BTreeSet::new(),
-        }
+        Optimum { future, at: 0, next: HashMap::new(), order: BTreeSet::new() }
     }
 
     fn forget(&mut self, page: Page) {
@@ -108,25 +103,9 @@ mod tests {
 
     #[test]
     fn the_page_that_is_needed_last_or_never_again_goes_first() {
-        let operations = [
-            (1, 1),
-            (2, 1),
-            (3, 1),
-            (1, 1),
-            (2, 1),
-            (4, 1),
-            (2, 1),
-            (1, 1),
-        ];
+        let operations = [(1, 1), (2, 1), (3, 1), (1, 1), (2, 1), (4, 1), (2, 1), (1, 1)];
         assert_eq!(future(&operations).next[2], NEVER);
-        assert_eq!(
-            unpinned(
-                2,
-                Some(Box::new(Optimum::new(future(&operations)))),
-                &operations
-            ),
-            [2, 3, 1, 4]
-        );
+        assert_eq!(unpinned(2, Some(Box::new(Optimum::new(future(&operations)))), &operations), [2, 3, 1, 4]);
     }
 
     proptest! {

@@ -23,11 +23,7 @@ pub struct Released {
 impl Released {
     /// With a future that has last uses.
     pub fn new(future: Arc<Future>) -> Self {
-        Released {
-            future,
-            time: 0,
-            done_with: VecDeque::new(),
-        }
+        Released { future, time: 0, done_with: VecDeque::new() }
     }
 }
 
@@ -40,10 +36,7 @@ impl ChooseVictims for Released {
 
     fn choose(&mut self, count: u64, candidates: &Candidates<'_>, victims: &mut Vec<Page>) {
         // What is no candidate is needed by the transfer that wants room, or not pinned yet: it comes later.
-        let idle = self
-            .done_with
-            .iter()
-            .filter(|page| candidates.contains(**page));
+        let idle = self.done_with.iter().filter(|page| candidates.contains(**page));
         victims.extend(idle.take(count as usize));
     }
 
@@ -64,20 +57,11 @@ mod tests {
     #[test]
     fn dead_pages_go_before_older_ones_that_are_needed_again() {
         let last = [(1, 5), (2, 4), (8, 2), (9, 3)];
-        let last: HashMap<_, _> = last
-            .into_iter()
-            .map(|(page, at)| (Page(page), at))
-            .collect();
-        let released = Released::new(Arc::new(Future {
-            next: Vec::new(),
-            last,
-        }));
+        let last: HashMap<_, _> = last.into_iter().map(|(page, at)| (Page(page), at)).collect();
+        let released = Released::new(Arc::new(Future { next: Vec::new(), last }));
         // Page 1 is the oldest when 9 wants room, but 8 is done with. Then 9 is; then nothing but what LRU names.
         let operations = [(1, 1), (8, 1), (9, 1), (2, 1), (1, 1), (3, 1)];
-        assert_eq!(
-            unpinned(2, Some(Box::new(released)), &operations),
-            [8, 9, 2]
-        );
+        assert_eq!(unpinned(2, Some(Box::new(released)), &operations), [8, 9, 2]);
         assert_eq!(unpinned(2, None, &operations), [1, 8, 9, 2]);
     }
 }

@@ -45,19 +45,13 @@ impl Run {
     fn goes_on(&self, pages: PageRange) -> bool {
         let first = pages.first.0;
         let stays = self.at.0 <= first && first + 1 == self.end.0;
-        first == self.end.0
-            || stays
-            || self.step != 0 && first == self.at.0.wrapping_add_signed(self.step)
+        first == self.end.0 || stays || self.step != 0 && first == self.at.0.wrapping_add_signed(self.step)
     }
 
     fn go_on(&mut self, pages: PageRange, fresh: u64, time: u64) {
         let new = |page: &Page| self.left.back() != Some(page);
         let more: Vec<_> = pages.iter().filter(new).collect();
-        self.repeated = if fresh > 0 {
-            0
-        } else {
-            self.repeated + more.len() as u64
-        };
+        self.repeated = if fresh > 0 { 0 } else { self.repeated + more.len() as u64 };
         self.left.extend(more);
         let over = self.left.len().saturating_sub(KEPT_PAGES);
         self.left.drain(..over);
@@ -97,11 +91,7 @@ impl ChooseVictims for Sweep {
             return;
         };
         let newest = run.left.iter().rev().copied();
-        victims.extend(
-            newest
-                .filter(|page| candidates.contains(*page))
-                .take(count as usize),
-        );
+        victims.extend(newest.filter(|page| candidates.contains(*page)).take(count as usize));
     }
 }
 
@@ -113,9 +103,7 @@ impl Sweep {
             self.runs.push(run);
             return self.runs.len() - 1;
         }
-        let at = (0..SWEEPS)
-            .min_by_key(|at| self.runs[*at].time)
-            .unwrap_or(0);
+        let at = (0..SWEEPS).min_by_key(|at| self.runs[*at].time).unwrap_or(0);
         self.runs[at] = run;
         at
     }
@@ -127,9 +115,7 @@ mod tests {
     use super::*;
 
     fn sweeps(pages: u64, times: u64, piece: u64) -> Vec<(u64, u64)> {
-        (0..times)
-            .flat_map(|_| (0..pages / piece).map(move |at| (at * piece, piece)))
-            .collect()
+        (0..times).flat_map(|_| (0..pages / piece).map(move |at| (at * piece, piece))).collect()
     }
 
     fn with(limit: u64, operations: &[(u64, u64)]) -> (usize, usize) {
@@ -151,28 +137,19 @@ mod tests {
     #[test]
     fn a_sweep_that_comes_once_and_pages_used_in_no_order_go_as_by_lru() {
         let once = sweeps(300, 1, 1);
-        assert_eq!(
-            unpinned(50, Some(Box::<Sweep>::default()), &once),
-            unpinned(50, None, &once)
-        );
+        assert_eq!(unpinned(50, Some(Box::<Sweep>::default()), &once), unpinned(50, None, &once));
         let scattered: Vec<_> = (0..500_u64).map(|n| (n * n * 7919 % 997 * 2, 1)).collect();
-        assert_eq!(
-            unpinned(50, Some(Box::<Sweep>::default()), &scattered),
-            unpinned(50, None, &scattered)
-        );
+        assert_eq!(unpinned(50, Some(Box::<Sweep>::default()), &scattered), unpinned(50, None, &scattered));
     }
 
     #[test]
     fn sweeps_at_even_steps_are_found_up_and_down() {
         let columns = |row: u64| (0..16).map(move |column| (row * 16 + column, 1));
-        let up: Vec<_> = (0..10)
-            .flat_map(|_| (0..16).flat_map(|column| (0..16).map(move |row| (row * 16 + column, 1))))
-            .collect();
+        let up: Vec<_> =
+            (0..10).flat_map(|_| (0..16).flat_map(|column| (0..16).map(move |row| (row * 16 + column, 1)))).collect();
         let (sweep, lru) = with(192, &up);
         assert!(sweep * 3 < lru * 2, "{sweep} {lru}");
-        let down: Vec<_> = (0..10)
-            .flat_map(|_| (0..16).flat_map(columns).rev())
-            .collect();
+        let down: Vec<_> = (0..10).flat_map(|_| (0..16).flat_map(columns).rev()).collect();
         let (sweep, lru) = with(192, &down);
         assert!(sweep * 2 < lru, "{sweep} {lru}");
     }
@@ -180,10 +157,7 @@ mod tests {
     #[test]
     fn two_sweeps_in_turn_are_told_apart() {
         let one = sweeps(100, 10, 1);
-        let both: Vec<_> = one
-            .iter()
-            .flat_map(|(page, count)| [(*page, *count), (page + 5000, *count)])
-            .collect();
+        let both: Vec<_> = one.iter().flat_map(|(page, count)| [(*page, *count), (page + 5000, *count)]).collect();
         let (sweep, lru) = with(150, &both);
         assert!(sweep * 2 < lru, "{sweep} {lru}");
     }

@@ -30,10 +30,7 @@ pub struct Table6Cell {
 
 /// Counts with the rates that the paper prints, per 100 lookups.
 fn counts(rates: PrintedRates, interrupt: bool) -> Counts {
-    let blank = Counts {
-        lookups: 100,
-        ..Counts::default()
-    };
+    let blank = Counts { lookups: 100, ..Counts::default() };
     if interrupt {
         Counts {
             nic_misses: rates.intr_nic_misses,
@@ -60,24 +57,16 @@ pub fn table_6_from_table_4(profile: &CostProfile) -> Vec<Table6Cell> {
     let cell = |entries: &'static str, application: &'static str, interrupt: bool| {
         let equation = match interrupt {
             true => Equation::Interrupt,
-            false => Equation::Utlb {
-                prefetch: 1,
-                prepin: 1,
-            },
+            false => Equation::Utlb { prefetch: 1, prepin: 1 },
         };
         let rates = printed_rates("Table 4", entries, application)?;
         let design = if interrupt { "Intr" } else { "UTLB" };
-        let value = printed
-            .cell(&[entries], &format!("{application} {design}"))?
-            .value()?;
+        let value = printed.cell(&[entries], &format!("{application} {design}"))?.value()?;
         Some(Table6Cell {
             entries,
             application,
             interrupt,
-            computed_tenths_us: equation
-                .cost(profile, &counts(rates, interrupt))?
-                .low
-                .tenths_us(),
+            computed_tenths_us: equation.cost(profile, &counts(rates, interrupt))?.low.tenths_us(),
             printed_tenths_us: (value * 10.0).round() as u64,
         })
     };
@@ -95,8 +84,7 @@ pub fn table_6_from_table_4(profile: &CostProfile) -> Vec<Table6Cell> {
 /// Table 4's printed rates. The paper prints neither cost. There is one such pair: 17 to pin, 15 to unpin, each 10 less
 /// than the user-level call, which is what the paper charges for the interrupt.
 pub fn kernel_costs(most_us: u64) -> Vec<KernelCosts> {
-    let pairs = (0..=most_us)
-        .flat_map(|pin_us| (0..=most_us).map(move |unpin_us| KernelCosts { pin_us, unpin_us }));
+    let pairs = (0..=most_us).flat_map(|pin_us| (0..=most_us).map(move |unpin_us| KernelCosts { pin_us, unpin_us }));
     let mut profile = CostProfile::papers();
     pairs
         .filter(|pair| {
@@ -124,27 +112,15 @@ mod tests {
 
     #[test]
     fn the_kernel_pins_in_17_and_unpins_in_15_microseconds_and_no_other_pair_fits() {
-        assert_eq!(
-            kernel_costs(40),
-            [KernelCosts {
-                pin_us: 17,
-                unpin_us: 15
-            }]
-        );
+        assert_eq!(kernel_costs(40), [KernelCosts { pin_us: 17, unpin_us: 15 }]);
     }
 
     #[test]
     fn the_user_level_costs_do_not_fit_the_interrupt_cells() {
-        let profile = CostProfile {
-            kernel_pin_ps: Some(27_000_000),
-            kernel_unpin_ps: Some(25_000_000),
-            ..CostProfile::papers()
-        };
+        let profile =
+            CostProfile { kernel_pin_ps: Some(27_000_000), kernel_unpin_ps: Some(25_000_000), ..CostProfile::papers() };
         let cells = table_6_from_table_4(&profile);
-        let wrong = cells
-            .iter()
-            .filter(|cell| cell.computed_tenths_us != cell.printed_tenths_us)
-            .count();
+        let wrong = cells.iter().filter(|cell| cell.computed_tenths_us != cell.printed_tenths_us).count();
         assert_eq!(wrong, 6);
     }
 }

@@ -16,9 +16,7 @@ pub enum MeasuredError {
         cause: serde_json::Error,
     },
     /// A row has no figure, or one that is no cost.
-    #[error(
-        "line {line}: `{field}` is missing or makes no sense in a row of `mapwire bench {bench} --json`"
-    )]
+    #[error("line {line}: `{field}` is missing or makes no sense in a row of `mapwire bench {bench} --json`")]
     Field {
         /// Its number, from 1.
         line: usize,
@@ -60,15 +58,8 @@ struct Found {
 /// Lines that are no such rows, and costs that no row tells.
 pub fn from_bench_rows(text: &str, name: &str) -> Result<CostProfile, MeasuredError> {
     let mut found = Found::default();
-    for (at, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-    {
-        let row = serde_json::from_str(line).map_err(|cause| MeasuredError::NotARow {
-            line: at + 1,
-            cause,
-        })?;
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let row = serde_json::from_str(line).map_err(|cause| MeasuredError::NotARow { line: at + 1, cause })?;
         found.take(&row).map_err(|field| MeasuredError::Field {
             line: at + 1,
             bench: text_of(&row, "bench").unwrap_or("?").to_owned(),
@@ -94,10 +85,7 @@ impl Found {
             Some("us") => 1e6,
             _ => return Err("unit"),
         };
-        let value = row
-            .get("value")
-            .and_then(Value::as_f64)
-            .filter(|value| *value >= 0.0 && *value < 1e12);
+        let value = row.get("value").and_then(Value::as_f64).filter(|value| *value >= 0.0 && *value < 1e12);
         let ps = (value.ok_or("value")? * unit_ps).round() as u64;
         if bench == "notify-latency" {
             if text_of(row, "wait") == Some("event") {
@@ -110,14 +98,9 @@ impl Found {
             ("lookup", "user-level check") if pages == 1 => self.user_check = Some(ps),
             ("lookup", "NIC cache hit") => self.nic_hit = Some(ps),
             ("lookup", "NIC cache miss") => self.nic_miss = Some(ps),
-            ("pin", "pin") => self.pins.push((
-                text_of(row, "pinner").ok_or("pinner")?.to_owned(),
-                pages,
-                ps,
-            )),
+            ("pin", "pin") => self.pins.push((text_of(row, "pinner").ok_or("pinner")?.to_owned(), pages, ps)),
             ("pin", "unpin") if pages == 1 => {
-                self.unpins
-                    .push((text_of(row, "pinner").ok_or("pinner")?.to_owned(), ps));
+                self.unpins.push((text_of(row, "pinner").ok_or("pinner")?.to_owned(), ps));
             }
             _ => {}
         }
@@ -130,32 +113,17 @@ impl Found {
             true => "io_uring",
             false => "mlock",
         };
-        let pins = self
-            .pins
-            .iter()
-            .filter(|pin| pin.0 == pinner)
-            .map(|pin| (pin.1, pin.2))
-            .collect();
+        let pins = self.pins.iter().filter(|pin| pin.0 == pinner).map(|pin| (pin.1, pin.2)).collect();
         let user_pin_ps = PerCount::new(pins).ok_or(missing("what pinning costs", "pin"))?;
-        let unpin = self
-            .unpins
-            .iter()
-            .find(|unpin| unpin.0 == pinner)
-            .map(|unpin| unpin.1);
+        let unpin = self.unpins.iter().find(|unpin| unpin.0 == pinner).map(|unpin| unpin.1);
         let user_unpin_ps = unpin.ok_or(missing("what unpinning a page costs", "pin"))?;
-        let nic_check_ps = self
-            .nic_hit
-            .ok_or(missing("what a hit in the NIC's cache costs", "lookup"))?;
-        let whole_miss = self
-            .nic_miss
-            .ok_or(missing("what a miss in the NIC's cache costs", "lookup"))?;
+        let nic_check_ps = self.nic_hit.ok_or(missing("what a hit in the NIC's cache costs", "lookup"))?;
+        let whole_miss = self.nic_miss.ok_or(missing("what a miss in the NIC's cache costs", "lookup"))?;
         let nic_miss_ps = PerCount::new(vec![(1, whole_miss.saturating_sub(nic_check_ps))])
             .ok_or(missing("what a miss in the NIC's cache costs", "lookup"))?;
         Ok(CostProfile {
             name: name.to_owned(),
-            user_check_ps: self
-                .user_check
-                .ok_or(missing("what a user-level check costs", "lookup"))?,
+            user_check_ps: self.user_check.ok_or(missing("what a user-level check costs", "lookup"))?,
             kernel_pin_ps: Some(user_pin_ps.of(1)),
             kernel_unpin_ps: Some(user_unpin_ps),
             user_pin_ps,
@@ -197,21 +165,14 @@ mod tests {
     fn rows_of_three_benches_make_a_profile() {
         let profile = from_bench_rows(ROWS, "rows.jsonl").unwrap();
         assert_eq!(profile.user_check_ps, 4528);
-        assert_eq!(
-            (profile.nic_check_ps, profile.nic_miss_ps.of(1)),
-            (3963, 5120)
-        );
-        assert_eq!(
-            (profile.user_pin_ps.of(1), profile.user_pin_ps.of(16)),
-            (750_000, 2_000_000)
-        );
+        assert_eq!((profile.nic_check_ps, profile.nic_miss_ps.of(1)), (3963, 5120));
+        assert_eq!((profile.user_pin_ps.of(1), profile.user_pin_ps.of(16)), (750_000, 2_000_000));
         assert_eq!(profile.user_unpin_ps, 500_000);
         assert_eq!(profile.interrupt_ps, Some(7_850_000));
     }
 
     #[test]
-    fn without_io_uring_the_rows_of_mlock_count_and_without_notifications_interrupts_have_no_cost()
-    {
+    fn without_io_uring_the_rows_of_mlock_count_and_without_notifications_interrupts_have_no_cost() {
         let rows: String = ROWS
             .lines()
             .filter(|l| !l.contains("io_uring") && !l.contains("notify"))
@@ -227,16 +188,9 @@ mod tests {
         let error = |text: &str| from_bench_rows(text, "rows").unwrap_err().to_string();
         assert!(error("").contains("mapwire bench pin --json"));
         assert!(error("\n{").starts_with("line 2 is no row"));
-        assert!(
-            error(r#"{"bench":"pin","case":"pin","pages":1,"unit":"us","value":-4}"#)
-                .contains("line 1: `value`")
-        );
+        assert!(error(r#"{"bench":"pin","case":"pin","pages":1,"unit":"us","value":-4}"#).contains("line 1: `value`"));
         assert!(error(r#"{"bench":"pin","case":"pin","unit":"us","value":4}"#).contains("`pages`"));
-        let no_lookup: String = ROWS
-            .lines()
-            .filter(|l| !l.contains("lookup"))
-            .map(|l| format!("{l}\n"))
-            .collect();
+        let no_lookup: String = ROWS.lines().filter(|l| !l.contains("lookup")).map(|l| format!("{l}\n")).collect();
         assert!(error(&no_lookup).contains("mapwire bench lookup --json"));
     }
 }

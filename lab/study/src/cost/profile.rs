@@ -116,10 +116,7 @@ impl CostProfile {
     /// from Table 6, see [`kernel_costs`](super::kernel_costs).
     pub fn papers() -> Self {
         let us = |points: [u64; 6]| PerCount {
-            points: [1, 2, 4, 8, 16, 32]
-                .into_iter()
-                .zip(points.map(|tenths| tenths * 100_000))
-                .collect(),
+            points: [1, 2, 4, 8, 16, 32].into_iter().zip(points.map(|tenths| tenths * 100_000)).collect(),
         };
         CostProfile {
             name: "papers".to_owned(),
@@ -144,20 +141,14 @@ mod tests {
     #[test]
     fn the_papers_profile_is_what_tables_1_and_2_print() {
         let profile = CostProfile::papers();
-        let (one, two) = (
-            table(Paper::Utlb, "Table 1").unwrap(),
-            table(Paper::Utlb, "Table 2").unwrap(),
-        );
+        let (one, two) = (table(Paper::Utlb, "Table 1").unwrap(), table(Paper::Utlb, "Table 2").unwrap());
         let printed = |table: &crate::published::PublishedTable, row: &str, column: &str| {
             (table.cell(&[row], column).unwrap().value().unwrap() * 1e6).round() as u64
         };
         for pages in ["1", "2", "4", "8", "16", "32"] {
             let count = pages.parse().unwrap();
             assert_eq!(profile.user_pin_ps.of(count), printed(&one, "pin", pages));
-            assert_eq!(
-                profile.nic_miss_ps.of(count),
-                printed(&two, "total miss cost", pages)
-            );
+            assert_eq!(profile.nic_miss_ps.of(count), printed(&two, "total miss cost", pages));
         }
         assert_eq!(profile.user_unpin_ps, printed(&one, "unpin", "1"));
     }

@@ -48,8 +48,7 @@ pub fn check(record: &TraceRecord) -> Result<(), UnstudiedError> {
 
 /// The pages of an operation.
 pub(super) fn range(address: u64, bytes: u64) -> Result<PageRange, UnstudiedError> {
-    let range = PageRange::covering(address, bytes)
-        .map_err(|_| UnstudiedError::Outside { address, bytes })?;
+    let range = PageRange::covering(address, bytes).map_err(|_| UnstudiedError::Outside { address, bytes })?;
     match range.count {
         0..=MAX_OPERATION_PAGES => Ok(range),
         pages => Err(UnstudiedError::TooLong { pages }),
@@ -60,9 +59,7 @@ pub(super) fn range(address: u64, bytes: u64) -> Result<PageRange, UnstudiedErro
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnstudiedError {
     /// Memory outside the address space.
-    #[error(
-        "it is of {bytes} bytes from address {address:#x}, which end outside the 48-bit address space"
-    )]
+    #[error("it is of {bytes} bytes from address {address:#x}, which end outside the 48-bit address space")]
     Outside {
         /// Where the bytes start.
         address: u64,
@@ -70,9 +67,7 @@ pub enum UnstudiedError {
         bytes: u64,
     },
     /// More pages than one operation may have.
-    #[error(
-        "it touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied"
-    )]
+    #[error("it touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied")]
     TooLong {
         /// Its pages.
         pages: u64,

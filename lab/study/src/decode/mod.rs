@@ -49,29 +49,17 @@ pub struct Selection {
 
 impl Selection {
     /// Every operation.
-    pub const ALL: Selection = Selection {
-        send: true,
-        fetch: true,
-        receive: true,
-        ring: true,
-        direct: true,
-        piece_pages: None,
-    };
+    pub const ALL: Selection =
+        Selection { send: true, fetch: true, receive: true, ring: true, direct: true, piece_pages: None };
 
     /// The same with transfers cut into pieces.
     #[must_use]
     pub const fn in_pieces_of(self, pages: u64) -> Self {
-        Selection {
-            piece_pages: Some(pages),
-            ..self
-        }
+        Selection { piece_pages: Some(pages), ..self }
     }
 
     /// Sends and fetches, as the traces of UTLB §6 have them.
-    pub const SEND_SIDE: Selection = Selection {
-        receive: false,
-        ..Selection::ALL
-    };
+    pub const SEND_SIDE: Selection = Selection { receive: false, ..Selection::ALL };
 
     fn takes(self, op: TraceOp, direct: bool) -> bool {
         let path = if direct { self.direct } else { self.ring };
@@ -199,12 +187,7 @@ pub struct Node {
 
 impl Node {
     fn new(number: u16) -> Self {
-        Node {
-            number,
-            pages: Pages::default(),
-            chunk: Chunk::default(),
-            totals: Totals::default(),
-        }
+        Node { number, pages: Pages::default(), chunk: Chunk::default(), totals: Totals::default() }
     }
 
     fn operation(&mut self, process: Process, range: PageRange, receive: bool) {
@@ -329,17 +312,9 @@ impl Decoder {
     /// # Errors
     /// A record that cannot be studied. Those before it have been taken.
     pub fn take(&mut self, block: &Block<'_>, from: usize) -> Result<usize, DecodeError> {
-        let columns = block
-            .node
-            .iter()
-            .zip(block.process)
-            .zip(block.op)
-            .zip(block.flags)
-            .zip(block.address)
-            .zip(block.bytes);
-        for (at, (((((node, process), op), flags), address), bytes)) in
-            columns.enumerate().skip(from)
-        {
+        let columns =
+            block.node.iter().zip(block.process).zip(block.op).zip(block.flags).zip(block.address).zip(block.bytes);
+        for (at, (((((node, process), op), flags), address), bytes)) in columns.enumerate().skip(from) {
             if self.is_full() {
                 return Ok(at);
             }
@@ -349,14 +324,7 @@ impl Decoder {
                 self.records += 1;
                 continue;
             };
-            self.operation(
-                *node,
-                Process(*process),
-                op,
-                flags & TRACE_FLAG_DIRECT != 0,
-                *address,
-                *bytes,
-            )?;
+            self.operation(*node, Process(*process), op, flags & TRACE_FLAG_DIRECT != 0, *address, *bytes)?;
         }
         Ok(block.len())
     }
@@ -381,8 +349,7 @@ impl Decoder {
             return Ok(());
         }
         let record = self.records;
-        let range =
-            error::range(address, bytes).map_err(|cause| DecodeError::Record { record, cause })?;
+        let range = error::range(address, bytes).map_err(|cause| DecodeError::Record { record, cause })?;
         if range.is_empty() {
             return Ok(());
         }
@@ -399,15 +366,9 @@ impl Decoder {
                 it.totals.cut_transfers += u64::from(range.count > pieces);
                 let mut rest = range;
                 while rest.count > pieces {
-                    let piece = PageRange {
-                        count: pieces,
-                        ..rest
-                    };
+                    let piece = PageRange { count: pieces, ..rest };
                     it.operation(process, piece, receive);
-                    rest = PageRange {
-                        first: piece.end(),
-                        count: rest.count - pieces,
-                    };
+                    rest = PageRange { first: piece.end(), count: rest.count - pieces };
                 }
                 it.operation(process, rest, receive);
             }
@@ -450,17 +411,12 @@ mod tests {
     use super::*;
 
     fn take(decoder: &mut Decoder, node: u16, process: u16, op: TraceOp, page: u64, pages: u64) {
-        decoder
-            .operation(node, Process(process), op, false, page << 12, pages << 12)
-            .unwrap();
+        decoder.operation(node, Process(process), op, false, page << 12, pages << 12).unwrap();
     }
 
     #[test]
     fn lookups_that_are_not_selected_are_counted_by_operation() {
-        let mut decoder = Decoder::new(Selection {
-            ring: false,
-            ..Selection::SEND_SIDE
-        });
+        let mut decoder = Decoder::new(Selection { ring: false, ..Selection::SEND_SIDE });
         for (op, direct, address, bytes) in [
             (TraceOp::Receive, true, 0xfff, 2),
             (TraceOp::Send, false, 0, 1),
@@ -483,33 +439,21 @@ mod tests {
         take(&mut decoder, 7, 1, TraceOp::Fetch, 101, 1);
         take(&mut decoder, 3, 1, TraceOp::Receive, 101, 1);
         take(&mut decoder, 7, 0, TraceOp::Send, 101, 2);
-        let [seven, three] = decoder.nodes() else {
-            panic!()
-        };
+        let [seven, three] = decoder.nodes() else { panic!() };
         assert_eq!((seven.number, three.number), (7, 3));
         assert_eq!(seven.chunk.lookups, [FIRST, 1, FIRST | 2, FIRST | 1, 3]);
         assert_eq!(three.chunk.lookups, [FIRST | RECEIVE]);
         assert_eq!(seven.totals.first_touches, 4);
         assert_eq!((three.totals.lookups, three.totals.receive_lookups), (1, 1));
-        assert_eq!(
-            seven.pages.name(2),
-            (Process(1), mapwire_translation::Page(101))
-        );
+        assert_eq!(seven.pages.name(2), (Process(1), mapwire_translation::Page(101)));
     }
 
     #[test]
     fn only_the_selected_operations_are_lookups() {
-        let mut decoder = Decoder::new(Selection {
-            direct: false,
-            ..Selection::SEND_SIDE
-        });
+        let mut decoder = Decoder::new(Selection { direct: false, ..Selection::SEND_SIDE });
         take(&mut decoder, 0, 0, TraceOp::Receive, 1, 1);
-        decoder
-            .operation(0, Process(0), TraceOp::Send, true, 4096, 1)
-            .unwrap();
-        decoder
-            .operation(0, Process(0), TraceOp::Send, false, 4096, 0)
-            .unwrap();
+        decoder.operation(0, Process(0), TraceOp::Send, true, 4096, 1).unwrap();
+        decoder.operation(0, Process(0), TraceOp::Send, false, 4096, 0).unwrap();
         assert!(decoder.nodes().is_empty());
         take(&mut decoder, 0, 0, TraceOp::Send, 1, 1);
         assert_eq!(decoder.nodes()[0].totals.lookups, 1);
@@ -539,13 +483,8 @@ mod tests {
         let node = &decoder.nodes()[0];
         assert_eq!(node.chunk.lookups, [FIRST, FIRST | RECEIVE | 2]);
         assert_eq!((node.totals.first_touches, node.totals.known_pages), (1, 3));
-        let [export, unexport] = node.chunk.events[..] else {
-            panic!()
-        };
-        assert_eq!(
-            (export.at, export.what, export.pages_known),
-            (1, HostEvent::Export, 3)
-        );
+        let [export, unexport] = node.chunk.events[..] else { panic!() };
+        assert_eq!((export.at, export.what, export.pages_known), (1, HostEvent::Export, 3));
         assert_eq!((unexport.at, unexport.what), (2, HostEvent::Unexport));
     }
 
@@ -558,12 +497,7 @@ mod tests {
         take(&mut decoder, 0, 0, TraceOp::Release, 9, 3);
         take(&mut decoder, 0, 0, TraceOp::Absent, 20, 1);
         let node = &decoder.nodes()[0];
-        let events: Vec<_> = node
-            .chunk
-            .events
-            .iter()
-            .map(|it| (it.at, it.what))
-            .collect();
+        let events: Vec<_> = node.chunk.events.iter().map(|it| (it.at, it.what)).collect();
         let (hold, release) = ((0, HostEvent::Hold), (1, HostEvent::Release));
         assert_eq!(events, [hold, release, (1, HostEvent::Absent)]);
         assert_eq!((node.totals.lookups, node.totals.known_pages), (1, 3));
@@ -573,20 +507,10 @@ mod tests {
     fn records_that_cannot_be_studied_are_named() {
         let mut decoder = Decoder::new(Selection::ALL);
         take(&mut decoder, 0, 0, TraceOp::Send, 10, 1);
-        let error = decoder
-            .operation(0, Process(0), TraceOp::Send, false, u64::MAX, 2)
-            .unwrap_err();
-        assert!(
-            error.to_string().starts_with("record 2 is of 2 bytes "),
-            "{error}"
-        );
-        let error = decoder
-            .operation(0, Process(0), TraceOp::Send, false, 0, 5 << 30)
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("record 3 touches 1310720 pages"),
-            "{error}"
-        );
+        let error = decoder.operation(0, Process(0), TraceOp::Send, false, u64::MAX, 2).unwrap_err();
+        assert!(error.to_string().starts_with("record 2 is of 2 bytes "), "{error}");
+        let error = decoder.operation(0, Process(0), TraceOp::Send, false, 0, 5 << 30).unwrap_err();
+        assert!(error.to_string().contains("record 3 touches 1310720 pages"), "{error}");
     }
 
     #[test]

@@ -58,10 +58,7 @@ impl Pages {
     /// Which page has that number. Panics on a number that none has.
     pub fn name(&self, id: u32) -> (Process, Page) {
         let name = self.names[id as usize];
-        (
-            Process((name >> PAGE_BITS) as u16),
-            Page(name & ((1 << PAGE_BITS) - 1)),
-        )
+        (Process((name >> PAGE_BITS) as u16), Page(name & ((1 << PAGE_BITS) - 1)))
     }
 
     /// The page's number; the next free one if it has none. The page lies in the 48-bit address space.
@@ -92,9 +89,7 @@ impl Pages {
 
     #[inline(never)]
     fn find_leaf(&mut self, leaf: u64, near: usize) -> u32 {
-        let Pages {
-            leaves, processes, ..
-        } = self;
+        let Pages { leaves, processes, .. } = self;
         let base = *self.index.entry(leaf).or_insert_with(|| {
             let at = leaves.len() / LEAF_PAGES;
             processes.insert((leaf >> (PAGE_BITS - LEAF_SHIFT)) as u16);

@@ -88,11 +88,7 @@ impl KeyStream {
     /// Looks the lines up in `stack`, which has fewer than [`KINDS`] sizes: the kind of each entry becomes the number of sizes in
     /// which it misses. `lookups` are those of the chunk.
     pub fn tell_by(&mut self, stack: &mut Stack, lookups: &[u32]) {
-        let lines = if self.lines.is_empty() {
-            lookups
-        } else {
-            &self.lines
-        };
+        let lines = if self.lines.is_empty() { lookups } else { &self.lines };
         let keys = &mut self.keys[..lines.len()];
         let mut of_class = [0; CLASSES];
         stack.run(lines, |at, missed| {
@@ -225,11 +221,7 @@ impl Keys {
         }
         if self.looked_up_lines < self.line_count {
             let lines = std::mem::take(&mut out.lines);
-            let numbers = if self.line_entries == 1 {
-                &chunk.lookups
-            } else {
-                &lines
-            };
+            let numbers = if self.line_entries == 1 { &chunk.lookups } else { &lines };
             self.count_cold(numbers, out);
             out.lines = lines;
         }
@@ -245,8 +237,7 @@ impl Keys {
             let id = lookup & PAGE_ID;
             let line = self.lines[id as usize];
             if of_run != Some(line) || lookup & FIRST != 0 {
-                out.keys
-                    .push(u64::from(self.keys[id as usize]) | class_bits(0, *lookup));
+                out.keys.push(u64::from(self.keys[id as usize]) | class_bits(0, *lookup));
                 out.lines.push(line);
                 of_run = Some(line);
             }

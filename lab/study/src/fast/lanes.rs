@@ -125,10 +125,7 @@ impl Sets for One {
 impl Four {
     /// An empty cache of so many sets of `ways`, 1 to 4.
     pub fn new(sets: usize, ways: usize) -> Self {
-        Four {
-            sets: vec![0; sets],
-            lanes: u64::MAX >> (64 - 16 * ways),
-        }
+        Four { sets: vec![0; sets], lanes: u64::MAX >> (64 - 16 * ways) }
     }
 }
 
@@ -161,9 +158,7 @@ impl EightBytes {
     pub fn widened(&self) -> Eight {
         let widen = |set: &u64| {
             let lanes = lanes_of(*set, 8).enumerate();
-            lanes.fold(0, |wide, (lane, slot)| {
-                wide | u128::from(slot) << (16 * lane)
-            })
+            lanes.fold(0, |wide, (lane, slot)| wide | u128::from(slot) << (16 * lane))
         };
         Eight(self.0.iter().map(widen).collect())
     }
@@ -228,10 +223,7 @@ mod tests {
 
     impl Lists {
         fn new(sets: usize, ways: usize) -> Self {
-            Lists {
-                sets: vec![Vec::new(); sets],
-                ways,
-            }
+            Lists { sets: vec![Vec::new(); sets], ways }
         }
 
         fn remove(&mut self, key: u32) -> bool {

@@ -94,20 +94,11 @@ impl Levels {
                     Unit::new(state, first.sets, next.sets)
                 }
                 (2..=4, _) => Unit::new(State::Four(Four::new(first.sets, 4)), first.sets, 0),
-                _ => Unit::new(
-                    State::EightBytes(EightBytes::new(first.sets)),
-                    first.sets,
-                    0,
-                ),
+                _ => Unit::new(State::EightBytes(EightBytes::new(first.sets)), first.sets, 0),
             };
             units.push(unit);
         }
-        Levels {
-            units,
-            all: [0; CLASSES],
-            buffers: [vec![0; BLOCK], vec![0; BLOCK]],
-            fresh_misses,
-        }
+        Levels { units, all: [0; CLASSES], buffers: [vec![0; BLOCK], vec![0; BLOCK]], fresh_misses }
     }
 
     /// Looks up the stream, whose largest slot so far is `most_slot`.
@@ -162,19 +153,13 @@ impl Levels {
     pub fn misses(&self, shape: Shape) -> Option<PathMisses> {
         let by_class = self.misses_by_class(shape)?;
         let (send, receive) = by_class.split_at(KINDS);
-        Some(PathMisses {
-            send_other: send.iter().sum(),
-            receive_other: receive.iter().sum(),
-            ..PathMisses::default()
-        })
+        Some(PathMisses { send_other: send.iter().sum(), receive_other: receive.iter().sum(), ..PathMisses::default() })
     }
 
     /// Misses of the shape so far by kind of lookup, both paths together. `None` for a shape it was not made for.
     pub fn misses_by_kind(&self, shape: Shape) -> Option<[u64; KINDS]> {
         let by_class = self.misses_by_class(shape)?;
-        Some(std::array::from_fn(|kind| {
-            by_class[kind] + by_class[KINDS + kind]
-        }))
+        Some(std::array::from_fn(|kind| by_class[kind] + by_class[KINDS + kind]))
     }
 
     fn misses_by_class(&self, shape: Shape) -> Option<[u64; CLASSES]> {
@@ -203,11 +188,7 @@ impl Levels {
     pub fn resident(&self, shape: Shape) -> Option<u64> {
         let unit = &self.units[self.place(shape)?];
         let of_four = |sets: &[u64]| {
-            let lanes = sets.iter().map(|set| {
-                (0..shape.ways)
-                    .filter(|lane| set >> (16 * lane) & 0xffff != 0)
-                    .count()
-            });
+            let lanes = sets.iter().map(|set| (0..shape.ways).filter(|lane| set >> (16 * lane) & 0xffff != 0).count());
             lanes.sum::<usize>() as u64
         };
         Some(match &unit.state {
@@ -216,19 +197,11 @@ impl Levels {
             State::Pair(first, _) if unit.sets == shape.sets => of_four(first),
             State::Pair(_, second) => of_four(second),
             State::EightBytes(bytes) => {
-                let lanes = |set: &u64| {
-                    (0..shape.ways)
-                        .filter(|lane| set >> (8 * lane) & 0xff != 0)
-                        .count()
-                };
+                let lanes = |set: &u64| (0..shape.ways).filter(|lane| set >> (8 * lane) & 0xff != 0).count();
                 bytes.0.iter().map(lanes).sum::<usize>() as u64
             }
             State::Eight(eight) => {
-                let lanes = |set: &u128| {
-                    (0..shape.ways)
-                        .filter(|lane| set >> (16 * lane) & 0xffff != 0)
-                        .count()
-                };
+                let lanes = |set: &u128| (0..shape.ways).filter(|lane| set >> (16 * lane) & 0xffff != 0).count();
                 eight.0.iter().map(lanes).sum::<usize>() as u64
             }
         })
@@ -246,23 +219,12 @@ fn hand_on<const FILTER: bool>(out: &mut [u64], left: &mut usize, key: u64, last
 
 impl Unit {
     fn new(state: State, sets: usize, other_sets: usize) -> Self {
-        Unit {
-            state,
-            sets,
-            other_sets,
-            unfiltered: 0,
-            kept: [0; CLASSES],
-            hits: [[0; 8]; CLASSES],
-        }
+        Unit { state, sets, other_sets, unfiltered: 0, kept: [0; CLASSES], hits: [[0; 8]; CLASSES] }
     }
 
     /// Looks up keys. With `FILTER`, writes those that were not the last used of their set (the set of the level with more
     /// sets, of a pair) to `out` and returns how many. Without `CLASSED` every key is of class 0.
-    fn run<const CLASSED: bool, const FILTER: bool>(
-        &mut self,
-        keys: &[u64],
-        out: &mut [u64],
-    ) -> usize {
+    fn run<const CLASSED: bool, const FILTER: bool>(&mut self, keys: &[u64], out: &mut [u64]) -> usize {
         // A key that was the last used of its set was in this lane.
         let first_lane = if self.other_sets == 0 { 0 } else { 4 };
         let before = self.hits.each_ref().map(|lanes| lanes[first_lane]);
@@ -270,12 +232,8 @@ impl Unit {
         let left = match &mut self.state {
             State::One(one) => run_one::<CLASSED, FILTER>(&mut one.0, keys, out, hits),
             State::Four(four) => run_four::<CLASSED, FILTER>(&mut four.sets, keys, out, hits),
-            State::Pair(first, second) => {
-                run_pair::<CLASSED, FILTER>(first, second, keys, out, hits)
-            }
-            State::EightBytes(bytes) => {
-                run_eight_bytes::<CLASSED, FILTER>(&mut bytes.0, keys, out, hits)
-            }
+            State::Pair(first, second) => run_pair::<CLASSED, FILTER>(first, second, keys, out, hits),
+            State::EightBytes(bytes) => run_eight_bytes::<CLASSED, FILTER>(&mut bytes.0, keys, out, hits),
             State::Eight(eight) => run_eight::<CLASSED, FILTER>(&mut eight.0, keys, out, hits),
         };
         if FILTER {
@@ -293,19 +251,12 @@ const SUMS: usize = 2 * CLASSES;
 /// Where the entry's hit is summed.
 #[inline(always)]
 fn sum_of<const CLASSED: bool>(at: usize, key: u64) -> usize {
-    if CLASSED {
-        (class(key) + at % 2 * CLASSES) % SUMS
-    } else {
-        0
-    }
+    if CLASSED { (class(key) + at % 2 * CLASSES) % SUMS } else { 0 }
 }
 
 /// The sums of each class that occurs.
 fn by_class<T: Copy, const CLASSED: bool>(sums: [T; SUMS]) -> impl Iterator<Item = (usize, T)> {
-    let sums = sums
-        .into_iter()
-        .enumerate()
-        .map(|(at, sum)| (at % CLASSES, sum));
+    let sums = sums.into_iter().enumerate().map(|(at, sum)| (at % CLASSES, sum));
     sums.take(if CLASSED { SUMS } else { 1 })
 }
 
@@ -382,10 +333,7 @@ fn run_pair<const CLASSED: bool, const FILTER: bool>(
     let mut sums = [i16x8::ZERO; SUMS];
     for (at, &key) in keys.iter().enumerate() {
         let slot = slot(key);
-        let (one, two) = (
-            &mut first[key as usize & first_mask],
-            &mut second[key as usize & second_mask],
-        );
+        let (one, two) = (&mut first[key as usize & first_mask], &mut second[key as usize & second_mask]);
         let last_used = *two as u16 == slot;
         let sets = u64x2::new([*one, *two]);
         // As `use_four`, except that the mark fills its lane.

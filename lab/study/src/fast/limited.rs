@@ -54,11 +54,7 @@ impl Limited {
 
     /// Misses so far, by path.
     pub fn misses(&self) -> PathMisses {
-        PathMisses {
-            send_other: self.misses[0],
-            receive_other: self.misses[1],
-            ..PathMisses::default()
-        }
+        PathMisses { send_other: self.misses[0], receive_other: self.misses[1], ..PathMisses::default() }
     }
 }
 

@@ -20,10 +20,7 @@ pub struct Step {
 pub const NO_PAGE: u32 = 0;
 
 impl Step {
-    const NONE: Step = Step {
-        unpinned: NO_PAGE,
-        looked_up: NO_PAGE,
-    };
+    const NONE: Step = Step { unpinned: NO_PAGE, looked_up: NO_PAGE };
 }
 
 const NONE: u32 = u32::MAX;
@@ -42,9 +39,7 @@ pub struct PinCounts {
 
 /// An operation has more pages than a process may have pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "an operation touches {needed_pages} pages, but a process may have only {limit_pages} pinned; raise the limit"
-)]
+#[error("an operation touches {needed_pages} pages, but a process may have only {limit_pages} pinned; raise the limit")]
 pub struct LimitTooSmall {
     /// Pages of the operation.
     pub needed_pages: u64,
@@ -102,10 +97,7 @@ impl Pins {
     /// Counts so far.
     pub fn counts(&self) -> PinCounts {
         let pinned = self.queues.iter().map(|queue| u64::from(queue.pinned));
-        PinCounts {
-            check_misses: self.check_misses,
-            unpins: self.check_misses - pinned.sum::<u64>(),
-        }
+        PinCounts { check_misses: self.check_misses, unpins: self.check_misses - pinned.sum::<u64>() }
     }
 
     fn extend(&mut self, pages: &Pages) {
@@ -118,10 +110,7 @@ impl Pins {
                 self.queue_of_process[process] = self.queues.len() as u16;
                 self.queues.push(Queue::new(self.limit as usize));
             }
-            self.of_page.push(OfPage {
-                last: NONE,
-                queue: self.queue_of_process[process],
-            });
+            self.of_page.push(OfPage { last: NONE, queue: self.queue_of_process[process] });
         }
     }
 
@@ -184,10 +173,7 @@ impl Pins {
                     }
                 }
             }
-            *step = Step {
-                unpinned,
-                looked_up: keys.key(id) | lookup & RECEIVE,
-            };
+            *step = Step { unpinned, looked_up: keys.key(id) | lookup & RECEIVE };
             done += 1;
         }
         self.check_misses += fresh;
@@ -203,13 +189,9 @@ impl Pins {
     #[inline(never)]
     fn several(&mut self, lookups: &[u32], keys: &Keys) -> Result<(), LimitTooSmall> {
         if lookups.len() as u64 > u64::from(self.limit) {
-            return Err(LimitTooSmall {
-                needed_pages: lookups.len() as u64,
-                limit_pages: self.limit.into(),
-            });
+            return Err(LimitTooSmall { needed_pages: lookups.len() as u64, limit_pages: self.limit.into() });
         }
-        let queue =
-            &mut self.queues[usize::from(self.of_page[(lookups[0] & PAGE_ID) as usize].queue)];
+        let queue = &mut self.queues[usize::from(self.of_page[(lookups[0] & PAGE_ID) as usize].queue)];
         let mut fresh = 0;
         for lookup in lookups {
             let id = lookup & PAGE_ID;
@@ -234,10 +216,7 @@ impl Pins {
             if id == self.looked_up_last {
                 gone = Some(to);
             }
-            self.steps[to] = Step {
-                unpinned: keys.key(id),
-                looked_up: again,
-            };
+            self.steps[to] = Step { unpinned: keys.key(id), looked_up: again };
             to += 1;
         }
         if let Some(gone) = gone {
@@ -274,13 +253,7 @@ impl Pins {
 impl Queue {
     fn new(limit: usize) -> Self {
         let places = (8 * limit).next_power_of_two().clamp(1 << 13, 1 << 31);
-        Queue {
-            ids: vec![0; places].into(),
-            dead: vec![0; places / WORD].into(),
-            oldest: 0,
-            end: 0,
-            pinned: 0,
-        }
+        Queue { ids: vec![0; places].into(), dead: vec![0; places / WORD].into(), oldest: 0, end: 0, pinned: 0 }
     }
 
     /// Makes the page the one used last.

@@ -52,14 +52,7 @@ impl Stack {
         let places = (4 * largest).next_power_of_two().max(1 << 16);
         Stack {
             hits_from: vec![0; sizes.len() + 1],
-            boundaries: sizes
-                .into_iter()
-                .map(|lines| Boundary {
-                    lines,
-                    oldest: 0,
-                    held: 0,
-                })
-                .collect(),
+            boundaries: sizes.into_iter().map(|lines| Boundary { lines, oldest: 0, held: 0 }).collect(),
             last: Vec::new(),
             queue: vec![0; places],
             live: vec![u64::MAX; places / WORD],

@@ -16,10 +16,7 @@ type Op = (u16, bool, u64, u64);
 
 fn ops(pages: u64) -> impl Strategy<Value = Vec<Op>> {
     let count = prop_oneof![5 => Just(1_u64), 1 => 2_u64..6];
-    prop::collection::vec(
-        (0_u16..3, prop::bool::weighted(0.2), 0..pages, count),
-        0..300,
-    )
+    prop::collection::vec((0_u16..3, prop::bool::weighted(0.2), 0..pages, count), 0..300)
 }
 
 fn decoded(ops: &[Op]) -> Decoder {
@@ -32,25 +29,13 @@ fn decoded(ops: &[Op]) -> Decoder {
 fn decode(decoder: &mut Decoder, ops: &[Op]) {
     decoder.clear();
     for (process, receive, first, count) in ops {
-        let op = if *receive {
-            TraceOp::Receive
-        } else {
-            TraceOp::Send
-        };
-        decoder
-            .operation(0, Process(*process), op, false, first << 12, count << 12)
-            .unwrap();
+        let op = if *receive { TraceOp::Receive } else { TraceOp::Send };
+        decoder.operation(0, Process(*process), op, false, first << 12, count << 12).unwrap();
     }
 }
 
 /// Misses of one shape, by lists; pages of a line that are not pinned yet when it is filled are missing from it.
-fn misses_of_lists(
-    ops: &[Op],
-    shape: Shape,
-    line: u64,
-    offset: bool,
-    whole_lines: bool,
-) -> (PathMisses, u64) {
+fn misses_of_lists(ops: &[Op], shape: Shape, line: u64, offset: bool, whole_lines: bool) -> (PathMisses, u64) {
     let config = CacheConfig::default()
         .with_entries(shape.sets * shape.ways * line as usize)
         .with_ways(shape.ways)
@@ -64,9 +49,7 @@ fn misses_of_lists(
         pinned.extend((*first..first + count).map(|page| (*process, page)));
         for page in *first..first + count {
             let tag = (*process, page / line);
-            let set = sets
-                .entry(config.set_of(Process(*process), mapwire_translation::Page(page)))
-                .or_default();
+            let set = sets.entry(config.set_of(Process(*process), mapwire_translation::Page(page))).or_default();
             let there = set.iter().position(|it| *it == tag);
             there.map(|at| set.remove(at));
             set.insert(0, tag);
@@ -74,8 +57,8 @@ fn misses_of_lists(
             let hit = there.is_some() && (whole_lines || valid[&tag].contains(&page));
             if !hit {
                 misses.count(*receive, false);
-                let pages = (page / line * line..page / line * line + line)
-                    .filter(|page| pinned.contains(&(*process, *page)));
+                let pages =
+                    (page / line * line..page / line * line + line).filter(|page| pinned.contains(&(*process, *page)));
                 valid.insert(tag, pages.collect());
             }
         }
@@ -85,18 +68,7 @@ fn misses_of_lists(
 
 fn shapes() -> Vec<Shape> {
     let of = |sets, ways| Shape { sets, ways };
-    vec![
-        of(1, 8),
-        of(2, 4),
-        of(4, 1),
-        of(4, 2),
-        of(4, 4),
-        of(8, 2),
-        of(16, 1),
-        of(16, 8),
-        of(32, 4),
-        of(64, 1),
-    ]
+    vec![of(1, 8), of(2, 4), of(4, 1), of(4, 2), of(4, 4), of(8, 2), of(16, 1), of(16, 8), of(32, 4), of(64, 1)]
 }
 
 proptest! {
@@ -197,9 +169,7 @@ proptest! {
 
 /// Misses of one shape under a limit with LRU, by lists: one for each process and one for each set.
 fn misses_of_limited_lists(ops: &[Op], limit: u64, shape: Shape) -> PathMisses {
-    let config = CacheConfig::default()
-        .with_entries(shape.sets * shape.ways)
-        .with_ways(shape.ways);
+    let config = CacheConfig::default().with_entries(shape.sets * shape.ways).with_ways(shape.ways);
     let mut sets: HashMap<usize, Vec<(u16, u64)>> = HashMap::new();
     let mut pinned: HashMap<u16, Vec<u64>> = HashMap::new();
     let mut misses = PathMisses::default();
@@ -211,8 +181,7 @@ fn misses_of_limited_lists(ops: &[Op], limit: u64, shape: Shape) -> PathMisses {
         old.iter().for_each(|page| list.insert(0, *page));
         while (list.len() + new.len()) as u64 > limit {
             let gone = (*process, list.pop().unwrap());
-            sets.values_mut()
-                .for_each(|set| set.retain(|it| *it != gone));
+            sets.values_mut().for_each(|set| set.retain(|it| *it != gone));
         }
         new.iter().for_each(|page| list.insert(0, *page));
         for page in pages {
@@ -266,18 +235,12 @@ proptest! {
 fn long_traces_under_a_limit_fill_blocks_and_queues() {
     let mut state = 7_u64;
     let mut below = |n: u64| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) % n
     };
     for limit in [1, 2, 5, 60, 200] {
         let mut op = |_| {
-            let count = if below(4) == 0 {
-                1 + below(limit.min(7))
-            } else {
-                1
-            };
+            let count = if below(4) == 0 { 1 + below(limit.min(7)) } else { 1 };
             let span = if below(2) == 0 { 90 } else { 400 };
             (below(3) as u16, below(5) == 0, below(span), count)
         };
@@ -285,11 +248,7 @@ fn long_traces_under_a_limit_fill_blocks_and_queues() {
         for (sets, ways) in [(1, 8), (16, 1), (8, 2)] {
             let shape = Shape { sets, ways };
             let expected = misses_of_limited_lists(&ops, limit, shape);
-            assert_eq!(
-                misses_of_limited(&ops, limit, shape, 3),
-                expected,
-                "{limit} {shape:?}"
-            );
+            assert_eq!(misses_of_limited(&ops, limit, shape, 3), expected, "{limit} {shape:?}");
         }
     }
 }
@@ -310,27 +269,20 @@ fn an_operation_that_no_limit_allows_is_an_error() {
     let node = &decoder.nodes()[0];
     let mut keys = Keys::new(1, true, 1);
     keys.extend(&node.pages);
-    let error = Pins::new(3)
-        .run(&node.chunk, &node.pages, &keys, |_| ())
-        .unwrap_err();
+    let error = Pins::new(3).run(&node.chunk, &node.pages, &keys, |_| ()).unwrap_err();
     assert_eq!((error.needed_pages, error.limit_pages), (4, 3));
 }
 
 #[test]
 fn queues_that_fill_up_are_moved_together() {
-    let ops: Vec<Op> = (0..100_000_u64)
-        .map(|n| (0, false, n * n % 7919 % 90, 1))
-        .collect();
+    let ops: Vec<Op> = (0..100_000_u64).map(|n| (0, false, n * n % 7919 % 90, 1)).collect();
     let decoder = decoded(&ops);
     let node = &decoder.nodes()[0];
     let mut pins = Pins::new(60);
     let mut out = Vec::new();
     let mut keys = Keys::new(1, true, 1);
     keys.extend(&node.pages);
-    pins.run(&node.chunk, &node.pages, &keys, |steps| {
-        out.extend_from_slice(steps)
-    })
-    .unwrap();
+    pins.run(&node.chunk, &node.pages, &keys, |steps| out.extend_from_slice(steps)).unwrap();
     let mut list: Vec<u32> = Vec::new();
     let unpinned = out.iter().map(|step| step.unpinned);
     let mut unpins = unpinned.filter(|key| *key != NO_PAGE);
@@ -361,9 +313,7 @@ fn lines_beyond_what_keys_can_tell_apart_are_noticed() {
 
 #[test]
 fn eight_ways_hold_more_lines_of_a_set_than_bytes_can_number() {
-    let ops: Vec<Op> = (0..5_000_u64)
-        .map(|n| (0, n % 3 == 0, n * n % (40 + n / 8), 1))
-        .collect();
+    let ops: Vec<Op> = (0..5_000_u64).map(|n| (0, n % 3 == 0, n * n % (40 + n / 8), 1)).collect();
     let shape = Shape { sets: 1, ways: 8 };
     let (expected, _) = misses_of_lists(&ops, shape, 1, false, true);
     let mut decoder = Decoder::new(Selection::ALL);
@@ -376,10 +326,7 @@ fn eight_ways_hold_more_lines_of_a_set_than_bytes_can_number() {
         let node = &decoder.nodes()[0];
         assert!(keys.extend(&node.pages));
         largest.push(keys.most_slot());
-        pins.run(&node.chunk, &node.pages, &keys, |steps| {
-            cache.run(steps, keys.most_slot())
-        })
-        .unwrap();
+        pins.run(&node.chunk, &node.pages, &keys, |steps| cache.run(steps, keys.most_slot())).unwrap();
     }
     assert!(largest[0] < 256 && largest[4] > 256, "{largest:?}");
     assert_eq!(cache.misses(), expected);

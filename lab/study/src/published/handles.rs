@@ -38,30 +38,9 @@ pub(super) fn tables() -> Vec<PublishedTable> {
         .read(text)
     };
     vec![
-        new(
-            "Table I",
-            "Memory and price of Myrinet NICs, by MBytes",
-            "USD",
-            "item",
-            &["2", "4", "8"],
-            TABLE_I,
-        ),
-        new(
-            "Table II",
-            "The cluster's nodes",
-            "-",
-            "item",
-            &["value"],
-            TABLE_II,
-        ),
-        new(
-            "Table III",
-            "Values of the VMH lookup cache's parameters",
-            "-",
-            "parameter",
-            &["values", "of"],
-            TABLE_III,
-        ),
+        new("Table I", "Memory and price of Myrinet NICs, by MBytes", "USD", "item", &["2", "4", "8"], TABLE_I),
+        new("Table II", "The cluster's nodes", "-", "item", &["value"], TABLE_II),
+        new("Table III", "Values of the VMH lookup cache's parameters", "-", "parameter", &["values", "of"], TABLE_III),
     ]
 }
 
@@ -71,25 +50,16 @@ pub(super) const FIGURE_5: PublishedFigure = PublishedFigure {
     name: "Figure 5",
     caption: "VMH lookup cache misses of the SPLASH-2 applications, by path and kind",
     prose: &[
-        Statement::of(
-            "§V.C",
-            "Misses lie between about 0 and 40 % over the configurations.",
-        )
-        .that(Claim::AtMostPercent(40.0)),
+        Statement::of("§V.C", "Misses lie between about 0 and 40 % over the configurations.")
+            .that(Claim::AtMostPercent(40.0)),
         Statement::of(
             "§V.C",
             "WaterNsquared, WaterSpatial, Ocean, Raytrace and Volrend stay within 0 to 2 % (though WaterSpatial's axis reaches 3); \
              FFT, LUContiguous and Radix are much larger.",
         ),
-        Statement::of(
-            "§V.C",
-            "Longer lines are very effective prefetching for most applications up to 128 entries.",
-        )
-        .that(Claim::LongLinesMissLess),
-        Statement::of(
-            "§V.C",
-            "Ocean's non-cold misses more than double from L16 to L64 to L128 when C < 32K.",
-        ),
+        Statement::of("§V.C", "Longer lines are very effective prefetching for most applications up to 128 entries.")
+            .that(Claim::LongLinesMissLess),
+        Statement::of("§V.C", "Ocean's non-cold misses more than double from L16 to L64 to L128 when C < 32K."),
         Statement::of(
             "§V.C",
             "Size matters little with short lines and much with long ones: from 16K to 32K entries the misses of FFT and \
@@ -116,8 +86,7 @@ pub(super) const FIGURE_3: PublishedFigure = PublishedFigure {
 };
 
 /// KB of NIC memory by §V.A: what, with tables on the NIC, with dynamic handle lookup.
-pub const FIGURE_3_KB: [(&str, f64, f64); 2] =
-    [("lookup structures", 520.0, 130.0), ("all", 800.0, 400.0)];
+pub const FIGURE_3_KB: [(&str, f64, f64); 2] = [("lookup structures", 520.0, 130.0), ("all", 800.0, 400.0)];
 
 /// The parts of a bar of Figure 5, as its legend lists them.
 pub const FIGURE_5_LEGEND: [&str; 4] = ["Non-cold Recv", "Non-cold Send", "Cold Recv", "Cold Send"];
@@ -144,10 +113,7 @@ pub const FIGURE_5_PANELS: [Panel; 8] = [
 ];
 
 const fn panel(application: &'static str, top_percent: &'static str) -> Panel {
-    Panel {
-        application,
-        top_percent,
-    }
+    Panel { application, top_percent }
 }
 
 /// One configuration of the VMH lookup cache, as Figure 5 names it on its axis.
@@ -163,12 +129,7 @@ pub struct Figure5Configuration {
 
 impl std::fmt::Display for Figure5Configuration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&format!(
-            "C{}.L{}.A{}",
-            self.entries / 1024,
-            self.line_entries,
-            self.ways
-        ))
+        f.pad(&format!("C{}.L{}.A{}", self.entries / 1024, self.line_entries, self.ways))
     }
 }
 
@@ -176,11 +137,7 @@ impl std::fmt::Display for Figure5Configuration {
 pub fn figure_5_configurations() -> impl Iterator<Item = Figure5Configuration> {
     [8192, 16384, 32768].into_iter().flat_map(|entries| {
         [8, 16, 64, 128].into_iter().flat_map(move |line_entries| {
-            [2, 4, 8].into_iter().map(move |ways| Figure5Configuration {
-                entries,
-                line_entries,
-                ways,
-            })
+            [2, 4, 8].into_iter().map(move |ways| Figure5Configuration { entries, line_entries, ways })
         })
     })
 }
@@ -193,10 +150,7 @@ mod tests {
     fn figure_5_has_36_configurations_from_the_smallest_to_the_largest() {
         let names: Vec<_> = figure_5_configurations().map(|it| it.to_string()).collect();
         assert_eq!(names.len(), 36);
-        assert_eq!(
-            names[..4],
-            ["C8.L8.A2", "C8.L8.A4", "C8.L8.A8", "C8.L16.A2"]
-        );
+        assert_eq!(names[..4], ["C8.L8.A2", "C8.L8.A4", "C8.L8.A8", "C8.L16.A2"]);
         assert_eq!(names[35], "C32.L128.A8");
     }
 

@@ -9,8 +9,7 @@ mod utlb;
 use std::fmt;
 
 pub use handles::{
-    FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Figure5Configuration, Panel,
-    figure_5_configurations,
+    FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Figure5Configuration, Panel, figure_5_configurations,
 };
 pub use utlb::{APPLICATIONS, CACHE_SIZES, PrintedRates, printed_rates};
 
@@ -122,10 +121,7 @@ fn read_cell(text: &'static str) -> Cell {
     match text {
         "-" => Cell::Undefined,
         "?" => Cell::NotLegible,
-        _ => match text
-            .strip_prefix('(')
-            .and_then(|text| text.strip_suffix(')'))
-        {
+        _ => match text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
             Some(inner) => Cell::Unlabelled(inner),
             None => Cell::Printed(text),
         },
@@ -145,18 +141,11 @@ pub struct Statement {
 
 impl Statement {
     const fn of(section: &'static str, text: &'static str) -> Self {
-        Statement {
-            section,
-            text,
-            claim: None,
-        }
+        Statement { section, text, claim: None }
     }
 
     const fn that(self, claim: Claim) -> Self {
-        Statement {
-            claim: Some(claim),
-            ..self
-        }
+        Statement { claim: Some(claim), ..self }
     }
 }
 
@@ -205,9 +194,7 @@ pub fn figures() -> Vec<PublishedFigure> {
 
 /// The table of that paper and number.
 pub fn table(paper: Paper, name: &str) -> Option<PublishedTable> {
-    tables()
-        .into_iter()
-        .find(|table| table.paper == paper && table.name == name)
+    tables().into_iter().find(|table| table.paper == paper && table.name == name)
 }
 
 #[cfg(test)]
@@ -222,12 +209,7 @@ mod tests {
             assert!(!table.rows.is_empty(), "{}", table.name);
             for row in &table.rows {
                 assert_eq!(row.keys.len(), table.keys.len(), "{} {row:?}", table.name);
-                assert_eq!(
-                    row.cells.len(),
-                    table.columns.len(),
-                    "{} {row:?}",
-                    table.name
-                );
+                assert_eq!(row.cells.len(), table.columns.len(), "{} {row:?}", table.name);
                 assert!(row.keys.iter().all(|key| !key.is_empty()));
             }
         }
@@ -236,14 +218,8 @@ mod tests {
     #[test]
     fn a_cell_is_found_by_its_names_and_read_as_a_number() {
         let table = table(Paper::Utlb, "Table 4").unwrap();
-        assert_eq!(
-            table.cell(&["16K", "unpins"], "FFT Intr"),
-            Some(Cell::Printed("0.25"))
-        );
-        assert_eq!(
-            table.cell(&["16K", "check misses"], "FFT Intr"),
-            Some(Cell::Undefined)
-        );
+        assert_eq!(table.cell(&["16K", "unpins"], "FFT Intr"), Some(Cell::Printed("0.25")));
+        assert_eq!(table.cell(&["16K", "check misses"], "FFT Intr"), Some(Cell::Undefined));
         assert_eq!(table.cell(&["16K", "unpins"], "Ocean Intr"), None);
         assert_eq!(Cell::Printed("43,132").value(), Some(43_132.0));
         assert_eq!(Cell::Unlabelled("0.10").value(), None);

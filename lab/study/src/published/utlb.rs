@@ -3,18 +3,10 @@
 use super::{Cell, Claim, Paper, PublishedFigure, PublishedTable, Statement, table};
 
 /// The seven applications, in the order of Table 4.
-pub const APPLICATIONS: [&str; 7] = [
-    "Barnes", "FFT", "LU", "Radix", "Raytrace", "Volrend", "Water",
-];
+pub const APPLICATIONS: [&str; 7] = ["Barnes", "FFT", "LU", "Radix", "Raytrace", "Volrend", "Water"];
 
 /// The cache sizes of Tables 4, 5 and 8, in entries.
-pub const CACHE_SIZES: [(&str, usize); 5] = [
-    ("1K", 1024),
-    ("2K", 2048),
-    ("4K", 4096),
-    ("8K", 8192),
-    ("16K", 16384),
-];
+pub const CACHE_SIZES: [(&str, usize); 5] = [("1K", 1024), ("2K", 2048), ("4K", 4096), ("8K", 8192), ("16K", 16384)];
 
 const NUMBERS: [&str; 6] = ["1", "2", "4", "8", "16", "32"];
 
@@ -241,11 +233,8 @@ pub(super) const FIGURES: [PublishedFigure; 2] = [
                 "\"the number of conflict misses and capacity misses decrease as the cache size increases\".",
             )
             .that(Claim::RestFallsWithSize),
-            Statement::of(
-                "§6.4",
-                "\"compulsory misses still constitute the majority of translation misses\".",
-            )
-            .that(Claim::MostAreCompulsory),
+            Statement::of("§6.4", "\"compulsory misses still constitute the majority of translation misses\".")
+                .that(Claim::MostAreCompulsory),
         ],
     },
     PublishedFigure {
@@ -284,10 +273,9 @@ pub struct PrintedRates {
 /// What Table 4 or 5 (by name) prints for a cache size and an application; `None` if it has no such row or column.
 pub fn printed_rates(name: &str, entries: &str, application: &str) -> Option<PrintedRates> {
     let table = table(Paper::Utlb, name)?;
-    let hundredths = |characteristic: &str, design: &str| match table.cell(
-        &[entries, characteristic],
-        &format!("{application} {design}"),
-    )? {
+    let hundredths = |characteristic: &str, design: &str| match table
+        .cell(&[entries, characteristic], &format!("{application} {design}"))?
+    {
         Cell::Printed(text) => text.replace('.', "").parse().ok(),
         _ => None,
     };
@@ -309,10 +297,7 @@ mod tests {
         for (entries, _) in CACHE_SIZES {
             for application in APPLICATIONS {
                 let rates = printed_rates("Table 4", entries, application).unwrap();
-                assert_eq!(
-                    rates.utlb_nic_misses, rates.intr_nic_misses,
-                    "{entries} {application}"
-                );
+                assert_eq!(rates.utlb_nic_misses, rates.intr_nic_misses, "{entries} {application}");
                 assert_eq!(rates.utlb_unpins, 0);
                 assert!(rates.check_misses <= rates.utlb_nic_misses);
             }
@@ -325,18 +310,10 @@ mod tests {
         for (entries, _) in CACHE_SIZES {
             let mut of_table_4: Vec<_> = APPLICATIONS
                 .iter()
-                .map(|application| {
-                    printed_rates("Table 4", entries, application)
-                        .unwrap()
-                        .utlb_nic_misses
-                })
+                .map(|application| printed_rates("Table 4", entries, application).unwrap().utlb_nic_misses)
                 .collect();
             of_table_4.sort_unstable();
-            let row = table_8
-                .rows
-                .iter()
-                .find(|row| row.keys == [entries, "direct"])
-                .unwrap();
+            let row = table_8.rows.iter().find(|row| row.keys == [entries, "direct"]).unwrap();
             let printed: Vec<u64> = row
                 .cells
                 .iter()
@@ -355,22 +332,11 @@ mod tests {
         let table_3 = table(Paper::Utlb, "Table 3").unwrap();
         for (name, entries) in CACHE_SIZES {
             for application in APPLICATIONS {
-                let row = if application == "Water" {
-                    "Water-spatial"
-                } else {
-                    application
-                };
-                let lookups = table_3
-                    .cell(&[row], "translation lookups")
-                    .unwrap()
-                    .value()
-                    .unwrap();
+                let row = if application == "Water" { "Water-spatial" } else { application };
+                let lookups = table_3.cell(&[row], "translation lookups").unwrap().value().unwrap();
                 let rates = printed_rates("Table 4", name, application).unwrap();
                 let left = (rates.intr_nic_misses - rates.intr_unpins) as f64 / 100.0 * lookups;
-                assert!(
-                    left <= entries as f64 + 0.01 * lookups,
-                    "{name} {application}: {left}"
-                );
+                assert!(left <= entries as f64 + 0.01 * lookups, "{name} {application}: {left}");
             }
         }
     }

@@ -67,20 +67,11 @@ pub(super) struct Unlimited {
 }
 
 impl Unlimited {
-    pub(super) fn new(
-        members: Vec<Member>,
-        offset: bool,
-        fresh_misses: bool,
-        causes: bool,
-        allowed: Allowed,
-    ) -> Self {
+    pub(super) fn new(members: Vec<Member>, offset: bool, fresh_misses: bool, causes: bool, allowed: Allowed) -> Self {
         let shapes: Vec<_> = members.iter().map(|member| member.shape).collect();
         let line_entries = members.first().map_or(1, |member| member.line_entries);
         let least_sets = shapes.iter().map(|shape| shape.sets).min().unwrap_or(1);
-        let sizes: Vec<_> = members
-            .iter()
-            .map(|member| member.entries / line_entries)
-            .collect();
+        let sizes: Vec<_> = members.iter().map(|member| member.entries / line_entries).collect();
         Unlimited {
             keys: Keys::new(line_entries, offset, least_sets),
             stream: KeyStream::default(),
@@ -97,9 +88,7 @@ impl Unlimited {
 
     fn run(&mut self, node: &Node) -> Result<(), StudyError> {
         let some = |kind| self.members.iter().any(|member| member.kind == kind);
-        if some(Kind::Interrupt)
-            && (node.totals.receive_lookups > 0 || !node.chunk.events.is_empty())
-        {
+        if some(Kind::Interrupt) && (node.totals.receive_lookups > 0 || !node.chunk.events.is_empty()) {
             return Err(self.allowed.less(|it| it.interrupts = false));
         }
         let is_absence = |event: &Event| event.what == HostEvent::Absent;
@@ -138,11 +127,7 @@ impl Unlimited {
                 ..Counts::default()
             };
             let counts = match member.kind {
-                Kind::Utlb => Counts {
-                    check_misses: totals.known_pages,
-                    pins: totals.known_pages,
-                    ..counts
-                },
+                Kind::Utlb => Counts { check_misses: totals.known_pages, pins: totals.known_pages, ..counts },
                 Kind::Interrupt => Counts {
                     interrupts: counts.nic_misses,
                     pins: counts.nic_misses,
@@ -154,9 +139,7 @@ impl Unlimited {
                     let replay = self.handles.iter().find(|it| Some(it.0) == entries);
                     let handles = replay.map(|it| it.1.counts()).unwrap_or_default();
                     Counts {
-                        interrupts: counts.nic_misses
-                            + handles.buffer_misses
-                            + handles.process_misses,
+                        interrupts: counts.nic_misses + handles.buffer_misses + handles.process_misses,
                         buffer_misses: handles.buffer_misses,
                         process_misses: handles.process_misses,
                         pins: self.cold.sum() * self.line_entries as u64,
@@ -220,24 +203,12 @@ pub(super) struct UnderLimit {
 }
 
 impl UnderLimit {
-    pub(super) fn new(
-        members: Vec<Member>,
-        offset: bool,
-        limit_pages: u64,
-        allowed: Allowed,
-    ) -> Self {
-        let least_sets = members
-            .iter()
-            .map(|member| member.shape.sets)
-            .min()
-            .unwrap_or(1);
+    pub(super) fn new(members: Vec<Member>, offset: bool, limit_pages: u64, allowed: Allowed) -> Self {
+        let least_sets = members.iter().map(|member| member.shape.sets).min().unwrap_or(1);
         UnderLimit {
             keys: Keys::new(1, offset, least_sets),
             pins: Pins::new(limit_pages),
-            caches: members
-                .into_iter()
-                .map(|member| (member, Limited::new(member.shape)))
-                .collect(),
+            caches: members.into_iter().map(|member| (member, Limited::new(member.shape))).collect(),
             stream: KeyStream::default(),
             cold: PathMisses::default(),
             allowed,
@@ -255,9 +226,7 @@ impl UnderLimit {
             self.keys.stream(&node.chunk, &mut self.stream);
             self.cold += self.stream.cold;
         }
-        let UnderLimit {
-            pins, caches, keys, ..
-        } = self;
+        let UnderLimit { pins, caches, keys, .. } = self;
         let configuration = caches[0].0.configuration;
         pins.run(&node.chunk, &node.pages, keys, |steps| {
             for (_, cache) in &mut *caches {
@@ -307,23 +276,11 @@ impl Group {
             Group::Unlimited(group) => group.run(node),
             Group::UnderLimit(group) => group.run(node),
             Group::Failed => Ok(()),
-            Group::Replayed {
-                configuration,
-                replay,
-                ..
-            } => replay.run(&node.chunk, &node.pages).map_err(|error| {
+            Group::Replayed { configuration, replay, .. } => replay.run(&node.chunk, &node.pages).map_err(|error| {
                 let (number, of) = (node.number, Box::new(*configuration));
                 match DoesNotFit::replayed(configuration, error, &node.totals) {
-                    Ok(cause) => StudyError::Limit {
-                        configuration: of,
-                        node: number,
-                        cause,
-                    },
-                    Err(cause) => StudyError::Configuration {
-                        configuration: of,
-                        node: number,
-                        cause,
-                    },
+                    Ok(cause) => StudyError::Limit { configuration: of, node: number, cause },
+                    Err(cause) => StudyError::Configuration { configuration: of, node: number, cause },
                 }
             }),
         }

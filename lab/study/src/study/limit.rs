@@ -46,11 +46,7 @@ impl DoesNotFit {
         totals: &Totals,
     ) -> Result<Self, ReplayError> {
         match error {
-            ReplayError::Limit(PinError::LimitTooSmall {
-                needed_pages,
-                limit_pages,
-                held_pages,
-            }) => Ok(DoesNotFit {
+            ReplayError::Limit(PinError::LimitTooSmall { needed_pages, limit_pages, held_pages }) => Ok(DoesNotFit {
                 needed_pages,
                 limit_pages,
                 held_pages,

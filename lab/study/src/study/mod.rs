@@ -145,19 +145,17 @@ pub struct Findings {
 impl Findings {
     /// Totals of all nodes; of processes, the most that a node has.
     pub fn totals(&self) -> Totals {
-        self.nodes
-            .iter()
-            .fold(Totals::default(), |sum, (_, node)| Totals {
-                operations: sum.operations + node.operations,
-                lookups: sum.lookups + node.lookups,
-                receive_lookups: sum.receive_lookups + node.receive_lookups,
-                direct_lookups: sum.direct_lookups + node.direct_lookups,
-                cut_transfers: sum.cut_transfers + node.cut_transfers,
-                first_touches: sum.first_touches + node.first_touches,
-                known_pages: sum.known_pages + node.known_pages,
-                exports: sum.exports + node.exports,
-                processes: sum.processes.max(node.processes),
-            })
+        self.nodes.iter().fold(Totals::default(), |sum, (_, node)| Totals {
+            operations: sum.operations + node.operations,
+            lookups: sum.lookups + node.lookups,
+            receive_lookups: sum.receive_lookups + node.receive_lookups,
+            direct_lookups: sum.direct_lookups + node.direct_lookups,
+            cut_transfers: sum.cut_transfers + node.cut_transfers,
+            first_touches: sum.first_touches + node.first_touches,
+            known_pages: sum.known_pages + node.known_pages,
+            exports: sum.exports + node.exports,
+            processes: sum.processes.max(node.processes),
+        })
     }
 
     /// Pages of the process that has most.
@@ -245,14 +243,8 @@ impl Study {
         nodes.sort_unstable_by_key(|node| node.number);
         Ok(Findings {
             outcomes,
-            nodes: nodes
-                .iter()
-                .map(|node| (node.number, node.totals))
-                .collect(),
-            footprints: nodes
-                .iter()
-                .map(|node| Footprint::of(&node.pages))
-                .collect(),
+            nodes: nodes.iter().map(|node| (node.number, node.totals)).collect(),
+            footprints: nodes.iter().map(|node| Footprint::of(&node.pages)).collect(),
             records: self.decoder.records(),
             left_out: self.decoder.left_out(),
             failures: self.failures,
@@ -283,12 +275,7 @@ impl Study {
                 match group.run(node) {
                     Err(error @ (StudyError::Limit { .. } | StudyError::Configuration { .. })) => {
                         if let Ok(mut failures) = failures.lock() {
-                            failures.extend(
-                                group
-                                    .members()
-                                    .into_iter()
-                                    .map(|at| (at, error.to_string())),
-                            );
+                            failures.extend(group.members().into_iter().map(|at| (at, error.to_string())));
                         }
                         *group = Group::Failed;
                     }

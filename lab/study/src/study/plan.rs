@@ -28,21 +28,11 @@ pub struct Allowed {
 
 impl Allowed {
     /// All engines.
-    pub const ALL: Allowed = Allowed {
-        keys: true,
-        lines_of_pages: true,
-        limits: true,
-        interrupts: true,
-        whole_lines: true,
-    };
+    pub const ALL: Allowed =
+        Allowed { keys: true, lines_of_pages: true, limits: true, interrupts: true, whole_lines: true };
     /// The firmware's code only.
-    pub const NONE: Allowed = Allowed {
-        keys: false,
-        lines_of_pages: false,
-        limits: false,
-        interrupts: false,
-        whole_lines: false,
-    };
+    pub const NONE: Allowed =
+        Allowed { keys: false, lines_of_pages: false, limits: false, interrupts: false, whole_lines: false };
 
     /// What a group says that needs less to be allowed.
     pub(super) fn less(mut self, change: impl FnOnce(&mut Self)) -> StudyError {
@@ -54,15 +44,8 @@ impl Allowed {
 /// What the members of a group have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Common {
-    Unlimited {
-        line_entries: usize,
-        offset: bool,
-        fresh_misses: bool,
-    },
-    UnderLimit {
-        offset: bool,
-        limit_pages: u64,
-    },
+    Unlimited { line_entries: usize, offset: bool, fresh_misses: bool },
+    UnderLimit { offset: bool, limit_pages: u64 },
 }
 
 /// Groups for the node of that number, in an order that starts the longest work first.
@@ -89,8 +72,8 @@ pub(super) fn groups(
                 }
             }
             None => {
-                let replay = Replay::new(configuration, request.causes)
-                    .map_err(|cause| cannot_build(configuration, cause))?;
+                let replay =
+                    Replay::new(configuration, request.causes).map_err(|cause| cannot_build(configuration, cause))?;
                 groups.push(Group::Replayed {
                     at,
                     configuration,
@@ -101,26 +84,12 @@ pub(super) fn groups(
     }
     for (common, members) in fast {
         groups.push(match common {
-            Common::Unlimited {
-                offset,
-                fresh_misses,
-                ..
-            } => Group::Unlimited(Box::new(Unlimited::new(
-                members,
-                offset,
-                fresh_misses,
-                request.causes,
-                allowed,
-            ))),
-            Common::UnderLimit {
-                offset,
-                limit_pages,
-            } => Group::UnderLimit(Box::new(UnderLimit::new(
-                members,
-                offset,
-                limit_pages,
-                allowed,
-            ))),
+            Common::Unlimited { offset, fresh_misses, .. } => {
+                Group::Unlimited(Box::new(Unlimited::new(members, offset, fresh_misses, request.causes, allowed)))
+            }
+            Common::UnderLimit { offset, limit_pages } => {
+                Group::UnderLimit(Box::new(UnderLimit::new(members, offset, limit_pages, allowed)))
+            }
         });
     }
     Ok(groups)
@@ -136,33 +105,22 @@ fn has_room(members: &[Member], member: &Member) -> bool {
 }
 
 fn cannot_build(configuration: Configuration, cause: CacheError) -> StudyError {
-    StudyError::Cache {
-        configuration: Box::new(configuration),
-        cause,
-    }
+    StudyError::Cache { configuration: Box::new(configuration), cause }
 }
 
-fn fast_engine(
-    at: usize,
-    configuration: Configuration,
-    causes: bool,
-    allowed: Allowed,
-) -> Option<(Common, Member)> {
+fn fast_engine(at: usize, configuration: Configuration, causes: bool, allowed: Allowed) -> Option<(Common, Member)> {
     let rules = configuration.rules;
     let kind = match configuration.design {
         // The host is asked for tables that are paged out.
         DesignConfig::Hierarchical(config) if config.tables_in_memory.is_none() => Kind::Utlb,
         DesignConfig::Interrupt(_) if allowed.interrupts => Kind::Interrupt,
-        DesignConfig::DynamicHandle(config)
-            if config.high_water_bytes.is_none() && allowed.whole_lines =>
-        {
+        DesignConfig::DynamicHandle(config) if config.high_water_bytes.is_none() && allowed.whole_lines => {
             Kind::DynamicHandle
         }
         _ => return None,
     };
     // Pinning ahead is only for designs that check.
-    if !allowed.keys || configuration.prefetch() > 1 || kind == Kind::Utlb && rules.prepin_pages > 1
-    {
+    if !allowed.keys || configuration.prefetch() > 1 || kind == Kind::Utlb && rules.prepin_pages > 1 {
         return None;
     }
     let cache = configuration.cache()?;
@@ -170,10 +128,7 @@ fn fast_engine(
         at,
         configuration,
         kind,
-        shape: Shape {
-            sets: cache.sets(),
-            ways: cache.ways,
-        },
+        shape: Shape { sets: cache.sets(), ways: cache.ways },
         entries: cache.entries,
         line_entries: cache.line_entries,
     };
@@ -184,14 +139,9 @@ fn fast_engine(
     let offset = cache.offset_per_process;
     match rules.limit {
         // Where a line may lack pages, only a replay tells the cause of each miss.
-        PinLimit::Unlimited if !fresh_misses || allowed.lines_of_pages && !causes => Some((
-            Common::Unlimited {
-                line_entries: cache.line_entries,
-                offset,
-                fresh_misses,
-            },
-            member,
-        )),
+        PinLimit::Unlimited if !fresh_misses || allowed.lines_of_pages && !causes => {
+            Some((Common::Unlimited { line_entries: cache.line_entries, offset, fresh_misses }, member))
+        }
         PinLimit::Pages(limit_pages)
             if kind == Kind::Utlb
                 && allowed.limits
@@ -199,13 +149,7 @@ fn fast_engine(
                 && rules.policy == Policy::Lru
                 && !causes =>
         {
-            Some((
-                Common::UnderLimit {
-                    offset,
-                    limit_pages,
-                },
-                member,
-            ))
+            Some((Common::UnderLimit { offset, limit_pages }, member))
         }
         _ => None,
     }

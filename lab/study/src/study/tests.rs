@@ -2,8 +2,8 @@
 
 use mapwire_settings::parse_design;
 use mapwire_translation::{
-    CacheConfig, DesignConfig, DynamicHandleConfig, HierarchicalConfig, IndexedConfig,
-    InterruptConfig, PerProcessConfig, PinLimit, PinRules, Policy,
+    CacheConfig, DesignConfig, DynamicHandleConfig, HierarchicalConfig, IndexedConfig, InterruptConfig,
+    PerProcessConfig, PinLimit, PinRules, Policy,
 };
 use mapwire_wire::TraceOp;
 use proptest::prelude::*;
@@ -19,17 +19,10 @@ fn study(
     causes: bool,
     mut allowed: Allowed,
 ) -> Result<Findings, StudyError> {
-    let request = Request {
-        configurations: configurations.to_vec(),
-        selection: Selection::ALL,
-        causes,
-        threads: 2,
-    };
+    let request = Request { configurations: configurations.to_vec(), selection: Selection::ALL, causes, threads: 2 };
     loop {
         let mut study = Study::new(request.clone(), allowed)?;
-        let taken = blocks(records, |block| {
-            study.take(block).and_then(|()| study.run_chunk())
-        });
+        let taken = blocks(records, |block| study.take(block).and_then(|()| study.run_chunk()));
         match taken.and_then(|()| study.finish()) {
             Err(StudyError::Again(less)) => {
                 assert_ne!(less, allowed);
@@ -47,45 +40,31 @@ fn failure(records: &[Record], configurations: &[Configuration], allowed: Allowe
 }
 
 fn configurations() -> impl Strategy<Value = Vec<Configuration>> {
-    let cache =
-        (0_u32..6, 0_u32..4, 0_u32..4, any::<bool>()).prop_map(|(sets, ways, line, offset)| {
-            CacheConfig::default()
-                .with_entries(1 << (sets + ways + line))
-                .with_ways(1 << ways)
-                .with_line_entries(1 << line)
-                .with_offset_per_process(offset)
-        });
-    let limit =
-        prop_oneof![2 => Just(PinLimit::Unlimited), 1 => (11_u64..60).prop_map(PinLimit::Pages)];
+    let cache = (0_u32..6, 0_u32..4, 0_u32..4, any::<bool>()).prop_map(|(sets, ways, line, offset)| {
+        CacheConfig::default()
+            .with_entries(1 << (sets + ways + line))
+            .with_ways(1 << ways)
+            .with_line_entries(1 << line)
+            .with_offset_per_process(offset)
+    });
+    let limit = prop_oneof![2 => Just(PinLimit::Unlimited), 1 => (11_u64..60).prop_map(PinLimit::Pages)];
     let ahead = prop_oneof![3 => Just(1_u32), 1 => 2_u32..9];
     let design = (0_u8..8, cache, ahead).prop_map(|(kind, cache, ahead)| match kind {
         0 => DesignConfig::SharedCache(IndexedConfig::from(cache).with_prefetch(ahead)),
         1 => DesignConfig::PerProcess(PerProcessConfig::default().with_entries(20 + cache.entries)),
         2 => DesignConfig::Interrupt(
-            InterruptConfig::default()
-                .with_cache(cache.with_line_entries(1))
-                .with_fill_pages(ahead),
+            InterruptConfig::default().with_cache(cache.with_line_entries(1)).with_fill_pages(ahead),
         ),
         3 => DesignConfig::DynamicHandle(
-            DynamicHandleConfig::default()
-                .with_cache(cache)
-                .with_handles(1 << (ahead % 4), 1 << (ahead % 3)),
+            DynamicHandleConfig::default().with_cache(cache).with_handles(1 << (ahead % 4), 1 << (ahead % 3)),
         ),
         _ => DesignConfig::Hierarchical(HierarchicalConfig::from(cache).with_prefetch(ahead)),
     });
-    let configuration = (design, limit, prop_oneof![4 => Just(1_u64), 1 => 2_u64..5]).prop_map(
-        |(design, limit, prepin)| {
-            Configuration::new(design).with_rules(
-                PinRules::default()
-                    .with_limit(limit)
-                    .with_prepin_pages(prepin),
-            )
-        },
-    );
-    prop::collection::vec(
-        configuration.prop_filter("can be built", |it| it.design.checked().is_ok()),
-        1..12,
-    )
+    let configuration =
+        (design, limit, prop_oneof![4 => Just(1_u64), 1 => 2_u64..5]).prop_map(|(design, limit, prepin)| {
+            Configuration::new(design).with_rules(PinRules::default().with_limit(limit).with_prepin_pages(prepin))
+        });
+    prop::collection::vec(configuration.prop_filter("can be built", |it| it.design.checked().is_ok()), 1..12)
 }
 
 /// Operations; some traces have exports, each of which ends at some time.
@@ -97,13 +76,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
     (records, exports, any::<prop::sample::Index>()).prop_map(|(mut records, exports, at)| {
         for number in 0..exports.min(records.len()) {
             let place = at.index(records.len());
-            let export = (
-                0,
-                number as u16 % 3,
-                TraceOp::Export,
-                100 + number as u64 * 4,
-                6,
-            );
+            let export = (0, number as u16 % 3, TraceOp::Export, 100 + number as u64 * 4, 6);
             records.insert(place, export);
             records.push((0, export.1, TraceOp::Unexport, export.3, export.4));
             records.push((0, export.1, TraceOp::Receive, export.3 + 2, 2));
@@ -147,9 +120,7 @@ fn hierarchical(cache: CacheConfig) -> Configuration {
 }
 
 fn four_entries() -> CacheConfig {
-    CacheConfig::default()
-        .with_entries(4)
-        .with_offset_per_process(false)
+    CacheConfig::default().with_entries(4).with_offset_per_process(false)
 }
 
 #[test]
@@ -168,19 +139,11 @@ fn a_trace_computed_by_hand_gives_its_golden_counts() {
     ];
     let cache = four_entries();
     let limited = PinRules::default().with_limit(PinLimit::Pages(2));
-    let rows = [
-        hierarchical(cache),
-        hierarchical(cache.with_ways(2)),
-        hierarchical(cache).with_rules(limited),
-    ];
+    let rows = [hierarchical(cache), hierarchical(cache.with_ways(2)), hierarchical(cache).with_rules(limited)];
     for allowed in [Allowed::ALL, Allowed::NONE] {
         let found = study(&records, &rows, true, allowed).unwrap();
-        let misses = |send_other, receive_other| PathMisses {
-            send_cold: 6,
-            send_other,
-            receive_cold: 0,
-            receive_other,
-        };
+        let misses =
+            |send_other, receive_other| PathMisses { send_cold: 6, send_other, receive_cold: 0, receive_other };
         let counts = Counts {
             lookups: 10,
             receive_lookups: 2,
@@ -193,25 +156,11 @@ fn a_trace_computed_by_hand_gives_its_golden_counts() {
         assert_eq!(found.outcomes[0].counts, counts);
         // Of four entries without sets, all but page 1 of process 0 are there when it is received.
         let causes = found.outcomes[0].causes.unwrap();
-        assert_eq!(
-            (causes.compulsory, causes.capacity, causes.conflict),
-            (6, 0, 2)
-        );
-        let two_ways = Counts {
-            nic_misses: 6,
-            misses: misses(0, 0),
-            ..counts
-        };
+        assert_eq!((causes.compulsory, causes.capacity, causes.conflict), (6, 0, 2));
+        let two_ways = Counts { nic_misses: 6, misses: misses(0, 0), ..counts };
         assert_eq!(found.outcomes[1].counts, two_ways);
         // Process 0 may have two pages: 4 takes the place of 1, then 1 that of 4.
-        let under_limit = Counts {
-            check_misses: 7,
-            pins: 7,
-            unpins: 2,
-            nic_misses: 9,
-            misses: misses(1, 2),
-            ..counts
-        };
+        let under_limit = Counts { check_misses: 7, pins: 7, unpins: 2, nic_misses: 9, misses: misses(1, 2), ..counts };
         assert_eq!(found.outcomes[2].counts, under_limit);
     }
 }
@@ -222,15 +171,9 @@ fn a_limit_below_one_operation_is_an_error_that_names_it() {
     let rules = PinRules::default().with_limit(PinLimit::Pages(4));
     let rows = [hierarchical(four_entries()).with_rules(rules)];
     let fast = failure(&records, &rows, Allowed::ALL);
-    assert!(
-        fast.contains("limit=4") && fast.contains("node 3") && fast.contains("5 pages"),
-        "{fast}"
-    );
+    assert!(fast.contains("limit=4") && fast.contains("node 3") && fast.contains("5 pages"), "{fast}");
     let slow = failure(&records, &rows, Allowed::NONE);
-    assert!(
-        slow.contains("limit=4") && slow.contains("5 pages"),
-        "{slow}"
-    );
+    assert!(slow.contains("limit=4") && slow.contains("5 pages"), "{slow}");
     for text in [fast, slow] {
         let advice = "5 pages are needed at once, but a process may have only 4 pinned; choose a larger --limit";
         assert!(text.ends_with(advice), "{text}");
@@ -239,11 +182,7 @@ fn a_limit_below_one_operation_is_an_error_that_names_it() {
 
 #[test]
 fn a_limit_below_the_exports_tells_how_to_leave_them_out() {
-    let records = [
-        (3, 0, TraceOp::Export, 0, 3),
-        (3, 0, TraceOp::Export, 9, 2),
-        (3, 0, TraceOp::Send, 20, 1),
-    ];
+    let records = [(3, 0, TraceOp::Export, 0, 3), (3, 0, TraceOp::Export, 9, 2), (3, 0, TraceOp::Send, 20, 1)];
     let rules = PinRules::default().with_limit(PinLimit::Pages(4));
     let rows = [hierarchical(four_entries()).with_rules(rules)];
     let error = failure(&records, &rows, Allowed::NONE);
@@ -267,36 +206,24 @@ fn a_table_below_one_operation_is_told_as_such() {
 
 #[test]
 fn policies_and_limits_that_no_fast_engine_knows_are_replayed() {
-    let records: Vec<Record> = (0..300)
-        .map(|n| (0, 0, TraceOp::Send, n * n % 31, 1))
-        .collect();
+    let records: Vec<Record> = (0..300).map(|n| (0, 0, TraceOp::Send, n * n % 31, 1)).collect();
     let rules = PinRules::default().with_limit(PinLimit::Pages(8));
-    let rows: Vec<_> = Policy::PREDEFINED
-        .map(|policy| hierarchical(four_entries()).with_rules(rules.with_policy(policy)))
-        .into();
+    let rows: Vec<_> =
+        Policy::PREDEFINED.map(|policy| hierarchical(four_entries()).with_rules(rules.with_policy(policy))).into();
     let found = study(&records, &rows, false, Allowed::ALL).unwrap();
     for outcome in &found.outcomes {
         let counts = outcome.counts;
         assert_eq!(counts.pins - counts.unpins, 8);
         assert_eq!(counts.check_misses, counts.pins);
     }
-    let checks: std::collections::HashSet<_> = found
-        .outcomes
-        .iter()
-        .map(|it| it.counts.check_misses)
-        .collect();
+    let checks: std::collections::HashSet<_> = found.outcomes.iter().map(|it| it.counts.check_misses).collect();
     assert!(checks.len() > 1, "{checks:?}");
 }
 
 #[test]
 fn a_design_that_cannot_be_built_is_named_before_anything_is_read() {
     let rows = vec![hierarchical(CacheConfig::default().with_ways(3))];
-    let request = Request {
-        configurations: rows,
-        selection: Selection::ALL,
-        causes: true,
-        threads: 1,
-    };
+    let request = Request { configurations: rows, selection: Selection::ALL, causes: true, threads: 1 };
     let error = Study::new(request, Allowed::ALL).unwrap_err().to_string();
     assert!(error.contains("3 ways"), "{error}");
 }
@@ -444,9 +371,7 @@ proptest! {
 
 #[test]
 fn pages_looked_up_once_miss_by_compulsion_however_long_the_lines() {
-    let records: Vec<Record> = (0..2000)
-        .map(|page| (0, 0, TraceOp::Send, page, 1))
-        .collect();
+    let records: Vec<Record> = (0..2000).map(|page| (0, 0, TraceOp::Send, page, 1)).collect();
     let cache = CacheConfig::default().with_entries(1024);
     for allowed in [Allowed::ALL, Allowed::NONE] {
         let rows = [1, 2, 8, 16].map(|line| hierarchical(cache.with_line_entries(line)));
@@ -454,10 +379,7 @@ fn pages_looked_up_once_miss_by_compulsion_however_long_the_lines() {
         for outcome in found.outcomes {
             let causes = outcome.causes.unwrap();
             assert_eq!(outcome.counts.nic_misses, 2000);
-            assert_eq!(
-                (causes.compulsory, causes.capacity, causes.conflict),
-                (2000, 0, 0)
-            );
+            assert_eq!((causes.compulsory, causes.capacity, causes.conflict), (2000, 0, 0));
             assert_eq!(causes.hill_conflict(), 0);
         }
     }
@@ -467,18 +389,11 @@ fn pages_looked_up_once_miss_by_compulsion_however_long_the_lines() {
 fn a_cache_that_keeps_what_one_without_sets_would_lose_has_no_negative_conflicts() {
     // Three pages in turn in two entries: LRU without sets always misses, two sets keep page 1.
     let records: Vec<Record> = (0..30).map(|n| (0, 0, TraceOp::Send, n % 3, 1)).collect();
-    let cache = CacheConfig::default()
-        .with_entries(2)
-        .with_offset_per_process(false);
+    let cache = CacheConfig::default().with_entries(2).with_offset_per_process(false);
     for allowed in [Allowed::ALL, Allowed::NONE] {
         let found = study(&records, &[hierarchical(cache)], true, allowed).unwrap();
         let causes = found.outcomes[0].causes.unwrap();
-        let expected = Causes {
-            compulsory: 3,
-            capacity: 18,
-            conflict: 0,
-            associative: 30,
-        };
+        let expected = Causes { compulsory: 3, capacity: 18, conflict: 0, associative: 30 };
         assert_eq!(causes, expected);
         assert_eq!(causes.hill_conflict(), -9);
     }
@@ -486,9 +401,7 @@ fn a_cache_that_keeps_what_one_without_sets_would_lose_has_no_negative_conflicts
 
 #[test]
 fn each_policy_unpins_other_pages_of_a_full_table_without_a_limit() {
-    let records: Vec<Record> = (0..400)
-        .map(|n| (0, 0, TraceOp::Send, n * n % 31, 1))
-        .collect();
+    let records: Vec<Record> = (0..400).map(|n| (0, 0, TraceOp::Send, n * n % 31, 1)).collect();
     let sweep = crate::sweep::Sweep {
         designs: crate::sweep::parse_designs("per-process,entries=8").unwrap(),
         policies: Policy::PREDEFINED.map(UnpinPolicy::Library).into(),
@@ -497,11 +410,7 @@ fn each_policy_unpins_other_pages_of_a_full_table_without_a_limit() {
     let rows = sweep.configurations(0).unwrap();
     assert_eq!(rows.len(), Policy::PREDEFINED.len());
     let found = study(&records, &rows, false, Allowed::ALL).unwrap();
-    let checks: std::collections::HashSet<_> = found
-        .outcomes
-        .iter()
-        .map(|it| it.counts.check_misses)
-        .collect();
+    let checks: std::collections::HashSet<_> = found.outcomes.iter().map(|it| it.counts.check_misses).collect();
     assert!(checks.len() > 2, "{checks:?}");
 }
 
@@ -509,24 +418,17 @@ fn each_policy_unpins_other_pages_of_a_full_table_without_a_limit() {
 fn caches_of_handles_are_replayed_in_every_size() {
     use TraceOp::{Export, Receive, Send};
     // Eight exports of two processes, received in turn, three times.
-    let mut records: Vec<Record> = (0..8)
-        .map(|n| (0, n % 2, Export, 100 * u64::from(n), 4))
-        .collect();
+    let mut records: Vec<Record> = (0..8).map(|n| (0, n % 2, Export, 100 * u64::from(n), 4)).collect();
     for _ in 0..3 {
         records.extend((0..8).map(|n| (0, n % 2, Receive, 100 * u64::from(n) + 1, 2)));
         records.push((0, 0, Send, 0, 1));
     }
-    let of = |handles: &str| {
-        Configuration::new(parse_design(&format!("dynamic-handle,line=8{handles}")).unwrap())
-    };
+    let of = |handles: &str| Configuration::new(parse_design(&format!("dynamic-handle,line=8{handles}")).unwrap());
     let rows = [of(""), of(",cbh=4"), of(",pch=1"), of(",cbh=4,pch=1")];
     for allowed in [Allowed::ALL, Allowed::NONE] {
         let found = study(&records, &rows, false, allowed).unwrap();
-        let counts: Vec<_> = found
-            .outcomes
-            .iter()
-            .map(|it| (it.counts.buffer_misses, it.counts.process_misses))
-            .collect();
+        let counts: Vec<_> =
+            found.outcomes.iter().map(|it| (it.counts.buffer_misses, it.counts.process_misses)).collect();
         // Each once, or all of them each time: four places see eight buffers in turn, one place two processes.
         assert_eq!(counts, [(8, 2), (24, 2), (8, 24), (24, 24)]);
         for outcome in found.outcomes {

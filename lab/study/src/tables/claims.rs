@@ -8,22 +8,13 @@ const EPSILON: f64 = 1e-3;
 
 /// The statements of the paper about that figure, each with its source, and whether it holds for ours where that can be told.
 pub(super) fn remarks(paper: Paper, name: &str, ours: &Comparison) -> Vec<String> {
-    let figure = figures()
-        .into_iter()
-        .find(|figure| figure.paper == paper && figure.name == name);
+    let figure = figures().into_iter().find(|figure| figure.paper == paper && figure.name == name);
     let statements = figure.map_or(&[][..], |figure| figure.prose);
-    statements
-        .iter()
-        .map(|statement| remark(paper, statement, ours))
-        .collect()
+    statements.iter().map(|statement| remark(paper, statement, ours)).collect()
 }
 
 fn remark(paper: Paper, statement: &Statement, ours: &Comparison) -> String {
-    let Statement {
-        section,
-        text,
-        claim,
-    } = statement;
+    let Statement { section, text, claim } = statement;
     let said = format!("{paper} {section} says of its own runs: {text}");
     let Some(claim) = claim else { return said };
     let against = against(*claim, ours);
@@ -35,10 +26,7 @@ fn remark(paper: Paper, statement: &Statement, ours: &Comparison) -> String {
 }
 
 /// The rows of a column by their first and second key, in order.
-fn series<'a>(
-    ours: &'a Comparison,
-    column: usize,
-) -> impl Iterator<Item = (&'a str, &'a str, f64)> + 'a {
+fn series<'a>(ours: &'a Comparison, column: usize) -> impl Iterator<Item = (&'a str, &'a str, f64)> + 'a {
     let rows = ours.row_keys.iter().zip(&ours.ours.rows);
     rows.filter_map(move |(keys, cells)| {
         let second = keys.get(1).map_or("", String::as_str);
@@ -54,11 +42,9 @@ fn against(claim: Claim, ours: &Comparison) -> Vec<String> {
     let mut all = Vec::new();
     for (column, name) in ours.ours.columns.iter().enumerate() {
         let places = match claim {
-            Claim::RestFallsWithSize => rises(
-                series(ours, column)
-                    .filter(|it| it.1 == "capacity and conflict")
-                    .map(|it| (it.0, it.2)),
-            ),
+            Claim::RestFallsWithSize => {
+                rises(series(ours, column).filter(|it| it.1 == "capacity and conflict").map(|it| (it.0, it.2)))
+            }
             Claim::MostAreCompulsory => minorities(ours, column),
             _ => {
                 let mut sizes: Vec<_> = series(ours, column).map(|it| it.0).collect();
@@ -92,11 +78,7 @@ fn rises<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> Vec<&'a str> {
 
 /// Sizes at which fewer than half of the misses are compulsory.
 fn minorities(ours: &Comparison, column: usize) -> Vec<&str> {
-    let of = |cause: &'static str| {
-        series(ours, column)
-            .filter(move |it| it.1 == cause)
-            .map(|it| (it.0, it.2))
-    };
+    let of = |cause: &'static str| series(ours, column).filter(move |it| it.1 == cause).map(|it| (it.0, it.2));
     of("compulsory")
         .zip(of("capacity and conflict"))
         .filter(|((_, first), (_, rest))| first + EPSILON < *rest)
@@ -109,9 +91,7 @@ fn against_misses(claim: Claim, ours: &Comparison) -> Vec<String> {
     let parts = FIGURE_5_LEGEND.len();
     let mut all = Vec::new();
     for first in (0..ours.ours.columns.len()).step_by(parts) {
-        let name = ours.ours.columns[first]
-            .trim_end_matches(FIGURE_5_LEGEND[0])
-            .trim();
+        let name = ours.ours.columns[first].trim_end_matches(FIGURE_5_LEGEND[0]).trim();
         let sums: Vec<(&str, f64)> = ours
             .row_keys
             .iter()
@@ -123,11 +103,7 @@ fn against_misses(claim: Claim, ours: &Comparison) -> Vec<String> {
             .collect();
         let at = |place: &str| sums.iter().find(|it| it.0 == place).map(|it| it.1);
         let places: Vec<&str> = match claim {
-            Claim::AtMostPercent(most) => sums
-                .iter()
-                .filter(|it| it.1 > most + EPSILON)
-                .map(|it| it.0)
-                .collect(),
+            Claim::AtMostPercent(most) => sums.iter().filter(|it| it.1 > most + EPSILON).map(|it| it.0).collect(),
             _ => {
                 let shorter = |place: &str| at(&place.replace(".L128.", ".L8."));
                 sums.iter()
@@ -160,16 +136,10 @@ mod tests {
             caption: String::new(),
             unit: "",
             keys: vec!["cache entries", "misses"],
-            row_keys: rows
-                .iter()
-                .map(|row| row.0.iter().map(|key| (*key).to_owned()).collect())
-                .collect(),
+            row_keys: rows.iter().map(|row| row.0.iter().map(|key| (*key).to_owned()).collect()).collect(),
             ours: Side {
                 columns: columns.iter().map(|name| (*name).to_owned()).collect(),
-                rows: rows
-                    .iter()
-                    .map(|row| row.1.iter().map(|value| Cell::number(*value, 3)).collect())
-                    .collect(),
+                rows: rows.iter().map(|row| row.1.iter().map(|value| Cell::number(*value, 3)).collect()).collect(),
             },
             published: Side::default(),
             remarks: Vec::new(),
@@ -191,10 +161,7 @@ mod tests {
         assert_eq!(against(Claim::RestFallsWithSize, &ours), ["bad at 2K"]);
         let remarks = remarks(Paper::Utlb, "Figure 7", &ours).join("\n");
         assert!(remarks.contains("UTLB §6.4 says"), "{remarks}");
-        assert!(
-            remarks.contains("NOT hold here for bad at 1K, 2K"),
-            "{remarks}"
-        );
+        assert!(remarks.contains("NOT hold here for bad at 1K, 2K"), "{remarks}");
     }
 
     #[test]
@@ -203,17 +170,11 @@ mod tests {
         let columns: Vec<_> = columns.iter().map(String::as_str).collect();
         let ours = comparison(
             &columns,
-            &[
-                (&["C8.L8.A2"], &[10.0, 10.0, 5.0, 5.0]),
-                (&["C8.L128.A2"], &[20.0, 10.0, 6.0, 5.0]),
-            ],
+            &[(&["C8.L8.A2"], &[10.0, 10.0, 5.0, 5.0]), (&["C8.L128.A2"], &[20.0, 10.0, 6.0, 5.0])],
         );
         let long = against(Claim::LongLinesMissLess, &ours);
         assert_eq!(long, ["fft at C8.L128.A2"]);
-        assert_eq!(
-            against(Claim::AtMostPercent(40.0), &ours),
-            ["fft at C8.L128.A2"]
-        );
+        assert_eq!(against(Claim::AtMostPercent(40.0), &ours), ["fft at C8.L128.A2"]);
         assert!(against(Claim::AtMostPercent(41.0), &ours).is_empty());
     }
 }

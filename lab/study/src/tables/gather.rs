@@ -66,10 +66,7 @@ pub struct Gathered {
 impl Part {
     /// What a configuration did on each trace; `None` for all if there was no such study.
     pub(super) fn outcomes(&self, configuration: &Configuration) -> Vec<Option<Outcome>> {
-        let at = self
-            .configurations
-            .iter()
-            .position(|it| it == configuration);
+        let at = self.configurations.iter().position(|it| it == configuration);
         let outcome = |trace: &TraceFindings| {
             let at = at?;
             let done = trace.findings.failure(at).is_none();
@@ -84,10 +81,7 @@ impl Part {
             let nodes = trace.findings.nodes.iter();
             nodes.filter(|(_, totals)| totals.lookups > 0).count() as u64
         };
-        self.traces
-            .iter()
-            .map(|trace| (nodes(trace), trace.findings.totals()))
-            .collect()
+        self.traces.iter().map(|trace| (nodes(trace), trace.findings.totals())).collect()
     }
 
     /// Traces of which some transfers were cut into pieces.
@@ -109,11 +103,7 @@ fn direct_notes(traces: &[TraceFindings]) -> Vec<String> {
 
 /// What a selection of operations and paths has left out of a trace; `None`: nothing.
 pub fn left_out_note(name: &str, left_out: &LeftOut) -> Option<String> {
-    let LeftOut {
-        send,
-        fetch,
-        receive,
-    } = left_out;
+    let LeftOut { send, fetch, receive } = left_out;
     let lookups = left_out.lookups();
     (lookups > 0).then(|| {
         format!(
@@ -141,17 +131,10 @@ fn design(text: &str) -> Option<DesignConfig> {
 }
 
 /// UTLB's cache of that size.
-pub(super) fn hierarchical(
-    entries: usize,
-    ways: usize,
-    offset: bool,
-    prefetch: u32,
-) -> Option<Configuration> {
+pub(super) fn hierarchical(entries: usize, ways: usize, offset: bool, prefetch: u32) -> Option<Configuration> {
     let offset = if offset { "on" } else { "off" };
-    design(&format!(
-        "hierarchical,entries={entries},ways={ways},offset={offset},prefetch={prefetch}"
-    ))
-    .map(Configuration::new)
+    design(&format!("hierarchical,entries={entries},ways={ways},offset={offset},prefetch={prefetch}"))
+        .map(Configuration::new)
 }
 
 /// The interrupt design with that cache.
@@ -166,18 +149,13 @@ pub(super) fn four_megabytes(configuration: Configuration) -> Configuration {
 
 /// The default design under Table 7's limit.
 pub(super) fn sixteen_megabytes(prepin: u64) -> Configuration {
-    let rules = PinRules::default()
-        .with_limit(PinLimit::Pages(TABLE_7_PAGES))
-        .with_prepin_pages(prepin);
+    let rules = PinRules::default().with_limit(PinLimit::Pages(TABLE_7_PAGES)).with_prepin_pages(prepin);
     Configuration::new(DesignConfig::default()).with_rules(rules)
 }
 
 /// One of Figure 5's configurations.
 pub(super) fn dynamic_handle(entries: usize, line: usize, ways: usize) -> Option<Configuration> {
-    design(&format!(
-        "dynamic-handle,entries={entries},line={line},ways={ways}"
-    ))
-    .map(Configuration::new)
+    design(&format!("dynamic-handle,entries={entries},line={line},ways={ways}")).map(Configuration::new)
 }
 
 /// Studies the traces: `sends` for UTLB's tables, which count sends and fetches as its traces had them, `all` for those of dynamic
@@ -192,77 +170,33 @@ pub fn gather(
     threads: usize,
 ) -> Result<Gathered, FileError> {
     let sizes = CACHE_SIZES.map(|(_, entries)| entries);
-    let direct = || {
-        sizes
-            .into_iter()
-            .filter_map(|entries| hierarchical(entries, 1, true, 1))
-    };
+    let direct = || sizes.into_iter().filter_map(|entries| hierarchical(entries, 1, true, 1));
     let interrupts = || sizes.into_iter().filter_map(interrupt);
-    let associative = sizes.into_iter().flat_map(|entries| {
-        [2, 4]
-            .into_iter()
-            .filter_map(move |ways| hierarchical(entries, ways, true, 1))
-    });
-    let without_offset = sizes
+    let associative = sizes
         .into_iter()
-        .filter_map(|entries| hierarchical(entries, 1, false, 1));
+        .flat_map(|entries| [2, 4].into_iter().filter_map(move |ways| hierarchical(entries, ways, true, 1)));
+    let without_offset = sizes.into_iter().filter_map(|entries| hierarchical(entries, 1, false, 1));
     let prefetch = PREFETCHES.into_iter().flat_map(|prefetch| {
-        CACHE_SIZES
-            .into_iter()
-            .filter_map(move |(_, entries)| hierarchical(entries, 1, true, prefetch))
+        CACHE_SIZES.into_iter().filter_map(move |(_, entries)| hierarchical(entries, 1, true, prefetch))
     });
-    let handles = figure_5_configurations()
-        .filter_map(|it| dynamic_handle(it.entries, it.line_entries, it.ways));
-    let mut study =
-        |configurations: Vec<Configuration>, selection, causes| -> Result<Part, FileError> {
-            let request = Request {
-                configurations: configurations.clone(),
-                selection,
-                causes,
-                threads,
-            };
-            let traces = source.study(request)?;
-            let failure = traces
-                .iter()
-                .flat_map(|trace| &trace.findings.failures)
-                .next();
-            Ok(Part {
-                missing: failure.map(|failure| failure.1.clone()),
-                configurations,
-                traces,
-            })
-        };
-    let unlimited = study(
-        direct()
-            .chain(interrupts())
-            .chain(associative)
-            .chain(without_offset)
-            .collect(),
-        sends,
-        true,
-    )?;
+    let handles = figure_5_configurations().filter_map(|it| dynamic_handle(it.entries, it.line_entries, it.ways));
+    let mut study = |configurations: Vec<Configuration>, selection, causes| -> Result<Part, FileError> {
+        let request = Request { configurations: configurations.clone(), selection, causes, threads };
+        let traces = source.study(request)?;
+        let failure = traces.iter().flat_map(|trace| &trace.findings.failures).next();
+        Ok(Part { missing: failure.map(|failure| failure.1.clone()), configurations, traces })
+    };
+    let unlimited =
+        study(direct().chain(interrupts()).chain(associative).chain(without_offset).collect(), sends, true)?;
     let limited = direct().chain(interrupts()).map(four_megabytes).collect();
     let gathered = Gathered {
         names: unlimited.traces.iter().map(TraceFindings::name).collect(),
-        metadata: unlimited
-            .traces
-            .iter()
-            .map(|trace| trace.metadata.clone())
-            .collect(),
-        damaged: unlimited
-            .traces
-            .iter()
-            .filter_map(|trace| trace.damage.as_ref())
-            .map(ToString::to_string)
-            .collect(),
+        metadata: unlimited.traces.iter().map(|trace| trace.metadata.clone()).collect(),
+        damaged: unlimited.traces.iter().filter_map(|trace| trace.damage.as_ref()).map(ToString::to_string).collect(),
         notes: direct_notes(&unlimited.traces),
         prefetch: study(prefetch.collect(), sends, false)?,
         four_megabytes: study(limited, sends.in_pieces_of(TABLE_5_PAGES), false)?,
-        sixteen_megabytes: study(
-            [1, 16].map(sixteen_megabytes).into(),
-            sends.in_pieces_of(TABLE_7_PAGES),
-            false,
-        )?,
+        sixteen_megabytes: study([1, 16].map(sixteen_megabytes).into(), sends.in_pieces_of(TABLE_7_PAGES), false)?,
         handles: study(handles.collect(), all, false)?,
         unlimited,
     };

@@ -4,21 +4,15 @@ use super::gather::dynamic_handle;
 use super::{Cell, Comparison, Gathered, Side, claims};
 use crate::memory::{Load, Structure, nic_memory};
 use crate::published::{
-    FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Paper, PublishedFigure, figure_5_configurations,
-    figures,
+    FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Paper, PublishedFigure, figure_5_configurations, figures,
 };
 
 fn published(name: &str) -> Option<PublishedFigure> {
-    figures()
-        .into_iter()
-        .find(|figure| figure.paper == Paper::DynamicHandleLookup && figure.name == name)
+    figures().into_iter().find(|figure| figure.paper == Paper::DynamicHandleLookup && figure.name == name)
 }
 
 /// Ours: a table on the NIC for each process, of as many entries as the cache that takes their place.
-const FIGURE_3_DESIGNS: [&str; 2] = [
-    "per-process,entries=32K",
-    "dynamic-handle,entries=16K,line=64,ways=4",
-];
+const FIGURE_3_DESIGNS: [&str; 2] = ["per-process,entries=32K", "dynamic-handle,entries=16K,line=64,ways=4"];
 
 /// Two bars: tables on the NIC, and dynamic handle lookup with the paper's best cache. No trace matters.
 pub(super) fn figure_3() -> Comparison {
@@ -46,21 +40,13 @@ pub(super) fn figure_3() -> Comparison {
         unit: "KB",
         keys: vec!["structure"],
         row_keys: Vec::new(),
-        ours: Side {
-            columns,
-            rows: Vec::new(),
-        },
-        published: Side {
-            columns: vec!["tables".to_owned(), "dynamic handles".to_owned()],
-            rows: Vec::new(),
-        },
+        ours: Side { columns, rows: Vec::new() },
+        published: Side { columns: vec!["tables".to_owned(), "dynamic handles".to_owned()], rows: Vec::new() },
         remarks,
     };
     let structures = FIGURE_3_DESIGNS.map(|text| {
         let design = mapwire_settings::parse_design(text).ok();
-        design
-            .and_then(|design| nic_memory(&design, load).ok())
-            .unwrap_or_default()
+        design.and_then(|design| nic_memory(&design, load).ok()).unwrap_or_default()
     });
     let mut row = |name: &str, of: &dyn Fn(&Structure) -> bool, paper: [Cell; 2]| {
         let sum = |all: &Vec<Structure>| {
@@ -68,8 +54,7 @@ pub(super) fn figure_3() -> Comparison {
             some.peek()?;
             Some(some.map(|it| it.bytes).sum::<u64>())
         };
-        let cell =
-            |all| sum(all).map_or_else(Cell::none, |bytes| Cell::number(bytes as f64 / 1024.0, 1));
+        let cell = |all| sum(all).map_or_else(Cell::none, |bytes| Cell::number(bytes as f64 / 1024.0, 1));
         comparison.row(&[name], structures.iter().map(cell).collect(), paper.into());
     };
     let mut names: Vec<&'static str> = Vec::new();
@@ -93,21 +78,11 @@ pub(super) fn figure_3() -> Comparison {
 pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
     let source = published("Figure 5");
     let mut remarks = Vec::new();
-    let tops: Vec<_> = FIGURE_5_PANELS
-        .iter()
-        .map(|panel| format!("{} {} %", panel.application, panel.top_percent))
-        .collect();
-    remarks.push(format!(
-        "The highest labels of the paper's axes: {}.",
-        tops.join(", ")
-    ));
-    remarks
-        .push("Ours: of all lookups of both paths; cold is the first miss of a line.".to_owned());
-    let columns = gathered
-        .names
-        .iter()
-        .flat_map(|name| FIGURE_5_LEGEND.map(|part| format!("{name} {part}")))
-        .collect();
+    let tops: Vec<_> =
+        FIGURE_5_PANELS.iter().map(|panel| format!("{} {} %", panel.application, panel.top_percent)).collect();
+    remarks.push(format!("The highest labels of the paper's axes: {}.", tops.join(", ")));
+    remarks.push("Ours: of all lookups of both paths; cold is the first miss of a line.".to_owned());
+    let columns = gathered.names.iter().flat_map(|name| FIGURE_5_LEGEND.map(|part| format!("{name} {part}"))).collect();
     let mut comparison = Comparison {
         paper: Paper::DynamicHandleLookup,
         name: "Figure 5",
@@ -115,10 +90,7 @@ pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
         unit: "% of lookups",
         keys: vec!["configuration"],
         row_keys: Vec::new(),
-        ours: Side {
-            columns,
-            rows: Vec::new(),
-        },
+        ours: Side { columns, rows: Vec::new() },
         published: Side::default(),
         remarks,
     };
@@ -132,22 +104,9 @@ pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
                 continue;
             };
             let misses = outcome.counts.misses;
-            let percent = |count: u64| {
-                Cell::number(
-                    100.0 * count as f64 / outcome.counts.lookups.max(1) as f64,
-                    3,
-                )
-            };
+            let percent = |count: u64| Cell::number(100.0 * count as f64 / outcome.counts.lookups.max(1) as f64, 3);
             // In the order of the legend.
-            ours.extend(
-                [
-                    misses.receive_other,
-                    misses.send_other,
-                    misses.receive_cold,
-                    misses.send_cold,
-                ]
-                .map(percent),
-            );
+            ours.extend([misses.receive_other, misses.send_other, misses.receive_cold, misses.send_cold].map(percent));
         }
         ours.resize(comparison.ours.columns.len(), Cell::none());
         comparison.row(&[&shape.to_string()], ours, Vec::new());

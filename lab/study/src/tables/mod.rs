@@ -27,26 +27,17 @@ pub struct Cell {
 impl Cell {
     /// A number with so many decimals.
     pub fn number(value: f64, decimals: usize) -> Self {
-        Cell {
-            text: format!("{value:.decimals$}"),
-            value: Some(value),
-        }
+        Cell { text: format!("{value:.decimals$}"), value: Some(value) }
     }
 
     /// Nothing.
     pub fn none() -> Self {
-        Cell {
-            text: "-".to_owned(),
-            value: None,
-        }
+        Cell { text: "-".to_owned(), value: None }
     }
 
     /// The paper's.
     pub fn published(cell: Option<crate::published::Cell>) -> Self {
-        cell.map_or_else(Cell::none, |cell| Cell {
-            text: cell.to_string(),
-            value: cell.value(),
-        })
+        cell.map_or_else(Cell::none, |cell| Cell { text: cell.to_string(), value: cell.value() })
     }
 }
 
@@ -87,16 +78,11 @@ impl Comparison {
     fn row(&mut self, keys: &[&str], ours: Vec<Cell>, published: Vec<Cell>) {
         debug_assert_eq!(
             (keys.len(), ours.len(), published.len()),
-            (
-                self.keys.len(),
-                self.ours.columns.len(),
-                self.published.columns.len()
-            ),
+            (self.keys.len(), self.ours.columns.len(), self.published.columns.len()),
             "{} {keys:?}",
             self.name
         );
-        self.row_keys
-            .push(keys.iter().map(|key| (*key).to_owned()).collect());
+        self.row_keys.push(keys.iter().map(|key| (*key).to_owned()).collect());
         self.ours.rows.push(ours);
         self.published.rows.push(published);
     }

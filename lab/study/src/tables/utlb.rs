@@ -20,10 +20,7 @@ fn with(name: &'static str, ours: Vec<String>) -> (Comparison, PublishedTable) {
         rows: Vec::new(),
         remarks: &[],
     });
-    let side = |columns| Side {
-        columns,
-        rows: Vec::new(),
-    };
+    let side = |columns| Side { columns, rows: Vec::new() };
     let comparison = Comparison {
         paper: Paper::Utlb,
         name,
@@ -32,62 +29,38 @@ fn with(name: &'static str, ours: Vec<String>) -> (Comparison, PublishedTable) {
         keys: published.keys.clone(),
         row_keys: Vec::new(),
         ours: side(ours),
-        published: side(
-            published
-                .columns
-                .iter()
-                .map(|name| (*name).to_owned())
-                .collect(),
-        ),
-        remarks: published
-            .remarks
-            .iter()
-            .map(|remark| format!("Of the paper's table: {remark}"))
-            .collect(),
+        published: side(published.columns.iter().map(|name| (*name).to_owned()).collect()),
+        remarks: published.remarks.iter().map(|remark| format!("Of the paper's table: {remark}")).collect(),
     };
     (comparison, published)
 }
 
 fn published_row(table: &PublishedTable, keys: &[&str]) -> Vec<Cell> {
-    table
-        .columns
-        .iter()
-        .map(|column| Cell::published(table.cell(keys, column)))
-        .collect()
+    table.columns.iter().map(|column| Cell::published(table.cell(keys, column))).collect()
 }
 
 fn rate(outcome: Option<Outcome>, count: impl Fn(&Counts) -> u64) -> Cell {
     outcome.map_or_else(Cell::none, |outcome| {
-        Cell::number(
-            count(&outcome.counts) as f64 / outcome.counts.lookups.max(1) as f64,
-            2,
-        )
+        Cell::number(count(&outcome.counts) as f64 / outcome.counts.lookups.max(1) as f64, 2)
     })
 }
 
 /// Says what of a table under a limit is not as in the trace.
 fn missing(comparison: &mut Comparison, part: &Part) {
     if let Some(cut) = part.cut() {
-        comparison.remarks.push(format!(
-            "Ours: transfers of more pages than the limit are studied in pieces that fit ({cut})."
-        ));
-    }
-    if let Some(why) = &part.missing {
         comparison
             .remarks
-            .push(format!("Of ours, some is missing: {why}"));
+            .push(format!("Ours: transfers of more pages than the limit are studied in pieces that fit ({cut})."));
+    }
+    if let Some(why) = &part.missing {
+        comparison.remarks.push(format!("Of ours, some is missing: {why}"));
     }
 }
 
 /// Footprint and lookups, means over nodes.
 pub(super) fn table_3(gathered: &Gathered) -> Comparison {
-    let (mut comparison, published) = with(
-        "Table 3",
-        vec![
-            "footprint (4 KB pages)".to_owned(),
-            "translation lookups".to_owned(),
-        ],
-    );
+    let (mut comparison, published) =
+        with("Table 3", vec!["footprint (4 KB pages)".to_owned(), "translation lookups".to_owned()]);
     comparison.keys = vec!["trace or application"];
     for (name, (nodes, totals)) in gathered.names.iter().zip(gathered.unlimited.totals()) {
         // As `mapwire lab info` prints it.
@@ -96,22 +69,14 @@ pub(super) fn table_3(gathered: &Gathered) -> Comparison {
         comparison.row(&[name], ours, vec![Cell::none(); published.columns.len()]);
     }
     for row in &published.rows {
-        comparison.row(
-            &[row.keys[0]],
-            vec![Cell::none(); 2],
-            published_row(&published, &row.keys),
-        );
+        comparison.row(&[row.keys[0]], vec![Cell::none(); 2], published_row(&published, &row.keys));
     }
     comparison
 }
 
 /// `fft UTLB`, `fft Intr`.
 fn pairs(gathered: &Gathered) -> Vec<String> {
-    gathered
-        .names
-        .iter()
-        .flat_map(|name| [format!("{name} UTLB"), format!("{name} Intr")])
-        .collect()
+    gathered.names.iter().flat_map(|name| [format!("{name} UTLB"), format!("{name} Intr")]).collect()
 }
 
 fn breakdown(
@@ -126,22 +91,14 @@ fn breakdown(
             Some(configuration) => part.outcomes(&rules(configuration)),
             None => Vec::new(),
         };
-        let (utlb, interrupts) = (
-            of(hierarchical(entries, 1, true, 1)),
-            of(interrupt(entries)),
-        );
+        let (utlb, interrupts) = (of(hierarchical(entries, 1, true, 1)), of(interrupt(entries)));
         for characteristic in ["check misses", "NI misses", "unpins"] {
             let mut ours = Vec::new();
             for at in 0..gathered.names.len() {
-                let (utlb, interrupt) = (
-                    utlb.get(at).copied().flatten(),
-                    interrupts.get(at).copied().flatten(),
-                );
+                let (utlb, interrupt) = (utlb.get(at).copied().flatten(), interrupts.get(at).copied().flatten());
                 match characteristic {
                     "check misses" => ours.extend([rate(utlb, |it| it.check_misses), Cell::none()]),
-                    "NI misses" => {
-                        ours.extend([utlb, interrupt].map(|it| rate(it, |it| it.nic_misses)))
-                    }
+                    "NI misses" => ours.extend([utlb, interrupt].map(|it| rate(it, |it| it.nic_misses))),
                     _ => ours.extend([utlb, interrupt].map(|it| rate(it, |it| it.unpins))),
                 }
             }
@@ -154,36 +111,21 @@ fn breakdown(
 }
 
 pub(super) fn table_4(gathered: &Gathered) -> Comparison {
-    breakdown(gathered, "Table 4", &gathered.unlimited, |configuration| {
-        configuration
-    })
+    breakdown(gathered, "Table 4", &gathered.unlimited, |configuration| configuration)
 }
 
 pub(super) fn table_5(gathered: &Gathered) -> Comparison {
-    breakdown(
-        gathered,
-        "Table 5",
-        &gathered.four_megabytes,
-        four_megabytes,
-    )
+    breakdown(gathered, "Table 5", &gathered.four_megabytes, four_megabytes)
 }
 
 /// Microseconds of a lookup of a configuration on each trace.
-fn costs(
-    part: &Part,
-    configuration: Option<Configuration>,
-    profile: &CostProfile,
-    traces: usize,
-) -> Vec<Cell> {
+fn costs(part: &Part, configuration: Option<Configuration>, profile: &CostProfile, traces: usize) -> Vec<Cell> {
     let Some(configuration) = configuration else {
         return vec![Cell::none(); traces];
     };
     let cost = |outcome: Option<Outcome>| {
         // Both designs of these tables have exact costs.
-        let cost = configuration
-            .equation()
-            .cost(profile, &outcome?.counts)?
-            .low;
+        let cost = configuration.equation().cost(profile, &outcome?.counts)?.low;
         // Halves round up, as in the paper.
         let tenths = cost.tenths_us();
         Some(Cell {
@@ -194,33 +136,19 @@ fn costs(
             value: Some(cost.us()),
         })
     };
-    part.outcomes(&configuration)
-        .into_iter()
-        .map(|outcome| cost(outcome).unwrap_or_else(Cell::none))
-        .collect()
+    part.outcomes(&configuration).into_iter().map(|outcome| cost(outcome).unwrap_or_else(Cell::none)).collect()
 }
 
 pub(super) fn table_6(gathered: &Gathered, profile: &CostProfile) -> Comparison {
     let (mut comparison, published) = with("Table 6", pairs(gathered));
     let traces = gathered.names.len();
     for (size, entries) in CACHE_SIZES {
-        let utlb = costs(
-            &gathered.unlimited,
-            hierarchical(entries, 1, true, 1),
-            profile,
-            traces,
-        );
+        let utlb = costs(&gathered.unlimited, hierarchical(entries, 1, true, 1), profile, traces);
         let interrupts = costs(&gathered.unlimited, interrupt(entries), profile, traces);
-        let ours = utlb
-            .into_iter()
-            .zip(interrupts)
-            .flat_map(|(utlb, interrupt)| [utlb, interrupt])
-            .collect();
+        let ours = utlb.into_iter().zip(interrupts).flat_map(|(utlb, interrupt)| [utlb, interrupt]).collect();
         comparison.row(&[size], ours, published_row(&published, &[size]));
     }
-    comparison
-        .remarks
-        .push(format!("Ours with the costs: {}.", profile.name));
+    comparison.remarks.push(format!("Ours with the costs: {}.", profile.name));
     comparison
 }
 
@@ -228,9 +156,7 @@ pub(super) fn table_7(gathered: &Gathered, profile: &CostProfile) -> Comparison 
     let (mut comparison, published) = with("Table 7", gathered.names.clone());
     for cost in ["pin", "unpin"] {
         for prepin in [1, 16] {
-            let outcomes = gathered
-                .sixteen_megabytes
-                .outcomes(&sixteen_megabytes(prepin));
+            let outcomes = gathered.sixteen_megabytes.outcomes(&sixteen_megabytes(prepin));
             let cell = |outcome: &Option<Outcome>| {
                 outcome.map_or_else(Cell::none, |outcome| {
                     let (pin, unpin) = pinning_costs(profile, &outcome.counts, prepin);
@@ -244,9 +170,7 @@ pub(super) fn table_7(gathered: &Gathered, profile: &CostProfile) -> Comparison 
             comparison.row(&keys, ours, published_row(&published, &keys));
         }
     }
-    comparison
-        .remarks
-        .push(format!("Ours with the costs: {}.", profile.name));
+    comparison.remarks.push(format!("Ours with the costs: {}.", profile.name));
     missing(&mut comparison, &gathered.sixteen_megabytes);
     comparison
 }
@@ -254,18 +178,12 @@ pub(super) fn table_7(gathered: &Gathered, profile: &CostProfile) -> Comparison 
 pub(super) fn table_8(gathered: &Gathered) -> Comparison {
     let (mut comparison, published) = with("Table 8", gathered.names.clone());
     for (size, entries) in CACHE_SIZES {
-        for (associativity, ways, offset) in [
-            ("direct", 1, true),
-            ("2-way", 2, true),
-            ("4-way", 4, true),
-            ("direct-nohash", 1, false),
-        ] {
-            let outcomes = hierarchical(entries, ways, offset, 1)
-                .map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
-            let ours = outcomes
-                .into_iter()
-                .map(|outcome| rate(outcome, |it| it.nic_misses))
-                .collect();
+        for (associativity, ways, offset) in
+            [("direct", 1, true), ("2-way", 2, true), ("4-way", 4, true), ("direct-nohash", 1, false)]
+        {
+            let outcomes =
+                hierarchical(entries, ways, offset, 1).map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
+            let ours = outcomes.into_iter().map(|outcome| rate(outcome, |it| it.nic_misses)).collect();
             let keys = [size, associativity];
             comparison.row(&keys, ours, published_row(&published, &keys));
         }
@@ -281,13 +199,9 @@ fn figure(
     ours: Vec<String>,
     published: Vec<String>,
 ) -> Comparison {
-    let source = crate::published::figures()
-        .into_iter()
-        .find(|figure| figure.paper == Paper::Utlb && figure.name == name);
-    let side = |columns| Side {
-        columns,
-        rows: Vec::new(),
-    };
+    let source =
+        crate::published::figures().into_iter().find(|figure| figure.paper == Paper::Utlb && figure.name == name);
+    let side = |columns| Side { columns, rows: Vec::new() };
     Comparison {
         paper: Paper::Utlb,
         name,
@@ -310,29 +224,13 @@ const HILL_CONFLICT: &str = "conflict (Hill)";
 
 pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
     let published = APPLICATIONS.map(str::to_owned).to_vec();
-    let mut comparison = figure(
-        "Figure 7",
-        "per lookup",
-        vec!["cache entries", "misses"],
-        gathered.names.clone(),
-        published,
-    );
+    let mut comparison =
+        figure("Figure 7", "per lookup", vec!["cache entries", "misses"], gathered.names.clone(), published);
     for (size, entries) in CACHE_SIZES {
-        let outcomes = hierarchical(entries, 1, true, 1)
-            .map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
-        for cause in [
-            "compulsory",
-            "capacity",
-            "conflict",
-            "capacity and conflict",
-            HILL_CONFLICT,
-        ] {
+        let outcomes = hierarchical(entries, 1, true, 1).map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
+        for cause in ["compulsory", "capacity", "conflict", "capacity and conflict", HILL_CONFLICT] {
             let of = |outcome: &Option<Outcome>| {
-                let Some(Outcome {
-                    counts,
-                    causes: Some(causes),
-                }) = outcome
-                else {
+                let Some(Outcome { counts, causes: Some(causes) }) = outcome else {
                     return Cell::none();
                 };
                 let count = match cause {
@@ -347,22 +245,15 @@ pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
             let from_table_4 = |application: &&str| {
                 let rates = printed_rates("Table 4", size, application);
                 match (cause, rates) {
-                    ("compulsory", Some(rates)) => {
-                        Cell::number(rates.check_misses as f64 / 100.0, 2)
+                    ("compulsory", Some(rates)) => Cell::number(rates.check_misses as f64 / 100.0, 2),
+                    ("capacity and conflict", Some(rates)) => {
+                        Cell::number((rates.utlb_nic_misses - rates.check_misses) as f64 / 100.0, 2)
                     }
-                    ("capacity and conflict", Some(rates)) => Cell::number(
-                        (rates.utlb_nic_misses - rates.check_misses) as f64 / 100.0,
-                        2,
-                    ),
                     _ => not_legible(),
                 }
             };
             let ours = outcomes.iter().map(of).collect();
-            comparison.row(
-                &[size, cause],
-                ours,
-                APPLICATIONS.iter().map(from_table_4).collect(),
-            );
+            comparison.row(&[size, cause], ours, APPLICATIONS.iter().map(from_table_4).collect());
         }
     }
     comparison.remarks.extend(
@@ -381,51 +272,22 @@ pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
 }
 
 pub(super) fn figure_8(gathered: &Gathered, profile: &CostProfile) -> Comparison {
-    let ours = gathered
-        .names
-        .iter()
-        .flat_map(|name| [format!("{name} misses"), format!("{name} us")])
-        .collect();
+    let ours = gathered.names.iter().flat_map(|name| [format!("{name} misses"), format!("{name} us")]).collect();
     let published = vec!["Radix misses".to_owned(), "Radix us".to_owned()];
-    let mut comparison = figure(
-        "Figure 8",
-        "per lookup",
-        vec!["cache entries", "prefetch"],
-        ours,
-        published,
-    );
+    let mut comparison = figure("Figure 8", "per lookup", vec!["cache entries", "prefetch"], ours, published);
     for (size, entries) in CACHE_SIZES {
         for prefetch in PREFETCHES {
             let configuration = hierarchical(entries, 1, true, prefetch);
-            let outcomes =
-                configuration.map_or_else(Vec::new, |it| gathered.prefetch.outcomes(&it));
-            let misses = outcomes
-                .into_iter()
-                .map(|outcome| rate(outcome, |it| it.nic_misses));
-            let costs = costs(
-                &gathered.prefetch,
-                configuration,
-                profile,
-                gathered.names.len(),
-            );
-            let ours = misses
-                .zip(costs)
-                .flat_map(|(misses, cost)| [misses, cost])
-                .collect();
+            let outcomes = configuration.map_or_else(Vec::new, |it| gathered.prefetch.outcomes(&it));
+            let misses = outcomes.into_iter().map(|outcome| rate(outcome, |it| it.nic_misses));
+            let costs = costs(&gathered.prefetch, configuration, profile, gathered.names.len());
+            let ours = misses.zip(costs).flat_map(|(misses, cost)| [misses, cost]).collect();
             let radix = printed_rates("Table 4", size, "Radix").filter(|_| prefetch == 1);
-            let misses = radix.map_or_else(not_legible, |rates| {
-                Cell::number(rates.utlb_nic_misses as f64 / 100.0, 2)
-            });
-            comparison.row(
-                &[size, &prefetch.to_string()],
-                ours,
-                vec![misses, not_legible()],
-            );
+            let misses = radix.map_or_else(not_legible, |rates| Cell::number(rates.utlb_nic_misses as f64 / 100.0, 2));
+            comparison.row(&[size, &prefetch.to_string()], ours, vec![misses, not_legible()]);
         }
     }
-    comparison
-        .remarks
-        .push(format!("Ours with the costs: {}.", profile.name));
+    comparison.remarks.push(format!("Ours with the costs: {}.", profile.name));
     let said = claims::remarks(comparison.paper, comparison.name, &comparison);
     comparison.remarks.extend(said);
     comparison

@@ -11,12 +11,8 @@ impl Comparison {
     pub fn heading(&self) -> &'static str {
         match (self.paper, self.name) {
             (Paper::Utlb, "Table 3") => "How much memory is communicated, and how often",
-            (Paper::Utlb, "Table 4") => {
-                "Misses and unpins of UTLB and of interrupts, with all memory pinned"
-            }
-            (Paper::Utlb, "Table 5") => {
-                "Misses and unpins of UTLB and of interrupts, with 4 MB pinned by each process"
-            }
+            (Paper::Utlb, "Table 4") => "Misses and unpins of UTLB and of interrupts, with all memory pinned",
+            (Paper::Utlb, "Table 5") => "Misses and unpins of UTLB and of interrupts, with 4 MB pinned by each process",
             (Paper::Utlb, "Table 6") => "What a lookup costs with UTLB and with interrupts",
             (Paper::Utlb, "Table 7") => "What pinning costs: one page at a time, or 16 at once",
             (Paper::Utlb, "Table 8") => "NIC misses by cache size and associativity",
@@ -86,7 +82,5 @@ fn cause_words(table: &Comparison, name: &str) -> Option<String> {
 fn size_words(table: &Comparison, name: &str) -> Option<String> {
     let small = table.number(&["1K", "direct"], name)?;
     let large = table.number(&["16K", "direct"], name)?;
-    Some(format!(
-        "From 1K to 16K entries the misses go from {small:.2} to {large:.2} a lookup"
-    ))
+    Some(format!("From 1K to 16K entries the misses go from {small:.2} to {large:.2} a lookup"))
 }

@@ -15,10 +15,7 @@ pub(crate) struct Buffers {
 
 impl Default for Buffers {
     fn default() -> Self {
-        Self {
-            bytes: Vec::new(),
-            entries: Box::new([0; MAX_DICTIONARY]),
-        }
+        Self { bytes: Vec::new(), entries: Box::new([0; MAX_DICTIONARY]) }
     }
 }
 
@@ -63,10 +60,7 @@ impl<'a> Column<'a> {
     ) -> Result<Self, Malformed> {
         let [kind] = *take(bytes, "a column is cut off")?;
         if kind != DICTIONARY {
-            return Ok(Self {
-                plain: Plain::parse(kind, bytes, values, &mut buffers.bytes)?,
-                dictionary: None,
-            });
+            return Ok(Self { plain: Plain::parse(kind, bytes, values, &mut buffers.bytes)?, dictionary: None });
         }
         let what = "a dictionary is cut off";
         let count = usize::from(u16::from_le_bytes(*take(bytes, what)?)) + 1;
@@ -76,13 +70,7 @@ impl<'a> Column<'a> {
         let [kind] = *take(bytes, what)?;
         let mut steps = Plain::parse(kind, bytes, count, &mut buffers.bytes)?;
         let mut value = 0_u64;
-        for (index, entries) in buffers
-            .entries
-            .as_chunks_mut::<GROUP>()
-            .0
-            .iter_mut()
-            .enumerate()
-        {
+        for (index, entries) in buffers.entries.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
             let here = count.saturating_sub(index * GROUP).min(GROUP);
             steps.group(here, entries)?;
             for entry in &mut entries[..here] {
@@ -93,10 +81,7 @@ impl<'a> Column<'a> {
         let [kind] = *take(bytes, what)?;
         Ok(Self {
             plain: Plain::parse(kind, bytes, values, &mut buffers.bytes)?,
-            dictionary: Some(Dictionary {
-                entries: &buffers.entries,
-                count: count as u64,
-            }),
+            dictionary: Some(Dictionary { entries: &buffers.entries, count: count as u64 }),
         })
     }
 
@@ -163,9 +148,7 @@ impl<'a> Plain<'a> {
                     let what = "an exception is cut off";
                     let place = usize::from(u16::from_le_bytes(*take(bytes, what)?));
                     let value = u64::from_le_bytes(*take(bytes, what)?);
-                    *out[..values]
-                        .get_mut(place)
-                        .ok_or(Malformed("an exception lies outside its group"))? = value;
+                    *out[..values].get_mut(place).ok_or(Malformed("an exception lies outside its group"))? = value;
                 }
             }
             Self::Packed(_) => {}
@@ -222,16 +205,9 @@ impl<'a> Entries<'a> {
         }
         let plain = &mut buffer[..wanted];
         if !lz4_flex::block::decompress_into(packed, plain).is_ok_and(|found| found == wanted) {
-            return Err(Malformed(
-                "a column of bytes does not decompress to its values",
-            ));
+            return Err(Malformed("a column of bytes does not decompress to its values"));
         }
-        Ok(Self {
-            bytes: plain,
-            width: usize::from(width),
-            shift: u32::from(shift),
-            base,
-        })
+        Ok(Self { bytes: plain, width: usize::from(width), shift: u32::from(shift), base })
     }
 
     fn group(&mut self, values: usize, out: &mut Group) {

@@ -15,10 +15,7 @@ pub(super) struct Dictionary {
 
 impl Default for Dictionary {
     fn default() -> Self {
-        Self {
-            slots: vec![0; SLOTS],
-            values: Vec::new(),
-        }
+        Self { slots: vec![0; SLOTS], values: Vec::new() }
     }
 }
 

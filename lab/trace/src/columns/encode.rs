@@ -79,10 +79,7 @@ impl Encoder {
         }
         self.holds = SAME;
         let begin = out.len();
-        self.way = Way {
-            dictionary: false,
-            lz4: self.plain(values, true, out),
-        };
+        self.way = Way { dictionary: false, lz4: self.plain(values, true, out) };
         let plain = out.len() - begin;
         // A dictionary costs a load for each record: it must save an eighth.
         if plain > 1 + 8 + values.len() / 8
@@ -93,10 +90,7 @@ impl Encoder {
             if other.len() <= plain - plain / 8 {
                 out.truncate(begin);
                 out.append(&mut other);
-                self.way = Way {
-                    dictionary: true,
-                    lz4,
-                };
+                self.way = Way { dictionary: true, lz4 };
             }
         }
     }
@@ -121,10 +115,7 @@ impl Encoder {
         let mut head = vec![DICTIONARY];
         head.extend_from_slice(&(entries.len() as u16 - 1).to_le_bytes());
         let mut before = 0;
-        let steps: Vec<u64> = entries
-            .iter()
-            .map(|entry| entry - std::mem::replace(&mut before, *entry))
-            .collect();
+        let steps: Vec<u64> = entries.iter().map(|entry| entry - std::mem::replace(&mut before, *entry)).collect();
         if is_constant(&steps) {
             constant(steps[0], &mut head);
         } else {
@@ -156,9 +147,7 @@ impl Encoder {
         let least = values.iter().map(|value| *value as i64).min();
         let base = least.unwrap_or(0) as u64;
         let shift = common_shift(values);
-        let set = values
-            .iter()
-            .fold(0, |set, value| set | value.wrapping_sub(base) >> shift);
+        let set = values.iter().fold(0, |set, value| set | value.wrapping_sub(base) >> shift);
         let width = match 64 - set.leading_zeros() {
             0..=8 => 1_usize,
             9..=16 => 2,
@@ -168,8 +157,7 @@ impl Encoder {
         self.entries.clear();
         for value in values {
             let entry = value.wrapping_sub(base) >> shift;
-            self.entries
-                .extend_from_slice(&entry.to_le_bytes()[..width]);
+            self.entries.extend_from_slice(&entry.to_le_bytes()[..width]);
         }
         let out = &mut self.compressed;
         out.clear();

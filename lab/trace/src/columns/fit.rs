@@ -28,19 +28,13 @@ const fn bits(span: u64) -> u32 {
 }
 
 const fn mask(width: u32) -> u64 {
-    if width == 64 {
-        u64::MAX
-    } else {
-        (1 << width) - 1
-    }
+    if width == 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
 /// The common zeros at the low end of the differences between `values`.
 pub(super) fn common_shift(values: &[u64]) -> u32 {
     let first = values[0];
-    let set = values
-        .iter()
-        .fold(0, |set, value| set | value.wrapping_sub(first));
+    let set = values.iter().fold(0, |set, value| set | value.wrapping_sub(first));
     if set == 0 { 0 } else { set.trailing_zeros() }
 }
 
@@ -54,21 +48,10 @@ impl Fit {
     }
 
     fn new(values: &[u64], (base, shift, width): (u64, u32, u32)) -> Self {
-        let mut fit = Self {
-            base,
-            width,
-            shift,
-            exceptions: 0,
-            bytes: 0,
-        };
-        let fits = values
-            .iter()
-            .filter(|value| fit.packed(**value).is_some())
-            .count();
+        let mut fit = Self { base, width, shift, exceptions: 0, bytes: 0 };
+        let fits = values.iter().filter(|value| fit.packed(**value).is_some()).count();
         fit.exceptions = values.len() - fits;
-        fit.bytes = HEAD_BYTES
-            + packing::packed_bytes(values.len(), width)
-            + fit.exceptions * EXCEPTION_BYTES;
+        fit.bytes = HEAD_BYTES + packing::packed_bytes(values.len(), width) + fit.exceptions * EXCEPTION_BYTES;
         fit
     }
 
@@ -88,17 +71,12 @@ impl Fit {
         }
         // From every part of the group, at places that follow no period.
         let step = values.len() / SAMPLE;
-        let mut sample: [u64; SAMPLE] =
-            std::array::from_fn(|i| values[i * step + ((i * 40_503) >> 5) % step]);
+        let mut sample: [u64; SAMPLE] = std::array::from_fn(|i| values[i * step + ((i * 40_503) >> 5) % step]);
         let shift = common_shift(&sample);
         sample.sort_unstable_by_key(|value| *value as i64);
         let ends = (sample[0], sample[SAMPLE - 1]);
         let span = ends.1.wrapping_sub(ends.0) >> shift;
-        for ((low, high), margin) in [
-            (ends, span),
-            (ends, 0),
-            ((sample[2], sample[SAMPLE - 3]), span / 4),
-        ] {
+        for ((low, high), margin) in [(ends, span), (ends, 0), ((sample[2], sample[SAMPLE - 3]), span / 4)] {
             let span = high.wrapping_sub(low) >> shift;
             if bits(span) >= best.width || bits(span) + shift > 60 {
                 continue;
@@ -132,10 +110,7 @@ mod tests {
     fn values_without_outliers_are_packed_without_exceptions() {
         let values: Vec<u64> = (0..1024).map(|i| 4096 * (i * 7 % 50) + 100).collect();
         let fit = Fit::of(&values);
-        assert_eq!(
-            (fit.base, fit.shift, fit.width, fit.exceptions),
-            (100, 12, 6, 0)
-        );
+        assert_eq!((fit.base, fit.shift, fit.width, fit.exceptions), (100, 12, 6, 0));
     }
 
     #[test]
@@ -146,18 +121,12 @@ mod tests {
         values[700] += 1;
         let fit = Fit::of(&values);
         assert_eq!((fit.shift, fit.width, fit.exceptions), (12, 6, 3));
-        assert!(
-            [3, 500, 700]
-                .iter()
-                .all(|at| fit.packed(values[*at]).is_none())
-        );
+        assert!([3, 500, 700].iter().all(|at| fit.packed(values[*at]).is_none()));
     }
 
     #[test]
     fn steps_back_and_forth_are_neighbours() {
-        let values: Vec<u64> = (0..1024_u64)
-            .map(|i| (i * 5 % 16).wrapping_sub(8))
-            .collect();
+        let values: Vec<u64> = (0..1024_u64).map(|i| (i * 5 % 16).wrapping_sub(8)).collect();
         let fit = Fit::of(&values);
         assert_eq!((fit.base as i64, fit.width, fit.exceptions), (-8, 4, 0));
     }

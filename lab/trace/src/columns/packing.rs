@@ -21,11 +21,7 @@ pub(super) const fn packed_bytes(values: usize, width: u32) -> usize {
 }
 
 const fn mask(width: u32) -> u64 {
-    if width == 64 {
-        u64::MAX
-    } else {
-        (1 << width) - 1
-    }
+    if width == 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
 /// Appends the low `width` bits of each value.
@@ -57,9 +53,7 @@ pub(super) fn unpack<'a>(
     out: &mut [u64],
 ) -> Result<&'a [u8], Malformed> {
     let wrong = || Malformed("a packed group is cut off");
-    let (packed, rest) = bytes
-        .split_at_checked(packed_bytes(values, width))
-        .ok_or_else(wrong)?;
+    let (packed, rest) = bytes.split_at_checked(packed_bytes(values, width)).ok_or_else(wrong)?;
     let out = &mut out[..values.next_multiple_of(LANES)];
     if width == 0 {
         out.fill(base);
@@ -80,8 +74,7 @@ pub(super) fn unpack<'a>(
         } else {
             let second = &rows[row + 1];
             for lane in 0..LANES {
-                let value =
-                    ((first[lane].get() >> low) | (second[lane].get() << (64 - low))) & mask;
+                let value = ((first[lane].get() >> low) | (second[lane].get() << (64 - low))) & mask;
                 out[lane] = base.wrapping_add(value << shift);
             }
         }
@@ -118,15 +111,8 @@ mod tests {
     #[test]
     fn bits_stand_where_the_description_says() {
         let mut bytes = Vec::new();
-        pack(
-            (0..33).map(|i| if i == 17 || i == 32 { 5 } else { 0 }),
-            33,
-            &mut bytes,
-        );
-        let words: Vec<u64> = bytes
-            .chunks(8)
-            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
-            .collect();
+        pack((0..33).map(|i| if i == 17 || i == 32 { 5 } else { 0 }), 33, &mut bytes);
+        let words: Vec<u64> = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
         assert_eq!(words.len(), 32);
         // Value 17: lane 1, bit 33. Value 32: lane 0, bit 66.
         assert_eq!((words[1], words[16]), (5 << 33, 5 << 2));

@@ -102,81 +102,37 @@ fn columns_with_claims_that_make_no_sense_are_refused() {
         (group([1, 64, 0, 0]), "head"),
         (group([0, 0, 2, 0]), "head"),
         (group([0, 0, 1, 0]), "cut off"),
-        (
-            [&group([0, 0, 1, 0])[..], &[1, 0], &[0; 8]].concat(),
-            "outside its group",
-        ),
+        ([&group([0, 0, 1, 0])[..], &[1, 0], &[0; 8]].concat(), "outside its group"),
         (vec![DICTIONARY, 0xff, 0xff], "too long"),
         (vec![DICTIONARY, 0, 0, DICTIONARY], "kind"),
-        (
-            [
-                &[DICTIONARY, 0, 0, CONSTANT][..],
-                &[0; 8],
-                &[CONSTANT, 1],
-                &[0; 7],
-            ]
-            .concat(),
-            "outside the dictionary",
-        ),
-        (
-            [&[BYTES, 3, 0, 0][..], &[0; 8], &[4, 0, 0, 0, 0x30, 1, 2, 3]].concat(),
-            "head",
-        ),
-        (
-            [&[BYTES, 1, 64, 0][..], &[0; 8], &[2, 0, 0, 0, 0x10, 1]].concat(),
-            "head",
-        ),
-        (
-            [&[BYTES, 1, 0, 0][..], &[0; 8], &[3, 0, 0, 0, 0x20, 1, 2]].concat(),
-            "decompress",
-        ),
-        (
-            [&[BYTES, 2, 0, 0][..], &[0; 8], &[2, 0, 0, 0, 0x10, 1]].concat(),
-            "decompress",
-        ),
+        ([&[DICTIONARY, 0, 0, CONSTANT][..], &[0; 8], &[CONSTANT, 1], &[0; 7]].concat(), "outside the dictionary"),
+        ([&[BYTES, 3, 0, 0][..], &[0; 8], &[4, 0, 0, 0, 0x30, 1, 2, 3]].concat(), "head"),
+        ([&[BYTES, 1, 64, 0][..], &[0; 8], &[2, 0, 0, 0, 0x10, 1]].concat(), "head"),
+        ([&[BYTES, 1, 0, 0][..], &[0; 8], &[3, 0, 0, 0, 0x20, 1, 2]].concat(), "decompress"),
+        ([&[BYTES, 2, 0, 0][..], &[0; 8], &[2, 0, 0, 0, 0x10, 1]].concat(), "decompress"),
     ] {
         let Malformed(why) = decoded(&bytes, 1).unwrap_err();
         assert!(why.contains(says), "{bytes:?}: {why}");
     }
-    assert_eq!(
-        decoded(
-            &[&[BYTES, 1, 4, 0][..], &[0; 8], &[2, 0, 0, 0, 0x10, 3]].concat(),
-            1
-        ),
-        Ok((vec![48], &[][..]))
-    );
+    assert_eq!(decoded(&[&[BYTES, 1, 4, 0][..], &[0; 8], &[2, 0, 0, 0, 0x10, 3]].concat(), 1), Ok((vec![48], &[][..])));
 }
 
 /// Columns as traces have them: noise of every width, steps, few values, repetitions.
 fn columns() -> impl Strategy<Value = Vec<u64>> {
     let lengths = prop_oneof![1..50_usize, 1000..1050_usize, 2000..5000_usize];
-    (lengths, any::<u64>(), 0..64_u32, 1..3000_usize, 0..64_u32).prop_map(
-        |(length, base, width, period, shift)| {
-            let mask = (1_u64 << width) - 1;
-            let noise: Vec<u64> = noise(period.min(length))
-                .map(|v| base.wrapping_add((v & mask) << shift))
-                .collect();
-            noise.into_iter().cycle().take(length).collect()
-        },
-    )
+    (lengths, any::<u64>(), 0..64_u32, 1..3000_usize, 0..64_u32).prop_map(|(length, base, width, period, shift)| {
+        let mask = (1_u64 << width) - 1;
+        let noise: Vec<u64> = noise(period.min(length)).map(|v| base.wrapping_add((v & mask) << shift)).collect();
+        noise.into_iter().cycle().take(length).collect()
+    })
 }
 
 #[test]
 fn values_from_a_bound_on_are_found() {
     for bound in [1, 2, 3, 1000, 1 << 62] {
         assert!(!any_from(&[0, bound - 1, bound / 2], bound));
-        for above in [
-            bound,
-            bound + 1,
-            u64::MAX,
-            (1 << 63) + bound,
-            u64::MAX - bound,
-        ] {
-            assert_eq!(
-                any_from(&[0, above], bound),
-                above >= bound,
-                "{above} from {bound}"
-            );
+        for above in [bound, bound + 1, u64::MAX, (1 << 63) + bound, u64::MAX - bound] {
+            assert_eq!(any_from(&[0, above], bound), above >= bound, "{above} from {bound}");
         }
     }
     assert!(!any_from(&[], 1));

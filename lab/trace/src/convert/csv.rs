@@ -10,9 +10,7 @@ use std::io::{Read, Write};
 use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp, TraceRecord};
 
 use super::error::{ConvertError, Place, shown};
-use super::text::{
-    Lines, push_decimal, push_hexadecimal, take_decimal, take_hexadecimal, take_prefix,
-};
+use super::text::{Lines, push_decimal, push_hexadecimal, take_decimal, take_hexadecimal, take_prefix};
 use super::{Import, Sink};
 use crate::block::Block;
 use crate::info::OPS;
@@ -65,18 +63,12 @@ impl<R: Read> CsvReader<R> {
                 what: format!("the file is empty; its first line must name the columns: {wanted}"),
             });
         };
-        let header = header
-            .strip_prefix("\u{feff}".as_bytes())
-            .unwrap_or(header)
-            .to_vec();
+        let header = header.strip_prefix("\u{feff}".as_bytes()).unwrap_or(header).to_vec();
         let mut columns = Vec::new();
         for name in header.split(|byte| *byte == b',') {
             let column = ALL.iter().find(|(known, _)| known.as_bytes() == name);
             let Some((_, column)) = column else {
-                let what = format!(
-                    "there is no column {}; the header must be {wanted}",
-                    shown(name)
-                );
+                let what = format!("there is no column {}; the header must be {wanted}", shown(name));
                 return Err(lines.wrong(what));
             };
             if columns.contains(column) {
@@ -115,18 +107,11 @@ fn take_value(rest: &mut &[u8], column: Column, record: &mut TraceRecord) -> Opt
         Column::Node => record.node = u16::try_from(take_decimal(rest)?).ok()?.into(),
         Column::Process => record.process = u16::try_from(take_decimal(rest)?).ok()?.into(),
         Column::Address => {
-            record.address = if take_prefix(rest) {
-                take_hexadecimal(rest)?.into()
-            } else {
-                take_decimal(rest)?.into()
-            }
+            record.address = if take_prefix(rest) { take_hexadecimal(rest)?.into() } else { take_decimal(rest)?.into() }
         }
         Column::Bytes => record.bytes = take_decimal(rest)?.into(),
         Column::Op => {
-            let length = rest
-                .iter()
-                .position(|byte| *byte == b',')
-                .unwrap_or(rest.len());
+            let length = rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len());
             let (name, behind) = rest.split_at(length);
             let op = OPS.into_iter().find(|op| op.name().as_bytes() == name);
             record.op = op? as u8;
@@ -170,27 +155,18 @@ fn explain(line: &[u8], columns: &[Column]) -> String {
         let mut rest = *value;
         let mut record = EMPTY;
         if take_value(&mut rest, *column, &mut record).is_none() || !rest.is_empty() {
-            let name = ALL
-                .iter()
-                .find(|(_, c)| c == column)
-                .map_or("", |(name, _)| name);
+            let name = ALL.iter().find(|(_, c)| c == column).map_or("", |(name, _)| name);
             let wanted = match column {
                 Column::Time | Column::Bytes => "a number below 2^64".to_owned(),
                 Column::Node | Column::Process => "a number from 0 to 65535".to_owned(),
-                Column::Address => {
-                    "a number below 2^64, decimal or hexadecimal behind 0x".to_owned()
-                }
+                Column::Address => "a number below 2^64, decimal or hexadecimal behind 0x".to_owned(),
                 Column::Op => format!("one of {}", OPS.map(TraceOp::name).join(", ")),
                 Column::Direct => "0 or 1".to_owned(),
             };
             return format!("{name} is {}; it must be {wanted}", shown(value));
         }
     }
-    format!(
-        "there are {} values for {} columns",
-        values.len(),
-        columns.len()
-    )
+    format!("there are {} values for {} columns", values.len(), columns.len())
 }
 
 impl<R: Read> Iterator for CsvReader<R> {
@@ -247,11 +223,7 @@ impl<W: Write> CsvWriter<W> {
         text.push(b',');
         push_decimal(record.bytes.get(), text);
         if self.direct {
-            text.extend_from_slice(if record.is_direct() || record.is_inline() {
-                b",1"
-            } else {
-                b",0"
-            });
+            text.extend_from_slice(if record.is_direct() || record.is_inline() { b",1" } else { b",0" });
         }
         text.push(b'\n');
     }
@@ -291,55 +263,28 @@ mod tests {
         let records = read(text).unwrap();
         assert_eq!(records.len(), 2);
         let first = records[0];
-        assert_eq!(
-            (first.time_ns.get(), first.node.get(), first.process.get()),
-            (5, 1, 2)
-        );
-        assert_eq!(
-            (first.op(), first.address.get(), first.bytes.get()),
-            (Some(TraceOp::Send), 0x7f00, 4096)
-        );
+        assert_eq!((first.time_ns.get(), first.node.get(), first.process.get()), (5, 1, 2));
+        assert_eq!((first.op(), first.address.get(), first.bytes.get()), (Some(TraceOp::Send), 0x7f00, 4096));
         let second = records[1];
         assert_eq!((second.time_ns.get(), second.node.get()), (u64::MAX, 65535));
-        assert_eq!(
-            (second.op(), second.address.get()),
-            (Some(TraceOp::Unexport), 12)
-        );
+        assert_eq!((second.op(), second.address.get()), (Some(TraceOp::Unexport), 12));
     }
 
     #[test]
     fn columns_may_come_in_any_order_and_tell_what_was_direct() {
-        let records = read(
-            "op,bytes,address,direct,process,node,time_ns\nrecv,8,64,1,3,2,9\nrecv,8,64,0,3,2,9\n",
-        )
-        .unwrap();
-        assert_eq!(
-            (
-                records[0].time_ns.get(),
-                records[0].node.get(),
-                records[0].address.get()
-            ),
-            (9, 2, 64)
-        );
+        let records =
+            read("op,bytes,address,direct,process,node,time_ns\nrecv,8,64,1,3,2,9\nrecv,8,64,0,3,2,9\n").unwrap();
+        assert_eq!((records[0].time_ns.get(), records[0].node.get(), records[0].address.get()), (9, 2, 64));
         assert!(records[0].is_direct() && !records[1].is_direct());
     }
 
     #[test]
     fn what_is_wrong_is_told_with_file_line_and_value() {
         for (text, says) in [
-            (
-                "",
-                "f.csv: the file is empty; its first line must name the columns: time_ns,node",
-            ),
+            ("", "f.csv: the file is empty; its first line must name the columns: time_ns,node"),
             ("5,1,2,send,0,0\n", "f.csv, line 1: there is no column `5`"),
-            (
-                "time_ns,node,process,op,address,length\n",
-                "there is no column `length`",
-            ),
-            (
-                "time_ns,node,process,op,address\n",
-                "the column `bytes` is missing",
-            ),
+            ("time_ns,node,process,op,address,length\n", "there is no column `length`"),
+            ("time_ns,node,process,op,address\n", "the column `bytes` is missing"),
             ("time_ns,time_ns\n", "the column `time_ns` is there twice"),
             ("time_ns,,node\n", "there is no column ``"),
         ] {
@@ -347,33 +292,18 @@ mod tests {
             assert!(error.contains(says), "{error}");
         }
         for (line, says) in [
-            (
-                "x,0,0,send,0,0",
-                "f.csv, line 3: time_ns is `x`; it must be a number below 2^64",
-            ),
+            ("x,0,0,send,0,0", "f.csv, line 3: time_ns is `x`; it must be a number below 2^64"),
             ("-5,0,0,send,0,0", "time_ns is `-5`"),
-            (
-                "18446744073709551616,0,0,send,0,0",
-                "time_ns is `18446744073709551616`",
-            ),
-            (
-                "1,65536,0,send,0,0",
-                "node is `65536`; it must be a number from 0 to 65535",
-            ),
+            ("18446744073709551616,0,0,send,0,0", "time_ns is `18446744073709551616`"),
+            ("1,65536,0,send,0,0", "node is `65536`; it must be a number from 0 to 65535"),
             ("1,0,1.5,send,0,0", "process is `1.5`"),
             (
                 "1,0,0,store,0,0",
                 "op is `store`; it must be one of send, fetch, recv, export, unexport, hold, release, absent, present",
             ),
-            (
-                "1,0,0,send,0xg,0",
-                "address is `0xg`; it must be a number below 2^64, decimal or hexadecimal",
-            ),
+            ("1,0,0,send,0xg,0", "address is `0xg`; it must be a number below 2^64, decimal or hexadecimal"),
             ("1,0,0,send,7f00,0", "address is `7f00`"),
-            (
-                "1,0,0,send,0x10000000000000000,0",
-                "address is `0x10000000000000000`",
-            ),
+            ("1,0,0,send,0x10000000000000000,0", "address is `0x10000000000000000`"),
             ("1,0,0,send,0, 4", "bytes is ` 4`"),
             ("1,0,0,send,0,", "bytes is ``"),
             ("1,0,0,send,0", "there are 5 values for 6 columns"),
@@ -388,22 +318,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_this_text() {
-        let records = read(&format!(
-            "{HEADER}5,1,2,send,0x7f00,4096\n6,0,0,export,0,1\n"
-        ))
-        .unwrap();
-        for (direct, header, end) in [
-            (false, HEADER.to_owned(), ""),
-            (true, HEADER.replace('\n', ",direct\n"), ",0"),
-        ] {
+        let records = read(&format!("{HEADER}5,1,2,send,0x7f00,4096\n6,0,0,export,0,1\n")).unwrap();
+        for (direct, header, end) in [(false, HEADER.to_owned(), ""), (true, HEADER.replace('\n', ",direct\n"), ",0")] {
             let mut writer = CsvWriter::new(Vec::new(), direct);
             records.iter().for_each(|r| writer.push(r));
             writer.finish().unwrap();
             let text = String::from_utf8(writer.out).unwrap();
-            assert_eq!(
-                text,
-                format!("{header}5,1,2,send,0x7f00,4096{end}\n6,0,0,export,0x0,1{end}\n")
-            );
+            assert_eq!(text, format!("{header}5,1,2,send,0x7f00,4096{end}\n6,0,0,export,0x0,1{end}\n"));
         }
     }
 }

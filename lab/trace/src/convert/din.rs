@@ -39,19 +39,13 @@ const fn is_space(byte: u8) -> bool {
 }
 
 fn trimmed(text: &[u8]) -> &[u8] {
-    let begin = text
-        .iter()
-        .position(|byte| !is_space(*byte))
-        .unwrap_or(text.len());
+    let begin = text.iter().position(|byte| !is_space(*byte)).unwrap_or(text.len());
     &text[begin..]
 }
 
 /// Takes a word and the spaces behind it off the front.
 fn take_word<'a>(text: &mut &'a [u8]) -> &'a [u8] {
-    let length = text
-        .iter()
-        .position(|byte| is_space(*byte))
-        .unwrap_or(text.len());
+    let length = text.iter().position(|byte| is_space(*byte)).unwrap_or(text.len());
     let (word, rest) = text.split_at(length);
     *text = trimmed(rest);
     word
@@ -75,11 +69,7 @@ pub struct DinReader<R> {
 impl<R: Read> DinReader<R> {
     /// Reads from `input`, which errors call `file`.
     pub fn new(input: R, file: impl Into<String>, options: &ImportOptions) -> Self {
-        Self {
-            lines: Lines::new(input, file.into()),
-            options: *options,
-            records: 0,
-        }
+        Self { lines: Lines::new(input, file.into()), options: *options, records: 0 }
     }
 
     fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
@@ -96,10 +86,7 @@ impl<R: Read> DinReader<R> {
         };
         let (mut process, mut place) = (self.options.process, address);
         if self.options.tagged {
-            (process, place) = (
-                (address >> TAG_SHIFT) as u16,
-                address & ((1 << TAG_SHIFT) - 1),
-            );
+            (process, place) = ((address >> TAG_SHIFT) as u16, address & ((1 << TAG_SHIFT) - 1));
         }
         let record = TraceRecord {
             time_ns: self.records.into(),
@@ -132,21 +119,14 @@ fn parse(line: &[u8]) -> Result<(TraceOp, u64, u64), String> {
         }
     };
     let word = take_word(&mut rest);
-    let address = number(word).ok_or_else(|| {
-        format!(
-            "the address is {}; it must be a hexadecimal number below 2^64",
-            shown(word)
-        )
-    })?;
+    let address = number(word)
+        .ok_or_else(|| format!("the address is {}; it must be a hexadecimal number below 2^64", shown(word)))?;
     let word = take_word(&mut rest);
     let bytes = match number(word) {
         Some(bytes) => bytes,
         None if word.is_empty() || label[0].is_ascii_digit() => WORD_BYTES,
         None => {
-            return Err(format!(
-                "the size is {}; it must be a hexadecimal number below 2^64",
-                shown(word)
-            ));
+            return Err(format!("the size is {}; it must be a hexadecimal number below 2^64", shown(word)));
         }
     };
     Ok((op, address, bytes))
@@ -187,13 +167,7 @@ const TEXT_BYTES: usize = 256 << 10;
 impl<W: Write> DinWriter<W> {
     /// Begins a file of the lookups of the trace `file`, as errors call it.
     pub fn new(out: W, file: &str, options: &ExportOptions) -> Self {
-        Self {
-            out,
-            tags: Tags::new(file, options.tagged),
-            page_bytes: options.page_bytes,
-            lines: 0,
-            text: Vec::new(),
-        }
+        Self { out, tags: Tags::new(file, options.tagged), page_bytes: options.page_bytes, lines: 0, text: Vec::new() }
     }
 
     /// Lines so far.
@@ -249,28 +223,10 @@ mod tests {
 
     #[test]
     fn lines_of_both_dialects_read_as_they_say() {
-        let text =
-            "0 7f00 1000\n  1\t0xABC   20 a remark\r\n2 10\n0 10 what?\nr 8 8\nw 8 0x8\ni 8 8";
-        let records = read(
-            text,
-            &ImportOptions {
-                node: 3,
-                process: 4,
-                ..ImportOptions::default()
-            },
-        )
-        .unwrap();
-        let all: Vec<_> = records
-            .iter()
-            .map(|r| {
-                (
-                    r.time_ns.get(),
-                    r.op().unwrap().name(),
-                    r.address.get(),
-                    r.bytes.get(),
-                )
-            })
-            .collect();
+        let text = "0 7f00 1000\n  1\t0xABC   20 a remark\r\n2 10\n0 10 what?\nr 8 8\nw 8 0x8\ni 8 8";
+        let records = read(text, &ImportOptions { node: 3, process: 4, ..ImportOptions::default() }).unwrap();
+        let all: Vec<_> =
+            records.iter().map(|r| (r.time_ns.get(), r.op().unwrap().name(), r.address.get(), r.bytes.get())).collect();
         assert_eq!(
             all,
             [
@@ -283,27 +239,13 @@ mod tests {
                 (6, "fetch", 8, 8)
             ]
         );
-        assert!(
-            records
-                .iter()
-                .all(|r| (r.node.get(), r.process.get()) == (3, 4))
-        );
+        assert!(records.iter().all(|r| (r.node.get(), r.process.get()) == (3, 4)));
     }
 
     #[test]
     fn tagged_addresses_name_processes() {
-        let records = read(
-            "0 5000000001000 8\n",
-            &ImportOptions {
-                tagged: true,
-                ..ImportOptions::default()
-            },
-        )
-        .unwrap();
-        assert_eq!(
-            (records[0].process.get(), records[0].address.get()),
-            (5, 0x1000)
-        );
+        let records = read("0 5000000001000 8\n", &ImportOptions { tagged: true, ..ImportOptions::default() }).unwrap();
+        assert_eq!((records[0].process.get(), records[0].address.get()), (5, 0x1000));
     }
 
     #[test]
@@ -314,14 +256,8 @@ mod tests {
             ("c 100 4", "the label is `c`"),
             ("00 100 4", "the label is `00`"),
             ("0", "the address is ``"),
-            (
-                "0 xyz 4",
-                "the address is `xyz`; it must be a hexadecimal number below 2^64",
-            ),
-            (
-                "0 10000000000000000 4",
-                "the address is `10000000000000000`",
-            ),
+            ("0 xyz 4", "the address is `xyz`; it must be a hexadecimal number below 2^64"),
+            ("0 10000000000000000 4", "the address is `10000000000000000`"),
             ("r 100 z", "the size is `z`"),
         ] {
             let error = read(&format!("0 0\n{line}\n"), &ImportOptions::default()).unwrap_err();

@@ -51,12 +51,7 @@ pub enum Format {
 }
 
 /// All formats.
-pub const FORMATS: [Format; 4] = [
-    Format::Csv,
-    Format::Din,
-    Format::OracleGeneral,
-    Format::Parquet,
-];
+pub const FORMATS: [Format; 4] = [Format::Csv, Format::Din, Format::OracleGeneral, Format::Parquet];
 
 impl Format {
     /// Its name, which is also the usual ending of its files.
@@ -74,14 +69,8 @@ impl Format {
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
-        let ending = name
-            .strip_suffix(".bin")
-            .unwrap_or(name)
-            .rsplit_once('.')?
-            .1;
-        FORMATS
-            .into_iter()
-            .find(|format| format.name().eq_ignore_ascii_case(ending))
+        let ending = name.strip_suffix(".bin").unwrap_or(name).rsplit_once('.')?.1;
+        FORMATS.into_iter().find(|format| format.name().eq_ignore_ascii_case(ending))
     }
 }
 
@@ -95,13 +84,10 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        FORMATS
-            .into_iter()
-            .find(|format| format.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| {
-                let names = FORMATS.map(Self::name).join(", ");
-                format!("`{text}` is no format; there are {names}")
-            })
+        FORMATS.into_iter().find(|format| format.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
+            let names = FORMATS.map(Self::name).join(", ");
+            format!("`{text}` is no format; there are {names}")
+        })
     }
 }
 
@@ -181,11 +167,7 @@ pub fn import<'a>(
     Ok(match format {
         Format::Csv => Box::new(csv::CsvReader::new(watch(input), file)?),
         Format::Din => Box::new(din::DinReader::new(watch(input), file, options)),
-        Format::OracleGeneral => Box::new(oracle_general::OracleReader::new(
-            watch(input),
-            file,
-            options,
-        )),
+        Format::OracleGeneral => Box::new(oracle_general::OracleReader::new(watch(input), file, options)),
         Format::Parquet => Box::new(parquet::ParquetReader::new(input, file)?),
     })
 }
@@ -272,10 +254,7 @@ pub fn export<R: Read, W: Read + Write + Seek + Send>(
             exported.not_chosen += (before - block.len()) as u64;
             exported.records += block.len() as u64;
             exported.direct += block.records().filter(TraceRecord::is_direct).count() as u64;
-            let transfers = block
-                .records()
-                .filter_map(|r| r.op())
-                .filter(|op| is_transfer(*op));
+            let transfers = block.records().filter_map(|r| r.op()).filter(|op| is_transfer(*op));
             exported.not_transfers += (block.len() - transfers.count()) as u64;
             sink.block(&block)?;
         }
@@ -330,17 +309,11 @@ impl Chosen {
         }
         fn choose<T: Copy>(from: &[T], wanted: impl Iterator<Item = bool>, to: &mut Vec<T>) {
             to.clear();
-            to.extend(
-                from.iter()
-                    .zip(wanted)
-                    .filter(|(_, wanted)| *wanted)
-                    .map(|(value, _)| *value),
-            );
+            to.extend(from.iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(value, _)| *value));
         }
         let wanted = || {
             block.node.iter().zip(block.process).map(|(node, process)| {
-                options.node.is_none_or(|only| only == *node)
-                    && options.process.is_none_or(|only| only == *process)
+                options.node.is_none_or(|only| only == *node) && options.process.is_none_or(|only| only == *process)
             })
         };
         choose(block.time_ns, wanted(), &mut self.time_ns);

@@ -30,9 +30,7 @@ use crate::pages::pages_of;
 use crate::spread::Spread;
 
 /// A record of the format.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct OracleRecord {
     /// In units of choice.
@@ -87,19 +85,13 @@ impl<R: Read> OracleReader<R> {
             match self.input.read(&mut self.buffer[self.end..]) {
                 Ok(0) if self.end == 0 => return Ok(false),
                 Ok(0) => {
-                    let what = format!(
-                        "the file ends {} bytes into it; records have {RECORD_BYTES}",
-                        self.end
-                    );
+                    let what = format!("the file ends {} bytes into it; records have {RECORD_BYTES}", self.end);
                     return Err(self.wrong(what));
                 }
                 Ok(more) => self.end += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => {
-                    return Err(ConvertError::Read {
-                        file: self.file.clone(),
-                        source,
-                    });
+                    return Err(ConvertError::Read { file: self.file.clone(), source });
                 }
             }
         }
@@ -109,11 +101,7 @@ impl<R: Read> OracleReader<R> {
     /// An error of the next record.
     #[cold]
     fn wrong(&self, what: String) -> ConvertError {
-        ConvertError::Value {
-            file: self.file.clone(),
-            place: Place::Record(self.records),
-            what,
-        }
+        ConvertError::Value { file: self.file.clone(), place: Place::Record(self.records), what }
     }
 
     #[inline]
@@ -121,8 +109,7 @@ impl<R: Read> OracleReader<R> {
         if self.end - self.begin < RECORD_BYTES && !self.refill()? {
             return Ok(None);
         }
-        let Ok((record, _)) = OracleRecord::ref_from_prefix(&self.buffer[self.begin..self.end])
-        else {
+        let Ok((record, _)) = OracleRecord::ref_from_prefix(&self.buffer[self.begin..self.end]) else {
             return Ok(None);
         };
         let (mut id, clock) = (record.obj_id.get(), record.clock_time.get());
@@ -140,17 +127,12 @@ impl<R: Read> OracleReader<R> {
         };
         let mut process = self.options.process;
         if self.options.tagged {
-            (process, address) = (
-                (address >> TAG_SHIFT) as u16,
-                address & ((1 << TAG_SHIFT) - 1),
-            );
+            (process, address) = ((address >> TAG_SHIFT) as u16, address & ((1 << TAG_SHIFT) - 1));
         }
         self.records += 1;
         Ok(Some(TraceRecord {
             // At most 2³² × 10⁹ for a unit of at most a second.
-            time_ns: u64::from(clock)
-                .saturating_mul(self.options.time_unit_ns)
-                .into(),
+            time_ns: u64::from(clock).saturating_mul(self.options.time_unit_ns).into(),
             address: address.into(),
             bytes: self.options.page_bytes.into(),
             node: self.options.node.into(),
@@ -197,12 +179,7 @@ pub struct OracleWriter<'a, W> {
 impl<'a, W: Read + Write + Seek> OracleWriter<'a, W> {
     /// Begins a file of the lookups of the trace `file`, as errors call it; `out` is empty. `second_pass` is told how many records of
     /// how many were done again.
-    pub fn new(
-        out: W,
-        file: &str,
-        options: &ExportOptions,
-        second_pass: &'a mut dyn FnMut(u64, u64),
-    ) -> Self {
+    pub fn new(out: W, file: &str, options: &ExportOptions, second_pass: &'a mut dyn FnMut(u64, u64)) -> Self {
         Self {
             out,
             second_pass,
@@ -237,8 +214,7 @@ impl<'a, W: Read + Write + Seek> OracleWriter<'a, W> {
             let place = SeekFrom::Start(begin * RECORD_BYTES as u64);
             self.out.seek(place)?;
             self.out.read_exact(&mut self.buffer)?;
-            let records = <[OracleRecord]>::mut_from_bytes(&mut self.buffer)
-                .map_err(|_| io::ErrorKind::InvalidData)?;
+            let records = <[OracleRecord]>::mut_from_bytes(&mut self.buffer).map_err(|_| io::ErrorKind::InvalidData)?;
             for (index, record) in records.iter_mut().enumerate().rev() {
                 let number = begin + index as u64 + 1;
                 let next = next_of.insert(record.obj_id.get(), number);
@@ -316,8 +292,8 @@ mod tests {
             next_access_vtime: (-1).into(),
         };
         let golden = [
-            4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0x10, 0, 0, 0xff, 0xff,
-            0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+            4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0x10, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff,
+            0xff, 0xff, 0xff,
         ];
         assert_eq!(record.as_bytes(), golden);
     }
@@ -329,68 +305,37 @@ mod tests {
             obj_size: 77.into(),
             next_access_vtime: 5.into(),
         };
-        (0..)
-            .zip(ids)
-            .flat_map(|r| record(r).as_bytes().to_vec())
-            .collect()
+        (0..).zip(ids).flat_map(|r| record(r).as_bytes().to_vec()).collect()
     }
 
     fn read(bytes: &[u8], options: &ImportOptions) -> Result<Vec<(u64, u16, u64, u64)>, String> {
         OracleReader::new(bytes, "f.oracleGeneral", options)
             .map(|r| {
                 let r = r.map_err(|e| e.to_string())?;
-                Ok((
-                    r.time_ns.get(),
-                    r.process.get(),
-                    r.address.get(),
-                    r.bytes.get(),
-                ))
+                Ok((r.time_ns.get(), r.process.get(), r.address.get(), r.bytes.get()))
             })
             .collect()
     }
 
     #[test]
     fn an_object_is_a_page() {
-        let options = ImportOptions {
-            process: 7,
-            ..ImportOptions::default()
-        };
+        let options = ImportOptions { process: 7, ..ImportOptions::default() };
         let second = 1_000_000_000;
         assert_eq!(
             read(&file(&[3, (1 << 52) - 1]), &options),
-            Ok(vec![
-                (0, 7, 3 << 12, 4096),
-                (second, 7, u64::MAX << 12, 4096)
-            ])
+            Ok(vec![(0, 7, 3 << 12, 4096), (second, 7, u64::MAX << 12, 4096)])
         );
-        let tagged = ImportOptions {
-            tagged: true,
-            time_unit_ns: 10,
-            ..options
-        };
-        assert_eq!(
-            read(&file(&[0, (5 << 36) | 9]), &tagged).unwrap()[1],
-            (10, 5, 9 << 12, 4096)
-        );
+        let tagged = ImportOptions { tagged: true, time_unit_ns: 10, ..options };
+        assert_eq!(read(&file(&[0, (5 << 36) | 9]), &tagged).unwrap()[1], (10, 5, 9 << 12, 4096));
     }
 
     #[test]
     fn numbers_beyond_the_last_page_are_an_error_or_numbered_anew() {
         let bytes = file(&[1, u64::MAX, 1 << 52, u64::MAX]);
         let error = read(&bytes, &ImportOptions::default()).unwrap_err();
-        assert!(
-            error.contains("f.oracleGeneral, record 1: obj_id is 18446744073709551615"),
-            "{error}"
-        );
-        let dense = ImportOptions {
-            dense: true,
-            ..ImportOptions::default()
-        };
-        let pages: Vec<_> = read(&bytes, &dense)
-            .unwrap()
-            .iter()
-            .map(|r| r.2 >> 12)
-            .collect();
+        assert!(error.contains("f.oracleGeneral, record 1: obj_id is 18446744073709551615"), "{error}");
+        let dense = ImportOptions { dense: true, ..ImportOptions::default() };
+        let pages: Vec<_> = read(&bytes, &dense).unwrap().iter().map(|r| r.2 >> 12).collect();
         assert_eq!(pages, [0, 1, 2, 1]);
     }
 
@@ -399,13 +344,7 @@ mod tests {
         let bytes = file(&[1, 2]);
         for cut in [25, 47] {
             let error = read(&bytes[..cut], &ImportOptions::default()).unwrap_err();
-            assert!(
-                error.contains(&format!(
-                    "record 1: the file ends {} bytes into it",
-                    cut - 24
-                )),
-                "{error}"
-            );
+            assert!(error.contains(&format!("record 1: the file ends {} bytes into it", cut - 24)), "{error}");
         }
     }
 }

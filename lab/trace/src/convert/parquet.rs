@@ -55,9 +55,8 @@ fn schema() -> Result<Type, ParquetError> {
         .with_repetition(Repetition::REQUIRED)
         .with_logical_type(Some(LogicalType::String))
         .build()?;
-    let direct = Type::primitive_type_builder(DIRECT, Physical::BOOLEAN)
-        .with_repetition(Repetition::REQUIRED)
-        .build()?;
+    let direct =
+        Type::primitive_type_builder(DIRECT, Physical::BOOLEAN).with_repetition(Repetition::REQUIRED).build()?;
     Type::group_type_builder("trace")
         .with_fields(vec![
             unsigned("time_ns", Physical::INT64, 64)?,
@@ -114,8 +113,7 @@ impl<W: Write + Send> ParquetWriter<W> {
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
         let schema = Arc::new(schema().map_err(failed)?);
-        let out =
-            SerializedFileWriter::new(out, schema, Arc::new(properties.build())).map_err(failed)?;
+        let out = SerializedFileWriter::new(out, schema, Arc::new(properties.build())).map_err(failed)?;
         Ok(Self {
             out,
             time_ns: Vec::new(),
@@ -160,18 +158,11 @@ impl<W: Write + Send> Sink for ParquetWriter<W> {
         let names = OPS.map(|op| ByteArray::from(op.name()));
         self.time_ns.extend(block.time_ns.iter().map(|v| *v as i64));
         self.node.extend(block.node.iter().map(|v| i32::from(*v)));
-        self.process
-            .extend(block.process.iter().map(|v| i32::from(*v)));
-        self.op.extend(
-            block
-                .op
-                .iter()
-                .map(|op| names[usize::from(*op) - 1].clone()),
-        );
+        self.process.extend(block.process.iter().map(|v| i32::from(*v)));
+        self.op.extend(block.op.iter().map(|op| names[usize::from(*op) - 1].clone()));
         self.address.extend(block.address.iter().map(|v| *v as i64));
         self.bytes.extend(block.bytes.iter().map(|v| *v as i64));
-        self.direct
-            .extend(block.flags.iter().map(|flags| flags & UNTRANSLATED != 0));
+        self.direct.extend(block.flags.iter().map(|flags| flags & UNTRANSLATED != 0));
         if self.time_ns.len() >= GROUP_ROWS {
             self.write_group().map_err(failed)?;
         }
@@ -194,11 +185,7 @@ const UNTRANSLATED: u8 = TRACE_FLAG_DIRECT | TRACE_FLAG_INLINE;
 /// file, behind what the panic prints.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
-    read.unwrap_or_else(|_| {
-        Err(ParquetError::General(
-            "the file is damaged: the library gave up".to_owned(),
-        ))
-    })
+    read.unwrap_or_else(|_| Err(ParquetError::General("the file is damaged: the library gave up".to_owned())))
 }
 
 /// What a column's type must be, and is.
@@ -206,10 +193,7 @@ fn fits(known: usize, column: &ColumnDescriptor) -> (bool, &'static str) {
     match known {
         OP => (column.physical_type() == Physical::BYTE_ARRAY, "a string"),
         DIRECT_AT => (column.physical_type() == Physical::BOOLEAN, "a boolean"),
-        TIME => (
-            is_integer(column) || timestamp_ns(column).is_some(),
-            "an integer or a timestamp",
-        ),
+        TIME => (is_integer(column) || timestamp_ns(column).is_some(), "an integer or a timestamp"),
         _ => (is_integer(column), "an integer"),
     }
 }
@@ -242,9 +226,7 @@ pub struct ParquetReader {
     rows: u64,
 }
 
-const ALL: [&str; 7] = [
-    COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5], DIRECT,
-];
+const ALL: [&str; 7] = [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5], DIRECT];
 /// Names that a column of timestamps may have besides.
 const TIMESTAMPS: [&str; 2] = ["time", "timestamp"];
 const TIME: usize = 0;
@@ -258,10 +240,7 @@ impl ParquetReader {
     /// It is no Parquet file; a column is missing, there twice, nested or of another type.
     pub fn new(input: File, file: impl Into<String>) -> Result<Self, ConvertError> {
         let file = file.into();
-        let wrong = |what: String| ConvertError::File {
-            file: file.clone(),
-            what,
-        };
+        let wrong = |what: String| ConvertError::File { file: file.clone(), what };
         let reader = guarded(|| SerializedFileReader::new(input))
             .map_err(|error| wrong(format!("it is no Parquet file that can be read: {error}")))?;
         let about = reader.metadata().file_metadata();
@@ -287,11 +266,7 @@ impl ParquetReader {
             unsigned[known] = column.sort_order() == SortOrder::UNSIGNED;
         }
         if let Some(missing) = (0..DIRECT_AT).find(|known| places[*known].is_none()) {
-            return Err(wrong(format!(
-                "the column `{}` is missing; the columns are {}",
-                ALL[missing],
-                ALL.join(", ")
-            )));
+            return Err(wrong(format!("the column `{}` is missing; the columns are {}", ALL[missing], ALL.join(", "))));
         }
         let metadata = about.key_value_metadata().and_then(|all| {
             let text = all.iter().find(|pair| pair.key == KEY)?.value.as_ref()?;
@@ -324,11 +299,7 @@ impl ParquetReader {
     }
 
     fn wrong(&self, row: u64, what: String) -> ConvertError {
-        ConvertError::Value {
-            file: self.file.clone(),
-            place: Place::Row(row),
-            what,
-        }
+        ConvertError::Value { file: self.file.clone(), place: Place::Row(row), what }
     }
 
     /// Reads the next rows; false at the end.
@@ -350,10 +321,7 @@ impl ParquetReader {
     }
 
     fn damaged(&self, error: &ParquetError) -> ConvertError {
-        self.wrong(
-            self.rows,
-            format!("it cannot be read from here on: {error}"),
-        )
+        self.wrong(self.rows, format!("it cannot be read from here on: {error}"))
     }
 
     fn open_group(&mut self) -> Result<(), ParquetError> {
@@ -362,9 +330,7 @@ impl ParquetReader {
         self.left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
         let open = |place: usize| {
             let about = group.metadata().column(place);
-            let begin = about
-                .dictionary_page_offset()
-                .unwrap_or(about.data_page_offset());
+            let begin = about.dictionary_page_offset().unwrap_or(about.data_page_offset());
             if begin < 0 || about.compressed_size() < 0 {
                 let what = "a column stands before the file's begin";
                 return Err(ParquetError::General(what.to_owned()));
@@ -373,11 +339,7 @@ impl ParquetReader {
             let pages = Checked::new(group.get_column_page_reader(place)?, column.clone());
             Ok(get_column_reader(column, Box::new(pages)))
         };
-        self.columns = self
-            .places
-            .map(|place| place.map(open).transpose())
-            .into_iter()
-            .collect::<Result<_, _>>()?;
+        self.columns = self.places.map(|place| place.map(open).transpose()).into_iter().collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -393,12 +355,7 @@ impl ParquetReader {
                 wrong.get_or_insert((index, what));
             }
         };
-        let negative = |value: i64| {
-            Err(format!(
-                "{} is {value}; it must not be negative",
-                ALL[known]
-            ))
-        };
+        let negative = |value: i64| Err(format!("{} is {value}; it must not be negative", ALL[known]));
         let column = &mut self.columns[known];
         let read = guarded(|| match column {
             None => {
@@ -407,56 +364,34 @@ impl ParquetReader {
             }
             Some(ColumnReader::Int64ColumnReader(column)) => take(column, rows, |index, value| {
                 let fits = unsigned || *value >= 0;
-                push(
-                    index,
-                    if fits {
-                        Ok(*value as u64)
-                    } else {
-                        negative(*value)
-                    },
-                );
+                push(index, if fits { Ok(*value as u64) } else { negative(*value) });
             }),
             Some(ColumnReader::Int32ColumnReader(column)) => take(column, rows, |index, value| {
                 let fits = unsigned || *value >= 0;
-                push(
-                    index,
-                    if fits {
-                        Ok(u64::from(*value as u32))
-                    } else {
-                        negative((*value).into())
-                    },
-                );
+                push(index, if fits { Ok(u64::from(*value as u32)) } else { negative((*value).into()) });
             }),
             Some(ColumnReader::Int96ColumnReader(column)) => take(column, rows, |index, value| {
                 push(index, since_1970_ns(value));
             }),
-            Some(ColumnReader::BoolColumnReader(column)) => take(column, rows, |index, value| {
-                push(index, Ok(u64::from(*value)))
-            }),
-            Some(ColumnReader::ByteArrayColumnReader(column)) => {
-                take(column, rows, |index, value| {
-                    let op = OPS
-                        .into_iter()
-                        .find(|op| op.name().as_bytes() == value.data());
-                    push(
-                        index,
-                        op.map(|op| op as u64).ok_or_else(|| {
-                            let names = OPS.map(TraceOp::name).join(", ");
-                            format!("op is {}; it must be one of {names}", shown(value.data()))
-                        }),
-                    );
-                })
+            Some(ColumnReader::BoolColumnReader(column)) => {
+                take(column, rows, |index, value| push(index, Ok(u64::from(*value))))
             }
+            Some(ColumnReader::ByteArrayColumnReader(column)) => take(column, rows, |index, value| {
+                let op = OPS.into_iter().find(|op| op.name().as_bytes() == value.data());
+                push(
+                    index,
+                    op.map(|op| op as u64).ok_or_else(|| {
+                        let names = OPS.map(TraceOp::name).join(", ");
+                        format!("op is {}; it must be one of {names}", shown(value.data()))
+                    }),
+                );
+            }),
             // Other types were refused with the schema.
             Some(_) => Ok(Some(0)),
         });
         let null = read.map_err(|error| self.damaged(&error))?;
         let null = null.map(|index| (index, format!("{} is null", ALL[known])));
-        match wrong
-            .into_iter()
-            .chain(null)
-            .min_by_key(|(index, _)| *index)
-        {
+        match wrong.into_iter().chain(null).min_by_key(|(index, _)| *index) {
             None => Ok(()),
             Some((index, what)) => Err(self.wrong(self.rows + index as u64, what)),
         }
@@ -467,8 +402,7 @@ impl ParquetReader {
             return Ok(None);
         }
         let at = self.at;
-        let [time, node, process, op, address, bytes, direct] =
-            std::array::from_fn(|known| self.values[known][at]);
+        let [time, node, process, op, address, bytes, direct] = std::array::from_fn(|known| self.values[known][at]);
         let small = |known: usize, value: u64| {
             u16::try_from(value).map_err(|_| {
                 let what = format!("{} is {value}; it must be from 0 to 65535", ALL[known]);
@@ -477,10 +411,7 @@ impl ParquetReader {
         };
         let time_ns = time.checked_mul(self.time_unit_ns).ok_or_else(|| {
             let unit = self.time_unit_ns;
-            self.wrong(
-                self.rows,
-                format!("time_ns is {time} units of {unit} ns; it must be below 2^64 ns"),
-            )
+            self.wrong(self.rows, format!("time_ns is {time} units of {unit} ns; it must be below 2^64 ns"))
         })?;
         let record = TraceRecord {
             time_ns: time_ns.into(),
@@ -509,12 +440,9 @@ fn take<T: DataType>(
     while done < rows {
         values.clear();
         levels.clear();
-        let (records, found, _) =
-            column.read_records(rows - done, Some(&mut levels), None, &mut values)?;
+        let (records, found, _) = column.read_records(rows - done, Some(&mut levels), None, &mut values)?;
         if records == 0 {
-            return Err(ParquetError::EOF(
-                "a column ends before the others".to_owned(),
-            ));
+            return Err(ParquetError::EOF("a column ends before the others".to_owned()));
         }
         for (index, value) in values.iter().enumerate() {
             each(done + index, value);

@@ -18,28 +18,16 @@ fn wrong<T>(what: &str) -> Result<T> {
 
 impl Checked {
     pub(super) fn new(pages: Box<dyn PageReader>, column: ColumnDescPtr) -> Self {
-        Checked {
-            pages,
-            column,
-            has_dictionary: false,
-        }
+        Checked { pages, column, has_dictionary: false }
     }
 
     fn check(&mut self, page: &Page) -> Result<()> {
         match page {
-            Page::DictionaryPage {
-                buf, num_values, ..
-            } => {
+            Page::DictionaryPage { buf, num_values, .. } => {
                 self.has_dictionary = true;
                 self.plain(buf, *num_values as usize)
             }
-            Page::DataPage {
-                buf,
-                num_values,
-                encoding,
-                def_level_encoding,
-                ..
-            } => {
+            Page::DataPage { buf, num_values, encoding, def_level_encoding, .. } => {
                 if self.column.max_def_level() == 0 {
                     return self.values(buf, *num_values, *encoding);
                 }
@@ -47,9 +35,7 @@ impl Checked {
                     return wrong("a page tells in an unknown way which values are null");
                 }
                 let (head, after) = buf.split_at_checked(4).unwrap_or_default();
-                let length = head
-                    .first_chunk()
-                    .map(|it| u32::from_le_bytes(*it) as usize);
+                let length = head.first_chunk().map(|it| u32::from_le_bytes(*it) as usize);
                 match length.and_then(|length| after.split_at_checked(length)) {
                     // Without the nulls, whose number is not known here, there are fewer values.
                     Some((levels, rest)) => {
@@ -60,13 +46,7 @@ impl Checked {
                 }
             }
             Page::DataPageV2 {
-                buf,
-                num_values,
-                num_nulls,
-                encoding,
-                def_levels_byte_len,
-                rep_levels_byte_len,
-                ..
+                buf, num_values, num_nulls, encoding, def_levels_byte_len, rep_levels_byte_len, ..
             } => {
                 let levels = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
                 match buf.split_at_checked(levels as usize) {
@@ -139,9 +119,7 @@ impl Checked {
 fn texts(mut bytes: &[u8], count: usize) -> Result<()> {
     let mut found = 0;
     while !bytes.is_empty() && (found < count || count == 0) {
-        let length = bytes
-            .first_chunk()
-            .map(|it| u32::from_le_bytes(*it) as usize);
+        let length = bytes.first_chunk().map(|it| u32::from_le_bytes(*it) as usize);
         match length.and_then(|length| bytes.get(4..)?.get(length..)) {
             Some(rest) => bytes = rest,
             None => return wrong("a text is longer than its page"),
@@ -205,10 +183,7 @@ fn fit([kept, added]: &[Vec<i64>; 2], bytes: &[u8]) -> bool {
 
 /// Blocks of packed differences, whose `values` are taken if wanted; gives what is behind them. What else is wrong with them the
 /// library says.
-fn differences<'a>(
-    mut bytes: &'a [u8],
-    mut values: Option<&mut Vec<i64>>,
-) -> Result<&'a [u8], TooLong> {
+fn differences<'a>(mut bytes: &'a [u8], mut values: Option<&mut Vec<i64>>) -> Result<&'a [u8], TooLong> {
     let wanted = values.is_some();
     let mut head = [0; 4];
     for field in &mut head {
@@ -266,10 +241,7 @@ fn bits(packed: &[u8], at: usize, width: u8) -> i64 {
     for (to, byte) in word.iter_mut().zip(packed.iter().skip(first / 8)) {
         *to = *byte;
     }
-    let mask = 1_u128
-        .checked_shl(width.into())
-        .unwrap_or(0)
-        .wrapping_sub(1);
+    let mask = 1_u128.checked_shl(width.into()).unwrap_or(0).wrapping_sub(1);
     (u128::from_le_bytes(word) >> (first % 8) & mask) as i64
 }
 

@@ -7,21 +7,11 @@ use parquet::schema::types::ColumnDescriptor;
 /// Dates and times are integers, too, but not these.
 pub(super) fn is_integer(column: &ColumnDescriptor) -> bool {
     use ConvertedType as C;
-    let plain = matches!(
-        column.logical_type_ref(),
-        None | Some(LogicalType::Integer(_))
-    ) && matches!(
-        column.converted_type(),
-        C::NONE
-            | C::INT_8
-            | C::INT_16
-            | C::INT_32
-            | C::INT_64
-            | C::UINT_8
-            | C::UINT_16
-            | C::UINT_32
-            | C::UINT_64
-    );
+    let plain = matches!(column.logical_type_ref(), None | Some(LogicalType::Integer(_)))
+        && matches!(
+            column.converted_type(),
+            C::NONE | C::INT_8 | C::INT_16 | C::INT_32 | C::INT_64 | C::UINT_8 | C::UINT_16 | C::UINT_32 | C::UINT_64
+        );
     plain && matches!(column.physical_type(), Physical::INT32 | Physical::INT64)
 }
 
@@ -54,6 +44,5 @@ pub(super) fn since_1970_ns(timestamp: &Int96) -> Result<u64, String> {
     };
     let of_day = i128::from(low) | i128::from(high) << 32;
     let ns = (i128::from(day) - JULIAN_DAY_OF_1970) * DAY_NS + of_day;
-    u64::try_from(ns)
-        .map_err(|_| format!("time_ns is {ns} ns since 1970; it must be from 0 to below 2^64 ns"))
+    u64::try_from(ns).map_err(|_| format!("time_ns is {ns} ns since 1970; it must be from 0 to below 2^64 ns"))
 }

@@ -71,11 +71,7 @@ impl Sorted {
     ///
     /// # Errors
     /// What is wrong with the import; there are more records than [`MAX_RUNS`] runs; a run cannot be set aside.
-    pub fn new(
-        mut import: impl Import,
-        folder: &Path,
-        run_records: usize,
-    ) -> Result<Self, ConvertError> {
+    pub fn new(mut import: impl Import, folder: &Path, run_records: usize) -> Result<Self, ConvertError> {
         let mut run = Vec::new();
         let mut files = Vec::new();
         loop {
@@ -91,10 +87,7 @@ impl Sorted {
                 if files.len() == MAX_RUNS {
                     return Err(ConvertError::File {
                         file: import.file().to_owned(),
-                        what: format!(
-                            "it has more than {} records, too many to sort",
-                            MAX_RUNS * run_records
-                        ),
+                        what: format!("it has more than {} records, too many to sort", MAX_RUNS * run_records),
                     });
                 }
                 files.push(set_aside(&mut run, folder)?);
@@ -127,12 +120,7 @@ fn nameless(folder: &Path) -> io::Result<File> {
     loop {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!(".mapwire-sort-{}-{number}", std::process::id()));
-        match OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-        {
+        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
             Ok(file) => {
                 fs::remove_file(&path)?;
                 return Ok(file);
@@ -148,15 +136,12 @@ fn set_aside(run: &mut Vec<TraceRecord>, folder: &Path) -> Result<Records<File>,
     run.sort_by_key(|record| record.time_ns.get());
     let sort = |error: Box<dyn std::error::Error + Send + Sync>| ConvertError::Sort(error);
     let file = nameless(folder).map_err(|error| sort(error.into()))?;
-    let mut writer =
-        TraceWriter::new(file, &Metadata::default()).map_err(|error| sort(error.into()))?;
+    let mut writer = TraceWriter::new(file, &Metadata::default()).map_err(|error| sort(error.into()))?;
     for record in run.drain(..) {
         writer.push(&record).map_err(|error| sort(error.into()))?;
     }
     let mut file = writer.finish().map_err(|error| sort(error.into()))?;
-    file.flush()
-        .and_then(|()| file.rewind())
-        .map_err(|error| sort(error.into()))?;
+    file.flush().and_then(|()| file.rewind()).map_err(|error| sort(error.into()))?;
     let reader = TraceReader::new(file, "a file of sorted records")?;
     Ok(reader.records())
 }

@@ -24,12 +24,7 @@ pub struct Tags {
 impl Tags {
     /// Of the trace `file`, as errors call it.
     pub fn new(file: &str, tagged: bool) -> Self {
-        Self {
-            file: file.to_owned(),
-            tagged,
-            number_of: HashMap::default(),
-            last: None,
-        }
+        Self { file: file.to_owned(), tagged, number_of: HashMap::default(), last: None }
     }
 
     /// The bits that stand above the addresses of a process.
@@ -55,10 +50,9 @@ impl Tags {
             )));
         }
         if number >> (64 - TAG_SHIFT) != 0 {
-            return Err(self.wrong(
-                "it has more than 65,536 processes, too many for the upper 16 bits of addresses"
-                    .to_owned(),
-            ));
+            return Err(
+                self.wrong("it has more than 65,536 processes, too many for the upper 16 bits of addresses".to_owned())
+            );
         }
         let above = number << TAG_SHIFT;
         self.last = Some((key, above));
@@ -81,10 +75,7 @@ impl Tags {
 
     #[cold]
     fn wrong(&self, what: String) -> ConvertError {
-        ConvertError::File {
-            file: self.file.clone(),
-            what,
-        }
+        ConvertError::File { file: self.file.clone(), what }
     }
 }
 
@@ -99,15 +90,9 @@ mod tests {
             .map(|(node, process)| tags.above(node, process).unwrap() >> TAG_SHIFT)
             .into();
         assert_eq!(above, [0, 1, 0, 2]);
-        assert_eq!(
-            tags.address(2 << TAG_SHIFT, 0x1000).unwrap(),
-            0x2_0000_0000_1000
-        );
+        assert_eq!(tags.address(2 << TAG_SHIFT, 0x1000).unwrap(), 0x2_0000_0000_1000);
         let error = tags.address(0, 1 << 48).unwrap_err().to_string();
-        assert!(
-            error.contains("0x1000000000000 has more than 48 bits"),
-            "{error}"
-        );
+        assert!(error.contains("0x1000000000000 has more than 48 bits"), "{error}");
     }
 
     #[test]
@@ -117,10 +102,7 @@ mod tests {
         assert_eq!(tags.address(0, u64::MAX).unwrap(), u64::MAX);
         assert_eq!(tags.above(3, 1).unwrap(), 0);
         let error = tags.above(3, 2).unwrap_err().to_string();
-        assert!(
-            error.contains("process 2 of node 3 is the second"),
-            "{error}"
-        );
+        assert!(error.contains("process 2 of node 3 is the second"), "{error}");
     }
 
     #[test]

@@ -24,15 +24,7 @@ pub(super) struct Lines<R> {
 
 impl<R: Read> Lines<R> {
     pub(super) fn new(input: R, file: String) -> Self {
-        Self {
-            input,
-            file,
-            buffer: vec![0; BUFFER_BYTES],
-            begin: 0,
-            end: 0,
-            line: 0,
-            ended: false,
-        }
+        Self { input, file, buffer: vec![0; BUFFER_BYTES], begin: 0, end: 0, line: 0, ended: false }
     }
 
     pub(super) fn file(&self) -> &str {
@@ -47,11 +39,7 @@ impl<R: Read> Lines<R> {
     /// An error of the last line given.
     #[cold]
     pub(super) fn wrong(&self, what: String) -> ConvertError {
-        ConvertError::Value {
-            file: self.file.clone(),
-            place: self.place(),
-            what,
-        }
+        ConvertError::Value { file: self.file.clone(), place: self.place(), what }
     }
 
     /// The next line without its end; `None` at the end of the text.
@@ -93,10 +81,7 @@ impl<R: Read> Lines<R> {
                 Ok(more) => self.end += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => {
-                    return Err(ConvertError::Read {
-                        file: self.file.clone(),
-                        source,
-                    });
+                    return Err(ConvertError::Read { file: self.file.clone(), source });
                 }
             }
             if let Some(more) = memchr::memchr(b'\n', &self.buffer[searched..self.end]) {
@@ -180,11 +165,7 @@ pub(super) fn push_decimal(mut value: u64, out: &mut Vec<u8>) {
 /// Appends a hexadecimal number without prefix.
 pub(super) fn push_hexadecimal(value: u64, out: &mut Vec<u8>) {
     let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
-    out.extend(
-        (0..digits)
-            .rev()
-            .map(|digit| b"0123456789abcdef"[(value >> (4 * digit) & 15) as usize]),
-    );
+    out.extend((0..digits).rev().map(|digit| b"0123456789abcdef"[(value >> (4 * digit) & 15) as usize]));
 }
 
 #[cfg(test)]
@@ -217,10 +198,7 @@ mod tests {
     #[test]
     fn lines_end_at_line_ends_of_both_kinds_and_at_the_end() {
         for at_a_time in [1, 2, 100] {
-            assert_eq!(
-                lines(b"a\r\n\nbc\nd", at_a_time),
-                [&b"a"[..], b"", b"bc", b"d"]
-            );
+            assert_eq!(lines(b"a\r\n\nbc\nd", at_a_time), [&b"a"[..], b"", b"bc", b"d"]);
             assert_eq!(lines(b"a\n", at_a_time), [b"a"]);
             assert_eq!(lines(b"", at_a_time), Vec::<Vec<u8>>::new());
         }
@@ -232,10 +210,7 @@ mod tests {
         let mut lines = Lines::new(&text[..], "f.csv".to_owned());
         assert_eq!(lines.next().unwrap(), Some(&b"short"[..]));
         let error = lines.next().unwrap_err().to_string();
-        assert!(
-            error.contains("f.csv, line 2: the line has more"),
-            "{error}"
-        );
+        assert!(error.contains("f.csv, line 2: the line has more"), "{error}");
     }
 
     #[test]
@@ -244,15 +219,9 @@ mod tests {
         assert_eq!(take_decimal(&mut text), Some(u64::MAX));
         assert_eq!(text, b",7");
         assert_eq!(take_decimal(&mut &b"18446744073709551616"[..]), None);
-        assert_eq!(
-            take_decimal(&mut &b"000000000000000000000000000012"[..]),
-            Some(12)
-        );
+        assert_eq!(take_decimal(&mut &b"000000000000000000000000000012"[..]), Some(12));
         assert_eq!(take_decimal(&mut &b"x"[..]), None);
-        assert_eq!(
-            take_hexadecimal(&mut &b"fFfFfFfFfFfFfFfF"[..]),
-            Some(u64::MAX)
-        );
+        assert_eq!(take_hexadecimal(&mut &b"fFfFfFfFfFfFfFfF"[..]), Some(u64::MAX));
         assert_eq!(take_hexadecimal(&mut &b"10000000000000000"[..]), None);
         assert_eq!(take_hexadecimal(&mut &b"g"[..]), None);
     }

@@ -97,13 +97,7 @@ impl Options {
     /// # Errors
     /// One that does not.
     pub fn check(&self) -> Result<(), OptionError> {
-        let wrong = |option, value: &dyn ToString, mend| {
-            Err(OptionError {
-                option,
-                value: value.to_string(),
-                mend,
-            })
-        };
+        let wrong = |option, value: &dyn ToString, mend| Err(OptionError { option, value: value.to_string(), mend });
         let ranks = u64::from(self.nodes) * u64::from(self.processes);
         if self.records == 0 {
             return wrong("--records", &0, "a trace has at least one");
@@ -115,20 +109,12 @@ impl Options {
             return wrong("--processes", &0, "each node must have at least one");
         }
         if ranks > MAX_RANKS {
-            return wrong(
-                "--nodes times --processes",
-                &ranks,
-                "at most 1,048,576 ranks can be generated",
-            );
+            return wrong("--nodes times --processes", &ranks, "at most 1,048,576 ranks can be generated");
         }
         if self.patterns.is_empty() || self.patterns.len() > usize::from(self.processes) {
             return wrong(
                 "--mix",
-                &format!(
-                    "{} patterns for {} processes",
-                    self.patterns.len(),
-                    self.processes
-                ),
+                &format!("{} patterns for {} processes", self.patterns.len(), self.processes),
                 "every pattern needs a process on each node; raise --processes",
             );
         }
@@ -149,11 +135,7 @@ impl Options {
             return wrong("--skew", &self.skew, "it must be above 0, and at most 10");
         }
         if self.gap_ns == 0 || self.gap_ns > 1_000_000_000 {
-            return wrong(
-                "--gap",
-                &self.gap_ns,
-                "it must be from 1 to 1,000,000,000 ns",
-            );
+            return wrong("--gap", &self.gap_ns, "it must be from 1 to 1,000,000,000 ns");
         }
         Ok(())
     }
@@ -161,11 +143,7 @@ impl Options {
     /// The options as a command line, all of them: it generates the same trace wherever it is run.
     #[must_use]
     pub fn command(&self) -> Vec<String> {
-        let mut words = vec![
-            "mapwire".to_owned(),
-            "lab".to_owned(),
-            "generate".to_owned(),
-        ];
+        let mut words = vec!["mapwire".to_owned(), "lab".to_owned(), "generate".to_owned()];
         match &self.patterns[..] {
             [one] => words.push(one.to_string()),
             many => {
@@ -289,48 +267,29 @@ impl Generator {
     /// The turn of a rank: what it does now.
     fn turn(&mut self, now_ns: u64, index: usize) -> TraceRecord {
         let rank = &mut self.ranks[index];
-        let record =
-            |rank: &Rank, op: TraceOp, address: u64, bytes: u64, time_ns: u64| TraceRecord {
-                time_ns: time_ns.into(),
-                address: (address + rank.place).into(),
-                bytes: bytes.into(),
-                node: rank.node.into(),
-                process: rank.process.into(),
-                op: op as u8,
-                flags: 0,
-                reserved: 0.into(),
-            };
+        let record = |rank: &Rank, op: TraceOp, address: u64, bytes: u64, time_ns: u64| TraceRecord {
+            time_ns: time_ns.into(),
+            address: (address + rank.place).into(),
+            bytes: bytes.into(),
+            node: rank.node.into(),
+            process: rank.process.into(),
+            op: op as u8,
+            flags: 0,
+            reserved: 0.into(),
+        };
         if !std::mem::replace(&mut rank.exported, true) {
-            let exported = record(
-                rank,
-                TraceOp::Export,
-                EXPORT_ADDRESS,
-                self.options.buffer_bytes,
-                now_ns,
-            );
+            let exported = record(rank, TraceOp::Export, EXPORT_ADDRESS, self.options.buffer_bytes, now_ns);
             let gap = self.gap(index, 1);
             self.at(now_ns + gap, index);
             return exported;
         }
-        let Transfer {
-            op,
-            local,
-            peer,
-            remote,
-            bytes,
-            gaps,
-        } = self.programs[rank.program].next(rank.number, &mut rank.state, &mut rank.random);
+        let Transfer { op, local, peer, remote, bytes, gaps } =
+            self.programs[rank.program].next(rank.number, &mut rank.state, &mut rank.random);
         let begun = record(rank, op, BUFFER_ADDRESS + local, bytes, now_ns);
         let moved_ns = bytes / BYTES_A_NS;
         let arrives_ns = now_ns + LATENCY_NS + moved_ns + rank.random.below(LATENCY_NS);
         let peer = self.members[rank.program][peer];
-        let arrival = record(
-            &self.ranks[peer],
-            TraceOp::Receive,
-            EXPORT_ADDRESS + remote,
-            bytes,
-            arrives_ns,
-        );
+        let arrival = record(&self.ranks[peer], TraceOp::Receive, EXPORT_ADDRESS + remote, bytes, arrives_ns);
         let slot = self.free.pop().unwrap_or(self.arrivals.len());
         if slot == self.arrivals.len() {
             self.arrivals.push(arrival);

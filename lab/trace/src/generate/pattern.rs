@@ -25,13 +25,8 @@ pub enum Pattern {
 }
 
 /// All patterns.
-pub const PATTERNS: [Pattern; 5] = [
-    Pattern::Sequential,
-    Pattern::Strided,
-    Pattern::Zipf,
-    Pattern::TaskQueue,
-    Pattern::Transpose,
-];
+pub const PATTERNS: [Pattern; 5] =
+    [Pattern::Sequential, Pattern::Strided, Pattern::Zipf, Pattern::TaskQueue, Pattern::Transpose];
 
 impl Pattern {
     /// Its name.
@@ -57,13 +52,10 @@ impl FromStr for Pattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        PATTERNS
-            .into_iter()
-            .find(|pattern| pattern.name() == text)
-            .ok_or_else(|| {
-                let names = PATTERNS.map(Self::name).join(", ");
-                format!("`{text}` is no pattern; there are {names}")
-            })
+        PATTERNS.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
+            let names = PATTERNS.map(Self::name).join(", ");
+            format!("`{text}` is no pattern; there are {names}")
+        })
     }
 }
 
@@ -168,11 +160,7 @@ impl Program {
             Pattern::Zipf => {
                 let place = self.popular.draw(random);
                 let piece = scattered(place, self.pieces) * self.piece_bytes;
-                let op = if random.below(4) == 0 {
-                    TraceOp::Fetch
-                } else {
-                    TraceOp::Send
-                };
+                let op = if random.below(4) == 0 { TraceOp::Fetch } else { TraceOp::Send };
                 Transfer {
                     op,
                     local: piece,
@@ -195,10 +183,7 @@ impl Program {
         let (column, row) = if step < in_longer {
             (step / (rows + 1), step % (rows + 1))
         } else {
-            (
-                longer + (step - in_longer) / rows,
-                (step - in_longer) % rows,
-            )
+            (longer + (step - in_longer) / rows, (step - in_longer) % rows)
         };
         row * self.stride + column
     }
@@ -271,26 +256,14 @@ mod tests {
     use super::*;
 
     fn program(pattern: Pattern, ranks: usize, pieces: u64) -> Program {
-        let options = Options {
-            buffer_bytes: pieces * 100,
-            piece_bytes: 100,
-            stride: 4,
-            ..Options::default()
-        };
+        let options = Options { buffer_bytes: pieces * 100, piece_bytes: 100, stride: 4, ..Options::default() };
         Program::new(pattern, ranks, &options)
     }
 
-    fn steps(
-        pattern: Pattern,
-        (ranks, pieces): (usize, u64),
-        rank: usize,
-        count: usize,
-    ) -> Vec<Transfer> {
+    fn steps(pattern: Pattern, (ranks, pieces): (usize, u64), rank: usize, count: usize) -> Vec<Transfer> {
         let mut program = program(pattern, ranks, pieces);
         let (mut state, mut random) = (State::default(), Random::new(1, 2));
-        (0..count)
-            .map(|_| program.next(rank, &mut state, &mut random))
-            .collect()
+        (0..count).map(|_| program.next(rank, &mut state, &mut random)).collect()
     }
 
     fn pieces(transfers: &[Transfer]) -> Vec<u64> {
@@ -313,20 +286,8 @@ mod tests {
     #[test]
     fn a_transposition_sends_every_block_to_its_rank_and_computes_then() {
         let transfers = steps(Pattern::Transpose, (3, 6), 1, 5);
-        let row: Vec<_> = transfers
-            .iter()
-            .map(|t| (t.local / 100, t.peer, t.remote / 100, t.gaps))
-            .collect();
-        assert_eq!(
-            row,
-            [
-                (4, 2, 2, 1),
-                (5, 2, 3, 1),
-                (0, 0, 2, 1),
-                (1, 0, 3, 4),
-                (4, 2, 2, 1)
-            ]
-        );
+        let row: Vec<_> = transfers.iter().map(|t| (t.local / 100, t.peer, t.remote / 100, t.gaps)).collect();
+        assert_eq!(row, [(4, 2, 2, 1), (5, 2, 3, 1), (0, 0, 2, 1), (1, 0, 3, 4), (4, 2, 2, 1)]);
     }
 
     #[test]
@@ -335,14 +296,8 @@ mod tests {
         assert_eq!((transfers[0].peer, transfers[0].remote), (0, 0));
         assert_eq!((transfers[3].peer, transfers[3].remote), (0, 64));
         for task in transfers.chunks(3) {
-            assert_eq!(
-                task.iter().map(|t| t.op).collect::<Vec<_>>(),
-                [TraceOp::Fetch, TraceOp::Fetch, TraceOp::Send]
-            );
-            assert_eq!(
-                (task[1].peer, task[1].remote),
-                (task[2].peer, task[2].remote)
-            );
+            assert_eq!(task.iter().map(|t| t.op).collect::<Vec<_>>(), [TraceOp::Fetch, TraceOp::Fetch, TraceOp::Send]);
+            assert_eq!((task[1].peer, task[1].remote), (task[2].peer, task[2].remote));
             assert!((100..=800).contains(&task[1].bytes));
         }
     }
@@ -367,10 +322,7 @@ mod tests {
                         for t in steps(pattern, (ranks, pieces), rank, 300) {
                             let end = pieces * 100;
                             assert!(t.local + t.bytes <= end, "{pattern} {ranks} {pieces} {t:?}");
-                            assert!(
-                                t.remote + t.bytes <= end,
-                                "{pattern} {ranks} {pieces} {t:?}"
-                            );
+                            assert!(t.remote + t.bytes <= end, "{pattern} {ranks} {pieces} {t:?}");
                             assert!(t.peer < ranks && t.bytes > 0 && t.gaps > 0);
                         }
                     }
@@ -385,9 +337,6 @@ mod tests {
             assert_eq!(pattern.to_string().parse(), Ok(pattern));
         }
         let error = "random".parse::<Pattern>().unwrap_err();
-        assert!(
-            error.contains("`random`") && error.contains("task-queue"),
-            "{error}"
-        );
+        assert!(error.contains("`random`") && error.contains("task-queue"), "{error}");
     }
 }

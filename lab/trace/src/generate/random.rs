@@ -56,15 +56,7 @@ mod tests {
         // First numbers of xoshiro256++ from the state 1, 2, 3, 4, from its authors' code.
         let mut random = Random([1, 2, 3, 4]);
         let numbers = [(); 4].map(|()| random.next());
-        assert_eq!(
-            numbers,
-            [
-                41_943_041,
-                58_720_359,
-                3_588_806_011_781_223,
-                3_591_011_842_654_386
-            ]
-        );
+        assert_eq!(numbers, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);
         // And of SplitMix64 from the state 1234567.
         let mut state = 1_234_567;
         assert_eq!(split_mix(&mut state), 6_457_827_717_110_365_317);
@@ -86,10 +78,7 @@ mod tests {
         for _ in 0..100_000 {
             counts[random.below(10) as usize] += 1;
         }
-        assert!(
-            counts.iter().all(|c| (9_500..10_500).contains(c)),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|c| (9_500..10_500).contains(c)), "{counts:?}");
         assert_eq!(random.below(1), 0);
         let mean = (0..10_000).map(|_| random.unit()).sum::<f64>() / 10_000.0;
         assert!((0.49..0.51).contains(&mean), "{mean}");

@@ -19,13 +19,7 @@ impl Zipf {
     /// `things` is at least 1; `skew` is above 0 and finite.
     #[must_use]
     pub(super) fn new(things: u64, skew: f64) -> Self {
-        let mut zipf = Self {
-            things: things as f64,
-            skew,
-            first: 0.0,
-            last: 0.0,
-            sure: 0.0,
-        };
+        let mut zipf = Self { things: things as f64, skew, first: 0.0, last: 0.0, sure: 0.0 };
         zipf.first = zipf.integral(1.5) - 1.0;
         zipf.last = zipf.integral(zipf.things + 0.5);
         zipf.sure = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.density(2.0));
@@ -42,22 +36,14 @@ impl Zipf {
         let log = libm::log(x);
         let t = (1.0 - self.skew) * log;
         // (eᵗ - 1) ÷ t, which is 1 at 0.
-        let ratio = if t.abs() > 1e-8 {
-            libm::expm1(t) / t
-        } else {
-            1.0 + t / 2.0
-        };
+        let ratio = if t.abs() > 1e-8 { libm::expm1(t) / t } else { 1.0 + t / 2.0 };
         ratio * log
     }
 
     /// The inverse of the integral.
     fn inverse(&self, y: f64) -> f64 {
         let t = (y * (1.0 - self.skew)).max(-1.0);
-        let ratio = if t.abs() > 1e-8 {
-            libm::log1p(t) / t
-        } else {
-            1.0 - t / 2.0
-        };
+        let ratio = if t.abs() > 1e-8 { libm::log1p(t) / t } else { 1.0 - t / 2.0 };
         libm::exp(ratio * y)
     }
 
@@ -80,14 +66,7 @@ mod tests {
 
     #[test]
     fn draws_follow_the_law() {
-        for (things, skew) in [
-            (1, 1.0),
-            (2, 0.5),
-            (10, 1.0),
-            (50, 0.8),
-            (50, 2.0),
-            (1000, 0.01),
-        ] {
+        for (things, skew) in [(1, 1.0), (2, 0.5), (10, 1.0), (50, 0.8), (50, 2.0), (1000, 0.01)] {
             let zipf = Zipf::new(things, skew);
             let mut random = Random::new(5, things);
             let mut counts = vec![0_u32; things as usize];
@@ -102,10 +81,7 @@ mod tests {
                 // Six standard deviations.
                 let bound = 6.0 * expected.sqrt() + 1.0;
                 let off = (f64::from(*count) - expected).abs();
-                assert!(
-                    off < bound,
-                    "n={things} s={skew} k={k}: {count}, not {expected:.1}"
-                );
+                assert!(off < bound, "n={things} s={skew} k={k}: {count}, not {expected:.1}");
             }
         }
     }

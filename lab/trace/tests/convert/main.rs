@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 
 use mapwire_trace::convert::{
-    ConvertError, ExportOptions, Exported, Format, Import, ImportOptions, Ordered, Sorted, export,
-    import,
+    ConvertError, ExportOptions, Exported, Format, Import, ImportOptions, Ordered, Sorted, export, import,
 };
 use mapwire_trace::info::is_transfer;
 use mapwire_trace::pages::{cut, pages_of};
@@ -16,11 +15,7 @@ use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp, TraceRecord};
 use proptest::prelude::*;
 
 fn metadata() -> Metadata {
-    Metadata {
-        synthetic: true,
-        command: vec!["made".to_owned(), "up".to_owned()],
-        ..Metadata::default()
-    }
+    Metadata { synthetic: true, command: vec!["made".to_owned(), "up".to_owned()], ..Metadata::default() }
 }
 
 fn written(records: &[TraceRecord]) -> Vec<u8> {
@@ -36,9 +31,7 @@ fn run<W: Read + Write + Seek + Send>(
     options: &ExportOptions,
 ) -> Result<Exported, ConvertError> {
     let mut passes = Vec::new();
-    let done = export(&mut reader, format, out, options, &mut |done, of| {
-        passes.push((done, of))
-    })?;
+    let done = export(&mut reader, format, out, options, &mut |done, of| passes.push((done, of)))?;
     if format == Format::OracleGeneral && done.written > 0 {
         assert_eq!(passes.last(), Some(&(done.written, done.written)));
     }
@@ -52,12 +45,7 @@ fn exported(
 ) -> Result<(Vec<u8>, Exported), ConvertError> {
     let file = written(records);
     let mut out = Cursor::new(Vec::new());
-    let done = run(
-        TraceReader::new(&file[..], "t.mwt").unwrap(),
-        format,
-        &mut out,
-        options,
-    )?;
+    let done = run(TraceReader::new(&file[..], "t.mwt").unwrap(), format, &mut out, options)?;
     Ok((out.into_inner(), done))
 }
 
@@ -65,37 +53,21 @@ fn exported(
 fn as_file(bytes: &[u8]) -> std::fs::File {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let name = format!(
-        "mapwire-convert-{}-{}",
-        std::process::id(),
-        COUNT.fetch_add(1, Ordering::Relaxed)
-    );
+    let name = format!("mapwire-convert-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
-    let mut file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .unwrap();
+    let mut file = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
     file
 }
 
-fn opened(
-    bytes: &[u8],
-    format: Format,
-    options: &ImportOptions,
-) -> Result<Box<dyn Import>, ConvertError> {
+fn opened(bytes: &[u8], format: Format, options: &ImportOptions) -> Result<Box<dyn Import>, ConvertError> {
     import(format, as_file(bytes), "in", |file| Box::new(file), options)
 }
 
 fn imported(bytes: &[u8], format: Format, options: &ImportOptions) -> Vec<TraceRecord> {
-    opened(bytes, format, options)
-        .unwrap()
-        .map(Result::unwrap)
-        .collect()
+    opened(bytes, format, options).unwrap().map(Result::unwrap).collect()
 }
 
 /// (what is kept of a record) of every record.
@@ -154,9 +126,7 @@ fn any_trace(most_bytes: u64) -> impl Strategy<Value = Vec<TraceRecord>> {
 /// What formats of lookups hold of records: (op, page's part of the address, bytes).
 fn lookups(records: &[TraceRecord]) -> Vec<(TraceRecord, u64, u64)> {
     let transfers = records.iter().filter(|r| r.op().is_some_and(is_transfer));
-    transfers
-        .flat_map(|r| cut(r.address.get(), r.bytes.get(), 4096).map(|(a, b)| (*r, a, b)))
-        .collect()
+    transfers.flat_map(|r| cut(r.address.get(), r.bytes.get(), 4096).map(|(a, b)| (*r, a, b))).collect()
 }
 
 proptest! {
@@ -313,10 +283,7 @@ fn record(time_ns: u64, place: (u16, u16), op: TraceOp, address: u64, bytes: u64
 fn loads_and_stores_of_a_program_become_sends_if_that_is_wanted() {
     let text = b"0 1000 4\n1 2000 4\n2 3000 4\nw 4000 8\n";
     let ops = |as_sends| {
-        let options = ImportOptions {
-            as_sends,
-            ..ImportOptions::default()
-        };
+        let options = ImportOptions { as_sends, ..ImportOptions::default() };
         let records = imported(text, Format::Din, &options);
         records.iter().map(|r| r.op().unwrap()).collect::<Vec<_>>()
     };
@@ -337,20 +304,8 @@ fn a_din_file_is_this_text() {
     ];
     let (bytes, done) = exported(&records, Format::Din, &ExportOptions::default()).unwrap();
     let text = String::from_utf8(bytes).unwrap();
-    assert_eq!(
-        text,
-        "0 7f0000000ffc 4\n0 7f0000001000 4\n1 10 40\n2 2000 1000\n"
-    );
-    assert_eq!(
-        done,
-        Exported {
-            not_chosen: 0,
-            records: 5,
-            not_transfers: 1,
-            direct: 0,
-            written: 4
-        }
-    );
+    assert_eq!(text, "0 7f0000000ffc 4\n0 7f0000001000 4\n1 10 40\n2 2000 1000\n");
+    assert_eq!(done, Exported { not_chosen: 0, records: 5, not_transfers: 1, direct: 0, written: 4 });
 }
 
 #[test]
@@ -358,18 +313,11 @@ fn nodes_and_processes_can_be_chosen() {
     let send = |node, process| record(1, (node, process), TraceOp::Send, 0, 1);
     let records = [send(0, 0), send(0, 1), send(1, 1), send(1, 0)];
     let chosen = |node, process| {
-        let options = ExportOptions {
-            node,
-            process,
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions { node, process, ..ExportOptions::default() };
         let (bytes, done) = exported(&records, Format::Csv, &options).unwrap();
         let again = imported(&bytes, Format::Csv, &ImportOptions::default());
         assert_eq!(done.records, again.len() as u64);
-        again
-            .iter()
-            .map(|r| (r.node.get(), r.process.get()))
-            .collect::<Vec<_>>()
+        again.iter().map(|r| (r.node.get(), r.process.get())).collect::<Vec<_>>()
     };
     assert_eq!(chosen(Some(1), None), [(1, 1), (1, 0)]);
     assert_eq!(chosen(None, Some(1)), [(0, 1), (1, 1)]);
@@ -379,78 +327,35 @@ fn nodes_and_processes_can_be_chosen() {
 
 #[test]
 fn a_process_without_lookups_takes_no_number_and_is_no_second_process() {
-    let records = [
-        record(0, (0, 0), TraceOp::Send, 0, 0),
-        record(1, (0, 1), TraceOp::Send, 0x3000, 8),
-    ];
-    for (format, tagged) in [
-        (Format::Din, false),
-        (Format::Din, true),
-        (Format::OracleGeneral, false),
-        (Format::OracleGeneral, true),
-    ] {
-        let to = ExportOptions {
-            tagged,
-            ..ExportOptions::default()
-        };
+    let records = [record(0, (0, 0), TraceOp::Send, 0, 0), record(1, (0, 1), TraceOp::Send, 0x3000, 8)];
+    for (format, tagged) in
+        [(Format::Din, false), (Format::Din, true), (Format::OracleGeneral, false), (Format::OracleGeneral, true)]
+    {
+        let to = ExportOptions { tagged, ..ExportOptions::default() };
         let (bytes, done) = exported(&records, format, &to).unwrap();
         assert_eq!(done.written, 1, "{format}");
-        let from = ImportOptions {
-            tagged,
-            ..ImportOptions::default()
-        };
+        let from = ImportOptions { tagged, ..ImportOptions::default() };
         let again = imported(&bytes, format, &from);
-        assert_eq!(
-            (again[0].process.get(), again[0].address.get()),
-            (0, 0x3000),
-            "{format}"
-        );
+        assert_eq!((again[0].process.get(), again[0].address.get()), (0, 0x3000), "{format}");
     }
 }
 
 #[test]
 fn what_a_format_cannot_hold_is_an_error_that_says_what_can_be_done() {
-    let records = [
-        record(0, (0, 0), TraceOp::Send, 0, 1),
-        record(5_000_000_000, (0, 1), TraceOp::Send, 1 << 48, 1),
-    ];
+    let records = [record(0, (0, 0), TraceOp::Send, 0, 1), record(5_000_000_000, (0, 1), TraceOp::Send, 1 << 48, 1)];
     let defaults = ExportOptions::default();
     for (format, options, says) in [
-        (
-            Format::Din,
-            defaults,
-            "t.mwt: the format tells no processes apart",
-        ),
+        (Format::Din, defaults, "t.mwt: the format tells no processes apart"),
         (Format::OracleGeneral, defaults, "--tag-processes"),
-        (
-            Format::Din,
-            ExportOptions {
-                tagged: true,
-                ..defaults
-            },
-            "0x1000000000000 has more than 48 bits",
-        ),
+        (Format::Din, ExportOptions { tagged: true, ..defaults }, "0x1000000000000 has more than 48 bits"),
+        (Format::OracleGeneral, ExportOptions { tagged: true, ..defaults }, "has more than 48 bits"),
         (
             Format::OracleGeneral,
-            ExportOptions {
-                tagged: true,
-                ..defaults
-            },
-            "has more than 48 bits",
-        ),
-        (
-            Format::OracleGeneral,
-            ExportOptions {
-                tagged: true,
-                time_unit_ns: 1,
-                ..defaults
-            },
+            ExportOptions { tagged: true, time_unit_ns: 1, ..defaults },
             "choose a larger --time-unit",
         ),
     ] {
-        let error = exported(&records, format, &options)
-            .unwrap_err()
-            .to_string();
+        let error = exported(&records, format, &options).unwrap_err().to_string();
         assert!(error.contains(says), "{format}: {error}");
     }
 }
@@ -462,16 +367,8 @@ fn a_damaged_trace_is_an_error_unless_only_the_good_part_is_wanted() {
     let mut out = Cursor::new(Vec::new());
     let reader = || TraceReader::new(cut, "t.mwt").unwrap();
     let error = run(reader(), Format::Csv, &mut out, &ExportOptions::default()).unwrap_err();
-    assert!(
-        error.to_string().contains("t.mwt is good for 1 records"),
-        "{error}"
-    );
-    let done = run(
-        reader().keep_good_part(),
-        Format::Csv,
-        &mut out,
-        &ExportOptions::default(),
-    );
+    assert!(error.to_string().contains("t.mwt is good for 1 records"), "{error}");
+    let done = run(reader().keep_good_part(), Format::Csv, &mut out, &ExportOptions::default());
     assert_eq!(done.unwrap().records, 1);
 }
 
@@ -505,9 +402,7 @@ impl Seek for Small {
 
 #[test]
 fn a_full_disk_is_an_error_in_every_format_wherever_it_is_met() {
-    let records: Vec<_> = (0..3000)
-        .map(|i| record(i, (0, 0), TraceOp::Send, i * i * 64, 4096))
-        .collect();
+    let records: Vec<_> = (0..3000).map(|i| record(i, (0, 0), TraceOp::Send, i * i * 64, 4096)).collect();
     let file = written(&records);
     for format in mapwire_trace::convert::FORMATS {
         let (whole, _) = exported(&records, format, &ExportOptions::default()).unwrap();
@@ -515,59 +410,31 @@ fn a_full_disk_is_an_error_in_every_format_wherever_it_is_met() {
             let mut out = Small(Cursor::new(Vec::new()), room);
             let reader = TraceReader::new(&file[..], "t.mwt").unwrap();
             let error = run(reader, format, &mut out, &ExportOptions::default()).unwrap_err();
-            let ConvertError::Write(error) = error else {
-                panic!("{format}: {error}")
-            };
-            assert_eq!(
-                error.kind(),
-                std::io::ErrorKind::StorageFull,
-                "{format} {room}"
-            );
+            let ConvertError::Write(error) = error else { panic!("{format}: {error}") };
+            assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{format} {room}");
         }
     }
 }
 
 #[test]
 fn records_out_of_order_are_told_with_their_place() {
-    let text =
-        b"time_ns,node,process,op,address,bytes\n5,0,0,send,0,1\n5,0,0,send,0,1\n4,0,0,send,0,1\n";
+    let text = b"time_ns,node,process,op,address,bytes\n5,0,0,send,0,1\n5,0,0,send,0,1\n4,0,0,send,0,1\n";
     let import = opened(text, Format::Csv, &ImportOptions::default()).unwrap();
     let all: Vec<_> = Ordered::new(import).collect();
     assert!(all[0].is_ok() && all[1].is_ok());
     let error = all[2].as_ref().unwrap_err().to_string();
-    assert!(
-        error.contains("in, line 4: its time is 4 ns, before the 5 ns"),
-        "{error}"
-    );
+    assert!(error.contains("in, line 4: its time is 4 ns, before the 5 ns"), "{error}");
 }
 
 #[test]
 fn long_files_are_read_and_written_in_several_parts() {
     let records: Vec<_> = (0..600_000)
-        .map(|i| {
-            record(
-                i * 7,
-                (0, 0),
-                TraceOp::Send,
-                i.wrapping_mul(0x9e37_79b9) % 1000 * 4096,
-                4096,
-            )
-        })
+        .map(|i| record(i * 7, (0, 0), TraceOp::Send, i.wrapping_mul(0x9e37_79b9) % 1000 * 4096, 4096))
         .collect();
     for format in [Format::Csv, Format::Parquet, Format::OracleGeneral] {
-        let options = ExportOptions {
-            time_unit_ns: 1,
-            ..ExportOptions::default()
-        };
+        let options = ExportOptions { time_unit_ns: 1, ..ExportOptions::default() };
         let (bytes, _) = exported(&records, format, &options).unwrap();
-        let again = imported(
-            &bytes,
-            format,
-            &ImportOptions {
-                time_unit_ns: 1,
-                ..ImportOptions::default()
-            },
-        );
+        let again = imported(&bytes, format, &ImportOptions { time_unit_ns: 1, ..ImportOptions::default() });
         assert!(again == records, "{format}");
     }
     let (first, pages) = pages_of(records[1].address.get(), 4096, 4096);

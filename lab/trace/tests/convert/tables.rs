@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use parquet::basic::Compression;
-use parquet::data_type::{
-    ByteArray, ByteArrayType, DataType, Int32Type, Int64Type, Int96, Int96Type,
-};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type, Int96, Int96Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -23,20 +21,12 @@ fn table(schema: &str, columns: &[(Values, Option<Vec<i16>>)]) -> Vec<u8> {
     packed_table(schema, columns, Compression::UNCOMPRESSED)
 }
 
-fn packed_table(
-    schema: &str,
-    columns: &[(Values, Option<Vec<i16>>)],
-    compression: Compression,
-) -> Vec<u8> {
+fn packed_table(schema: &str, columns: &[(Values, Option<Vec<i16>>)], compression: Compression) -> Vec<u8> {
     let properties = WriterProperties::builder().set_compression(compression);
     written(schema, columns, properties.build())
 }
 
-fn written(
-    schema: &str,
-    columns: &[(Values, Option<Vec<i16>>)],
-    properties: WriterProperties,
-) -> Vec<u8> {
+fn written(schema: &str, columns: &[(Values, Option<Vec<i16>>)], properties: WriterProperties) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut out = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(properties)).unwrap();
@@ -48,10 +38,7 @@ fn written(
             values: &[T::T],
             levels: Option<&[i16]>,
         ) {
-            column
-                .typed::<T>()
-                .write_batch(values, levels, None)
-                .unwrap();
+            column.typed::<T>().write_batch(values, levels, None).unwrap();
         }
         let levels = levels.as_deref();
         match values {
@@ -88,58 +75,27 @@ fn two(op: &'static str, address: i64, process: Vec<i64>, levels: Vec<i16>, node
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<Kept>, String> {
-    let import =
-        opened(bytes, Format::Parquet, &ImportOptions::default()).map_err(|e| e.to_string())?;
-    import
-        .map(|r| r.map(|r| kept(&r)).map_err(|e| e.to_string()))
-        .collect()
+    let import = opened(bytes, Format::Parquet, &ImportOptions::default()).map_err(|e| e.to_string())?;
+    import.map(|r| r.map(|r| kept(&r)).map_err(|e| e.to_string())).collect()
 }
 
 #[test]
 fn signed_nullable_columns_in_any_order_are_read() {
     let rows = read(&two("unexport", i64::MAX, vec![0, 65535], vec![1, 1], 6)).unwrap();
-    assert_eq!(
-        rows,
-        [
-            (7, 5, 0, 1, 3, 1, 0),
-            (8, 6, 65535, 5, i64::MAX as u64, 2, 0)
-        ]
-    );
+    assert_eq!(rows, [(7, 5, 0, 1, 3, 1, 0), (8, 6, 65535, 5, i64::MAX as u64, 2, 0)]);
 }
 
 #[test]
 fn values_that_cannot_be_are_told_with_their_row() {
     for (bytes, says) in [
-        (
-            two("send", -1, vec![0, 0], vec![1, 1], 6),
-            "in, row 1: address is -1; it must not be negative",
-        ),
-        (
-            two("store", 1, vec![0, 0], vec![1, 1], 6),
-            "in, row 1: op is `store`; it must be one of send, fetch",
-        ),
-        (
-            two("send", 1, vec![0, 65536], vec![1, 1], 6),
-            "in, row 1: process is 65536; it must be from 0 to 65535",
-        ),
-        (
-            two("send", 1, vec![0], vec![1, 0], 6),
-            "in, row 1: process is null",
-        ),
-        (
-            two("send", 1, vec![0], vec![0, 1], 6),
-            "in, row 0: process is null",
-        ),
-        (
-            two("send", 1, vec![0, 0], vec![1, 1], -6),
-            "in, row 1: node is -6; it must not be negative",
-        ),
+        (two("send", -1, vec![0, 0], vec![1, 1], 6), "in, row 1: address is -1; it must not be negative"),
+        (two("store", 1, vec![0, 0], vec![1, 1], 6), "in, row 1: op is `store`; it must be one of send, fetch"),
+        (two("send", 1, vec![0, 65536], vec![1, 1], 6), "in, row 1: process is 65536; it must be from 0 to 65535"),
+        (two("send", 1, vec![0], vec![1, 0], 6), "in, row 1: process is null"),
+        (two("send", 1, vec![0], vec![0, 1], 6), "in, row 0: process is null"),
+        (two("send", 1, vec![0, 0], vec![1, 1], -6), "in, row 1: node is -6; it must not be negative"),
     ] {
-        assert_eq!(
-            read(&bytes).map_err(|e| e.contains(says).then_some(()).ok_or(e)),
-            Err(Ok(())),
-            "{says}"
-        );
+        assert_eq!(read(&bytes).map_err(|e| e.contains(says).then_some(()).ok_or(e)), Err(Ok(())), "{says}");
     }
 }
 
@@ -151,28 +107,13 @@ fn schemas_that_do_not_fit_are_told_with_the_column() {
             one("message m { required int64 when; }", Values::Long(vec![1])),
             "in: the column `time_ns` is missing; the columns are time_ns",
         ),
+        (one("message m { required int64 time_ns; }", Values::Long(vec![1])), "in: the column `node` is missing"),
+        (one("message m { required int64 op; }", Values::Long(vec![1])), "in: the column `op` is not a string"),
         (
-            one(
-                "message m { required int64 time_ns; }",
-                Values::Long(vec![1]),
-            ),
-            "in: the column `node` is missing",
-        ),
-        (
-            one("message m { required int64 op; }", Values::Long(vec![1])),
-            "in: the column `op` is not a string",
-        ),
-        (
-            one(
-                "message m { required int64 address (TIMESTAMP_MILLIS); }",
-                Values::Long(vec![1]),
-            ),
+            one("message m { required int64 address (TIMESTAMP_MILLIS); }", Values::Long(vec![1])),
             "`address` is not an integer",
         ),
-        (
-            b"PAR1 is not enough".to_vec(),
-            "in: it is no Parquet file that can be read",
-        ),
+        (b"PAR1 is not enough".to_vec(), "in: it is no Parquet file that can be read"),
     ] {
         let error = read(&bytes).unwrap_err();
         assert!(error.contains(says), "{error}");
@@ -212,24 +153,12 @@ fn damage_of_any_kind_is_an_error_and_no_panic() {
     let files = [
         written(PLAIN, &plain(Some(vec![1; 6])), v1.build()),
         written(PLAIN, &plain(Some(vec![1; 6])), v2().build()),
-        written(
-            PLAIN,
-            &plain(Some(vec![1; 6])),
-            v2().set_dictionary_enabled(false).build(),
-        ),
-        written(
-            PLAIN,
-            &plain(Some(vec![1; 6])),
-            WriterProperties::builder()
-                .set_dictionary_enabled(false)
-                .build(),
-        ),
+        written(PLAIN, &plain(Some(vec![1; 6])), v2().set_dictionary_enabled(false).build()),
+        written(PLAIN, &plain(Some(vec![1; 6])), WriterProperties::builder().set_dictionary_enabled(false).build()),
     ];
     let mut random = 1_u64;
     let mut below = |most: usize| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) as usize % most
     };
     let (mut refused, mut taken) = (0, 0);
@@ -278,11 +207,9 @@ fn tables_of_other_programs_with_other_columns_timestamps_and_compressions_are_r
         ("timestamp", "TIMESTAMP_MICROS", 1_000),
         ("time", "TIMESTAMP(NANOS,true)", 1),
     ] {
-        for compression in [
-            Compression::UNCOMPRESSED,
-            Compression::ZSTD(Default::default()),
-            Compression::BROTLI(Default::default()),
-        ] {
+        for compression in
+            [Compression::UNCOMPRESSED, Compression::ZSTD(Default::default()), Compression::BROTLI(Default::default())]
+        {
             let bytes = packed_table(&columns(name, unit), &values(), compression);
             let rows = read(&bytes).unwrap();
             let expected = [(7 * ns, 5, 0, 1, 3, 1, 0), (8 * ns, 6, 1, 3, 4, 2, 0)];
@@ -306,10 +233,7 @@ fn a_timestamp_past_the_end_of_time_is_told_with_its_row() {
         ],
     );
     let error = read(&bytes).unwrap_err();
-    assert!(
-        error.contains("row 0") && error.contains("2^64 ns"),
-        "{error}"
-    );
+    assert!(error.contains("row 0") && error.contains("2^64 ns"), "{error}");
 }
 
 #[test]

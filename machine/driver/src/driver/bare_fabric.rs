@@ -53,10 +53,7 @@ impl Doorbells for Silent {
         _: Option<Duration>,
         _: impl FnMut() -> Duration,
     ) -> Slept {
-        Slept {
-            found: recheck(false),
-            was_rung: false,
-        }
+        Slept { found: recheck(false), was_rung: false }
     }
     fn state(&self, _: NodeId) -> RankState {
         RankState::Joined
@@ -84,11 +81,7 @@ pub(super) struct Queues {
 impl Queues {
     /// Those of a node that sends to itself only.
     pub(super) fn alone(me: NodeId) -> Self {
-        Self {
-            me,
-            queues: (0..=me.0).map(|_| Mutex::default()).collect(),
-            head: None,
-        }
+        Self { me, queues: (0..=me.0).map(|_| Mutex::default()).collect(), head: None }
     }
 
     fn queue(&self, of: NodeId) -> std::sync::MutexGuard<'_, VecDeque<Sent>> {
@@ -268,23 +261,13 @@ impl Pair {
         let words = [(); 2].map(|()| Arc::new(CompletionWords::new()));
         let driver = |number: u16| {
             let me = NodeId(number);
-            let packets = Queues {
-                me,
-                queues: Arc::clone(&queues),
-                head: None,
-            };
-            let bare = Bare {
-                passes_to_itself,
-                ..Bare::new(packets, None, me, 2)
-            };
+            let packets = Queues { me, queues: Arc::clone(&queues), head: None };
+            let bare = Bare { passes_to_itself, ..Bare::new(packets, None, me, 2) };
             let peers = crate::driver::peer_words(2).unwrap();
             let words = Arc::clone(&words[usize::from(number)]);
             Driver::new(&DriverConfig::default(), bare, peers, words).unwrap()
         };
-        Self {
-            drivers: [driver(0), driver(1)],
-            words,
-        }
+        Self { drivers: [driver(0), driver(1)], words }
     }
 
     fn run_until(&mut self, mut is_over: impl FnMut(&mut Self) -> bool) {

@@ -37,10 +37,7 @@ impl<T: Transport + Debug + Send + 'static> Drivers<T> {
     fn new(fabrics: Vec<Bare<T>>, keeps_last_words: bool) -> Self {
         let nodes = fabrics.len();
         let driver = |fabric| {
-            let config = DriverConfig {
-                timeout: SILENCE,
-                ..DriverConfig::default()
-            };
+            let config = DriverConfig { timeout: SILENCE, ..DriverConfig::default() };
             let peers = crate::driver::peer_words(nodes).unwrap();
             let words = Arc::new(CompletionWords::new());
             let mut driver = Driver::new(&config, fabric, peers, words).unwrap();
@@ -48,11 +45,7 @@ impl<T: Transport + Debug + Send + 'static> Drivers<T> {
             driver.node.register(PROCESS, TALKER, talker).unwrap();
             Some(driver)
         };
-        Self {
-            drivers: fabrics.into_iter().map(driver).collect(),
-            keeps_last_words,
-            start: Instant::now(),
-        }
+        Self { drivers: fabrics.into_iter().map(driver).collect(), keeps_last_words, start: Instant::now() }
     }
 
     fn driver(&mut self, node: NodeId) -> &mut Driver<Bare<T>> {
@@ -117,8 +110,7 @@ fn over_rings(nodes: u16) -> Box<dyn World> {
     for lower in 0..nodes {
         for higher in lower + 1..nodes {
             let fd = Channel::create(&config).unwrap();
-            for (node, side, peer) in [(lower, Side::Lower, higher), (higher, Side::Higher, lower)]
-            {
+            for (node, side, peer) in [(lower, Side::Lower, higher), (higher, Side::Higher, lower)] {
                 let channel = Channel::open(&fd, side, &config).unwrap();
                 rings[usize::from(node)].connect(NodeId(peer), channel);
             }
@@ -132,11 +124,7 @@ fn over_rings(nodes: u16) -> Box<dyn World> {
 /// Over the loopback address. Faults strike by seed, and each receiver by others.
 fn over_udp(nodes: u16, insecure: bool, faults: Option<&str>) -> Box<dyn World> {
     let secret = Secret([7; 32]);
-    let config = NetConfig {
-        insecure,
-        loss: faults.map(|faults| faults.parse().unwrap()),
-        ..NetConfig::default()
-    };
+    let config = NetConfig { insecure, loss: faults.map(|faults| faults.parse().unwrap()), ..NetConfig::default() };
     let open = |me| Net::open(&config, NodeId(me), nodes.into(), secret).unwrap();
     let mut nets: Vec<Net> = (0..nodes).map(open).collect();
     let cards: Vec<_> = nets.iter().map(Net::card).collect();

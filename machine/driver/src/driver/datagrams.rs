@@ -65,10 +65,7 @@ pub(super) struct LeftDatagram {
 impl LeftDatagram {
     /// With room for any datagram.
     pub(super) fn new() -> Self {
-        Self {
-            bytes: vec![0; Net::max_datagram_bytes()].into(),
-            ..Self::default()
-        }
+        Self { bytes: vec![0; Net::max_datagram_bytes()].into(), ..Self::default() }
     }
 
     fn is_there(&self) -> bool {
@@ -106,9 +103,7 @@ impl Hands<'_> {
     /// Takes a datagram, with `tries` to supply what it lacks.
     #[inline]
     fn take(&mut self, now_ns: u64, from: NodeId, bytes: &[u8], tries: usize) -> Result<(), Lacks> {
-        let payload = Taken(Received::Inline(
-            bytes.get(LINK_HEADER_BYTES + HEADER_BYTES..).unwrap_or(&[]),
-        ));
+        let payload = Taken(Received::Inline(bytes.get(LINK_HEADER_BYTES + HEADER_BYTES..).unwrap_or(&[])));
         let mut outcome = Err(Lacks);
         for left in (0..tries).rev() {
             match (self.node).handle_datagram(now_ns, from, bytes, BufferId(0)) {
@@ -133,8 +128,7 @@ impl Hands<'_> {
     #[cold]
     fn serve_misses(&mut self) {
         let mut failed = Vec::new();
-        self.node
-            .serve_misses(self.pins, |error| failed.push(error));
+        self.node.serve_misses(self.pins, |error| failed.push(error));
         for error in failed {
             let error = self.pins.explain(error);
             self.log.push(Line::NotServed(error.to_string()));
@@ -157,11 +151,7 @@ impl<F: Fabric> Driver<F> {
     /// Takes what waits in the sockets if the timer of a link is due at `now_ns`: it may have come while this thread had no processor, and
     /// then is not late. Gives a time up to which all has been taken.
     pub(crate) fn catch_up(&mut self, mut now_ns: u64) -> u64 {
-        let is_due = self
-            .node
-            .nic()
-            .poll_at()
-            .is_some_and(|at_ns| at_ns <= now_ns);
+        let is_due = self.node.nic().poll_at().is_some_and(|at_ns| at_ns <= now_ns);
         if is_due && self.fabric.net().is_some() {
             for _ in 0..MOST_CATCHES {
                 if !self.receive_some_datagrams() {
@@ -346,9 +336,7 @@ impl<F: Fabric> Driver<F> {
                     head[..LINK_HEADER_BYTES].copy_from_slice(&link);
                     head[LINK_HEADER_BYTES..].copy_from_slice(packet.header.as_bytes());
                     let (payload, tail) = match &packet.source {
-                        Source::Inline { bytes, length } => {
-                            (Payload::EMPTY, &bytes[..usize::from(*length)])
-                        }
+                        Source::Inline { bytes, length } => (Payload::EMPTY, &bytes[..usize::from(*length)]),
                         Source::Message(bytes) => (Payload::EMPTY, &bytes[..]),
                         Source::Memory { piece, trailer, .. } => (
                             Payload::one(mover::bytes_of(&self.pins, &self.garbage, piece)),

@@ -61,11 +61,7 @@ impl<F: Fabric> Driver<F> {
             None => nap,
             Some(BLIND_NAP) if !is_awaited => {
                 let quiet_ns = now_ns().saturating_sub(self.attention.far_talked_ns());
-                nap.min(if quiet_ns < TALK_NS {
-                    TALK_NAP
-                } else {
-                    QUIET_NAP
-                })
+                nap.min(if quiet_ns < TALK_NS { TALK_NAP } else { QUIET_NAP })
             }
             Some(longest) => nap.min(longest),
         }

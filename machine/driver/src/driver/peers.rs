@@ -47,10 +47,7 @@ impl<F: Fabric> Driver<F> {
     /// descriptors.
     fn take_passed(&mut self, from: NodeId, tag: u64, fd: Option<OwnedFd>) {
         // The rest of the tag is its passer's.
-        let (request, tag) = (
-            RequestId((tag & REQUEST) as u32),
-            tag & (STATUS_TAG | REQUEST),
-        );
+        let (request, tag) = (RequestId((tag & REQUEST) as u32), tag & (STATUS_TAG | REQUEST));
         if self.node.awaits_memory(PROCESS, from, request) {
             self.passed.entry(tag).or_insert((from, fd));
             self.end_meeting(request);
@@ -186,7 +183,7 @@ impl<F: Fabric> Driver<F> {
 
 /// See [`Driver::is_gone`].
 pub(crate) fn is_gone(peers: &PeerWords, node: NodeId) -> bool {
-    peers.get(usize::from(node.0)).is_none_or(|flags| {
-        flags.load(core::sync::atomic::Ordering::Acquire) & peer_flags::GONE != 0
-    })
+    peers
+        .get(usize::from(node.0))
+        .is_none_or(|flags| flags.load(core::sync::atomic::Ordering::Acquire) & peer_flags::GONE != 0)
 }

@@ -68,9 +68,7 @@ impl<F: Fabric> Driver<F> {
                 break;
             }
             let received_before = core::mem::replace(&mut received, true);
-            let verdict = self
-                .node
-                .handle_packet(from, packet.header, &payload, BufferId(0));
+            let verdict = self.node.handle_packet(from, packet.header, &payload, BufferId(0));
             if verdict == Verdict::Wait {
                 // It stays at the head of its ring: the next turn finds it there, when the host has acted.
                 if self.is_confined {

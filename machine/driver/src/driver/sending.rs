@@ -17,9 +17,7 @@ impl<F: Fabric> Driver<F> {
     /// A command that cannot be written.
     #[inline]
     pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
-        let submitted = self
-            .queue
-            .submit_to(&mut self.node, PROCESS, command, data)?;
+        let submitted = self.queue.submit_to(&mut self.node, PROCESS, command, data)?;
         self.transmit();
         self.transmit_datagrams();
         if self.node.has_misses() {
@@ -41,11 +39,7 @@ impl<F: Fabric> Driver<F> {
     }
 
     /// Writes a command to the queue, for the driver's own thread to serve.
-    pub(crate) fn enqueue(
-        &mut self,
-        command: &CommandRepr,
-        data: &[u8],
-    ) -> Result<bool, DriverError> {
+    pub(crate) fn enqueue(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
         Ok(self.queue.submit(command, data)?)
     }
 
@@ -129,17 +123,12 @@ impl<F: Fabric> Driver<F> {
 
     /// Whether all that was sent towards a peer has been delivered there.
     pub(crate) fn settled(&mut self, node: NodeId) -> bool {
-        !self.queue.has_commands()
-            && self.node.idle_towards(node)
-            && !matches!(self.fabric.drained(node), Ok(false))
+        !self.queue.has_commands() && self.node.idle_towards(node) && !matches!(self.fabric.drained(node), Ok(false))
     }
 
     /// Whether nothing waits that is to go to a peer that lives.
     pub(crate) fn has_sent_all(&mut self) -> bool {
-        !self.queue.has_commands()
-            && self
-                .others()
-                .all(|peer| self.is_gone(peer) || self.has_given(peer))
+        !self.queue.has_commands() && self.others().all(|peer| self.is_gone(peer) || self.has_given(peer))
     }
 
     /// Whether nothing waits that is to go to a peer, here or in a library that might drop it with this process.
@@ -154,9 +143,8 @@ impl<F: Fabric> Driver<F> {
     /// The ranks that stores have not reached, without the program's knowing. Once all was `sent`, no library holds any.
     pub(crate) fn owed(&mut self, sent: bool) -> Vec<NodeId> {
         let others = self.others();
-        let owes = |&peer: &NodeId| {
-            self.node.owes_stores(peer) || !sent && !self.is_gone(peer) && self.library_holds(peer)
-        };
+        let owes =
+            |&peer: &NodeId| self.node.owes_stores(peer) || !sent && !self.is_gone(peer) && self.library_holds(peer);
         others.filter(owes).collect()
     }
 

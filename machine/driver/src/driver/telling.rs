@@ -69,10 +69,7 @@ impl Teller {
     #[inline]
     pub(crate) fn take_notice(&mut self) -> Option<Notice> {
         let notice = self.notices.pop_front()?;
-        if let Some(waiting) = self
-            .waiting
-            .get_mut(usize::from(notice.notification.from.0))
-        {
+        if let Some(waiting) = self.waiting.get_mut(usize::from(notice.notification.from.0)) {
             *waiting -= 1;
         }
         Some(notice)
@@ -98,14 +95,9 @@ impl Teller {
     pub(super) fn tell(&mut self, told: Told, exports: &[LocalExport], log: &mut Log) {
         match told {
             Told::Done { completion, .. } => self.words.complete(completion),
-            Told::Failed {
-                completion: Some(completion),
-                error,
-                sent_bytes,
-                ..
-            } => self
-                .words
-                .fail(completion, CommandFailure { error, sent_bytes }),
+            Told::Failed { completion: Some(completion), error, sent_bytes, .. } => {
+                self.words.fail(completion, CommandFailure { error, sent_bytes })
+            }
             told => self.tell_rare(told, exports, log),
         }
     }
@@ -114,60 +106,25 @@ impl Teller {
         match told {
             Told::Done { .. } => {}
             Told::Failed { error, .. } => log.push(Line::CommandRefused(error)),
-            Told::Notified {
-                export,
-                from,
-                offset,
-                length,
-                ..
-            } => {
-                let handler = exports
-                    .iter()
-                    .find(|local| local.id == export)
-                    .and_then(|local| local.handler.clone());
+            Told::Notified { export, from, offset, length, .. } => {
+                let handler = exports.iter().find(|local| local.id == export).and_then(|local| local.handler.clone());
                 if let Some(handler) = handler {
-                    let notification = Notification {
-                        from,
-                        export,
-                        offset,
-                        length,
-                    };
-                    let notice = Notice {
-                        handler,
-                        notification,
-                    };
+                    let notification = Notification { from, export, offset, length };
+                    let notice = Notice { handler, notification };
                     self.keep_notice(notice, log);
                 }
             }
-            Told::StoresRefused {
-                from,
-                export,
-                reason,
-                count,
-            } => {
+            Told::StoresRefused { from, export, reason, count } => {
                 self.refused_stores = self.refused_stores.saturating_add(count);
-                log.push(Line::StoreRefused {
-                    from,
-                    export,
-                    reason,
-                    count,
-                });
+                log.push(Line::StoreRefused { from, export, reason, count });
             }
             Told::Rejected { from, reason } => log.push(Line::Rejected { from, reason }),
             Told::NoticeWithoutKey { from, export } => {
                 log.push(Line::NoticeWithoutKey { from, export });
             }
-            Told::NoticeOutside {
-                from,
-                export,
-                offset,
-                length,
-            } => log.push(Line::NoticeOutside {
-                from,
-                export,
-                offset,
-                length,
-            }),
+            Told::NoticeOutside { from, export, offset, length } => {
+                log.push(Line::NoticeOutside { from, export, offset, length })
+            }
             Told::PeerBroken { node, breach } => self.gone.push((node, Gone::Broken(breach))),
             Told::PeerLeft { node } => self.gone.push((node, Gone::Left)),
             Told::PeerSilent { node } => self.gone.push((node, Gone::Silent)),
@@ -183,16 +140,8 @@ mod tests {
     use mapwire_wire::ExportId;
 
     fn notice(from: u16) -> Notice {
-        let notification = Notification {
-            from: NodeId(from),
-            export: ExportId(1),
-            offset: 0,
-            length: 8,
-        };
-        Notice {
-            handler: Arc::new(|_| {}),
-            notification,
-        }
+        let notification = Notification { from: NodeId(from), export: ExportId(1), offset: 0, length: 8 };
+        Notice { handler: Arc::new(|_| {}), notification }
     }
 
     #[test]

@@ -23,11 +23,7 @@ const PEER: NodeId = NodeId(1);
 
 /// Sends a message of the program.
 fn send(driver: &mut Driver, to: NodeId, handler: HandlerId, message: &[u8]) {
-    let command = CommandRepr::Handler {
-        to: Endpoint::first_of(to),
-        handler,
-        length: message.len() as u32,
-    };
+    let command = CommandRepr::Handler { to: Endpoint::first_of(to), handler, length: message.len() as u32 };
     assert!(driver.submit(&command, message).unwrap());
 }
 
@@ -107,17 +103,11 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     driver.serve_shared();
     assert!(driver.check_shared().is_ok());
     assert!(driver.node.idle_towards(PEER));
-    let request = Message::Request {
-        thread: 0,
-        key: Key { view: 0, page: 0 },
-        access: Access::Read,
-    };
+    let request = Message::Request { thread: 0, key: Key { view: 0, page: 0 }, access: Access::Read };
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = request.encode(&mut bytes);
     let peer = Endpoint::first_of(PEER);
-    let take = |driver: &mut Driver| {
-        driver.call_shared(|memory| memory.handle_message(0, peer, &bytes[..length]))
-    };
+    let take = |driver: &mut Driver| driver.call_shared(|memory| memory.handle_message(0, peer, &bytes[..length]));
     // It may be left of an opening before this one.
     assert_eq!(take(&mut driver), Some(Ok(())));
     driver.serve_shared();
@@ -146,10 +136,7 @@ fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
         "{outcome:?}"
     );
     let line = driver.log.pop();
-    assert!(
-        matches!(line, Some(Line::PeerBroken { node, breach: why }) if (node, why) == (peer, breach)),
-        "{line:?}"
-    );
+    assert!(matches!(line, Some(Line::PeerBroken { node, breach: why }) if (node, why) == (peer, breach)), "{line:?}");
 }
 
 #[test]
@@ -160,10 +147,7 @@ fn a_lost_message_of_the_shared_memory_ends_it_and_nothing_else() {
     assert!(
         matches!(
             error,
-            Some(SharedError::RankBroken {
-                peer: PEER,
-                breach: Breach::Node(mapwire_node::Breach::Overfull)
-            })
+            Some(SharedError::RankBroken { peer: PEER, breach: Breach::Node(mapwire_node::Breach::Overfull) })
         ),
         "{error:?}"
     );
@@ -175,10 +159,7 @@ fn shared_memory_opened_after_a_rank_has_gone_says_so() {
     let mut driver = driver();
     driver.handle_peer_gone(PEER);
     let error = lock_of_the_peer(&mut driver, 0x4100_0000_0000);
-    assert!(
-        matches!(error, Some(SharedError::RankGone(PEER))),
-        "{error:?}"
-    );
+    assert!(matches!(error, Some(SharedError::RankGone(PEER))), "{error:?}");
 }
 
 #[test]
@@ -191,16 +172,10 @@ fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a
     assert!(driver.has_left() && driver.log.is_empty());
     assert!(driver.needs_service(), "the service thread is woken");
     assert!(!driver.needs_service(), "once");
-    assert!(
-        driver.has_left(),
-        "it looks for this before it sleeps again"
-    );
+    assert!(driver.has_left(), "it looks for this before it sleeps again");
     driver.take_news(PEER);
     assert!(!driver.has_left());
-    assert!(matches!(
-        driver.log.pop(),
-        Some(Line::PeerBroken { node: ME, .. })
-    ));
+    assert!(matches!(driver.log.pop(), Some(Line::PeerBroken { node: ME, .. })));
 }
 
 #[test]
@@ -208,12 +183,7 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
     let served = std::thread::spawn(|| {
         mapwire_host::masking::mask_for_good();
         let mut driver = driver();
-        send(
-            &mut driver,
-            NodeId(0),
-            HandlerId::CONTROL,
-            b"no control message",
-        );
+        send(&mut driver, NodeId(0), HandlerId::CONTROL, b"no control message");
         driver.transmit();
         let _in_handler = mapwire_host::masking::in_fault_handler();
         driver.at(Place::FaultHandler, Driver::poll);
@@ -225,13 +195,7 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
 #[test]
 fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
     let mut driver = driver();
-    let command = CommandRepr::ShortSend {
-        import: ImportId(0),
-        offset: 0,
-        length: 0,
-        notify: false,
-        signal: None,
-    };
+    let command = CommandRepr::ShortSend { import: ImportId(0), offset: 0, length: 0, notify: false, signal: None };
     assert!(driver.enqueue(&command, &[]).unwrap());
     driver.at(Place::FaultHandler, Driver::poll);
     assert!(driver.needs_service());
@@ -259,10 +223,7 @@ fn looks_after_a_turn_that_found_nothing_are_glances_until_a_packet_comes_or_ano
     send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
     assert!(!driver.may_only_glance(), "a packet waits");
     assert!(driver.poll());
-    assert!(
-        !driver.may_only_glance(),
-        "a turn that worked is not the last"
-    );
+    assert!(!driver.may_only_glance(), "a turn that worked is not the last");
     while driver.poll() {}
     let glances = (0..100).take_while(|_| driver.may_only_glance());
     assert_eq!(glances.count(), super::MOST_GLANCES as usize);
@@ -286,11 +247,7 @@ fn a_request_that_ends_in_a_call_of_another_thread_makes_a_descriptor_readable()
     events.arm();
     assert!(driver.enqueue(&command, &[]).unwrap());
     assert!(!is_readable());
-    let other = CommandRepr::Handler {
-        to: Endpoint::first_of(NodeId(0)),
-        handler: SHARED_HANDLER,
-        length: 0,
-    };
+    let other = CommandRepr::Handler { to: Endpoint::first_of(NodeId(0)), handler: SHARED_HANDLER, length: 0 };
     assert!(driver.submit(&other, &[]).unwrap());
     assert!(driver.teller.words.is_over(word));
     assert!(is_readable());

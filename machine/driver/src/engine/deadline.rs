@@ -15,18 +15,14 @@ pub(super) struct Deadline {
 
 impl Deadline {
     pub(super) const fn after(timeout: Option<Duration>) -> Self {
-        Self {
-            timeout,
-            at_ns: Cell::new(None),
-        }
+        Self { timeout, at_ns: Cell::new(None) }
     }
 
     /// On the monotonic clock; `None`: never.
     pub(super) fn at_ns(&self) -> Option<u64> {
         let timeout = self.timeout?;
         if self.at_ns.get().is_none() {
-            self.at_ns
-                .set(Some(now_ns().saturating_add(as_ns(timeout))));
+            self.at_ns.set(Some(now_ns().saturating_add(as_ns(timeout))));
         }
         self.at_ns.get()
     }

@@ -44,11 +44,7 @@ pub(super) struct Interrupts {
 
 impl Interrupts {
     pub(super) const fn new() -> Self {
-        Self {
-            state: AtomicU8::new(CLOSED),
-            holds: AtomicU32::new(0),
-            looked_ns: AtomicU64::new(0),
-        }
+        Self { state: AtomicU8::new(CLOSED), holds: AtomicU32::new(0), looked_ns: AtomicU64::new(0) }
     }
 
     /// Shared memory is about to be opened.
@@ -78,17 +74,13 @@ impl Interrupts {
 
     /// As [`look_at_all`](Self::look_at_all) for a few signals, where a thread is about to sleep.
     pub(super) fn look(&self) {
-        if self.state.load(Ordering::Relaxed) == WATCHING
-            && (0..LOOKS_A_SLEEP).any(|_| masking::next_handler())
-        {
+        if self.state.load(Ordering::Relaxed) == WATCHING && (0..LOOKS_A_SLEEP).any(|_| masking::next_handler()) {
             self.found();
         }
     }
 
     fn found(&self) -> bool {
-        let found =
-            self.state
-                .compare_exchange(WATCHING, MASKING, Ordering::AcqRel, Ordering::Relaxed);
+        let found = self.state.compare_exchange(WATCHING, MASKING, Ordering::AcqRel, Ordering::Relaxed);
         found.is_ok()
     }
 
@@ -165,10 +157,7 @@ impl<F: Fabric> Engine<F> {
             drop(driver);
             return self.lock();
         }
-        DriverGuard {
-            driver,
-            _mask: mask,
-        }
+        DriverGuard { driver, _mask: mask }
     }
 
     /// The driver, if no other thread holds it, and in no forked child.
@@ -182,10 +171,7 @@ impl<F: Fabric> Engine<F> {
         if mask.is_none() && self.interrupts.wants_mask() {
             return None;
         }
-        Some(DriverGuard {
-            driver,
-            _mask: mask,
-        })
+        Some(DriverGuard { driver, _mask: mask })
     }
 
     /// Notices handlers of signals that the program has installed since shared memory was opened.

@@ -92,13 +92,7 @@ impl<'a> Naps<'a> {
             Some(Asked::Unsure) => (SHORTEST_MEMORY_NAP, SHORTEST_MEMORY_NAP),
             Some(Asked::Nobody) => (SHORTEST_MEMORY_NAP, LONGEST_MEMORY_NAP),
         };
-        Self {
-            direct,
-            first: (asked == Some(Asked::Sure)).then_some(first),
-            next,
-            longest,
-            was_napping: false,
-        }
+        Self { direct, first: (asked == Some(Asked::Sure)).then_some(first), next, longest, was_napping: false }
     }
 
     pub(super) fn next(&mut self) -> Duration {

@@ -26,11 +26,7 @@ impl SharedCall {
     /// A call about the thing with this number, such as a lock.
     #[must_use]
     pub const fn of(op: TraceOp, number: u64) -> Self {
-        Self {
-            op,
-            address: number,
-            bytes: 0,
-        }
+        Self { op, address: number, bytes: 0 }
     }
 }
 
@@ -102,11 +98,7 @@ impl<F: Fabric> Driver<F> {
     /// Notes how long a thread has computed up to a call. Allocates nothing.
     #[cold]
     pub(super) fn note_computing(&mut self, noted: Noted) {
-        let Noted {
-            thread,
-            began_ns,
-            computed_ns,
-        } = noted;
+        let Noted { thread, began_ns, computed_ns } = noted;
         self.note_thread(began_ns, thread, computed_ns);
     }
 
@@ -117,11 +109,7 @@ impl<F: Fabric> Driver<F> {
             return;
         };
         let layout = *port.views().layout();
-        let SharedCall {
-            op,
-            mut address,
-            mut bytes,
-        } = call;
+        let SharedCall { op, mut address, mut bytes } = call;
         match (op, outcome) {
             (TraceOp::Allocate, Some(Outcome::Allocated(at))) => {
                 address = layout.view_range(usize::from(at.view)).start as u64 + at.offset_bytes;
@@ -130,9 +118,8 @@ impl<F: Fabric> Driver<F> {
             (TraceOp::Allocate, _) => return,
             (TraceOp::ReadFault | TraceOp::WriteFault, _) => {
                 if let Some((view, page)) = port.locate(address as usize)
-                    && let Some((minipage, _)) = self
-                        .shared_memory()
-                        .and_then(|memory| memory.dsm().minipage_at(view, page))
+                    && let Some((minipage, _)) =
+                        self.shared_memory().and_then(|memory| memory.dsm().minipage_at(view, page))
                 {
                     bytes = minipage.length_bytes;
                 }
@@ -151,13 +138,7 @@ impl<F: Fabric> Driver<F> {
         let layout = *port.views().layout();
         let first = layout.views_range().start as u64;
         let time_ns = now_ns();
-        self.note_call(
-            time_ns,
-            thread,
-            TraceOp::OpenShared,
-            first,
-            layout.bytes as u64,
-        );
+        self.note_call(time_ns, thread, TraceOp::OpenShared, first, layout.bytes as u64);
         let (views, participants) = (layout.views as u64, u64::from(participants));
         self.note_call(time_ns, thread, TraceOp::ShapeShared, views, participants);
     }

@@ -92,11 +92,7 @@ impl<'a, F: Fabric> Asleep<'a, F> {
         if polls != 0 && engine.was_told() {
             engine.bells.leave_polling();
         }
-        Self {
-            engine,
-            polls,
-            polls_at,
-        }
+        Self { engine, polls, polls_at }
     }
 }
 

@@ -44,12 +44,7 @@ impl<F: Fabric> Engine<F> {
         call: SharedCall,
         begin: impl FnOnce(&mut Dsm, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
-        self.operate(
-            Place::Program,
-            None,
-            || call,
-            |memory, _, thread| begin(memory.dsm_mut(), thread),
-        )
+        self.operate(Place::Program, None, || call, |memory, _, thread| begin(memory.dsm_mut(), thread))
     }
 
     /// As [`shared_operation`](Self::shared_operation), for the first meeting of all ranks, which have opened the memory `openings` times
@@ -64,12 +59,7 @@ impl<F: Fabric> Engine<F> {
         begin: impl FnOnce(&mut Dsm, u16) -> Result<Progress, ModelError>,
     ) -> Result<Option<Outcome>, SharedError> {
         self.bells.show_openings(openings);
-        self.operate(
-            Place::Program,
-            Some(openings),
-            || call,
-            |memory, _, thread| begin(memory.dsm_mut(), thread),
-        )
+        self.operate(Place::Program, Some(openings), || call, |memory, _, thread| begin(memory.dsm_mut(), thread))
     }
 
     /// Meets every other rank.
@@ -91,11 +81,7 @@ impl<F: Fabric> Engine<F> {
     }
 
     fn late(&self, missing: &[NodeId]) -> SharedError {
-        SharedError::Late {
-            missing: missing_text(missing),
-            after: self.timeout,
-            states: self.states(),
-        }
+        SharedError::Late { missing: missing_text(missing), after: self.timeout, states: self.states() }
     }
 
     /// Waits for the end of a thread's operation in the first meeting of all ranks.
@@ -129,10 +115,7 @@ impl<F: Fabric> Engine<F> {
     ) -> Result<Option<Outcome>, SharedError> {
         self.check_here()?;
         let _mask = self.mask();
-        let operation = self
-            .threads
-            .begin()
-            .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
+        let operation = self.threads.begin().ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
         let thread = operation.number();
         let noted = self.begin_noting(thread, operation.is_borrowed());
         let outcome = self.run_operation(place, openings, thread, noted, begin);
@@ -237,19 +220,14 @@ impl<F: Fabric> Engine<F> {
         command: impl FnOnce(&mut Dsm, u16) -> Result<T, ModelError>,
     ) -> Result<T, SharedError> {
         self.check_here()?;
-        let thread = self
-            .threads
-            .current()
-            .ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
+        let thread = self.threads.current().ok_or(SharedError::TooManyThreads(MAX_THREADS))?;
         let noted = self.begin_noting(thread, false);
         let done = {
             let mut driver = self.lock();
             if let Some(noted) = noted {
                 driver.note_computing(noted);
             }
-            let done = driver
-                .call_shared(|memory| command(memory.dsm_mut(), thread))
-                .ok_or(SharedError::NotOpen)?;
+            let done = driver.call_shared(|memory| command(memory.dsm_mut(), thread)).ok_or(SharedError::NotOpen)?;
             driver.serve_shared();
             driver.ring_due();
             done?
@@ -292,9 +270,8 @@ impl<F: Fabric> Engine<F> {
             return None;
         }
         self.shared_start.store(0, Ordering::Release);
-        let is_over = self.wait_driver(Place::Program, Some(self.timeout), |driver| {
-            (!driver.is_storing()).then_some(())
-        });
+        let is_over =
+            self.wait_driver(Place::Program, Some(self.timeout), |driver| (!driver.is_storing()).then_some(()));
         let (port, memory) = self.lock().close_shared();
         if let (None, Some(port)) = (is_over, &port) {
             // The NIC may still read what it could not deliver.
@@ -313,10 +290,7 @@ impl<F: Fabric> Engine<F> {
         let call = || SharedCall::of(op.get(), info.address as u64);
         let outcome = self.operate(Place::FaultHandler, None, call, |memory, port, thread| {
             let Some((view, page)) = port.locate(info.address) else {
-                return Err(ModelError::NotShared {
-                    view: u16::MAX,
-                    page: 0,
-                });
+                return Err(ModelError::NotShared { view: u16::MAX, page: 0 });
             };
             let dsm = memory.dsm_mut();
             let wanted = crate::shared::wanted(dsm, view, page, info.kind);
@@ -364,9 +338,7 @@ impl<F: Fabric> Engine<F> {
 
     /// Says on standard error why an access cannot be served.
     fn report(&self, address: usize, error: &dyn core::fmt::Display) {
-        self.say(format_args!(
-            "access to shared memory at {address:#x}: {error}"
-        ));
+        self.say(format_args!("access to shared memory at {address:#x}: {error}"));
     }
 
     /// Says something on standard error. May run in a signal handler: the text is made on the stack.
@@ -384,11 +356,7 @@ impl<F: Fabric> Engine<F> {
 /// Who has not come, as the subject of a sentence.
 fn missing_text(ranks: &[NodeId]) -> String {
     const NAMED: usize = 8;
-    let named: Vec<String> = ranks
-        .iter()
-        .take(NAMED)
-        .map(|rank| rank.0.to_string())
-        .collect();
+    let named: Vec<String> = ranks.iter().take(NAMED).map(|rank| rank.0.to_string()).collect();
     match ranks.len() {
         0 => "a rank on another host has".into(),
         1 => format!("rank {} has", named[0]),

@@ -161,11 +161,7 @@ impl<F: Fabric> Engine<F> {
         };
         let (worked, owing, notice) = match held {
             None => return false,
-            Some(mut driver) => (
-                driver.poll(),
-                driver.owes_program(),
-                driver.teller.take_notice(),
-            ),
+            Some(mut driver) => (driver.poll(), driver.owes_program(), driver.teller.take_notice()),
         };
         if owing {
             self.serve_program(notice);
@@ -225,11 +221,7 @@ impl<F: Fabric> Engine<F> {
                 Line::write(line);
             }
             let is_handled = notice.is_some();
-            if let Some(Notice {
-                handler,
-                notification,
-            }) = notice
-            {
+            if let Some(Notice { handler, notification }) = notice {
                 handler(notification);
             }
             let mut driver = self.lock();
@@ -256,12 +248,11 @@ impl<F: Fabric> Engine<F> {
         check: impl FnMut(&mut Driver<F>) -> Option<T>,
     ) -> Result<T, DriverError> {
         self.check_here()?;
-        self.wait_driver(Place::Program, timeout, check)
-            .ok_or_else(|| DriverError::Timeout {
-                what: what(),
-                after: timeout.unwrap_or_default(),
-                waiting_for: self.states(),
-            })
+        self.wait_driver(Place::Program, timeout, check).ok_or_else(|| DriverError::Timeout {
+            what: what(),
+            after: timeout.unwrap_or_default(),
+            waiting_for: self.states(),
+        })
     }
 
     /// As [`wait_for`](Self::wait_for), for an answer that a program gives: rings for what was asked with the first look, while that
@@ -277,14 +268,8 @@ impl<F: Fabric> Engine<F> {
     /// As [`wait_for`](Self::wait_for), with a check that is called without the driver, and so may do anything; `None` when
     /// the time is over.
     #[inline]
-    pub fn wait_until<T>(
-        &self,
-        timeout: Option<Duration>,
-        mut check: impl FnMut(&Self) -> Option<T>,
-    ) -> Option<T> {
-        self.wait(Place::Program, timeout, None, |engine, thorough| {
-            (engine.look(thorough), check(engine))
-        })
+    pub fn wait_until<T>(&self, timeout: Option<Duration>, mut check: impl FnMut(&Self) -> Option<T>) -> Option<T> {
+        self.wait(Place::Program, timeout, None, |engine, thorough| (engine.look(thorough), check(engine)))
     }
 
     /// Runs the duty cycle and `check` in one hold of the driver, until there is something or the time is over.
@@ -406,10 +391,7 @@ impl<F: Fabric> Engine<F> {
         if spinner.spins() && !self.leaves_far(place) {
             self.begin_polling();
             let found = self.spin(&mut spinner, &mut mask, &deadline, &mut step);
-            let ending = Ending {
-                fenced: self.end_polling(),
-                rings_later: false,
-            };
+            let ending = Ending { fenced: self.end_polling(), rings_later: false };
             if found.is_some() {
                 self.patience.succeeded();
                 self.end(place, ending);
@@ -420,8 +402,7 @@ impl<F: Fabric> Engine<F> {
         let mut naps = Naps::new(direct, &self.memory_nap);
         let asleep = Asleep::begin(self);
         let (found, was_rung) = loop {
-            let (found, was_rung) =
-                masking::unmasked(|| self.sleep(place, &deadline, &mut naps, &mut step));
+            let (found, was_rung) = masking::unmasked(|| self.sleep(place, &deadline, &mut naps, &mut step));
             if found.is_some() {
                 naps.learn();
                 break (found, was_rung);
@@ -509,10 +490,7 @@ impl<F: Fabric> Engine<F> {
                 true => None,
                 false => driver.far_nap(),
             };
-            [deadline.at_ns().map(left), blocked, due, far]
-                .into_iter()
-                .flatten()
-                .min()
+            [deadline.at_ns().map(left), blocked, due, far].into_iter().flatten().min()
         };
         let (mut found, mut was_napping) = (None, false);
         // Counted before the check: a thread that does afterwards what this one waits for sees it and rings.
@@ -590,12 +568,9 @@ impl<F: Fabric> Engine<F> {
     /// Lets the service thread rest for a moment where another thread polls, who would have to wait for it, and nobody has asked for it
     /// since its last round. Whether it has rested.
     fn rest(&self) -> bool {
-        let is_asked = || {
-            self.bells.service_rings() != self.served_rings.load(Ordering::Relaxed)
-                || self.has_far_faults()
-        };
-        let is_needed =
-            || self.stop.load(Ordering::Acquire) || is_asked() || !self.bells.is_polling();
+        let is_asked =
+            || self.bells.service_rings() != self.served_rings.load(Ordering::Relaxed) || self.has_far_faults();
+        let is_needed = || self.stop.load(Ordering::Acquire) || is_asked() || !self.bells.is_polling();
         if is_needed() || self.rests.fetch_add(1, Ordering::Relaxed) >= MOST_RESTS {
             return false;
         }
@@ -629,8 +604,7 @@ impl<F: Fabric> Engine<F> {
             return true;
         }
         self.rests.store(0, Ordering::Relaxed);
-        self.served_rings
-            .store(self.bells.service_rings(), Ordering::Relaxed);
+        self.served_rings.store(self.bells.service_rings(), Ordering::Relaxed);
         // Where other threads run the cycle, how they wait is none of this thread's business.
         let is_alone = self.mode == DriverMode::Thread || self.has_far_faults();
         let mut spinner = is_alone.then(|| self.patience.begin());
@@ -650,9 +624,7 @@ impl<F: Fabric> Engine<F> {
             } else if self.try_lock().is_some_and(|driver| driver.is_holding()) {
                 // A few microseconds, which a sleep would turn into many.
                 core::hint::spin_loop();
-            } else if !spinner.as_mut().is_some_and(Spinner::spin)
-                || self.stop.load(Ordering::Acquire)
-            {
+            } else if !spinner.as_mut().is_some_and(Spinner::spin) || self.stop.load(Ordering::Acquire) {
                 break;
             }
             self.notice_rings(false);

@@ -126,8 +126,7 @@ impl Announcements {
     pub(super) fn withdraw(&mut self, export: ExportId) {
         if let Some((key, holders)) = self.exported.orphan(export) {
             let withdrawal = Message::new(WITHDRAWAL, export, key);
-            self.due
-                .extend(holders.into_iter().map(|to| (to, withdrawal)));
+            self.due.extend(holders.into_iter().map(|to| (to, withdrawal)));
         }
     }
 
@@ -157,8 +156,7 @@ impl Announcements {
     }
 
     fn confirm(&mut self, to: Endpoint, export: ExportId, key: Key) {
-        self.due
-            .push_back((to, Message::new(CONFIRMATION, export, key)));
+        self.due.push_back((to, Message::new(CONFIRMATION, export, key)));
     }
 
     fn forget(&mut self, name: Name) {
@@ -178,12 +176,7 @@ impl Announcements {
         let kept = self.kept.entry(name.0).or_default();
         if *kept < MAX_OF_NODE {
             *kept += 1;
-            let known = Known {
-                key,
-                part,
-                busy: 0,
-                is_withdrawn: false,
-            };
+            let known = Known { key, part, busy: 0, is_withdrawn: false };
             self.known.insert(name, known);
         }
     }
@@ -207,10 +200,7 @@ impl Service for Announcements {
         let (export, key) = (ExportId(message.export.get()), Key(message.key));
         match message.kind.get() {
             ANNOUNCEMENT => {
-                let part = Part {
-                    offset: message.offset.get(),
-                    memory: RemoteMemory::from_bytes(&message.memory),
-                };
+                let part = Part { offset: message.offset.get(), memory: RemoteMemory::from_bytes(&message.memory) };
                 self.handle_announcement((from.node, export), key, part);
             }
             WITHDRAWAL => self.handle_withdrawal(from, export, key),
@@ -271,10 +261,7 @@ mod tests {
     fn part(offset: u64, bytes: u64) -> Part {
         let mut memory = [7; RemoteMemory::WIRE_BYTES];
         memory[16..].copy_from_slice(&bytes.to_le_bytes());
-        Part {
-            offset,
-            memory: RemoteMemory::from_bytes(&memory),
-        }
+        Part { offset, memory: RemoteMemory::from_bytes(&memory) }
     }
 
     fn said(service: &mut Announcements) -> Vec<u8> {
@@ -342,10 +329,7 @@ mod tests {
         let mut importer = Announcements::default();
         let said = message(&grant(1, 1, 1), &part(0, 4096));
         for wrong in [&said[1..], &[&said[..], &[0]].concat(), &[]] {
-            assert_eq!(
-                importer.handle_message(0, grant(1, 1, 1).from, wrong),
-                Err(Broken)
-            );
+            assert_eq!(importer.handle_message(0, grant(1, 1, 1).from, wrong), Err(Broken));
         }
         for export in 0..2 * MAX_OF_NODE as u32 {
             let grant = grant(1, export, 1);
@@ -360,13 +344,7 @@ mod tests {
         let part = part(4096, 8192);
         assert_eq!(part.place(4096, 8192), Some(0));
         assert_eq!(part.place(5000, 1), Some(904));
-        for (offset, length) in [
-            (4095, 1),
-            (0, 8192),
-            (4096, 8193),
-            (u64::MAX, 1),
-            (5000, u64::MAX),
-        ] {
+        for (offset, length) in [(4095, 1), (0, 8192), (4096, 8193), (u64::MAX, 1), (5000, u64::MAX)] {
             assert_eq!(part.place(offset, length), None, "{offset} {length}");
         }
     }

@@ -50,10 +50,7 @@ impl Reached {
         rights: Rights,
     ) -> Result<Self, RegisterError> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let rights = RemoteRights {
-            store: rights.contains(Rights::STORE),
-            fetch: rights.contains(Rights::FETCH),
-        };
+        let rights = RemoteRights { store: rights.contains(Rights::STORE), fetch: rights.contains(Rights::FETCH) };
         let access = match rights.store {
             true => mapping::Rights::ReadWrite,
             // The file may be sealed against more.
@@ -83,9 +80,7 @@ impl Exported {
     ) -> Result<RemoteMemory, RegisterError> {
         let reached = match self.exports.entry(export) {
             Entry::Occupied(reached) => reached.into_mut(),
-            Entry::Vacant(place) => {
-                place.insert(Reached::new(registrar, key, memory, bytes, rights)?)
-            }
+            Entry::Vacant(place) => place.insert(Reached::new(registrar, key, memory, bytes, rights)?),
         };
         if !reached.holders.contains(&holder) {
             reached.holders.push(holder);

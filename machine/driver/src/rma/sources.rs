@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use mapwire_host::pinning::{PinError, Pinner};
-use mapwire_translation::{
-    Frame, PAGE_BYTES, PAGE_SHIFT, Page, PageRange, PinPlan, PinRules, Prepared, UserTable,
-};
+use mapwire_translation::{Frame, PAGE_BYTES, PAGE_SHIFT, Page, PageRange, PinPlan, PinRules, Prepared, UserTable};
 use mapwire_transport::ofi::OfiPinner;
 use mapwire_transport::ofi::rma::{LocalPiece, Region};
 
@@ -22,12 +20,7 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) fn new(pinner: OfiPinner, rules: PinRules, keeps: bool) -> Self {
-        Self {
-            table: UserTable::tracking(rules.with_prepin_pages(1)),
-            plan: PinPlan::new(),
-            pinner,
-            keeps,
-        }
+        Self { table: UserTable::tracking(rules.with_prepin_pages(1)), plan: PinPlan::new(), pinner, keeps }
     }
 
     /// Pins the pages of a transfer until [`release`](Self::release). False when the limit is too small for it.
@@ -57,8 +50,7 @@ impl Sources {
 
     fn unpin(&mut self, pages: &[Page]) -> Result<(), PinError> {
         for &page in pages {
-            self.pinner
-                .unpin(PageRange::single(page), &[Frame(page.0)])?;
+            self.pinner.unpin(PageRange::single(page), &[Frame(page.0)])?;
             self.table.commit_unpinned(page);
         }
         Ok(())
@@ -68,10 +60,7 @@ impl Sources {
     pub(super) fn release(&mut self, range: PageRange) {
         let _ = self.table.release(range);
         if !self.keeps {
-            let free: Vec<Page> = range
-                .iter()
-                .filter(|&page| !self.table.is_held(page))
-                .collect();
+            let free: Vec<Page> = range.iter().filter(|&page| !self.table.is_held(page)).collect();
             let _ = self.unpin(&free);
         }
     }
@@ -85,9 +74,7 @@ impl Sources {
         // A page behind may have been pinned anew since, in a region of its own.
         let follows = |index: usize| {
             let next = self.pinner.region_of(Frame(first + index as u64));
-            next.is_some_and(|(other, at)| {
-                Arc::ptr_eq(other, region) && at == page + index * PAGE_BYTES
-            })
+            next.is_some_and(|(other, at)| Arc::ptr_eq(other, region) && at == page + index * PAGE_BYTES)
         };
         for index in 1.. {
             if bytes as u64 >= most || !follows(index) {
@@ -107,11 +94,7 @@ impl Sources {
             && pieces.len() < count
             && let Some((region, offset, bytes)) = self.piece(address + taken, most - taken)
         {
-            pieces.push(LocalPiece {
-                region,
-                offset,
-                bytes,
-            });
+            pieces.push(LocalPiece { region, offset, bytes });
             taken += bytes as u64;
         }
         pieces

@@ -123,12 +123,7 @@ pub(super) enum Progress {
 pub(super) struct Transfers(Vec<Option<Transfer>>);
 
 impl Transfers {
-    pub(super) fn begin(
-        &mut self,
-        mut transfer: Transfer,
-        ofi: &mut Ofi,
-        sources: &Sources,
-    ) -> usize {
+    pub(super) fn begin(&mut self, mut transfer: Transfer, ofi: &mut Ofi, sources: &Sources) -> usize {
         let free = self.0.iter().position(Option::is_none);
         let number = free.unwrap_or(self.0.len());
         if free.is_none() {
@@ -167,9 +162,7 @@ impl Transfers {
         };
         transfer.advance(number, ofi, sources);
         if !transfer.is_over() && is_gone(transfer.peer) {
-            transfer
-                .error
-                .get_or_insert(RmaError::PeerGone(transfer.peer));
+            transfer.error.get_or_insert(RmaError::PeerGone(transfer.peer));
             let since = *transfer.gone_since.get_or_insert_with(Instant::now);
             if since.elapsed() > LONGEST_AFTER_GONE {
                 return Progress::Stuck;

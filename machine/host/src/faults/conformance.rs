@@ -50,10 +50,7 @@ impl Fixture {
     }
 
     pub(super) fn address(&self, view: usize, page: usize, offset: usize) -> *mut u64 {
-        self.protection
-            .views()
-            .application(view, page * PAGE_BYTES + offset)
-            .cast()
+        self.protection.views().application(view, page * PAGE_BYTES + offset).cast()
     }
 
     pub(super) fn load(&self, view: usize, page: usize) -> u64 {
@@ -67,10 +64,7 @@ impl Fixture {
     }
 
     pub(super) fn faults(&self) -> (u64, u64) {
-        (
-            self.loads.load(Ordering::SeqCst),
-            self.stores.load(Ordering::SeqCst),
-        )
+        (self.loads.load(Ordering::SeqCst), self.stores.load(Ordering::SeqCst))
     }
 
     fn access(&self, view: usize, page: usize) -> Access {
@@ -98,11 +92,7 @@ pub(super) fn serve(fault: &FaultInfo) -> Resolution {
         FaultKind::Write => Access::Write,
         FaultKind::Read | FaultKind::Unknown => Access::Read,
     };
-    let counter = if to == Access::Write {
-        &fixture.stores
-    } else {
-        &fixture.loads
-    };
+    let counter = if to == Access::Write { &fixture.stores } else { &fixture.loads };
     counter.fetch_add(1, Ordering::SeqCst);
     let state = &fixture.state[view * PAGES + page];
     // Several threads may have faulted on the page: one opens it, the others look again.
@@ -115,25 +105,15 @@ pub(super) fn serve(fault: &FaultInfo) -> Resolution {
             }
             continue;
         }
-        if state
-            .compare_exchange(from, BUSY, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
-        {
+        if state.compare_exchange(from, BUSY, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             break from;
         }
     };
     let from_access = ACCESSES[from];
     let to = to.max(from_access);
     let done = fixture.protection.set(view, page, 1, from_access, to);
-    state.store(
-        if done.is_ok() { to as usize } else { from },
-        Ordering::SeqCst,
-    );
-    if done.is_ok() {
-        Resolution::Retry
-    } else {
-        Resolution::Refuse
-    }
+    state.store(if done.is_ok() { to as usize } else { from }, Ordering::SeqCst);
+    if done.is_ok() { Resolution::Retry } else { Resolution::Refuse }
 }
 
 pub(super) fn each(test: impl Fn(FaultBackend)) {
@@ -149,10 +129,7 @@ fn a_load_and_then_a_store_fault_once_each_and_the_exact_address_is_told() {
         let _watch = fixture.watch();
         assert_eq!(fixture.load(1, 2), 0);
         assert_eq!(fixture.faults(), (1, 0), "{backend}");
-        assert_eq!(
-            fixture.last.load(Ordering::SeqCst),
-            fixture.address(1, 2, 64).addr()
-        );
+        assert_eq!(fixture.last.load(Ordering::SeqCst), fixture.address(1, 2, 64).addr());
         fixture.store(1, 2, 7);
         assert_eq!(fixture.faults(), (1, 1), "{backend}");
         fixture.store(1, 2, 8);
@@ -171,12 +148,7 @@ fn what_one_view_stores_the_others_and_the_privileged_view_load() {
         let _watch = fixture.watch();
         fixture.store(0, 5, 0xfeed);
         assert_eq!(fixture.load(1, 5), 0xfeed);
-        let privileged = fixture
-            .protection
-            .views()
-            .privileged(5 * PAGE_BYTES + 64, 8)
-            .unwrap()
-            .cast::<u64>();
+        let privileged = fixture.protection.views().privileged(5 * PAGE_BYTES + 64, 8).unwrap().cast::<u64>();
         // SAFETY: the privileged view is always open.
         unsafe {
             assert_eq!(privileged.read_volatile(), 0xfeed);
@@ -201,9 +173,7 @@ fn any_order_of_changes_faults_exactly_where_the_oracle_says() {
         for seed in [1u64, 2, 3] {
             let mut random = seed;
             let mut draw = |below: usize| {
-                random = random
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 (random >> 33) as usize % below
             };
             for step in 0..4000 {
@@ -214,9 +184,7 @@ fn any_order_of_changes_faults_exactly_where_the_oracle_says() {
                         let to = ACCESSES[draw(3)];
                         // A run of pages of one access.
                         let from = fixture.access(view, page);
-                        let most = (page..PAGES)
-                            .take_while(|page| fixture.access(view, *page) == from)
-                            .count();
+                        let most = (page..PAGES).take_while(|page| fixture.access(view, *page) == from).count();
                         fixture.set(view, page, 1 + draw(most), to);
                     }
                     1 => {
@@ -229,12 +197,7 @@ fn any_order_of_changes_faults_exactly_where_the_oracle_says() {
                         let must = fixture.access(view, page) == Access::None;
                         assert_eq!(fixture.load(view, page), value[page], "{}", context());
                         let after = fixture.faults();
-                        assert_eq!(
-                            after,
-                            (before.0 + u64::from(must), before.1),
-                            "{}",
-                            context()
-                        );
+                        assert_eq!(after, (before.0 + u64::from(must), before.1), "{}", context());
                     }
                     _ => {
                         let before = fixture.faults();
@@ -242,12 +205,7 @@ fn any_order_of_changes_faults_exactly_where_the_oracle_says() {
                         value[page] += 1;
                         fixture.store(view, page, value[page]);
                         let after = fixture.faults();
-                        assert_eq!(
-                            after,
-                            (before.0, before.1 + u64::from(must)),
-                            "{}",
-                            context()
-                        );
+                        assert_eq!(after, (before.0, before.1 + u64::from(must)), "{}", context());
                     }
                 }
             }
@@ -280,14 +238,7 @@ fn threads_that_fault_at_once_on_the_same_and_on_different_pages_all_go_on() {
                                 let state = &fixture.state[(thread % VIEWS) * PAGES + page];
                                 let from = state.load(Ordering::SeqCst);
                                 if from < 3
-                                    && state
-                                        .compare_exchange(
-                                            from,
-                                            3,
-                                            Ordering::SeqCst,
-                                            Ordering::SeqCst,
-                                        )
-                                        .is_ok()
+                                    && state.compare_exchange(from, 3, Ordering::SeqCst, Ordering::SeqCst).is_ok()
                                 {
                                     fixture
                                         .protection
@@ -334,8 +285,7 @@ fn lock_all(fixture: &Fixture, view: usize) {
     // Pages that are closed cannot be made present, which `mlockall` does not tell. The range is locked nevertheless.
     assert!(matches!(
         locked,
-        Ok(())
-            | Err(rustix::io::Errno::NOMEM | rustix::io::Errno::AGAIN | rustix::io::Errno::FAULT)
+        Ok(()) | Err(rustix::io::Errno::NOMEM | rustix::io::Errno::AGAIN | rustix::io::Errno::FAULT)
     ));
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let of_view = smaps.split_once(&format!("{:x}-", start.addr())).unwrap().1;
@@ -376,10 +326,7 @@ fn a_run_that_is_partly_open_already_ends_up_as_asked() {
         fixture.load(0, 3);
         fixture.store(0, 7, 1);
         for (to, loads, stores) in [(Access::Read, 0, PAGES), (Access::Write, 0, 0)] {
-            fixture
-                .protection
-                .set(0, 0, PAGES, Access::None, to)
-                .unwrap();
+            fixture.protection.set(0, 0, PAGES, Access::None, to).unwrap();
             (0..PAGES).for_each(|page| {
                 fixture.state[page].store(to as usize, Ordering::SeqCst);
             });
@@ -389,10 +336,7 @@ fn a_run_that_is_partly_open_already_ends_up_as_asked() {
             });
             (0..PAGES).for_each(|page| fixture.store(0, page, 2));
             let after = fixture.faults();
-            assert_eq!(
-                (after.0 - before.0, after.1 - before.1),
-                (loads, stores as u64)
-            );
+            assert_eq!((after.0 - before.0, after.1 - before.1), (loads, stores as u64));
         }
     });
 }
@@ -402,14 +346,8 @@ fn pages_outside_of_a_view_are_refused_by_name() {
     each(|backend| {
         let fixture = Fixture::new(backend, "outside");
         for (view, page, pages) in [(VIEWS, 0, 1), (0, PAGES, 1), (0, 0, 0), (0, 1, usize::MAX)] {
-            let error = fixture
-                .protection
-                .set(view, page, pages, Access::None, Access::Read)
-                .unwrap_err();
-            assert!(
-                matches!(error, ProtectionError::OutOfRange { .. }),
-                "{error}"
-            );
+            let error = fixture.protection.set(view, page, pages, Access::None, Access::Read).unwrap_err();
+            assert!(matches!(error, ProtectionError::OutOfRange { .. }), "{error}");
             assert!(error.to_string().contains("3 views of 16 pages"), "{error}");
         }
     });
@@ -438,10 +376,7 @@ fn a_system_call_on_a_closed_page_fails_with_efault_instead_of_faulting() {
         // SAFETY: getrandom writes to the page, or finds that it may not.
         let filled = unsafe { libc::getrandom(fixture.address(0, 0, 0).cast(), 8, 0) };
         assert_eq!(filled, -1, "{backend}");
-        assert_eq!(
-            std::io::Error::last_os_error().raw_os_error(),
-            Some(libc::EFAULT)
-        );
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT));
         assert_eq!(fixture.faults(), (0, 0));
     });
 }
@@ -453,22 +388,14 @@ fn a_refused_userfaultfd_names_what_was_tried_and_the_way_around() {
     let refused: Opener = || Err((rustix::io::Errno::ACCESS, rustix::io::Errno::PERM));
     let error = Userfaultfd::with_opener(Arc::clone(&views), refused).unwrap_err();
     let text = error.to_string();
-    for word in [
-        "/dev/userfaultfd",
-        "Permission denied",
-        "not permitted",
-        "unprivileged_userfaultfd",
-        "MAPWIRE_FAULTS=sigsegv",
-    ] {
+    for word in
+        ["/dev/userfaultfd", "Permission denied", "not permitted", "unprivileged_userfaultfd", "MAPWIRE_FAULTS=sigsegv"]
+    {
         assert!(text.contains(word), "{text}");
     }
     // Something that is no userfaultfd at all.
-    let wrong: Opener =
-        || Ok(rustix::fs::memfd_create("wrong", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
-    assert!(matches!(
-        Userfaultfd::with_opener(views, wrong),
-        Err(ProtectionError::System { .. })
-    ));
+    let wrong: Opener = || Ok(rustix::fs::memfd_create("wrong", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+    assert!(matches!(Userfaultfd::with_opener(views, wrong), Err(ProtectionError::System { .. })));
 }
 
 #[test]
@@ -490,13 +417,7 @@ fn every_backend_reads_back_as_it_prints() {
     for backend in FaultBackend::ALL {
         assert_eq!(backend.to_string().parse(), Ok(backend));
     }
-    assert!(
-        "magic"
-            .parse::<FaultBackend>()
-            .unwrap_err()
-            .to_string()
-            .contains("sigsegv")
-    );
+    assert!("magic".parse::<FaultBackend>().unwrap_err().to_string().contains("sigsegv"));
 }
 
 #[test]
@@ -506,17 +427,9 @@ fn a_userfaultfd_that_the_kernel_refuses_leaves_the_other_backend() {
         crate::testing::refuse_call(libc::SYS_userfaultfd);
         let [userfaultfd, sigsegv] = FaultBackend::ALL.map(probe);
         // Where everybody may open the device, the system call is not needed.
-        if std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(DEVICE)
-            .is_err()
-        {
+        if std::fs::OpenOptions::new().read(true).write(true).open(DEVICE).is_err() {
             let text = userfaultfd.unwrap_err();
-            assert!(
-                text.contains("Permission denied") && text.contains("not permitted"),
-                "{text}"
-            );
+            assert!(text.contains("Permission denied") && text.contains("not permitted"), "{text}");
             let layout = ViewLayout::new(free_base(), PAGE_BYTES, 1).unwrap();
             let views = Arc::new(MultiView::new("best", layout).unwrap());
             let best = PageProtection::best(views).unwrap();
@@ -534,9 +447,7 @@ fn mprotect_names_the_limit_of_ranges_and_userfaultfd_needs_none() {
         let pages = crate::limits::max_map_count().unwrap() as usize;
         let layout = ViewLayout::new(free_base(), pages * PAGE_BYTES, 2).unwrap();
         let alternate = |protection: &PageProtection| {
-            (0..pages)
-                .step_by(2)
-                .try_for_each(|page| protection.set(0, page, 1, Access::None, Access::Read))
+            (0..pages).step_by(2).try_for_each(|page| protection.set(0, page, 1, Access::None, Access::Read))
         };
         {
             let views = Arc::new(MultiView::new("ranges", layout).unwrap());
@@ -548,19 +459,12 @@ fn mprotect_names_the_limit_of_ranges_and_userfaultfd_needs_none() {
         let views = Arc::new(MultiView::new("ranges", layout).unwrap());
         let protection = PageProtection::new(FaultBackend::Sigsegv, views).unwrap();
         let error = alternate(&protection).unwrap_err();
-        for word in [
-            "vm.max_map_count=",
-            &pages.to_string(),
-            "MAPWIRE_FAULTS=userfaultfd",
-        ] {
+        for word in ["vm.max_map_count=", &pages.to_string(), "MAPWIRE_FAULTS=userfaultfd"] {
             assert!(error.to_string().contains(word), "{error}");
         }
         // Nor is there room for further views.
         let next = ViewLayout::new(free_base(), PAGE_BYTES, 1).unwrap();
         let error = MultiView::new("more", next).unwrap_err();
-        assert!(
-            error.to_string().contains("sysctl vm.max_map_count="),
-            "{error}"
-        );
+        assert!(error.to_string().contains("sysctl vm.max_map_count="), "{error}");
     });
 }

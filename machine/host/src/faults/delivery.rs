@@ -69,11 +69,7 @@ fn a_handler_that_was_there_before_gets_the_other_faults_and_is_there_after() {
         unsafe {
             let page = (*info).si_addr().addr() & !(PAGE_BYTES - 1);
             CAUGHT.store(page, Ordering::SeqCst);
-            libc::mprotect(
-                std::ptr::without_provenance_mut(page),
-                PAGE_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-            );
+            libc::mprotect(std::ptr::without_provenance_mut(page), PAGE_BYTES, libc::PROT_READ | libc::PROT_WRITE);
         }
     }
     // In a child of its own, since handlers belong to the whole process.
@@ -84,10 +80,7 @@ fn a_handler_that_was_there_before_gets_the_other_faults_and_is_there_after() {
         action.sa_flags = libc::SA_SIGINFO;
         // SAFETY: installs a handler of the right type; maps fresh memory.
         let page = unsafe {
-            assert_eq!(
-                libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()),
-                0
-            );
+            assert_eq!(libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()), 0);
             libc::mmap(
                 std::ptr::null_mut(),
                 PAGE_BYTES,
@@ -125,11 +118,7 @@ fn a_handler_that_refuses_leaves_the_fault_to_kill_the_process() {
             fixture.load(0, 0);
         });
         if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {
-            assert_eq!(
-                status.signal(),
-                Some(backend.signal().number()),
-                "{backend}: {text}"
-            );
+            assert_eq!(status.signal(), Some(backend.signal().number()), "{backend}: {text}");
         }
     });
 }
@@ -165,8 +154,5 @@ fn overlapping_and_empty_watches_are_refused() {
     let _first = watch(base..base + 100, FaultSignal::Bus, 0, handler).unwrap();
     let error = watch(base + 50..base + 150, FaultSignal::Bus, 0, handler).unwrap_err();
     assert!(matches!(error, WatchError::Overlap { .. }), "{error}");
-    assert!(matches!(
-        watch(base..base, FaultSignal::Bus, 0, handler),
-        Err(WatchError::Empty { .. })
-    ));
+    assert!(matches!(watch(base..base, FaultSignal::Bus, 0, handler), Err(WatchError::Empty { .. })));
 }

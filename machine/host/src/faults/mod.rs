@@ -45,9 +45,7 @@ use std::sync::Arc;
 pub use mprotect::Mprotect;
 pub(crate) use paged::Paged;
 pub use probe::probe;
-pub use signals::{
-    FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, end_forked_child, watch,
-};
+pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, end_forked_child, watch};
 pub(crate) use stillness::Stillness;
 pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};
@@ -113,9 +111,7 @@ impl FromStr for FaultBackend {
         Self::ALL
             .into_iter()
             .find(|backend| backend.to_string() == word)
-            .ok_or_else(|| ParseBackendError {
-                found: word.to_owned(),
-            })
+            .ok_or_else(|| ParseBackendError { found: word.to_owned() })
     }
 }
 
@@ -193,8 +189,7 @@ impl PageProtection {
     /// # Errors
     /// Why the last one was refused, if all were.
     pub fn best(views: Arc<MultiView>) -> Result<Self, ProtectionError> {
-        Self::new(FaultBackend::Userfaultfd, Arc::clone(&views))
-            .or_else(|_| Self::new(FaultBackend::Sigsegv, views))
+        Self::new(FaultBackend::Userfaultfd, Arc::clone(&views)).or_else(|_| Self::new(FaultBackend::Sigsegv, views))
     }
 }
 
@@ -318,13 +313,11 @@ fn check_pages(
     pages: usize,
 ) -> Result<(usize, usize), ProtectionError> {
     let layout = views.layout();
-    layout
-        .pages_range(view, first_page, pages)
-        .ok_or(ProtectionError::OutOfRange {
-            view,
-            first_page,
-            pages,
-            views: layout.views,
-            view_pages: layout.pages(),
-        })
+    layout.pages_range(view, first_page, pages).ok_or(ProtectionError::OutOfRange {
+        view,
+        first_page,
+        pages,
+        views: layout.views,
+        view_pages: layout.pages(),
+    })
 }

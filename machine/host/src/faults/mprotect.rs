@@ -48,20 +48,13 @@ impl Protection for Mprotect {
             Access::Read => Rights::Read,
             Access::Write => Rights::ReadWrite,
         };
-        self.views
-            .protect(view, first_page, pages, rights)
-            .map_err(|errno| match errno {
-                Os::NOMEM => ProtectionError::TooManyRanges {
-                    limit: self.max_ranges,
-                    wanted: (self.max_ranges + 1).next_power_of_two() * 2,
-                },
-                errno => ProtectionError::System {
-                    call: "mprotect",
-                    address,
-                    bytes,
-                    errno: errno.into(),
-                },
-            })
+        self.views.protect(view, first_page, pages, rights).map_err(|errno| match errno {
+            Os::NOMEM => ProtectionError::TooManyRanges {
+                limit: self.max_ranges,
+                wanted: (self.max_ranges + 1).next_power_of_two() * 2,
+            },
+            errno => ProtectionError::System { call: "mprotect", address, bytes, errno: errno.into() },
+        })
     }
 
     fn backend(&self) -> FaultBackend {

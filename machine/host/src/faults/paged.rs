@@ -44,12 +44,8 @@ fn has_userfaultfd() -> bool {
     let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else {
         return true;
     };
-    let targets = descriptors
-        .flatten()
-        .flat_map(|it| std::fs::read_link(it.path()));
-    targets
-        .into_iter()
-        .any(|target| target.as_os_str() == "anon_inode:[userfaultfd]")
+    let targets = descriptors.flatten().flat_map(|it| std::fs::read_link(it.path()));
+    targets.into_iter().any(|target| target.as_os_str() == "anon_inode:[userfaultfd]")
 }
 
 #[cfg(all(test, not(miri)))]
@@ -68,10 +64,7 @@ mod tests {
         let other = open_for_system_calls().unwrap();
         agree(&other, 0).unwrap();
         register(&other, page(1), 2 * PAGE_BYTES, false).unwrap();
-        assert_eq!(
-            [0, 1, 2, 3].map(|number| paged.has(page(number) + 9)),
-            [false, true, true, false]
-        );
+        assert_eq!([0, 1, 2, 3].map(|number| paged.has(page(number) + 9)), [false, true, true, false]);
         assert!(has_userfaultfd() && Paged::Any(has_userfaultfd()).has(page(0)));
     }
 }

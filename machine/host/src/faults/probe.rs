@@ -14,16 +14,8 @@ pub fn probe(backend: FaultBackend) -> Result<(), String> {
     use Access::{None, Read, Write};
     let views = try_views().map_err(|error| error.to_string())?;
     let protection = PageProtection::new(backend, views).map_err(|error| error.to_string())?;
-    for (from, to) in [
-        (None, Read),
-        (Read, Write),
-        (Write, Read),
-        (Read, None),
-        (None, Write),
-    ] {
-        protection
-            .set(0, 0, 1, from, to)
-            .map_err(|error| error.to_string())?;
+    for (from, to) in [(None, Read), (Read, Write), (Write, Read), (Read, None), (None, Write)] {
+        protection.set(0, 0, 1, from, to).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -31,15 +23,8 @@ pub fn probe(backend: FaultBackend) -> Result<(), String> {
 /// One page at the first of some addresses that is free.
 fn try_views() -> Result<Arc<MultiView>, ViewError> {
     let mut last = ViewError::Empty { bytes: 0, views: 0 };
-    for base in [
-        0x2f00_0000_0000,
-        0x2e00_0000_0000,
-        0x0040_0000_0000,
-        0x0020_0000_0000,
-    ] {
-        match ViewLayout::new(base, PAGE_BYTES, 1)
-            .and_then(|layout| MultiView::new("probe", layout))
-        {
+    for base in [0x2f00_0000_0000, 0x2e00_0000_0000, 0x0040_0000_0000, 0x0020_0000_0000] {
+        match ViewLayout::new(base, PAGE_BYTES, 1).and_then(|layout| MultiView::new("probe", layout)) {
             Ok(views) => return Ok(Arc::new(views)),
             Err(error) => last = error,
         }

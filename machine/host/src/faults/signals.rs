@@ -124,11 +124,7 @@ pub(super) struct Previous {
 
 impl Previous {
     pub(super) const fn new() -> Self {
-        Self {
-            installed: AtomicBool::new(false),
-            action: AtomicUsize::new(libc::SIG_DFL),
-            flags: AtomicI32::new(0),
-        }
+        Self { installed: AtomicBool::new(false), action: AtomicUsize::new(libc::SIG_DFL), flags: AtomicI32::new(0) }
     }
 
     fn set(&self, action: usize, flags: c_int) {
@@ -247,10 +243,7 @@ pub fn watch(
             && found.start < range.end
             && range.start < found.end
         {
-            return Err(WatchError::Overlap {
-                wanted: range,
-                found,
-            });
+            return Err(WatchError::Overlap { wanted: range, found });
         }
     }
     let index = free.ok_or(WatchError::TooMany)?;
@@ -262,10 +255,7 @@ pub fn watch(
     install(signal)?;
     watch_for_forks();
     slot.end.store(range.end, Ordering::SeqCst);
-    Ok(Watch {
-        slot: index,
-        signal,
-    })
+    Ok(Watch { slot: index, signal })
 }
 
 impl Drop for Watch {
@@ -281,8 +271,7 @@ impl Drop for Watch {
             std::thread::yield_now();
         }
         let still_watched = SLOTS.iter().any(|slot| {
-            slot.end.load(Ordering::Relaxed) != 0
-                && slot.signal.load(Ordering::Relaxed) == self.signal.number()
+            slot.end.load(Ordering::Relaxed) != 0 && slot.signal.load(Ordering::Relaxed) == self.signal.number()
         });
         if !still_watched {
             uninstall(self.signal);
@@ -294,10 +283,7 @@ impl Drop for Watch {
 /// be passing faults on to it.
 fn install(signal: FaultSignal) -> Result<(), WatchError> {
     let previous = signal.previous();
-    let fail = |errno: std::io::Error| WatchError::System {
-        signal,
-        errno: errno.into(),
-    };
+    let fail = |errno: std::io::Error| WatchError::System { signal, errno: errno.into() };
     let current = sigaction(signal, None).map_err(fail)?;
     let replaced = current.sa_sigaction == libc::SIG_DFL || current.sa_sigaction == libc::SIG_IGN;
     if is_ours(&current) || (previous.installed.load(Ordering::Relaxed) && !replaced) {
@@ -334,20 +320,13 @@ pub(super) type Action = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void)
 /// Makes `action` the handler of `signal` for good; below [`on_signal`] where that is installed, which runs a protocol and so must
 /// be called by the kernel itself. `before` is told who handled the signal until now. Other signals wait while it runs: their handlers
 /// might find no room on its stack.
-pub(super) fn install_below(
-    signal: FaultSignal,
-    action: Action,
-    before: &Previous,
-) -> Result<(), std::io::Error> {
+pub(super) fn install_below(signal: FaultSignal, action: Action, before: &Previous) -> Result<(), std::io::Error> {
     let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
     let current = sigaction(signal, None)?;
     if is_ours(&current) {
         let previous = signal.previous();
-        before.set(
-            previous.action.load(Ordering::Relaxed),
-            previous.flags.load(Ordering::Relaxed),
-        );
+        before.set(previous.action.load(Ordering::Relaxed), previous.flags.load(Ordering::Relaxed));
         previous.set(action as *const () as usize, flags);
         return Ok(());
     }
@@ -395,25 +374,12 @@ fn zeroed_action() -> libc::sigaction {
 }
 
 /// Sets the action of `signal` if there is a new one; returns the old one.
-fn sigaction(
-    signal: FaultSignal,
-    new: Option<&libc::sigaction>,
-) -> Result<libc::sigaction, std::io::Error> {
+fn sigaction(signal: FaultSignal, new: Option<&libc::sigaction>) -> Result<libc::sigaction, std::io::Error> {
     let mut old = zeroed_action();
     // SAFETY: both pointers are to a `sigaction` or null; a new handler is either `on_signal`,
     // fit for SA_SIGINFO, one that was installed before with the same flags, or the default.
-    let result = unsafe {
-        libc::sigaction(
-            signal.number(),
-            new.map_or(ptr::null(), ptr::from_ref),
-            &raw mut old,
-        )
-    };
-    if result == 0 {
-        Ok(old)
-    } else {
-        Err(std::io::Error::last_os_error())
-    }
+    let result = unsafe { libc::sigaction(signal.number(), new.map_or(ptr::null(), ptr::from_ref), &raw mut old) };
+    if result == 0 { Ok(old) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// The kernel calls this on the faulting thread.
@@ -435,9 +401,8 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
 
 /// Offers a fault to the watch whose range has it; whether that resolved it.
 fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> bool {
-    let holds = |slot: &Slot| {
-        address < slot.end.load(Ordering::SeqCst) && address >= slot.start.load(Ordering::Relaxed)
-    };
+    let holds =
+        |slot: &Slot| address < slot.end.load(Ordering::SeqCst) && address >= slot.start.load(Ordering::Relaxed);
     if !are_mine() {
         if SLOTS.iter().any(holds) {
             say_forked(address);
@@ -454,34 +419,21 @@ fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> boo
         let handler = slot.handler.load(Ordering::Relaxed);
         // SAFETY: a slot with a range holds a `FaultHandler`, and keeps it while `active` counts.
         let handler: FaultHandler = unsafe { mem::transmute::<usize, FaultHandler>(handler) };
-        handler(&FaultInfo {
-            address,
-            kind: kind(),
-            context: slot.context.load(Ordering::Relaxed),
-        })
+        handler(&FaultInfo { address, kind: kind(), context: slot.context.load(Ordering::Relaxed) })
     });
     slot.active.fetch_sub(1, Ordering::SeqCst);
     resolution == Some(Resolution::Retry)
 }
 
 fn previous_of(signal: c_int) -> &'static Previous {
-    if signal == libc::SIGBUS {
-        FaultSignal::Bus.previous()
-    } else {
-        FaultSignal::Segv.previous()
-    }
+    if signal == libc::SIGBUS { FaultSignal::Bus.previous() } else { FaultSignal::Segv.previous() }
 }
 
 /// Does what `previous` would have done.
 ///
 /// # Safety
 /// `signal`, `info` and `context` are those of a signal that is being handled.
-pub(super) unsafe fn pass_on(
-    previous: &Previous,
-    signal: c_int,
-    info: *mut libc::siginfo_t,
-    context: *mut c_void,
-) {
+pub(super) unsafe fn pass_on(previous: &Previous, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let action = previous.action.load(Ordering::Relaxed);
     // SAFETY: `info` is valid by this function's contract.
     let raised_by_kernel = unsafe { (*info).si_code } > 0;
@@ -547,11 +499,7 @@ pub(super) unsafe fn fault_kind(context: *const c_void) -> FaultKind {
     const STORE: i64 = 1 << 1;
     // SAFETY: valid by this function's contract.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    if registers[libc::REG_ERR as usize] & STORE != 0 {
-        FaultKind::Write
-    } else {
-        FaultKind::Read
-    }
+    if registers[libc::REG_ERR as usize] & STORE != 0 { FaultKind::Write } else { FaultKind::Read }
 }
 
 /// Whether the faulting instruction loaded or stored.
@@ -569,10 +517,7 @@ pub(super) unsafe fn fault_kind(context: *const c_void) -> FaultKind {
     const CACHE_OPERATION: u64 = 1 << 8;
     // SAFETY: valid by this function's contract.
     let machine = unsafe { &raw const (*context.cast::<libc::ucontext_t>()).uc_mcontext };
-    let records = machine
-        .wrapping_add(1)
-        .cast::<u8>()
-        .wrapping_sub(RECORDS_BYTES);
+    let records = machine.wrapping_add(1).cast::<u8>().wrapping_sub(RECORDS_BYTES);
     let mut offset = 0;
     while offset + 16 <= RECORDS_BYTES {
         let record = records.wrapping_add(offset);
@@ -582,11 +527,7 @@ pub(super) unsafe fn fault_kind(context: *const c_void) -> FaultKind {
             // SAFETY: the record of the syndrome has its 8 bytes after the header.
             let syndrome = unsafe { *record.cast::<u64>().add(1) };
             let store = syndrome & WRITE_NOT_READ != 0 && syndrome & CACHE_OPERATION == 0;
-            return if store {
-                FaultKind::Write
-            } else {
-                FaultKind::Read
-            };
+            return if store { FaultKind::Write } else { FaultKind::Read };
         }
         if magic == 0 || size < 8 {
             break;

@@ -18,10 +18,7 @@ use crate::page::PAGE_BYTES;
 const SEGV_ACCERR: c_int = 2;
 
 /// How long a thread sleeps before it looks again whether it may store.
-const NAP: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 20_000,
-};
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000 };
 
 /// Odd while stores are kept off [`START`]`..`[`END`]. Counts beginnings and ends.
 static TURN: AtomicU64 = AtomicU64::new(0);
@@ -43,11 +40,7 @@ impl Stillness {
     ///
     /// # Errors
     /// `mprotect` fails: too many mapped ranges, for instance.
-    pub(crate) fn begin(
-        start: usize,
-        bytes: usize,
-        rights: MprotectFlags,
-    ) -> Result<Option<Self>, Errno> {
+    pub(crate) fn begin(start: usize, bytes: usize, rights: MprotectFlags) -> Result<Option<Self>, Errno> {
         let loads = rights.contains(MprotectFlags::READ);
         // Closed pages are opened to loads in any case. Nobody uses those.
         if loads && !(super::touch::is_armed() && can_populate()) {
@@ -56,11 +49,7 @@ impl Stillness {
         START.store(start, Ordering::SeqCst);
         END.store(start + bytes, Ordering::SeqCst);
         TURN.fetch_add(1, Ordering::SeqCst);
-        let still = Self {
-            start,
-            bytes,
-            rights,
-        };
+        let still = Self { start, bytes, rights };
         if let Err(errno) = protect(start, bytes, MprotectFlags::READ) {
             // Of several ranges the first may be closed. Where nothing is, this may fail as well.
             let _ = still.open();
@@ -120,22 +109,12 @@ fn populate(page: usize) -> bool {
 ///
 /// # Safety
 /// `info` and `context` are those of the signal that is being handled.
-pub(super) unsafe fn may_retry(
-    signal: c_int,
-    info: *const libc::siginfo_t,
-    context: *mut c_void,
-) -> bool {
+pub(super) unsafe fn may_retry(signal: c_int, info: *const libc::siginfo_t, context: *mut c_void) -> bool {
     if signal != libc::SIGSEGV || TURN.load(Ordering::Relaxed) == 0 {
         return false;
     }
     // SAFETY: this function's contract.
-    let (code, address, kind) = unsafe {
-        (
-            (*info).si_code,
-            (*info).si_addr().addr(),
-            fault_kind(context),
-        )
-    };
+    let (code, address, kind) = unsafe { ((*info).si_code, (*info).si_addr().addr(), fault_kind(context)) };
     if code != SEGV_ACCERR || kind == FaultKind::Read {
         return false;
     }

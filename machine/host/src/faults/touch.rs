@@ -85,11 +85,7 @@ pub fn touch(address: usize, bytes: usize, stores: bool) -> Result<(), MemoryErr
         return Ok(());
     }
     ARMED.call_once(arm);
-    let touch = if stores {
-        mapwire_touch_store
-    } else {
-        mapwire_touch_load
-    };
+    let touch = if stores { mapwire_touch_store } else { mapwire_touch_load };
     let end = address.saturating_add(bytes);
     let mut at = address;
     while at < end {
@@ -131,14 +127,9 @@ fn arm() {
 /// The kernel, or the handler of watched ranges, calls this on the faulting thread.
 extern "C" fn on_touch(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel hands over a valid siginfo, and the ucontext of this signal.
-    let recovered =
-        unsafe { (*info).si_code > 0 && (may_retry(signal, info, context) || recover(context)) };
+    let recovered = unsafe { (*info).si_code > 0 && (may_retry(signal, info, context) || recover(context)) };
     if !recovered {
-        let before = if signal == libc::SIGBUS {
-            FaultSignal::Bus
-        } else {
-            FaultSignal::Segv
-        };
+        let before = if signal == libc::SIGBUS { FaultSignal::Bus } else { FaultSignal::Segv };
         // SAFETY: the arguments are those of this very signal.
         unsafe {
             // As if this handler were not there.
@@ -210,10 +201,7 @@ mod tests {
         assert_eq!(touch(start, 2 * PAGE_BYTES, true), Ok(()));
         let missing = touch(start + 9, 3 * PAGE_BYTES, false).unwrap_err();
         let at = start + 2 * PAGE_BYTES;
-        assert!(
-            matches!(missing, MemoryError::NotMapped { at: found, .. } if found == at),
-            "{missing}"
-        );
+        assert!(matches!(missing, MemoryError::NotMapped { at: found, .. } if found == at), "{missing}");
         assert!(touch(usize::MAX - 9, 100, false).is_err());
         unmap(start, PAGES);
     }
@@ -226,10 +214,7 @@ mod tests {
         unsafe { rustix::mm::mprotect(address, PAGE_BYTES, MprotectFlags::READ) }.unwrap();
         assert_eq!(touch(start, PAGE_BYTES, false), Ok(()));
         let refused = touch(start, 1, true).unwrap_err();
-        assert!(
-            refused.to_string().contains("loads and stores"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("loads and stores"), "{refused}");
         unmap(start, PAGES);
     }
 

@@ -91,14 +91,11 @@ pub(super) fn open(flags: UserfaultfdFlags) -> Result<OwnedFd, (Os, Os)> {
         use rustix::fs::{Mode, OFlags};
         let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         // SAFETY: the opcode takes its flags by value and answers with a new descriptor.
-        unsafe { rustix::ioctl::ioctl(&device, DeviceNew(flags.bits() as usize)) }
-            .and_then(above_stdio)
+        unsafe { rustix::ioctl::ioctl(&device, DeviceNew(flags.bits() as usize)) }.and_then(above_stdio)
     };
     by_device().or_else(|device| {
         // SAFETY: the descriptor is used by this crate alone, on ranges that it owns.
-        unsafe { rustix::mm::userfaultfd(flags) }
-            .and_then(above_stdio)
-            .map_err(|call| (device, call))
+        unsafe { rustix::mm::userfaultfd(flags) }.and_then(above_stdio).map_err(|call| (device, call))
     })
 }
 
@@ -126,11 +123,7 @@ unsafe impl Ioctl for DeviceNew {
 
 /// Agrees with the kernel on `features`; all of them, or the error `INVAL`.
 pub(crate) fn agree(uffd: impl AsFd, features: u64) -> Result<u64, Os> {
-    let mut api = Api {
-        api: API_VERSION,
-        features,
-        ioctls: 0,
-    };
+    let mut api = Api { api: API_VERSION, features, ioctls: 0 };
     // SAFETY: the opcode reads and writes one `Api`.
     unsafe { rustix::ioctl::ioctl(uffd, Updater::<API, Api>::new(&mut api)) }?;
     Ok(api.features)
@@ -145,57 +138,28 @@ pub(super) fn register(uffd: impl AsFd, start: usize, bytes: usize) -> Result<()
 }
 
 /// As [`register`], for the faults of `mode`.
-pub(super) fn register_for(
-    uffd: impl AsFd,
-    start: usize,
-    bytes: usize,
-    mode: u64,
-) -> Result<(), Os> {
-    let mut register = Register {
-        start: start as u64,
-        len: bytes as u64,
-        mode,
-        ioctls: 0,
-    };
+pub(super) fn register_for(uffd: impl AsFd, start: usize, bytes: usize, mode: u64) -> Result<(), Os> {
+    let mut register = Register { start: start as u64, len: bytes as u64, mode, ioctls: 0 };
     // SAFETY: the opcode reads and writes one `Register`.
     unsafe { rustix::ioctl::ioctl(uffd, Updater::<REGISTER, Register>::new(&mut register)) }
 }
 
 /// Bars stores to the mapped pages of a range, or allows them again.
-pub(crate) fn write_protect(
-    uffd: impl AsFd,
-    start: usize,
-    bytes: usize,
-    protect: bool,
-) -> Result<(), Os> {
+pub(crate) fn write_protect(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> Result<(), Os> {
     let mut argument = WriteProtect {
         start: start as u64,
         len: bytes as u64,
         // Nobody sleeps on a fault in SIGBUS mode, so nobody need be woken. The kernel refuses
         // DONTWAKE when protecting, where it would mean nothing.
-        mode: if protect {
-            WRITEPROTECT_MODE_WP
-        } else {
-            WRITEPROTECT_MODE_DONTWAKE
-        },
+        mode: if protect { WRITEPROTECT_MODE_WP } else { WRITEPROTECT_MODE_DONTWAKE },
     };
     // SAFETY: the opcode reads one `WriteProtect`.
-    unsafe {
-        rustix::ioctl::ioctl(
-            uffd,
-            Updater::<WRITEPROTECT, WriteProtect>::new(&mut argument),
-        )
-    }
+    unsafe { rustix::ioctl::ioctl(uffd, Updater::<WRITEPROTECT, WriteProtect>::new(&mut argument)) }
 }
 
 /// Maps pages of the range that have memory, until one fails. Returns the bytes mapped, and the
 /// error of the page after them unless all were.
-pub(super) fn resume(
-    uffd: impl AsFd,
-    start: usize,
-    bytes: usize,
-    protect: bool,
-) -> (usize, Result<(), Os>) {
+pub(super) fn resume(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> (usize, Result<(), Os>) {
     let mut argument = Continue {
         start: start as u64,
         len: bytes as u64,
@@ -203,13 +167,8 @@ pub(super) fn resume(
         mapped: 0,
     };
     // SAFETY: the opcode reads and writes one `Continue`.
-    let done =
-        unsafe { rustix::ioctl::ioctl(uffd, Updater::<CONTINUE, Continue>::new(&mut argument)) };
+    let done = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CONTINUE, Continue>::new(&mut argument)) };
     // On failure the kernel stores the bytes done before it, or the negated error.
-    let mapped = if done.is_ok() {
-        bytes
-    } else {
-        argument.mapped.max(0) as usize
-    };
+    let mapped = if done.is_ok() { bytes } else { argument.mapped.max(0) as usize };
     (mapped.min(bytes), done)
 }

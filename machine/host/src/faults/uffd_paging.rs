@@ -82,35 +82,21 @@ pub(crate) fn open_for_system_calls() -> Result<OwnedFd, (Os, Os)> {
 }
 
 /// Routes missing faults of private memory to `uffd`, and write-protect faults if `protect`.
-pub(crate) fn register(
-    uffd: impl AsFd,
-    start: usize,
-    bytes: usize,
-    protect: bool,
-) -> Result<(), Os> {
+pub(crate) fn register(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> Result<(), Os> {
     let protect = if protect { REGISTER_MODE_WP } else { 0 };
     register_for(uffd, start, bytes, REGISTER_MODE_MISSING | protect)
 }
 
 /// Wakes the threads that sleep on a fault in the range.
 pub(crate) fn wake(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os> {
-    let mut range = Range {
-        start: start as u64,
-        len: bytes as u64,
-    };
+    let mut range = Range { start: start as u64, len: bytes as u64 };
     // SAFETY: the opcode reads one `Range`.
     unsafe { rustix::ioctl::ioctl(uffd, Updater::<WAKE, Range>::new(&mut range)) }
 }
 
 /// Gives missing pages at `to` copies of the bytes at `from`, barred to stores if `protect`; wakes who waits for them.
 /// Returns the bytes done, and the error of the page after them unless all were.
-pub(crate) fn copy(
-    uffd: impl AsFd,
-    to: usize,
-    from: usize,
-    bytes: usize,
-    protect: bool,
-) -> (usize, Result<(), Os>) {
+pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize, protect: bool) -> (usize, Result<(), Os>) {
     let mode = if protect { COPY_MODE_WP } else { 0 };
     transfer::<COPY>(uffd, to, from, bytes, mode)
 }
@@ -119,12 +105,7 @@ pub(crate) fn copy(
 /// pages at `to`. Both ranges are private memory of this process, and `to` is registered. Returns as [`copy`].
 ///
 /// A page moves in one step: a store of another thread lands before it and moves along, or faults at `from`.
-pub(crate) fn move_pages(
-    uffd: impl AsFd,
-    to: usize,
-    from: usize,
-    bytes: usize,
-) -> (usize, Result<(), Os>) {
+pub(crate) fn move_pages(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> (usize, Result<(), Os>) {
     transfer::<MOVE>(uffd, to, from, bytes, 0)
 }
 
@@ -135,17 +116,10 @@ fn transfer<const CALL: Opcode>(
     bytes: usize,
     mode: u64,
 ) -> (usize, Result<(), Os>) {
-    let mut argument = Transfer {
-        to: to as u64,
-        from: from as u64,
-        len: bytes as u64,
-        mode,
-        done: 0,
-    };
+    let mut argument = Transfer { to: to as u64, from: from as u64, len: bytes as u64, mode, done: 0 };
     // SAFETY: the opcode reads and writes one `Transfer`. Memory changes at ranges that the pager owns only: `to` is
     // missing, so nobody has read it, and what moves away from `from` nobody refers to.
-    let outcome =
-        unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Transfer>::new(&mut argument)) };
+    let outcome = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Transfer>::new(&mut argument)) };
     (done(bytes, argument.done, outcome), outcome)
 }
 
@@ -159,17 +133,8 @@ pub(crate) fn poison(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Res
     fill::<POISON>(uffd, start, bytes)
 }
 
-fn fill<const CALL: Opcode>(
-    uffd: impl AsFd,
-    start: usize,
-    bytes: usize,
-) -> (usize, Result<(), Os>) {
-    let mut argument = Fill {
-        start: start as u64,
-        len: bytes as u64,
-        mode: 0,
-        done: 0,
-    };
+fn fill<const CALL: Opcode>(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Result<(), Os>) {
+    let mut argument = Fill { start: start as u64, len: bytes as u64, mode: 0, done: 0 };
     // SAFETY: the opcode reads and writes one `Fill`; the pages are missing, so nobody has read them.
     let outcome = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Fill>::new(&mut argument)) };
     (done(bytes, argument.done, outcome), outcome)

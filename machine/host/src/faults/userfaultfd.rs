@@ -21,19 +21,10 @@ use crate::views::MultiView;
 /// The features needed, and how an error names them.
 const FEATURES: [(u64, &str); 5] = [
     (uffd_abi::FEATURE_FAULT_FLAG_WP, "write protection"),
-    (
-        uffd_abi::FEATURE_MISSING_SHMEM,
-        "missing faults of shared memory",
-    ),
+    (uffd_abi::FEATURE_MISSING_SHMEM, "missing faults of shared memory"),
     (uffd_abi::FEATURE_SIGBUS, "SIGBUS mode"),
-    (
-        uffd_abi::FEATURE_MINOR_SHMEM,
-        "minor faults of shared memory",
-    ),
-    (
-        uffd_abi::FEATURE_WP_SHMEM,
-        "write protection of shared memory",
-    ),
+    (uffd_abi::FEATURE_MINOR_SHMEM, "minor faults of shared memory"),
+    (uffd_abi::FEATURE_WP_SHMEM, "write protection of shared memory"),
 ];
 
 /// Protects by userfaultfd. No privilege is needed since Linux 5.11, as only faults of user mode
@@ -75,14 +66,9 @@ impl Userfaultfd {
                 }
             };
             // Registered while still closed to all: nothing slips through in between.
-            uffd_abi::register(&uffd, range.start, layout.bytes)
-                .map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
-            views
-                .zap(view, 0, layout.pages())
-                .map_err(fail("madvise(MADV_DONTNEED_LOCKED)"))?;
-            views
-                .protect(view, 0, layout.pages(), Rights::ReadWrite)
-                .map_err(fail("mprotect"))?;
+            uffd_abi::register(&uffd, range.start, layout.bytes).map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
+            views.zap(view, 0, layout.pages()).map_err(fail("madvise(MADV_DONTNEED_LOCKED)"))?;
+            views.protect(view, 0, layout.pages(), Rights::ReadWrite).map_err(fail("mprotect"))?;
         }
         Ok(Self { views, uffd })
     }
@@ -124,21 +110,13 @@ impl Userfaultfd {
                 Ok(()) => return Ok(()),
                 Err(Os::INTR) => {}
                 Err(errno) => {
-                    return Err(ProtectionError::OutOfMemory {
-                        pages,
-                        errno: errno.into(),
-                    });
+                    return Err(ProtectionError::OutOfMemory { pages, errno: errno.into() });
                 }
             }
         }
     }
 
-    fn write_protect(
-        &self,
-        start: usize,
-        bytes: usize,
-        protect: bool,
-    ) -> Result<(), ProtectionError> {
+    fn write_protect(&self, start: usize, bytes: usize, protect: bool) -> Result<(), ProtectionError> {
         loop {
             match uffd_abi::write_protect(&self.uffd, start, bytes, protect) {
                 Ok(()) => return Ok(()),
@@ -207,10 +185,5 @@ fn agree(uffd: &OwnedFd) -> Result<(), ProtectionError> {
 }
 
 fn system(call: &'static str, address: usize, bytes: usize, errno: Os) -> ProtectionError {
-    ProtectionError::System {
-        call,
-        address,
-        bytes,
-        errno: errno.into(),
-    }
+    ProtectionError::System { call, address, bytes, errno: errno.into() }
 }

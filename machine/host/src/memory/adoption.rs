@@ -52,43 +52,23 @@ impl Adopted {
     ///
     /// # Errors
     /// [`MemoryError::NotAdoptable`]; or the kernel refuses. The memory is as before then.
-    pub(super) fn take(
-        start: usize,
-        bytes: usize,
-        file: &Arc<OwnedFd>,
-    ) -> Result<Self, MemoryError> {
+    pub(super) fn take(start: usize, bytes: usize, file: &Arc<OwnedFd>) -> Result<Self, MemoryError> {
         let mut adoptions = forks::lock()?;
-        let refuse = |reason| MemoryError::NotAdoptable {
-            address: start,
-            bytes,
-            reason,
-        };
+        let refuse = |reason| MemoryError::NotAdoptable { address: start, bytes, reason };
         refusals::check_count(adoptions.len()).map_err(refuse)?;
         let ranges = refusals::private_ranges(start, bytes).map_err(refuse)?;
         adoptions.reserve();
-        let this = Self {
-            start,
-            bytes,
-            owner: Owner::me(),
-        };
-        let locked: Vec<&MappedRange> = ranges
-            .iter()
-            .filter(|range| is_locked(range.start, range.end - range.start))
-            .collect();
+        let this = Self { start, bytes, owner: Owner::me() };
+        let locked: Vec<&MappedRange> =
+            ranges.iter().filter(|range| is_locked(range.start, range.end - range.start)).collect();
         let touched = (bytes >= SPARSE_BYTES).then(Touched::open).flatten();
         move_out(start, bytes, &ranges, file, touched).map_err(|failed| match failed {
             ("pwrite", Errno::FAULT) => refuse(refusals::NOT_THERE),
             (call, errno) => MemoryError::of_call(call, bytes, errno),
         })?;
-        adoptions.push(Entry {
-            start,
-            bytes,
-            file: Arc::clone(file),
-        });
+        adoptions.push(Entry { start, bytes, file: Arc::clone(file) });
         drop(adoptions);
-        let locked = locked
-            .iter()
-            .try_for_each(|range| lock(range.start, range.end - range.start));
+        let locked = locked.iter().try_for_each(|range| lock(range.start, range.end - range.start));
         if let Err(errno) = locked {
             this.give_back(file)?;
             return Err(MemoryError::of_call("mlock", bytes, errno));
@@ -202,9 +182,7 @@ impl Touched {
     /// `None` where that cannot be told.
     fn open() -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let pagemap = rustix::fs::open("/proc/self/pagemap", flags, Mode::empty())
-            .and_then(above_stdio)
-            .ok()?;
+        let pagemap = rustix::fs::open("/proc/self/pagemap", flags, Mode::empty()).and_then(above_stdio).ok()?;
         let entries = vec![0; PAGEMAP_ENTRIES * ENTRY_BYTES];
         Some(Self { pagemap, entries })
     }
@@ -248,43 +226,21 @@ impl Touched {
 }
 
 /// Writes the pages of `range` to `file`, in which `start` is byte 0. Pages that were never touched stay holes.
-fn copy_out(
-    range: &MappedRange,
-    start: usize,
-    file: &OwnedFd,
-    touched: Option<&mut Touched>,
-) -> Result<(), Errno> {
+fn copy_out(range: &MappedRange, start: usize, file: &OwnedFd, touched: Option<&mut Touched>) -> Result<(), Errno> {
     match touched {
         // What was never touched of a file has that file's bytes.
-        Some(touched) if range.inode == 0 => touched.runs(range.start, range.end, |at, bytes| {
-            write_all(file, at, bytes, at - start)
-        }),
-        _ => write_all(
-            file,
-            range.start,
-            range.end - range.start,
-            range.start - start,
-        ),
+        Some(touched) if range.inode == 0 => {
+            touched.runs(range.start, range.end, |at, bytes| write_all(file, at, bytes, at - start))
+        }
+        _ => write_all(file, range.start, range.end - range.start, range.start - start),
     }
 }
 
 /// Writes memory to a file.
-fn write_all(
-    file: &OwnedFd,
-    mut from: usize,
-    mut bytes: usize,
-    mut offset: usize,
-) -> Result<(), Errno> {
+fn write_all(file: &OwnedFd, mut from: usize, mut bytes: usize, mut offset: usize) -> Result<(), Errno> {
     while bytes > 0 {
         // SAFETY: the kernel reads memory that is mapped, or fails; others may load and store there.
-        let written = unsafe {
-            libc::pwrite64(
-                file.as_raw_fd(),
-                address_of(from),
-                bytes,
-                offset as libc::off64_t,
-            )
-        };
+        let written = unsafe { libc::pwrite64(file.as_raw_fd(), address_of(from), bytes, offset as libc::off64_t) };
         match usize::try_from(written) {
             Ok(0) => return Err(Errno::IO),
             Ok(written) => {

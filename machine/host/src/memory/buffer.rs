@@ -94,14 +94,8 @@ impl SharedBuffer {
     /// [`MemoryError::NotAdoptable`]: no whole page; memory that is shared, on a stack, executable, of huge pages, with guard pages, far, or
     /// of the C library for a thread; too many adoptions or mapped ranges. What the kernel refuses: the memory is as before then.
     pub fn adopt(name: &str, address: usize, bytes: usize) -> Result<Self, MemoryError> {
-        let refuse = |reason| MemoryError::NotAdoptable {
-            address,
-            bytes,
-            reason,
-        };
-        let end = address
-            .checked_add(bytes)
-            .map(|end| end & !(PAGE_BYTES - 1));
+        let refuse = |reason| MemoryError::NotAdoptable { address, bytes, reason };
+        let end = address.checked_add(bytes).map(|end| end & !(PAGE_BYTES - 1));
         let (Some(start), Some(end)) = (address.checked_next_multiple_of(PAGE_BYTES), end) else {
             return Err(refuse("at the end of the address space"));
         };
@@ -225,16 +219,13 @@ impl SharedBuffer {
     fn fresh_copy(&self, mapping: &Mapping) -> Result<OwnedFd, MemoryError> {
         let fail = |call| move |errno| MemoryError::of_call(call, self.bytes, errno);
         let file = memfd::create(&self.name, self.data_bytes)?;
-        let fresh =
-            Mapping::shared(&file, 0, self.data_bytes, Rights::ReadWrite).map_err(fail("mmap"))?;
+        let fresh = Mapping::shared(&file, 0, self.data_bytes, Rights::ReadWrite).map_err(fail("mmap"))?;
         // So that a sparse buffer stays sparse.
         memfd::extents(&self.file, 0, self.data_bytes, |at, bytes| {
             copy_between(mapping, &fresh, at, bytes);
         })
         .map_err(fail("lseek"))?;
-        mapping
-            .replace(0, self.data_bytes, &file, 0, Rights::ReadWrite)
-            .map_err(fail("mmap"))?;
+        mapping.replace(0, self.data_bytes, &file, 0, Rights::ReadWrite).map_err(fail("mmap"))?;
         Ok(file)
     }
 
@@ -355,30 +346,14 @@ impl MappedBuffer {
     /// # Errors
     /// Memory that [`memfd::verify`] refuses, memory that its exporter shares for loads only (`EPERM`) if `writable`, or no
     /// address space.
-    pub fn map(
-        file: impl AsFd,
-        status: impl AsFd,
-        part: Range<usize>,
-        writable: bool,
-    ) -> Result<Self, MemoryError> {
+    pub fn map(file: impl AsFd, status: impl AsFd, part: Range<usize>, writable: bool) -> Result<Self, MemoryError> {
         let bytes = part.len();
         let data_bytes = memfd::whole_pages(bytes)?;
         memfd::verify(&file, data_bytes)?;
-        let rights = if writable {
-            Rights::ReadWrite
-        } else {
-            Rights::Read
-        };
-        let data = Mapping::foreign(&file, data_bytes, rights)
-            .map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
-        Ok(Self {
-            first: part.start,
-            bytes,
-            writable,
-            data,
-            status: PeerStatus::map(status)?,
-            stored: Arc::default(),
-        })
+        let rights = if writable { Rights::ReadWrite } else { Rights::Read };
+        let data =
+            Mapping::foreign(&file, data_bytes, rights).map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
+        Ok(Self { first: part.start, bytes, writable, data, status: PeerStatus::map(status)?, stored: Arc::default() })
     }
 
     /// Bytes that were stored by calls here. Of threads that store at once by one mapping, some stores may be missed.
@@ -390,8 +365,7 @@ impl MappedBuffer {
     #[inline(always)]
     fn count(&self, bytes: usize) {
         let stored = self.stored.load(Ordering::Relaxed);
-        self.stored
-            .store(stored.wrapping_add(bytes as u64), Ordering::Relaxed);
+        self.stored.store(stored.wrapping_add(bytes as u64), Ordering::Relaxed);
     }
 
     /// Whether the exporter moved away: stores no longer reach it. One load.
@@ -478,12 +452,7 @@ impl MappedBuffer {
 
     /// As [`put`](Self::put), then writes the signal, after the bytes; false, and nothing is stored, when either would be an error.
     #[inline(always)]
-    pub fn put_signal<'a>(
-        &self,
-        offset: usize,
-        from: impl Into<Source<'a>>,
-        signal: Signal,
-    ) -> bool {
+    pub fn put_signal<'a>(&self, offset: usize, from: impl Into<Source<'a>>, signal: Signal) -> bool {
         match self.place_of_word(signal.offset as usize, size_of::<u64>()) {
             Some(at) if self.put(offset, from) => {
                 words::signal(self.data.word64(at), signal.op, signal.value);
@@ -564,11 +533,7 @@ fn check_range(len: usize, offset: usize, bytes: usize) -> Result<(), MemoryErro
 
 fn check_word(len: usize, offset: usize) -> Result<(), MemoryError> {
     check_range(len, offset, 8)?;
-    if offset.is_multiple_of(8) {
-        Ok(())
-    } else {
-        Err(MemoryError::Misaligned { offset, align: 8 })
-    }
+    if offset.is_multiple_of(8) { Ok(()) } else { Err(MemoryError::Misaligned { offset, align: 8 }) }
 }
 
 #[allow(unsafe_code)]

@@ -31,10 +31,7 @@ struct Registry {
     entries: Vec<Entry>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    armed: false,
-    entries: Vec::new(),
-});
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { armed: false, entries: Vec::new() });
 
 /// The list of adopted memory, while nobody forks, and no handler of a signal interrupts this thread.
 #[derive(Debug)]
@@ -63,10 +60,7 @@ pub(super) fn lock() -> Result<Adoptions, MemoryError> {
 
 fn lock_for_fork() -> Adoptions {
     let mask = mask();
-    Adoptions {
-        registry: REGISTRY.lock().unwrap_or_else(PoisonError::into_inner),
-        _mask: mask,
-    }
+    Adoptions { registry: REGISTRY.lock().unwrap_or_else(PoisonError::into_inner), _mask: mask }
 }
 
 impl Adoptions {
@@ -110,17 +104,9 @@ impl Part {
 ///
 /// # Errors
 /// The kernel does not tell which file that is.
-pub(super) fn standing(
-    start: usize,
-    bytes: usize,
-    file: impl AsFd,
-) -> Result<Vec<Part>, MemoryError> {
-    let stat =
-        rustix::fs::fstat(file).map_err(|errno| MemoryError::of_call("fstat", bytes, errno))?;
-    let device = (
-        rustix::fs::major(stat.st_dev),
-        rustix::fs::minor(stat.st_dev),
-    );
+pub(super) fn standing(start: usize, bytes: usize, file: impl AsFd) -> Result<Vec<Part>, MemoryError> {
+    let stat = rustix::fs::fstat(file).map_err(|errno| MemoryError::of_call("fstat", bytes, errno))?;
+    let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let (mut maps, mut parts) = (Maps::default(), Vec::new());
     let (mut at, end) = (start, start + bytes);
     while at < end
@@ -133,10 +119,7 @@ pub(super) fn standing(
             && range.offset + (from - range.start) as u64 == (from - start) as u64;
         at = range.end.min(end);
         if is_ours {
-            parts.push(Part {
-                range: from..at,
-                rights: range.rights(),
-            });
+            parts.push(Part { range: from..at, rights: range.rights() });
         }
     }
     if maps.is_blind() {
@@ -185,8 +168,7 @@ extern "C" fn child() {
     for (Part { range, rights }, file, offset) in &inheritance.parts {
         let rights = ProtFlags::from_bits_retain(rights.bits());
         // SAFETY: the same bytes at the same place.
-        let mapped =
-            unsafe { Mapping::private_over(range.start, file, *offset, range.len(), rights) };
+        let mapped = unsafe { Mapping::private_over(range.start, file, *offset, range.len(), rights) };
         if mapped.is_err() {
             // A child whose stores would change its parent's memory must not run.
             std::process::abort();

@@ -16,9 +16,7 @@ pub(crate) fn whole_pages(bytes: usize) -> Result<usize, MemoryError> {
     if bytes == 0 {
         return Err(MemoryError::Zero);
     }
-    round_to_pages(bytes)
-        .filter(|&pages| isize::try_from(pages).is_ok())
-        .ok_or(MemoryError::TooLong { bytes })
+    round_to_pages(bytes).filter(|&pages| isize::try_from(pages).is_ok()).ok_or(MemoryError::TooLong { bytes })
 }
 
 /// Makes a memfd of `bytes`, a multiple of the page size. Call [`finish`] before another process gets it.
@@ -35,17 +33,13 @@ pub fn create(name: &str, bytes: usize) -> Result<OwnedFd, MemoryError> {
     }
     let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create(shown_name(name), flags)
-        .and_then(above_stdio)
-        .map_err(fail("memfd_create"))?;
+    let file = rustix::fs::memfd_create(shown_name(name), flags).and_then(above_stdio).map_err(fail("memfd_create"))?;
     rustix::fs::ftruncate(&file, bytes as u64).map_err(fail("ftruncate"))?;
     Ok(file)
 }
 
 /// The seals of every memfd that processes share.
-const LENGTH: SealFlags = SealFlags::SHRINK
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
+const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Who may store into a memfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,16 +87,11 @@ pub fn verify(file: impl AsFd, bytes: usize) -> Result<u64, MemoryError> {
         errno => fail("fcntl(F_GET_SEALS)")(errno),
     })?;
     if !seals.contains(LENGTH) {
-        return Err(MemoryError::NotSealed(
-            "not sealed against shrinking, growing and further seals",
-        ));
+        return Err(MemoryError::NotSealed("not sealed against shrinking, growing and further seals"));
     }
     let found_bytes = rustix::fs::fstat(&file).map_err(fail("fstat"))?.st_size as u64;
     if found_bytes < bytes as u64 {
-        return Err(MemoryError::TooShort {
-            found_bytes,
-            needed_bytes: bytes as u64,
-        });
+        return Err(MemoryError::TooShort { found_bytes, needed_bytes: bytes as u64 });
     }
     Ok(found_bytes)
 }
@@ -138,10 +127,6 @@ fn shown_name(name: &str) -> String {
     if !name.is_empty() {
         shown.push(':');
     }
-    shown.extend(
-        name.chars()
-            .filter(|c| c.is_ascii_graphic() && *c != '/')
-            .take(200),
-    );
+    shown.extend(name.chars().filter(|c| c.is_ascii_graphic() && *c != '/').take(200));
     shown
 }

@@ -216,29 +216,16 @@ impl MemoryError {
     pub(crate) fn of_call(call: &'static str, bytes: usize, errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno as E;
         match errno {
-            E::AGAIN if matches!(call, "mmap" | "mlock") => Self::LockedMemory {
-                bytes,
-                limit: crate::limits::locked_memory(),
-            },
-            E::NOMEM if matches!(call, "mprotect" | "mremap") => Self::MappedRanges {
-                call,
-                bytes,
-                limit: crate::limits::Limit(crate::limits::max_map_count()),
-            },
-            E::NOMEM if call == "mmap" => Self::AddressSpace {
-                bytes,
-                limit: crate::limits::address_space(),
-            },
-            E::MFILE | E::NFILE => Self::Descriptors {
-                bytes,
-                limit: crate::limits::descriptors(),
-            },
+            E::AGAIN if matches!(call, "mmap" | "mlock") => {
+                Self::LockedMemory { bytes, limit: crate::limits::locked_memory() }
+            }
+            E::NOMEM if matches!(call, "mprotect" | "mremap") => {
+                Self::MappedRanges { call, bytes, limit: crate::limits::Limit(crate::limits::max_map_count()) }
+            }
+            E::NOMEM if call == "mmap" => Self::AddressSpace { bytes, limit: crate::limits::address_space() },
+            E::MFILE | E::NFILE => Self::Descriptors { bytes, limit: crate::limits::descriptors() },
             E::FBIG | E::OVERFLOW => Self::TooLong { bytes },
-            _ => Self::System {
-                call,
-                bytes,
-                errno: errno.into(),
-            },
+            _ => Self::System { call, bytes, errno: errno.into() },
         }
     }
 }

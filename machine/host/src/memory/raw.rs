@@ -26,10 +26,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::page::PAGE_BYTES;
 
 /// Whether copies are compiled as the loop that they stand for.
-const BYTEWISE: bool = cfg!(not(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(any(miri, mapwire_bytewise))
-)));
+const BYTEWISE: bool =
+    cfg!(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, mapwire_bytewise)))));
 
 /// Copies `bytes` from one address to another. Either or both may be changed by others meanwhile.
 ///
@@ -85,23 +83,14 @@ pub struct Source<'a> {
 impl<'a> From<&'a [u8]> for Source<'a> {
     #[inline(always)]
     fn from(bytes: &'a [u8]) -> Self {
-        Self {
-            address: bytes.as_ptr(),
-            bytes: bytes.len(),
-            is_slice: true,
-            memory: PhantomData,
-        }
+        Self { address: bytes.as_ptr(), bytes: bytes.len(), is_slice: true, memory: PhantomData }
     }
 }
 
 impl<'a> Source<'a> {
     /// No bytes.
-    pub const EMPTY: Self = Self {
-        address: ptr::NonNull::dangling().as_ptr(),
-        bytes: 0,
-        is_slice: false,
-        memory: PhantomData,
-    };
+    pub const EMPTY: Self =
+        Self { address: ptr::NonNull::dangling().as_ptr(), bytes: 0, is_slice: false, memory: PhantomData };
 
     /// The `bytes` bytes from `address` on.
     ///
@@ -109,12 +98,7 @@ impl<'a> Source<'a> {
     /// They are mapped for loads while the value lives.
     #[inline(always)]
     pub unsafe fn from_raw(address: *const u8, bytes: usize) -> Self {
-        Self {
-            address,
-            bytes,
-            is_slice: false,
-            memory: PhantomData,
-        }
+        Self { address, bytes, is_slice: false, memory: PhantomData }
     }
 
     /// The `bytes` bytes from byte `first` on.
@@ -124,11 +108,7 @@ impl<'a> Source<'a> {
     #[must_use]
     pub fn part(&self, first: usize, bytes: usize) -> Source<'a> {
         assert!(first <= self.bytes && bytes <= self.bytes - first);
-        Self {
-            address: self.address.wrapping_add(first),
-            bytes,
-            ..*self
-        }
+        Self { address: self.address.wrapping_add(first), bytes, ..*self }
     }
 
     /// How many.
@@ -280,10 +260,7 @@ pub unsafe fn store_release_u64(to: *mut u64, value: u64) {
 }
 
 /// The forms of a copy: each is a loop of relaxed atomic accesses to single bytes.
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(any(miri, mapwire_bytewise))
-))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, mapwire_bytewise))))]
 mod moves {
     use core::arch::asm;
 
@@ -430,10 +407,7 @@ mod moves {
 }
 
 /// The same by the loop that they stand for.
-#[cfg(not(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(any(miri, mapwire_bytewise))
-)))]
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, mapwire_bytewise)))))]
 mod moves {
     pub(super) use super::bytes::{
         each_byte, each_byte as long, each_byte as two_words_of_4, each_byte as two_words_of_8,
@@ -493,13 +467,7 @@ pub fn memory_is_mapped(address: usize, bytes: usize) -> bool {
         let part = (end - at).min(PAGES * PAGE_BYTES);
         // SAFETY: mincore writes one byte per page of the part into `resident`, which has one
         // for each, and only inspects the range at `at`.
-        let asked = unsafe {
-            libc::mincore(
-                ptr::without_provenance_mut(at),
-                part,
-                resident.as_mut_ptr().cast(),
-            )
-        };
+        let asked = unsafe { libc::mincore(ptr::without_provenance_mut(at), part, resident.as_mut_ptr().cast()) };
         if asked != 0 {
             return false;
         }

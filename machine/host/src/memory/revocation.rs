@@ -86,10 +86,7 @@ mod loom_tests {
     /// An importer stores and looks by `arrived`, while the exporter revokes and copies.
     fn race(arrived: impl Fn(&Word) -> bool + Copy + Send + Sync + 'static) {
         loom::model(move || {
-            let export = Arc::new(Export {
-                status: Word::new(0),
-                data: Word::new(0),
-            });
+            let export = Arc::new(Export { status: Word::new(0), data: Word::new(0) });
             let theirs = Arc::clone(&export);
             let importer = thread::spawn(move || {
                 theirs.data.store(7, Ordering::Relaxed);

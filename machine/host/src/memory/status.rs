@@ -42,12 +42,7 @@ impl Status {
         let page = Mapping::shared(&file, 0, PAGE_BYTES, Rights::ReadWrite)
             .map_err(|errno| MemoryError::of_call("mmap", PAGE_BYTES, errno))?;
         memfd::finish(&file, Writers::Present)?;
-        Ok(Self {
-            file,
-            page,
-            owner: Owner::me(),
-            is_known: AtomicBool::new(false),
-        })
+        Ok(Self { file, page, owner: Owner::me(), is_known: AtomicBool::new(false) })
     }
 
     /// The memfd, from which its holders can only read.

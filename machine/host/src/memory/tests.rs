@@ -8,16 +8,8 @@ use crate::page::PAGE_BYTES;
 use crate::testing::{close, count_of, in_child, is_dumped, lower_limit};
 
 /// Shares a buffer and maps it, as a peer would.
-fn imported(
-    buffer: &mut SharedBuffer,
-    bytes: usize,
-    writable: bool,
-) -> Result<MappedBuffer, MemoryError> {
-    let writers = if writable {
-        Writers::All
-    } else {
-        Writers::Present
-    };
+fn imported(buffer: &mut SharedBuffer, bytes: usize, writable: bool) -> Result<MappedBuffer, MemoryError> {
+    let writers = if writable { Writers::All } else { Writers::Present };
     buffer.share(writers)?;
     let (memory, status) = buffer.descriptors().expect("it is shared");
     MappedBuffer::map(memory, status, 0..bytes, writable)
@@ -43,25 +35,12 @@ fn nothing_reaches_past_the_bytes_asked_for() {
     let mut buffer = SharedBuffer::allocate("edges", 5000).unwrap();
     let import = imported(&mut buffer, 5000, true).unwrap();
     let error = buffer.write(4999, b"ab").unwrap_err();
-    assert_eq!(
-        error,
-        MemoryError::OutOfRange {
-            offset: 4999,
-            bytes: 2,
-            len: 5000
-        }
-    );
+    assert_eq!(error, MemoryError::OutOfRange { offset: 4999, bytes: 2, len: 5000 });
     assert!(import.write(usize::MAX, &b"ab"[..]).is_err());
     assert!(import.read(5001, &mut []).is_err());
     assert!(import.read(5000, &mut []).is_ok());
     assert!(import.store_release_u64(4996, 1).is_err());
-    assert_eq!(
-        import.store_release_u64(12, 1),
-        Err(MemoryError::Misaligned {
-            offset: 12,
-            align: 8
-        })
-    );
+    assert_eq!(import.store_release_u64(12, 1), Err(MemoryError::Misaligned { offset: 12, align: 8 }));
 }
 
 #[test]
@@ -210,13 +189,7 @@ fn revoking_a_sparse_buffer_copies_only_what_was_touched() {
 fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
     let mut buffer = SharedBuffer::allocate("short", 100).unwrap();
     let error = imported(&mut buffer, PAGE_BYTES + 1, true).unwrap_err();
-    assert_eq!(
-        error,
-        MemoryError::TooShort {
-            found_bytes: 4096,
-            needed_bytes: 8192
-        }
-    );
+    assert_eq!(error, MemoryError::TooShort { found_bytes: 4096, needed_bytes: 8192 });
 
     buffer.share(Writers::All).unwrap();
     let (_, status) = buffer.descriptors().unwrap();
@@ -307,10 +280,7 @@ fn what_a_program_prints_without_standard_streams_lands_in_no_memory() {
 
 #[test]
 fn no_bytes_and_too_many_bytes_are_errors() {
-    assert_eq!(
-        SharedBuffer::allocate("none", 0).unwrap_err(),
-        MemoryError::Zero
-    );
+    assert_eq!(SharedBuffer::allocate("none", 0).unwrap_err(), MemoryError::Zero);
     for bytes in [usize::MAX, usize::MAX - PAGE_BYTES, isize::MAX as usize] {
         let error = SharedBuffer::allocate("huge", bytes).unwrap_err();
         assert_eq!(error, MemoryError::TooLong { bytes });
@@ -319,10 +289,7 @@ fn no_bytes_and_too_many_bytes_are_errors() {
     let error = SharedBuffer::allocate("huge", 1 << 50).unwrap_err();
     assert!(matches!(error, MemoryError::AddressSpace { .. }), "{error}");
     let mut buffer = SharedBuffer::allocate("none", 1).unwrap();
-    assert_eq!(
-        imported(&mut buffer, 0, true).unwrap_err(),
-        MemoryError::Zero
-    );
+    assert_eq!(imported(&mut buffer, 0, true).unwrap_err(), MemoryError::Zero);
 }
 
 #[test]

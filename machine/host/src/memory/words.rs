@@ -27,12 +27,7 @@ macro_rules! update {
                 AtomicOp::Swap => word.swap(operand, Ordering::SeqCst),
                 AtomicOp::CompareSwap { expected } => {
                     let expected = expected as $value;
-                    let swapped = word.compare_exchange(
-                        expected,
-                        operand,
-                        Ordering::SeqCst,
-                        Ordering::SeqCst,
-                    );
+                    let swapped = word.compare_exchange(expected, operand, Ordering::SeqCst, Ordering::SeqCst);
                     swapped.unwrap_or_else(|found| found)
                 }
             };
@@ -62,11 +57,7 @@ mod tests {
                 .flat_map(|a| values.iter().map(move |b| (a, b)))
                 .flat_map(|(a, b)| values.iter().map(move |c| (cut(*a), cut(*b), cut(*c))))
             {
-                for op in [
-                    AtomicOp::Add,
-                    AtomicOp::Swap,
-                    AtomicOp::CompareSwap { expected },
-                ] {
+                for op in [AtomicOp::Add, AtomicOp::Swap, AtomicOp::CompareSwap { expected }] {
                     let atomic = Atomic { op, width, operand };
                     let (four, eight) = (AtomicU32::new(old as u32), AtomicU64::new(old));
                     let (found, now) = match width {

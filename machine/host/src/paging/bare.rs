@@ -33,12 +33,8 @@ struct Inner {
 
 #[derive(Debug)]
 enum Service {
-    Threads {
-        _threads: handler::Handlers,
-    },
-    Signal {
-        _watch: super::signal::Watched<Inner>,
-    },
+    Threads { _threads: handler::Handlers },
+    Signal { _watch: super::signal::Watched<Inner> },
 }
 
 impl BarePages {
@@ -48,16 +44,10 @@ impl BarePages {
     /// What the kernel refuses.
     pub fn new(pages: usize, service: FaultService) -> Result<Self, PagerError> {
         let map = |pages: usize| {
-            Frames::new(pages).map_err(|errno| {
-                PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno)
-            })
+            Frames::new(pages).map_err(|errno| PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno))
         };
         let (uffd, _) = open(service, None)?;
-        let inner = Arc::new(Inner {
-            uffd,
-            memory: map(pages)?,
-            source: map(MAX_BATCH_PAGES)?,
-        });
+        let inner = Arc::new(Inner { uffd, memory: map(pages)?, source: map(MAX_BATCH_PAGES)? });
         let (start, bytes) = (inner.memory.start(), inner.memory.bytes());
         uffd_paging::register(&inner.uffd, start, bytes, true)
             .map_err(|errno| PagerError::system("ioctl(UFFDIO_REGISTER)", start, bytes, errno))?;
@@ -65,17 +55,12 @@ impl BarePages {
             batch.items_mut().iter_mut().for_each(frames::clear);
         });
         let service = match service {
-            FaultService::Threads(threads) => Service::Threads {
-                _threads: handler::Handlers::start(&inner, threads)?,
-            },
-            FaultService::FaultingThread => Service::Signal {
-                _watch: super::signal::Watched::start(&inner, start..start + bytes)?,
-            },
+            FaultService::Threads(threads) => Service::Threads { _threads: handler::Handlers::start(&inner, threads)? },
+            FaultService::FaultingThread => {
+                Service::Signal { _watch: super::signal::Watched::start(&inner, start..start + bytes)? }
+            }
         };
-        Ok(Self {
-            _service: service,
-            inner,
-        })
+        Ok(Self { _service: service, inner })
     }
 
     /// The first byte.
@@ -113,8 +98,7 @@ impl BarePages {
     /// What the kernel refuses.
     pub fn drop_all(&self) -> Result<(), PagerError> {
         let (start, bytes) = (self.inner.memory.start(), self.inner.memory.bytes());
-        frames::drop_pages(start, bytes)
-            .map_err(|errno| PagerError::system("madvise", start, bytes, errno))
+        frames::drop_pages(start, bytes).map_err(|errno| PagerError::system("madvise", start, bytes, errno))
     }
 
     /// Has `store` take or give some pages of its region 0, `batch` at a time, which nobody uses.
@@ -130,20 +114,16 @@ impl BarePages {
     ) -> Result<(), StoreError> {
         let batch = batch.clamp(1, MAX_BATCH_PAGES);
         for first in pages.clone().step_by(batch) {
-            self.inner
-                .with_source(batch.min(pages.end - first), |items| {
-                    for (index, item) in items.items_mut().iter_mut().enumerate() {
-                        item.id = PageId {
-                            region: 0,
-                            page: (first + index) as u64,
-                        };
-                    }
-                    if fetch {
-                        frames::with_incoming(items, |_| true, |pages| store.fetch(pages))
-                    } else {
-                        frames::with_outgoing(items, |_| true, |pages| store.store(pages))
-                    }
-                })?;
+            self.inner.with_source(batch.min(pages.end - first), |items| {
+                for (index, item) in items.items_mut().iter_mut().enumerate() {
+                    item.id = PageId { region: 0, page: (first + index) as u64 };
+                }
+                if fetch {
+                    frames::with_incoming(items, |_| true, |pages| store.fetch(pages))
+                } else {
+                    frames::with_outgoing(items, |_| true, |pages| store.store(pages))
+                }
+            })?;
         }
         Ok(())
     }
@@ -162,8 +142,7 @@ impl Inner {
     fn copy(&self, to: usize, from: usize, bytes: usize) -> Result<(), PagerError> {
         let mut done = 0;
         while done < bytes {
-            let (copied, outcome) =
-                uffd_paging::copy(&self.uffd, to + done, from + done, bytes - done, true);
+            let (copied, outcome) = uffd_paging::copy(&self.uffd, to + done, from + done, bytes - done, true);
             done += copied;
             match outcome {
                 Ok(()) | Err(Os::AGAIN | Os::INTR) => {}

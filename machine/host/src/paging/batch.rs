@@ -103,10 +103,7 @@ pub(super) struct Run {
 
 impl Batch {
     pub(super) fn new() -> Self {
-        Self {
-            items: [NO_ITEM; MAX_BATCH_PAGES],
-            count: 0,
-        }
+        Self { items: [NO_ITEM; MAX_BATCH_PAGES], count: 0 }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -121,11 +118,7 @@ impl Batch {
     pub(super) fn push(&mut self, id: PageId, address: usize) -> &mut Item {
         let item = &mut self.items[self.count];
         self.count += 1;
-        *item = Item {
-            id,
-            address,
-            ..NO_ITEM
-        };
+        *item = Item { id, address, ..NO_ITEM };
         item
     }
 
@@ -162,15 +155,9 @@ impl Batch {
     }
 
     /// The first run of `wanted` items from item `from` on. With `by_memory`, their memory is one range as well.
-    pub(super) fn run(
-        &self,
-        from: usize,
-        by_memory: bool,
-        wanted: impl Fn(&Item) -> bool,
-    ) -> Option<Run> {
+    pub(super) fn run(&self, from: usize, by_memory: bool, wanted: impl Fn(&Item) -> bool) -> Option<Run> {
         self.run_where(from, wanted, |before, item| {
-            item.address == before.address + PAGE_BYTES
-                && (!by_memory || item.memory == before.memory + PAGE_BYTES)
+            item.address == before.address + PAGE_BYTES && (!by_memory || item.memory == before.memory + PAGE_BYTES)
         })
     }
 
@@ -187,13 +174,9 @@ impl Batch {
     ) -> Option<Run> {
         let items = self.items();
         let first = (from..items.len()).find(|&index| wanted(&items[index]))?;
-        let ends =
-            |&index: &usize| !(wanted(&items[index]) && follows(&items[index - 1], &items[index]));
+        let ends = |&index: &usize| !(wanted(&items[index]) && follows(&items[index - 1], &items[index]));
         let end = (first + 1..items.len()).find(ends);
-        Some(Run {
-            first,
-            pages: end.unwrap_or(items.len()) - first,
-        })
+        Some(Run { first, pages: end.unwrap_or(items.len()) - first })
     }
 
     /// Sets the progress of a run.
@@ -213,9 +196,7 @@ mod tests {
         let mut batch = Batch::new();
         for (page, memory) in [(3, 0x5000), (1, 0x1000), (2, 0x2000), (9, 0x6000)] {
             let id = PageId { region: 0, page };
-            batch
-                .push(id, 0x10_0000 + page as usize * PAGE_BYTES)
-                .memory = memory;
+            batch.push(id, 0x10_0000 + page as usize * PAGE_BYTES).memory = memory;
         }
         batch.sort();
         let runs = |by_memory| {

@@ -17,10 +17,7 @@ pub(super) struct Buffers {
 impl Buffers {
     /// Buffers of `pages` pages.
     pub(super) fn new(pages: usize) -> Result<Self, Errno> {
-        Ok(Self {
-            memory: Frames::new(BUFFERS * pages)?,
-            pages,
-        })
+        Ok(Self { memory: Frames::new(BUFFERS * pages)?, pages })
     }
 
     /// The set of all.

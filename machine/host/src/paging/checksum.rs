@@ -17,9 +17,7 @@ impl Checksum {
     /// With a key that nobody outside of this process knows.
     pub(super) fn new() -> Self {
         use std::hash::{BuildHasher, RandomState};
-        Self {
-            key: RandomState::new().hash_one(0),
-        }
+        Self { key: RandomState::new().hash_one(0) }
     }
 
     /// The sum of the bytes of `id`.
@@ -31,9 +29,7 @@ impl Checksum {
 
 /// Whether all bytes are 0. A page that has others is mostly found out by the first few.
 pub(super) fn is_zero(bytes: &[u8]) -> bool {
-    bytes
-        .chunks(256)
-        .all(|part| part.iter().fold(0, |any, byte| any | byte) == 0)
+    bytes.chunks(256).all(|part| part.iter().fold(0, |any, byte| any | byte) == 0)
 }
 
 #[cfg(test)]

@@ -32,23 +32,15 @@ impl Clock {
     /// Room for all frames of this computer and its swap space, and for `least` pages at least.
     pub(super) fn new(least: usize) -> Result<Self, Errno> {
         let system = rustix::system::sysinfo();
-        let bytes = (system.totalram as u64)
-            .saturating_add(system.totalswap as u64)
-            .saturating_mul(u64::from(system.mem_unit));
+        let bytes =
+            (system.totalram as u64).saturating_add(system.totalswap as u64).saturating_mul(u64::from(system.mem_unit));
         let frames = usize::try_from(bytes).unwrap_or(usize::MAX) / PAGE_BYTES;
         let capacity = frames.max(least).min(u32::MAX as usize - 1);
         let bytes = round_to_pages(capacity * 8).ok_or(Errno::NOMEM)?;
         let places = Mapping::sparse(bytes, None)?;
         // A forked child has none of the pages.
         places.advise(0, bytes, rustix::mm::Advice::LinuxDontFork)?;
-        Ok(Self {
-            places,
-            capacity,
-            used: 0,
-            pages: 0,
-            hand: 0,
-            free: 0,
-        })
+        Ok(Self { places, capacity, used: 0, pages: 0, hand: 0, free: 0 })
     }
 
     fn load(&self, place: usize) -> u64 {
@@ -108,11 +100,7 @@ impl Clock {
 
     /// The page at a place.
     pub(super) fn page_at(&self, place: usize) -> Option<PageId> {
-        let word = if place < self.used {
-            self.load(place)
-        } else {
-            0
-        };
+        let word = if place < self.used { self.load(place) } else { 0 };
         (word & PRESENT != 0).then(|| PageId::from_packed(word & !PRESENT))
     }
 }

@@ -13,10 +13,7 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn new() -> Self {
-        Self {
-            bytes: [0; MOST_BYTES],
-            used: 0,
-        }
+        Self { bytes: [0; MOST_BYTES], used: 0 }
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {

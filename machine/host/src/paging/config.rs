@@ -67,48 +67,33 @@ impl PagerConfig {
     /// Sets how pages are evicted, instead of as well as the kernel can.
     #[must_use]
     pub fn with_eviction(self, eviction: Eviction) -> Self {
-        Self {
-            eviction: Some(eviction),
-            ..self
-        }
+        Self { eviction: Some(eviction), ..self }
     }
 
     /// Sets the most pages that a fault brings besides its own; 0 for no read-ahead.
     #[must_use]
     pub fn with_read_ahead(self, pages: usize) -> Self {
-        Self {
-            read_ahead_pages: pages,
-            ..self
-        }
+        Self { read_ahead_pages: pages, ..self }
     }
 
     /// Sets how many pages one eviction takes.
     #[must_use]
     pub fn with_batch(self, pages: usize) -> Self {
-        Self {
-            batch_pages: pages,
-            ..self
-        }
+        Self { batch_pages: pages, ..self }
     }
 
     /// Sets how many unmapped pages wait in RAM for a second chance, instead of an eighth of the limit. They count as
     /// resident. For [`Eviction::Move`] only.
     #[must_use]
     pub fn with_victims(self, pages: usize) -> Self {
-        Self {
-            victim_pages: Some(pages),
-            ..self
-        }
+        Self { victim_pages: Some(pages), ..self }
     }
 
     /// Lets other processes read what the pager counts, by [`Statistics::read`](super::Statistics::read) of a descriptor that
     /// `/proc/PID/fd` shows as [`MEMORY_NAME`](super::MEMORY_NAME). Counting costs as much as without.
     #[must_use]
     pub fn publish(self) -> Self {
-        Self {
-            publishes: true,
-            ..self
-        }
+        Self { publishes: true, ..self }
     }
 
     pub(super) fn publishes(&self) -> bool {
@@ -130,44 +115,30 @@ impl PagerConfig {
 
     /// Most pages that a fault brings besides its own. Bounded by the limit, so that a window never evicts itself.
     pub(super) fn read_ahead_pages(&self) -> usize {
-        self.read_ahead_pages
-            .min(MAX_BATCH_PAGES - 1)
-            .min(self.resident_pages / 8)
+        self.read_ahead_pages.min(MAX_BATCH_PAGES - 1).min(self.resident_pages / 8)
     }
 
     /// Pages of one eviction.
     pub(super) fn batch_pages(&self) -> usize {
-        self.batch_pages
-            .clamp(1, MAX_BATCH_PAGES)
-            .min(self.resident_pages / 4)
+        self.batch_pages.clamp(1, MAX_BATCH_PAGES).min(self.resident_pages / 4)
     }
 
     /// Unmapped pages kept for a second chance.
     pub(super) fn victim_pages(&self) -> usize {
-        self.victim_pages
-            .unwrap_or(self.resident_pages / 8)
-            .min(self.resident_pages / 4)
+        self.victim_pages.unwrap_or(self.resident_pages / 8).min(self.resident_pages / 4)
     }
 
     /// Checks what no bound mends.
     pub(super) fn check(&self) -> Result<(), PagerError> {
         if self.resident_pages < MIN_RESIDENT_PAGES {
-            return Err(PagerError::LimitTooLow {
-                pages: self.resident_pages,
-                least: MIN_RESIDENT_PAGES,
-            });
+            return Err(PagerError::LimitTooLow { pages: self.resident_pages, least: MIN_RESIDENT_PAGES });
         }
         if self.resident_pages > usize::MAX / 4096 / 4 {
-            return Err(PagerError::LimitTooHigh {
-                pages: self.resident_pages,
-            });
+            return Err(PagerError::LimitTooHigh { pages: self.resident_pages });
         }
         match self.service {
             FaultService::Threads(threads) if threads == 0 || threads > MAX_THREADS => {
-                Err(PagerError::Threads {
-                    threads,
-                    most: MAX_THREADS,
-                })
+                Err(PagerError::Threads { threads, most: MAX_THREADS })
             }
             _ => Ok(()),
         }
@@ -193,17 +164,7 @@ mod tests {
 
     #[test]
     fn batches_and_windows_stay_well_below_the_limit() {
-        let config = PagerConfig::new(16)
-            .with_batch(0)
-            .with_read_ahead(usize::MAX)
-            .with_victims(usize::MAX);
-        assert_eq!(
-            (
-                config.batch_pages(),
-                config.read_ahead_pages(),
-                config.victim_pages()
-            ),
-            (1, 2, 4)
-        );
+        let config = PagerConfig::new(16).with_batch(0).with_read_ahead(usize::MAX).with_victims(usize::MAX);
+        assert_eq!((config.batch_pages(), config.read_ahead_pages(), config.victim_pages()), (1, 2, 4));
     }
 }

@@ -16,8 +16,7 @@ use super::state::State;
 use super::store::{BackingStore, PageId};
 use crate::faults::uffd_abi::{self, FEATURE_FAULT_FLAG_WP, FEATURE_SIGBUS};
 use crate::faults::uffd_paging::{
-    self, FEATURE_EXACT_ADDRESS, FEATURE_MOVE, FEATURE_POISON, FEATURE_THREAD_ID,
-    open_for_system_calls,
+    self, FEATURE_EXACT_ADDRESS, FEATURE_MOVE, FEATURE_POISON, FEATURE_THREAD_ID, open_for_system_calls,
 };
 use crate::page::PAGE_BYTES;
 
@@ -58,24 +57,14 @@ impl Core {
         // Victims that wait, and two batches on their way.
         let slots = config.victim_pages() + 3 * config.batch_pages() + MAX_BATCH_PAGES;
         let map = |pages: usize| {
-            Frames::new(pages).map_err(|errno| {
-                PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno)
-            })
+            Frames::new(pages).map_err(|errno| PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno))
         };
         let pool = match eviction {
             Eviction::Move => {
                 let pool = map(slots)?;
                 // The kernel moves pages to registered memory only.
-                uffd_paging::register(&uffd, pool.start(), pool.bytes(), false).map_err(
-                    |errno| {
-                        PagerError::system(
-                            "ioctl(UFFDIO_REGISTER)",
-                            pool.start(),
-                            pool.bytes(),
-                            errno,
-                        )
-                    },
-                )?;
+                uffd_paging::register(&uffd, pool.start(), pool.bytes(), false)
+                    .map_err(|errno| PagerError::system("ioctl(UFFDIO_REGISTER)", pool.start(), pool.bytes(), errno))?;
                 Some(pool)
             }
             Eviction::WriteProtect => None,
@@ -88,8 +77,7 @@ impl Core {
             uffd,
             store,
             pool,
-            buffers: Buffers::new(window)
-                .map_err(|errno| PagerError::system("mmap", 0, window * PAGE_BYTES, errno))?,
+            buffers: Buffers::new(window).map_err(|errno| PagerError::system("mmap", 0, window * PAGE_BYTES, errno))?,
             zeros: map(window)?,
             checksum,
             counters: Counters::new(config.publishes(), config.resident_pages())?,
@@ -106,10 +94,7 @@ impl Core {
     /// Waits until a page is no longer busy, an eviction ends, or a buffer is free.
     pub(super) fn wait<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
         state.waiting += 1;
-        let mut state = self
-            .changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
         state
     }
@@ -186,9 +171,7 @@ impl Core {
 
     /// The bytes of a slot of the pool.
     pub(super) fn slot_address(&self, slot: u32) -> usize {
-        self.pool
-            .as_ref()
-            .map_or(0, |pool| pool.address(slot as usize))
+        self.pool.as_ref().map_or(0, |pool| pool.address(slot as usize))
     }
 
     /// A message about a page that raises SIGBUS from now on.
@@ -201,17 +184,11 @@ impl Core {
 
 /// The calling thread, as faults tell it.
 pub(super) fn current_thread() -> u32 {
-    rustix::thread::gettid()
-        .as_raw_nonzero()
-        .get()
-        .unsigned_abs()
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
 /// A userfaultfd that can do what the configuration needs, and how it evicts.
-pub(super) fn open(
-    service: FaultService,
-    wanted: Option<Eviction>,
-) -> Result<(OwnedFd, Eviction), PagerError> {
+pub(super) fn open(service: FaultService, wanted: Option<Eviction>) -> Result<(OwnedFd, Eviction), PagerError> {
     let (uffd, by_thread) = match service {
         FaultService::Threads(_) => (
             open_for_system_calls().map_err(|(device, call)| PagerError::UserfaultfdRefused {
@@ -221,10 +198,8 @@ pub(super) fn open(
             FEATURE_THREAD_ID,
         ),
         FaultService::FaultingThread => (
-            uffd_abi::open_userfaultfd().map_err(|(device, call)| PagerError::UserModeRefused {
-                device: device.into(),
-                call: call.into(),
-            })?,
+            uffd_abi::open_userfaultfd()
+                .map_err(|(device, call)| PagerError::UserModeRefused { device: device.into(), call: call.into() })?,
             FEATURE_SIGBUS,
         ),
     };
@@ -233,22 +208,15 @@ pub(super) fn open(
         (FEATURE_EXACT_ADDRESS, "exact addresses", "5.18"),
         (FEATURE_POISON, "UFFDIO_POISON", "6.6"),
     ];
-    let base = needed
-        .iter()
-        .fold(by_thread, |all, (feature, ..)| all | feature);
-    if wanted != Some(Eviction::WriteProtect) && uffd_abi::agree(&uffd, base | FEATURE_MOVE).is_ok()
-    {
+    let base = needed.iter().fold(by_thread, |all, (feature, ..)| all | feature);
+    if wanted != Some(Eviction::WriteProtect) && uffd_abi::agree(&uffd, base | FEATURE_MOVE).is_ok() {
         return Ok((uffd, Eviction::Move));
     }
     if wanted == Some(Eviction::Move) {
-        return Err(PagerError::UserfaultfdTooOld {
-            missing: "UFFDIO_MOVE",
-            since: "6.8",
-        });
+        return Err(PagerError::UserfaultfdTooOld { missing: "UFFDIO_MOVE", since: "6.8" });
     }
     if let Err(errno) = uffd_abi::agree(&uffd, base) {
-        let found = uffd_abi::agree(&uffd, 0)
-            .map_err(|errno| PagerError::system("ioctl(UFFDIO_API)", 0, 0, errno))?;
+        let found = uffd_abi::agree(&uffd, 0).map_err(|errno| PagerError::system("ioctl(UFFDIO_API)", 0, 0, errno))?;
         let missing = needed.iter().find(|(feature, ..)| found & feature == 0);
         return Err(match missing {
             Some(&(_, missing, since)) => PagerError::UserfaultfdTooOld { missing, since },

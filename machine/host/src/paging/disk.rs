@@ -36,10 +36,7 @@ impl DiskStore {
         let layer = Layer::new(&folder)?;
         Ok(Self {
             folder,
-            files: RwLock::new(Files {
-                layers: vec![layer],
-                regions: (0..MAX_REGIONS).map(|_| None).collect(),
-            }),
+            files: RwLock::new(Files { layers: vec![layer], regions: (0..MAX_REGIONS).map(|_| None).collect() }),
         })
     }
 
@@ -62,14 +59,15 @@ impl BackingStore for DiskStore {
         // The first gap that is large enough. Allocates nothing: the program's allocator may be in a region, and a fault there
         // would need this lock.
         let mut first = 0_u64;
-        while let Some(extent) = files.regions.iter().flatten().find(|extent| {
-            extent.first < first.saturating_add(pages) && first < extent.first + extent.pages
-        }) {
+        while let Some(extent) = files
+            .regions
+            .iter()
+            .flatten()
+            .find(|extent| extent.first < first.saturating_add(pages) && first < extent.first + extent.pages)
+        {
             first = extent.first + extent.pages;
         }
-        let end = first
-            .checked_add(pages)
-            .and_then(|end| end.checked_mul(PAGE_BYTES as u64));
+        let end = first.checked_add(pages).and_then(|end| end.checked_mul(PAGE_BYTES as u64));
         let most = crate::limits::file_bytes().0.unwrap_or(i64::MAX as u64);
         if end.is_none_or(|end| end > most) {
             return Err(StoreError::Region {
@@ -80,14 +78,8 @@ impl BackingStore for DiskStore {
         let place = files
             .regions
             .get_mut(region as usize)
-            .ok_or(StoreError::Region {
-                reason: "a region's number is below 1024",
-            })?;
-        *place = Some(Extent {
-            first,
-            pages,
-            layers,
-        });
+            .ok_or(StoreError::Region { reason: "a region's number is below 1024" })?;
+        *place = Some(Extent { first, pages, layers });
         Ok(())
     }
 
@@ -109,10 +101,7 @@ impl BackingStore for DiskStore {
             let (run, others) = rest.split_at(count);
             // All of a region, in order.
             let last = page.id.page + count as u64 - 1;
-            let extent = files.extent(PageId {
-                page: last,
-                ..page.id
-            })?;
+            let extent = files.extent(PageId { page: last, ..page.id })?;
             top.write(run, extent.offset(page.id.page))?;
             for page in run {
                 extent.set_layer(page.id.page, number);
@@ -128,10 +117,7 @@ impl BackingStore for DiskStore {
 
     fn discard(&self, region: u32, first: u64, pages: u64) {
         let files = self.files();
-        let id = PageId {
-            region,
-            page: first,
-        };
+        let id = PageId { region, page: first };
         let (Ok(extent), Ok((top, number))) = (files.extent(id), files.top()) else {
             return;
         };
@@ -170,10 +156,7 @@ impl BackingStore for DiskStore {
         layers.push(top);
         Ok(Box::new(Self {
             folder: self.folder.clone(),
-            files: RwLock::new(Files {
-                layers,
-                regions: std::mem::take(&mut files.regions),
-            }),
+            files: RwLock::new(Files { layers, regions: std::mem::take(&mut files.regions) }),
         }))
     }
 }
@@ -210,35 +193,14 @@ mod tests {
         store.remove_region(1);
         store.add_region(7, 10).unwrap();
         store.add_region(8, 11).unwrap();
-        let first = |region| {
-            store
-                .files()
-                .extent(PageId { region, page: 0 })
-                .unwrap()
-                .first
-        };
+        let first = |region| store.files().extent(PageId { region, page: 0 }).unwrap().first;
         assert_eq!([0, 7, 2, 8].map(first), [0, 10, 20, 30]);
-        for id in [
-            PageId {
-                region: 7,
-                page: 10,
-            },
-            PageId { region: 1, page: 0 },
-            PageId {
-                region: u32::MAX,
-                page: 0,
-            },
-        ] {
-            assert_eq!(
-                store.files().extent(id).unwrap_err(),
-                StoreError::Missing(id)
-            );
+        for id in [PageId { region: 7, page: 10 }, PageId { region: 1, page: 0 }, PageId { region: u32::MAX, page: 0 }]
+        {
+            assert_eq!(store.files().extent(id).unwrap_err(), StoreError::Missing(id));
         }
         let missing = store.store(&[outgoing(10, &[0; 4096])]).unwrap_err();
-        assert!(
-            missing.to_string().contains("page 10 of region 7"),
-            "{missing}"
-        );
+        assert!(missing.to_string().contains("page 10 of region 7"), "{missing}");
     }
 
     #[test]
@@ -260,28 +222,15 @@ mod tests {
         }
         store.discard(7, page(3), 1);
         let check = |store: &dyn BackingStore, memory: &mut [u8], number: u64, expected: u64| {
-            let (id, bytes) = (
-                PageId {
-                    region: 7,
-                    page: number,
-                },
-                &mut memory[skip..][..PAGE_BYTES],
-            );
+            let (id, bytes) = (PageId { region: 7, page: number }, &mut memory[skip..][..PAGE_BYTES]);
             store.fetch(&mut [IncomingPage { id, bytes }]).unwrap();
-            assert!(
-                memory[skip..][..PAGE_BYTES]
-                    .iter()
-                    .all(|&it| it == expected as u8)
-            );
+            assert!(memory[skip..][..PAGE_BYTES].iter().all(|&it| it == expected as u8));
         };
         for round in (0..450).filter(|&round| round != 3) {
             check(&store, &mut memory, page(round), round);
         }
         check(&store, &mut memory, 5, 449);
-        let id = PageId {
-            region: 7,
-            page: page(3),
-        };
+        let id = PageId { region: 7, page: page(3) };
         let bytes = &mut memory[skip..][..PAGE_BYTES];
         let missing = store.fetch(&mut [IncomingPage { id, bytes }]);
         assert_eq!(missing, Err(StoreError::Missing(id)));

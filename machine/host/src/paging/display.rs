@@ -58,11 +58,7 @@ impl fmt::Display for Statistics {
             )?;
         }
         if self.store_failures > 0 || self.lost_pages > 0 {
-            write!(
-                f,
-                "\n  trouble       {} times not stored, {} pages lost",
-                self.store_failures, self.lost_pages
-            )?;
+            write!(f, "\n  trouble       {} times not stored, {} pages lost", self.store_failures, self.lost_pages)?;
         }
         Ok(())
     }
@@ -90,11 +86,7 @@ mod tests {
         statistics.peak_pages = 512;
         statistics.fault_latency = super::super::latencies::Latencies::new([0; BUCKETS], 1_234_567);
         let text = statistics.to_string();
-        for part in [
-            "(2.0 at its peak)",
-            "9 brought ahead of a fault: 0 used",
-            "max 1.2ms",
-        ] {
+        for part in ["(2.0 at its peak)", "9 brought ahead of a fault: 0 used", "max 1.2ms"] {
             assert!(text.contains(part), "{text}");
         }
         statistics.remote_put = 5;

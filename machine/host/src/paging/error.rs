@@ -19,9 +19,7 @@ pub enum PagerError {
         least: usize,
     },
     /// More resident pages than there are addresses.
-    #[error(
-        "a limit of {pages} pages in RAM is beyond the address space: give what this computer has"
-    )]
+    #[error("a limit of {pages} pages in RAM is beyond the address space: give what this computer has")]
     LimitTooHigh {
         /// Asked for.
         pages: usize,
@@ -123,9 +121,7 @@ pub enum PagerError {
         errno: Errno,
     },
     /// An offset in a file that no page begins at.
-    #[error(
-        "offset {offset} in the file is not a multiple of 4096, or is too large: a page of a file begins on one"
-    )]
+    #[error("offset {offset} in the file is not a multiple of 4096, or is too large: a page of a file begins on one")]
     FileOffset {
         /// Asked for.
         offset: u64,
@@ -180,28 +176,15 @@ impl PagerError {
         matches!(self, Self::System { errno, .. } | Self::FileCall { errno, .. } if [Os::NOMEM, Os::MFILE, Os::NFILE].contains(&errno.0))
     }
 
-    pub(super) fn system(
-        call: &'static str,
-        address: usize,
-        bytes: usize,
-        errno: rustix::io::Errno,
-    ) -> Self {
+    pub(super) fn system(call: &'static str, address: usize, bytes: usize, errno: rustix::io::Errno) -> Self {
         let advice = match errno {
-            rustix::io::Errno::EXIST => {
-                ": something is mapped there, choose another address".into()
-            }
+            rustix::io::Errno::EXIST => ": something is mapped there, choose another address".into(),
             rustix::io::Errno::NOMEM => format!(
                 ": not that much address space or memory (RLIMIT_AS is {}; see `ulimit -v` and vm.overcommit_memory)",
                 crate::limits::address_space()
             ),
             errno => crate::limits::advice(errno),
         };
-        Self::System {
-            call,
-            address,
-            bytes,
-            errno: errno.into(),
-            advice,
-        }
+        Self::System { call, address, bytes, errno: errno.into(), advice }
     }
 }

@@ -79,11 +79,7 @@ impl Core {
     fn take_victims<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         let mut batch = Batch::new();
         let vacant = state.slots.as_ref().map_or(0, |slots| slots.vacant());
-        self.sweep(
-            &mut state,
-            &mut batch,
-            self.config.batch_pages().min(vacant),
-        );
+        self.sweep(&mut state, &mut batch, self.config.batch_pages().min(vacant));
         for item in batch.items_mut() {
             if let Some(slot) = state.slots.as_mut().and_then(|slots| slots.take_vacant()) {
                 item.slot = slot;
@@ -131,8 +127,7 @@ impl Core {
     fn clean_victims<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         let mut batch = Batch::new();
         while batch.items().len() < self.config.batch_pages() {
-            let Some((slot, id)) = state.slots.as_mut().and_then(|slots| slots.take_oldest())
-            else {
+            let Some((slot, id)) = state.slots.as_mut().and_then(|slots| slots.take_oldest()) else {
                 break;
             };
             state.claim(id, &mut batch);
@@ -218,12 +213,8 @@ impl Core {
             }
         }
         let all = |bytes, done: Result<(), Os>| (if done.is_ok() { bytes } else { 0 }, done);
-        let protect = |address, bytes, protect| {
-            all(
-                bytes,
-                uffd_abi::write_protect(&self.uffd, address, bytes, protect),
-            )
-        };
+        let protect =
+            |address, bytes, protect| all(bytes, uffd_abi::write_protect(&self.uffd, address, bytes, protect));
         let claimed = |item: &Item| item.progress == Progress::Claimed;
         let close = |address, _, bytes| protect(address, bytes, true);
         self.for_runs(&mut batch, false, claimed, Progress::Barred, close, refuse);
@@ -355,9 +346,6 @@ impl Core {
 fn refuse(item: &mut Item, errno: Os) {
     item.progress = match errno {
         Os::NOENT => Progress::Missing,
-        _ => Progress::Failed(StoreError::System {
-            call: "ioctl(userfaultfd)",
-            errno: errno.into(),
-        }),
+        _ => Progress::Failed(StoreError::System { call: "ioctl(userfaultfd)", errno: errno.into() }),
     };
 }

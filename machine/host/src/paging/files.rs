@@ -22,9 +22,7 @@ impl Extent {
     }
 
     pub(super) fn set_layer(&self, page: u64, layer: u8) {
-        self.layers
-            .byte_mut(page as usize)
-            .store(layer, Ordering::Relaxed);
+        self.layers.byte_mut(page as usize).store(layer, Ordering::Relaxed);
     }
 
     /// The byte of a file at which a page begins.
@@ -59,9 +57,7 @@ impl Files {
         let top = self.layers.last();
         // There are at most `MOST_LAYERS`.
         top.map(|layer| (layer, self.layers.len() as u8))
-            .ok_or(StoreError::Other(
-                "a store of the parent is used in a forked child",
-            ))
+            .ok_or(StoreError::Other("a store of the parent is used in a forked child"))
     }
 
     /// Copies all pages into `layer`, which takes the place of all others.
@@ -71,25 +67,17 @@ impl Files {
         let skip = memory.as_ptr().align_offset(PAGE_BYTES);
         let regions = || self.regions.iter().enumerate();
         for (region, extent) in regions().filter_map(|(region, it)| Some((region, it.as_ref()?))) {
-            let id = |page| PageId {
-                region: region as u32,
-                page,
-            };
+            let id = |page| PageId { region: region as u32, page };
             let mut pages = extent.stored().map(id).peekable();
             while pages.peek().is_some() {
                 let ids: Vec<_> = pages.by_ref().take(CALL_PAGES).collect();
                 let blocks = || ids.iter().copied();
                 let buffers = memory[skip..].chunks_exact_mut(PAGE_BYTES);
-                let mut incoming: Vec<_> = blocks()
-                    .zip(buffers)
-                    .map(|(id, bytes)| IncomingPage { id, bytes })
-                    .collect();
+                let mut incoming: Vec<_> =
+                    blocks().zip(buffers).map(|(id, bytes)| IncomingPage { id, bytes }).collect();
                 self.fetch(&mut incoming)?;
                 let buffers = memory[skip..].chunks_exact(PAGE_BYTES);
-                let outgoing: Vec<_> = blocks()
-                    .zip(buffers)
-                    .map(|(id, bytes)| OutgoingPage { id, bytes })
-                    .collect();
+                let outgoing: Vec<_> = blocks().zip(buffers).map(|(id, bytes)| OutgoingPage { id, bytes }).collect();
                 let mut rest = &outgoing[..];
                 while let Some(page) = rest.first() {
                     let count = run_pages(rest.iter().map(|page| (page.id, 0)));

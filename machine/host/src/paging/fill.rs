@@ -59,9 +59,7 @@ impl Core {
         } else {
             // With write protection, later stores fault and so tell that the store's copy is no longer the page's.
             let protect = filling.protects(self.eviction);
-            let call = |address, memory, bytes| {
-                uffd_paging::copy(&self.uffd, address, memory, bytes, protect)
-            };
+            let call = |address, memory, bytes| uffd_paging::copy(&self.uffd, address, memory, bytes, protect);
             self.for_runs(batch, true, wanted, mapped, call, |item, errno| {
                 item.progress = Progress::Failed(failure("ioctl(UFFDIO_COPY)", errno));
             });
@@ -114,9 +112,7 @@ impl Core {
             let is_fetched = fetched == count || item.id == asked;
             item.progress = match outcome {
                 Ok(()) if !is_fetched => Progress::Failed(StoreError::Other("fetched for nothing")),
-                Ok(()) if self.checksum.of(item.id, frames::bytes_of(item)) == item.checksum => {
-                    Progress::Filled
-                }
+                Ok(()) if self.checksum.of(item.id, frames::bytes_of(item)) == item.checksum => Progress::Filled,
                 Ok(()) => self.fetch_other(item),
                 Err(error) => Progress::Failed(error),
             };
@@ -126,8 +122,7 @@ impl Core {
     /// Fetches other copies of a page that came with wrong bytes, until one is right.
     fn fetch_other(&self, item: &mut Item) -> Progress {
         for attempt in 0.. {
-            let fetched =
-                frames::with_incoming_page(item, |page| self.store.fetch_other(page, attempt));
+            let fetched = frames::with_incoming_page(item, |page| self.store.fetch_other(page, attempt));
             match fetched {
                 Err(error) => return Progress::Failed(error),
                 Ok(()) if self.checksum.of(item.id, frames::bytes_of(item)) == item.checksum => {
@@ -156,8 +151,5 @@ impl Core {
 }
 
 fn failure(call: &'static str, errno: Os) -> StoreError {
-    StoreError::System {
-        call,
-        errno: errno.into(),
-    }
+    StoreError::System { call, errno: errno.into() }
 }

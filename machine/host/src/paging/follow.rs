@@ -46,8 +46,7 @@ impl Follower {
         let Some(processor) = processor_of(thread) else {
             return;
         };
-        if self.now == Some(processor) || processor >= CpuSet::MAX_CPU || !allowed.is_set(processor)
-        {
+        if self.now == Some(processor) || processor >= CpuSet::MAX_CPU || !allowed.is_set(processor) {
             return;
         }
         let mut set = CpuSet::new();

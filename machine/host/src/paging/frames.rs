@@ -39,8 +39,7 @@ impl Frames {
     /// Frees the frames of pages, also where the program has locked all of its memory.
     pub(super) fn free(&self, page: usize, pages: usize) -> Result<(), Errno> {
         let bytes = pages * PAGE_BYTES;
-        self.memory
-            .advise(page * PAGE_BYTES, bytes, Advice::LinuxDontneedLocked)
+        self.memory.advise(page * PAGE_BYTES, bytes, Advice::LinuxDontneedLocked)
     }
 }
 
@@ -105,30 +104,18 @@ pub(super) fn with_outgoing<T>(
     wanted: impl Fn(&Item) -> bool,
     work: impl FnOnce(&[OutgoingPage<'_>]) -> T,
 ) -> T {
-    let mut pages = [OutgoingPage {
-        id: PageId::default(),
-        bytes: &[],
-    }; MAX_BATCH_PAGES];
+    let mut pages = [OutgoingPage { id: PageId::default(), bytes: &[] }; MAX_BATCH_PAGES];
     let mut count = 0;
     for item in batch.items().iter().filter(|item| wanted(item)) {
-        pages[count] = OutgoingPage {
-            id: item.id,
-            bytes: bytes_of(item),
-        };
+        pages[count] = OutgoingPage { id: item.id, bytes: bytes_of(item) };
         count += 1;
     }
     work(&pages[..count])
 }
 
 /// Calls `work` with the page of an item, for a store to fill.
-pub(super) fn with_incoming_page<T>(
-    item: &mut Item,
-    work: impl FnOnce(&mut IncomingPage<'_>) -> T,
-) -> T {
-    work(&mut IncomingPage {
-        id: item.id,
-        bytes: bytes_of_mut(item),
-    })
+pub(super) fn with_incoming_page<T>(item: &mut Item, work: impl FnOnce(&mut IncomingPage<'_>) -> T) -> T {
+    work(&mut IncomingPage { id: item.id, bytes: bytes_of_mut(item) })
 }
 
 /// Calls `work` with the pages of a batch that are wanted, for a store to fill.
@@ -137,10 +124,8 @@ pub(super) fn with_incoming<T>(
     wanted: impl Fn(&Item) -> bool,
     work: impl FnOnce(&mut [IncomingPage<'_>]) -> T,
 ) -> T {
-    let mut pages: [IncomingPage<'_>; MAX_BATCH_PAGES] = core::array::from_fn(|_| IncomingPage {
-        id: PageId::default(),
-        bytes: &mut [],
-    });
+    let mut pages: [IncomingPage<'_>; MAX_BATCH_PAGES] =
+        core::array::from_fn(|_| IncomingPage { id: PageId::default(), bytes: &mut [] });
     let mut count = 0;
     for item in batch.items_mut().iter_mut().filter(|item| wanted(item)) {
         pages[count].id = item.id;

@@ -64,9 +64,7 @@ pub(super) fn freeze(running: &Arc<Running>) -> Result<Frozen, PagerError> {
     let thread = current_thread();
     let mut state = core.lock();
     if state.frozen_by == thread {
-        return Err(PagerError::Fork {
-            cause: StoreError::Other("this thread has frozen the pager already"),
-        });
+        return Err(PagerError::Fork { cause: StoreError::Other("this thread has frozen the pager already") });
     }
     while state.frozen_by != 0 {
         state = core.wait(state);
@@ -140,10 +138,7 @@ fn closed_parts(range: &Range<usize>) -> Vec<Closed> {
             (true, false) => Rights::Read,
             (false, _) => Rights::None,
         };
-        parts.push(Closed {
-            range: part,
-            rights,
-        });
+        parts.push(Closed { range: part, rights });
     }
     parts
 }
@@ -171,10 +166,7 @@ impl Frozen {
         let mut state = core.lock();
         for &id in pages {
             let entry = state.entry(id);
-            let Some(region) = state
-                .region(id.region)
-                .filter(|region| !region.is_closing())
-            else {
+            let Some(region) = state.region(id.region).filter(|region| !region.is_closing()) else {
                 continue;
             };
             let item = region.describe(id, entry, &mut batch);
@@ -205,11 +197,7 @@ impl Frozen {
     }
 
     /// Copies pages that the program has closed to loads, so that they can be read.
-    fn copy_closed(
-        &self,
-        batch: &mut Batch,
-        copies: &mut Option<Frames>,
-    ) -> Result<(), StoreError> {
+    fn copy_closed(&self, batch: &mut Batch, copies: &mut Option<Frames>) -> Result<(), StoreError> {
         let is_closed = |item: &Item| {
             let mut parts = self.regions.iter().flat_map(|region| &region.rights);
             item.memory == item.address
@@ -219,30 +207,19 @@ impl Frozen {
         if !batch.items().iter().any(is_closed) {
             return Ok(());
         }
-        let failure = |call, errno: Os| StoreError::System {
-            call,
-            errno: errno.into(),
-        };
-        let io_failure = |error: std::io::Error| {
-            failure(
-                "read of /proc/self/mem",
-                Os::from_io_error(&error).unwrap_or(Os::IO),
-            )
-        };
+        let failure = |call, errno: Os| StoreError::System { call, errno: errno.into() };
+        let io_failure =
+            |error: std::io::Error| failure("read of /proc/self/mem", Os::from_io_error(&error).unwrap_or(Os::IO));
         let memory = std::fs::File::open("/proc/self/mem").map_err(io_failure)?;
         let copies = match copies {
             Some(copies) => copies,
-            None => {
-                copies.insert(Frames::new(MAX_BATCH_PAGES).map_err(|errno| failure("mmap", errno))?)
-            }
+            None => copies.insert(Frames::new(MAX_BATCH_PAGES).map_err(|errno| failure("mmap", errno))?),
         };
         for (index, item) in batch.items_mut().iter_mut().enumerate() {
             if is_closed(item) {
                 item.memory = copies.address(index);
                 let from = item.address as u64;
-                memory
-                    .read_exact_at(frames::bytes_of_mut(item), from)
-                    .map_err(io_failure)?;
+                memory.read_exact_at(frames::bytes_of_mut(item), from).map_err(io_failure)?;
             }
         }
         Ok(())

@@ -52,10 +52,7 @@ impl Handlers {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .and_then(above_stdio)
             .map_err(|errno| PagerError::system("eventfd", 0, 0, errno))?;
-        let mut handlers = Self {
-            stop: Arc::new(stop),
-            threads: Vec::with_capacity(threads),
-        };
+        let mut handlers = Self { stop: Arc::new(stop), threads: Vec::with_capacity(threads) };
         let (ready, starts) = std::sync::mpsc::channel();
         for _ in 0..threads {
             let (server, stop) = (Arc::clone(server), Arc::clone(&handlers.stop));
@@ -70,9 +67,7 @@ impl Handlers {
                     drop(ready);
                     serve_until_stopped(&*server, &stop);
                 })
-                .map_err(|error| PagerError::Thread {
-                    errno: error.into(),
-                })?;
+                .map_err(|error| PagerError::Thread { errno: error.into() })?;
             handlers.threads.push(thread);
         }
         // What a thread allocates at its begin may come from a region, once there is one. It would then wait for itself.

@@ -17,10 +17,7 @@ pub struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        Self {
-            counts: [0; BUCKETS],
-            max_ns: 0,
-        }
+        Self { counts: [0; BUCKETS], max_ns: 0 }
     }
 }
 
@@ -33,9 +30,7 @@ impl Latencies {
     /// How many were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts
-            .iter()
-            .fold(0, |all, count| all.saturating_add(*count))
+        self.counts.iter().fold(0, |all, count| all.saturating_add(*count))
     }
 
     /// The longest; zero if there is none.

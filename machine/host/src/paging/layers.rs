@@ -27,23 +27,15 @@ impl Layer {
     /// An empty layer in the folder.
     pub(super) fn new(folder: &Path) -> Result<Self, Os> {
         let open = |flags| {
-            rustix::fs::open(
-                folder,
-                OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | flags,
-                Mode::RUSR | Mode::WUSR,
-            )
-            .and_then(crate::descriptors::above_stdio)
+            rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::RUSR | Mode::WUSR)
+                .and_then(crate::descriptors::above_stdio)
         };
         let (file, is_direct) = match open(OFlags::DIRECT) {
             Ok(file) => (file, true),
             Err(Os::INVAL) => (open(OFlags::empty())?, false),
             Err(errno) => return Err(errno),
         };
-        Ok(Self {
-            file,
-            is_direct,
-            is_written: AtomicBool::new(false),
-        })
+        Ok(Self { file, is_direct, is_written: AtomicBool::new(false) })
     }
 
     /// Whether anything was ever written.
@@ -90,11 +82,7 @@ impl Layer {
     }
 
     /// Reads at most [`CALL_PAGES`] pages from byte `offset` on.
-    pub(super) fn read(
-        &self,
-        pages: &mut [IncomingPage<'_>],
-        offset: u64,
-    ) -> Result<(), StoreError> {
+    pub(super) fn read(&self, pages: &mut [IncomingPage<'_>], offset: u64) -> Result<(), StoreError> {
         let read = read_pages(&self.file, pages, offset);
         let read = read.map_err(|errno| failure("preadv", errno))?;
         match pages.get(read / PAGE_BYTES) {
@@ -112,16 +100,11 @@ impl Layer {
 }
 
 /// Reads at most [`CALL_PAGES`] pages of a file from byte `offset` on; how many bytes there are before its end.
-pub(super) fn read_pages(
-    file: &OwnedFd,
-    pages: &mut [IncomingPage<'_>],
-    offset: u64,
-) -> Result<usize, Os> {
+pub(super) fn read_pages(file: &OwnedFd, pages: &mut [IncomingPage<'_>], offset: u64) -> Result<usize, Os> {
     let mut done = 0;
     while done < pages.len() * PAGE_BYTES {
         let first = done / PAGE_BYTES;
-        let mut parts: [IoSliceMut<'_>; CALL_PAGES] =
-            core::array::from_fn(|_| IoSliceMut::new(&mut []));
+        let mut parts: [IoSliceMut<'_>; CALL_PAGES] = core::array::from_fn(|_| IoSliceMut::new(&mut []));
         let mut count = 0;
         for (part, page) in parts.iter_mut().zip(&mut pages[first..]) {
             let skip = if count == 0 { done % PAGE_BYTES } else { 0 };
@@ -140,13 +123,10 @@ pub(super) fn read_pages(
 
 pub(super) fn failure(call: &'static str, errno: Os) -> StoreError {
     match errno {
-        Os::NOSPC | Os::DQUOT => StoreError::Full {
-            advice: "free space in the folder of the paging file, or give another folder",
-        },
-        errno => StoreError::System {
-            call,
-            errno: errno.into(),
-        },
+        Os::NOSPC | Os::DQUOT => {
+            StoreError::Full { advice: "free space in the folder of the paging file, or give another folder" }
+        }
+        errno => StoreError::System { call, errno: errno.into() },
     }
 }
 

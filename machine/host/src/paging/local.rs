@@ -25,16 +25,10 @@ impl LocalMemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            regions: RwLock::new((0..MAX_REGIONS).map(|_| None).collect()),
-        }
+        Self { regions: RwLock::new((0..MAX_REGIONS).map(|_| None).collect()) }
     }
 
-    fn with_page(
-        regions: &[Option<Mapping>],
-        id: PageId,
-        work: impl FnOnce(*mut u8),
-    ) -> Result<(), StoreError> {
+    fn with_page(regions: &[Option<Mapping>], id: PageId, work: impl FnOnce(*mut u8)) -> Result<(), StoreError> {
         let region = regions.get(id.region as usize).and_then(Option::as_ref);
         let region = region.ok_or(StoreError::Missing(id))?;
         let offset = id.page as usize * PAGE_BYTES;
@@ -48,10 +42,7 @@ impl LocalMemoryStore {
 
 impl BackingStore for LocalMemoryStore {
     fn add_region(&self, region: u32, pages: u64) -> Result<(), StoreError> {
-        let system = |call, errno: rustix::io::Errno| StoreError::System {
-            call,
-            errno: errno.into(),
-        };
+        let system = |call, errno: rustix::io::Errno| StoreError::System { call, errno: errno.into() };
         let bytes = usize::try_from(pages)
             .ok()
             .and_then(|pages| pages.checked_mul(PAGE_BYTES))
@@ -59,9 +50,8 @@ impl BackingStore for LocalMemoryStore {
         let memory = Mapping::sparse(bytes, None).map_err(|errno| system("mmap", errno))?;
         super::frames::set_up(&memory).map_err(|errno| system("madvise", errno))?;
         let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
-        let place = regions.get_mut(region as usize).ok_or(StoreError::Region {
-            reason: "a region's number is below 1024",
-        })?;
+        let place =
+            regions.get_mut(region as usize).ok_or(StoreError::Region { reason: "a region's number is below 1024" })?;
         *place = Some(memory);
         Ok(())
     }
@@ -79,12 +69,7 @@ impl BackingStore for LocalMemoryStore {
             Self::with_page(&regions, page.id, |to| {
                 // SAFETY: `to` is a page of a mapping of this store, which the lock keeps; the pager makes no other call for the same
                 // page meanwhile. `bytes` has a page, elsewhere.
-                unsafe {
-                    to.copy_from_nonoverlapping(
-                        page.bytes.as_ptr(),
-                        PAGE_BYTES.min(page.bytes.len()),
-                    )
-                };
+                unsafe { to.copy_from_nonoverlapping(page.bytes.as_ptr(), PAGE_BYTES.min(page.bytes.len())) };
             })?;
         }
         Ok(())
@@ -96,9 +81,7 @@ impl BackingStore for LocalMemoryStore {
             Self::with_page(&regions, page.id, |from| {
                 // SAFETY: as in `store`, the other way round.
                 unsafe {
-                    page.bytes
-                        .as_mut_ptr()
-                        .copy_from_nonoverlapping(from, PAGE_BYTES.min(page.bytes.len()));
+                    page.bytes.as_mut_ptr().copy_from_nonoverlapping(from, PAGE_BYTES.min(page.bytes.len()));
                 };
             })?;
         }
@@ -120,18 +103,13 @@ impl BackingStore for LocalMemoryStore {
         for memory in regions.iter().flatten() {
             memory
                 .advise(0, memory.bytes(), Advice::LinuxDoFork)
-                .map_err(|errno| StoreError::System {
-                    call: "madvise",
-                    errno: errno.into(),
-                })?;
+                .map_err(|errno| StoreError::System { call: "madvise", errno: errno.into() })?;
         }
         Ok(())
     }
 
     fn of_child(&self) -> Result<Box<dyn BackingStore>, StoreError> {
         let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(Box::new(Self {
-            regions: RwLock::new(std::mem::take(&mut *regions)),
-        }))
+        Ok(Box::new(Self { regions: RwLock::new(std::mem::take(&mut *regions)) }))
     }
 }

@@ -38,18 +38,12 @@ impl Region {
         let pages = self.pages(offset, bytes)?;
         // Offsets of files are signed.
         let end = file_offset.checked_add(bytes as u64);
-        if !file_offset.is_multiple_of(PAGE_BYTES as u64)
-            || end.is_none_or(|end| end > i64::MAX as u64)
-        {
-            return Err(PagerError::FileOffset {
-                offset: file_offset,
-            });
+        if !file_offset.is_multiple_of(PAGE_BYTES as u64) || end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(PagerError::FileOffset { offset: file_offset });
         }
         let put = |origins: &Origins| {
             let file = file.as_fd();
-            origins
-                .with_file(pages.clone(), file, file_offset, changes)
-                .map(Some)
+            origins.with_file(pages.clone(), file, file_offset, changes).map(Some)
         };
         self.change_origins(&pages, put)
     }
@@ -106,10 +100,7 @@ impl Region {
 
     /// Whether a page may hold anything else than its origin does.
     fn is_touched(&self, page: u64) -> bool {
-        let id = PageId {
-            region: self.number(),
-            page,
-        };
+        let id = PageId { region: self.number(), page };
         let _mask = mask();
         self.core().lock().entry(id).state() != PageState::Empty
     }
@@ -117,18 +108,12 @@ impl Region {
     /// The whole pages of a range that begins on a page.
     fn pages(&self, offset: usize, bytes: usize) -> Result<Range<u64>, PagerError> {
         if !offset.is_multiple_of(PAGE_BYTES) {
-            return Err(PagerError::Unaligned {
-                address: self.range().start.wrapping_add(offset),
-            });
+            return Err(PagerError::Unaligned { address: self.range().start.wrapping_add(offset) });
         }
         let end = offset.checked_add(bytes);
         match end.filter(|&end| end <= self.bytes()) {
             Some(end) => Ok((offset / PAGE_BYTES) as u64..(end / PAGE_BYTES) as u64),
-            None => Err(PagerError::OutOfRange {
-                offset,
-                bytes,
-                region_bytes: self.bytes(),
-            }),
+            None => Err(PagerError::OutOfRange { offset, bytes, region_bytes: self.bytes() }),
         }
     }
 

@@ -14,14 +14,8 @@ impl Core {
     pub(super) fn rescue(&self, mut state: Guard<'_>, id: PageId) {
         let prediction = self.predict(&mut state, id);
         let mut batch = Batch::new();
-        let considered = Self::claim_ahead(
-            &mut state,
-            id,
-            prediction,
-            PageState::Victim,
-            &mut batch,
-            |_, _| Some(u32::MAX),
-        );
+        let considered =
+            Self::claim_ahead(&mut state, id, prediction, PageState::Victim, &mut batch, |_, _| Some(u32::MAX));
         if let Some(region) = state.region(id.region) {
             region.reads.cut(prediction, id.page, considered);
         }
@@ -33,11 +27,7 @@ impl Core {
         }
         drop(state);
         batch.sort();
-        let filling = Filling {
-            from: PageState::Victim,
-            write: false,
-            file: None,
-        };
+        let filling = Filling { from: PageState::Victim, write: false, file: None };
         self.bring(&mut batch, filling, id);
         let mut state = self.lock();
         let mut hits = 0;
@@ -95,28 +85,15 @@ impl Core {
             self.wake(address, bytes);
             (if done.is_ok() { bytes } else { 0 }, done)
         };
-        self.for_runs(
-            &mut batch,
-            false,
-            wanted,
-            Progress::Mapped,
-            call,
-            |item, errno| {
-                item.progress = Progress::Failed(StoreError::System {
-                    call: "ioctl(UFFDIO_WRITEPROTECT)",
-                    errno: errno.into(),
-                });
-            },
-        );
+        self.for_runs(&mut batch, false, wanted, Progress::Mapped, call, |item, errno| {
+            item.progress =
+                Progress::Failed(StoreError::System { call: "ioctl(UFFDIO_WRITEPROTECT)", errno: errno.into() });
+        });
         let mut state = self.lock();
         for item in batch.items() {
             let entry = state.entry(item.id).in_state(PageState::Resident);
             let is_open = item.progress == Progress::Mapped;
-            let entry = if is_open {
-                entry.without(COPY | ORIGINAL | PROTECTED)
-            } else {
-                entry
-            };
+            let entry = if is_open { entry.without(COPY | ORIGINAL | PROTECTED) } else { entry };
             if state.publish(item.id, entry) {
                 self.wake(item.address, PAGE_BYTES);
             }

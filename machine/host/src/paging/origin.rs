@@ -50,18 +50,12 @@ impl File {
             return Ok(Arc::clone(&part.file));
         }
         let copy = copy_above_stdio(&file).map_err(failure("fcntl(F_DUPFD_CLOEXEC)"))?;
-        Ok(Arc::new(Self {
-            file: copy,
-            identity,
-        }))
+        Ok(Arc::new(Self { file: copy, identity }))
     }
 }
 
 fn failure(call: &'static str) -> impl Fn(Errno) -> PagerError {
-    move |errno| PagerError::FileCall {
-        call,
-        errno: errno.into(),
-    }
+    move |errno| PagerError::FileCall { call, errno: errno.into() }
 }
 
 fn look(file: impl AsFd) -> Result<Stat, PagerError> {
@@ -100,11 +94,7 @@ impl Part {
     /// What of the part lies in `pages`.
     fn within(&self, pages: Range<u64>) -> Option<Self> {
         let pages = self.pages.start.max(pages.start)..self.pages.end.min(pages.end);
-        (pages.start < pages.end).then(|| Self {
-            offset: self.offset_of(pages.start),
-            pages,
-            ..self.clone()
-        })
+        (pages.start < pages.end).then(|| Self { offset: self.offset_of(pages.start), pages, ..self.clone() })
     }
 
     /// Reads pages of the part that follow each other. What is behind the file's end is zero; how many pages begin before that.
@@ -113,11 +103,8 @@ impl Part {
             return Ok(0);
         };
         let offset = self.offset_of(first.id.page);
-        let read =
-            read_pages(&self.file.file, pages, offset).map_err(|errno| StoreError::System {
-                call: "preadv of a mapped file",
-                errno: errno.into(),
-            })?;
+        let read = read_pages(&self.file.file, pages, offset)
+            .map_err(|errno| StoreError::System { call: "preadv of a mapped file", errno: errno.into() })?;
         for (index, page) in pages.iter_mut().enumerate() {
             let filled = read.saturating_sub(index * PAGE_BYTES).min(PAGE_BYTES);
             page.bytes[filled..].fill(0);
@@ -136,9 +123,7 @@ impl Origins {
     /// The part that a page is of; `None`: it is zeros.
     pub(super) fn part(&self, page: u64) -> Option<&Part> {
         let next = self.next(page);
-        self.parts
-            .get(next)
-            .filter(|part| part.pages.contains(&page))
+        self.parts.get(next).filter(|part| part.pages.contains(&page))
     }
 
     /// The pages around this one of the same origin, out of `pages` in all.
@@ -163,9 +148,7 @@ impl Origins {
         let outside = [0..pages.start, pages.end..u64::MAX];
         let kept = |part: &Part| outside.clone().map(|range| part.within(range));
         let parts = self.parts.iter().flat_map(kept).flatten();
-        Self {
-            parts: parts.collect(),
-        }
+        Self { parts: parts.collect() }
     }
 
     /// As they are, but pages of a file from byte `offset` on in `pages`.
@@ -177,12 +160,7 @@ impl Origins {
         changes: FileChanges,
     ) -> Result<Self, PagerError> {
         let file = File::new(file, self)?;
-        Ok(self.with(Part {
-            pages,
-            file,
-            offset,
-            changes,
-        }))
+        Ok(self.with(Part { pages, file, offset, changes }))
     }
 
     fn with(&self, part: Part) -> Self {
@@ -195,16 +173,9 @@ impl Origins {
     /// As they are, but what is in `from` is in as many pages from `to` on too.
     pub(super) fn copied(&self, from: &Range<u64>, to: u64) -> Self {
         let mut origins = self.without(to..to + (from.end - from.start));
-        for part in self
-            .parts
-            .iter()
-            .filter_map(|part| part.within(from.clone()))
-        {
+        for part in self.parts.iter().filter_map(|part| part.within(from.clone())) {
             let first = to + (part.pages.start - from.start);
-            origins = origins.with(Part {
-                pages: first..first + (part.pages.end - part.pages.start),
-                ..part
-            });
+            origins = origins.with(Part { pages: first..first + (part.pages.end - part.pages.start), ..part });
         }
         origins
     }
@@ -213,11 +184,9 @@ impl Origins {
     pub(super) fn continued(&self, pages: &Range<u64>) -> Option<Self> {
         let before = pages.start.checked_sub(1).and_then(|page| self.part(page));
         match before {
-            Some(part) => Some(self.with(Part {
-                offset: part.offset_of(pages.start),
-                pages: pages.clone(),
-                ..part.clone()
-            })),
+            Some(part) => {
+                Some(self.with(Part { offset: part.offset_of(pages.start), pages: pages.clone(), ..part.clone() }))
+            }
             None => self.without_any(pages),
         }
     }
@@ -241,9 +210,7 @@ mod tests {
     /// The parts, as pages and the page of the file.
     fn parts(origins: &Origins) -> Vec<(u64, u64, u64)> {
         let parts = origins.parts.iter();
-        parts
-            .map(|part| (part.pages.start, part.pages.end, part.offset / 4096))
-            .collect()
+        parts.map(|part| (part.pages.start, part.pages.end, part.offset / 4096)).collect()
     }
 
     fn with(origins: &Origins, pages: Range<u64>, page: u64) -> Origins {
@@ -254,25 +221,13 @@ mod tests {
     #[test]
     fn parts_are_cut_where_others_take_their_pages() {
         let one = with(&Origins::default(), 10..20, 100);
-        assert_eq!(
-            parts(&with(&one, 12..14, 0)),
-            [(10, 12, 100), (12, 14, 0), (14, 20, 104)]
-        );
+        assert_eq!(parts(&with(&one, 12..14, 0)), [(10, 12, 100), (12, 14, 0), (14, 20, 104)]);
         assert_eq!(parts(&with(&one, 5..11, 0)), [(5, 11, 0), (11, 20, 101)]);
         assert_eq!(parts(&one.without(0..15)), [(15, 20, 105)]);
         assert_eq!(parts(&one.without(0..u64::MAX)), []);
-        assert_eq!(
-            parts(&one.copied(&(12..30), 40)),
-            [(10, 20, 100), (40, 48, 102)]
-        );
-        assert_eq!(
-            parts(&one.copied(&(0..12), 25)),
-            [(10, 20, 100), (35, 37, 100)]
-        );
-        assert_eq!(
-            parts(&one.continued(&(20..22)).unwrap()),
-            [(10, 20, 100), (20, 22, 110)]
-        );
+        assert_eq!(parts(&one.copied(&(12..30), 40)), [(10, 20, 100), (40, 48, 102)]);
+        assert_eq!(parts(&one.copied(&(0..12), 25)), [(10, 20, 100), (35, 37, 100)]);
+        assert_eq!(parts(&one.continued(&(20..22)).unwrap()), [(10, 20, 100), (20, 22, 110)]);
         assert!(one.continued(&(30..32)).is_none() && one.without_any(&(20..99)).is_none());
         assert_eq!(parts(&one.without_any(&(0..11)).unwrap()), [(11, 20, 101)]);
     }
@@ -280,13 +235,7 @@ mod tests {
     #[test]
     fn pages_around_are_of_one_origin() {
         let origins = with(&with(&Origins::default(), 10..20, 0), 20..25, 0);
-        for (page, range) in [
-            (0, 0..10),
-            (9, 0..10),
-            (10, 10..20),
-            (24, 20..25),
-            (25, 25..99),
-        ] {
+        for (page, range) in [(0, 0..10), (9, 0..10), (10, 10..20), (24, 20..25), (25, 25..99)] {
             assert_eq!(origins.around(page, 99), range);
             assert_eq!(origins.part(page).is_some(), (10..25).contains(&page));
         }

@@ -59,9 +59,7 @@ impl Pager {
             FaultService::Threads(threads) => Some(Handlers::start(&core, threads)?),
             FaultService::FaultingThread => None,
         };
-        Ok(Self {
-            inner: Arc::new(Running { handlers, core }),
-        })
+        Ok(Self { inner: Arc::new(Running { handlers, core }) })
     }
 
     /// Maps a region of `bytes`, rounded up to whole pages, at exactly `address` or where the kernel likes. It is zero. It takes

@@ -82,8 +82,8 @@ impl Counters {
             memfd::finish(&file, Writers::Present)?;
             (page, Some(file))
         } else {
-            let page = Mapping::sparse(PAGE_BYTES, None)
-                .map_err(|errno| PagerError::system("mmap", 0, PAGE_BYTES, errno))?;
+            let page =
+                Mapping::sparse(PAGE_BYTES, None).map_err(|errno| PagerError::system("mmap", 0, PAGE_BYTES, errno))?;
             (page, None)
         };
         let counters = Self { page, file };
@@ -108,8 +108,7 @@ impl Counters {
 
     pub(super) fn add(&self, figure: Figure, count: usize) {
         if count > 0 {
-            self.figure(figure)
-                .fetch_add(count as u64, Ordering::Relaxed);
+            self.figure(figure).fetch_add(count as u64, Ordering::Relaxed);
         }
     }
 
@@ -128,8 +127,7 @@ impl Counters {
             self.figure(figure).store(count, Ordering::Relaxed);
         }
         self.set(Figure::ResidentPages, state.frames);
-        self.figure(Figure::PeakPages)
-            .fetch_max(state.frames as u64, Ordering::Relaxed);
+        self.figure(Figure::PeakPages).fetch_max(state.frames as u64, Ordering::Relaxed);
         self.set(Figure::MappedPages, state.clock.pages());
         self.set(Figure::StoredPages, state.stored_pages());
     }
@@ -137,8 +135,7 @@ impl Counters {
     /// Counts a fault that was served since `start`.
     pub(super) fn served_since(&self, start: Instant) {
         let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.word(FIGURES + bucket_of(ns))
-            .fetch_add(1, Ordering::Relaxed);
+        self.word(FIGURES + bucket_of(ns)).fetch_add(1, Ordering::Relaxed);
         let max = self.figure(Figure::MaxLatencyNs);
         if max.load(Ordering::Relaxed) < ns {
             max.fetch_max(ns, Ordering::Relaxed);
@@ -197,10 +194,7 @@ impl Statistics {
             (MAGIC, found) => return Err(FiguresError::Version { found }),
             _ => return Err(FiguresError::Foreign),
         }
-        Ok(Self::gather(
-            |figure| word(HEADER + figure as usize),
-            |bucket| word(FIGURES + bucket),
-        ))
+        Ok(Self::gather(|figure| word(HEADER + figure as usize), |bucket| word(FIGURES + bucket)))
     }
 }
 
@@ -220,10 +214,7 @@ mod tests {
         counters.served_since(Instant::now());
         let read = Statistics::read(counters.file().unwrap()).unwrap();
         assert_eq!(read, counters.snapshot());
-        assert_eq!(
-            (read.limit_pages, read.major_faults, read.lost_pages),
-            (77, 3, 1)
-        );
+        assert_eq!((read.limit_pages, read.major_faults, read.lost_pages), (77, 3, 1));
         assert_eq!(read.fault_latency.count(), 1);
         assert!(!read.fault_latency.max().is_zero());
     }

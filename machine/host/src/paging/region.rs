@@ -32,11 +32,7 @@ pub struct Region {
 }
 
 /// See [`Pager::map`](super::Pager::map).
-pub(super) fn map(
-    pager: &Arc<Running>,
-    bytes: usize,
-    address: Option<usize>,
-) -> Result<Region, PagerError> {
+pub(super) fn map(pager: &Arc<Running>, bytes: usize, address: Option<usize>) -> Result<Region, PagerError> {
     /// Addresses of user space.
     const MOST_BYTES: usize = 1 << 47;
     let core = pager.core();
@@ -45,17 +41,13 @@ pub(super) fn map(
     }
     let rounded = round_to_pages(bytes).filter(|&bytes| bytes <= MOST_BYTES);
     let Some(bytes) = rounded else {
-        return Err(PagerError::TooLarge {
-            bytes,
-            most: MOST_BYTES,
-        });
+        return Err(PagerError::TooLarge { bytes, most: MOST_BYTES });
     };
     const { assert!(MOST_BYTES / PAGE_BYTES <= MAX_REGION_PAGES) };
     if let Some(address) = address.filter(|address| !address.is_multiple_of(PAGE_BYTES)) {
         return Err(PagerError::Unaligned { address });
     }
-    let fail =
-        |call| move |errno: Errno| PagerError::system(call, address.unwrap_or(0), bytes, errno);
+    let fail = |call| move |errno: Errno| PagerError::system(call, address.unwrap_or(0), bytes, errno);
     let pages = bytes / PAGE_BYTES;
     let memory = Mapping::sparse(bytes, address).map_err(fail("mmap"))?;
     frames::set_up(&memory).map_err(fail("madvise"))?;
@@ -71,26 +63,14 @@ pub(super) fn map(
     let Some(number) = state.free_region() else {
         drop(state);
         core.end_change();
-        return Err(PagerError::TooManyRegions {
-            regions: MAX_REGIONS,
-        });
+        return Err(PagerError::TooManyRegions { regions: MAX_REGIONS });
     };
     state.add_region(number, region);
     drop(state);
     // Ends the region again where the rest fails.
-    let mut region = Region {
-        number,
-        memory,
-        _service: None,
-        pager: Arc::clone(pager),
-    };
+    let mut region = Region { number, memory, _service: None, pager: Arc::clone(pager) };
     let added = core.store.add_region(number, pages as u64);
-    let done = added
-        .map_err(|cause| PagerError::Store {
-            pages: pages as u64,
-            cause,
-        })
-        .and_then(|()| region.serve());
+    let done = added.map_err(|cause| PagerError::Store { pages: pages as u64, cause }).and_then(|()| region.serve());
     if done.is_err() {
         core.lock().close(number);
     }
@@ -109,20 +89,9 @@ pub(super) fn inherited_memory(inherited: &Inherited) -> Result<Mapping, PagerEr
 
 /// A region of a forked child, at the place and with the pages of its parent's: see [`Frozen`](super::Frozen).
 /// `memory` is [`inherited_memory`]'s.
-pub(super) fn inherit(
-    pager: &Arc<Running>,
-    inherited: Inherited,
-    memory: Mapping,
-) -> Result<Region, PagerError> {
+pub(super) fn inherit(pager: &Arc<Running>, inherited: Inherited, memory: Mapping) -> Result<Region, PagerError> {
     let core = pager.core();
-    let Inherited {
-        number,
-        start,
-        pages,
-        table,
-        origins,
-        rights,
-    } = inherited;
+    let Inherited { number, start, pages, table, origins, rights } = inherited;
     let bytes = pages as usize * PAGE_BYTES;
     let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
     let (stored, lost) = table.inherit();
@@ -132,12 +101,7 @@ pub(super) fn inherit(
     state.add_region(number, region);
     state.count_stored(number, stored as isize);
     drop(state);
-    let mut region = Region {
-        number,
-        memory,
-        _service: None,
-        pager: Arc::clone(pager),
-    };
+    let mut region = Region { number, memory, _service: None, pager: Arc::clone(pager) };
     region.serve()?;
     for page in lost {
         // Where it fails, the page stays lost, and who touches it waits.
@@ -145,10 +109,7 @@ pub(super) fn inherit(
     }
     for part in rights {
         let offset = part.range.start - start;
-        region
-            .memory
-            .protect(offset, part.range.len(), part.rights)
-            .map_err(fail("mprotect"))?;
+        region.memory.protect(offset, part.range.len(), part.rights).map_err(fail("mprotect"))?;
     }
     Ok(region)
 }
@@ -192,18 +153,12 @@ impl Region {
     pub fn discard(&self, offset: usize, bytes: usize) -> Result<(), PagerError> {
         let end = offset.checked_add(bytes).filter(|&end| end <= self.bytes());
         let Some(end) = end else {
-            return Err(PagerError::OutOfRange {
-                offset,
-                bytes,
-                region_bytes: self.bytes(),
-            });
+            return Err(PagerError::OutOfRange { offset, bytes, region_bytes: self.bytes() });
         };
         let first = offset.div_ceil(PAGE_BYTES);
         let pages = (end / PAGE_BYTES).saturating_sub(first);
         let _mask = mask();
-        self.pager
-            .core()
-            .discard(self.number, first as u64, pages as u64);
+        self.pager.core().discard(self.number, first as u64, pages as u64);
         Ok(())
     }
 
@@ -219,9 +174,7 @@ impl Region {
     #[cfg(test)]
     pub(super) fn table_range(&self) -> Range<usize> {
         let mut state = self.pager.core().lock();
-        state
-            .region(self.number)
-            .map_or(0..0, |region| region.table.address_range())
+        state.region(self.number).map_or(0..0, |region| region.table.address_range())
     }
 }
 

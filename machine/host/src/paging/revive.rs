@@ -31,25 +31,23 @@ impl Frozen {
         };
         let memory = Mapping::sparse(PAGE_BYTES, Some(address))
             .map_err(|errno| PagerError::system("mmap", address, PAGE_BYTES, errno))?;
-        let id = PageId {
-            region: region.number,
-            page: ((address - region.start) / PAGE_BYTES) as u64,
-        };
+        let id = PageId { region: region.number, page: ((address - region.start) / PAGE_BYTES) as u64 };
         let entry = region.table.get(id.page);
         let core = self.running.core();
         let mut batch = Batch::new();
         batch.push(id, address).memory = address;
         let fetched = match entry.state() {
             PageState::Poisoned => Err(StoreError::Missing(id)),
-            _ if entry.has(COPY) => {
-                frames::with_incoming(&mut batch, |_| true, |pages| core.store.fetch(pages))
-            }
+            _ if entry.has(COPY) => frames::with_incoming(&mut batch, |_| true, |pages| core.store.fetch(pages)),
             _ => match region.origins.part(id.page) {
-                Some(file) => frames::with_incoming(&mut batch, |_| true, |pages| file.read(pages))
-                    .and_then(|pages| match pages {
-                        0 => Err(StoreError::BehindEnd(id)),
-                        _ => Ok(()),
-                    }),
+                Some(file) => {
+                    frames::with_incoming(&mut batch, |_| true, |pages| file.read(pages)).and_then(
+                        |pages| match pages {
+                            0 => Err(StoreError::BehindEnd(id)),
+                            _ => Ok(()),
+                        },
+                    )
+                }
                 None => Ok(()),
             },
         };
@@ -78,10 +76,7 @@ impl Frozen {
         let mut old = ManuallyDrop::new(self);
         let _mask = old.mask.take();
         let regions = mem::take(&mut old.regions);
-        let lent: Vec<_> = mem::take(&mut old.lent)
-            .into_iter()
-            .map(|page| (page.address(), copy_of(&page)))
-            .collect();
+        let lent: Vec<_> = mem::take(&mut old.lent).into_iter().map(|page| (page.address(), copy_of(&page))).collect();
         // What the pager maps might take these addresses, which are free.
         let memories = regions.iter().map(region::inherited_memory);
         let memories = memories.collect::<Result<Vec<_>, _>>()?;
@@ -100,22 +95,18 @@ impl Frozen {
         let pager = Pager::with_checksum(core.config.clone(), store, core.checksum)?;
         for memory in &memories {
             // What was touched meanwhile is no page that the pager knows.
-            frames::drop_pages(memory.address(), memory.bytes()).map_err(|errno| {
-                PagerError::system("madvise", memory.address(), memory.bytes(), errno)
-            })?;
+            frames::drop_pages(memory.address(), memory.bytes())
+                .map_err(|errno| PagerError::system("madvise", memory.address(), memory.bytes(), errno))?;
         }
-        let regions = regions
-            .into_iter()
-            .zip(memories)
-            .map(|(inherited, memory)| {
-                // SAFETY: the state of the parent's pager owns one count of each, and is never used nor dropped again. `inherited` has
-                // another.
-                unsafe {
-                    Arc::decrement_strong_count(Arc::as_ptr(&inherited.table));
-                    Arc::decrement_strong_count(Arc::as_ptr(&inherited.origins));
-                }
-                region::inherit(pager.running(), inherited, memory)
-            });
+        let regions = regions.into_iter().zip(memories).map(|(inherited, memory)| {
+            // SAFETY: the state of the parent's pager owns one count of each, and is never used nor dropped again. `inherited` has
+            // another.
+            unsafe {
+                Arc::decrement_strong_count(Arc::as_ptr(&inherited.table));
+                Arc::decrement_strong_count(Arc::as_ptr(&inherited.origins));
+            }
+            region::inherit(pager.running(), inherited, memory)
+        });
         let regions = regions.collect::<Result<_, _>>()?;
         put_back(&lent);
         Ok((pager, regions))

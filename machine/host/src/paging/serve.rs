@@ -182,38 +182,21 @@ impl Core {
     }
 
     /// Brings in a page that is not in RAM, and those that are likely to follow.
-    fn bring_in(
-        &self,
-        mut state: Guard<'_>,
-        id: PageId,
-        write: bool,
-        buffer: Option<u32>,
-    ) -> Served {
+    fn bring_in(&self, mut state: Guard<'_>, id: PageId, write: bool, buffer: Option<u32>) -> Served {
         let from = state.entry(id).state();
         // Keeps the file while its pages are busy.
         let file = state.file_of(id).cloned();
-        let filling = Filling {
-            from,
-            write,
-            file: file.as_ref(),
-        };
+        let filling = Filling { from, write, file: file.as_ref() };
         let prediction = self.predict(&mut state, id);
         let mut batch = Batch::new();
-        let considered = Self::claim_ahead(
-            &mut state,
-            id,
-            prediction,
-            from,
-            &mut batch,
-            |state, index| {
-                // The page itself comes in any case.
-                if index > 0 && state.unused_frames() == 0 {
-                    return None;
-                }
-                state.frames += 1;
-                Some(u32::MAX)
-            },
-        );
+        let considered = Self::claim_ahead(&mut state, id, prediction, from, &mut batch, |state, index| {
+            // The page itself comes in any case.
+            if index > 0 && state.unused_frames() == 0 {
+                return None;
+            }
+            state.frames += 1;
+            Some(u32::MAX)
+        });
         if let Some(region) = state.region(id.region) {
             region.reads.cut(prediction, id.page, considered);
         }
@@ -225,20 +208,13 @@ impl Core {
                 None => self.zeros.address(index),
             };
         }
-        self.counters
-            .add(Figure::AheadPages, batch.items().len().saturating_sub(1));
+        self.counters.add(Figure::AheadPages, batch.items().len().saturating_sub(1));
         self.bring(&mut batch, filling, id);
         self.end_bringing(&batch, filling, id, buffer)
     }
 
     /// Publishes what became of a batch that was brought in.
-    fn end_bringing(
-        &self,
-        batch: &Batch,
-        filling: Filling<'_>,
-        asked: PageId,
-        buffer: Option<u32>,
-    ) -> Served {
+    fn end_bringing(&self, batch: &Batch, filling: Filling<'_>, asked: PageId, buffer: Option<u32>) -> Served {
         let mut served = Served::Retry;
         let is_stored = filling.from == PageState::Stored;
         let mut stored_before = 0;

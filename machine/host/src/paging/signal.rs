@@ -16,15 +16,9 @@ pub(super) struct Watched<S> {
 }
 
 impl<S: Serves> Watched<S> {
-    pub(super) fn start(
-        server: &Arc<S>,
-        range: core::ops::Range<usize>,
-    ) -> Result<Self, PagerError> {
+    pub(super) fn start(server: &Arc<S>, range: core::ops::Range<usize>) -> Result<Self, PagerError> {
         let context = Arc::as_ptr(server).expose_provenance();
-        Ok(Self {
-            _watch: watch(range, FaultSignal::Bus, context, serve::<S>)?,
-            _server: Arc::clone(server),
-        })
+        Ok(Self { _watch: watch(range, FaultSignal::Bus, context, serve::<S>)?, _server: Arc::clone(server) })
     }
 }
 
@@ -32,14 +26,6 @@ fn serve<S: Serves>(fault: &FaultInfo) -> Resolution {
     // SAFETY: the context is the server of a `Watched<S>`, which keeps it until its watch is dropped; that waits for handlers that
     // run.
     let server = unsafe { &*core::ptr::with_exposed_provenance::<S>(fault.context) };
-    let event = Event {
-        address: fault.address,
-        write: fault.kind == FaultKind::Write,
-        thread: 0,
-    };
-    if server.serve(event, true) {
-        Resolution::Retry
-    } else {
-        Resolution::Refuse
-    }
+    let event = Event { address: fault.address, write: fault.kind == FaultKind::Write, thread: 0 };
+    if server.serve(event, true) { Resolution::Retry } else { Resolution::Refuse }
 }

@@ -29,11 +29,7 @@ pub(super) struct Slots {
 impl Slots {
     /// So many vacant slots.
     pub(super) fn new(count: usize) -> Self {
-        let slot = Slot {
-            page: PageId::default(),
-            turn: 0,
-            is_victim: false,
-        };
+        let slot = Slot { page: PageId::default(), turn: 0, is_victim: false };
         Self {
             slots: vec![slot; count].into(),
             vacant: (0..count as u32).collect(),

@@ -21,10 +21,7 @@ impl Sparse {
     pub(super) fn new(bytes: usize) -> Result<Self, Errno> {
         let bytes = round_to_pages(bytes.max(1)).ok_or(Errno::NOMEM)?;
         let flags = round_to_pages(bytes / PAGE_BYTES).ok_or(Errno::NOMEM)?;
-        Ok(Self {
-            memory: Mapping::sparse(bytes, None)?,
-            written: Mapping::sparse(flags, None)?,
-        })
+        Ok(Self { memory: Mapping::sparse(bytes, None)?, written: Mapping::sparse(flags, None)? })
     }
 
     /// A word to read.
@@ -55,9 +52,7 @@ impl Sparse {
 
     #[inline]
     fn note(&self, offset: usize) {
-        self.written
-            .byte(offset / PAGE_BYTES)
-            .store(1, Ordering::Relaxed);
+        self.written.byte(offset / PAGE_BYTES).store(1, Ordering::Relaxed);
     }
 
     /// The bytes of the pages that were written to, in order.

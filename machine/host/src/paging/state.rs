@@ -68,12 +68,7 @@ impl RegionState {
     }
 
     /// Adds a page to a batch that has room, with what is known of it.
-    pub(super) fn describe<'a>(
-        &self,
-        id: PageId,
-        entry: Entry,
-        batch: &'a mut Batch,
-    ) -> &'a mut Item {
+    pub(super) fn describe<'a>(&self, id: PageId, entry: Entry, batch: &'a mut Batch) -> &'a mut Item {
         let item = batch.push(id, self.address(id.page));
         item.checksum = self.table.checksum(id.page);
         item.has_copy = entry.has(COPY);
@@ -121,11 +116,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(
-        config: &PagerConfig,
-        eviction: Eviction,
-        slots: usize,
-    ) -> Result<Self, Errno> {
+    pub(super) fn new(config: &PagerConfig, eviction: Eviction, slots: usize) -> Result<Self, Errno> {
         Ok(Self {
             regions: (0..MAX_REGIONS).map(|_| None).collect(),
             order: Vec::with_capacity(MAX_REGIONS),
@@ -163,10 +154,7 @@ impl State {
 
     /// A number that no region has.
     pub(super) fn free_region(&self) -> Option<u32> {
-        self.regions
-            .iter()
-            .position(Option::is_none)
-            .map(|index| index as u32)
+        self.regions.iter().position(Option::is_none).map(|index| index as u32)
     }
 
     pub(super) fn add_region(&mut self, number: u32, region: RegionState) {
@@ -192,10 +180,7 @@ impl State {
         let (base, number) = *self.order.get(after.checked_sub(1)?)?;
         let region = self.regions[number as usize].as_ref()?;
         let page = ((address - base) / PAGE_BYTES) as u64;
-        (page < region.pages && !region.closing).then_some(PageId {
-            region: number,
-            page,
-        })
+        (page < region.pages && !region.closing).then_some(PageId { region: number, page })
     }
 
     /// What is known of a page; an empty entry if there is no such region.
@@ -287,9 +272,7 @@ impl State {
 
     /// Frames that may be taken newly.
     pub(super) fn unused_frames(&self) -> usize {
-        self.limit
-            .saturating_sub(self.frames)
-            .min(self.clock.room())
+        self.limit.saturating_sub(self.frames).min(self.clock.room())
     }
 
     pub(super) fn take_buffer(&mut self) -> Option<u32> {

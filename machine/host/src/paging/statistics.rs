@@ -107,9 +107,7 @@ impl Statistics {
     /// All faults that were served.
     #[must_use]
     pub fn faults(&self) -> u64 {
-        self.zero_faults
-            .saturating_add(self.minor_faults)
-            .saturating_add(self.major_faults)
+        self.zero_faults.saturating_add(self.minor_faults).saturating_add(self.major_faults)
     }
 
     /// Whether any page of what was stored left the RAM, or came from elsewhere, or should have.
@@ -149,10 +147,7 @@ mod tests {
 
     #[test]
     fn the_hit_ratio_leaves_new_pages_out() {
-        let mut statistics = Statistics {
-            zero_faults: 1000,
-            ..Statistics::default()
-        };
+        let mut statistics = Statistics { zero_faults: 1000, ..Statistics::default() };
         assert_eq!(statistics.hit_ratio(), 1.0);
         statistics.minor_faults = 1;
         statistics.major_faults = 3;

@@ -29,10 +29,7 @@ impl PageId {
     }
 
     pub(super) fn from_packed(word: u64) -> Self {
-        Self {
-            region: (word >> PAGE_BITS) as u32,
-            page: word & ((1 << PAGE_BITS) - 1),
-        }
+        Self { region: (word >> PAGE_BITS) as u32, page: word & ((1 << PAGE_BITS) - 1) }
     }
 }
 
@@ -182,9 +179,7 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
     /// # Errors
     /// The store cannot be inherited, or has no space for what comes next. Nothing changed then.
     fn seal(&self) -> Result<(), StoreError> {
-        Err(StoreError::Other(
-            "this store cannot be inherited by a forked child",
-        ))
+        Err(StoreError::Other("this store cannot be inherited by a forked child"))
     }
 
     /// Called in the child of a process that forked after [`seal`](Self::seal), once: a store for the child, which has all regions,
@@ -194,8 +189,6 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
     /// # Errors
     /// The store cannot be inherited, or has no space.
     fn of_child(&self) -> Result<Box<dyn BackingStore>, StoreError> {
-        Err(StoreError::Other(
-            "this store cannot be inherited by a forked child",
-        ))
+        Err(StoreError::Other("this store cannot be inherited by a forked child"))
     }
 }

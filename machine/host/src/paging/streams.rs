@@ -57,12 +57,7 @@ impl Streams {
     /// With windows of up to `most` pages.
     pub(super) fn new(most: usize) -> Self {
         let most = most as u32;
-        Self {
-            streams: [Stream::default(); STREAMS],
-            faults: 0,
-            cap: most,
-            most,
-        }
+        Self { streams: [Stream::default(); STREAMS], faults: 0, cap: most, most }
     }
 
     /// Takes note of a fault.
@@ -72,9 +67,7 @@ impl Streams {
             return Prediction::default();
         }
         let (cap, most, now) = (self.cap, self.most, self.faults);
-        let find = |test: &dyn Fn(&Stream) -> bool| {
-            self.streams.iter().position(|s| s.used != 0 && test(s))
-        };
+        let find = |test: &dyn Fn(&Stream) -> bool| self.streams.iter().position(|s| s.used != 0 && test(s));
         if let Some(index) = find(&|s| s.window > 0 && s.next == page) {
             self.cap = (cap * 2).min(most);
             let stream = &mut self.streams[index];
@@ -95,10 +88,7 @@ impl Streams {
         let index = find(&is_near).unwrap_or_else(|| {
             let oldest = self.streams.iter().enumerate().min_by_key(|(_, s)| s.used);
             let index = oldest.map_or(0, |(index, _)| index);
-            self.streams[index] = Stream {
-                last: page,
-                ..Stream::default()
-            };
+            self.streams[index] = Stream { last: page, ..Stream::default() };
             index
         });
         let stream = &mut self.streams[index];
@@ -108,23 +98,12 @@ impl Streams {
         Prediction::default()
     }
 
-    fn predict(
-        stream: &mut Stream,
-        index: usize,
-        page: u64,
-        behind: usize,
-        now: u64,
-    ) -> Prediction {
+    fn predict(stream: &mut Stream, index: usize, page: u64, behind: usize, now: u64) -> Prediction {
         stream.last = page;
         stream.used = now;
         let ahead = stream.window as usize;
         stream.next = page.wrapping_add_signed(stream.stride.wrapping_mul(ahead as i64 + 1));
-        Prediction {
-            stride: stream.stride,
-            ahead,
-            behind,
-            stream: index,
-        }
+        Prediction { stride: stream.stride, ahead, behind, stream: index }
     }
 
     /// Tells that only the first `ahead` pages of a prediction for `page` were considered.
@@ -187,9 +166,7 @@ mod tests {
         let mut random = 1_u64;
         let mut ahead = 0;
         for _ in 0..10_000 {
-            random = random
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             ahead += streams.fault(random >> 40).ahead;
         }
         assert!(ahead < 50, "{ahead}");

@@ -29,14 +29,8 @@ pub(super) enum PageState {
     Poisoned,
 }
 
-const STATES: [PageState; 6] = [
-    PageState::Empty,
-    PageState::Resident,
-    PageState::Victim,
-    PageState::Stored,
-    PageState::Busy,
-    PageState::Poisoned,
-];
+const STATES: [PageState; 6] =
+    [PageState::Empty, PageState::Resident, PageState::Victim, PageState::Stored, PageState::Busy, PageState::Poisoned];
 
 /// The store has a copy with the checksum of the entry. The page itself may have changed since, unless it is stored or
 /// [`PROTECTED`].
@@ -106,9 +100,7 @@ pub(super) struct PageTable {
 impl PageTable {
     pub(super) fn new(pages: usize) -> Result<Self, Errno> {
         let bytes = pages.checked_mul(ENTRY_BYTES).ok_or(Errno::NOMEM)?;
-        Ok(Self {
-            entries: Sparse::new(bytes)?,
-        })
+        Ok(Self { entries: Sparse::new(bytes)? })
     }
 
     pub(super) fn get(&self, page: u64) -> Entry {
@@ -173,10 +165,7 @@ mod tests {
     #[test]
     fn an_entry_keeps_state_flags_and_index_apart() {
         for state in STATES {
-            let entry = Entry::new(PageState::Empty)
-                .with(COPY | WAITED)
-                .at(u32::MAX)
-                .in_state(state);
+            let entry = Entry::new(PageState::Empty).with(COPY | WAITED).at(u32::MAX).in_state(state);
             assert_eq!(entry.state(), state);
             assert!(entry.has(COPY) && entry.has(WAITED) && !entry.has(AHEAD));
             assert_eq!(entry.index(), u32::MAX);

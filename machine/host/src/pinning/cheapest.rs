@@ -21,12 +21,7 @@ impl CheapestPinner {
     /// A pinner; what the computer allows is found out now.
     pub fn new() -> Self {
         let unlimited = limits::may_lock_without_limit() || limits::locked_memory().0.is_none();
-        Self {
-            uring: unlimited
-                .then(|| UringPinner::new(DEFAULT_SLOTS).ok())
-                .flatten(),
-            mlock: MlockPinner::new(),
-        }
+        Self { uring: unlimited.then(|| UringPinner::new(DEFAULT_SLOTS).ok()).flatten(), mlock: MlockPinner::new() }
     }
 
     /// The frame as io_uring's pinner knows it; `None` for a frame of `mlock`.
@@ -73,10 +68,7 @@ impl Pinner for CheapestPinner {
             let is_registered = Self::registered(frames[at]).is_some();
             let same = |frame: &&Frame| Self::registered(**frame).is_some() == is_registered;
             let count = frames[at..].iter().take(64).take_while(same).count();
-            let part = PageRange {
-                first: Page(pages.first.0 + at as u64),
-                count: count as u64,
-            };
+            let part = PageRange { first: Page(pages.first.0 + at as u64), count: count as u64 };
             let frames = &frames[at..at + count];
             match &mut self.uring {
                 Some(uring) if is_registered => {

@@ -18,15 +18,8 @@ pub struct MlockPinner {
 impl MlockPinner {
     /// A pinner; the limit is read now.
     pub fn new() -> Self {
-        let limit = if crate::limits::may_lock_without_limit() {
-            Limit(None)
-        } else {
-            crate::limits::locked_memory()
-        };
-        Self {
-            pinned_pages: 0,
-            limit,
-        }
+        let limit = if crate::limits::may_lock_without_limit() { Limit(None) } else { crate::limits::locked_memory() };
+        Self { pinned_pages: 0, limit }
     }
 }
 
@@ -53,15 +46,8 @@ impl Pinner for MlockPinner {
 
     fn unpin(&mut self, pages: PageRange, frames: &[Frame]) -> Result<(), PinError> {
         check_frames(pages, frames.len())?;
-        if let Some((page, frame)) = pages
-            .iter()
-            .zip(frames)
-            .find(|(page, frame)| page.0 != frame.0)
-        {
-            return Err(PinError::NotPinned {
-                page,
-                frame: *frame,
-            });
+        if let Some((page, frame)) = pages.iter().zip(frames).find(|(page, frame)| page.0 != frame.0) {
+            return Err(PinError::NotPinned { page, frame: *frame });
         }
         match sys::unlock(pages) {
             // Unmapped meanwhile, and so no longer locked.

@@ -118,9 +118,7 @@ impl fmt::Display for PinnerKind {
 
 /// A word that names no pinner.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "invalid way to pin pages {found:?}: use cheapest, mlock or io_uring (MAPWIRE_PINNER, --pinner)"
-)]
+#[error("invalid way to pin pages {found:?}: use cheapest, mlock or io_uring (MAPWIRE_PINNER, --pinner)")]
 pub struct ParsePinnerError {
     found: String,
 }
@@ -132,9 +130,7 @@ impl FromStr for PinnerKind {
         [Self::Cheapest, Self::Mlock, Self::IoUring]
             .into_iter()
             .find(|kind| kind.to_string() == word)
-            .ok_or_else(|| ParsePinnerError {
-                found: word.to_owned(),
-            })
+            .ok_or_else(|| ParsePinnerError { found: word.to_owned() })
     }
 }
 
@@ -263,44 +259,21 @@ fn check_frames(pages: PageRange, frames: usize) -> Result<usize, PinError> {
 
 /// What a refusal to lock or register `pages` means.
 #[cold]
-fn explain(
-    call: &'static str,
-    pages: PageRange,
-    pinned_pages: u64,
-    errno: rustix::io::Errno,
-) -> PinError {
+fn explain(call: &'static str, pages: PageRange, pinned_pages: u64, errno: rustix::io::Errno) -> PinError {
     use rustix::io::Errno as E;
     let limit = crate::limits::locked_memory();
-    let unmapped = || {
-        pages
-            .iter()
-            .find(|page| !crate::memory::memory_is_mapped(page.address() as usize, 1))
-    };
+    let unmapped = || pages.iter().find(|page| !crate::memory::memory_is_mapped(page.address() as usize, 1));
     match errno {
-        E::NOMEM | E::FAULT | E::INVAL if unmapped().is_some() => PinError::NotMapped {
-            pages,
-            page: unmapped().unwrap_or(pages.first),
-        },
-        E::PERM => PinError::LockedMemory {
-            pages,
-            pinned_pages,
-            limit,
-        },
-        E::NOMEM | E::AGAIN if !crate::limits::may_lock_without_limit() && limit.0.is_some() => {
-            PinError::LockedMemory {
-                pages,
-                pinned_pages,
-                limit,
-            }
+        E::NOMEM | E::FAULT | E::INVAL if unmapped().is_some() => {
+            PinError::NotMapped { pages, page: unmapped().unwrap_or(pages.first) }
         }
-        E::NOMEM if call == "mlock" => PinError::TooManyRanges {
-            pages,
-            limit: crate::limits::max_map_count().unwrap_or(0),
-        },
-        _ => PinError::System {
-            call,
-            pages,
-            errno: errno.into(),
-        },
+        E::PERM => PinError::LockedMemory { pages, pinned_pages, limit },
+        E::NOMEM | E::AGAIN if !crate::limits::may_lock_without_limit() && limit.0.is_some() => {
+            PinError::LockedMemory { pages, pinned_pages, limit }
+        }
+        E::NOMEM if call == "mlock" => {
+            PinError::TooManyRanges { pages, limit: crate::limits::max_map_count().unwrap_or(0) }
+        }
+        _ => PinError::System { call, pages, errno: errno.into() },
     }
 }

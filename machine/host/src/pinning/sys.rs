@@ -49,18 +49,12 @@ impl BufferTable {
             }
             low.push(ring);
         };
-        Ok(Self {
-            ring,
-            owner: Owner::me(),
-        })
+        Ok(Self { ring, owner: Owner::me() })
     }
 
     /// Gives the table `slots` empty slots.
     pub(super) fn make_slots(&self, slots: u32) -> Result<(), Errno> {
-        self.ring
-            .submitter()
-            .register_buffers_sparse(slots)
-            .map_err(|error| errno_of(&error))
+        self.ring.submitter().register_buffers_sparse(slots).map_err(|error| errno_of(&error))
     }
 
     /// Pins `pages` in `slot`, in place of what it held before; on an error that stays.
@@ -77,18 +71,11 @@ impl BufferTable {
     #[inline]
     fn update(&self, slot: u32, start: usize, bytes: usize) -> Result<(), Errno> {
         debug_assert_eq!(bytes % PAGE_BYTES, 0);
-        let buffer = libc::iovec {
-            iov_base: core::ptr::with_exposed_provenance_mut(start),
-            iov_len: bytes,
-        };
+        let buffer = libc::iovec { iov_base: core::ptr::with_exposed_provenance_mut(start), iov_len: bytes };
         // SAFETY: no operation is ever submitted to this ring, so the kernel neither reads nor
         // writes the buffer; it holds the pages, even should they be unmapped meanwhile.
-        unsafe {
-            self.ring
-                .submitter()
-                .register_buffers_update(slot, &[buffer], None)
-        }
-        .map_err(|error| errno_of(&error))
+        unsafe { self.ring.submitter().register_buffers_update(slot, &[buffer], None) }
+            .map_err(|error| errno_of(&error))
     }
 }
 

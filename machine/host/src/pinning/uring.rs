@@ -78,27 +78,11 @@ impl UringPinner {
             Errno::NOMEM if !crate::limits::may_lock_without_limit() => {
                 explain("io_uring_setup", PageRange::EMPTY, 0, errno)
             }
-            errno => PinError::IoUringRefused {
-                errno: errno.into(),
-                disabled: crate::limits::io_uring_disabled(),
-            },
+            errno => PinError::IoUringRefused { errno: errno.into(), disabled: crate::limits::io_uring_disabled() },
         })?;
-        table
-            .make_slots(slots)
-            .map_err(|errno| PinError::IoUringTooOld {
-                slots,
-                errno: errno.into(),
-            })?;
-        let run = Run {
-            first: Page(0),
-            live: 0,
-            slots: NONE,
-        };
-        let slot = Slot {
-            start: 0,
-            pages: 0,
-            next: NONE,
-        };
+        table.make_slots(slots).map_err(|errno| PinError::IoUringTooOld { slots, errno: errno.into() })?;
+        let run = Run { first: Page(0), live: 0, slots: NONE };
+        let slot = Slot { start: 0, pages: 0, next: NONE };
         Ok(Self {
             table,
             runs: vec![run; slots as usize].into(),
@@ -118,11 +102,7 @@ impl UringPinner {
         let slots = match self.table.fill(slot, pages) {
             Ok(()) => {
                 self.free_slots.pop();
-                self.slots[slot as usize] = Slot {
-                    start: 0,
-                    pages: pages.count as u8,
-                    next: NONE,
-                };
+                self.slots[slot as usize] = Slot { start: 0, pages: pages.count as u8, next: NONE };
                 slot
             }
             Err(Errno::FAULT | Errno::OPNOTSUPP) => {
@@ -135,11 +115,7 @@ impl UringPinner {
             Err(errno) => return Err(errno),
         };
         self.free_runs.pop();
-        self.runs[run as usize] = Run {
-            first: pages.first,
-            live: mask(0, pages.count),
-            slots,
-        };
+        self.runs[run as usize] = Run { first: pages.first, live: mask(0, pages.count), slots };
         self.pinned_pages += pages.count;
         for (index, frame) in frames.iter_mut().enumerate() {
             *frame = Frame(u64::from(run) * RUN_FRAMES + index as u64);
@@ -178,17 +154,12 @@ impl UringPinner {
             let left = start - u64::from(slot.start);
             let right = u64::from(slot.pages) - left - pages;
             if left > 0 && right > 0 {
-                self.cut(run, at, left, start + pages, right)
-                    .map_err(fail)?;
+                self.cut(run, at, left, start + pages, right).map_err(fail)?;
             } else if left > 0 {
-                self.table
-                    .fill(at, part(run, start - left, left))
-                    .map_err(fail)?;
+                self.table.fill(at, part(run, start - left, left)).map_err(fail)?;
                 self.slots[at as usize].pages = left as u8;
             } else if right > 0 {
-                self.table
-                    .fill(at, part(run, start + pages, right))
-                    .map_err(fail)?;
+                self.table.fill(at, part(run, start + pages, right)).map_err(fail)?;
                 let slot = &mut self.slots[at as usize];
                 (slot.start, slot.pages) = ((start + pages) as u8, right as u8);
             } else {
@@ -211,14 +182,7 @@ impl UringPinner {
     }
 
     /// Leaves slot `at` its `left` first pages and moves its `right` last ones to a new slot.
-    fn cut(
-        &mut self,
-        run: Run,
-        at: u32,
-        left: u64,
-        right_start: u64,
-        right: u64,
-    ) -> Result<(), Errno> {
+    fn cut(&mut self, run: Run, at: u32, left: u64, right_start: u64, right: u64) -> Result<(), Errno> {
         let new = *self.free_slots.last().ok_or(Errno::NOSPC)?;
         let slot = self.slots[at as usize];
         let left_part = part(run, u64::from(slot.start), left);
@@ -242,11 +206,7 @@ impl UringPinner {
             return self.table.fill(at, all).and(Err(errno));
         }
         self.free_slots.pop();
-        self.slots[new as usize] = Slot {
-            start: right_start as u8,
-            pages: right as u8,
-            next: slot.next,
-        };
+        self.slots[new as usize] = Slot { start: right_start as u8, pages: right as u8, next: slot.next };
         let slot = &mut self.slots[at as usize];
         (slot.pages, slot.next) = (left as u8, new);
         Ok(())
@@ -254,16 +214,9 @@ impl UringPinner {
 
     /// The frames from `from` on that are neighbours in one run: run, first page in it and how
     /// many; checked to be the frames of `pages`.
-    fn group(
-        &self,
-        pages: PageRange,
-        frames: &[Frame],
-        from: usize,
-    ) -> Result<(u32, u64, u64), PinError> {
-        let wrong = |index: usize| PinError::NotPinned {
-            page: Page(pages.first.0 + index as u64),
-            frame: frames[index],
-        };
+    fn group(&self, pages: PageRange, frames: &[Frame], from: usize) -> Result<(u32, u64, u64), PinError> {
+        let wrong =
+            |index: usize| PinError::NotPinned { page: Page(pages.first.0 + index as u64), frame: frames[index] };
         let (run, start) = self.find(frames[from]).ok_or(wrong(from))?;
         let mut count = 0;
         while from + (count as usize) < frames.len() {
@@ -297,10 +250,7 @@ fn mask(start: u64, pages: u64) -> u64 {
 
 /// Pages of a run.
 fn part(run: Run, start: u64, pages: u64) -> PageRange {
-    PageRange {
-        first: Page(run.first.0 + start),
-        count: pages,
-    }
+    PageRange { first: Page(run.first.0 + start), count: pages }
 }
 
 impl Pinner for UringPinner {
@@ -322,10 +272,7 @@ impl Pinner for UringPinner {
             let end = done + part.count as usize;
             if let Err(errno) = self.pin_run(part, &mut frames[done..end]) {
                 let error = explain("io_uring_register", pages, self.pinned_pages, errno);
-                let pinned = PageRange {
-                    first: pages.first,
-                    count: done as u64,
-                };
+                let pinned = PageRange { first: pages.first, count: done as u64 };
                 self.unpin(pinned, &frames[..done])?;
                 return Err(error);
             }
@@ -361,9 +308,7 @@ impl Pinner for UringPinner {
     fn address_of(&self, frame: Frame) -> Option<*mut u8> {
         let (run, index) = self.find(frame)?;
         let page = Page(self.runs[run as usize].first.0 + index);
-        Some(core::ptr::with_exposed_provenance_mut(
-            page.address() as usize
-        ))
+        Some(core::ptr::with_exposed_provenance_mut(page.address() as usize))
     }
 
     fn limit_pages(&self) -> Option<u64> {

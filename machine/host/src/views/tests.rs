@@ -7,42 +7,24 @@ use crate::testing::{count_of, free_base, in_child, is_dumped, lower_limit};
 fn an_address_is_located_in_its_view_and_nowhere_else() {
     let layout = ViewLayout::new(DEFAULT_BASE, 10_000, 4).unwrap();
     assert_eq!((layout.bytes, layout.pages()), (3 * PAGE_BYTES, 3));
-    assert_eq!(
-        layout.locate(DEFAULT_BASE),
-        None,
-        "the privileged view is not located"
-    );
+    assert_eq!(layout.locate(DEFAULT_BASE), None, "the privileged view is not located");
     for view in 0..4 {
         let start = DEFAULT_BASE + (view + 1) * layout.stride;
         assert_eq!(layout.view_range(view), start..start + layout.bytes);
         assert_eq!(layout.locate(start), Some((view, 0)));
-        assert_eq!(
-            layout.locate(start + layout.bytes - 1),
-            Some((view, layout.bytes - 1))
-        );
+        assert_eq!(layout.locate(start + layout.bytes - 1), Some((view, layout.bytes - 1)));
         assert_eq!(layout.locate(start + layout.bytes), None);
         assert_eq!(layout.locate(start - 1), None);
     }
-    for outside in [
-        0,
-        DEFAULT_BASE - 1,
-        DEFAULT_BASE + 5 * layout.stride,
-        usize::MAX,
-    ] {
+    for outside in [0, DEFAULT_BASE - 1, DEFAULT_BASE + 5 * layout.stride, usize::MAX] {
         assert_eq!(layout.locate(outside), None);
     }
 }
 
 #[test]
 fn layouts_that_cannot_be_are_refused_by_value() {
-    assert!(matches!(
-        ViewLayout::new(DEFAULT_BASE, 0, 1),
-        Err(ViewError::Empty { .. })
-    ));
-    assert!(matches!(
-        ViewLayout::new(DEFAULT_BASE, 1, 0),
-        Err(ViewError::Empty { .. })
-    ));
+    assert!(matches!(ViewLayout::new(DEFAULT_BASE, 0, 1), Err(ViewError::Empty { .. })));
+    assert!(matches!(ViewLayout::new(DEFAULT_BASE, 1, 0), Err(ViewError::Empty { .. })));
     let error = ViewLayout::new(4096, 1, 1).unwrap_err();
     assert!(error.to_string().contains("MAPWIRE_SHARED_BASE"), "{error}");
     for (bytes, views) in [(usize::MAX, 1), (1 << 40, 1 << 40), (1, usize::MAX)] {
@@ -72,8 +54,7 @@ fn a_peer_maps_the_memory_and_learns_when_it_is_gone() {
     let views = MultiView::new("peer", layout).unwrap();
     let peer = MappedBuffer::map(views.fd(), views.status().fd(), 0..layout.bytes, true).unwrap();
     peer.store_release_u64(16, 99).unwrap();
-    let import =
-        MappedBuffer::map(views.fd(), views.status().fd(), 0..layout.bytes, false).unwrap();
+    let import = MappedBuffer::map(views.fd(), views.status().fd(), 0..layout.bytes, false).unwrap();
     let mut word = [0; 8];
     import.read(16, &mut word).unwrap();
     assert_eq!(u64::from_ne_bytes(word), 99);
@@ -89,11 +70,7 @@ fn a_clash_names_what_is_in_the_way_and_the_setting() {
     let error = MultiView::new("second", layout).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, ViewError::Clash { .. }), "{text}");
-    for word in [
-        "in-the-way",
-        "MAPWIRE_SHARED_BASE",
-        &format!("{:#x}", layout.base),
-    ] {
+    for word in ["in-the-way", "MAPWIRE_SHARED_BASE", &format!("{:#x}", layout.base)] {
         assert!(text.contains(word), "{text}");
     }
     drop(first);
@@ -114,23 +91,15 @@ fn a_core_dump_has_what_this_rank_used_once_and_nothing_else() {
     let pages = PageProtection::new(FaultBackend::Sigsegv, std::sync::Arc::clone(&views)).unwrap();
     let dumped = |page: usize| is_dumped(layout.base + page * PAGE_BYTES);
     assert!(!dumped(0) && !dumped(100_000));
-    pages
-        .set(1, 100_000, 2, Access::None, Access::Read)
-        .unwrap();
-    pages
-        .set(1, layout.pages() - 1, 1, Access::None, Access::Write)
-        .unwrap();
+    pages.set(1, 100_000, 2, Access::None, Access::Read).unwrap();
+    pages.set(1, layout.pages() - 1, 1, Access::None, Access::Write).unwrap();
     assert!(dumped(100_000) && dumped(100_001) && dumped(layout.pages() - 1));
     assert!(!dumped(0) && !dumped(50_000) && !dumped(layout.pages() / 2));
     for view in 0..2 {
-        assert!(!is_dumped(
-            layout.view_range(view).start + 100_000 * PAGE_BYTES
-        ));
+        assert!(!is_dumped(layout.view_range(view).start + 100_000 * PAGE_BYTES));
     }
     // A block that was dumped before stays so when its pages are closed.
-    pages
-        .set(1, 100_000, 2, Access::Read, Access::None)
-        .unwrap();
+    pages.set(1, 100_000, 2, Access::Read, Access::None).unwrap();
     assert!(dumped(100_000));
 }
 
@@ -148,11 +117,7 @@ fn a_small_limit_of_address_space_is_named() {
         let layout = ViewLayout::new(DEFAULT_BASE, 1 << 30, 32).unwrap();
         let error = MultiView::new("limit", layout).unwrap_err();
         let text = error.to_string();
-        for word in [
-            "32 views of 1073741824 bytes",
-            "RLIMIT_AS is 4294967296",
-            "ulimit -v",
-        ] {
+        for word in ["32 views of 1073741824 bytes", "RLIMIT_AS is 4294967296", "ulimit -v"] {
             assert!(text.contains(word), "{text}");
         }
         assert_eq!(count_of("mapwire:limit"), (0, 0));

@@ -33,9 +33,7 @@ pub struct EitherWait {
 
 impl std::fmt::Debug for EitherWait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EitherWait")
-            .field("descriptors", &self.descriptors)
-            .finish_non_exhaustive()
+        f.debug_struct("EitherWait").field("descriptors", &self.descriptors).finish_non_exhaustive()
     }
 }
 
@@ -57,24 +55,12 @@ impl EitherWait {
         };
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).ok()?;
-        let codes = [
-            opcode::FutexWait::CODE,
-            opcode::PollAdd::CODE,
-            opcode::AsyncCancel::CODE,
-        ];
-        if !ring.params().is_feature_ext_arg()
-            || !codes.iter().all(|code| probe.is_supported(*code))
-        {
+        let codes = [opcode::FutexWait::CODE, opcode::PollAdd::CODE, opcode::AsyncCancel::CODE];
+        if !ring.params().is_feature_ext_arg() || !codes.iter().all(|code| probe.is_supported(*code)) {
             return None;
         }
-        let copies: io::Result<Vec<_>> = descriptors
-            .iter()
-            .map(BorrowedFd::try_clone_to_owned)
-            .collect();
-        Some(Self {
-            ring,
-            descriptors: copies.ok()?,
-        })
+        let copies: io::Result<Vec<_>> = descriptors.iter().map(BorrowedFd::try_clone_to_owned).collect();
+        Some(Self { ring, descriptors: copies.ok()? })
     }
 
     /// As [`futex_wait`](super::futex_wait), and wakes when a descriptor is readable, also one that is so already. Allocates nothing.
@@ -85,13 +71,10 @@ impl EitherWait {
         }
         let mut open = 1;
         for at in 0..self.descriptors.len() {
-            let poll =
-                opcode::PollAdd::new(Fd(self.descriptors[at].as_raw_fd()), libc::POLLIN as u32);
+            let poll = opcode::PollAdd::new(Fd(self.descriptors[at].as_raw_fd()), libc::POLLIN as u32);
             open += usize::from(self.push(poll.build().user_data(OF_DESCRIPTOR)));
         }
-        let time = Timespec::new()
-            .sec(timeout.as_secs())
-            .nsec(timeout.subsec_nanos());
+        let time = Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
         let args = SubmitArgs::new().timespec(&time);
         let start = Instant::now();
         // Where it is interrupted or late it says no more than that the operations have begun.
@@ -117,8 +100,7 @@ impl EitherWait {
         let (mut ended, mut changed) = (0, false);
         for entry in self.ring.completion() {
             ended += 1;
-            changed |=
-                entry.user_data() == OF_WORD && entry.result() == -Errno::AGAIN.raw_os_error();
+            changed |= entry.user_data() == OF_WORD && entry.result() == -Errno::AGAIN.raw_os_error();
         }
         (ended, changed)
     }
@@ -133,11 +115,7 @@ impl EitherWait {
         while open > 0 {
             match self.ring.submitter().submit_and_wait(1) {
                 Ok(_) => {}
-                Err(error)
-                    if matches!(
-                        error.raw_os_error(),
-                        Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
-                    ) => {}
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
                 // The ring is closed with what is open: nothing else ends it.
                 Err(_) => return,
             }
@@ -176,10 +154,7 @@ mod tests {
         for _ in 0..3 {
             let start = Instant::now();
             assert_eq!(either.wait(&word, 6, LONG), Woken::Changed);
-            assert_eq!(
-                either.wait(&word, 7, Duration::from_millis(20)),
-                Woken::TimedOut
-            );
+            assert_eq!(either.wait(&word, 7, Duration::from_millis(20)), Woken::TimedOut);
             assert!(start.elapsed() >= Duration::from_millis(20));
             thread::scope(|scope| {
                 scope.spawn(|| {

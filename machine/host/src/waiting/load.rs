@@ -25,9 +25,7 @@ impl Load {
         let (mine, processors) = (limits::processors(), limits::online_processors());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         Self {
-            file: rustix::fs::open("/proc/loadavg", flags, Mode::empty())
-                .and_then(above_stdio)
-                .ok(),
+            file: rustix::fs::open("/proc/loadavg", flags, Mode::empty()).and_then(above_stdio).ok(),
             processors,
             confined: mine < processors && ranks > mine,
         }
@@ -35,10 +33,7 @@ impl Load {
 
     /// Whether more threads are runnable, the calling one included, than there are processors.
     pub(super) fn is_crowded(&self) -> bool {
-        self.confined
-            || self
-                .runnable()
-                .is_some_and(|runnable| runnable > self.processors)
+        self.confined || self.runnable().is_some_and(|runnable| runnable > self.processors)
     }
 
     fn runnable(&self) -> Option<usize> {

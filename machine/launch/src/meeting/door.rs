@@ -65,19 +65,15 @@ impl Door {
     /// Another process has it; no descriptor left.
     pub fn open(name: DoorName) -> Result<Self, MeetingError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                .and_then(above_stdio)
-                .map_err(os("socket"))?;
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .and_then(above_stdio)
+            .map_err(os("socket"))?;
         let user = rustix::process::geteuid().as_raw();
         let place = name.address_of(user)?;
         match rustix::net::bind(&listener, &place) {
             Ok(()) => {}
             Err(Errno::ADDRINUSE) => {
-                return Err(MeetingError::Taken {
-                    door: name.socket_of(user),
-                    holder: holder(&place),
-                });
+                return Err(MeetingError::Taken { door: name.socket_of(user), holder: holder(&place) });
             }
             Err(errno) => return Err(os("bind")(errno)),
         }
@@ -113,11 +109,10 @@ impl AsFd for Door {
 /// Who listens there.
 fn holder(place: &SocketAddrUnix) -> String {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .and_then(|socket| {
-            rustix::net::connect(&socket, place)?;
-            Credentials::of(socket)
-        });
+    let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).and_then(|socket| {
+        rustix::net::connect(&socket, place)?;
+        Credentials::of(socket)
+    });
     match asked {
         Ok(Credentials { user, process, .. }) => format!("process {process} of user {user}"),
         Err(_) => "another process".to_owned(),

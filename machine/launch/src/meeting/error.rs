@@ -28,9 +28,7 @@ pub enum MeetingError {
         user: u32,
     },
     /// The door's socket is listened at by a user who should not.
-    #[error(
-        "{door} is held by user {holder}, who is not its owner: not entered; end that user's process"
-    )]
+    #[error("{door} is held by user {holder}, who is not its owner: not entered; end that user's process")]
     Squatter {
         /// The door.
         door: String,
@@ -46,9 +44,7 @@ pub enum MeetingError {
         why: String,
     },
     /// The server's answer makes no sense.
-    #[error(
-        "the server of {name} broke the protocol of doors; is it of another release of mapwire?"
-    )]
+    #[error("the server of {name} broke the protocol of doors; is it of another release of mapwire?")]
     Protocol {
         /// What was asked for.
         name: String,

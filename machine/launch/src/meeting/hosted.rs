@@ -46,15 +46,7 @@ impl HostedJob {
         let mut broker = Broker::new(&vec![0; size as usize], channels())?;
         broker.admit_user(user);
         broker.set_process(0, std::process::id());
-        Ok(Self {
-            id,
-            user,
-            broker,
-            stage: Stage::Opening,
-            size,
-            next: 1,
-            guests: Vec::new(),
-        })
+        Ok(Self { id, user, broker, stage: Stage::Opening, size, next: 1, guests: Vec::new() })
     }
 
     pub(super) fn address(&self) -> &JobAddress {
@@ -73,10 +65,8 @@ impl HostedJob {
 
     /// Guests that this process has knocked for, and that have not joined yet.
     pub(super) fn joining_of(&self, process: u32) -> usize {
-        let joining = self
-            .guests
-            .iter()
-            .filter(|guest| guest.process == process && !self.broker.has_joined(guest.rank));
+        let joining =
+            self.guests.iter().filter(|guest| guest.process == process && !self.broker.has_joined(guest.rank));
         joining.count()
     }
 
@@ -92,11 +82,7 @@ impl HostedJob {
         if who.process != 0 {
             self.broker.set_process(rank, who.process);
         }
-        self.guests.push(Guest {
-            rank,
-            process: who.process,
-            since: now,
-        });
+        self.guests.push(Guest { rank, process: who.process, since: now });
         rank
     }
 
@@ -126,10 +112,7 @@ impl HostedJob {
 
     /// When it wants to be [served](Self::serve) though its descriptor is not readable.
     pub(super) fn poll_at(&self, now: Instant) -> Option<Instant> {
-        let joining = self
-            .guests
-            .iter()
-            .filter(|g| !self.broker.has_joined(g.rank));
+        let joining = self.guests.iter().filter(|g| !self.broker.has_joined(g.rank));
         let joining = joining.map(|guest| guest.since + JOINING);
         joining.chain(self.broker.poll_at(now)).min()
     }

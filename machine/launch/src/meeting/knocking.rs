@@ -38,49 +38,27 @@ pub fn knock(name: &DoorName, users: &[u32], timeout: Duration) -> Result<Admiss
         };
         let server = Credentials::of(&socket).map_err(os("getsockopt(SO_PEERCRED)"))?;
         if server.user != user {
-            return Err(MeetingError::Squatter {
-                door: name.socket_of(user),
-                holder: server.user,
-            });
+            return Err(MeetingError::Squatter { door: name.socket_of(user), holder: server.user });
         }
         return match ask(name, &socket, timeout, deadline)? {
-            Answer::Admitted {
-                address,
-                rank,
-                size,
-            } => Ok(Admission {
-                address: address.of_user(user),
-                rank,
-                size,
-                server,
-            }),
-            Answer::Refused(why) => Err(MeetingError::Refused {
-                name: name.to_string(),
-                why,
-            }),
+            Answer::Admitted { address, rank, size } => {
+                Ok(Admission { address: address.of_user(user), rank, size, server })
+            }
+            Answer::Refused(why) => Err(MeetingError::Refused { name: name.to_string(), why }),
         };
     }
-    Err(MeetingError::Nobody {
-        name: name.to_string(),
-        user: rustix::process::geteuid().as_raw(),
-    })
+    Err(MeetingError::Nobody { name: name.to_string(), user: rustix::process::geteuid().as_raw() })
 }
 
 /// `None`: the door is not open.
-fn connect(
-    name: &DoorName,
-    user: u32,
-    timeout: Duration,
-    deadline: Instant,
-) -> Result<Option<OwnedFd>, MeetingError> {
+fn connect(name: &DoorName, user: u32, timeout: Duration, deadline: Instant) -> Result<Option<OwnedFd>, MeetingError> {
     let kind = SocketType::SEQPACKET;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
         .and_then(above_stdio)
         .map_err(os("socket"))?;
     // A full queue of knocks makes connect wait; this bounds it.
     let limit = timeout.max(Duration::from_millis(1));
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))
-        .map_err(os("setsockopt"))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit)).map_err(os("setsockopt"))?;
     let place = name.address_of(user)?;
     loop {
         match rustix::net::connect(&socket, &place) {
@@ -94,26 +72,16 @@ fn connect(
 }
 
 fn late(name: &DoorName, after: Duration) -> MeetingError {
-    MeetingError::Timeout {
-        name: name.to_string(),
-        after,
-    }
+    MeetingError::Timeout { name: name.to_string(), after }
 }
 
-fn ask(
-    name: &DoorName,
-    socket: &OwnedFd,
-    timeout: Duration,
-    deadline: Instant,
-) -> Result<Answer, MeetingError> {
+fn ask(name: &DoorName, socket: &OwnedFd, timeout: Duration, deadline: Instant) -> Result<Answer, MeetingError> {
     match rustix::net::send(socket, say_knock().as_bytes(), SendFlags::NOSIGNAL) {
         // A server that refuses at once has closed by now; its answer may still wait.
         Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
         Err(errno) => return Err(os("send")(errno)),
     }
-    let ended = || MeetingError::Ended {
-        name: name.to_string(),
-    };
+    let ended = || MeetingError::Ended { name: name.to_string() };
     // One byte more than a record, to tell a longer one.
     let mut bytes = [0; MAX_BYTES + 1];
     loop {
@@ -121,9 +89,7 @@ fn ask(
             Ok((_, 0)) | Err(Errno::CONNRESET) => return Err(ended()),
             Ok((_, length)) => {
                 let answer = bytes.get(..length).and_then(Answer::parse);
-                return answer.ok_or_else(|| MeetingError::Protocol {
-                    name: name.to_string(),
-                });
+                return answer.ok_or_else(|| MeetingError::Protocol { name: name.to_string() });
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => return Err(os("recv")(errno)),

@@ -72,12 +72,7 @@ impl Knocks {
         if let Some(at) = self.0.iter().position(|k| Some(k.who.user) == most) {
             self.0.remove(at);
         }
-        self.0.push(Knock {
-            socket,
-            who,
-            since: now,
-            is_waiting: false,
-        });
+        self.0.push(Knock { socket, who, since: now, is_waiting: false });
     }
 
     /// Reads what they say, and closes those that are gone, talk nonsense or are silent for too long.
@@ -121,11 +116,7 @@ mod tests {
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let pair = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None);
         let (server, client) = pair.unwrap();
-        let who = Credentials {
-            user,
-            group: user,
-            process: 1,
-        };
+        let who = Credentials { user, group: user, process: 1 };
         knocks.take(server, who, Instant::now());
         client
     }

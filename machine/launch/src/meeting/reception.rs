@@ -66,12 +66,7 @@ pub struct ReceptionLimits {
 
 impl Default for ReceptionLimits {
     fn default() -> Self {
-        Self {
-            ranks: 256,
-            jobs: 64,
-            own_guests: 4096,
-            other_guests: 64,
-        }
+        Self { ranks: 256, jobs: 64, own_guests: 4096, other_guests: 64 }
     }
 }
 
@@ -94,10 +89,7 @@ impl Reception {
     /// # Errors
     /// No thread, or no descriptor left.
     pub fn start(host: Arc<dyn Host>, limits: ReceptionLimits) -> Result<Self, MeetingError> {
-        let limits = ReceptionLimits {
-            ranks: limits.ranks.clamp(2, MAX_RANKS),
-            ..limits
-        };
+        let limits = ReceptionLimits { ranks: limits.ranks.clamp(2, MAX_RANKS), ..limits };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = eventfd(0, flags).and_then(above_stdio);
         let bell = Arc::new(bell.map_err(os("eventfd"))?);
@@ -106,31 +98,25 @@ impl Reception {
         let rung = Arc::clone(&bell);
         // Handlers of the program run on threads of the program.
         let masked = masking::mask();
-        let thread = std::thread::Builder::new()
-            .name("mapwire-door".to_owned())
-            .spawn(move || {
-                masking::mask_for_good();
-                let desk = Desk {
-                    host,
-                    limits,
-                    bell: rung,
-                    tell,
-                    opened,
-                    doors: Vec::new(),
-                    knocks: Knocks::default(),
-                    jobs: Vec::new(),
-                    last_job: 0,
-                    short_until: None,
-                    sparing: Sparing::default(),
-                };
-                desk.serve(&heard);
-            });
+        let thread = std::thread::Builder::new().name("mapwire-door".to_owned()).spawn(move || {
+            masking::mask_for_good();
+            let desk = Desk {
+                host,
+                limits,
+                bell: rung,
+                tell,
+                opened,
+                doors: Vec::new(),
+                knocks: Knocks::default(),
+                jobs: Vec::new(),
+                last_job: 0,
+                short_until: None,
+                sparing: Sparing::default(),
+            };
+            desk.serve(&heard);
+        });
         drop(masked);
-        Ok(Self {
-            orders: Some(orders),
-            bell,
-            thread: Some(thread.map_err(thread_error)?),
-        })
+        Ok(Self { orders: Some(orders), bell, thread: Some(thread.map_err(thread_error)?) })
     }
 
     /// Answers at `door` too.
@@ -240,10 +226,7 @@ impl Desk {
             job.stage = Stage::Open;
             if let Err(why) = outcome {
                 if self.sparing.admit(Cause::Unopened(job.user), now) {
-                    tracing::warn!(
-                        "a job for clients of user {} could not be opened: {why}",
-                        job.user
-                    );
+                    tracing::warn!("a job for clients of user {} could not be opened: {why}", job.user);
                 }
                 job.stage = Stage::Over;
                 for knock in self.knocks.take_waiting() {
@@ -311,10 +294,7 @@ impl Desk {
             return;
         }
         let user = who.user;
-        let found = self
-            .jobs
-            .iter_mut()
-            .find(|job| job.user == user && job.has_room());
+        let found = self.jobs.iter_mut().find(|job| job.user == user && job.has_room());
         let Some(job) = found else {
             if let Err(why) = self.begin_job(user) {
                 knock.answer(&Answer::Refused(why));
@@ -327,11 +307,7 @@ impl Desk {
         }
         let rank = job.admit(&who, now);
         self.host.handle_guest(job.id, rank, &who);
-        let answer = Answer::Admitted {
-            address: job.address().clone(),
-            rank,
-            size: job.size,
-        };
+        let answer = Answer::Admitted { address: job.address().clone(), rank, size: job.size };
         if !knock.answer(&answer) {
             job.give_up(rank, now);
             self.host.handle_guest_gone(job.id, rank);
@@ -349,16 +325,11 @@ impl Desk {
         let of_user = || self.jobs.iter().filter(|job| job.user == who.user);
         let guests: usize = of_user().map(HostedJob::guests).sum();
         if guests >= most {
-            return Err(format!(
-                "user {} has {guests} clients there already",
-                who.user
-            ));
+            return Err(format!("user {} has {guests} clients there already", who.user));
         }
         let joining: usize = of_user().map(|job| job.joining_of(who.process)).sum();
         if joining >= MOST_JOINING {
-            return Err(format!(
-                "{joining} clients of this process have not joined yet"
-            ));
+            return Err(format!("{joining} clients of this process have not joined yet"));
         }
         Ok(())
     }
@@ -378,9 +349,7 @@ impl Desk {
         };
         match may {
             true => Ok(()),
-            false => Err(format!(
-                "of its {all} jobs {of_user} are of user {user}, who may have no more now"
-            )),
+            false => Err(format!("of its {all} jobs {of_user} are of user {user}, who may have no more now")),
         }
     }
 
@@ -428,14 +397,12 @@ impl Desk {
 /// Does `work` on a thread of its own, or gives it back.
 fn aside<F: FnOnce() + Send + 'static>(work: F) -> Result<(), (io::Error, F)> {
     let (hand, take) = mpsc::channel::<F>();
-    let spawned = std::thread::Builder::new()
-        .name("mapwire-meet".to_owned())
-        .spawn(move || {
-            masking::mask_for_good();
-            if let Ok(work) = take.recv() {
-                work();
-            }
-        });
+    let spawned = std::thread::Builder::new().name("mapwire-meet".to_owned()).spawn(move || {
+        masking::mask_for_good();
+        if let Ok(work) = take.recv() {
+            work();
+        }
+    });
     match spawned {
         Ok(_) => {
             let _ = hand.send(work);

@@ -27,31 +27,21 @@ pub(super) fn check_knock(bytes: &[u8]) -> Option<Result<(), String>> {
     Some(if release == RELEASE {
         Ok(())
     } else {
-        Err(format!(
-            "it is of mapwire {RELEASE}, this process of another release; use the same"
-        ))
+        Err(format!("it is of mapwire {RELEASE}, this process of another release; use the same"))
     })
 }
 
 /// What a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    Admitted {
-        address: JobAddress,
-        rank: u32,
-        size: u32,
-    },
+    Admitted { address: JobAddress, rank: u32, size: u32 },
     Refused(String),
 }
 
 impl Answer {
     pub(super) fn to_text(&self) -> String {
         match self {
-            Self::Admitted {
-                address,
-                rank,
-                size,
-            } => format!("admitted\n{address}\n{rank}\n{size}"),
+            Self::Admitted { address, rank, size } => format!("admitted\n{address}\n{rank}\n{size}"),
             Self::Refused(why) => {
                 let clean = why.chars().filter(|c| !c.is_control());
                 format!("refused\n{}", clean.take(80).collect::<String>())
@@ -68,11 +58,7 @@ impl Answer {
                 if rank == 0 || rank >= size || size > MAX_RANKS {
                     return None;
                 }
-                Self::Admitted {
-                    address,
-                    rank,
-                    size,
-                }
+                Self::Admitted { address, rank, size }
             }
             "refused" => Self::Refused(lines.next()?.to_owned()),
             _ => return None,
@@ -99,16 +85,8 @@ mod tests {
     fn what_is_said_is_read_back() {
         let address = JobAddress::random().unwrap();
         for answer in [
-            Answer::Admitted {
-                address: address.clone(),
-                rank: 3,
-                size: 256,
-            },
-            Answer::Admitted {
-                address: address.of_user(1000),
-                rank: 255,
-                size: 256,
-            },
+            Answer::Admitted { address: address.clone(), rank: 3, size: 256 },
+            Answer::Admitted { address: address.of_user(1000), rank: 255, size: 256 },
             Answer::Refused("too many".into()),
         ] {
             assert_eq!(Answer::parse(answer.to_text().as_bytes()), Some(answer));

@@ -49,9 +49,7 @@ impl BrokerThread {
     ) -> Result<(Self, JobAddress), LaunchError> {
         let os = |call| move |source| LaunchError::Os { call, source };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags)
-            .and_then(above_stdio)
-            .map_err(|errno| os("eventfd")(errno.into()))?;
+        let bell = eventfd(0, flags).and_then(above_stdio).map_err(|errno| os("eventfd")(errno.into()))?;
         let bell = Arc::new(bell);
         let (orders, heard) = mpsc::channel();
         let (tell, told) = mpsc::channel();
@@ -77,16 +75,10 @@ impl BrokerThread {
             })
             .map_err(os("starting a thread"))?;
         drop(masked);
-        let this = Self {
-            orders: Some(orders),
-            bell,
-            thread: Some(thread),
-        };
+        let this = Self { orders: Some(orders), bell, thread: Some(thread) };
         match told.recv() {
             Ok(address) => Ok((this, address?)),
-            Err(_) => Err(os("starting a broker")(io::Error::other(
-                "its thread has ended",
-            ))),
+            Err(_) => Err(os("starting a broker")(io::Error::other("its thread has ended"))),
         }
     }
 
@@ -127,13 +119,7 @@ impl Drop for BrokerThread {
     }
 }
 
-fn serve(
-    mut broker: Broker,
-    ranks: Vec<u32>,
-    orders: &Receiver<Order>,
-    bell: &OwnedFd,
-    launcher: &SharedLauncher,
-) {
+fn serve(mut broker: Broker, ranks: Vec<u32>, orders: &Receiver<Order>, bell: &OwnedFd, launcher: &SharedLauncher) {
     let mut is_finishing = false;
     let mut sparing = Sparing::default();
     loop {
@@ -179,12 +165,7 @@ fn serve(
 }
 
 /// Passes on whose failure the launcher reports. Whether it ends the job.
-fn hear_launcher(
-    broker: &mut Broker,
-    ranks: &[u32],
-    launcher: &SharedLauncher,
-    now: Instant,
-) -> bool {
+fn hear_launcher(broker: &mut Broker, ranks: &[u32], launcher: &SharedLauncher, now: Instant) -> bool {
     let mut launcher = match launcher.try_lock() {
         Ok(launcher) => launcher,
         Err(TryLockError::Poisoned(launcher)) => launcher.into_inner(),

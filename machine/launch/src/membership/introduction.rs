@@ -56,10 +56,7 @@ impl Introduction {
             Between::Plain => "plain",
             Between::Other(name) => name,
         };
-        format!(
-            "{MAGIC} {}\n{between}\n{}\n{}",
-            self.version, self.place, self.name
-        )
+        format!("{MAGIC} {}\n{between}\n{}\n{}", self.version, self.place, self.name)
     }
 
     /// What `bytes` say, which another process has put.
@@ -77,9 +74,7 @@ impl Introduction {
             between: match &*between {
                 "plain" => Between::Plain,
                 "sealed" => Between::Sealed,
-                name if name.starts_with("ofi") && is_clean(&between) => {
-                    Between::Other(name.to_owned())
-                }
+                name if name.starts_with("ofi") && is_clean(&between) => Between::Other(name.to_owned()),
                 _ => return None,
             },
             place: lines.next()?,
@@ -141,10 +136,7 @@ mod tests {
     use super::*;
 
     fn at(place: &str) -> Introduction {
-        Introduction {
-            place: place.into(),
-            ..Introduction::of_this_process(Between::Sealed)
-        }
+        Introduction { place: place.into(), ..Introduction::of_this_process(Between::Sealed) }
     }
 
     #[test]
@@ -195,10 +187,7 @@ mod tests {
         assert!(text.contains("MAPWIRE_INSECURE"), "{text}");
         plain.between = Between::Other("ofi:tcp".into());
         let text = own.check(1, &plain).unwrap_err().to_string();
-        assert!(
-            text.contains("MAPWIRE_TRANSPORT ofi:tcp") && text.contains("udp"),
-            "{text}"
-        );
+        assert!(text.contains("MAPWIRE_TRANSPORT ofi:tcp") && text.contains("udp"), "{text}");
         assert!(own.check(1, &own).is_ok());
     }
 }

@@ -57,11 +57,7 @@ impl Membership {
     ///
     /// # Errors
     /// The launcher's; ranks of another version, or that disagree; no broker can be had.
-    pub fn begin(
-        detected: &Detected,
-        between: Between,
-        timeout: Duration,
-    ) -> Result<Self, LaunchError> {
+    pub fn begin(detected: &Detected, between: Between, timeout: Duration) -> Result<Self, LaunchError> {
         let mut launcher = detected.join(timeout)?;
         let (rank, size) = (launcher.rank(), launcher.size());
         if size > MAX_RANKS {
@@ -94,8 +90,7 @@ impl Membership {
         let leader = hosts.iter().position(|host| *host == here).unwrap_or(0) as u32;
         let launcher: SharedLauncher = Arc::new(Mutex::new(launcher));
         let broker = if leader == rank {
-            let (broker, address) =
-                BrokerThread::start(hosts.clone(), here, secret, Arc::clone(&launcher))?;
+            let (broker, address) = BrokerThread::start(hosts.clone(), here, secret, Arc::clone(&launcher))?;
             lock(&launcher).put(BROKER, address.to_string().as_bytes())?;
             Some(broker)
         } else {
@@ -188,24 +183,15 @@ impl Membership {
 
 /// The launcher, whatever became of the thread that had it before: it checks itself whether it can be used.
 fn lock(launcher: &SharedLauncher) -> std::sync::MutexGuard<'_, Box<dyn Launcher>> {
-    launcher
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    launcher.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn into_inner(launcher: Mutex<Box<dyn Launcher>>) -> Box<dyn Launcher> {
-    launcher
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    launcher.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// What `rank` must have put under `key`.
-fn needed(
-    launcher: &mut dyn Launcher,
-    rank: u32,
-    key: &str,
-    timeout: Duration,
-) -> Result<Vec<u8>, LaunchError> {
+fn needed(launcher: &mut dyn Launcher, rank: u32, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
     let value = launcher.get(rank, key, timeout)?;
     value.ok_or(LaunchError::Stranger { rank })
 }
@@ -213,9 +199,7 @@ fn needed(
 fn random() -> Result<[u8; 32], LaunchError> {
     let mut bytes = [0; 32];
     // Up to 256 bytes come whole.
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| LaunchError::Os {
-        call: "getrandom",
-        source: errno.into(),
-    })?;
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|errno| LaunchError::Os { call: "getrandom", source: errno.into() })?;
     Ok(bytes)
 }

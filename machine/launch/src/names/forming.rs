@@ -104,13 +104,7 @@ pub(super) fn form(
             Err(error) => return Err(error),
         };
         was_reached = true;
-        let mut member = Member {
-            store,
-            shared,
-            wanted,
-            lease,
-            ends,
-        };
+        let mut member = Member { store, shared, wanted, lease, ends };
         let attempt = member.attempt(&record, waiting);
         if !matches!(attempt, Ok(Some(Attempt::Formed(_)))) {
             // Whatever it is attached to goes at once; if the store is gone, within seconds.
@@ -144,11 +138,7 @@ pub(super) fn form(
 }
 
 /// The job's record; makes one where there is none.
-fn find(
-    store: &mut dyn Store,
-    shared: &SharedSecret,
-    wanted: &Wanted,
-) -> Result<Record, LaunchError> {
+fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result<Record, LaunchError> {
     let signing = record_key(shared);
     let key = wanted.name.key();
     loop {
@@ -156,19 +146,13 @@ fn find(
             Ok(None) => {}
             Ok(Some(value)) => return read_record(&value, store, &wanted.name),
             Err(LaunchError::Forged { address, .. }) => {
-                return Err(LaunchError::JobSecret {
-                    name: wanted.name.to_string(),
-                    address,
-                });
+                return Err(LaunchError::JobSecret { name: wanted.name.to_string(), address });
             }
             Err(error) => return Err(error),
         }
         let lease = store.grant()?;
-        let record = Record {
-            incarnation: Incarnation::new(random_id()?, lease),
-            size: wanted.size,
-            release: RELEASE.into(),
-        };
+        let record =
+            Record { incarnation: Incarnation::new(random_id()?, lease), size: wanted.size, release: RELEASE.into() };
         match signed::create(store, &signing, &key, record.to_text().as_bytes(), lease) {
             Ok(true) => return Ok(record),
             // Another was faster.
@@ -185,19 +169,14 @@ pub(super) fn record_key(shared: &SharedSecret) -> SigningKey {
 }
 
 fn read_record(value: &[u8], store: &dyn Store, name: &JobName) -> Result<Record, LaunchError> {
-    Record::parse(value).ok_or_else(|| LaunchError::Forged {
-        address: store.address().to_string(),
-        key: name.key(),
-    })
+    Record::parse(value).ok_or_else(|| LaunchError::Forged { address: store.address().to_string(), key: name.key() })
 }
 
 pub(super) fn random_id() -> Result<[u8; 16], LaunchError> {
     let mut id = [0; 16];
     // Up to 256 bytes come whole.
-    getrandom(&mut id, GetRandomFlags::empty()).map_err(|errno| LaunchError::Os {
-        call: "getrandom",
-        source: errno.into(),
-    })?;
+    getrandom(&mut id, GetRandomFlags::empty())
+        .map_err(|errno| LaunchError::Os { call: "getrandom", source: errno.into() })?;
     Ok(id)
 }
 
@@ -230,11 +209,7 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    fn attempt(
-        &mut self,
-        record: &Record,
-        waiting: &mut dyn Waiting,
-    ) -> Result<Option<Attempt>, LaunchError> {
+    fn attempt(&mut self, record: &Record, waiting: &mut dyn Waiting) -> Result<Option<Attempt>, LaunchError> {
         let name = &self.wanted.name;
         let incarnation = &record.incarnation;
         let signing = incarnation.signing_key(name, self.shared);
@@ -268,9 +243,7 @@ impl Member<'_> {
                 })));
             }
             let claims = claims(self.store, &signing, &prefix)?;
-            let is_whole = seen
-                .iter()
-                .all(|(number, claim)| claims.get(number) == Some(claim));
+            let is_whole = seen.iter().all(|(number, claim)| claims.get(number) == Some(claim));
             if !is_whole || !claims.contains_key(&own) {
                 // Somebody has died, or has given the incarnation up.
                 self.store.revoke(incarnation.lease)?;
@@ -323,28 +296,16 @@ impl Member<'_> {
         let name = self.wanted.name.to_string();
         let ours = RELEASE;
         if record.release != ours {
-            return Some(LaunchError::JobVersion {
-                name,
-                theirs: record.release.clone(),
-                ours: ours.into(),
-            });
+            return Some(LaunchError::JobVersion { name, theirs: record.release.clone(), ours: ours.into() });
         }
         if record.size == self.wanted.size {
             return None;
         }
-        Some(LaunchError::JobSize {
-            name,
-            theirs: record.size,
-            ours: self.wanted.size,
-        })
+        Some(LaunchError::JobSize { name, theirs: record.size, ours: self.wanted.size })
     }
 
     /// Claims ranks, under the next number. Gives the number.
-    fn claim(
-        &mut self,
-        signing: &SigningKey,
-        prefix: &str,
-    ) -> Result<Result<u32, Attempt>, LaunchError> {
+    fn claim(&mut self, signing: &SigningKey, prefix: &str) -> Result<Result<u32, Attempt>, LaunchError> {
         let name = self.wanted.name.to_string();
         loop {
             let there = claims(self.store, signing, prefix)?;
@@ -371,12 +332,7 @@ impl Member<'_> {
                 }
             };
             let number = there.last_key_value().map_or(0, |(number, _)| number + 1);
-            let claim = Claim {
-                ranks,
-                host: host_name(),
-                process: std::process::id(),
-                lease: self.lease,
-            };
+            let claim = Claim { ranks, host: host_name(), process: std::process::id(), lease: self.lease };
             let key = format!("{prefix}claim/{number}");
             let text = claim.to_text();
             match signed::create(self.store, signing, &key, text.as_bytes(), self.lease) {
@@ -391,17 +347,11 @@ impl Member<'_> {
 
 /// Whether the store may answer another time.
 fn is_passing(error: &LaunchError) -> bool {
-    matches!(
-        error,
-        LaunchError::Store(mapwire_names::NamesError::Unreachable { .. })
-    )
+    matches!(error, LaunchError::Store(mapwire_names::NamesError::Unreachable { .. }))
 }
 
 fn is_without_lease(error: &LaunchError) -> bool {
-    matches!(
-        error,
-        LaunchError::Store(mapwire_names::NamesError::NoLease { .. })
-    )
+    matches!(error, LaunchError::Store(mapwire_names::NamesError::NoLease { .. }))
 }
 
 /// The ranks that a process gets which wants them where others are taken.

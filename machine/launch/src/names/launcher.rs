@@ -116,10 +116,7 @@ impl Names {
         let folder = format!("{}fence/{number}/", self.prefix);
         let signing = self.signing_key();
         let there = signed::list(&mut *self.store, &signing, &folder)?;
-        Ok(there
-            .iter()
-            .filter_map(|(rank, _)| rank.parse().ok())
-            .collect())
+        Ok(there.iter().filter_map(|(rank, _)| rank.parse().ok()).collect())
     }
 }
 
@@ -146,13 +143,7 @@ fn become_member(
     shared: &SharedSecret,
     timeout: Duration,
 ) -> Result<(Session, Incarnation, u32), LaunchError> {
-    let wanted = Wanted {
-        name: job.name.clone(),
-        size: job.size,
-        count: 1,
-        first: job.rank,
-        timeout,
-    };
+    let wanted = Wanted { name: job.name.clone(), size: job.size, count: 1, first: job.rank, timeout };
     let session = Session::start(&job.store, shared.clone(), wanted)?;
     loop {
         match session.wait_for_news(None) {
@@ -214,10 +205,7 @@ impl Launcher for Names {
             if Instant::now() >= ends {
                 let there = self.arrived(number)?;
                 let missing = (0..self.size).filter(|rank| !there.contains(rank));
-                return Err(LaunchError::Late {
-                    missing: ranks_text(missing),
-                    after: timeout,
-                });
+                return Err(LaunchError::Late { missing: ranks_text(missing), after: timeout });
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSES[1]);
@@ -225,12 +213,7 @@ impl Launcher for Names {
         Ok(())
     }
 
-    fn get(
-        &mut self,
-        rank: u32,
-        key: &str,
-        _timeout: Duration,
-    ) -> Result<Option<Vec<u8>>, LaunchError> {
+    fn get(&mut self, rank: u32, key: &str, _timeout: Duration) -> Result<Option<Vec<u8>>, LaunchError> {
         check_get(rank, self.size, key)?;
         if !self.got.contains_key(key) {
             let folder = format!("{}value/{key}/", self.prefix);
@@ -240,11 +223,7 @@ impl Launcher for Names {
             let values = found.into_iter().filter_map(of_rank).collect();
             self.got.insert(key.to_owned(), values);
         }
-        Ok(self
-            .got
-            .get(key)
-            .and_then(|values| values.get(&rank))
-            .cloned())
+        Ok(self.got.get(key).and_then(|values| values.get(&rank)).cloned())
     }
 
     fn poll_event(&mut self) -> Option<Event> {

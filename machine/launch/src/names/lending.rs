@@ -122,20 +122,10 @@ impl Offer {
     ///
     /// # Errors
     /// The store cannot be reached, or has another secret.
-    pub fn begin(
-        address: &StoreAddress,
-        shared: &SharedSecret,
-        pages: u64,
-    ) -> Result<Self, LaunchError> {
+    pub fn begin(address: &StoreAddress, shared: &SharedSecret, pages: u64) -> Result<Self, LaunchError> {
         let mut store = open(address, shared)?;
         let lease = store.grant()?;
-        let mut offer = Self {
-            store,
-            signing: signing_key(shared),
-            id: hex(random_id()?),
-            pages,
-            lease,
-        };
+        let mut offer = Self { store, signing: signing_key(shared), id: hex(random_id()?), pages, lease };
         offer.show()?;
         Ok(offer)
     }
@@ -144,13 +134,7 @@ impl Offer {
         let (host, process) = (host_name(), std::process::id());
         let value = format!("{RELEASE}\n{host}\n{process}\n{}", self.pages);
         let key = format!("{DONORS}{}", self.id);
-        signed::create(
-            &mut *self.store,
-            &self.signing,
-            &key,
-            value.as_bytes(),
-            self.lease,
-        )?;
+        signed::create(&mut *self.store, &self.signing, &key, value.as_bytes(), self.lease)?;
         Ok(())
     }
 
@@ -212,11 +196,7 @@ impl Asking {
     ///
     /// # Errors
     /// The store cannot be reached, or has another secret.
-    pub fn begin(
-        address: &StoreAddress,
-        shared: &SharedSecret,
-        donors: &[Donor],
-    ) -> Result<Self, LaunchError> {
+    pub fn begin(address: &StoreAddress, shared: &SharedSecret, donors: &[Donor]) -> Result<Self, LaunchError> {
         let mut store = open(address, shared)?;
         let signing = signing_key(shared);
         let lease = store.grant()?;
@@ -224,28 +204,11 @@ impl Asking {
         let size = donors.len() as u32 + 1;
         let pages = donors.iter().map(|donor| donor.pages).sum();
         for (rank, donor) in (1..).zip(donors) {
-            let loan = Loan {
-                job: job.clone(),
-                rank,
-                size,
-                pages,
-            };
+            let loan = Loan { job: job.clone(), rank, size, pages };
             let key = format!("{LOANS}{}/{job}", donor.id);
-            signed::create(
-                &mut *store,
-                &signing,
-                &key,
-                loan.to_text().as_bytes(),
-                lease,
-            )?;
+            signed::create(&mut *store, &signing, &key, loan.to_text().as_bytes(), lease)?;
         }
-        Ok(Self {
-            store,
-            lease,
-            job,
-            size,
-            pages,
-        })
+        Ok(Self { store, lease, job, size, pages })
     }
 }
 
@@ -262,28 +225,16 @@ mod tests {
 
     #[test]
     fn what_a_donor_and_an_asker_write_is_read_back_and_what_makes_no_sense_is_not() {
-        let loan = Loan {
-            job: "far.0a".parse().unwrap(),
-            rank: 2,
-            size: 3,
-            pages: 77,
-        };
+        let loan = Loan { job: "far.0a".parse().unwrap(), rank: 2, size: 3, pages: 77 };
         let text = loan.to_text();
         assert_eq!(Loan::parse("far.0a", text.as_bytes()), Some(loan));
-        for (job, text) in [
-            ("", "1\n2\n3"),
-            ("x", "2\n2\n3"),
-            ("x", "1\n2"),
-            ("x", "-1\n2\n3"),
-            ("x", "0\n1\n99999999999999"),
-        ] {
+        for (job, text) in
+            [("", "1\n2\n3"), ("x", "2\n2\n3"), ("x", "1\n2"), ("x", "-1\n2\n3"), ("x", "0\n1\n99999999999999")]
+        {
             assert_eq!(Loan::parse(job, text.as_bytes()), None, "{job} {text}");
         }
         let donor = Donor::parse("ab", format!("{RELEASE}\nnode1\n12\n34").as_bytes()).unwrap();
-        assert_eq!(
-            (donor.host.as_str(), donor.process, donor.pages),
-            ("node1", 12, 34)
-        );
+        assert_eq!((donor.host.as_str(), donor.process, donor.pages), ("node1", 12, 34));
         for text in ["0\nnode1\n12\n34", "", "\u{1b}"] {
             assert_eq!(Donor::parse("ab", text.as_bytes()), None, "{text}");
         }

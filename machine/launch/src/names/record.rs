@@ -115,11 +115,7 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn to_text(&self) -> String {
-        let Self {
-            incarnation,
-            size,
-            release,
-        } = self;
+        let Self { incarnation, size, release } = self;
         format!("mapwire {release}\n{incarnation}\n{size}")
     }
 
@@ -128,11 +124,7 @@ impl Record {
         let release = lines.next()?.strip_prefix("mapwire ")?.to_owned();
         let incarnation = lines.next()?.parse().ok()?;
         let size = lines.next()?.parse().ok()?;
-        (1..=MAX_RANKS).contains(&size).then_some(Self {
-            incarnation,
-            size,
-            release,
-        })
+        (1..=MAX_RANKS).contains(&size).then_some(Self { incarnation, size, release })
     }
 }
 
@@ -149,10 +141,7 @@ pub(super) struct Claim {
 impl Claim {
     pub(super) fn to_text(&self) -> String {
         let Range { start, end } = self.ranks;
-        format!(
-            "{start} {end}\n{}\n{}\n{}",
-            self.host, self.process, self.lease.0
-        )
+        format!("{start} {end}\n{}\n{}\n{}", self.host, self.process, self.lease.0)
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
@@ -205,10 +194,7 @@ pub(super) fn lines_of(bytes: &[u8]) -> Option<std::str::Lines<'_>> {
 pub(super) fn host_name() -> String {
     let names = rustix::system::uname();
     let name = names.nodename().to_string_lossy().into_owned();
-    name.chars()
-        .filter(|it| !it.is_control())
-        .take(100)
-        .collect()
+    name.chars().filter(|it| !it.is_control()).take(100).collect()
 }
 
 /// Ranks as a person writes them: `0-2, 5`.

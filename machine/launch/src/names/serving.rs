@@ -50,12 +50,7 @@ pub struct FarServer {
 impl FarServer {
     fn to_text(&self) -> String {
         let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
-        format!(
-            "{RELEASE}\n{}\n{}\n{}",
-            self.host,
-            self.process,
-            addresses.join(" ")
-        )
+        format!("{RELEASE}\n{}\n{}\n{}", self.host, self.process, addresses.join(" "))
     }
 
     /// `None`: of another release, or malformed.
@@ -80,11 +75,7 @@ impl FarServer {
 ///
 /// # Errors
 /// The store cannot be reached, or has another secret.
-pub fn servers(
-    address: &StoreAddress,
-    shared: &SharedSecret,
-    name: &DoorName,
-) -> Result<Vec<FarServer>, LaunchError> {
+pub fn servers(address: &StoreAddress, shared: &SharedSecret, name: &DoorName) -> Result<Vec<FarServer>, LaunchError> {
     let mut store = open(address, shared)?;
     let signing = signing_key(shared);
     let prefix = format!("{SERVERS}{name}/");
@@ -125,12 +116,7 @@ impl Serving {
         Ok(Self {
             store: open(address, shared)?,
             signing: signing_key(shared),
-            server: FarServer {
-                id: hex(random_id()?),
-                host: host_name(),
-                process: std::process::id(),
-                addresses,
-            },
+            server: FarServer { id: hex(random_id()?), host: host_name(), process: std::process::id(), addresses },
             names: Vec::new(),
         })
     }
@@ -140,11 +126,7 @@ impl Serving {
     /// # Errors
     /// The store cannot be reached now.
     pub fn set_names(&mut self, names: &[DoorName]) -> Result<(), LaunchError> {
-        while let Some(at) = self
-            .names
-            .iter()
-            .position(|(name, _)| !names.contains(name))
-        {
+        while let Some(at) = self.names.iter().position(|(name, _)| !names.contains(name)) {
             self.store.revoke(self.names[at].1)?;
             self.names.remove(at);
         }
@@ -225,11 +207,7 @@ impl Visiting {
     ///
     /// # Errors
     /// The store cannot be reached, or has another secret.
-    pub fn begin(
-        address: &StoreAddress,
-        shared: &SharedSecret,
-        server: &FarServer,
-    ) -> Result<Self, LaunchError> {
+    pub fn begin(address: &StoreAddress, shared: &SharedSecret, server: &FarServer) -> Result<Self, LaunchError> {
         let mut store = open(address, shared)?;
         let lease = store.grant()?;
         let job: JobName = format!("visit.{}", hex(random_id()?)).parse()?;

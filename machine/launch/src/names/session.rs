@@ -75,20 +75,11 @@ impl Session {
     ///
     /// # Errors
     /// No thread or descriptor can be had.
-    pub fn start(
-        address: &StoreAddress,
-        shared: SharedSecret,
-        wanted: Wanted,
-    ) -> Result<Self, LaunchError> {
+    pub fn start(address: &StoreAddress, shared: SharedSecret, wanted: Wanted) -> Result<Self, LaunchError> {
         let os = |call| move |source| LaunchError::Os { call, source };
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags)
-            .and_then(above_stdio)
-            .map_err(|errno| os("eventfd")(errno.into()))?;
-        let told = Arc::new(Told {
-            news: Mutex::default(),
-            bell,
-        });
+        let bell = eventfd(0, flags).and_then(above_stdio).map_err(|errno| os("eventfd")(errno.into()))?;
+        let told = Arc::new(Told { news: Mutex::default(), bell });
         let (orders, heard) = mpsc::channel();
         let store = open(address, &shared)?;
         let tells = Arc::clone(&told);
@@ -102,20 +93,12 @@ impl Session {
             })
             .map_err(os("starting a thread"))?;
         drop(masked);
-        Ok(Self {
-            told,
-            orders: Some(orders),
-            thread: Some(thread),
-        })
+        Ok(Self { told, orders: Some(orders), thread: Some(thread) })
     }
 
     /// What has happened.
     pub fn poll_news(&self) -> Option<News> {
-        let mut all = self
-            .told
-            .news
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.told.news.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= 1 {
             let _ = rustix::io::read(self.as_fd(), &mut [0; 8]);
         }
@@ -181,10 +164,7 @@ struct Joining<'a> {
 
 impl Waiting for Joining<'_> {
     fn pause(&mut self, pause: Duration) -> bool {
-        matches!(
-            self.orders.recv_timeout(pause),
-            Err(RecvTimeoutError::Timeout)
-        )
+        matches!(self.orders.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
     }
 
     fn tell(&mut self, missing: &str) {
@@ -195,18 +175,8 @@ impl Waiting for Joining<'_> {
     }
 }
 
-fn run(
-    mut store: Box<dyn Store>,
-    shared: &SharedSecret,
-    wanted: &Wanted,
-    orders: &Receiver<Order>,
-    told: &Told,
-) {
-    let mut joining = Joining {
-        orders,
-        told,
-        last: String::new(),
-    };
+fn run(mut store: Box<dyn Store>, shared: &SharedSecret, wanted: &Wanted, orders: &Receiver<Order>, told: &Told) {
+    let mut joining = Joining { orders, told, last: String::new() };
     let formed = match forming::form(&mut *store, shared, wanted, &mut joining) {
         Ok(Some(formed)) => formed,
         Ok(None) => return,
@@ -280,26 +250,15 @@ impl Watch {
     fn look(&mut self, told: &Told) -> Result<(), LaunchError> {
         let (own, job) = (self.formed.lease, self.formed.incarnation.lease);
         if !self.store.keep(own)? || !self.store.keep(job)? {
-            return Err(NamesError::NoLease {
-                address: self.store.address().to_string(),
-            }
-            .into());
+            return Err(NamesError::NoLease { address: self.store.address().to_string() }.into());
         }
         if !self.is_aborted {
             let key = format!("{}abort", self.prefix);
             if let Some(value) = signed::get(&mut *self.store, &self.signing, &key)? {
                 self.is_aborted = true;
                 if let Some(abort) = Abort::parse(&value) {
-                    let Abort {
-                        code,
-                        host,
-                        message,
-                    } = abort;
-                    told.tell(News::Aborted {
-                        code,
-                        host,
-                        message,
-                    });
+                    let Abort { code, host, message } = abort;
+                    told.tell(News::Aborted { code, host, message });
                 }
             }
         }
@@ -330,30 +289,16 @@ impl Watch {
     fn left(&mut self) -> Result<BTreeSet<u32>, LaunchError> {
         let folder = format!("{}left/", self.prefix);
         let left = signed::list(&mut *self.store, &self.signing, &folder)?;
-        Ok(left
-            .iter()
-            .filter_map(|(number, _)| number.parse().ok())
-            .collect())
+        Ok(left.iter().filter_map(|(number, _)| number.parse().ok()).collect())
     }
 
     fn abort(&mut self, code: u8, message: &str) -> Result<(), LaunchError> {
         self.is_aborted = true;
-        let abort = Abort {
-            code,
-            host: host_name(),
-            message: message.into(),
-        };
+        let abort = Abort { code, host: host_name(), message: message.into() };
         let key = format!("{}abort", self.prefix);
         let (text, lease) = (abort.to_text(), self.formed.incarnation.lease);
         // Who was first has said it.
-        signed::create(
-            &mut *self.store,
-            &self.signing,
-            &key,
-            text.as_bytes(),
-            lease,
-        )
-        .map(drop)
+        signed::create(&mut *self.store, &self.signing, &key, text.as_bytes(), lease).map(drop)
     }
 
     fn leave(&mut self) -> Result<(), LaunchError> {

@@ -22,11 +22,7 @@ pub(super) fn create(
 ///
 /// # Errors
 /// [`LaunchError::Forged`].
-pub(super) fn get(
-    store: &mut dyn Store,
-    signing: &SigningKey,
-    key: &str,
-) -> Result<Option<Vec<u8>>, LaunchError> {
+pub(super) fn get(store: &mut dyn Store, signing: &SigningKey, key: &str) -> Result<Option<Vec<u8>>, LaunchError> {
     match store.get(key)? {
         None => Ok(None),
         Some(signed) => open(store, signing, key, &signed).map(|value| Some(value.to_vec())),
@@ -50,17 +46,9 @@ pub(super) fn list(
     opened.collect()
 }
 
-fn open<'a>(
-    store: &dyn Store,
-    signing: &SigningKey,
-    key: &str,
-    signed: &'a [u8],
-) -> Result<&'a [u8], LaunchError> {
+fn open<'a>(store: &dyn Store, signing: &SigningKey, key: &str, signed: &'a [u8]) -> Result<&'a [u8], LaunchError> {
     match signed.split_first_chunk::<CODE_BYTES>() {
         Some((code, value)) if signing.verifies(&[key.as_bytes(), value], code) => Ok(value),
-        _ => Err(LaunchError::Forged {
-            address: store.address().to_string(),
-            key: key.into(),
-        }),
+        _ => Err(LaunchError::Forged { address: store.address().to_string(), key: key.into() }),
     }
 }

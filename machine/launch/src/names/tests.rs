@@ -45,13 +45,7 @@ impl Served {
         let (reader, stop) = rustix::pipe::pipe().unwrap();
         // A pipe without a writer is readable.
         let thread = std::thread::spawn(move || server.serve(reader.as_fd()).unwrap());
-        Self {
-            address: address.parse().unwrap(),
-            secret_file,
-            _folder: folder,
-            stop: Some(stop),
-            thread: Some(thread),
-        }
+        Self { address: address.parse().unwrap(), secret_file, _folder: folder, stop: Some(stop), thread: Some(thread) }
     }
 
     fn secret(&self) -> SharedSecret {
@@ -87,13 +81,7 @@ impl Drop for Served {
 }
 
 fn wanted(size: u32, count: u32) -> Wanted {
-    Wanted {
-        name: "job".parse().unwrap(),
-        size,
-        count,
-        first: None,
-        timeout: TIMEOUT,
-    }
+    Wanted { name: "job".parse().unwrap(), size, count, first: None, timeout: TIMEOUT }
 }
 
 /// The next news but of a wait.
@@ -132,9 +120,7 @@ fn ranks_exchange_values_by_fences_and_leave_nothing() {
                     assert_eq!(rank.get(peer, "none", TIMEOUT).unwrap(), None);
                 }
                 let secrets = [rank.secret().unwrap().0, shared_bytes(&job)];
-                let all = open(&job.store, &SharedSecret::read(&job.secret_file).unwrap())
-                    .list("")
-                    .unwrap();
+                let all = open(&job.store, &SharedSecret::read(&job.secret_file).unwrap()).list("").unwrap();
                 assert!(all.len() > 4 * 4, "{}", all.len());
                 for (key, value) in all {
                     let shown = |secret: &[u8; 32]| value.windows(32).any(|it| it == secret);
@@ -211,9 +197,7 @@ fn a_rank_hears_of_the_death_of_another_also_while_it_is_at_a_fence() {
     assert!(matches!(error, LaunchError::Late { .. }), "{error}");
     assert!(error.to_string().contains("ranks 0 "), "{error}");
     rank.abort(3, "why").unwrap();
-    assert!(
-        matches!(news(&session), News::Aborted { code: 3, message, .. } if message.contains("why"))
-    );
+    assert!(matches!(news(&session), News::Aborted { code: 3, message, .. } if message.contains("why")));
 }
 
 /// Stops keeping anything at its first wait, as a process that is killed.
@@ -264,34 +248,20 @@ fn values_that_were_not_signed_by_the_secret_are_refused() {
     let key = SharedSecret::new([1; 32]).signing_key("values", &[]);
     let other_key = SharedSecret::new([2; 32]).signing_key("values", &[]);
     assert!(signed::create(&mut *store, &key, "k/a", b"v", lease).unwrap());
-    assert_eq!(
-        signed::get(&mut *store, &key, "k/a").unwrap().unwrap(),
-        b"v"
-    );
+    assert_eq!(signed::get(&mut *store, &key, "k/a").unwrap().unwrap(), b"v");
     // Under another key of the store, by another secret, and by nobody.
     let value = store.get("k/a").unwrap().unwrap();
     store.create("k/moved", &value, lease).unwrap();
     store.create("k/short", b"v", lease).unwrap();
     let other = signed::get(&mut *store, &other_key, "k/a");
-    for refused in [
-        other,
-        signed::get(&mut *store, &key, "k/moved"),
-        signed::get(&mut *store, &key, "k/short"),
-    ] {
-        assert!(
-            matches!(refused, Err(LaunchError::Forged { .. })),
-            "{refused:?}"
-        );
+    for refused in [other, signed::get(&mut *store, &key, "k/moved"), signed::get(&mut *store, &key, "k/short")] {
+        assert!(matches!(refused, Err(LaunchError::Forged { .. })), "{refused:?}");
     }
     assert!(signed::list(&mut *store, &key, "k/").is_err());
     // A record of another secret.
     let stranger = SharedSecret::new([9; 32]);
     let name: JobName = "job".parse().unwrap();
-    let record = Record {
-        incarnation: Incarnation::new([3; 16], lease),
-        size: 2,
-        release: "9.9.9".into(),
-    };
+    let record = Record { incarnation: Incarnation::new([3; 16], lease), size: 2, release: "9.9.9".into() };
     let text = record.to_text();
     let key = forming::record_key(&stranger);
     signed::create(&mut *store, &key, &name.key(), text.as_bytes(), lease).unwrap();
@@ -313,40 +283,18 @@ fn values_that_were_not_signed_by_the_secret_are_refused() {
         }
     };
     let text = error.to_string();
-    assert!(
-        text.contains("9.9.9") && text.contains(env!("CARGO_PKG_VERSION")),
-        "{text}"
-    );
+    assert!(text.contains("9.9.9") && text.contains(env!("CARGO_PKG_VERSION")), "{text}");
 }
 
 #[test]
 fn what_is_written_is_read_and_what_is_malformed_is_not() {
     let id = Incarnation::new([0xab; 16], mapwire_names::LeaseId(7));
     assert_eq!(id.to_string().parse(), Ok(id.clone()));
-    let record = Record {
-        incarnation: id,
-        size: 4,
-        release: "1.2.3".into(),
-    };
-    assert_eq!(
-        Record::parse(record.to_text().as_bytes()),
-        Some(record.clone())
-    );
-    let claim = Claim {
-        ranks: 2..5,
-        host: "node1".into(),
-        process: 77,
-        lease: mapwire_names::LeaseId(9),
-    };
+    let record = Record { incarnation: id, size: 4, release: "1.2.3".into() };
+    assert_eq!(Record::parse(record.to_text().as_bytes()), Some(record.clone()));
+    let claim = Claim { ranks: 2..5, host: "node1".into(), process: 77, lease: mapwire_names::LeaseId(9) };
     assert_eq!(Claim::parse(claim.to_text().as_bytes()), Some(claim));
-    for text in [
-        "",
-        "mapwire 1",
-        "mapwire 1\nx\n4",
-        "2 2\nh\n1\n1",
-        "0 5000\nh\n1\n1",
-        "0 1\n\u{1b}\n1\n1",
-    ] {
+    for text in ["", "mapwire 1", "mapwire 1\nx\n4", "2 2\nh\n1\n1", "0 5000\nh\n1\n1", "0 1\n\u{1b}\n1\n1"] {
         assert_eq!(Record::parse(text.as_bytes()), None, "{text}");
         assert_eq!(Claim::parse(text.as_bytes()), None, "{text}");
     }

@@ -108,12 +108,10 @@ impl Shared {
             }
             "job-getid" => "jobid=job_1;rc=0;".into(),
             "kvs-put" => format!("rc={};", i32::from(!self.put(&fields))),
-            "kvs-get" | "info-getjobattr" => {
-                match self.values.lock().unwrap().get(&fields["key"]) {
-                    Some(value) => format!("found=TRUE;value={value};rc=0;"),
-                    None => "found=FALSE;rc=0;".into(),
-                }
-            }
+            "kvs-get" | "info-getjobattr" => match self.values.lock().unwrap().get(&fields["key"]) {
+                Some(value) => format!("found=TRUE;value={value};rc=0;"),
+                None => "found=FALSE;rc=0;".into(),
+            },
             "kvs-fence" => {
                 self.all_here.wait();
                 "rc=0;".into()
@@ -140,9 +138,7 @@ impl Shared {
 
 fn fields<'a>(parts: impl Iterator<Item = &'a str>) -> HashMap<String, String> {
     let pairs = parts.filter_map(|part| part.split_once('='));
-    pairs
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect()
+    pairs.map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 fn read_line(socket: &mut UnixStream) -> Option<String> {

@@ -25,21 +25,9 @@ pub(super) trait Dialect: std::fmt::Debug + Send {
     /// Characters of the longest value.
     fn longest_value(&self) -> usize;
     fn mapping(&mut self, wire: &mut Wire, limit: Limit) -> Result<Option<String>, LaunchError>;
-    fn put(
-        &mut self,
-        wire: &mut Wire,
-        key: &str,
-        value: &str,
-        limit: Limit,
-    ) -> Result<(), LaunchError>;
+    fn put(&mut self, wire: &mut Wire, key: &str, value: &str, limit: Limit) -> Result<(), LaunchError>;
     /// What `rank` put under `key`.
-    fn get(
-        &mut self,
-        wire: &mut Wire,
-        rank: u32,
-        key: &str,
-        limit: Limit,
-    ) -> Result<Option<String>, LaunchError>;
+    fn get(&mut self, wire: &mut Wire, rank: u32, key: &str, limit: Limit) -> Result<Option<String>, LaunchError>;
     fn fence(&mut self, wire: &mut Wire, limit: Limit) -> Result<(), LaunchError>;
     /// The command that ends the job; it is not answered.
     fn abort(&self, code: i32, message: &str) -> Vec<u8>;
@@ -62,12 +50,7 @@ impl Pmi {
     ///
     /// # Errors
     /// [`LaunchError`].
-    pub(crate) fn join(
-        socket: OwnedFd,
-        rank: u32,
-        size: u32,
-        timeout: Duration,
-    ) -> Result<Self, LaunchError> {
+    pub(crate) fn join(socket: OwnedFd, rank: u32, size: u32, timeout: Duration) -> Result<Self, LaunchError> {
         let limit = Limit::new("joining the launcher (PMI)", timeout);
         let mut wire = Wire::new(socket);
         if size > MAX_RANKS {
@@ -84,23 +67,10 @@ impl Pmi {
         };
         let mapping = dialect.mapping(&mut wire, limit)?;
         let local = mapping.and_then(|text| mapping::local_ranks(&text, rank, size));
-        Ok(Self {
-            wire,
-            dialect,
-            rank,
-            size,
-            local,
-            has_reported_end: false,
-        })
+        Ok(Self { wire, dialect, rank, size, local, has_reported_end: false })
     }
 
-    fn piece(
-        &mut self,
-        rank: u32,
-        key: &str,
-        at: usize,
-        limit: Limit,
-    ) -> Result<Option<String>, LaunchError> {
+    fn piece(&mut self, rank: u32, key: &str, at: usize, limit: Limit) -> Result<Option<String>, LaunchError> {
         let name = pieces::name(rank, key, at);
         self.dialect.get(&mut self.wire, rank, &name, limit)
     }
@@ -151,12 +121,7 @@ impl Launcher for Pmi {
         self.dialect.fence(&mut self.wire, limit)
     }
 
-    fn get(
-        &mut self,
-        rank: u32,
-        key: &str,
-        timeout: Duration,
-    ) -> Result<Option<Vec<u8>>, LaunchError> {
+    fn get(&mut self, rank: u32, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, LaunchError> {
         check_get(rank, self.size, key)?;
         let limit = Limit::new("getting a value", timeout);
         let Some(first) = self.piece(rank, key, 0, limit)? else {
@@ -170,11 +135,7 @@ impl Launcher for Pmi {
                 break;
             }
             let piece = self.piece(rank, key, at, limit)?.unwrap_or_default();
-            let added = if piece.is_empty() {
-                Err(NoPiece)
-            } else {
-                joined.add(&piece)
-            };
+            let added = if piece.is_empty() { Err(NoPiece) } else { joined.add(&piece) };
             if added.is_err() {
                 return self.no_piece(&piece);
             }

@@ -6,17 +6,13 @@
 /// The ranks that are on the host of `rank`, ascending, or `None` if `text` is no mapping of `size` ranks.
 pub(super) fn local_ranks(text: &str, rank: u32, size: u32) -> Option<Vec<u32>> {
     let blocks = text.trim().strip_prefix("(vector,")?.strip_suffix(')')?;
-    let mut blocks: Vec<[u32; 3]> = blocks
-        .split("),")
-        .map(|block| read_block(block.trim()))
-        .collect::<Option<_>>()?;
+    let mut blocks: Vec<[u32; 3]> = blocks.split("),").map(|block| read_block(block.trim())).collect::<Option<_>>()?;
     // Others would be passed over without end.
     blocks.retain(|&[_, hosts, ranks]| hosts > 0 && ranks > 0);
     let runs = || {
         let blocks = blocks.iter().cycle();
-        let runs = blocks.flat_map(|&[first, hosts, ranks]| {
-            (0..hosts).map(move |at| (u64::from(first) + u64::from(at), ranks))
-        });
+        let runs = blocks
+            .flat_map(|&[first, hosts, ranks]| (0..hosts).map(move |at| (u64::from(first) + u64::from(at), ranks)));
         // The ranks of each run, until the last rank of the job.
         runs.scan(0_u32, move |next, (host, ranks)| {
             let begin = *next;

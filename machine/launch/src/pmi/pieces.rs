@@ -22,9 +22,7 @@ pub(super) fn cut(value: &[u8], limit: usize) -> Vec<String> {
         let _ = write!(text, "{byte:02x}");
     }
     let pieces = text.as_bytes().chunks(limit.max(1));
-    pieces
-        .map(|piece| String::from_utf8_lossy(piece).into())
-        .collect()
+    pieces.map(|piece| String::from_utf8_lossy(piece).into()).collect()
 }
 
 /// A value of which some pieces have come.
@@ -47,10 +45,7 @@ impl Joined {
         if bytes > MAX_VALUE_BYTES {
             return Err(NoPiece);
         }
-        let mut joined = Self {
-            digits: String::new(),
-            bytes,
-        };
+        let mut joined = Self { digits: String::new(), bytes };
         joined.add(digits)?;
         Ok(joined)
     }
@@ -74,9 +69,7 @@ impl Joined {
     pub(super) fn into_bytes(self) -> Vec<u8> {
         let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default() as u8;
         let pairs = self.digits.as_bytes().chunks_exact(2);
-        pairs
-            .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
-            .collect()
+        pairs.map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
     }
 }
 
@@ -91,11 +84,7 @@ mod tests {
         for piece in &pieces[1..] {
             joined.add(piece)?;
         }
-        if joined.is_whole() {
-            Ok(joined.into_bytes())
-        } else {
-            Err(NoPiece)
-        }
+        if joined.is_whole() { Ok(joined.into_bytes()) } else { Err(NoPiece) }
     }
 
     proptest! {
@@ -114,22 +103,10 @@ mod tests {
 
     #[test]
     fn what_no_rank_writes_is_refused() {
-        for piece in [
-            "",
-            "12",
-            "-1:",
-            "x:00",
-            "1:0g",
-            "1:0000",
-            "65537:",
-            "18446744073709551616:",
-        ] {
+        for piece in ["", "12", "-1:", "x:00", "1:0g", "1:0000", "65537:", "18446744073709551616:"] {
             assert!(Joined::begin(piece).is_err(), "{piece}");
         }
-        assert_eq!(
-            Joined::begin("0:").map(|joined| joined.is_whole()),
-            Ok(true)
-        );
+        assert_eq!(Joined::begin("0:").map(|joined| joined.is_whole()), Ok(true));
     }
 
     #[test]

@@ -48,11 +48,7 @@ fn ranks_read_what_others_put_whatever_its_length() {
 
 #[test]
 fn the_version_is_the_newest_that_the_launcher_speaks() {
-    for (speaks, expected) in [
-        (Speaks::Refusing1, "PMI-1"),
-        (Speaks::Naming1, "PMI-1"),
-        (Speaks::Only2, "PMI-2"),
-    ] {
+    for (speaks, expected) in [(Speaks::Refusing1, "PMI-1"), (Speaks::Naming1, "PMI-1"), (Speaks::Only2, "PMI-2")] {
         let socket = serve(speaks, 1).remove(0);
         let rank = Pmi::join(socket, 0, 1, SOON).unwrap();
         assert_eq!(rank.protocol(), expected);
@@ -66,29 +62,14 @@ fn bad_keys_values_and_ranks_are_refused_before_anything_is_sent() {
     let mut rank = Pmi::join(socket, 0, 1, SOON).unwrap();
     let long = "k".repeat(crate::MAX_KEY_BYTES + 1);
     for key in ["", "a b", "a;b", "a=b", "a\n", "ä", &long] {
-        assert!(
-            matches!(rank.put(key, b""), Err(LaunchError::Key(_))),
-            "{key}"
-        );
-        assert!(
-            matches!(rank.get(0, key, SOON), Err(LaunchError::Key(_))),
-            "{key}"
-        );
+        assert!(matches!(rank.put(key, b""), Err(LaunchError::Key(_))), "{key}");
+        assert!(matches!(rank.get(0, key, SOON), Err(LaunchError::Key(_))), "{key}");
     }
     let long = vec![0; crate::MAX_VALUE_BYTES + 1];
-    assert!(matches!(
-        rank.put("k", &long),
-        Err(LaunchError::TooLong { .. })
-    ));
-    assert!(matches!(
-        rank.get(1, "k", SOON),
-        Err(LaunchError::NoRank { rank: 1, size: 1 })
-    ));
+    assert!(matches!(rank.put("k", &long), Err(LaunchError::TooLong { .. })));
+    assert!(matches!(rank.get(1, "k", SOON), Err(LaunchError::NoRank { rank: 1, size: 1 })));
     rank.put("k", b"x").unwrap();
-    assert!(matches!(
-        rank.put("k", b"y"),
-        Err(LaunchError::Refused { .. })
-    ));
+    assert!(matches!(rank.put("k", b"y"), Err(LaunchError::Refused { .. })));
     assert_eq!(rank.get(0, "k", SOON).unwrap(), Some(b"x".to_vec()));
 }
 
@@ -153,10 +134,7 @@ fn what_makes_no_sense_is_an_error_that_shows_it() {
         "cmd=response_to_init rc=1\ncmd=response_to_init rc=1\n".into(),
         "x".repeat(5000),
         format!("{v1}cmd=maxes vallen_max=10\ncmd=my_kvsname kvsname=k\n"),
-        format!(
-            "{v1}cmd=maxes\ncmd=my_kvsname kvsname={}\n",
-            "k".repeat(300)
-        ),
+        format!("{v1}cmd=maxes\ncmd=my_kvsname kvsname={}\n", "k".repeat(300)),
         format!("{v1}cmd=maxes\ncmd=my_kvsname\n"),
         format!("{v2}999999"),
         format!("{v2}    -1"),
@@ -168,10 +146,7 @@ fn what_makes_no_sense_is_an_error_that_shows_it() {
     ];
     for case in cases {
         let error = join_hostile(case.as_bytes(), true).unwrap_err();
-        let is_named = matches!(
-            error,
-            LaunchError::Protocol { .. } | LaunchError::Refused { .. }
-        );
+        let is_named = matches!(error, LaunchError::Protocol { .. } | LaunchError::Refused { .. });
         assert!(is_named, "{}: {error}", &case[..case.len().min(200)]);
         assert!(error.to_string().len() < 400);
     }

@@ -30,9 +30,7 @@ impl Answer {
     fn field(&self, name: &str) -> Option<&str> {
         let fields = self.text.split_ascii_whitespace();
         let mut pairs = fields.filter_map(|field| field.split_once('='));
-        pairs
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value)
+        pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     fn number(&self, name: &str) -> Option<i64> {
@@ -46,19 +44,10 @@ impl Answer {
 }
 
 /// Sends `command` and reads the answer, which must be named `name`.
-fn ask(
-    wire: &mut Wire,
-    command: &str,
-    name: &'static str,
-    limit: Limit,
-) -> Result<Answer, LaunchError> {
+fn ask(wire: &mut Wire, command: &str, name: &'static str, limit: Limit) -> Result<Answer, LaunchError> {
     wire.send(command.as_bytes(), limit)?;
     let line = wire.read_line(limit)?;
-    let malformed = |line: &[u8]| LaunchError::Protocol {
-        protocol: "PMI-1",
-        answer: excerpt(line),
-        expected: name,
-    };
+    let malformed = |line: &[u8]| LaunchError::Protocol { protocol: "PMI-1", answer: excerpt(line), expected: name };
     let text = match String::from_utf8(line) {
         Ok(text) if text.is_ascii() => text,
         Ok(text) => return wire.fail(malformed(text.as_bytes())),
@@ -98,11 +87,7 @@ pub(super) fn offer(wire: &mut Wire, version: i64, limit: Limit) -> Result<bool,
 }
 
 fn refused(what: String, answer: &Answer) -> LaunchError {
-    LaunchError::Refused {
-        protocol: "PMI-1",
-        what,
-        reason: excerpt(answer.text.as_bytes()),
-    }
+    LaunchError::Refused { protocol: "PMI-1", what, reason: excerpt(answer.text.as_bytes()) }
 }
 
 impl V1 {
@@ -121,10 +106,7 @@ impl V1 {
         let most = (MAX_COMMAND_BYTES - line) as i64;
         let longest = maxes.number("vallen_max").unwrap_or(most).min(most);
         if longest < 64 || maxes.number("keylen_max").is_some_and(|most| most < 49) {
-            return wire.fail(refused(
-                "room for keys of 48 and values of 64 characters".into(),
-                &maxes,
-            ));
+            return wire.fail(refused("room for keys of 48 and values of 64 characters".into(), &maxes));
         }
         Ok(Self {
             space: name,
@@ -151,13 +133,7 @@ impl Dialect for V1 {
         self.get(wire, 0, "PMI_process_mapping", limit)
     }
 
-    fn put(
-        &mut self,
-        wire: &mut Wire,
-        key: &str,
-        value: &str,
-        limit: Limit,
-    ) -> Result<(), LaunchError> {
+    fn put(&mut self, wire: &mut Wire, key: &str, value: &str, limit: Limit) -> Result<(), LaunchError> {
         let command = format!("cmd=put kvsname={} key={key} value={value}\n", self.space);
         let answer = ask(wire, &command, "put_result", limit)?;
         if !answer.is_success() {
@@ -166,19 +142,10 @@ impl Dialect for V1 {
         Ok(())
     }
 
-    fn get(
-        &mut self,
-        wire: &mut Wire,
-        _rank: u32,
-        key: &str,
-        limit: Limit,
-    ) -> Result<Option<String>, LaunchError> {
+    fn get(&mut self, wire: &mut Wire, _rank: u32, key: &str, limit: Limit) -> Result<Option<String>, LaunchError> {
         let command = format!("cmd=get kvsname={} key={key}\n", self.space);
         let answer = ask(wire, &command, "get_result", limit)?;
-        Ok(answer
-            .is_success()
-            .then(|| answer.field("value").map(str::to_owned))
-            .flatten())
+        Ok(answer.is_success().then(|| answer.field("value").map(str::to_owned)).flatten())
     }
 
     fn fence(&mut self, wire: &mut Wire, limit: Limit) -> Result<(), LaunchError> {

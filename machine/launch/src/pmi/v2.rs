@@ -27,13 +27,8 @@ struct Answer {
 impl Answer {
     /// The value of `name`, which has no semicolon in any answer that is asked for here but messages.
     fn field(&self, name: &str) -> Option<&str> {
-        let mut pairs = self
-            .text
-            .split(';')
-            .filter_map(|field| field.split_once('='));
-        pairs
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value)
+        let mut pairs = self.text.split(';').filter_map(|field| field.split_once('='));
+        pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     fn is_success(&self) -> bool {
@@ -42,19 +37,13 @@ impl Answer {
 
     /// The value, if the launcher says that there is one.
     fn found(&self) -> Option<&str> {
-        let is_found = self
-            .field("found")
-            .is_some_and(|found| found.eq_ignore_ascii_case("true"));
+        let is_found = self.field("found").is_some_and(|found| found.eq_ignore_ascii_case("true"));
         self.field("value").filter(|_| is_found)
     }
 }
 
 fn malformed(answer: &[u8], expected: &'static str) -> LaunchError {
-    LaunchError::Protocol {
-        protocol: "PMI-2",
-        answer: excerpt(answer),
-        expected,
-    }
+    LaunchError::Protocol { protocol: "PMI-2", answer: excerpt(answer), expected }
 }
 
 /// A command as it is sent. `fields` follow `cmd=`; each ends with a semicolon.
@@ -64,17 +53,10 @@ fn command(fields: &str) -> Vec<u8> {
 }
 
 /// Sends a command and reads the answer, which must be named `name`.
-fn ask(
-    wire: &mut Wire,
-    fields: &str,
-    name: &'static str,
-    limit: Limit,
-) -> Result<Answer, LaunchError> {
+fn ask(wire: &mut Wire, fields: &str, name: &'static str, limit: Limit) -> Result<Answer, LaunchError> {
     wire.send(&command(fields), limit)?;
     let head = wire.read(6, limit)?;
-    let length = std::str::from_utf8(&head)
-        .ok()
-        .and_then(|head| head.trim().parse().ok());
+    let length = std::str::from_utf8(&head).ok().and_then(|head| head.trim().parse().ok());
     let Some(length) = length.filter(|length| (1..=MAX_ANSWER_BYTES).contains(length)) else {
         return wire.fail(malformed(&head, "a length"));
     };
@@ -90,22 +72,12 @@ fn ask(
 }
 
 /// [`ask`]; the answer must report success.
-fn order(
-    wire: &mut Wire,
-    what: &str,
-    fields: &str,
-    name: &'static str,
-    limit: Limit,
-) -> Result<Answer, LaunchError> {
+fn order(wire: &mut Wire, what: &str, fields: &str, name: &'static str, limit: Limit) -> Result<Answer, LaunchError> {
     let answer = ask(wire, fields, name, limit)?;
     if answer.is_success() {
         return Ok(answer);
     }
-    Err(LaunchError::Refused {
-        protocol: "PMI-2",
-        what: what.into(),
-        reason: excerpt(answer.text.as_bytes()),
-    })
+    Err(LaunchError::Refused { protocol: "PMI-2", what: what.into(), reason: excerpt(answer.text.as_bytes()) })
 }
 
 impl V2 {
@@ -113,41 +85,19 @@ impl V2 {
     ///
     /// # Errors
     /// [`LaunchError`].
-    pub(super) fn begin(
-        wire: &mut Wire,
-        rank: u32,
-        size: u32,
-        limit: Limit,
-    ) -> Result<Self, LaunchError> {
+    pub(super) fn begin(wire: &mut Wire, rank: u32, size: u32, limit: Limit) -> Result<Self, LaunchError> {
         let job = std::env::var("PMI_JOBID").unwrap_or_default();
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b';';
-        let job_field = if !job.is_empty() && job.bytes().all(is_plain) {
-            format!("pmijobid={job};")
-        } else {
-            String::new()
-        };
+        let job_field =
+            if !job.is_empty() && job.bytes().all(is_plain) { format!("pmijobid={job};") } else { String::new() };
         let fields = format!("fullinit;{job_field}pmirank={rank};threaded=FALSE;");
-        let answer = order(
-            wire,
-            "joining the launcher",
-            &fields,
-            "fullinit-response",
-            limit,
-        )?;
-        let agrees = |name, number: u32| {
-            answer.field(name).and_then(|value| value.parse().ok()) == Some(number)
-        };
+        let answer = order(wire, "joining the launcher", &fields, "fullinit-response", limit)?;
+        let agrees = |name, number: u32| answer.field(name).and_then(|value| value.parse().ok()) == Some(number);
         if !agrees("rank", rank) || !agrees("size", size) {
             let expected = "the rank and size of PMI_RANK and PMI_SIZE";
             return wire.fail(malformed(answer.text.as_bytes(), expected));
         }
-        let answer = order(
-            wire,
-            "the name of the job",
-            "job-getid;",
-            "job-getid-response",
-            limit,
-        )?;
+        let answer = order(wire, "the name of the job", "job-getid;", "job-getid-response", limit)?;
         let job = answer.field("jobid").unwrap_or_default();
         if job.is_empty() || job.len() > MAX_JOB_BYTES {
             return wire.fail(malformed(answer.text.as_bytes(), "a job's name"));
@@ -175,24 +125,12 @@ impl Dialect for V2 {
         Ok(answer.found().map(str::to_owned))
     }
 
-    fn put(
-        &mut self,
-        wire: &mut Wire,
-        key: &str,
-        value: &str,
-        limit: Limit,
-    ) -> Result<(), LaunchError> {
+    fn put(&mut self, wire: &mut Wire, key: &str, value: &str, limit: Limit) -> Result<(), LaunchError> {
         let fields = format!("kvs-put;key={key};value={value};");
         order(wire, "putting a value", &fields, "kvs-put-response", limit).map(|_| ())
     }
 
-    fn get(
-        &mut self,
-        wire: &mut Wire,
-        rank: u32,
-        key: &str,
-        limit: Limit,
-    ) -> Result<Option<String>, LaunchError> {
+    fn get(&mut self, wire: &mut Wire, rank: u32, key: &str, limit: Limit) -> Result<Option<String>, LaunchError> {
         let fields = format!("kvs-get;jobid={};srcid={rank};key={key};", self.job);
         let answer = ask(wire, &fields, "kvs-get-response", limit)?;
         Ok(answer.found().map(str::to_owned))

@@ -40,11 +40,7 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(socket: OwnedFd) -> Self {
-        Self {
-            socket,
-            unread: Vec::new(),
-            is_spent: false,
-        }
+        Self { socket, unread: Vec::new(), is_spent: false }
     }
 
     pub(super) fn send(&mut self, bytes: &[u8], limit: Limit) -> Result<(), LaunchError> {
@@ -55,17 +51,9 @@ impl Wire {
     }
 
     /// [`Wire::send`] of what is not answered, even after a failure.
-    pub(super) fn send_anyway(
-        &mut self,
-        mut bytes: &[u8],
-        limit: Limit,
-    ) -> Result<(), LaunchError> {
+    pub(super) fn send_anyway(&mut self, mut bytes: &[u8], limit: Limit) -> Result<(), LaunchError> {
         while !bytes.is_empty() {
-            match send(
-                &self.socket,
-                bytes,
-                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-            ) {
+            match send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(Errno::AGAIN) => self.wait_for(PollFlags::OUT, limit)?,
                 Err(Errno::INTR) => {}
@@ -124,9 +112,7 @@ impl Wire {
 
     fn wait_for(&mut self, flags: PollFlags, limit: Limit) -> Result<(), LaunchError> {
         loop {
-            let left = limit
-                .at
-                .map(|at| at.saturating_duration_since(Instant::now()));
+            let left = limit.at.map(|at| at.saturating_duration_since(Instant::now()));
             // What a `Timespec` cannot hold is as good as no limit.
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             let mut fds = [PollFd::new(&self.socket, flags)];
@@ -146,10 +132,7 @@ impl Wire {
     pub(super) fn is_closed(&self) -> bool {
         let mut byte = [0; 1];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        matches!(
-            recv(self.socket.as_fd(), &mut byte, flags),
-            Ok((0, _)) | Err(Errno::CONNRESET)
-        )
+        matches!(recv(self.socket.as_fd(), &mut byte, flags), Ok((0, _)) | Err(Errno::CONNRESET))
     }
 
     /// Notes that nothing the launcher says from now on can be trusted to answer what was asked.
@@ -160,16 +143,9 @@ impl Wire {
 }
 
 fn os(call: &'static str, errno: Errno) -> LaunchError {
-    LaunchError::Os {
-        call,
-        source: errno.into(),
-    }
+    LaunchError::Os { call, source: errno.into() }
 }
 
 fn malformed(answer: String, expected: &'static str) -> LaunchError {
-    LaunchError::Protocol {
-        protocol: "PMI",
-        answer,
-        expected,
-    }
+    LaunchError::Protocol { protocol: "PMI", answer, expected }
 }

@@ -95,8 +95,7 @@ pub(super) struct Info {
 pub(super) type OpDone = unsafe extern "C" fn(Status, *mut c_void);
 pub(super) type ValueDone = unsafe extern "C" fn(Status, *mut Value, *mut c_void);
 pub(super) type Registered = unsafe extern "C" fn(Status, usize, *mut c_void);
-pub(super) type EventDone =
-    unsafe extern "C" fn(Status, *mut Info, usize, Option<OpDone>, *mut c_void, *mut c_void);
+pub(super) type EventDone = unsafe extern "C" fn(Status, *mut Info, usize, Option<OpDone>, *mut c_void, *mut c_void);
 pub(super) type EventHandler = unsafe extern "C" fn(
     usize,
     Status,
@@ -114,23 +113,9 @@ pub(super) type Finalize = unsafe extern "C" fn(*const Info, usize) -> Status;
 pub(super) type Abort = unsafe extern "C" fn(Status, *const c_char, *mut Proc, usize) -> Status;
 pub(super) type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> Status;
 pub(super) type Commit = unsafe extern "C" fn() -> Status;
-pub(super) type Fence =
-    unsafe extern "C" fn(*const Proc, usize, *const Info, usize, OpDone, *mut c_void) -> Status;
-pub(super) type Get = unsafe extern "C" fn(
-    *const Proc,
-    *const c_char,
-    *const Info,
-    usize,
-    ValueDone,
-    *mut c_void,
-) -> Status;
-pub(super) type Register = unsafe extern "C" fn(
-    *const Status,
-    usize,
-    *mut Info,
-    usize,
-    EventHandler,
-    Registered,
-    *mut c_void,
-);
+pub(super) type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize, OpDone, *mut c_void) -> Status;
+pub(super) type Get =
+    unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, ValueDone, *mut c_void) -> Status;
+pub(super) type Register =
+    unsafe extern "C" fn(*const Status, usize, *mut Info, usize, EventHandler, Registered, *mut c_void);
 pub(super) type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;

@@ -24,12 +24,7 @@ pub(crate) struct Pmix {
 
 impl std::fmt::Debug for Pmix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            namespace,
-            rank,
-            size,
-            ..
-        } = self;
+        let Self { namespace, rank, size, .. } = self;
         write!(f, "Pmix({namespace}, {rank} of {size})")
     }
 }
@@ -55,14 +50,7 @@ impl Pmix {
                 expected: "the rank and job of PMIX_RANK and PMIX_NAMESPACE",
             });
         }
-        let mut this = Self {
-            library,
-            namespace: me.0,
-            rank,
-            size: 0,
-            local: None,
-            is_spent: false,
-        };
+        let mut this = Self { library, namespace: me.0, rank, size: 0, local: None, is_spent: false };
         match this.job_value("pmix.job.size", timeout)? {
             Some(Datum::Number(size)) if rank < size => this.size = size,
             other => {
@@ -77,9 +65,7 @@ impl Pmix {
             this.local = read_ranks(&ranks, rank, this.size);
         }
         for codes in [&abi::RANK_FAILURES, &abi::JOB_FAILURES] {
-            let answered = library
-                .register(codes, timeout)
-                .map_err(too_late(what, timeout))?;
+            let answered = library.register(codes, timeout).map_err(too_late(what, timeout))?;
             if answered != abi::SUCCESS {
                 let why = library.describe(answered);
                 tracing::warn!("the launcher does not report failures of ranks: {why}");
@@ -89,14 +75,8 @@ impl Pmix {
     }
 
     /// What the launcher tells of the job.
-    fn job_value(
-        &self,
-        key: &'static str,
-        timeout: Duration,
-    ) -> Result<Option<Datum>, LaunchError> {
-        let answer = self
-            .library
-            .get(&self.namespace, abi::RANK_WILDCARD, key, &[], timeout);
+    fn job_value(&self, key: &'static str, timeout: Duration) -> Result<Option<Datum>, LaunchError> {
+        let answer = self.library.get(&self.namespace, abi::RANK_WILDCARD, key, &[], timeout);
         let (status, datum) = answer.map_err(too_late("the size of the job", timeout))?;
         Ok(datum.filter(|_| status == abi::SUCCESS))
     }
@@ -109,11 +89,7 @@ impl Pmix {
     }
 
     fn check_usable(&self) -> Result<(), LaunchError> {
-        if self.is_spent {
-            Err(LaunchError::Spent)
-        } else {
-            Ok(())
-        }
+        if self.is_spent { Err(LaunchError::Spent) } else { Ok(()) }
     }
 }
 
@@ -121,11 +97,7 @@ fn refused(library: &Library, what: &str, status: abi::Status) -> LaunchError {
     if [abi::ERR_UNREACH, abi::ERR_LOST_CONNECTION].contains(&status) {
         return LaunchError::Closed;
     }
-    LaunchError::Refused {
-        protocol: PROTOCOL,
-        what: what.into(),
-        reason: library.describe(status),
-    }
+    LaunchError::Refused { protocol: PROTOCOL, what: what.into(), reason: library.describe(status) }
 }
 
 /// The ranks of a list like `0,1,2`, ascending, if they are ranks of the job and `me` is among them.
@@ -180,21 +152,14 @@ impl Launcher for Pmix {
         self.check(what, status)
     }
 
-    fn get(
-        &mut self,
-        rank: u32,
-        key: &str,
-        timeout: Duration,
-    ) -> Result<Option<Vec<u8>>, LaunchError> {
+    fn get(&mut self, rank: u32, key: &str, timeout: Duration) -> Result<Option<Vec<u8>>, LaunchError> {
         check_get(rank, self.size, key)?;
         self.check_usable()?;
         let what = "getting a value";
         // The server counts whole seconds, and 0 is for ever.
         let seconds = i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX).max(1);
         let choices = [Choice::Immediate, Choice::Timeout(seconds)];
-        let answer = self
-            .library
-            .get(&self.namespace, rank, &full_key(key), &choices, timeout);
+        let answer = self.library.get(&self.namespace, rank, &full_key(key), &choices, timeout);
         match answer.map_err(too_late(what, timeout))? {
             (abi::SUCCESS, Some(Datum::Bytes(bytes))) => Ok(Some(bytes)),
             (abi::SUCCESS, other) => Err(LaunchError::Protocol {
@@ -213,9 +178,7 @@ impl Launcher for Pmix {
             if abi::JOB_FAILURES.contains(&told.status) {
                 return Some(Event::Aborted);
             }
-            let about = told
-                .about
-                .filter(|(job, rank)| *job == self.namespace && *rank < self.size);
+            let about = told.about.filter(|(job, rank)| *job == self.namespace && *rank < self.size);
             if let Some((_, rank)) = about {
                 return Some(Event::Failed(rank));
             }

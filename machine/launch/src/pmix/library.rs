@@ -89,17 +89,13 @@ impl Library {
     /// The loader's words.
     pub(super) fn load() -> Result<&'static Self, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
-        LOADED
-            .get_or_init(Self::open)
-            .as_ref()
-            .map_err(Clone::clone)
+        LOADED.get_or_init(Self::open).as_ref().map_err(Clone::clone)
     }
 
     fn open() -> Result<Self, String> {
         let flags = libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_LOCAL;
         // SAFETY: the library's initialisers are those of a system library that mpirun and Slurm load in the same way.
-        let object =
-            unsafe { Object::open(Some("libpmix.so.2"), flags) }.map_err(|e| e.to_string())?;
+        let object = unsafe { Object::open(Some("libpmix.so.2"), flags) }.map_err(|e| e.to_string())?;
         macro_rules! function {
             ($name:literal) => {
                 // SAFETY: the type of each field below is the prototype of that name in pmix.h, which releases under this
@@ -135,10 +131,7 @@ impl Library {
     }
 
     /// Connects to the launcher's server. Gives this process's job and rank.
-    pub(super) fn init(
-        &'static self,
-        timeout: Duration,
-    ) -> Result<Result<(String, u32), Status>, TooLate> {
+    pub(super) fn init(&'static self, timeout: Duration) -> Result<Result<(String, u32), Status>, TooLate> {
         within(timeout, move || {
             let mut me = process("", 0);
             // SAFETY: `me` can be written; no options are passed.
@@ -153,18 +146,11 @@ impl Library {
     /// Leaves the launcher's server.
     pub(super) fn finalize(&'static self, timeout: Duration) -> Result<Status, TooLate> {
         // SAFETY: no options are passed. A later call of another function answers that the library is not initialised.
-        within(timeout, move || unsafe {
-            (self.finalize)(std::ptr::null(), 0)
-        })
+        within(timeout, move || unsafe { (self.finalize)(std::ptr::null(), 0) })
     }
 
     /// Asks that all ranks of the job be ended.
-    pub(super) fn abort(
-        &'static self,
-        code: i32,
-        message: &str,
-        timeout: Duration,
-    ) -> Result<Status, TooLate> {
+    pub(super) fn abort(&'static self, code: i32, message: &str, timeout: Duration) -> Result<Status, TooLate> {
         let message = c_string(message);
         within(timeout, move || {
             // SAFETY: the message outlives the call, which copies it; no processes are named.
@@ -175,10 +161,7 @@ impl Library {
     /// Stores a value to be committed.
     pub(super) fn put(&self, key: &str, bytes: &[u8]) -> Status {
         let key = c_string(key);
-        let object = ByteObject {
-            bytes: bytes.as_ptr().cast(),
-            size: bytes.len(),
-        };
+        let object = ByteObject { bytes: bytes.as_ptr().cast(), size: bytes.len() };
         let mut value = value(abi::TYPE_BYTE_OBJECT, |data| data.bytes = object);
         // SAFETY: key and bytes outlive the call, which copies both and writes to neither.
         unsafe { (self.put)(abi::SCOPE_GLOBAL, key.as_ptr(), &mut value) }
@@ -220,27 +203,13 @@ impl Library {
     }
 
     /// Begins to note events with these statuses. `codes` must stay where they are, so they are static.
-    pub(super) fn register(
-        &self,
-        codes: &'static [Status],
-        timeout: Duration,
-    ) -> Result<Status, TooLate> {
+    pub(super) fn register(&self, codes: &'static [Status], timeout: Duration) -> Result<Status, TooLate> {
         let request = Request::new("", 0, "", &[]);
         let answer = request.run(timeout, |_, data| {
             let none = std::ptr::null_mut();
             // SAFETY: the codes are static; the request lives until `registered` has run; the handler may be called until
             // the process ends.
-            unsafe {
-                (self.register)(
-                    codes.as_ptr(),
-                    codes.len(),
-                    none,
-                    0,
-                    on_event,
-                    registered,
-                    data,
-                )
-            };
+            unsafe { (self.register)(codes.as_ptr(), codes.len(), none, 0, on_event, registered, data) };
             abi::SUCCESS
         })?;
         Ok(answer.0)
@@ -253,10 +222,7 @@ pub(super) fn poll_event() -> Option<Told> {
 }
 
 /// Runs a call of the library that may block on a thread of its own, for as long as `timeout` at most.
-fn within<T: Send + 'static>(
-    timeout: Duration,
-    call: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, TooLate> {
+fn within<T: Send + 'static>(timeout: Duration, call: impl FnOnce() -> T + Send + 'static) -> Result<T, TooLate> {
     let (sender, receiver) = mpsc::channel();
     let run = move || {
         // Nobody listens any more if it is late.
@@ -270,23 +236,11 @@ fn within<T: Send + 'static>(
 impl Request {
     fn new(namespace: &str, rank: u32, key: &str, choices: &[Choice]) -> Arc<Self> {
         let info = |choice: &Choice| match *choice {
-            Choice::Collect => info(
-                "pmix.collect",
-                value(abi::TYPE_BOOL, |data| data.flag = true),
-            ),
-            Choice::Immediate => info(
-                "pmix.immediate",
-                value(abi::TYPE_BOOL, |data| data.flag = true),
-            ),
-            Choice::Timeout(seconds) => info(
-                "pmix.timeout",
-                value(abi::TYPE_INT, |data| data.integer = seconds),
-            ),
+            Choice::Collect => info("pmix.collect", value(abi::TYPE_BOOL, |data| data.flag = true)),
+            Choice::Immediate => info("pmix.immediate", value(abi::TYPE_BOOL, |data| data.flag = true)),
+            Choice::Timeout(seconds) => info("pmix.timeout", value(abi::TYPE_INT, |data| data.integer = seconds)),
         };
-        #[expect(
-            clippy::arc_with_non_send_sync,
-            reason = "the pointers in it name nothing that is changed"
-        )]
+        #[expect(clippy::arc_with_non_send_sync, reason = "the pointers in it name nothing that is changed")]
         Arc::new(Self {
             who: process(namespace, rank),
             key: c_string(key),
@@ -378,9 +332,7 @@ unsafe extern "C" fn on_event(
         // SAFETY: the library lends `count` options for the time of this call.
         unsafe { std::slice::from_raw_parts(infos, count) }
     };
-    let affected = infos
-        .iter()
-        .find(|info| text_of(&info.key) == "pmix.evproc");
+    let affected = infos.iter().find(|info| text_of(&info.key) == "pmix.evproc");
     let affected = affected.filter(|info| info.value.kind == abi::TYPE_PROC);
     // SAFETY: the type says which member of the union is there.
     let affected = affected.map(|info| unsafe { info.value.data.proc });
@@ -445,11 +397,7 @@ fn value(kind: u16, set: impl FnOnce(&mut Data)) -> Value {
 
 fn info(key: &str, value: Value) -> Info {
     let key = chars(key);
-    Info {
-        key,
-        flags: 0,
-        value,
-    }
+    Info { key, flags: 0, value }
 }
 
 fn process(namespace: &str, rank: u32) -> Proc {
@@ -498,10 +446,7 @@ mod tests {
         }
         let (server, affected) = (process("job", u32::MAX), process("job", 2));
         let other = info("pmix.evtext", value(abi::TYPE_STRING, |_| {}));
-        let named = info(
-            "pmix.evproc",
-            value(abi::TYPE_PROC, |data| data.proc = &affected),
-        );
+        let named = info("pmix.evproc", value(abi::TYPE_PROC, |data| data.proc = &affected));
         let null = info("pmix.evproc", value(abi::TYPE_PROC, |_| {}));
         let wrong = info("pmix.evproc", value(abi::TYPE_INT, |data| data.integer = 1));
         let none = std::ptr::null_mut();
@@ -522,19 +467,7 @@ mod tests {
             assert_eq!(told.status, -402);
         }
         // SAFETY: nothing is named.
-        unsafe {
-            on_event(
-                1,
-                -61,
-                std::ptr::null(),
-                none,
-                0,
-                none,
-                0,
-                None,
-                none.cast(),
-            )
-        };
+        unsafe { on_event(1, -61, std::ptr::null(), none, 0, none, 0, None, none.cast()) };
         assert!(poll_event().unwrap().about.is_none());
         assert!(poll_event().is_none());
     }
@@ -554,10 +487,7 @@ mod tests {
 
     #[test]
     fn a_refused_or_finished_call_waits_for_no_callback() {
-        for (given, expected) in [
-            (abi::OPERATION_SUCCEEDED, 0),
-            (abi::ERR_NOT_FOUND, abi::ERR_NOT_FOUND),
-        ] {
+        for (given, expected) in [(abi::OPERATION_SUCCEEDED, 0), (abi::ERR_NOT_FOUND, abi::ERR_NOT_FOUND)] {
             let request = Request::new("job", 0, "key", &[]);
             let run = request.run(Duration::from_secs(60), |_, _| given);
             assert_eq!(run, Ok((expected, None)));
@@ -569,23 +499,15 @@ mod tests {
         let bytes = vec![7_u8; MAX_VALUE_BYTES + 1];
         let object = |size| {
             let bytes = bytes.as_ptr().cast();
-            value(abi::TYPE_BYTE_OBJECT, |data| {
-                data.bytes = ByteObject { bytes, size }
-            })
+            value(abi::TYPE_BYTE_OBJECT, |data| data.bytes = ByteObject { bytes, size })
         };
         let text = CString::new("0,1").unwrap();
         let cases = [
             (object(3), Datum::Bytes(vec![7; 3])),
             (object(0), Datum::Bytes(vec![])),
             (object(bytes.len()), Datum::Other(abi::TYPE_BYTE_OBJECT)),
-            (
-                value(abi::TYPE_UINT32, |data| data.uint32 = 9),
-                Datum::Number(9),
-            ),
-            (
-                value(abi::TYPE_STRING, |data| data.string = text.as_ptr()),
-                Datum::Text("0,1".into()),
-            ),
+            (value(abi::TYPE_UINT32, |data| data.uint32 = 9), Datum::Number(9)),
+            (value(abi::TYPE_STRING, |data| data.string = text.as_ptr()), Datum::Text("0,1".into())),
             (value(abi::TYPE_STRING, |_| {}), Datum::Text(String::new())),
             (value(99, |_| {}), Datum::Other(99)),
         ];

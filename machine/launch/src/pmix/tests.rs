@@ -15,20 +15,10 @@ fn a_list_of_ranks_must_name_this_one_and_no_other_job_s() {
 
 /// The folder of pmix.h, if it is there.
 fn headers() -> Option<PathBuf> {
-    let found = Command::new("pkg-config")
-        .args(["--variable=includedir", "pmix"])
-        .output();
-    let found = found
-        .ok()
-        .map(|found| String::from_utf8_lossy(&found.stdout).trim().into());
-    let folders = [
-        found.unwrap_or_default(),
-        "/usr/include".into(),
-        "/usr/lib/x86_64-linux-gnu/pmix2/include".into(),
-    ];
-    folders
-        .into_iter()
-        .find(|folder: &PathBuf| folder.join("pmix.h").exists())
+    let found = Command::new("pkg-config").args(["--variable=includedir", "pmix"]).output();
+    let found = found.ok().map(|found| String::from_utf8_lossy(&found.stdout).trim().into());
+    let folders = [found.unwrap_or_default(), "/usr/include".into(), "/usr/lib/x86_64-linux-gnu/pmix2/include".into()];
+    folders.into_iter().find(|folder: &PathBuf| folder.join("pmix.h").exists())
 }
 
 #[test]
@@ -42,24 +32,12 @@ fn sizes_offsets_and_numbers_are_those_of_the_header() {
     number("sizeof(pmix_proc_t)", size_of::<Proc>() as i64);
     number("offsetof(pmix_proc_t, rank)", offset_of!(Proc, rank) as i64);
     number("sizeof(pmix_byte_object_t)", size_of::<ByteObject>() as i64);
-    number(
-        "offsetof(pmix_byte_object_t, size)",
-        offset_of!(ByteObject, size) as i64,
-    );
+    number("offsetof(pmix_byte_object_t, size)", offset_of!(ByteObject, size) as i64);
     number("sizeof(pmix_value_t)", size_of::<Value>() as i64);
-    number(
-        "offsetof(pmix_value_t, data)",
-        offset_of!(Value, data) as i64,
-    );
+    number("offsetof(pmix_value_t, data)", offset_of!(Value, data) as i64);
     number("sizeof(pmix_info_t)", size_of::<Info>() as i64);
-    number(
-        "offsetof(pmix_info_t, flags)",
-        offset_of!(Info, flags) as i64,
-    );
-    number(
-        "offsetof(pmix_info_t, value)",
-        offset_of!(Info, value) as i64,
-    );
+    number("offsetof(pmix_info_t, flags)", offset_of!(Info, flags) as i64);
+    number("offsetof(pmix_info_t, value)", offset_of!(Info, value) as i64);
     number("sizeof(pmix_scope_t)", 1);
     number("PMIX_GLOBAL", abi::SCOPE_GLOBAL.into());
     number("PMIX_RANK_WILDCARD", abi::RANK_WILDCARD.into());
@@ -73,10 +51,7 @@ fn sizes_offsets_and_numbers_are_those_of_the_header() {
     number("PMIX_ERR_TIMEOUT", abi::ERR_TIMEOUT.into());
     number("PMIX_ERR_NOT_FOUND", abi::ERR_NOT_FOUND.into());
     number("PMIX_OPERATION_SUCCEEDED", abi::OPERATION_SUCCEEDED.into());
-    number(
-        "PMIX_EVENT_NO_ACTION_TAKEN",
-        abi::EVENT_NO_ACTION_TAKEN.into(),
-    );
+    number("PMIX_EVENT_NO_ACTION_TAKEN", abi::EVENT_NO_ACTION_TAKEN.into());
     let ranks = [
         "PMIX_ERR_PROC_ABORTED",
         "PMIX_ERR_PROC_REQUESTED_ABORT",
@@ -105,14 +80,9 @@ fn sizes_offsets_and_numbers_are_those_of_the_header() {
 
     let checks: String = expected
         .iter()
-        .map(|(text, value)| {
-            format!(
-                "_Static_assert((long long)({text}) == {value}LL, \"{text} is not {value}\");\n"
-            )
-        })
+        .map(|(text, value)| format!("_Static_assert((long long)({text}) == {value}LL, \"{text} is not {value}\");\n"))
         .collect();
-    let program =
-        format!("#include <stddef.h>\n#include <pmix.h>\n#include <pmix_deprecated.h>\n{checks}");
+    let program = format!("#include <stddef.h>\n#include <pmix.h>\n#include <pmix_deprecated.h>\n{checks}");
     let compiler = Command::new("cc")
         .args(["-fsyntax-only", "-w", "-x", "c", "-", "-I"])
         .arg(headers)
@@ -127,9 +97,5 @@ fn sizes_offsets_and_numbers_are_those_of_the_header() {
     std::io::Write::write_all(&mut input, program.as_bytes()).unwrap();
     drop(input);
     let output = compiler.wait_with_output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -9,9 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use crate::channel::{Channel, ChannelKey};
-use crate::protocol::{
-    HELLO_BYTES, Hello, MAX_REQUEST_BYTES, Release, Request, Response, VERSION, Verdict, Welcome,
-};
+use crate::protocol::{HELLO_BYTES, Hello, MAX_REQUEST_BYTES, Release, Request, Response, VERSION, Verdict, Welcome};
 
 /// What a stranger may take until something of it has opened, from its connection on.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
@@ -76,14 +74,7 @@ impl Connection {
     pub(super) fn new(stream: TcpStream, now: Instant) -> Self {
         // Without it, answers come late; that is all.
         let _ = stream.set_nodelay(true);
-        Self {
-            stream,
-            stage: Stage::Silent(Vec::new()),
-            out: Vec::new(),
-            sent: 0,
-            progress: now,
-            fate: Fate::Reads,
-        }
+        Self { stream, stage: Stage::Silent(Vec::new()), out: Vec::new(), sent: 0, progress: now, fate: Fate::Reads }
     }
 
     /// Whether nothing of it has opened.

@@ -44,13 +44,7 @@ struct Held {
 
 impl Memory {
     /// Does what `client` asks at `now`. `id` is a number that no lease has, in case one is granted.
-    pub(super) fn handle(
-        &mut self,
-        client: ClientId,
-        request: Request,
-        id: LeaseId,
-        now: Instant,
-    ) -> Response {
+    pub(super) fn handle(&mut self, client: ClientId, request: Request, id: LeaseId, now: Instant) -> Response {
         match request {
             Request::Grant => self.grant(client, id, now),
             Request::Keep(lease) => match self.leases.get_mut(&lease) {
@@ -80,12 +74,7 @@ impl Memory {
             return Response::Full(Limit::Leases);
         }
         self.granted.insert(client, granted + 1);
-        let held = Held {
-            ends: now + LEASE,
-            client,
-            keys: BTreeSet::new(),
-            bytes: 0,
-        };
+        let held = Held { ends: now + LEASE, client, keys: BTreeSet::new(), bytes: 0 };
         self.leases.insert(id, held);
         Response::Granted(id)
     }
@@ -119,11 +108,7 @@ impl Memory {
     }
 
     fn list(&self, prefix: &str, after: String) -> Response {
-        let from = if after.as_str() < prefix {
-            Bound::Included(prefix)
-        } else {
-            Bound::Excluded(after.as_str())
-        };
+        let from = if after.as_str() < prefix { Bound::Included(prefix) } else { Bound::Excluded(after.as_str()) };
         let range = self.entries.range::<str, _>((from, Bound::Unbounded));
         let mut found = range.take_while(|(key, _)| key.starts_with(prefix));
         let (mut entries, mut bytes) = (Vec::new(), 0);
@@ -191,11 +176,7 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            Self {
-                memory: Memory::default(),
-                now: Instant::now(),
-                next: 0,
-            }
+            Self { memory: Memory::default(), now: Instant::now(), next: 0 }
         }
 
         fn ask_as(&mut self, client: u64, request: Request) -> Response {
@@ -297,10 +278,7 @@ mod tests {
         }
         let full = Response::Full(Limit::ClientLeases);
         assert_eq!(world.ask(Request::Grant), full);
-        assert!(matches!(
-            world.ask_as(1, Request::Grant),
-            Response::Granted(_)
-        ));
+        assert!(matches!(world.ask_as(1, Request::Grant), Response::Granted(_)));
         let mut stored = 0;
         let refused = loop {
             let (key, value) = (format!("{stored}"), vec![0; MAX_VALUE_BYTES]);

@@ -190,8 +190,7 @@ impl Server {
             return;
         }
         let id = self.next;
-        if stream.set_nonblocking(true).is_err() || watch(&self.epoll, stream.as_fd(), id).is_err()
-        {
+        if stream.set_nonblocking(true).is_err() || watch(&self.epoll, stream.as_fd(), id).is_err() {
             return;
         }
         self.next += 1;
@@ -265,9 +264,7 @@ impl Server {
             }
         };
         let data = epoll::EventData::new_u64(id);
-        if connection.is_newly(fate)
-            && epoll::modify(&self.epoll, connection.as_fd(), data, interest).is_err()
-        {
+        if connection.is_newly(fate) && epoll::modify(&self.epoll, connection.as_fd(), data, interest).is_err() {
             self.connections.remove(&id);
         }
     }
@@ -275,8 +272,7 @@ impl Server {
     fn sweep(&mut self, now: Instant) {
         self.memory.handle_time(now);
         let before = self.connections.len();
-        self.connections
-            .retain(|_, connection| !connection.is_late(now));
+        self.connections.retain(|_, connection| !connection.is_late(now));
         self.stats.idle += (before - self.connections.len()) as u64;
     }
 }
@@ -304,10 +300,7 @@ fn most_connections() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let wanted = MAX_CONNECTIONS as u64 + SPARE_DESCRIPTORS;
     let raised = maximum.map_or(wanted, |most| most.min(wanted));
-    let limit = Rlimit {
-        current: Some(raised),
-        maximum,
-    };
+    let limit = Rlimit { current: Some(raised), maximum };
     let now = getrlimit(Resource::Nofile).current;
     let current = match now {
         Some(now) if now < raised => match setrlimit(Resource::Nofile, limit) {

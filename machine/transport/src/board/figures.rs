@@ -36,13 +36,9 @@ impl Board {
         }
         let row = start(self.ranks) + rank as usize * ROW_BYTES;
         for (at, word) in (1..).zip(figures.words) {
-            self.bells
-                .word64(row + 8 * at)
-                .store(word, Ordering::Relaxed);
+            self.bells.word64(row + 8 * at).store(word, Ordering::Relaxed);
         }
-        self.bells
-            .word64(row)
-            .store(figures.at_ns, Ordering::Release);
+        self.bells.word64(row).store(figures.at_ns, Ordering::Release);
     }
 
     /// What `rank` published last, if it has. Words may be of two publications, and of a hostile rank they are anything.
@@ -53,14 +49,7 @@ impl Board {
         }
         let row = start(self.ranks) + rank as usize * ROW_BYTES;
         let at_ns = self.bells.word64(row).load(Ordering::Acquire);
-        let word = |at| {
-            self.bells
-                .word64(row + 8 * (at + 1))
-                .load(Ordering::Relaxed)
-        };
-        (at_ns != 0).then(|| Figures {
-            at_ns,
-            words: std::array::from_fn(word),
-        })
+        let word = |at| self.bells.word64(row + 8 * (at + 1)).load(Ordering::Relaxed);
+        (at_ns != 0).then(|| Figures { at_ns, words: std::array::from_fn(word) })
     }
 }

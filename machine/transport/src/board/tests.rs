@@ -43,10 +43,7 @@ fn what_the_broker_writes_the_ranks_read() {
 fn reopened(fd: &OwnedFd) -> OwnedFd {
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path);
     file.unwrap().into()
 }
 
@@ -60,26 +57,16 @@ fn a_rank_cannot_write_the_news_whatever_it_does_with_the_descriptor() {
         assert_eq!(mapped, Err(Errno::PERM));
         assert_eq!(rustix::io::pwrite(fd, &[3; 64], 128), Err(Errno::PERM));
         let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-        assert_eq!(
-            rustix::fs::fallocate(fd, punch, 0, page as u64),
-            Err(Errno::PERM)
-        );
+        assert_eq!(rustix::fs::fallocate(fd, punch, 0, page as u64), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(fd, 0), Err(Errno::PERM));
         let more = rustix::fs::fcntl_add_seals(fd, SealFlags::WRITE);
-        assert_eq!(
-            more,
-            Err(Errno::PERM),
-            "a seal more would end the broker's mapping"
-        );
+        assert_eq!(more, Err(Errno::PERM), "a seal more would end the broker's mapping");
     }
     // Without "mw" the kernel lets nobody make it writable either.
     let start = format!("{:x}-", rank.news.at(0, page).addr());
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (_, mapping) = smaps.split_once(&start).unwrap();
-    let flags = mapping
-        .lines()
-        .find(|line| line.starts_with("VmFlags"))
-        .unwrap();
+    let flags = mapping.lines().find(|line| line.starts_with("VmFlags")).unwrap();
     assert!(flags.contains(" rd ") && !flags.contains(" mw "), "{flags}");
     board.set_state(0, RankState::Joined);
     assert_eq!(rank.state(0), RankState::Joined, "the broker still can");
@@ -96,22 +83,13 @@ fn what_a_hostile_rank_writes_into_the_bells_keeps_no_late_rank_out() {
     board.add_mail(0);
     let late = second_mapping(&files);
     assert_eq!((late.ranks(), late.state(1)), (2, RankState::Joined));
-    assert_eq!(
-        (late.state(0), late.mail(0), late.events()),
-        (RankState::Absent, 1, 0)
-    );
+    assert_eq!((late.state(0), late.mail(0), late.events()), (RankState::Absent, 1, 0));
 }
 
 #[test]
 fn a_job_of_no_ranks_or_absurdly_many_is_refused() {
-    assert!(matches!(
-        BrokersBoard::create(&[0; 0]),
-        Err(BoardError::Ranks(0))
-    ));
-    assert!(matches!(
-        BrokersBoard::create(&[0; MAX_RANKS as usize + 1]),
-        Err(BoardError::Ranks(_))
-    ));
+    assert!(matches!(BrokersBoard::create(&[0; 0]), Err(BoardError::Ranks(0))));
+    assert!(matches!(BrokersBoard::create(&[0; MAX_RANKS as usize + 1]), Err(BoardError::Ranks(_))));
     assert!(BrokersBoard::create(&[0; MAX_RANKS as usize]).is_ok());
 }
 
@@ -136,13 +114,7 @@ fn a_sleeper_wakes_at_the_ring() {
         let (board, flag) = (second_mapping(&files), flag.clone());
         std::thread::spawn(move || {
             let start = Instant::now();
-            let woke = board.sleep(
-                1,
-                Sleeper::Waiting,
-                |_| flag.load(Ordering::Acquire),
-                None,
-                || NAP,
-            );
+            let woke = board.sleep(1, Sleeper::Waiting, |_| flag.load(Ordering::Acquire), None, || NAP);
             (woke, start.elapsed())
         })
     };
@@ -158,21 +130,10 @@ fn a_sleeper_wakes_at_the_ring() {
 fn a_scribbled_mark_of_polling_delays_a_sleeper_but_does_not_hang_it() {
     let (board, files) = BrokersBoard::create(&[0; 1]).unwrap();
     let flag = Arc::new(AtomicBool::new(false));
-    board
-        .bell_of(0, POLLING)
-        .unwrap()
-        .store(u32::MAX, Ordering::SeqCst);
+    board.bell_of(0, POLLING).unwrap().store(u32::MAX, Ordering::SeqCst);
     let sleeper = {
         let (board, flag) = (second_mapping(&files), flag.clone());
-        std::thread::spawn(move || {
-            board.sleep(
-                0,
-                Sleeper::Waiting,
-                |_| flag.load(Ordering::Acquire),
-                None,
-                || NAP,
-            )
-        })
+        std::thread::spawn(move || board.sleep(0, Sleeper::Waiting, |_| flag.load(Ordering::Acquire), None, || NAP))
     };
     flag.store(true, Ordering::Release);
     assert!(!board.ring(0), "the mark says that somebody polls");
@@ -186,19 +147,13 @@ fn an_unsealed_or_foreign_file_is_no_board() {
     let memory = || memfd::create("x", 4096).unwrap();
     let unsealed = memory();
     assert!(matches!(news(&unsealed), Err(BoardError::Memory(_))));
-    assert!(matches!(
-        Board::open(unsealed.as_fd(), files.news.as_fd()),
-        Err(BoardError::Memory(_))
-    ));
+    assert!(matches!(Board::open(unsealed.as_fd(), files.news.as_fd()), Err(BoardError::Memory(_))));
     let writable = memory();
     memfd::finish(&writable, Writers::All).unwrap();
     assert!(matches!(news(&writable), Err(BoardError::Malformed(_))));
     let empty = memory();
     memfd::finish(&empty, Writers::Present).unwrap();
-    assert!(matches!(
-        news(&empty),
-        Err(BoardError::Malformed("wrong magic"))
-    ));
+    assert!(matches!(news(&empty), Err(BoardError::Malformed("wrong magic"))));
     let null = std::fs::File::open("/dev/null").unwrap();
     assert!(news(&null.into()).is_err());
 }
@@ -218,10 +173,7 @@ fn figures_of_every_rank_are_read_where_they_were_published_and_nowhere_else() {
         }
         for rank in 0..ranks {
             assert_eq!(board.figures(rank), Some(of(rank)));
-            assert!(
-                !board.bells_of(rank).unwrap().ring(),
-                "the bells are as they were"
-            );
+            assert!(!board.bells_of(rank).unwrap().ring(), "the bells are as they were");
         }
         assert_eq!(board.figures(ranks), None);
     }

@@ -60,20 +60,10 @@ impl Addresses {
     }
 
     fn among(&self, mut all: Vec<Interface>) -> Result<Vec<IpAddr>, AddressesError> {
-        all.sort_by_key(|interface| {
-            (
-                network_of(interface),
-                interface.name.clone(),
-                interface.ip(),
-            )
-        });
+        all.sort_by_key(|interface| (network_of(interface), interface.name.clone(), interface.ip()));
         let mut found: Vec<IpAddr> = Vec::new();
         for item in &self.0 {
-            let mut fit: Vec<IpAddr> = all
-                .iter()
-                .filter(|it| item.fits(it))
-                .map(Interface::ip)
-                .collect();
+            let mut fit: Vec<IpAddr> = all.iter().filter(|it| item.fits(it)).map(Interface::ip).collect();
             if fit.is_empty() && *item == Item::Auto {
                 fit.push(std::net::Ipv4Addr::LOCALHOST.into());
             }
@@ -162,8 +152,8 @@ impl FromStr for Item {
             return Ok(Self::Network(network, bits.ok_or_else(malformed)?));
         }
         // IFNAMSIZ, and what the kernel allows in a name.
-        let is_name = (1..16).contains(&text.len())
-            && !text.contains(|c: char| c == ':' || c.is_whitespace() || c.is_control());
+        let is_name =
+            (1..16).contains(&text.len()) && !text.contains(|c: char| c == ':' || c.is_whitespace() || c.is_control());
         // What begins with a digit and has dots is a mistyped address.
         let is_mistyped = text.starts_with(|c: char| c.is_ascii_digit()) && text.contains('.');
         if is_name && !is_mistyped {
@@ -194,12 +184,7 @@ mod tests {
         let ip = ip.parse().unwrap();
         Interface {
             name: name.into(),
-            addr: IfAddr::V4(Ifv4Addr {
-                ip,
-                netmask: std::net::Ipv4Addr::UNSPECIFIED,
-                prefixlen,
-                broadcast: None,
-            }),
+            addr: IfAddr::V4(Ifv4Addr { ip, netmask: std::net::Ipv4Addr::UNSPECIFIED, prefixlen, broadcast: None }),
             index: None,
             oper_status: IfOperStatus::Up,
             is_p2p: false,
@@ -220,10 +205,7 @@ mod tests {
 
     #[test]
     fn addresses_come_in_the_order_of_the_list_and_of_their_networks() {
-        assert_eq!(
-            among("auto").unwrap(),
-            ["10.1.0.7", "10.2.0.7", "192.168.1.7"]
-        );
+        assert_eq!(among("auto").unwrap(), ["10.1.0.7", "10.2.0.7", "192.168.1.7"]);
         assert_eq!(among("eth0").unwrap(), ["192.168.1.7"]);
         assert_eq!(among("eth1, 10.0.0.0/8").unwrap(), ["10.2.0.7", "10.1.0.7"]);
         assert_eq!(among("127.0.0.1").unwrap(), ["127.0.0.1"]);
@@ -236,40 +218,19 @@ mod tests {
     fn what_is_not_here_is_named_beside_what_is() {
         for text in ["10.9.0.1", "172.16.0.0/12", "ib0"] {
             let error = among(text).unwrap_err().to_string();
-            assert!(
-                error.contains(text) && error.contains("10.2.0.7 (eth1)"),
-                "{error}"
-            );
+            assert!(error.contains(text) && error.contains("10.2.0.7 (eth1)"), "{error}");
         }
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in [
-            "",
-            "10.0.0.0/33",
-            "10.0.0.300",
-            "fd00::/200",
-            "a b",
-            "10.0.0.1:80",
-            "auto,",
-        ] {
-            assert!(
-                matches!(among(text), Err(AddressesError::Malformed(_))),
-                "{text}"
-            );
+        for text in ["", "10.0.0.0/33", "10.0.0.300", "fd00::/200", "a b", "10.0.0.1:80", "auto,"] {
+            assert!(matches!(among(text), Err(AddressesError::Malformed(_))), "{text}");
         }
     }
 
     #[test]
     fn the_addresses_of_this_host_can_be_listed() {
-        assert!(
-            !"auto"
-                .parse::<Addresses>()
-                .unwrap()
-                .resolve()
-                .unwrap()
-                .is_empty()
-        );
+        assert!(!"auto".parse::<Addresses>().unwrap().resolve().unwrap().is_empty());
     }
 }

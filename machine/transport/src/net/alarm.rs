@@ -107,8 +107,7 @@ impl Sockets {
 
     /// Whether threads that poll come and go.
     fn is_visited(&self) -> bool {
-        self.was_visited.load(Ordering::Relaxed)
-            || self.leaves.load(Ordering::Relaxed) >= MANY_LEAVES
+        self.was_visited.load(Ordering::Relaxed) || self.leaves.load(Ordering::Relaxed) >= MANY_LEAVES
     }
 
     /// Begins to count anew. Whether they came and went since this was done last.
@@ -148,10 +147,7 @@ impl Alarm {
         let epoll = above_stdio(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
         let end = above_stdio(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?;
         let left = above_stdio(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?;
-        for (fd, number, edge) in [
-            (&end, END, epoll::EventFlags::empty()),
-            (&left, LEFT, epoll::EventFlags::ET),
-        ] {
+        for (fd, number, edge) in [(&end, END, epoll::EventFlags::empty()), (&left, LEFT, epoll::EventFlags::ET)] {
             let data = epoll::EventData::new_u64(number);
             epoll::add(&epoll, fd, data, epoll::EventFlags::IN | edge)?;
         }
@@ -178,19 +174,12 @@ impl Alarm {
         let watched = std::sync::Arc::clone(&sockets);
         // The thread starts with signals blocked: handlers of the program run on threads of the program.
         let masked = masking::mask();
-        let thread = std::thread::Builder::new()
-            .name("mapwire-net".to_owned())
-            .spawn(move || {
-                masking::mask_for_good();
-                watch(&watched, ring, is_polling);
-            })?;
+        let thread = std::thread::Builder::new().name("mapwire-net".to_owned()).spawn(move || {
+            masking::mask_for_good();
+            watch(&watched, ring, is_polling);
+        })?;
         drop(masked);
-        Ok(Self {
-            sockets,
-            end,
-            left,
-            thread: Some(thread),
-        })
+        Ok(Self { sockets, end, left, thread: Some(thread) })
     }
 
     /// Rings for the next datagram, or at once where one waits: for a thread that is about to sleep, and has looked. Where another
@@ -236,10 +225,7 @@ impl Alarm {
     #[inline]
     pub(crate) fn count_leave(&self) {
         let leaves = &self.sockets.leaves;
-        leaves.store(
-            leaves.load(Ordering::Relaxed).saturating_add(1),
-            Ordering::Relaxed,
-        );
+        leaves.store(leaves.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
     }
 
     #[cold]
@@ -443,10 +429,7 @@ mod tests {
         let visits = visit(100 * PAUSE);
         // At times this thread does not run for some pauses, and the alarm rings.
         let meanwhile = rings.load(Ordering::SeqCst) - before;
-        assert!(
-            meanwhile < visits / 10,
-            "{meanwhile} rings in {visits} visits"
-        );
+        assert!(meanwhile < visits / 10, "{meanwhile} rings in {visits} visits");
         let before = rings.load(Ordering::SeqCst);
         rings_at_least(&rings, before + 2);
         // The kernel was told to forget the socket meanwhile, and to watch it again.

@@ -112,10 +112,7 @@ fn preamble(ranks: impl IntoIterator<Item = u32>, moved_ns: i64) -> Vec<u8> {
         body.extend([0; 2]);
         body.extend(((HEADERS_BYTES + PLAIN_FRONT_BYTES + SNAP_BYTES) as u32).to_le_bytes());
         let [before, after] = MOVED;
-        body.extend(option(
-            COMMENT,
-            format!("{before}{moved_ns}{after}").as_bytes(),
-        ));
+        body.extend(option(COMMENT, format!("{before}{moved_ns}{after}").as_bytes()));
         body.extend(option(NAME, format!("rank {rank}").as_bytes()));
         // Nanoseconds.
         body.extend(option(RESOLUTION, &[9]));
@@ -176,13 +173,7 @@ impl Capture {
         let cut = HEADERS_BYTES + PLAIN_FRONT_BYTES + self.datagram.len();
         let now_ns = now_ns().wrapping_add_signed(self.moved_ns);
         let mut body = Vec::with_capacity(32 + cut);
-        let fields = [
-            0,
-            (now_ns >> 32) as u32,
-            now_ns as u32,
-            cut as u32,
-            whole as u32,
-        ];
+        let fields = [0, (now_ns >> 32) as u32, now_ns as u32, cut as u32, whole as u32];
         body.extend(fields.map(u32::to_le_bytes).as_flattened());
         let short = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes();
         body.extend([0x45, 0]);
@@ -251,17 +242,11 @@ mod tests {
         let first = word(4);
         assert_eq!((word(0), word(20), word(24)), (6, 28 + 12 + 5, 28 + 12 + 5));
         assert_eq!(packets[28 + 12..][..8], [10, 4, 1, 2, 10, 4, 0, 2]);
-        assert_eq!(
-            packets[28 + 28..][..12],
-            [5, 0, 17, 0, 2, 1, 0, 0, 1, 2, 3, 4]
-        );
+        assert_eq!(packets[28 + 28..][..12], [5, 0, 17, 0, 2, 1, 0, 0, 1, 2, 3, 4]);
         assert_eq!(packets[28 + 40..][..5], [1, 3, 4, 0, 9]);
         assert_eq!(packets[first - 16..][..8], [2, 0, 4, 0, 1, 0, 0, 0]);
         let whole = 28 + 12 + 4 + 2000 + 16;
-        assert_eq!(
-            (word(first + 20), word(first + 24)),
-            (28 + 12 + SNAP_BYTES, whole)
-        );
+        assert_eq!((word(first + 20), word(first + 24)), (28 + 12 + SNAP_BYTES, whole));
         assert_eq!(packets[first + 28 + 2..][..2], (whole as u16).to_be_bytes());
         assert_eq!(packets[first + 28 + 12..][..8], [10, 4, 0, 2, 10, 4, 0, 3]);
         assert_eq!(packets.len(), first + word(first + 4));

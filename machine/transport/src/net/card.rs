@@ -38,9 +38,7 @@ pub enum CardError {
     #[error("a card of version {0}, not {VERSION}: all ranks must use one release of mapwire")]
     Version(u8),
     /// It has no address that one of this rank's reaches.
-    #[error(
-        "no address of the same family, IPv4 or IPv6, on both sides: name more of them (MAPWIRE_ADDRESSES)"
-    )]
+    #[error("no address of the same family, IPv4 or IPv6, on both sides: name more of them (MAPWIRE_ADDRESSES)")]
     Family,
     /// It is reached otherwise than this rank.
     #[error(
@@ -89,15 +87,9 @@ impl Contact {
     /// # Errors
     /// [`CardError`].
     pub fn from_card(card: &Card) -> Result<Self, CardError> {
-        let (&[version, count], rest) = card
-            .bytes()
-            .split_first_chunk()
-            .ok_or(CardError::Malformed)?;
+        let (&[version, count], rest) = card.bytes().split_first_chunk().ok_or(CardError::Malformed)?;
         if version == LIBFABRIC {
-            return Err(CardError::Carrier {
-                theirs: "libfabric",
-                ours: "datagrams",
-            });
+            return Err(CardError::Carrier { theirs: "libfabric", ours: "datagrams" });
         }
         if version != VERSION {
             return Err(CardError::Version(version));
@@ -129,10 +121,7 @@ pub(crate) fn card_of_endpoint(name: &[u8]) -> Card {
 pub(crate) fn endpoint_of_card(card: &Card) -> Result<&[u8], CardError> {
     match card.bytes() {
         [LIBFABRIC, name @ ..] => Ok(name),
-        [VERSION, ..] => Err(CardError::Carrier {
-            theirs: "datagrams",
-            ours: "libfabric",
-        }),
+        [VERSION, ..] => Err(CardError::Carrier { theirs: "datagrams", ours: "libfabric" }),
         [other, ..] => Err(CardError::Version(*other)),
         [] => Err(CardError::Malformed),
     }
@@ -164,13 +153,7 @@ mod tests {
     use super::*;
 
     fn contact() -> Contact {
-        Contact {
-            addresses: vec![
-                "10.0.0.1:5000".parse().unwrap(),
-                "[fd00::1]:5001".parse().unwrap(),
-            ],
-            key: [9; 32],
-        }
+        Contact { addresses: vec!["10.0.0.1:5000".parse().unwrap(), "[fd00::1]:5001".parse().unwrap()], key: [9; 32] }
     }
 
     #[test]
@@ -195,15 +178,9 @@ mod tests {
     fn cards_of_datagrams_and_of_libfabric_are_told_apart_by_both() {
         let far = card_of_endpoint(b"name");
         assert_eq!(endpoint_of_card(&far), Ok(&b"name"[..]));
-        for error in [
-            Contact::from_card(&far).unwrap_err(),
-            endpoint_of_card(&contact().to_card()).unwrap_err(),
-        ] {
+        for error in [Contact::from_card(&far).unwrap_err(), endpoint_of_card(&contact().to_card()).unwrap_err()] {
             let text = error.to_string();
-            assert!(
-                text.contains("MAPWIRE_TRANSPORT") && text.contains("libfabric"),
-                "{text}"
-            );
+            assert!(text.contains("MAPWIRE_TRANSPORT") && text.contains("libfabric"), "{text}");
         }
     }
 
@@ -211,25 +188,11 @@ mod tests {
     fn a_card_that_names_no_or_an_impossible_address_is_refused() {
         for address in ["0.0.0.0:1", "10.0.0.1:0", "224.0.0.1:7", "[::]:7"] {
             let addresses = vec![address.parse().unwrap()];
-            let card = Contact {
-                addresses,
-                ..contact()
-            }
-            .to_card();
-            assert_eq!(
-                Contact::from_card(&card),
-                Err(CardError::Malformed),
-                "{address}"
-            );
+            let card = Contact { addresses, ..contact() }.to_card();
+            assert_eq!(Contact::from_card(&card), Err(CardError::Malformed), "{address}");
         }
-        let none = Contact {
-            addresses: vec![],
-            ..contact()
-        };
-        assert_eq!(
-            Contact::from_card(&none.to_card()),
-            Err(CardError::Malformed)
-        );
+        let none = Contact { addresses: vec![], ..contact() };
+        assert_eq!(Contact::from_card(&none.to_card()), Err(CardError::Malformed));
     }
 
     proptest! {

@@ -18,9 +18,7 @@ pub enum Carrier {
 
 /// A word that names no carrier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not one of shm, udp, ofi, ofi:PROVIDER (such as ofi:tcp; `mapwire doctor` lists the providers)"
-)]
+#[error("`{0}` is not one of shm, udp, ofi, ofi:PROVIDER (such as ofi:tcp; `mapwire doctor` lists the providers)")]
 pub struct CarrierError(pub String);
 
 impl FromStr for Carrier {
@@ -34,9 +32,7 @@ impl FromStr for Carrier {
         match (word, provider) {
             ("shm" | "udp", None) => Ok(Self::Datagrams),
             ("ofi", None) => Ok(Self::Libfabric { provider: None }),
-            ("ofi", Some(name)) if is_name(name) => Ok(Self::Libfabric {
-                provider: Some(name.to_owned()),
-            }),
+            ("ofi", Some(name)) if is_name(name) => Ok(Self::Libfabric { provider: Some(name.to_owned()) }),
             _ => Err(CarrierError(text.chars().take(64).collect())),
         }
     }
@@ -53,9 +49,7 @@ impl fmt::Display for Carrier {
         match self {
             Self::Datagrams => f.write_str("udp"),
             Self::Libfabric { provider: None } => f.write_str("ofi"),
-            Self::Libfabric {
-                provider: Some(name),
-            } => write!(f, "ofi:{name}"),
+            Self::Libfabric { provider: Some(name) } => write!(f, "ofi:{name}"),
         }
     }
 }
@@ -72,10 +66,7 @@ mod tests {
         assert_eq!("shm".parse(), Ok(Carrier::Datagrams));
         for text in ["", "tcp", "ofi:", "udp:eth0", "ofi:a b", "ofi:tcp:1"] {
             let error = text.parse::<Carrier>().unwrap_err().to_string();
-            assert!(
-                error.contains(&format!("`{text}`")) && error.contains("ofi:tcp"),
-                "{error}"
-            );
+            assert!(error.contains(&format!("`{text}`")) && error.contains("ofi:tcp"), "{error}");
         }
     }
 }

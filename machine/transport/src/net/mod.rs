@@ -18,8 +18,7 @@ use mapwire_host::processes::Owner;
 #[cfg(feature = "sealing")]
 use mapwire_seal::{Config, Rotation, Sessions, StaticKey};
 use mapwire_seal::{
-    Envelope, JobSecret, Opened, Plain, PublicKey, SEALED_BACK_BYTES, SEALED_FRONT_BYTES,
-    first_length,
+    Envelope, JobSecret, Opened, Plain, PublicKey, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, first_length,
 };
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{HEADER_BYTES, NodeId};
@@ -69,9 +68,7 @@ pub enum NetError {
     #[error(transparent)]
     Udp(#[from] UdpError),
     /// The thread that watches the sockets cannot be had.
-    #[error(
-        "cannot watch for datagrams: {0}; raise the limits on threads and descriptors (ulimit -u, ulimit -n)"
-    )]
+    #[error("cannot watch for datagrams: {0}; raise the limits on threads and descriptors (ulimit -u, ulimit -n)")]
     Watch(std::io::Error),
     /// This build does not seal.
     #[error(
@@ -148,9 +145,7 @@ pub struct Net {
 
 impl core::fmt::Debug for Net {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Net")
-            .field("udp", &self.udp)
-            .finish_non_exhaustive()
+        f.debug_struct("Net").field("udp", &self.udp).finish_non_exhaustive()
     }
 }
 
@@ -197,11 +192,7 @@ struct Wrapped {
 fn wrap(insecure: bool, me: NodeId, nodes: u32, secret: JobSecret) -> Result<Wrapped, NetError> {
     if insecure {
         let job = secret.label();
-        return Ok(Wrapped {
-            envelope: Envelope::Plain(Plain::new(me, nodes, job)),
-            job,
-            public: PublicKey([0; 32]),
-        });
+        return Ok(Wrapped { envelope: Envelope::Plain(Plain::new(me, nodes, job)), job, public: PublicKey([0; 32]) });
     }
     sealed(me, nodes, secret)
 }
@@ -212,19 +203,8 @@ fn sealed(me: NodeId, nodes: u32, secret: JobSecret) -> Result<Wrapped, NetError
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(NetError::Entropy)?;
     let (job, key) = (secret.job(), StaticKey::new(bytes));
     let public = key.public();
-    let config = Config {
-        me,
-        nodes,
-        job,
-        secret,
-        key,
-        rotation: Rotation::default(),
-    };
-    Ok(Wrapped {
-        envelope: Envelope::Sealed(Box::new(Sessions::new(config, &mut entropy))),
-        job,
-        public,
-    })
+    let config = Config { me, nodes, job, secret, key, rotation: Rotation::default() };
+    Ok(Wrapped { envelope: Envelope::Sealed(Box::new(Sessions::new(config, &mut entropy))), job, public })
 }
 
 #[cfg(not(feature = "sealing"))]
@@ -237,12 +217,7 @@ impl Net {
     ///
     /// # Errors
     /// [`NetError`].
-    pub fn open(
-        config: &NetConfig,
-        me: NodeId,
-        size: usize,
-        secret: Secret,
-    ) -> Result<Self, NetError> {
+    pub fn open(config: &NetConfig, me: NodeId, size: usize, secret: Secret) -> Result<Self, NetError> {
         let addresses = match &config.addresses[..] {
             [] => vec![Ipv4Addr::LOCALHOST.into()],
             given => given.to_vec(),
@@ -252,19 +227,14 @@ impl Net {
             first_length: Some(first_length),
             ..UdpConfig::new(addresses)
         })?;
-        let Wrapped {
-            envelope,
-            job,
-            public,
-        } = wrap(config.insecure, me, size as u32, JobSecret::new(secret.0))?;
+        let Wrapped { envelope, job, public } = wrap(config.insecure, me, size as u32, JobSecret::new(secret.0))?;
         let capture = match &config.capture {
             None => None,
             Some(folder) => {
                 let begun = Capture::create(folder, me, job);
-                Some(Box::new(begun.map_err(|error| NetError::Capture {
-                    path: capture::file_of(folder, me.0.into()),
-                    error,
-                })?))
+                Some(Box::new(
+                    begun.map_err(|error| NetError::Capture { path: capture::file_of(folder, me.0.into()), error })?,
+                ))
             }
         };
         let mut peers = Vec::new();
@@ -280,8 +250,7 @@ impl Net {
             looks: 0,
             capture,
             // Each rank loses others.
-            lossy: (config.loss)
-                .map(|loss| Box::new(Lossy::new(loss.faults, loss.seed << 16 | u64::from(me.0)))),
+            lossy: (config.loss).map(|loss| Box::new(Lossy::new(loss.faults, loss.seed << 16 | u64::from(me.0)))),
             unsent: Outcome::default(),
             shortened: Vec::with_capacity(size),
         })
@@ -327,16 +296,9 @@ impl Net {
                 let same = Some(number).filter(|via| *via < own.len()).filter(is_fit);
                 let via = same.or_else(|| (0..own.len()).find(is_fit))?;
                 let to = *to;
-                let main = Destination {
-                    via,
-                    to,
-                    may_fragment: false,
-                };
+                let main = Destination { via, to, may_fragment: false };
                 let own = self.udp.connect(via, to);
-                let way = Destination {
-                    via: own.unwrap_or(via),
-                    ..main
-                };
+                let way = Destination { via: own.unwrap_or(via), ..main };
                 Some(Path { way, main })
             })
             .collect();
@@ -345,10 +307,7 @@ impl Net {
         }
         self.envelope.set_peer(peer, PublicKey(contact.key));
         self.greets = true;
-        let mut remote = Box::new(Remote {
-            paths,
-            max_bytes: 0,
-        });
+        let mut remote = Box::new(Remote { paths, max_bytes: 0 });
         let bytes = remote.measure(&self.udp);
         if let Some(entry) = self.peers.get_mut(usize::from(peer.0)) {
             *entry = Some(remote);
@@ -364,9 +323,7 @@ impl Net {
     /// Whether `peer` has been introduced.
     #[must_use]
     pub fn knows(&self, peer: NodeId) -> bool {
-        self.peers
-            .get(usize::from(peer.0))
-            .is_some_and(Option::is_some)
+        self.peers.get(usize::from(peer.0)).is_some_and(Option::is_some)
     }
 
     /// Whether what [`poll`](Self::poll) takes next is a datagram of a session, which it opens without memory; `None` if nothing has

@@ -16,10 +16,7 @@ pub(super) struct Naming {
 
 impl Naming {
     pub(super) const fn new() -> Self {
-        Self {
-            until_ns: Some(0),
-            change: None,
-        }
+        Self { until_ns: Some(0), change: None }
     }
 
     /// A datagram of a handshake has come, whoever has sent it.

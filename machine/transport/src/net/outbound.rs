@@ -9,10 +9,7 @@ use crate::payload::Payload;
 use crate::udp::{Batch, Destination, Outcome};
 
 /// Several datagrams, which go together.
-#[expect(
-    missing_debug_implementations,
-    reason = "it holds secrets, which are never printed"
-)]
+#[expect(missing_debug_implementations, reason = "it holds secrets, which are never printed")]
 pub struct Outbound<'a> {
     owner: Owner,
     batch: Batch<'a>,
@@ -86,22 +83,16 @@ impl<'a> Outbound<'a> {
                     };
                     // All paths: one of them may be down.
                     for path in &remote.paths {
-                        self.batch
-                            .push(&path.main, transmit.bytes(), Payload::EMPTY, &[]);
+                        self.batch.push(&path.main, transmit.bytes(), Payload::EMPTY, &[]);
                     }
                     continue;
                 }
                 Whither::Address(address) => match address_of(address.as_bytes()) {
-                    Some(to) => Destination {
-                        via: self.socket_towards(to),
-                        to,
-                        may_fragment: false,
-                    },
+                    Some(to) => Destination { via: self.socket_towards(to), to, may_fragment: false },
                     None => continue,
                 },
             };
-            self.batch
-                .push(&destination, transmit.bytes(), Payload::EMPTY, &[]);
+            self.batch.push(&destination, transmit.bytes(), Payload::EMPTY, &[]);
         }
     }
 
@@ -109,9 +100,7 @@ impl<'a> Outbound<'a> {
     fn socket_towards(&self, to: std::net::SocketAddr) -> usize {
         let remotes = self.peers.iter().flatten();
         let mut paths = remotes.flat_map(|remote| &remote.paths);
-        paths
-            .find(|path| path.main.to.is_ipv4() == to.is_ipv4())
-            .map_or(0, |path| path.main.via)
+        paths.find(|path| path.main.to.is_ipv4() == to.is_ipv4()).map_or(0, |path| path.main.via)
     }
 
     /// Adds a datagram to `to`: `head`, then `payload`, which is read before [`finish`](Self::finish) returns, then `tail`.
@@ -119,14 +108,7 @@ impl<'a> Outbound<'a> {
     /// # Errors
     /// [`Lost`].
     #[inline]
-    pub fn push(
-        &mut self,
-        to: NodeId,
-        path: u8,
-        head: &[u8],
-        payload: Payload<'a>,
-        tail: &[u8],
-    ) -> Result<(), Lost> {
+    pub fn push(&mut self, to: NodeId, path: u8, head: &[u8], payload: Payload<'a>, tail: &[u8]) -> Result<(), Lost> {
         if !self.owner.is_me() {
             return Err(Lost::Forked);
         }
@@ -145,8 +127,7 @@ impl<'a> Outbound<'a> {
             if let Some(capture) = &mut self.capture {
                 capture.send(to, head, &payload, tail);
             }
-            self.batch
-                .push_behind(&way, (&envelope, head), payload, tail);
+            self.batch.push_behind(&way, (&envelope, head), payload, tail);
             return Ok(());
         }
         if !self.envelope.is_ready(self.now_ns, to) {
@@ -189,13 +170,7 @@ impl<'a> Outbound<'a> {
     #[inline]
     pub fn finish(self) {
         let outcome = self.batch.finish();
-        if outcome.sent > 0
-            && outcome
-                == (Outcome {
-                    sent: outcome.sent,
-                    ..Outcome::default()
-                })
-        {
+        if outcome.sent > 0 && outcome == (Outcome { sent: outcome.sent, ..Outcome::default() }) {
             return;
         }
         note(self.unsent, self.shortened, self.peers, &outcome);
@@ -204,12 +179,7 @@ impl<'a> Outbound<'a> {
 
 /// Counts what was not sent.
 #[cold]
-fn note(
-    unsent: &mut Outcome,
-    shortened: &mut Vec<NodeId>,
-    peers: &[Option<Box<Remote>>],
-    outcome: &Outcome,
-) {
+fn note(unsent: &mut Outcome, shortened: &mut Vec<NodeId>, peers: &[Option<Box<Remote>>], outcome: &Outcome) {
     unsent.blocked += outcome.blocked;
     unsent.forbidden += outcome.forbidden;
     unsent.unreachable += outcome.unreachable;
@@ -218,9 +188,7 @@ fn note(
     unsent.too_long += outcome.too_long;
     if let Some(short) = outcome.shortened {
         let leads_there = |remote: &Remote| remote.paths.iter().any(|path| path.way.to == short.to);
-        let peer = peers
-            .iter()
-            .position(|remote| remote.as_deref().is_some_and(leads_there));
+        let peer = peers.iter().position(|remote| remote.as_deref().is_some_and(leads_there));
         let peer = peer.map(|number| NodeId(number as u16));
         if let Some(peer) = peer.filter(|peer| !shortened.contains(peer)) {
             shortened.push(peer);

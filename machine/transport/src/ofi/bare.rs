@@ -48,20 +48,12 @@ impl Bare {
     ///
     /// # Errors
     /// As [`Ofi::open_with`](super::Ofi::open_with).
-    pub fn open(
-        provider: &str,
-        message_bytes: usize,
-        count: usize,
-        store_bytes: usize,
-    ) -> Result<Self, OfiError> {
+    pub fn open(provider: &str, message_bytes: usize, count: usize, store_bytes: usize) -> Result<Self, OfiError> {
         let bytes = message_bytes.next_multiple_of(64);
         let config = OfiConfig::new(provider);
         let (mut endpoint, _) = open_endpoint(&config, bytes, 2 * count)?;
         let slots = endpoint.grow()?;
-        let (sends, receives) = (
-            slots.start..slots.start + count,
-            slots.start + count..slots.end,
-        );
+        let (sends, receives) = (slots.start..slots.start + count, slots.start + count..slots.end);
         for slot in receives {
             if let Err(PostError::Failed(code)) = endpoint.receive(slot) {
                 return Err(endpoint.error(code));
@@ -110,8 +102,7 @@ impl Bare {
     pub fn memory(&self, is_ours: bool, offset: usize, bytes: usize) -> Option<*mut u8> {
         let stores = self.stores.as_ref()?;
         let half = if is_ours { 0 } else { stores.half_bytes };
-        (offset.checked_add(bytes)? <= stores.half_bytes)
-            .then(|| stores.memory.at(half + offset, bytes))
+        (offset.checked_add(bytes)? <= stores.half_bytes).then(|| stores.memory.at(half + offset, bytes))
     }
 
     /// Begins to store `bytes` at `offset` to the same place of the peer. False when there is no room now: poll, then try again.
@@ -121,26 +112,14 @@ impl Bare {
     pub fn store(&mut self, offset: usize, bytes: usize) -> Result<bool, OfiError> {
         let peer = self.peer.ok_or(OfiError::BadName("no peer"))?;
         let stores = self.stores.as_mut().ok_or(OfiError::BadName("no stores"))?;
-        let remote = stores
-            .peers
-            .ok_or(OfiError::BadName("no memory of the peer"))?;
+        let remote = stores.peers.ok_or(OfiError::BadName("no memory of the peer"))?;
         let place = remote.place(offset as u64, bytes as u64);
         let place = place.ok_or(OfiError::BadName("outside the peer's memory"))?;
         let Some(number) = stores.free.pop() else {
             return Ok(false);
         };
-        let piece = LocalPiece {
-            region: &stores.region,
-            offset,
-            bytes,
-        };
-        let begun = self.endpoint.transfer(
-            number,
-            Direction::Store,
-            peer,
-            (remote.key, place),
-            &[piece],
-        );
+        let piece = LocalPiece { region: &stores.region, offset, bytes };
+        let begun = self.endpoint.transfer(number, Direction::Store, peer, (remote.key, place), &[piece]);
         if begun.is_err() {
             stores.free.push(number);
         }
@@ -154,9 +133,7 @@ impl Bare {
     /// Stores under way.
     #[must_use]
     pub fn stores_under_way(&self) -> usize {
-        self.stores
-            .as_ref()
-            .map_or(0, |stores| OPERATIONS - stores.free.len())
+        self.stores.as_ref().map_or(0, |stores| OPERATIONS - stores.free.len())
     }
 
     /// Connects to the peer. Messages go out as soon as it has opened its endpoint.
@@ -255,19 +232,11 @@ impl Bare {
 impl Stores {
     fn new(endpoint: &Endpoint, half_bytes: usize) -> Result<Self, OfiError> {
         let half_bytes = half_bytes.next_multiple_of(4096);
-        let memory = Mapping::anonymous(2 * half_bytes)
-            .map_err(|errno| endpoint.error(errno.raw_os_error()))?;
+        let memory = Mapping::anonymous(2 * half_bytes).map_err(|errno| endpoint.error(errno.raw_os_error()))?;
         let memory = Arc::new(memory);
         let registrar = endpoint.registrar();
         let region = registrar.register(&memory, 0, half_bytes, RemoteRights::NONE)?;
         let target = registrar.register(&memory, half_bytes, half_bytes, RemoteRights::ALL)?;
-        Ok(Self {
-            memory,
-            half_bytes,
-            region: Arc::new(region),
-            target,
-            peers: None,
-            free: (0..OPERATIONS).collect(),
-        })
+        Ok(Self { memory, half_bytes, region: Arc::new(region), target, peers: None, free: (0..OPERATIONS).collect() })
     }
 }

@@ -61,12 +61,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(
-        endpoint: Endpoint,
-        own: (u64, NodeId),
-        window: u16,
-        patience: Option<Duration>,
-    ) -> Self {
+    pub(super) fn new(endpoint: Endpoint, own: (u64, NodeId), window: u16, patience: Option<Duration>) -> Self {
         Self {
             endpoint,
             own,
@@ -96,17 +91,11 @@ impl Engine {
     }
 
     pub(super) fn connect(&mut self, id: NodeId, name: &Name) -> Result<(), OfiError> {
-        if self
-            .by_stamp
-            .get(&name.stamp)
-            .is_some_and(|&other| other != id)
-        {
+        if self.by_stamp.get(&name.stamp).is_some_and(|&other| other != id) {
             return Err(OfiError::BadName("another peer has this stamp"));
         }
-        let address = self
-            .endpoint
-            .insert(&name.address)
-            .ok_or(OfiError::BadName("the provider refuses its address"))?;
+        let address =
+            self.endpoint.insert(&name.address).ok_or(OfiError::BadName("the provider refuses its address"))?;
         if matches!(self.peers.get(usize::from(id.0)), Some(State::Connected(_))) {
             self.forget(id);
         }
@@ -115,10 +104,7 @@ impl Engine {
         if self.spare.len() < each {
             let grown = self.endpoint.grow()?;
             self.owners.resize(grown.end, None);
-            let (sends, receives) = (
-                grown.start..grown.start + each,
-                grown.start + each..grown.end,
-            );
+            let (sends, receives) = (grown.start..grown.start + each, grown.start + each..grown.end);
             self.spare.extend(sends);
             self.idle.extend(receives);
         }
@@ -169,18 +155,10 @@ impl Engine {
         Ok(peer)
     }
 
-    pub(super) fn send(
-        &mut self,
-        to: NodeId,
-        header: &Header,
-        payload: Payload<'_>,
-    ) -> Result<(), SendError> {
+    pub(super) fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
         let len_bytes = payload.len_bytes();
         if len_bytes > MAX_PAYLOAD {
-            return Err(SendError::TooLong {
-                len_bytes,
-                max_bytes: MAX_PAYLOAD,
-            });
+            return Err(SendError::TooLong { len_bytes, max_bytes: MAX_PAYLOAD });
         }
         for attempt in 0..2 {
             if attempt > 0 {
@@ -321,9 +299,7 @@ impl Engine {
             return false;
         };
         let Some(&id) = self.by_stamp.get(&frame.stamp.get()) else {
-            if matches!(frame.kind(), Ok(Kind::Credit | Kind::Question))
-                && self.early.len() < MAX_EARLY
-            {
+            if matches!(frame.kind(), Ok(Kind::Credit | Kind::Question)) && self.early.len() < MAX_EARLY {
                 self.early.insert(frame.stamp.get(), frame);
                 if let Ok(node) = u16::try_from(frame.node.get())
                     && !self.strangers.contains(&NodeId(node))
@@ -383,10 +359,7 @@ impl Engine {
         let count = self.connected.len();
         (0..count)
             .map(|step| (self.next + step) % count)
-            .find(|&index| {
-                self.peer(self.connected[index])
-                    .is_some_and(|peer| peer.head().is_some() || peer.is_over())
-            })
+            .find(|&index| self.peer(self.connected[index]).is_some_and(|peer| peer.head().is_some() || peer.is_over()))
     }
 
     pub(super) fn has_input(&self) -> bool {
@@ -405,10 +378,7 @@ impl Engine {
         let corrupt = self.peer(from).and_then(Peer::fault);
         if let Some(corrupt) = corrupt {
             self.forget(from);
-            return Err(ReceiveError::PeerCorrupt {
-                peer: from,
-                corrupt,
-            });
+            return Err(ReceiveError::PeerCorrupt { peer: from, corrupt });
         }
         let Some((slot, bytes)) = self.peer(from).and_then(Peer::head) else {
             self.forget(from);
@@ -417,13 +387,11 @@ impl Engine {
         self.is_held = true;
         let message = &self.endpoint.buffer(slot)[FRAME_BYTES..bytes];
         // Checked when it came.
-        Ok(Header::ref_from_prefix(message)
-            .ok()
-            .map(|(header, payload)| Packet {
-                from,
-                header,
-                payload: Received::Inline(payload),
-            }))
+        Ok(Header::ref_from_prefix(message).ok().map(|(header, payload)| Packet {
+            from,
+            header,
+            payload: Received::Inline(payload),
+        }))
     }
 
     pub(super) fn release(&mut self, from: NodeId) {
@@ -511,14 +479,7 @@ impl Engine {
                 Err(SendError::NotConnected(_)) => return Err(RmaError::NotConnected(to)),
                 Err(_) => return Err(RmaError::PeerGone(to)),
             };
-            let begun = self.operations.begin(
-                &mut self.endpoint,
-                direction,
-                (to, address),
-                remote,
-                pieces,
-                token,
-            );
+            let begun = self.operations.begin(&mut self.endpoint, direction, (to, address), remote, pieces, token);
             if begun != Err(RmaError::WouldBlock) {
                 return begun;
             }
@@ -580,13 +541,8 @@ fn check_packet(frame: &Frame, rest: &[u8]) -> Option<PeerCorrupt> {
         return None;
     }
     let Ok((header, payload)) = Header::ref_from_prefix(rest) else {
-        return Some(PeerCorrupt {
-            what: "packet's length",
-            value: rest.len() as u64,
-        });
+        return Some(PeerCorrupt { what: "packet's length", value: rest.len() as u64 });
     };
-    (header.payload_bytes() as usize != payload.len()).then(|| PeerCorrupt {
-        what: "payload length in its header",
-        value: header.payload_bytes().into(),
-    })
+    (header.payload_bytes() as usize != payload.len())
+        .then(|| PeerCorrupt { what: "payload length in its header", value: header.payload_bytes().into() })
 }

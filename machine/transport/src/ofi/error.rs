@@ -58,10 +58,6 @@ pub enum OfiError {
 impl OfiError {
     #[cold]
     pub(super) fn call(library: &Library, call: &'static str, code: c_int) -> Self {
-        Self::Call {
-            call,
-            code,
-            text: library.error_text(code),
-        }
+        Self::Call { call, code, text: library.error_text(code) }
     }
 }

@@ -52,13 +52,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(
-        kind: Kind,
-        (stamp, node): (u64, NodeId),
-        number: u32,
-        released: u32,
-        window: u16,
-    ) -> Self {
+    pub(super) fn new(kind: Kind, (stamp, node): (u64, NodeId), number: u32, released: u32, window: u16) -> Self {
         Self {
             stamp: stamp.into(),
             number: number.into(),

@@ -141,19 +141,10 @@ impl Ofi {
         let mut stamp = [0; 8];
         getrandom(&mut stamp[..], GetRandomFlags::empty())
             .map_err(|errno| OfiError::call(library, "getrandom", errno.raw_os_error()))?;
-        let name = Name {
-            provider: provider.clone(),
-            stamp: u64::from_le_bytes(stamp),
-            address: endpoint.address()?,
-        };
+        let name = Name { provider: provider.clone(), stamp: u64::from_le_bytes(stamp), address: endpoint.address()? };
         Ok(Self {
             name: name.to_bytes(),
-            engine: RefCell::new(Engine::new(
-                endpoint,
-                (name.stamp, config.node),
-                window,
-                config.patience,
-            )),
+            engine: RefCell::new(Engine::new(endpoint, (name.stamp, config.node), window, config.patience)),
             provider,
         })
     }
@@ -184,9 +175,7 @@ impl Ofi {
     pub fn connect(&mut self, peer: NodeId, name: &[u8]) -> Result<(), OfiError> {
         let name = Name::from_bytes(name)?;
         if name.provider != self.provider {
-            return Err(OfiError::BadName(
-                "the peer uses another provider; all ranks must use the same",
-            ));
+            return Err(OfiError::BadName("the peer uses another provider; all ranks must use the same"));
         }
         self.engine.get_mut().connect(peer, &name)
     }
@@ -252,12 +241,7 @@ impl Ofi {
     /// right before.
     #[must_use]
     pub fn fd(&self) -> Option<OwnedFd> {
-        self.engine
-            .borrow()
-            .endpoint()
-            .fd()?
-            .try_clone_to_owned()
-            .ok()
+        self.engine.borrow().endpoint().fd()?.try_clone_to_owned().ok()
     }
 
     /// Whether a packet or the end of a peer waits that has been seen: as [`has_input`](Transport::has_input), without a call of the
@@ -300,21 +284,12 @@ pub fn remove_leftovers(process: u32) {
 
 /// Opens an endpoint of the provider that fits best, whose name it gives too: with stores and fetches if any fits. Its buffers have
 /// `slot_bytes` and come in chunks of `chunk_slots`.
-fn open_endpoint(
-    config: &OfiConfig,
-    slot_bytes: usize,
-    chunk_slots: usize,
-) -> Result<(Endpoint, String), OfiError> {
+fn open_endpoint(config: &OfiConfig, slot_bytes: usize, chunk_slots: usize) -> Result<(Endpoint, String), OfiError> {
     let library = Library::load()?;
-    let is_local = ["tcp", "udp", "net", "sockets"]
-        .iter()
-        .any(|name| config.provider.split(';').next() == Some(name));
+    let is_local = ["tcp", "udp", "net", "sockets"].iter().any(|name| config.provider.split(';').next() == Some(name));
     let loopback = is_local.then_some("127.0.0.1");
-    let mut wanted = Wanted {
-        provider: Some(&config.provider),
-        source: config.source.as_deref().or(loopback),
-        needs: None,
-    };
+    let mut wanted =
+        Wanted { provider: Some(&config.provider), source: config.source.as_deref().or(loopback), needs: None };
     let mut found = None;
     for needs in Needs::ALL {
         wanted.needs = Some(needs);

@@ -33,20 +33,13 @@ impl Name {
 
     /// Reads a name, which another process has written.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, OfiError> {
-        let (&[version, provider_bytes], rest) = bytes
-            .split_first_chunk()
-            .ok_or(OfiError::BadName("it ends early"))?;
+        let (&[version, provider_bytes], rest) = bytes.split_first_chunk().ok_or(OfiError::BadName("it ends early"))?;
         if version != VERSION {
-            return Err(OfiError::BadName(
-                "another version: all ranks must use one release of mapwire",
-            ));
+            return Err(OfiError::BadName("another version: all ranks must use one release of mapwire"));
         }
-        let (provider, rest) = rest
-            .split_at_checked(provider_bytes.into())
-            .ok_or(OfiError::BadName("it ends early"))?;
-        let (&stamp, address) = rest
-            .split_first_chunk()
-            .ok_or(OfiError::BadName("it ends early"))?;
+        let (provider, rest) =
+            rest.split_at_checked(provider_bytes.into()).ok_or(OfiError::BadName("it ends early"))?;
+        let (&stamp, address) = rest.split_first_chunk().ok_or(OfiError::BadName("it ends early"))?;
         Ok(Self {
             provider: String::from_utf8_lossy(provider).into_owned(),
             stamp: u64::from_le_bytes(stamp),

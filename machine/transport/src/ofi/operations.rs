@@ -78,19 +78,11 @@ impl Operations {
         }
         // Each is the length of memory of this process, and they are few.
         let bytes: u64 = pieces.iter().map(|piece| piece.bytes as u64).sum();
-        let at = remote.place(offset, bytes).ok_or(RmaError::Outside {
-            offset,
-            bytes,
-            region_bytes: remote.bytes,
-        })?;
+        let at = remote.place(offset, bytes).ok_or(RmaError::Outside { offset, bytes, region_bytes: remote.bytes })?;
         let number = self.free.pop().ok_or(RmaError::WouldBlock)?;
         match endpoint.transfer(number, direction, address, (remote.key, at), pieces) {
             Ok(()) => {
-                self.states[number] = State::UnderWay(Operation {
-                    token,
-                    peer,
-                    since: Instant::now(),
-                });
+                self.states[number] = State::UnderWay(Operation { token, peer, since: Instant::now() });
                 Ok(())
             }
             Err(error) => {
@@ -147,25 +139,15 @@ impl Operations {
             && self.free.len() < OPERATIONS
         {
             let now = Instant::now();
-            self.abandon(
-                |operation| now - operation.since > patience,
-                || End::TimedOut,
-            );
+            self.abandon(|operation| now - operation.since > patience, || End::TimedOut);
         }
         let (Operation { token, peer, .. }, end) = self.over.pop_front()?;
         let result = match end {
             End::Done => Ok(()),
             End::PeerGone => Err(RmaError::PeerGone(peer)),
-            End::TimedOut => Err(RmaError::TimedOut {
-                peer,
-                seconds: self.patience.unwrap_or_default().as_secs(),
-            }),
+            End::TimedOut => Err(RmaError::TimedOut { peer, seconds: self.patience.unwrap_or_default().as_secs() }),
             End::Failed(code) => Err(RmaError::Failed(endpoint.error(code))),
         };
-        Some(RmaDone {
-            token,
-            peer,
-            result,
-        })
+        Some(RmaDone { token, peer, result })
     }
 }

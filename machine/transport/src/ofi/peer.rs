@@ -223,12 +223,7 @@ impl Peer {
     }
 
     /// Takes what a frame says; whether its packet stays in the buffer.
-    pub(super) fn handle_frame(
-        &mut self,
-        frame: &Frame,
-        slot: Slot,
-        bytes: usize,
-    ) -> Result<bool, PeerCorrupt> {
+    pub(super) fn handle_frame(&mut self, frame: &Frame, slot: Slot, bytes: usize) -> Result<bool, PeerCorrupt> {
         let kind = frame.kind()?;
         self.refused = None;
         if self.heard.is_some() {
@@ -243,10 +238,7 @@ impl Peer {
                 self.knocked = None;
             }
         } else if newly < 1 << 31 {
-            return Err(PeerCorrupt {
-                what: "number of released packets",
-                value: frame.released.get().into(),
-            });
+            return Err(PeerCorrupt { what: "number of released packets", value: frame.released.get().into() });
         }
         let kept = self.handle_kind(kind, frame, slot, bytes)?;
         let promised = frame.number.get().wrapping_add(kept.into());
@@ -266,24 +258,13 @@ impl Peer {
         }
     }
 
-    fn handle_kind(
-        &mut self,
-        kind: Kind,
-        frame: &Frame,
-        slot: Slot,
-        bytes: usize,
-    ) -> Result<bool, PeerCorrupt> {
+    fn handle_kind(&mut self, kind: Kind, frame: &Frame, slot: Slot, bytes: usize) -> Result<bool, PeerCorrupt> {
         let ahead = frame.number.get().wrapping_sub(self.released);
-        let beyond = |what| PeerCorrupt {
-            what,
-            value: frame.number.get().into(),
-        };
+        let beyond = |what| PeerCorrupt { what, value: frame.number.get().into() };
         match kind {
             Kind::Packet | Kind::AskingPacket => {
                 let is_due = (ahead as usize) < self.arrived.len()
-                    && self.total.is_none_or(|total| {
-                        total.wrapping_sub(frame.number.get()).wrapping_sub(1) < 1 << 31
-                    });
+                    && self.total.is_none_or(|total| total.wrapping_sub(frame.number.get()).wrapping_sub(1) < 1 << 31);
                 let place = self.place(frame.number.get());
                 if !is_due || self.arrived[place].is_some() {
                     return Err(beyond("packet number"));
@@ -345,10 +326,7 @@ impl Peer {
     /// What has gone wrong with it.
     pub(super) fn fault(&self) -> Option<PeerCorrupt> {
         let is_lost = self.missing.is_some_and(|since| since.elapsed() > LATE);
-        let lost = PeerCorrupt {
-            what: "packet lost on its way, with the number",
-            value: self.released.into(),
-        };
+        let lost = PeerCorrupt { what: "packet lost on its way, with the number", value: self.released.into() };
         self.corrupt.or(is_lost.then_some(lost))
     }
 

@@ -26,14 +26,7 @@ pub struct Provider {
 /// [`OfiError::NotInstalled`], or libfabric fails.
 pub fn providers() -> Result<Vec<Provider>, OfiError> {
     let library = Library::load()?;
-    let list = InfoList::ask(
-        library,
-        Wanted {
-            provider: None,
-            source: None,
-            needs: None,
-        },
-    )?;
+    let list = InfoList::ask(library, Wanted { provider: None, source: None, needs: None })?;
     let mut providers: Vec<Provider> = Vec::new();
     for info in list.iter() {
         let name = info.provider();
@@ -78,11 +71,7 @@ fn rank(name: &str) -> u8 {
 pub fn usual_provider() -> Result<String, OfiError> {
     let names = providers()?.into_iter().map(|provider| provider.name);
     let best = names.min_by_key(|name| rank(name));
-    best.ok_or_else(|| OfiError::NoProvider {
-        provider: "any".to_owned(),
-        source_address: None,
-        found: Vec::new(),
-    })
+    best.ok_or_else(|| OfiError::NoProvider { provider: "any".to_owned(), source_address: None, found: Vec::new() })
 }
 
 /// The version of the library, major and minor.

@@ -41,15 +41,9 @@ pub struct RemoteRights {
 
 impl RemoteRights {
     /// Only this process reaches it.
-    pub const NONE: Self = Self {
-        store: false,
-        fetch: false,
-    };
+    pub const NONE: Self = Self { store: false, fetch: false };
     /// Stores and fetches.
-    pub const ALL: Self = Self {
-        store: true,
-        fetch: true,
-    };
+    pub const ALL: Self = Self { store: true, fetch: true };
 }
 
 /// How a peer's memory is reached. Whoever knows it has the region's rights.
@@ -78,11 +72,7 @@ impl RemoteMemory {
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::WIRE_BYTES]) -> Self {
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]));
-        Self {
-            key: word(0),
-            base: word(8),
-            bytes: word(16),
-        }
+        Self { key: word(0), base: word(8), bytes: word(16) }
     }
 
     /// Its length.

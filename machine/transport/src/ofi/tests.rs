@@ -37,10 +37,7 @@ pub(super) fn network(provider: &str, nodes: usize) -> Option<Vec<Ofi>> {
         if ready {
             return Some(net);
         }
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "{provider}: not connected"
-        );
+        assert!(start.elapsed() < Duration::from_secs(20), "{provider}: not connected");
     }
 }
 
@@ -57,9 +54,7 @@ fn conforms(provider: &str) {
     }
     conformance::run(&mut |nodes| -> Network {
         let net = network(provider, nodes).expect("it was there");
-        net.into_iter()
-            .map(|ofi| Box::new(ofi) as Box<dyn Transport>)
-            .collect()
+        net.into_iter().map(|ofi| Box::new(ofi) as Box<dyn Transport>).collect()
     });
 }
 
@@ -100,10 +95,7 @@ fn a_provider_that_there_is_not_is_named_with_those_that_there_are() {
         Err(OfiError::NotInstalled { reason }) => mapwire_testing::skip!("{reason}"),
         Err(error @ OfiError::NoProvider { .. }) => {
             let text = error.to_string();
-            assert!(
-                text.contains("`nonsense`") && text.contains("there are: "),
-                "{text}"
-            );
+            assert!(text.contains("`nonsense`") && text.contains("there are: "), "{text}");
         }
         other => panic!("{other:?}"),
     }

@@ -39,11 +39,7 @@ impl JobAddress {
             // Up to 256 bytes come whole.
             getrandom(bytes, GetRandomFlags::empty())?;
         }
-        Ok(Self {
-            name,
-            token,
-            user: None,
-        })
+        Ok(Self { name, token, user: None })
     }
 
     /// The same address, for a process that knows from elsewhere that its broker belongs to user `user`.
@@ -68,11 +64,7 @@ impl JobAddress {
 
     /// Compares in time that does not depend on where the first difference is.
     pub(super) fn admits(&self, token: &[u8; 16]) -> bool {
-        self.token
-            .iter()
-            .zip(token)
-            .fold(0, |d, (a, b)| d | (a ^ b))
-            == 0
+        self.token.iter().zip(token).fold(0, |d, (a, b)| d | (a ^ b)) == 0
     }
 }
 
@@ -119,10 +111,6 @@ impl FromStr for JobAddress {
             Some((token, user)) => (token, Some(user.parse().map_err(|_| JobAddressError)?)),
             None => (token, None),
         };
-        Ok(Self {
-            name: unhex(name).ok_or(JobAddressError)?,
-            token: unhex(token).ok_or(JobAddressError)?,
-            user,
-        })
+        Ok(Self { name: unhex(name).ok_or(JobAddressError)?, token: unhex(token).ok_or(JobAddressError)?, user })
     }
 }

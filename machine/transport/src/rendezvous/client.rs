@@ -105,11 +105,7 @@ impl Client {
     ///
     /// # Errors
     /// No broker, one that refuses, one that is silent for `timeout`, or an unusable board.
-    pub fn join(
-        address: &JobAddress,
-        rank: u32,
-        timeout: Duration,
-    ) -> Result<Self, RendezvousError> {
+    pub fn join(address: &JobAddress, rank: u32, timeout: Duration) -> Result<Self, RendezvousError> {
         let deadline = Instant::now() + timeout;
         for _ in 1..ATTEMPTS {
             match Self::attempt(address, rank, deadline, timeout) {
@@ -121,24 +117,13 @@ impl Client {
         Self::attempt(address, rank, deadline, timeout)
     }
 
-    fn attempt(
-        address: &JobAddress,
-        rank: u32,
-        deadline: Instant,
-        timeout: Duration,
-    ) -> Result<Self, RendezvousError> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .and_then(above_stdio)
-        .map_err(os("socket"))?;
+    fn attempt(address: &JobAddress, rank: u32, deadline: Instant, timeout: Duration) -> Result<Self, RendezvousError> {
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .and_then(above_stdio)
+            .map_err(os("socket"))?;
         // A full listen queue makes connect wait; this bounds it.
         let limit = timeout.max(Duration::from_millis(1));
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))
-            .map_err(os("setsockopt"))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit)).map_err(os("setsockopt"))?;
         let place = address.socket().map_err(os("abstract address"))?;
         loop {
             match rustix::net::connect(&socket, &place) {
@@ -151,27 +136,14 @@ impl Client {
         if !address.trusts(broker.uid.as_raw()) {
             return Err(RendezvousError::ForeignBroker(broker.uid.as_raw()));
         }
-        let hello = ToBroker::Hello {
-            rank,
-            pid: std::process::id(),
-            token: *address.token(),
-        }
-        .encode();
+        let hello = ToBroker::Hello { rank, pid: std::process::id(), token: *address.token() }.encode();
         match socket::send(&socket, &hello, None) {
             // A broker that refuses at the door has closed by now; its answer may still wait.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(RendezvousError::Unreachable(errno)),
         }
         let next = || Self::read_admission(&socket, rank, deadline, timeout);
-        let (
-            ToRank::Welcome {
-                rank: named,
-                size,
-                secret,
-            },
-            news,
-        ) = next()?
-        else {
+        let (ToRank::Welcome { rank: named, size, secret }, news) = next()? else {
             return Err(RendezvousError::Protocol("no welcome"));
         };
         let (ToRank::Bells, bells) = next()? else {
@@ -182,18 +154,9 @@ impl Client {
         }
         let board = Board::open(bells.as_fd(), news.as_fd())?;
         if board.ranks() != size || rank >= size {
-            return Err(RendezvousError::Protocol(
-                "board and welcome disagree on the job's size",
-            ));
+            return Err(RendezvousError::Protocol("board and welcome disagree on the job's size"));
         }
-        Ok(Self {
-            socket,
-            board: Arc::new(board),
-            rank,
-            secret,
-            seen_mail: 0,
-            reported_end: false,
-        })
+        Ok(Self { socket, board: Arc::new(board), rank, secret, seen_mail: 0, reported_end: false })
     }
 
     /// The next message of those that admit a rank; each carries a descriptor.
@@ -212,9 +175,7 @@ impl Client {
                 Received::Record { record, fd, fds } => {
                     return match (ToRank::parse(&record, fds), fd) {
                         (Ok(message), Some(fd)) => Ok((message, fd)),
-                        (Ok(ToRank::Refused(why)), _) => {
-                            Err(RendezvousError::Refused { rank, why })
-                        }
+                        (Ok(ToRank::Refused(why)), _) => Err(RendezvousError::Refused { rank, why }),
                         _ => Err(RendezvousError::Protocol("no admission")),
                     };
                 }
@@ -258,11 +219,7 @@ impl Client {
     /// The next event, if one waits. No system call while the board's mail count stands still;
     /// call it until it gives `None`.
     pub fn poll(&mut self) -> Option<Event> {
-        if self.has_news() {
-            self.poll_socket()
-        } else {
-            None
-        }
+        if self.has_news() { self.poll_socket() } else { None }
     }
 
     /// Whether the socket has something: a message, or the end of a broker that could not say so any more. A system call.
@@ -285,10 +242,7 @@ impl Client {
             Received::Record { record, fd, fds } => (record, fd, fds),
             Received::NoDescriptor(record) => match ToRank::parse(&record, 1) {
                 Ok(ToRank::Channel { peer }) if self.is_peer(peer) => {
-                    return Some(Event::NoDescriptor {
-                        from: peer,
-                        tag: None,
-                    });
+                    return Some(Event::NoDescriptor { from: peer, tag: None });
                 }
                 Ok(ToRank::Passed { from, tag }) if from < self.size() => {
                     let tag = Some(tag);
@@ -304,24 +258,12 @@ impl Client {
             Received::Garbage | Received::Closed => return self.closed(),
         };
         match (ToRank::parse(&record, fds), fd) {
-            (Ok(ToRank::Channel { peer }), Some(fd)) if self.is_peer(peer) => {
-                Some(Event::Channel { peer, fd })
-            }
-            (Ok(ToRank::Passed { from, tag }), Some(fd)) if from < self.size() => {
-                Some(Event::Passed { from, tag, fd })
-            }
-            (Ok(ToRank::PeerGone { peer }), None) if self.is_peer(peer) => {
-                Some(Event::PeerGone { peer })
-            }
-            (Ok(ToRank::Card { peer, card }), None) if self.is_peer(peer) => {
-                Some(Event::Card { peer, card })
-            }
-            (Ok(ToRank::PassLost { to, tag }), None) if to < self.size() => {
-                Some(Event::PassLost { to, tag })
-            }
-            (Ok(ToRank::PassAgain { to, tag }), None) if to < self.size() => {
-                Some(Event::PassAgain { to, tag })
-            }
+            (Ok(ToRank::Channel { peer }), Some(fd)) if self.is_peer(peer) => Some(Event::Channel { peer, fd }),
+            (Ok(ToRank::Passed { from, tag }), Some(fd)) if from < self.size() => Some(Event::Passed { from, tag, fd }),
+            (Ok(ToRank::PeerGone { peer }), None) if self.is_peer(peer) => Some(Event::PeerGone { peer }),
+            (Ok(ToRank::Card { peer, card }), None) if self.is_peer(peer) => Some(Event::Card { peer, card }),
+            (Ok(ToRank::PassLost { to, tag }), None) if to < self.size() => Some(Event::PassLost { to, tag }),
+            (Ok(ToRank::PassAgain { to, tag }), None) if to < self.size() => Some(Event::PassAgain { to, tag }),
             // A broker that talks nonsense is as good as gone.
             _ => self.closed(),
         }
@@ -329,11 +271,7 @@ impl Client {
 
     fn closed(&mut self) -> Option<Event> {
         self.seen_mail = self.board.mail(self.rank);
-        if std::mem::replace(&mut self.reported_end, true) {
-            None
-        } else {
-            Some(Event::JobEnded)
-        }
+        if std::mem::replace(&mut self.reported_end, true) { None } else { Some(Event::JobEnded) }
     }
 
     fn is_peer(&self, peer: u32) -> bool {
@@ -344,11 +282,7 @@ impl Client {
         if self.is_peer(peer) {
             return Ok(());
         }
-        Err(RendezvousError::NoSuchPeer {
-            peer,
-            rank: self.rank,
-            size: self.size(),
-        })
+        Err(RendezvousError::NoSuchPeer { peer, rank: self.rank, size: self.size() })
     }
 
     /// What all ranks of the job know and nobody else.
@@ -398,11 +332,7 @@ impl Client {
         self.request(&ToBroker::Leave, None)
     }
 
-    fn request(
-        &self,
-        message: &ToBroker,
-        fd: Option<BorrowedFd<'_>>,
-    ) -> Result<(), RendezvousError> {
+    fn request(&self, message: &ToBroker, fd: Option<BorrowedFd<'_>>) -> Result<(), RendezvousError> {
         let deadline = Instant::now() + SEND_TIMEOUT;
         loop {
             match socket::send(&self.socket, &message.encode(), fd) {
@@ -420,10 +350,7 @@ impl Client {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(errno) => {
-                    return Err(RendezvousError::Os {
-                        call: "sendmsg",
-                        errno,
-                    });
+                    return Err(RendezvousError::Os { call: "sendmsg", errno });
                 }
             }
         }
@@ -449,12 +376,7 @@ impl Client {
     }
 
     fn timeout(&self, what: &str, after: Duration) -> RendezvousError {
-        RendezvousError::Timeout {
-            what: what.into(),
-            rank: self.rank,
-            after,
-            states: describe_states(&self.board),
-        }
+        RendezvousError::Timeout { what: what.into(), rank: self.rank, after, states: describe_states(&self.board) }
     }
 }
 
@@ -475,18 +397,10 @@ impl AsFd for Client {
 /// Ranks by state, for messages that must say which rank is missing: "joined 0 1, absent 3".
 fn describe_states(board: &Board) -> String {
     let mut parts = Vec::new();
-    let all = [
-        RankState::Joined,
-        RankState::Absent,
-        RankState::Left,
-        RankState::Dead,
-        RankState::Stopped,
-    ];
+    let all = [RankState::Joined, RankState::Absent, RankState::Left, RankState::Dead, RankState::Stopped];
     for state in all {
-        let ranks: Vec<String> = (0..board.ranks())
-            .filter(|r| board.state(*r) == state)
-            .map(|r| r.to_string())
-            .collect();
+        let ranks: Vec<String> =
+            (0..board.ranks()).filter(|r| board.state(*r) == state).map(|r| r.to_string()).collect();
         if !ranks.is_empty() {
             parts.push(format!("{state} {}", ranks.join(" ")));
         }
@@ -495,11 +409,7 @@ fn describe_states(board: &Board) -> String {
 }
 
 /// Waits until `flags` hold, the connection ends or the deadline passes (`false`).
-fn wait_for(
-    fd: BorrowedFd<'_>,
-    flags: PollFlags,
-    deadline: Instant,
-) -> Result<bool, RendezvousError> {
+fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags, deadline: Instant) -> Result<bool, RendezvousError> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         // What a `Timespec` cannot hold is as good as no limit.
@@ -510,10 +420,7 @@ fn wait_for(
             Ok(_) => return Ok(true),
             Err(Errno::INTR) => {}
             Err(errno) => {
-                return Err(RendezvousError::Os {
-                    call: "poll",
-                    errno,
-                });
+                return Err(RendezvousError::Os { call: "poll", errno });
             }
         }
     }

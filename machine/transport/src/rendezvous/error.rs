@@ -17,9 +17,7 @@ pub enum RendezvousError {
     )]
     Unreachable(Errno),
     /// Somebody of another user listens there.
-    #[error(
-        "the process that listens at the address in MAPWIRE_JOB belongs to user {0}, not to this one"
-    )]
+    #[error("the process that listens at the address in MAPWIRE_JOB belongs to user {0}, not to this one")]
     ForeignBroker(u32),
     /// The broker does not admit this rank.
     #[error("the launcher refused rank {rank}: {why}")]

@@ -212,9 +212,7 @@ pub enum Refusal {
     )]
     Stranger = 6,
     /// The process belongs to another user.
-    #[error(
-        "this process's user is not the job's: run it as the user who started the job, or unset MAPWIRE_JOB"
-    )]
+    #[error("this process's user is not the job's: run it as the user who started the job, or unset MAPWIRE_JOB")]
     User = 7,
     /// It did not introduce itself in time.
     #[error(
@@ -244,10 +242,7 @@ type Fields<'a> = (u16, u32, u32, u64, [u8; 16], &'a [u8]);
 const NONE: [u8; 16] = [0; 16];
 
 fn encode((kind, rank, number, tag, token, body): Fields<'_>) -> Record {
-    let mut record = Record {
-        bytes: [0; MAX_BYTES],
-        length: HEAD_BYTES + body.len(),
-    };
+    let mut record = Record { bytes: [0; MAX_BYTES], length: HEAD_BYTES + body.len() };
     record[HEAD_BYTES..].copy_from_slice(body);
     record[0..4].copy_from_slice(&MAGIC.to_le_bytes());
     record[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -315,17 +310,11 @@ impl ToBroker {
     pub fn parse(bytes: &[u8], fds: usize) -> Result<Self, ParseError> {
         let (kind, rank, number, tag, token, body) = decode(bytes)?;
         let message = match kind {
-            1 => Self::Hello {
-                rank,
-                pid: number,
-                token,
-            },
+            1 => Self::Hello { rank, pid: number, token },
             2 => Self::Connect { peer: rank },
             3 => Self::Pass { to: rank, tag },
             4 => Self::Leave,
-            5 => Self::Publish {
-                card: Card::new(body).ok_or(ParseError::Malformed)?,
-            },
+            5 => Self::Publish { card: Card::new(body).ok_or(ParseError::Malformed)? },
             _ => return Err(ParseError::Malformed),
         };
         check(bytes, &message.encode(), fds, message.carries_fd())?;
@@ -337,10 +326,7 @@ impl ToRank {
     /// Whether the record carries a descriptor.
     #[must_use]
     pub fn carries_fd(&self) -> bool {
-        matches!(
-            self,
-            Self::Welcome { .. } | Self::Bells | Self::Channel { .. } | Self::Passed { .. }
-        )
+        matches!(self, Self::Welcome { .. } | Self::Bells | Self::Channel { .. } | Self::Passed { .. })
     }
 
     /// The record.
@@ -378,10 +364,7 @@ impl ToRank {
             106 => Self::PassLost { to: rank, tag },
             107 => Self::Bells,
             109 => Self::PassAgain { to: rank, tag },
-            108 => Self::Card {
-                peer: rank,
-                card: Card::new(body).ok_or(ParseError::Malformed)?,
-            },
+            108 => Self::Card { peer: rank, card: Card::new(body).ok_or(ParseError::Malformed)? },
             _ => return Err(ParseError::Malformed),
         };
         check(bytes, &message.encode(), fds, message.carries_fd())?;
@@ -402,17 +385,8 @@ fn check(bytes: &[u8], again: &[u8], fds: usize, carries: bool) -> Result<(), Pa
 
 impl Refusal {
     fn from_number(number: u32) -> Option<Self> {
-        [
-            Self::Token,
-            Self::Version,
-            Self::Rank,
-            Self::Taken,
-            Self::Process,
-            Self::Stranger,
-            Self::User,
-            Self::Silent,
-        ]
-        .into_iter()
-        .find(|&why| why as u32 == number)
+        [Self::Token, Self::Version, Self::Rank, Self::Taken, Self::Process, Self::Stranger, Self::User, Self::Silent]
+            .into_iter()
+            .find(|&why| why as u32 == number)
     }
 }

@@ -151,25 +151,17 @@ impl Broker {
     pub fn new(hosts: &[u32], make_channel: MakeChannel) -> Result<Self, BoardError> {
         let mut secret = Secret([0; 32]);
         // Up to 256 bytes come whole.
-        getrandom(&mut secret.0, GetRandomFlags::empty()).map_err(|errno| BoardError::Os {
-            call: "getrandom",
-            errno,
-        })?;
+        getrandom(&mut secret.0, GetRandomFlags::empty())
+            .map_err(|errno| BoardError::Os { call: "getrandom", errno })?;
         Self::with_secret(hosts, secret, make_channel)
     }
 
-    fn with_secret(
-        hosts: &[u32],
-        secret: Secret,
-        make_channel: MakeChannel,
-    ) -> Result<Self, BoardError> {
+    fn with_secret(hosts: &[u32], secret: Secret, make_channel: MakeChannel) -> Result<Self, BoardError> {
         let os = |call| move |errno| BoardError::Os { call, errno };
         let (board, BoardFiles { bells, news }) = BrokersBoard::create(hosts)?;
         let ranks = board.ranks();
         let address = JobAddress::random().map_err(os("getrandom"))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .and_then(above_stdio)
-            .map_err(os("epoll_create1"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).and_then(above_stdio).map_err(os("epoll_create1"))?;
         let door = Door::open(&address, &epoll)?;
         Ok(Self {
             address,
@@ -248,17 +240,9 @@ impl Broker {
     /// When [`Broker::handle_ready`] wants to be called even if the descriptor is not readable.
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
-        let lost = self
-            .ranks
-            .iter()
-            .filter_map(|r| r.lost_at)
-            .map(|t| t + LOST_GRACE);
-        let silent = self
-            .connections
-            .iter()
-            .flatten()
-            .filter(|c| c.rank.is_none())
-            .map(|c| c.since + door::HELLO_TIMEOUT);
+        let lost = self.ranks.iter().filter_map(|r| r.lost_at).map(|t| t + LOST_GRACE);
+        let silent =
+            self.connections.iter().flatten().filter(|c| c.rank.is_none()).map(|c| c.since + door::HELLO_TIMEOUT);
         let crowded = (self.crowded || self.owes()).then(|| now + CROWDED_RETRY);
         let short = self.short_until;
         let said = self.sparing.poll_at();
@@ -270,11 +254,7 @@ impl Broker {
     pub fn handle_ready(&mut self, now: Instant) {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         // An interrupted look is repeated by the caller's loop: the descriptor stays readable.
-        let _ = epoll::wait(
-            &self.epoll,
-            spare_capacity(&mut events),
-            Some(&Timespec::default()),
-        );
+        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&Timespec::default()));
         for event in events {
             let data = event.data;
             match data.u64() {
@@ -318,15 +298,7 @@ impl Broker {
         if let Some(at) = record.connection {
             self.read(at, now, LAST_WORDS);
         }
-        self.gone(
-            rank,
-            if clean {
-                RankState::Left
-            } else {
-                RankState::Dead
-            },
-            now,
-        );
+        self.gone(rank, if clean { RankState::Left } else { RankState::Dead }, now);
     }
 
     /// The process of `rank` was stopped by a signal.
@@ -339,11 +311,7 @@ impl Broker {
     /// The process of `rank` runs again.
     pub fn handle_rank_continued(&mut self, rank: u32) {
         if self.board.state(rank) == RankState::Stopped {
-            let state = if self.has_joined(rank) {
-                RankState::Joined
-            } else {
-                RankState::Absent
-            };
+            let state = if self.has_joined(rank) { RankState::Joined } else { RankState::Absent };
             self.set_state(rank, state);
         }
     }
@@ -368,13 +336,7 @@ impl Broker {
         }
     }
 
-    fn handle_record(
-        &mut self,
-        at: usize,
-        message: Result<ToBroker, ParseError>,
-        fd: Option<OwnedFd>,
-        now: Instant,
-    ) {
+    fn handle_record(&mut self, at: usize, message: Result<ToBroker, ParseError>, fd: Option<OwnedFd>, now: Instant) {
         let Some(Some(connection)) = self.connections.get(at) else {
             return;
         };
@@ -392,9 +354,7 @@ impl Broker {
             (Some(rank), Ok(ToBroker::Leave), None) => {
                 self.gone(rank, RankState::Left, now);
             }
-            (Some(rank), Ok(ToBroker::Publish { card }), None)
-                if self.ranks[rank as usize].card.is_none() =>
-            {
+            (Some(rank), Ok(ToBroker::Publish { card }), None) if self.ranks[rank as usize].card.is_none() => {
                 self.publish(rank, card, now);
             }
             _ => self.broken(at, now),
@@ -417,9 +377,7 @@ impl Broker {
     fn run_short(&mut self, what: &str, now: Instant) {
         if self.short_until.is_none() {
             if self.may_say(None, What::Short, now) {
-                tracing::error!(
-                    "the launcher has no file descriptor left: {what}; raise the limit (`ulimit -n`)"
-                );
+                tracing::error!("the launcher has no file descriptor left: {what}; raise the limit (`ulimit -n`)");
             }
             self.short_until = Some(now + SHORT_RETRY);
             self.door.watch(&self.epoll, false);
@@ -612,10 +570,7 @@ impl Broker {
 
     fn expire(&mut self, now: Instant) {
         for rank in 0..self.ranks.len() {
-            if self.ranks[rank]
-                .lost_at
-                .is_some_and(|t| now >= t + LOST_GRACE)
-            {
+            if self.ranks[rank].lost_at.is_some_and(|t| now >= t + LOST_GRACE) {
                 self.gone(rank as u32, RankState::Dead, now);
             }
         }

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
 
 use mapwire_host::descriptors::above_stdio;
@@ -16,11 +16,7 @@ use super::message::{MAX_BYTES, Record};
 /// What one look at the socket gave.
 pub(super) enum Received {
     /// A record of a possible length with at most one descriptor. `fds` counts what came.
-    Record {
-        record: Record,
-        fd: Option<OwnedFd>,
-        fds: usize,
-    },
+    Record { record: Record, fd: Option<OwnedFd>, fds: usize },
     /// A record whose descriptor was lost, since this process has no free one.
     NoDescriptor(Record),
     /// A record that no honest peer sends: too short, too long, or with a heap of descriptors.
@@ -31,11 +27,7 @@ pub(super) enum Received {
     Closed,
 }
 
-pub(super) fn send(
-    socket: impl AsFd,
-    record: &[u8],
-    fd: Option<BorrowedFd<'_>>,
-) -> Result<(), Errno> {
+pub(super) fn send(socket: impl AsFd, record: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds;
@@ -63,12 +55,7 @@ pub(super) fn receive(socket: impl AsFd) -> Received {
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let mut resets = 0;
     let got = loop {
-        match recvmsg(
-            &socket,
-            &mut [IoSliceMut::new(&mut bytes)],
-            &mut control,
-            flags,
-        ) {
+        match recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
             Ok(got) => break got,
             Err(Errno::INTR) => {}
             // A peer that closed with records of ours unread sets this error once, and it hides

@@ -37,9 +37,7 @@ struct Hall {
 
 fn memory(text: &str) -> OwnedFd {
     let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
-    File::from(fd.try_clone().unwrap())
-        .write_all(text.as_bytes())
-        .unwrap();
+    File::from(fd.try_clone().unwrap()).write_all(text.as_bytes()).unwrap();
     fd
 }
 
@@ -81,13 +79,7 @@ impl Hall {
             })
         };
         let address = told.recv().unwrap();
-        Self {
-            address,
-            orders,
-            stop,
-            thread: Some(thread),
-            made,
-        }
+        Self { address, orders, stop, thread: Some(thread), made }
     }
 
     fn join(&self, rank: u32) -> Client {
@@ -96,9 +88,7 @@ impl Hall {
 
     fn ask<T: Send + 'static>(&self, f: impl FnOnce(&mut Broker) -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
-        self.orders
-            .send(Box::new(move |b| drop(tell.send(f(b)))))
-            .unwrap();
+        self.orders.send(Box::new(move |b| drop(tell.send(f(b))))).unwrap();
         told.recv_timeout(LONG).unwrap()
     }
 
@@ -131,8 +121,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 fn stranger(hall: &Hall) -> OwnedFd {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let flags = SocketFlags::CLOEXEC;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     rustix::net::connect(&socket, &hall.address.socket().unwrap()).unwrap();
     socket
 }
@@ -193,9 +182,7 @@ fn card(client: &mut Client, of: u32) -> Vec<u8> {
 fn ranks_of_different_hosts_get_each_others_cards_and_no_channel() {
     let hall = Hall::over(vec![0, 0, 7]);
     let mut clients: Vec<Client> = (0..3).map(|rank| hall.join(rank)).collect();
-    let [first, second, far] = &mut clients[..] else {
-        unreachable!()
-    };
+    let [first, second, far] = &mut clients[..] else { unreachable!() };
     assert_eq!([0, 1, 2].map(|rank| far.board().host(rank)), [0, 0, 7]);
     assert_eq!(first.secret(), far.secret());
     assert_ne!(first.secret().0, [0; 32]);
@@ -211,9 +198,7 @@ fn ranks_of_different_hosts_get_each_others_cards_and_no_channel() {
     assert_eq!(card(second, 2), b"far");
     // Whose card is awaited may die without one.
     hall.ask(|broker| broker.handle_rank_exited(1, false, Instant::now()));
-    next(far, |event| {
-        matches!(event, Event::PeerGone { peer: 1 }).then_some(())
-    });
+    next(far, |event| matches!(event, Event::PeerGone { peer: 1 }).then_some(()));
 }
 
 #[test]
@@ -248,10 +233,7 @@ fn both_sides_of_a_channel_get_the_same_memory_whoever_asks() {
         Event::Channel { peer: 1, fd } => fd,
         other => panic!("{other:?}"),
     };
-    let (a, b) = (
-        rustix::fs::fstat(&mine).unwrap(),
-        rustix::fs::fstat(&theirs).unwrap(),
-    );
+    let (a, b) = (rustix::fs::fstat(&mine).unwrap(), rustix::fs::fstat(&theirs).unwrap());
     assert_eq!(a.st_ino, b.st_ino);
     assert_eq!(text_of(mine), "channel 0 1");
     zero.connect(1).unwrap();
@@ -270,14 +252,7 @@ fn poll_makes_no_system_call_until_the_board_counts_mail() {
     let one = hall.join(1);
     one.pass(0, 9, memory("x").as_fd()).unwrap();
     eventually("mail is counted", || zero.has_news());
-    assert!(matches!(
-        zero.poll(),
-        Some(Event::Passed {
-            from: 1,
-            tag: 9,
-            ..
-        })
-    ));
+    assert!(matches!(zero.poll(), Some(Event::Passed { from: 1, tag: 9, .. })));
     assert!(zero.poll().is_none());
     assert!(!zero.has_news());
 }
@@ -291,17 +266,13 @@ fn what_is_meant_for_an_absent_rank_is_asked_for_again_when_it_joins() {
         zero.pass(1, tag, memory("too early").as_fd()).unwrap();
     }
     let mut one = hall.join(1);
-    assert!(matches!(
-        one.wait(LONG).unwrap(),
-        Event::Channel { peer: 0, .. }
-    ));
+    assert!(matches!(one.wait(LONG).unwrap(), Event::Channel { peer: 0, .. }));
     for tag in 0..20 {
         match zero.wait(LONG).unwrap() {
             Event::PassAgain { to: 1, tag: again } => assert_eq!(again, tag),
             other => panic!("{other:?}"),
         }
-        zero.pass(1, tag, memory(&format!("gift {tag}")).as_fd())
-            .unwrap();
+        zero.pass(1, tag, memory(&format!("gift {tag}")).as_fd()).unwrap();
         assert_eq!(text_of(passed(&mut one, 0, tag)), format!("gift {tag}"));
     }
 }
@@ -359,9 +330,7 @@ fn a_rank_that_passes_without_end_to_one_that_does_not_read_is_told_of_what_is_l
     }
     // What another rank passes is not what the first one's are too many for.
     two.pass(1, 7, gift.as_fd()).unwrap();
-    eventually("all are dealt with", || {
-        hall.ask(|b| b.stats().passed + b.stats().pass_lost) >= 2000 - 1024
-    });
+    eventually("all are dealt with", || hall.ask(|b| b.stats().passed + b.stats().pass_lost) >= 2000 - 1024);
     assert!(two.poll_socket().is_none(), "nothing of its own was lost");
     drop(one);
 }
@@ -476,20 +445,13 @@ fn the_launcher_tells_an_exit_from_a_death() {
     let board = clients[0].board();
     assert_eq!(board.state(1), RankState::Left);
     assert_eq!(board.state(2), RankState::Dead);
-    assert_eq!(
-        board.state(3),
-        RankState::Left,
-        "also a rank that never joined"
-    );
+    assert_eq!(board.state(3), RankState::Left, "also a rank that never joined");
     hall.ask(|b| b.handle_rank_stopped(0));
     assert_eq!(board.state(0), RankState::Stopped);
     hall.ask(|b| b.handle_rank_continued(0));
     assert_eq!(board.state(0), RankState::Joined);
     match Client::join(&hall.address, 3, LONG) {
-        Err(RendezvousError::Refused {
-            rank: 3,
-            why: Refusal::Taken,
-        }) => {}
+        Err(RendezvousError::Refused { rank: 3, why: Refusal::Taken }) => {}
         other => panic!("{other:?}"),
     }
 }
@@ -505,10 +467,7 @@ fn the_end_of_the_broker_reaches_every_client_once() {
     assert!(matches!(one.wait(LONG), Ok(Event::JobEnded)));
     assert!(matches!(one.wait(LONG), Err(RendezvousError::JobEnded)));
     assert!(matches!(one.connect(0), Err(RendezvousError::JobEnded)));
-    assert!(matches!(
-        Client::join(&hall.address, 0, LONG),
-        Err(RendezvousError::Unreachable(_))
-    ));
+    assert!(matches!(Client::join(&hall.address, 0, LONG), Err(RendezvousError::Unreachable(_))));
 }
 
 #[test]
@@ -526,24 +485,15 @@ fn a_wrong_token_rank_or_second_joiner_is_refused_and_counted() {
     let _zero = hall.join(0);
     assert_eq!(refused(&hall.address, 0), Refusal::Taken);
     let stats = hall.ask(|b| b.stats());
-    assert_eq!(
-        (stats.refused_token, stats.refused_other, stats.joined),
-        (1, 2, 1)
-    );
+    assert_eq!((stats.refused_token, stats.refused_other, stats.joined), (1, 2, 1));
 }
 
 #[test]
 fn an_own_mistake_is_an_error_and_not_a_disconnection() {
     let hall = Hall::open(2);
     let zero = hall.join(0);
-    assert!(matches!(
-        zero.connect(0),
-        Err(RendezvousError::NoSuchPeer { peer: 0, .. })
-    ));
-    assert!(matches!(
-        zero.connect(2),
-        Err(RendezvousError::NoSuchPeer { peer: 2, .. })
-    ));
+    assert!(matches!(zero.connect(0), Err(RendezvousError::NoSuchPeer { peer: 0, .. })));
+    assert!(matches!(zero.connect(2), Err(RendezvousError::NoSuchPeer { peer: 2, .. })));
     assert!(zero.pass(7, 0, memory("x").as_fd()).is_err());
     zero.pass(0, 0, memory("x").as_fd()).unwrap();
 }
@@ -553,12 +503,7 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
     let hall = Hall::open(2);
     let mut zero = hall.join(0);
     let fd = memory("x");
-    let hello = ToBroker::Hello {
-        rank: 1,
-        pid: 1,
-        token: *hall.address.token(),
-    }
-    .encode();
+    let hello = ToBroker::Hello { rank: 1, pid: 1, token: *hall.address.token() }.encode();
 
     let before_hello = stranger(&hall);
     socket::send(&before_hello, &ToBroker::Connect { peer: 0 }.encode(), None).unwrap();
@@ -584,9 +529,7 @@ fn a_hostile_connection_is_closed_and_counted_and_harms_nobody() {
     assert!(matches!(hears(&joined), Received::Record { fds: 1, .. }));
     socket::send(&joined, &ToBroker::Connect { peer: 1 }.encode(), None).unwrap();
     assert!(matches!(hears(&joined), Received::Closed));
-    eventually("the violator is dead", || {
-        zero.board().state(1) == RankState::Dead
-    });
+    eventually("the violator is dead", || zero.board().state(1) == RankState::Dead);
 
     assert_eq!(hall.ask(|b| b.stats().broken), 4);
     zero.pass(0, 1, fd.as_fd()).unwrap();
@@ -616,9 +559,7 @@ fn a_hello_that_came_while_the_broker_did_not_look_is_heard_however_late_it_is()
     let token = *broker.address().token();
     let connect = |_| {
         let flags = SocketFlags::CLOEXEC;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                .unwrap();
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         rustix::net::connect(&socket, &place).unwrap();
         socket
     };
@@ -642,10 +583,7 @@ fn a_hello_that_came_while_the_broker_did_not_look_is_heard_however_late_it_is()
 
 #[test]
 fn a_rank_is_joined_only_by_the_process_that_was_started_for_it_or_a_descendant() {
-    let mut other = std::process::Command::new("sleep")
-        .arg("100")
-        .spawn()
-        .unwrap();
+    let mut other = std::process::Command::new("sleep").arg("100").spawn().unwrap();
     let (me, parent) = (std::process::id(), std::os::unix::process::parent_id());
     let hall = Hall::open(3);
     let other_id = other.id();
@@ -655,10 +593,7 @@ fn a_rank_is_joined_only_by_the_process_that_was_started_for_it_or_a_descendant(
     });
     let _zero = hall.join(0);
     match Client::join(&hall.address, 1, LONG) {
-        Err(RendezvousError::Refused {
-            rank: 1,
-            why: Refusal::Process,
-        }) => {}
+        Err(RendezvousError::Refused { rank: 1, why: Refusal::Process }) => {}
         other => panic!("{other:?}"),
     }
     assert_eq!(hall.ask(|b| b.stats().refused_process), 1);
@@ -696,25 +631,18 @@ fn idle_connections_of_one_ranks_processes_push_out_one_another_and_nobody_else(
 fn idle_connections_of_guests_are_fewer_as_they_take_descriptors_of_a_server() {
     let hall = Hall::open(3);
     let own = rustix::process::geteuid().as_raw();
-    let mut other = std::process::Command::new("sleep")
-        .arg("100")
-        .spawn()
-        .unwrap();
+    let mut other = std::process::Command::new("sleep").arg("100").spawn().unwrap();
     let other_id = other.id();
     hall.ask(move |b| {
         b.admit_user(own);
         b.set_process(1, other_id);
     });
     let unknown: Vec<OwnedFd> = (0..100).map(|_| stranger(&hall)).collect();
-    eventually("the unknown are cut", || {
-        hall.ask(|b| b.stats().silent) == 92
-    });
+    eventually("the unknown are cut", || hall.ask(|b| b.stats().silent) == 92);
     let me = std::process::id();
     hall.ask(move |b| b.set_process(2, me));
     let known: Vec<OwnedFd> = (0..100).map(|_| stranger(&hall)).collect();
-    eventually("the known are cut", || {
-        hall.ask(|b| b.stats().silent) >= 92 + 99
-    });
+    eventually("the known are cut", || hall.ask(|b| b.stats().silent) >= 92 + 99);
     let _two = hall.join(2);
     drop((unknown, known));
     other.kill().unwrap();
@@ -727,33 +655,23 @@ fn an_address_reads_back_and_hides_its_token_in_debug_output() {
     let text = address.to_string();
     assert_eq!(text.parse::<JobAddress>().unwrap(), address);
     assert!(!format!("{address:?}").contains(&text[33..]));
-    for bad in [
-        "",
-        ":",
-        "x",
-        &text[1..],
-        &text[..64],
-        &format!("{text}0"),
-        &text.replace(':', "-"),
-    ] {
+    for bad in ["", ":", "x", &text[1..], &text[..64], &format!("{text}0"), &text.replace(':', "-")] {
         assert_eq!(bad.parse::<JobAddress>(), Err(JobAddressError), "{bad:?}");
     }
-    assert!(
-        format!("{}:{}", "+f".repeat(16), "0".repeat(32))
-            .parse::<JobAddress>()
-            .is_err()
-    );
+    assert!(format!("{}:{}", "+f".repeat(16), "0".repeat(32)).parse::<JobAddress>().is_err());
 }
 
 fn any_card() -> impl Strategy<Value = Card> {
-    prop::collection::vec(any::<u8>(), 0..=MAX_CARD_BYTES)
-        .prop_map(|bytes| Card::new(&bytes).unwrap())
+    prop::collection::vec(any::<u8>(), 0..=MAX_CARD_BYTES).prop_map(|bytes| Card::new(&bytes).unwrap())
 }
 
 fn to_broker() -> impl Strategy<Value = ToBroker> {
     prop_oneof![
-        (any::<u32>(), any::<u32>(), any::<[u8; 16]>())
-            .prop_map(|(rank, pid, token)| ToBroker::Hello { rank, pid, token }),
+        (any::<u32>(), any::<u32>(), any::<[u8; 16]>()).prop_map(|(rank, pid, token)| ToBroker::Hello {
+            rank,
+            pid,
+            token
+        }),
         any::<u32>().prop_map(|peer| ToBroker::Connect { peer }),
         (any::<u32>(), any::<u64>()).prop_map(|(to, tag)| ToBroker::Pass { to, tag }),
         Just(ToBroker::Leave),

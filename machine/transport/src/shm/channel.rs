@@ -31,11 +31,7 @@ pub enum Side {
 impl Side {
     /// The side of `own` in the channel with `peer`.
     pub fn of(own: u32, peer: u32) -> Self {
-        if own < peer {
-            Self::Lower
-        } else {
-            Self::Higher
-        }
+        if own < peer { Self::Lower } else { Self::Higher }
     }
 }
 
@@ -46,9 +42,7 @@ pub enum ChannelError {
     #[error(transparent)]
     Config(#[from] BadRingConfig),
     /// The kernel maps no memory.
-    #[error(
-        "cannot map a channel of {len_bytes} bytes: {source}; check the memory limits of this process"
-    )]
+    #[error("cannot map a channel of {len_bytes} bytes: {source}; check the memory limits of this process")]
     System {
         /// The channel's length.
         len_bytes: usize,
@@ -93,8 +87,7 @@ impl Channel {
         let len_bytes = Self::layout_bytes(config);
         let fd = memfd::create("mapwire-channel", len_bytes)?;
         memfd::finish(&fd, Writers::All)?;
-        let region = Mapping::foreign(fd.as_fd(), PREFIX_BYTES, Rights::ReadWrite)
-            .map_err(cannot_map(len_bytes))?;
+        let region = Mapping::foreign(fd.as_fd(), PREFIX_BYTES, Rights::ReadWrite).map_err(cannot_map(len_bytes))?;
         for (index, word) in prefix(config).into_iter().enumerate() {
             region.word64(index * 8).store(word, Ordering::Release);
         }
@@ -106,25 +99,14 @@ impl Channel {
         config.check()?;
         let fd = fd.as_fd();
         let len_bytes = Self::layout_bytes(config);
-        let mismatch = |what, found, expected| {
-            Err(ChannelError::Mismatch {
-                what,
-                found,
-                expected,
-            })
-        };
+        let mismatch = |what, found, expected| Err(ChannelError::Mismatch { what, found, expected });
 
         let length = memfd::verify(fd, 0)?;
         if length != len_bytes as u64 {
             return mismatch("its length in bytes", length, len_bytes as u64);
         }
-        let region =
-            Mapping::foreign(fd, len_bytes, Rights::ReadWrite).map_err(cannot_map(len_bytes))?;
-        let names = [
-            "its first word",
-            "its layout version",
-            "its ring configuration",
-        ];
+        let region = Mapping::foreign(fd, len_bytes, Rights::ReadWrite).map_err(cannot_map(len_bytes))?;
+        let names = ["its first word", "its layout version", "its ring configuration"];
         for ((index, expected), what) in prefix(config).into_iter().enumerate().zip(names) {
             let found = region.word64(index * 8).load(Ordering::Acquire);
             if found != expected {
@@ -140,10 +122,7 @@ impl Channel {
         };
         let sender = Producer::new(Arc::clone(&region), outgoing, config);
         sender.prefault();
-        Ok(Self {
-            sender,
-            receiver: Consumer::new(region, incoming, config),
-        })
+        Ok(Self { sender, receiver: Consumer::new(region, incoming, config) })
     }
 
     /// A channel from a rank to itself: one ring in private memory.
@@ -152,10 +131,7 @@ impl Channel {
         let len_bytes = config.layout_bytes();
         let region = Mapping::anonymous(len_bytes).map_err(cannot_map(len_bytes))?;
         let region = Arc::new(region);
-        Ok(Self {
-            sender: Producer::new(Arc::clone(&region), 0, config),
-            receiver: Consumer::new(region, 0, config),
-        })
+        Ok(Self { sender: Producer::new(Arc::clone(&region), 0, config), receiver: Consumer::new(region, 0, config) })
     }
 
     /// Tells the peer that this side neither sends nor takes any more.

@@ -89,11 +89,7 @@ impl Shape {
     fn place(self, head: u64, len_bytes: u32) -> (u64, u64) {
         let len = u64::from(len_bytes);
         let offset = head & (self.bulk_bytes - 1);
-        let start = if offset + len > self.bulk_bytes {
-            head + (self.bulk_bytes - offset)
-        } else {
-            head
-        };
+        let start = if offset + len > self.bulk_bytes { head + (self.bulk_bytes - offset) } else { head };
         (start, start + len.next_multiple_of(BULK_ALIGN_BYTES))
     }
 
@@ -188,17 +184,13 @@ impl ProducerCursor {
         let slot = self.shape.slot_of(self.position);
         if bulk_bytes == 0 {
             return Ok(Reserved {
-                place: Place {
-                    slot,
-                    bulk_offset: 0,
-                },
+                place: Place { slot, bulk_offset: 0 },
                 bulk: (self.bulk_head, self.bulk_head),
                 restarts: false,
             });
         }
         let mut bulk = self.shape.place(self.bulk_head, bulk_bytes);
-        let restarts = self.shape.goes_far(bulk.0, bulk_bytes)
-            && self.drained(words).map_err(Stall::Corrupt)?;
+        let restarts = self.shape.goes_far(bulk.0, bulk_bytes) && self.drained(words).map_err(Stall::Corrupt)?;
         if restarts {
             bulk = self.shape.place_at_begin(self.bulk_head, bulk_bytes);
         } else if bulk.1 - self.bulk_tail > self.shape.bulk_bytes {
@@ -208,11 +200,7 @@ impl ProducerCursor {
             }
         }
         let bulk_offset = (bulk.0 & (self.shape.bulk_bytes - 1)) as usize;
-        Ok(Reserved {
-            place: Place { slot, bulk_offset },
-            bulk,
-            restarts,
-        })
+        Ok(Reserved { place: Place { slot, bulk_offset }, bulk, restarts })
     }
 
     /// Hands the reserved slot to the consumer. `payload` is the payload's length, with bits of which this knows nothing.
@@ -236,8 +224,7 @@ impl ProducerCursor {
     #[inline]
     pub fn next_bulk_offset(&self, bulk_bytes: u32) -> Option<usize> {
         let (start, end) = self.shape.place(self.bulk_head, bulk_bytes);
-        (end - self.bulk_tail <= self.shape.bulk_bytes)
-            .then_some((start & (self.shape.bulk_bytes - 1)) as usize)
+        (end - self.bulk_tail <= self.shape.bulk_bytes).then_some((start & (self.shape.bulk_bytes - 1)) as usize)
     }
 
     /// Reads how much the consumer has released.
@@ -246,10 +233,7 @@ impl ProducerCursor {
         let shared = words.released().load(Ordering::Acquire);
         let newly = u64::from(shared.wrapping_sub(self.released as u32));
         if newly > self.position - self.released {
-            return Err(PeerCorrupt {
-                what: "count of released slots",
-                value: u64::from(shared),
-            });
+            return Err(PeerCorrupt { what: "count of released slots", value: u64::from(shared) });
         }
         if newly > 0 {
             self.released += newly;
@@ -282,13 +266,7 @@ impl ConsumerCursor {
     /// A consumer at the start of an empty ring. It announces what was released once a quarter of the
     /// slots or of the bulk area has gathered, or when told to.
     pub fn new(shape: Shape) -> Self {
-        Self {
-            shape,
-            position: 0,
-            announced: 0,
-            bulk_head: 0,
-            bulk_announced: 0,
-        }
+        Self { shape, position: 0, announced: 0, bulk_head: 0, bulk_announced: 0 }
     }
 
     /// Slot and payload length of the next packet, if it is there. The length is the peer's word: unchecked.
@@ -335,9 +313,7 @@ impl ConsumerCursor {
     /// Tells the producer of all released slots.
     #[inline]
     pub fn announce<W: RingWords>(&mut self, words: &W) {
-        words
-            .released()
-            .store(self.position as u32, Ordering::Release);
+        words.released().store(self.position as u32, Ordering::Release);
         self.announced = self.position;
         self.bulk_announced = self.bulk_head;
     }

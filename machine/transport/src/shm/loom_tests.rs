@@ -12,8 +12,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use super::cursor::{
-    BULK_ALIGN_BYTES, ConsumerCursor, ProducerCursor, RESTARTED, RingWords, Shape, Stall, Word32,
-    Word64,
+    BULK_ALIGN_BYTES, ConsumerCursor, ProducerCursor, RESTARTED, RingWords, Shape, Stall, Word32, Word64,
 };
 
 impl Word64 for AtomicU64 {
@@ -35,18 +34,10 @@ impl Word32 for AtomicU32 {
 }
 
 /// Two slots, and a bulk area of two units.
-const SHAPE: Shape = Shape {
-    slots: 2,
-    bulk_bytes: 2 * BULK_ALIGN_BYTES,
-    near_bytes: BULK_ALIGN_BYTES,
-};
+const SHAPE: Shape = Shape { slots: 2, bulk_bytes: 2 * BULK_ALIGN_BYTES, near_bytes: BULK_ALIGN_BYTES };
 const UNIT: u32 = BULK_ALIGN_BYTES as u32;
 /// A bulk area of four units, of which two are near: a payload of two units that would begin at the second restarts at the first.
-const WIDE_SHAPE: Shape = Shape {
-    slots: 2,
-    bulk_bytes: 4 * BULK_ALIGN_BYTES,
-    near_bytes: 2 * BULK_ALIGN_BYTES,
-};
+const WIDE_SHAPE: Shape = Shape { slots: 2, bulk_bytes: 4 * BULK_ALIGN_BYTES, near_bytes: 2 * BULK_ALIGN_BYTES };
 
 struct Ring {
     slots: [AtomicU64; 2],
@@ -178,10 +169,7 @@ fn loom_a_bulk_area_restarts_where_nothing_is_overwritten_before_release() {
 
 #[test]
 fn loom_payloads_of_several_units_leave_out_the_end_of_the_bulk_area_and_wait_for_room() {
-    const FAR_SHAPE: Shape = Shape {
-        near_bytes: WIDE_SHAPE.bulk_bytes,
-        ..WIDE_SHAPE
-    };
+    const FAR_SHAPE: Shape = Shape { near_bytes: WIDE_SHAPE.bulk_bytes, ..WIDE_SHAPE };
     // The third does not fit behind the second, and takes the place of the first; the fourth waits for it.
     exchange(FAR_SHAPE, &[2 * UNIT, UNIT, 2 * UNIT, 2 * UNIT]);
 }
@@ -201,11 +189,7 @@ struct Bell {
 
 impl Bell {
     fn new() -> Self {
-        Self {
-            word: AtomicU32::new(0),
-            queue: Mutex::new(()),
-            wake: Condvar::new(),
-        }
+        Self { word: AtomicU32::new(0), queue: Mutex::new(()), wake: Condvar::new() }
     }
 
     fn mark(&self, mark: u32) -> u32 {
@@ -358,8 +342,7 @@ fn loom_what_a_thread_leaves_that_goes_on_wakes_the_service_thread() {
                 their_rank.ring();
             }
         });
-        let (my_sent, my_taken, my_rank) =
-            (Arc::clone(&sent), Arc::clone(&taken), Arc::clone(&rank));
+        let (my_sent, my_taken, my_rank) = (Arc::clone(&sent), Arc::clone(&taken), Arc::clone(&rank));
         let waiter = thread::spawn(move || {
             Rank::sleep(&my_rank.waiting, || take(&my_sent, &my_taken) > 0);
             // The end of a wait: polls, leaves, and looks once more.
@@ -371,9 +354,7 @@ fn loom_what_a_thread_leaves_that_goes_on_wakes_the_service_thread() {
             }
         });
         // The service thread: asleep for ever, which loom reports, if both packets were sent and nobody took the second.
-        Rank::sleep(&rank.service, || {
-            take(&sent, &taken) == 2 || taken.load(Ordering::SeqCst) == 2
-        });
+        Rank::sleep(&rank.service, || take(&sent, &taken) == 2 || taken.load(Ordering::SeqCst) == 2);
         sender.join().unwrap();
         waiter.join().unwrap();
     });

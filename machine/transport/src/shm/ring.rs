@@ -99,21 +99,11 @@ impl RingConfig {
         if !self.slots.is_power_of_two() || !(2..=1 << 16).contains(&self.slots) {
             return bad("slots", self.slots, "a power of two from 2 to 65536");
         }
-        if !self.bulk_bytes.is_power_of_two()
-            || !(4096..=MOST_BULK_BYTES).contains(&self.bulk_bytes)
-        {
-            return bad(
-                "bulk bytes",
-                self.bulk_bytes,
-                "a power of two from 4096 to 2^29",
-            );
+        if !self.bulk_bytes.is_power_of_two() || !(4096..=MOST_BULK_BYTES).contains(&self.bulk_bytes) {
+            return bad("bulk bytes", self.bulk_bytes, "a power of two from 4096 to 2^29");
         }
         if self.max_payload_bytes > self.bulk_bytes / 2 {
-            return bad(
-                "longest payload in bytes",
-                self.max_payload_bytes,
-                "at most half of the bulk area",
-            );
+            return bad("longest payload in bytes", self.max_payload_bytes, "at most half of the bulk area");
         }
         Ok(())
     }
@@ -135,9 +125,7 @@ pub enum PushError {
     #[error("the ring to the peer is full; try again when it has released packets")]
     Full,
     /// The payload is longer than the ring's configuration allows.
-    #[error(
-        "a payload of {len_bytes} bytes exceeds the longest of {max_bytes}; cut it into several packets"
-    )]
+    #[error("a payload of {len_bytes} bytes exceeds the longest of {max_bytes}; cut it into several packets")]
     TooLong {
         /// The payload's length.
         len_bytes: usize,
@@ -186,24 +174,15 @@ impl Memory {
     #[inline(always)]
     fn slot_at(&self, slot: usize) -> *mut u8 {
         // SAFETY: the masked index is one of the slots that `new` found inside the region.
-        unsafe {
-            self.slots
-                .as_ptr()
-                .add((slot & self.slot_mask) * SLOT_BYTES)
-        }
+        unsafe { self.slots.as_ptr().add((slot & self.slot_mask) * SLOT_BYTES) }
     }
 
     fn is_set(&self, offset: usize) -> bool {
-        self.region
-            .word32(self.base + offset)
-            .load(Ordering::Acquire)
-            != 0
+        self.region.word32(self.base + offset).load(Ordering::Acquire) != 0
     }
 
     fn set(&self, offset: usize) {
-        self.region
-            .word32(self.base + offset)
-            .store(1, Ordering::Release);
+        self.region.word32(self.base + offset).store(1, Ordering::Release);
     }
 }
 
@@ -222,9 +201,5 @@ impl RingWords for Memory {
 }
 
 fn shape(config: &RingConfig) -> Shape {
-    Shape {
-        slots: config.slots,
-        bulk_bytes: u64::from(config.bulk_bytes),
-        near_bytes: NEAR_BYTES,
-    }
+    Shape { slots: config.slots, bulk_bytes: u64::from(config.bulk_bytes), near_bytes: NEAR_BYTES }
 }

@@ -22,8 +22,7 @@ impl Link {
     /// Whether no packet waits and none can come.
     fn is_over(&self) -> bool {
         // The order matters: what was published before closing is visible once the closing is.
-        (self.ended || self.channel.receiver.producer_closed())
-            && !self.channel.receiver.has_packet()
+        (self.ended || self.channel.receiver.producer_closed()) && !self.channel.receiver.has_packet()
     }
 }
 
@@ -70,10 +69,7 @@ impl ShmTransport {
         if self.peers.len() <= index {
             self.peers.resize_with(index + 1, || Peer::Absent);
         }
-        let link = Link {
-            channel,
-            ended: false,
-        };
+        let link = Link { channel, ended: false };
         self.peers[index] = Peer::Connected(Box::new(link));
         self.over.reserve(self.peers.len());
         if !self.connected.contains(&peer) {
@@ -119,10 +115,7 @@ impl ShmTransport {
     #[inline]
     pub fn has_packet(&self) -> bool {
         let mut peers = self.connected.iter();
-        peers.any(|&peer| {
-            self.link(peer)
-                .is_some_and(|link| link.channel.receiver.has_packet())
-        })
+        peers.any(|&peer| self.link(peer).is_some_and(|link| link.channel.receiver.has_packet()))
     }
 
     /// Whether another packet of `from` waits. When none does, `from` is told of all releases.
@@ -144,10 +137,8 @@ impl ShmTransport {
         let incoming = self.link(from)?.channel.receiver.head()?;
         let header: &Header = zerocopy::transmute_ref!(incoming.header);
         let claimed = header.payload_bytes();
-        (claimed as usize != incoming.payload.len_bytes()).then_some(PeerCorrupt {
-            what: "payload length in its header",
-            value: u64::from(claimed),
-        })
+        (claimed as usize != incoming.payload.len_bytes())
+            .then_some(PeerCorrupt { what: "payload length in its header", value: u64::from(claimed) })
     }
 
     #[cold]
@@ -191,13 +182,7 @@ impl Transport for ShmTransport {
         match link.channel.sender.try_push(header, payload.pieces()) {
             Ok(()) => Ok(()),
             Err(PushError::Full) => Err(SendError::WouldBlock(to)),
-            Err(PushError::TooLong {
-                len_bytes,
-                max_bytes,
-            }) => Err(SendError::TooLong {
-                len_bytes,
-                max_bytes,
-            }),
+            Err(PushError::TooLong { len_bytes, max_bytes }) => Err(SendError::TooLong { len_bytes, max_bytes }),
             Err(PushError::Corrupt(corrupt)) => {
                 link.ended = true;
                 Err(SendError::PeerCorrupt { peer: to, corrupt })
@@ -242,9 +227,7 @@ impl Transport for ShmTransport {
         if let Some(corrupt) = self.length_mismatch(from) {
             return Err(self.forget_corrupt(from, corrupt));
         }
-        let head = self
-            .link(from)
-            .and_then(|link| link.channel.receiver.head());
+        let head = self.link(from).and_then(|link| link.channel.receiver.head());
         Ok(head.map(|incoming| Packet {
             from,
             header: zerocopy::transmute_ref!(incoming.header),
@@ -260,10 +243,9 @@ impl Transport for ShmTransport {
     }
 
     fn has_input(&self) -> bool {
-        self.connected.iter().any(|&peer| {
-            self.link(peer)
-                .is_some_and(|link| link.channel.receiver.has_packet() || link.is_over())
-        })
+        self.connected
+            .iter()
+            .any(|&peer| self.link(peer).is_some_and(|link| link.channel.receiver.has_packet() || link.is_over()))
     }
 
     fn flush(&mut self) {

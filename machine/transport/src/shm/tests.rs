@@ -40,11 +40,7 @@ fn the_shm_transport_conforms() {
 
 #[test]
 fn the_shm_transport_conforms_with_the_smallest_rings() {
-    let config = RingConfig {
-        slots: 16,
-        bulk_bytes: 16 << 10,
-        max_payload_bytes: 4112,
-    };
+    let config = RingConfig { slots: 16, bulk_bytes: 16 << 10, max_payload_bytes: 4112 };
     conformance::run(&mut |nodes| network(nodes, &config));
 }
 
@@ -70,12 +66,7 @@ fn a_node_can_send_to_itself() {
 fn victim() -> (ShmTransport, Channel, Mapping) {
     let config = RingConfig::default();
     let fd = Channel::create(&config).unwrap();
-    let memory = Mapping::foreign(
-        fd.as_fd(),
-        Channel::layout_bytes(&config),
-        Rights::ReadWrite,
-    )
-    .unwrap();
+    let memory = Mapping::foreign(fd.as_fd(), Channel::layout_bytes(&config), Rights::ReadWrite).unwrap();
     let mut transport = ShmTransport::new(&config);
     let channel = Channel::open(&fd, Side::Higher, &config).unwrap();
     transport.connect(NodeId(0), channel);
@@ -91,10 +82,7 @@ fn an_impossible_length_breaks_the_connection_and_nothing_else() {
         let word = u64::from(length) << 32 | 1;
         memory.word64(FIRST_SLOT).store(word, Ordering::Release);
         let error = transport.poll_receive().unwrap_err();
-        let corrupt = PeerCorrupt {
-            what: "payload length in bytes",
-            value: u64::from(length),
-        };
+        let corrupt = PeerCorrupt { what: "payload length in bytes", value: u64::from(length) };
         let peer = NodeId(0);
         assert_eq!(error, ReceiveError::PeerCorrupt { peer, corrupt });
         assert!(transport.poll_receive().unwrap().is_none());
@@ -165,14 +153,8 @@ fn random_scribbling_never_panics_or_escapes() {
             };
             memory.word64(offset).store(value, Ordering::Release);
             let bytes = [1; 33_000];
-            let length = if random() % 8 == 0 {
-                random() as usize % 33_000
-            } else {
-                200
-            };
-            let _ = attacker
-                .sender
-                .try_push(&[0; 48], &[(&bytes[..length]).into()]);
+            let length = if random() % 8 == 0 { random() as usize % 33_000 } else { 200 };
+            let _ = attacker.sender.try_push(&[0; 48], &[(&bytes[..length]).into()]);
             let from = match transport.poll_receive() {
                 Ok(Some(packet)) => {
                     let mut copy = vec![0; packet.payload.len_bytes()];
@@ -216,12 +198,7 @@ fn a_ring_whose_consumer_keeps_up_uses_the_begin_of_its_bulk_area_only() {
         // Which tells the producer.
         assert!(transport.poll_receive().unwrap().is_none());
     }
-    assert!(
-        is_used(8 << 10)
-            && !(16 << 10..config.bulk_bytes as usize)
-                .step_by(8)
-                .any(is_used)
-    );
+    assert!(is_used(8 << 10) && !(16 << 10..config.bulk_bytes as usize).step_by(8).any(is_used));
     // One that does not keep up has all of the area.
     (101..=130).for_each(|number| push(number).unwrap());
     (101..=130).for_each(|number| take(&mut transport, number));

@@ -76,10 +76,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn new() -> Result<Self, Errno> {
-        Ok(Self {
-            outbox: Outbox::new(ARENA_BYTES)?,
-            messages: Vec::with_capacity(MAX_MESSAGES),
-        })
+        Ok(Self { outbox: Outbox::new(ARENA_BYTES)?, messages: Vec::with_capacity(MAX_MESSAGES) })
     }
 
     #[inline(always)]
@@ -119,13 +116,7 @@ pub struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Adds a datagram: `head`, which is copied, then `payload`, which is read while the batch is flushed, then `tail`, which is copied.
     #[inline(always)]
-    pub fn push(
-        &mut self,
-        destination: &Destination,
-        head: &[u8],
-        payload: Payload<'a>,
-        tail: &[u8],
-    ) {
+    pub fn push(&mut self, destination: &Destination, head: &[u8], payload: Payload<'a>, tail: &[u8]) {
         self.push_behind(destination, (&[], head), payload, tail);
     }
 
@@ -202,13 +193,7 @@ impl<'a> Batch<'a> {
     /// Sees that a datagram of `bytes` bytes can be added to the last message: a new one, or that of the datagram before. There is
     /// room for `made` bytes in the arena and for `pieces` pieces then. False if it is too long.
     #[inline(always)]
-    fn begin(
-        &mut self,
-        destination: &Destination,
-        bytes: usize,
-        made: usize,
-        pieces: usize,
-    ) -> bool {
+    fn begin(&mut self, destination: &Destination, bytes: usize, made: usize, pieces: usize) -> bool {
         if bytes > MAX_DATAGRAM_BYTES {
             self.count_too_long(destination.via, destination.to, 1);
             return false;
@@ -244,9 +229,8 @@ impl<'a> Batch<'a> {
         }
         last.segment_bytes = segment_bytes as u16;
         let with_next = last.bytes + bytes + segment_bytes;
-        self.is_open = bytes == segment_bytes
-            && with_next <= segment_bytes * MAX_SEGMENTS
-            && with_next <= MAX_DATAGRAM_BYTES;
+        self.is_open =
+            bytes == segment_bytes && with_next <= segment_bytes * MAX_SEGMENTS && with_next <= MAX_DATAGRAM_BYTES;
         true
     }
 

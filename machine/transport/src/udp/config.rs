@@ -89,13 +89,9 @@ fn mend(why: Errno) -> &'static str {
         Errno::ADDRNOTAVAIL => "name an address of this host (`ip address` lists them)",
         Errno::ADDRINUSE => "state other ports, or end the program that uses these (`ss -ulpn`)",
         Errno::ACCESS => "state ports from 1024 on",
-        Errno::AFNOSUPPORT => {
-            "this kernel lacks the address's family; name an address of the other"
-        }
+        Errno::AFNOSUPPORT => "this kernel lacks the address's family; name an address of the other",
         Errno::MFILE | Errno::NFILE => "raise the limit of open files (`ulimit -n`)",
-        Errno::INVAL => {
-            "name an address that needs no interface (not fe80::…) and a range that is not empty"
-        }
+        Errno::INVAL => "name an address that needs no interface (not fe80::…) and a range that is not empty",
         Errno::NOMEM | Errno::NOBUFS => "free memory",
         _ => "name another address",
     }
@@ -114,10 +110,6 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the kernel refused {} at {}: {}",
-            self.option, self.address, self.why
-        )
+        write!(f, "the kernel refused {} at {}: {}", self.option, self.address, self.why)
     }
 }

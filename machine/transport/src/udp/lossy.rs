@@ -44,10 +44,7 @@ impl FromStr for Loss {
     type Err = LossError;
 
     fn from_str(text: &str) -> Result<Self, LossError> {
-        let mut loss = Self {
-            faults: Faults::default(),
-            seed: 1,
-        };
+        let mut loss = Self { faults: Faults::default(), seed: 1 };
         for word in text.split(',') {
             let wrong = || LossError(word.chars().take(64).collect());
             let (name, value) = word.trim().split_once('=').unwrap_or(("loss", word.trim()));
@@ -107,20 +104,8 @@ impl Lossy {
     /// Faults by `seed`.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
-        let free = Held {
-            bytes: vec![0; 1 << 16].into(),
-            length: 0,
-            via: 0,
-            from: None,
-            after: None,
-        };
-        Self {
-            faults,
-            random: seed,
-            held: vec![free; HELD].into(),
-            empty_looks: 0,
-            struck: Struck::default(),
-        }
+        let free = Held { bytes: vec![0; 1 << 16].into(), length: 0, via: 0, from: None, after: None };
+        Self { faults, random: seed, held: vec![free; HELD].into(), empty_looks: 0, struck: Struck::default() }
     }
 
     /// What faults have struck so far.
@@ -178,11 +163,7 @@ impl Lossy {
     fn give(&mut self, place: usize) -> Datagram<'_> {
         let held = &mut self.held[place];
         held.after = None;
-        Datagram {
-            via: held.via,
-            from: held.from,
-            bytes: &mut held.bytes[..held.length],
-        }
+        Datagram { via: held.via, from: held.from, bytes: &mut held.bytes[..held.length] }
     }
 
     /// Keeps a copy for later. False when there is no place.
@@ -221,23 +202,9 @@ mod tests {
         let loss = |text: &str| text.parse::<Loss>();
         assert_eq!(loss("1%").unwrap().faults.drop, 10_000);
         let all = loss("loss=5%, duplicate=0.1%,reorder=100%,corrupt=0.0001%,seed=7").unwrap();
-        let faults = Faults {
-            drop: 50_000,
-            duplicate: 1000,
-            reorder: 1_000_000,
-            corrupt: 1,
-        };
+        let faults = Faults { drop: 50_000, duplicate: 1000, reorder: 1_000_000, corrupt: 1 };
         assert_eq!((all.faults, all.seed), (faults, 7));
-        for wrong in [
-            "",
-            "1",
-            "loss=101%",
-            "loss=-1%",
-            "lost=1%",
-            "seed=x",
-            "1%,",
-            "NaN%",
-        ] {
+        for wrong in ["", "1", "loss=101%", "loss=-1%", "lost=1%", "seed=x", "1%,", "NaN%"] {
             assert!(loss(wrong).is_err(), "{wrong}");
         }
     }

@@ -166,10 +166,7 @@ impl Udp {
             SocketAddr::V4(_) => core::net::Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => core::net::Ipv6Addr::UNSPECIFIED.into(),
         };
-        let from = self
-            .sockets
-            .get(via)
-            .map_or_else(unspecified, |via| via.address().ip());
+        let from = self.sockets.get(via).map_or_else(unspecified, |via| via.address().ip());
         mtu::max_bytes(from, to)
     }
 

@@ -63,10 +63,7 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// Ready to receive from `sockets`.
-    pub(super) fn new(
-        sockets: &[Socket],
-        first_length: Option<fn(&[u8]) -> usize>,
-    ) -> Result<Self, Errno> {
+    pub(super) fn new(sockets: &[Socket], first_length: Option<fn(&[u8]) -> usize>) -> Result<Self, Errno> {
         Self::with_buffers(sockets, BUFFERS, BUFFER_BYTES, first_length)
     }
 
@@ -130,11 +127,7 @@ impl Incoming {
     /// The datagram that was polled last.
     #[inline(always)]
     pub(super) fn datagram(&mut self, arrived: Arrived) -> Datagram<'_> {
-        Datagram {
-            via: arrived.via,
-            from: arrived.from,
-            bytes: self.inbox.slice(arrived.slot, arrived.range),
-        }
+        Datagram { via: arrived.via, from: arrived.from, bytes: self.inbox.slice(arrived.slot, arrived.range) }
     }
 
     /// The next datagram that is in the buffers already.
@@ -153,12 +146,7 @@ impl Incoming {
                 0 => left,
                 segment_bytes => left.min(segment_bytes),
             };
-            let arrived = Arrived {
-                via: self.via,
-                from,
-                slot: self.slot,
-                range: self.at..self.at + bytes,
-            };
+            let arrived = Arrived { via: self.via, from, slot: self.slot, range: self.at..self.at + bytes };
             self.at += bytes;
             if self.at >= slot.bytes {
                 self.slot += 1;
@@ -221,25 +209,12 @@ impl Incoming {
 
     /// The next socket in turn that has something.
     fn next_ready(&self) -> Option<usize> {
-        const NOW: Timespec = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let none = epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        };
+        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [none; MAX_SOCKETS];
         let count = epoll::wait(self.ready.as_ref()?, &mut events, Some(&NOW)).ok()?;
-        let ready = || {
-            events[..count]
-                .iter()
-                .map(|event| event.data.u64() as usize)
-        };
-        ready()
-            .filter(|&via| via > self.via)
-            .min()
-            .or_else(|| ready().min())
+        let ready = || events[..count].iter().map(|event| event.data.u64() as usize);
+        ready().filter(|&via| via > self.via).min().or_else(|| ready().min())
     }
 }
 

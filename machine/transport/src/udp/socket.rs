@@ -6,9 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mapwire_host::descriptors::above_stdio;
 use rustix::io::Errno;
-use rustix::net::sockopt::{
-    self, Ipv4PathMtuDiscovery as V4Discovery, Ipv6PathMtuDiscovery as V6Discovery,
-};
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery as V4Discovery, Ipv6PathMtuDiscovery as V6Discovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::config::{Refused, UdpConfig, UdpError};
@@ -27,30 +25,13 @@ pub(super) struct Socket {
 
 impl Socket {
     /// A socket at `address`. Options that are refused are added to `refused`.
-    pub(super) fn open(
-        address: IpAddr,
-        config: &UdpConfig,
-        refused: &mut Vec<Refused>,
-    ) -> Result<Self, UdpError> {
+    pub(super) fn open(address: IpAddr, config: &UdpConfig, refused: &mut Vec<Refused>) -> Result<Self, UdpError> {
         let bound = bind(address, config.ports.as_ref());
-        let (fd, address) = bound.map_err(|source| UdpError::Bind {
-            address,
-            ports: config.ports.clone(),
-            source,
-        })?;
-        let mut socket = Self {
-            fd,
-            address,
-            cuts: true,
-            peer: None,
-        };
+        let (fd, address) = bound.map_err(|source| UdpError::Bind { address, ports: config.ports.clone(), source })?;
+        let mut socket = Self { fd, address, cuts: true, peer: None };
         socket.set_buffers(config.send_buffer_bytes, config.receive_buffer_bytes);
         let mut ask = |option, outcome: Result<(), Errno>| {
-            refused.extend(outcome.err().map(|why| Refused {
-                address,
-                option,
-                why,
-            }));
+            refused.extend(outcome.err().map(|why| Refused { address, option, why }));
             outcome.is_ok()
         };
         let fd = &socket.fd;
@@ -75,12 +56,7 @@ impl Socket {
         let fd = unbound(self.address.ip())?;
         rustix::net::bind(&fd, &SocketAddr::new(self.address.ip(), 0))?;
         rustix::net::connect(&fd, &to)?;
-        let socket = Self {
-            fd,
-            address: self.address,
-            cuts: self.cuts,
-            peer: Some(to),
-        };
+        let socket = Self { fd, address: self.address, cuts: self.cuts, peer: Some(to) };
         socket.set_buffers(send_buffer_bytes, 0);
         socket.set_fragmenting(false)?;
         Ok(socket)
@@ -150,10 +126,7 @@ pub(super) fn unbound(address: IpAddr) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-fn bind(
-    address: IpAddr,
-    ports: Option<&RangeInclusive<u16>>,
-) -> Result<(OwnedFd, SocketAddr), Errno> {
+fn bind(address: IpAddr, ports: Option<&RangeInclusive<u16>>) -> Result<(OwnedFd, SocketAddr), Errno> {
     let fd = unbound(address)?;
     let mut why = Errno::INVAL;
     for port in ports.cloned().unwrap_or(0..=0) {

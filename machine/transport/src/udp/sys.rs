@@ -16,12 +16,7 @@ pub(super) use inbox::Inbox;
 pub(super) use outbox::{Gather, MAX_MESSAGES, Message, Outbox};
 
 /// Sets an option of a socket that is an `int`.
-pub(super) fn set_option(
-    socket: impl AsFd,
-    level: i32,
-    name: i32,
-    value: i32,
-) -> Result<(), Errno> {
+pub(super) fn set_option(socket: impl AsFd, level: i32, name: i32, value: i32) -> Result<(), Errno> {
     let fd = socket.as_fd().as_raw_fd();
     let bytes = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the kernel reads an `int` from `value`, which lives through the call.
@@ -37,20 +32,9 @@ pub(super) fn dropped(socket: impl AsFd) -> Result<u32, Errno> {
     let mut bytes = size_of_val(&words) as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel writes at most `bytes` bytes to `words`, and how many to `bytes`.
-    let done = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            words.as_mut_ptr().cast(),
-            &raw mut bytes,
-        )
-    };
-    if done == 0 {
-        Ok(words[WORDS - 1])
-    } else {
-        Err(last_error())
-    }
+    let done =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, words.as_mut_ptr().cast(), &raw mut bytes) };
+    if done == 0 { Ok(words[WORDS - 1]) } else { Err(last_error()) }
 }
 
 fn last_error() -> Errno {

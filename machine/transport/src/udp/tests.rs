@@ -20,18 +20,12 @@ fn address(udp: &Udp) -> SocketAddr {
 }
 
 fn towards(to: SocketAddr) -> Destination {
-    Destination {
-        via: 0,
-        to,
-        may_fragment: false,
-    }
+    Destination { via: 0, to, may_fragment: false }
 }
 
 /// Bytes that differ by datagram and place.
 fn content(seed: usize, bytes: usize) -> Vec<u8> {
-    (0..bytes)
-        .map(|at| (seed * 31 + at * 7 + at / 251) as u8)
-        .collect()
+    (0..bytes).map(|at| (seed * 31 + at * 7 + at / 251) as u8).collect()
 }
 
 /// The next datagram with its socket and sender.
@@ -47,20 +41,13 @@ fn take(udp: &mut Udp) -> (usize, SocketAddr, Vec<u8>) {
 }
 
 fn only_sent(sent: u32) -> Outcome {
-    Outcome {
-        sent,
-        ..Outcome::default()
-    }
+    Outcome { sent, ..Outcome::default() }
 }
 
 /// Sends datagrams of these lengths, each with a head of 20 bytes if it is longer, and expects them in order.
 fn pass(from: &mut Udp, to: &mut Udp, lengths: &[usize]) {
     let destination = towards(address(to));
-    let contents: Vec<_> = lengths
-        .iter()
-        .enumerate()
-        .map(|(seed, &bytes)| content(seed, bytes))
-        .collect();
+    let contents: Vec<_> = lengths.iter().enumerate().map(|(seed, &bytes)| content(seed, bytes)).collect();
     let mut batch = from.batch();
     for content in &contents {
         let (head, payload) = content.split_at(content.len().min(20));
@@ -91,15 +78,9 @@ fn datagrams_of_one_length_arrive_in_order_over_both_families() {
 #[test]
 fn datagrams_of_mixed_lengths_arrive_as_they_were_sent() {
     let (mut from, mut to) = (udp(&[V4]), udp(&[V4]));
-    let mixed = [
-        1, 0, 0, 5, 5, 4, 5, 1400, 1400, 700, 1400, 1401, 20, 21, 513, 600, 600, 9000, 8999,
-    ];
+    let mixed = [1, 0, 0, 5, 5, 4, 5, 1400, 1400, 700, 1400, 1401, 20, 21, 513, 600, 600, 9000, 8999];
     pass(&mut from, &mut to, &mixed);
-    pass(
-        &mut from,
-        &mut to,
-        &[MAX_DATAGRAM_BYTES, 1, 32_754, 32_754, 65_000],
-    );
+    pass(&mut from, &mut to, &[MAX_DATAGRAM_BYTES, 1, 32_754, 32_754, 65_000]);
 }
 
 #[test]
@@ -120,10 +101,7 @@ fn heads_payloads_and_tails_stand_in_this_order_whether_copied_or_lent() {
     for payload in [100, 4096, 4097, 15_000] {
         for (head, tail) in cuts {
             let bytes = take(&mut to).2;
-            assert!(
-                bytes == content[..head + payload + tail],
-                "{head} {payload} {tail}"
-            );
+            assert!(bytes == content[..head + payload + tail], "{head} {payload} {tail}");
         }
     }
 }
@@ -153,12 +131,7 @@ fn reserved_bytes_are_sent_as_they_were_written_between_pushed_ones() {
     let mut batch = from.batch();
     for (number, content) in contents.iter().enumerate() {
         if number % 7 == 3 {
-            batch.push(
-                &destination,
-                &content[..9],
-                Payload::one(&content[9..]),
-                &[],
-            );
+            batch.push(&destination, &content[..9], Payload::one(&content[9..]), &[]);
         } else {
             let into = batch.reserve(&destination, 3000).unwrap();
             into.copy_from_slice(content);
@@ -191,11 +164,9 @@ fn a_received_datagram_can_be_changed_without_harm_to_its_neighbours() {
 
 /// A socket that is not told who sends, and asks datagrams themselves how long they are: their first byte, in pieces of 50.
 fn unnamed() -> Udp {
-    let mut udp = Udp::bind(&UdpConfig {
-        first_length: Some(|joined| 50 * usize::from(joined[0])),
-        ..UdpConfig::new(vec![V4])
-    })
-    .unwrap();
+    let mut udp =
+        Udp::bind(&UdpConfig { first_length: Some(|joined| 50 * usize::from(joined[0])), ..UdpConfig::new(vec![V4]) })
+            .unwrap();
     udp.set_naming(false);
     udp
 }
@@ -248,12 +219,7 @@ fn each_of_several_sockets_receives_and_sends_by_its_own_address() {
         for (via, other) in others.iter_mut().enumerate() {
             let mut batch = other.batch();
             for _ in 0..40 {
-                batch.push(
-                    &towards(addresses[via]),
-                    &[via as u8, turn],
-                    Payload::EMPTY,
-                    &[],
-                );
+                batch.push(&towards(addresses[via]), &[via as u8, turn], Payload::EMPTY, &[]);
             }
             assert_eq!(batch.finish(), only_sent(40));
         }
@@ -268,10 +234,7 @@ fn each_of_several_sockets_receives_and_sends_by_its_own_address() {
         assert!(many.receive().is_none());
         let mut batch = many.batch();
         for (via, other) in others.iter().enumerate() {
-            let destination = Destination {
-                via,
-                ..towards(address(other))
-            };
+            let destination = Destination { via, ..towards(address(other)) };
             batch.push(&destination, &[7], Payload::EMPTY, &[]);
         }
         assert_eq!(batch.finish(), only_sent(3));
@@ -299,11 +262,7 @@ fn datagrams_that_cannot_be_sent_are_counted_by_cause_and_the_others_sent() {
         sent: 2,
         failed: 3,
         too_long: 2,
-        shortened: Some(Shortened {
-            via: 0,
-            to: good.to,
-            max_bytes: MAX_DATAGRAM_BYTES,
-        }),
+        shortened: Some(Shortened { via: 0, to: good.to, max_bytes: MAX_DATAGRAM_BYTES }),
         ..Outcome::default()
     };
     assert_eq!(batch.finish(), expected);
@@ -354,10 +313,7 @@ fn a_datagram_longer_than_the_buffer_is_dropped_and_counted() {
 #[test]
 fn what_overflows_a_receive_buffer_is_counted() {
     let mut from = udp(&[V4]);
-    let config = UdpConfig {
-        receive_buffer_bytes: 1,
-        ..UdpConfig::new(vec![V4])
-    };
+    let config = UdpConfig { receive_buffer_bytes: 1, ..UdpConfig::new(vec![V4]) };
     let to = Udp::bind(&config).unwrap();
     assert_eq!(to.overflowed(), 0);
     assert!(to.buffers().next().unwrap().receive_bytes < 10_000);
@@ -377,10 +333,7 @@ fn a_port_in_use_is_named_with_its_address_and_the_next_of_a_range_is_taken() {
     let mut config = UdpConfig::new(vec![V4]);
     config.ports = Some(port..=port);
     let error = Udp::bind(&config).unwrap_err().to_string();
-    assert!(
-        error.contains(&format!("127.0.0.1, port {port}:")) && error.contains("state other ports"),
-        "{error}"
-    );
+    assert!(error.contains(&format!("127.0.0.1, port {port}:")) && error.contains("state other ports"), "{error}");
     if port < u16::MAX {
         config.ports = Some(port..=u16::MAX);
         assert!(address(&Udp::bind(&config).unwrap()).port() > port);
@@ -389,16 +342,10 @@ fn a_port_in_use_is_named_with_its_address_and_the_next_of_a_range_is_taken() {
 
 #[test]
 fn busy_polling_is_set_or_told_to_be_refused() {
-    let config = UdpConfig {
-        busy_poll_us: Some(50),
-        ..UdpConfig::new(vec![V4])
-    };
+    let config = UdpConfig { busy_poll_us: Some(50), ..UdpConfig::new(vec![V4]) };
     let (mut from, mut to) = (udp(&[V4]), Udp::bind(&config).unwrap());
     for refused in to.refused() {
-        assert!(
-            refused.to_string().contains("BUSY_POLL at 127.0.0.1:"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("BUSY_POLL at 127.0.0.1:"), "{refused}");
     }
     pass(&mut from, &mut to, &[8; 3]);
 }
@@ -407,10 +354,7 @@ fn busy_polling_is_set_or_told_to_be_refused() {
 fn the_buffers_are_as_long_as_the_kernel_says() {
     let udp = udp(&[V4, V6]);
     for buffers in udp.buffers() {
-        assert!(
-            buffers.send_bytes >= 4608 && buffers.receive_bytes >= 2304,
-            "{buffers:?}"
-        );
+        assert!(buffers.send_bytes >= 4608 && buffers.receive_bytes >= 2304, "{buffers:?}");
     }
     assert_eq!((udp.fds().len(), udp.buffers().len()), (2, 2));
 }
@@ -448,11 +392,7 @@ fn a_connected_socket_sends_to_its_receiver_and_to_any_other() {
     }
     assert_eq!(batch.finish(), only_sent(100));
     for number in 0..100_u8 {
-        let receiver = if number % 10 == 9 {
-            &mut other
-        } else {
-            &mut to
-        };
+        let receiver = if number % 10 == 9 { &mut other } else { &mut to };
         let (_, sender, bytes) = take(receiver);
         assert_eq!((sender.ip(), bytes[0]), (V4, number));
         assert!(bytes[1..] == content);
@@ -465,10 +405,7 @@ fn a_receiver_that_was_away_gets_the_first_datagram_after_its_return() {
     let (mut from, to) = (udp(&[V4]), udp(&[V4]));
     let home = address(&to);
     let via = from.connect(0, home).unwrap();
-    let destination = Destination {
-        via,
-        ..towards(home)
-    };
+    let destination = Destination { via, ..towards(home) };
     drop(to);
     // The kernel answers for the port that nobody has, so the next send fails at first.
     let mut batch = from.batch();
@@ -490,10 +427,7 @@ fn more_connected_sockets_than_may_be_replace_the_first_ones() {
     let all = core::iter::once(address(&to)).chain(others);
     let vias: Vec<_> = all.map(|to| from.connect(0, to).unwrap()).collect();
     assert_eq!(vias[MAX_CONNECTED], vias[0]);
-    let destination = Destination {
-        via: vias[0],
-        ..towards(address(&to))
-    };
+    let destination = Destination { via: vias[0], ..towards(address(&to)) };
     let mut batch = from.batch();
     batch.push(&destination, &[3], Payload::EMPTY, &[]);
     assert_eq!(batch.finish(), only_sent(1));

@@ -5,12 +5,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 /// Lets the kernel answer a system call with `errno`, as a container's seccomp profile does; of `ioctl`, only the calls with
 /// that command.
 pub(crate) fn refuse_call(number: libc::c_long, command: Option<u32>, errno: i32) {
-    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |offset| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset);
     let unless = |value, skip| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, skip, value);
     let answer = |value| step(libc::BPF_RET | libc::BPF_K, 0, 0, value);
@@ -25,10 +20,7 @@ pub(crate) fn refuse_call(number: libc::c_long, command: Option<u32>, errno: i32
     }
     steps.push(answer(libc::SECCOMP_RET_ERRNO | errno as u32));
     steps.push(answer(libc::SECCOMP_RET_ALLOW));
-    let program = libc::sock_fprog {
-        len: steps.len() as u16,
-        filter: steps.as_mut_ptr(),
-    };
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     // SAFETY: a plain setting of this process.
     let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(set, 0);
@@ -53,10 +45,7 @@ pub(crate) fn refuse_userfaultfd() {
 
 /// Lowers a limit of this process.
 pub(crate) fn lower_limit(resource: Resource, to: u64) {
-    let limit = Rlimit {
-        current: Some(to),
-        maximum: Some(to),
-    };
+    let limit = Rlimit { current: Some(to), maximum: Some(to) };
     setrlimit(resource, limit).expect("a lower limit");
 }
 
@@ -78,34 +67,18 @@ pub(crate) fn end_at_once() -> ! {
 
 /// Uses up mapped ranges until the kernel allows only `left` more.
 pub(crate) fn use_up_ranges(left: usize) {
-    let limit: usize = std::fs::read_to_string("/proc/sys/vm/max_map_count")
-        .expect("a limit")
-        .trim()
-        .parse()
-        .expect("a number");
-    let used = std::fs::read_to_string("/proc/self/maps")
-        .expect("the mapped ranges")
-        .lines()
-        .count();
+    let limit: usize =
+        std::fs::read_to_string("/proc/sys/vm/max_map_count").expect("a limit").trim().parse().expect("a number");
+    let used = std::fs::read_to_string("/proc/self/maps").expect("the mapped ranges").lines().count();
     let pages = limit - used - left;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: fresh memory that nobody uses, wherever the kernel likes.
-    let start = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            pages * 4096,
-            libc::PROT_NONE,
-            flags,
-            -1,
-            0,
-        )
-    };
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), pages * 4096, libc::PROT_NONE, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
     // Every other page open to loads: no two neighbours make one range.
     for page in (1..pages - 1).step_by(2) {
         // SAFETY: a page of the memory that was mapped above.
-        let done =
-            unsafe { libc::mprotect(start.wrapping_byte_add(page * 4096), 4096, libc::PROT_READ) };
+        let done = unsafe { libc::mprotect(start.wrapping_byte_add(page * 4096), 4096, libc::PROT_READ) };
         assert_eq!(done, 0);
     }
 }

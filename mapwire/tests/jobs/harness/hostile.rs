@@ -57,14 +57,8 @@ impl Outlaw {
     /// The channel with `peer` in this memory.
     pub(crate) fn channel_in(&self, peer: u32, memory: &OwnedFd) -> RawChannel {
         let side = Side::of(self.client.rank(), peer);
-        let channel =
-            Channel::open(memory, side, &RingConfig::default()).expect("a channel's memory");
-        RawChannel {
-            channel,
-            peer,
-            sequence: 0,
-            board: self.client.board().clone(),
-        }
+        let channel = Channel::open(memory, side, &RingConfig::default()).expect("a channel's memory");
+        RawChannel { channel, peer, sequence: 0, board: self.client.board().clone() }
     }
 }
 
@@ -106,8 +100,7 @@ impl RawChannel {
                 Err(PushError::Full) => {
                     assert!(Instant::now() < end, "the victim takes no more");
                     // It may be asleep since this side sends nothing back.
-                    self.board
-                        .wake(self.peer, mapwire_transport::bells::Wake::All);
+                    self.board.wake(self.peer, mapwire_transport::bells::Wake::All);
                     self.drain();
                     std::thread::yield_now();
                 }
@@ -158,31 +151,13 @@ impl RawChannel {
 
     /// Imports in the ordinary way, and gives what an importer must keep to itself.
     pub(crate) fn import(&mut self, name: &str, rights: Rights) -> Grant {
-        self.control(&ControlMessage::ImportRequest {
-            request: 7,
-            name,
-            rights,
-            token: None,
-        });
+        self.control(&ControlMessage::ImportRequest { request: 7, name, rights, token: None });
         loop {
             let (header, payload) = self.receive();
-            if let Ok(Repr::Handler {
-                handler: HandlerId::CONTROL,
-                ..
-            }) = Repr::parse(&header, &payload)
-            {
+            if let Ok(Repr::Handler { handler: HandlerId::CONTROL, .. }) = Repr::parse(&header, &payload) {
                 match ControlMessage::parse(&payload) {
-                    Ok(ControlMessage::ImportGranted {
-                        export,
-                        key,
-                        length,
-                        ..
-                    }) => {
-                        return Grant {
-                            export,
-                            key,
-                            length,
-                        };
+                    Ok(ControlMessage::ImportGranted { export, key, length, .. }) => {
+                        return Grant { export, key, length };
                     }
                     other => panic!("no grant of {name}: {other:?}"),
                 }
@@ -200,40 +175,19 @@ pub(crate) struct Scratch {
 impl Scratch {
     pub(crate) fn map(memory: impl AsFd) -> Self {
         let bytes = rustix::fs::fstat(&memory).expect("its size").st_size as usize;
-        let (rights, flags) = (
-            rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
-            rustix::mm::MapFlags::SHARED,
-        );
+        let (rights, flags) =
+            (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::SHARED);
         // SAFETY: a fresh mapping wherever the kernel likes.
-        let start = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                rights,
-                flags,
-                memory.as_fd(),
-                0,
-            )
-        };
-        Self {
-            start: start.expect("a mapping").cast(),
-            bytes,
-        }
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, rights, flags, memory.as_fd(), 0) };
+        Self { start: start.expect("a mapping").cast(), bytes }
     }
 
     /// Second mappings of what this process has mapped under `name` and may store into: they stay when the first go.
     pub(crate) fn mapped_here(name: &str) -> Vec<Self> {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("the mapped ranges");
         let mut found = Vec::new();
-        for line in maps
-            .lines()
-            .filter(|line| line.contains(name) && line.contains(" rw-s "))
-        {
-            let (start, end) = line
-                .split(' ')
-                .next()
-                .and_then(|range| range.split_once('-'))
-                .expect("a range");
+        for line in maps.lines().filter(|line| line.contains(name) && line.contains(" rw-s ")) {
+            let (start, end) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
             let number = |text| usize::from_str_radix(text, 16).expect("an address");
             let bytes = number(end) - number(start);
             let start = std::ptr::with_exposed_provenance_mut(number(start));
@@ -296,9 +250,7 @@ pub(crate) struct Dice(u64);
 impl Dice {
     /// The dice of a rank. Their seed is printed; `JOBS_SEED` sets another than the usual.
     pub(crate) fn of(rank: &Rank) -> Self {
-        let seed = std::env::var("JOBS_SEED")
-            .ok()
-            .and_then(|seed| seed.parse().ok());
+        let seed = std::env::var("JOBS_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or(20_261_121_u64);
         println!("seed {seed}, rank {}", rank.number);
         Self::new(seed.wrapping_mul(1000) + rank.number as u64)
@@ -322,10 +274,5 @@ impl Dice {
 
 /// A message of `length` bytes for a handler of the victim.
 pub(crate) fn message_for(handler: HandlerId, length: u32) -> Repr {
-    Repr::Handler {
-        handler,
-        from: ProcessId(0),
-        to: ProcessId(0),
-        length,
-    }
+    Repr::Handler { handler, from: ProcessId(0), to: ProcessId(0), length }
 }

@@ -137,9 +137,7 @@ impl Job {
                 command.env_remove(name);
             }
         }
-        command
-            .args(["run", "-n", &self.ranks.to_string()])
-            .args(&self.options);
+        command.args(["run", "-n", &self.ranks.to_string()]).args(&self.options);
         // To try tests that do not choose over another transport.
         if let Ok(transport) = std::env::var("JOBS_TRANSPORT")
             && !self.options.iter().any(|option| option == "--transport")
@@ -147,13 +145,7 @@ impl Job {
             command.args(["--transport", &transport]);
         }
         command.arg("--").arg(program);
-        command.args([
-            "--exact",
-            &this_test(),
-            "--nocapture",
-            "--test-threads=1",
-            "--include-ignored",
-        ]);
+        command.args(["--exact", &this_test(), "--nocapture", "--test-threads=1", "--include-ignored"]);
         command
             .env("XDG_CONFIG_HOME", place.folder.join("config"))
             .env("RUST_BACKTRACE", "0")
@@ -194,23 +186,14 @@ pub(crate) fn launcher() -> &'static Path {
         }
         let program = std::env::current_exe().expect("the path of this program");
         // target/<profile>/deps/<this program>
-        let profile = program
-            .ancestors()
-            .nth(2)
-            .expect("a folder of the profile")
-            .to_owned();
+        let profile = program.ancestors().nth(2).expect("a folder of the profile").to_owned();
         let mut command = Command::new(env!("CARGO"));
         command.args(["build", "--quiet", "-p", "mapwire-cli", "--bin", "mapwire"]);
-        command
-            .arg("--target-dir")
-            .arg(profile.parent().expect("a target folder"));
+        command.arg("--target-dir").arg(profile.parent().expect("a target folder"));
         if profile.ends_with("release") {
             command.arg("--release");
         }
-        let status = command
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("cargo");
+        let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
         assert!(status.success(), "the launcher could not be built");
         profile.join("mapwire")
     })
@@ -233,21 +216,15 @@ impl Place {
         // Ranks that give up root leave notes too, and change no other's.
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
         std::fs::set_permissions(open.path(), all).expect("a folder open to all");
-        Self {
-            folder: open.path().to_owned(),
-            open,
-            mark,
-        }
+        Self { folder: open.path().to_owned(), open, mark }
     }
 
     /// Processes that carry the mark.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let wanted = format!("{MARK}={}", self.mark);
         let holds = |pid: &i32| {
-            std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|text| {
-                text.split(|byte| *byte == 0)
-                    .any(|v| v == wanted.as_bytes())
-            })
+            std::fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|text| text.split(|byte| *byte == 0).any(|v| v == wanted.as_bytes()))
         };
         leaks::numbers_in("/proc").filter(holds).collect()
     }
@@ -279,19 +256,10 @@ fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 impl Running {
     fn start(mut command: Command) -> Self {
         let started = Instant::now();
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("mapwire");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mapwire");
         let stdout = collect(child.stdout.take().expect("a pipe"));
         let stderr = collect(child.stderr.take().expect("a pipe"));
-        Self {
-            child,
-            stdout,
-            stderr,
-            started,
-        }
+        Self { child, stdout, stderr, started }
     }
 
     #[track_caller]
@@ -314,14 +282,10 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        let text = |bytes: JoinHandle<Vec<u8>>| {
-            String::from_utf8_lossy(&bytes.join().expect("a reader")).into_owned()
-        };
+        let text = |bytes: JoinHandle<Vec<u8>>| String::from_utf8_lossy(&bytes.join().expect("a reader")).into_owned();
         let done = Done {
             another: false,
-            code: status
-                .code()
-                .unwrap_or_else(|| -status.signal().unwrap_or(0)),
+            code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
             out: text(self.stdout),
             err: text(self.stderr),
             took: self.started.elapsed(),
@@ -346,20 +310,11 @@ pub(crate) struct Done {
 
 impl Done {
     fn of_another_job() -> Self {
-        Self {
-            another: true,
-            code: 0,
-            out: String::new(),
-            err: String::new(),
-            took: Duration::ZERO,
-        }
+        Self { another: true, code: 0, out: String::new(), err: String::new(), took: Duration::ZERO }
     }
 
     fn story(&self) -> String {
-        format!(
-            "exit code {} after {:?}\n--- stdout\n{}\n--- stderr\n{}",
-            self.code, self.took, self.out, self.err
-        )
+        format!("exit code {} after {:?}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.took, self.out, self.err)
     }
 
     /// All ranks did what they should.
@@ -370,22 +325,14 @@ impl Done {
 
     #[track_caller]
     pub(crate) fn code(self, code: i32) -> Self {
-        assert!(
-            self.another || self.code == code,
-            "not {code}: {}",
-            self.story()
-        );
+        assert!(self.another || self.code == code, "not {code}: {}", self.story());
         self
     }
 
     /// Standard error has this text.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
-        assert!(
-            self.another || self.err.contains(text),
-            "`{text}` is not said: {}",
-            self.story()
-        );
+        assert!(self.another || self.err.contains(text), "`{text}` is not said: {}", self.story());
         self
     }
 

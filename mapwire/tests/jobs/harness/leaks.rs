@@ -16,9 +16,7 @@ pub(crate) struct Surroundings {
 
 impl Surroundings {
     pub(crate) fn now() -> Self {
-        Self {
-            shared_memory: names_in("/dev/shm"),
-        }
+        Self { shared_memory: names_in("/dev/shm") }
     }
 }
 
@@ -26,11 +24,7 @@ impl Surroundings {
 #[track_caller]
 pub(crate) fn check(place: &Place, before: &Surroundings) {
     let processes = place.processes();
-    assert!(
-        processes.is_empty(),
-        "processes are left:\n{}",
-        describe_all(&processes)
-    );
+    assert!(processes.is_empty(), "processes are left:\n{}", describe_all(&processes));
     // Other programs of this computer come and go meanwhile; what they leave is not called so.
     let added: Vec<String> = names_in("/dev/shm")
         .difference(&before.shared_memory)
@@ -40,21 +34,11 @@ pub(crate) fn check(place: &Place, before: &Surroundings) {
     assert!(added.is_empty(), "left in /dev/shm: {added:?}");
     if let Ok(job) = std::fs::read_to_string(place.folder.join("job")) {
         // "name token"-like text: the socket's name is its first part.
-        let name: String = job
-            .chars()
-            .take_while(char::is_ascii_alphanumeric)
-            .take(32)
-            .collect();
+        let name: String = job.chars().take_while(char::is_ascii_alphanumeric).take(32).collect();
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        assert!(
-            !name.is_empty() && !sockets.contains(&name),
-            "the socket of the job is left: {name}"
-        );
+        assert!(!name.is_empty() && !sockets.contains(&name), "the socket of the job is left: {name}");
     }
-    let mine: Vec<String> = holdings()
-        .into_iter()
-        .filter(|held| held.contains("memfd:mapwire"))
-        .collect();
+    let mine: Vec<String> = holdings().into_iter().filter(|held| held.contains("memfd:mapwire")).collect();
     assert!(mine.is_empty(), "the test program itself holds {mine:?}");
 }
 
@@ -77,8 +61,7 @@ pub(crate) fn holdings() -> BTreeSet<String> {
         }
     }
     for thread in numbers_in("/proc/self/task") {
-        let name =
-            std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+        let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
         if name.starts_with("mapwire") {
             held.insert(format!("thread {thread} {}", name.trim()));
         }
@@ -94,27 +77,19 @@ pub(crate) fn check_holdings(before: &BTreeSet<String>) {
         if added.is_empty() {
             return;
         }
-        assert!(
-            Instant::now() < end,
-            "a rank that closed everything still holds {added:#?}"
-        );
+        assert!(Instant::now() < end, "a rank that closed everything still holds {added:#?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// Numbers among the names in a folder.
 pub(crate) fn numbers_in(folder: &str) -> impl Iterator<Item = i32> {
-    names_in(folder)
-        .into_iter()
-        .filter_map(|name| name.parse().ok())
+    names_in(folder).into_iter().filter_map(|name| name.parse().ok())
 }
 
 fn names_in(folder: &str) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect()
+    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 pub(crate) fn kill(pid: i32) {
@@ -129,12 +104,7 @@ pub(crate) fn describe_all(pids: &[i32]) -> String {
 }
 
 fn describe(pid: i32) -> String {
-    let read = |path: String| {
-        std::fs::read_to_string(path)
-            .unwrap_or_default()
-            .trim()
-            .replace('\0', " ")
-    };
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default().trim().replace('\0', " ");
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let rank = environment
         .split(|byte| *byte == 0)
@@ -146,10 +116,7 @@ fn describe(pid: i32) -> String {
     for thread in numbers_in(&format!("/proc/{pid}/task")) {
         let folder = format!("/proc/{pid}/task/{thread}");
         let state = read(format!("{folder}/stat"));
-        let state = state
-            .rsplit_once(") ")
-            .map_or("?", |(_, rest)| &rest[..1])
-            .to_owned();
+        let state = state.rsplit_once(") ").map_or("?", |(_, rest)| &rest[..1]).to_owned();
         text.push_str(&format!(
             "  thread {thread} {} {state} {}\n",
             read(format!("{folder}/comm")),
@@ -158,22 +125,11 @@ fn describe(pid: i32) -> String {
     }
     if !rank.is_empty() {
         let trace = Command::new("timeout")
-            .args([
-                "20",
-                "gdb",
-                "-p",
-                &pid.to_string(),
-                "-batch",
-                "-ex",
-                "thread apply all bt 14",
-            ])
+            .args(["20", "gdb", "-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt 14"])
             .output();
         if let Ok(trace) = trace {
             let lines = String::from_utf8_lossy(&trace.stdout);
-            for line in lines
-                .lines()
-                .filter(|line| line.starts_with('#') || line.starts_with("Thread"))
-            {
+            for line in lines.lines().filter(|line| line.starts_with('#') || line.starts_with("Thread")) {
                 text.push_str(&format!("  {line}\n"));
             }
         }

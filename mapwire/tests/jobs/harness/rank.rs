@@ -22,22 +22,14 @@ pub(crate) struct Rank {
 
 /// Runs `body` as a rank and ends the process: with 0 when it ran through and nothing of it is left, else with 101.
 pub(crate) fn be(body: impl FnOnce(&Rank)) -> ! {
-    let number = |name: &str| {
-        std::env::var(name)
-            .expect(name)
-            .parse()
-            .expect("a number of ranks")
-    };
+    let number = |name: &str| std::env::var(name).expect(name).parse().expect("a number of ranks");
     let rank = Rank {
         number: number("MAPWIRE_RANK"),
         size: number("MAPWIRE_SIZE"),
         folder: std::env::var_os(FOLDER).expect(FOLDER).into(),
     };
     if rank.number == 0 {
-        rank.note(
-            "job",
-            &std::env::var("MAPWIRE_JOB").expect("a job's address"),
-        );
+        rank.note("job", &std::env::var("MAPWIRE_JOB").expect("a job's address"));
     }
     let before = leaks::holdings();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -88,9 +80,7 @@ impl Rank {
     pub(crate) fn meet(&self, name: &str) {
         self.note(&format!("{name}-{}", self.number), "");
         for other in 0..self.size {
-            eventually(&format!("rank {other} at {name}"), || {
-                self.has(&format!("{name}-{other}"))
-            });
+            eventually(&format!("rank {other} at {name}"), || self.has(&format!("{name}-{other}")));
         }
     }
 }

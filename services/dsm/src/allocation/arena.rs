@@ -16,10 +16,7 @@ pub(super) struct ChunkPool {
 
 impl ChunkPool {
     pub(super) fn new(pages: u32) -> Self {
-        ChunkPool {
-            next: 0,
-            end: pages,
-        }
+        ChunkPool { next: 0, end: pages }
     }
 
     pub(super) fn left_pages(&self) -> u32 {
@@ -76,25 +73,13 @@ fn align(bytes: u64) -> u64 {
 
 impl Arena {
     pub(super) fn new(views: u16) -> Self {
-        let full = Packed {
-            page: 0,
-            used_bytes: PAGE_BYTES,
-            next_view: 0,
-        };
-        Arena {
-            runs: [Run::default(); 2],
-            packed: full,
-            views,
-        }
+        let full = Packed { page: 0, used_bytes: PAGE_BYTES, next_view: 0 };
+        Arena { runs: [Run::default(); 2], packed: full, views }
     }
 
     /// Adds pages. If they do not continue a run, the shorter of the two runs is given up.
     pub(super) fn add(&mut self, first: u32, pages: u32) {
-        if let Some(run) = self
-            .runs
-            .iter_mut()
-            .find(|run| run.pages > 0 && run.first + run.pages == first)
-        {
+        if let Some(run) = self.runs.iter_mut().find(|run| run.pages > 0 && run.first + run.pages == first) {
             run.pages += pages;
             return;
         }
@@ -104,10 +89,7 @@ impl Arena {
 
     /// Bytes on pages not yet allocated from.
     pub(super) fn left_bytes(&self) -> u64 {
-        self.runs
-            .iter()
-            .map(|run| u64::from(run.pages) * PAGE_BYTES)
-            .sum()
+        self.runs.iter().map(|run| u64::from(run.pages) * PAGE_BYTES).sum()
     }
 
     /// A place for at least one byte; `None` if [`add`](Self::add) must supply [`pages_for`] the bytes first.
@@ -123,29 +105,17 @@ impl Arena {
         run.first += need;
         run.pages -= need;
         let start = u64::from(page) * PAGE_BYTES;
-        let tail = Packed {
-            page: page + need - 1,
-            used_bytes: bytes - u64::from(need - 1) * PAGE_BYTES,
-            next_view: 1,
-        };
+        let tail = Packed { page: page + need - 1, used_bytes: bytes - u64::from(need - 1) * PAGE_BYTES, next_view: 1 };
         if tail.room(self.views) > self.packed.room(self.views) {
             self.packed = tail;
         }
-        Some(Minipage {
-            view: 0,
-            offset_bytes: start,
-            length_bytes: bytes,
-        })
+        Some(Minipage { view: 0, offset_bytes: start, length_bytes: bytes })
     }
 }
 
 impl Packed {
     fn room(&self, views: u16) -> u64 {
-        if self.next_view < views {
-            PAGE_BYTES - self.used_bytes
-        } else {
-            0
-        }
+        if self.next_view < views { PAGE_BYTES - self.used_bytes } else { 0 }
     }
 
     fn reserve(&mut self, bytes: u64, views: u16) -> Option<Minipage> {
@@ -157,11 +127,7 @@ impl Packed {
         self.used_bytes = at + bytes;
         self.next_view += 1;
         let offset_bytes = u64::from(self.page) * PAGE_BYTES + at;
-        Some(Minipage {
-            view,
-            offset_bytes,
-            length_bytes: bytes,
-        })
+        Some(Minipage { view, offset_bytes, length_bytes: bytes })
     }
 }
 
@@ -182,10 +148,7 @@ mod tests {
         let mut arena = arena(32, 2);
         let places: Vec<_> = (0..32).map(|_| arena.reserve(128).unwrap()).collect();
         for (i, place) in places.iter().enumerate() {
-            assert_eq!(
-                (place.view as usize, place.offset_bytes),
-                (i, i as u64 * 128)
-            );
+            assert_eq!((place.view as usize, place.offset_bytes), (i, i as u64 * 128));
         }
         assert_eq!(arena.reserve(128).unwrap().first_page(), 1);
     }

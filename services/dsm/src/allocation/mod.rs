@@ -4,9 +4,7 @@ mod arena;
 
 use crate::coherence::Coherence;
 use crate::context::{Context, Wait};
-use crate::{
-    Address, Config, Error, Message, Minipage, Outcome, PAGE_BYTES, Rank, Thread, Violation,
-};
+use crate::{Address, Config, Error, Message, Minipage, Outcome, PAGE_BYTES, Rank, Thread, Violation};
 use arena::{Arena, ChunkPool, pages_for};
 
 /// The allocator of one rank.
@@ -45,13 +43,7 @@ impl Allocation {
     }
 
     /// Places an allocation, or asks for pages for it unless another thread has.
-    fn place(
-        &mut self,
-        context: &mut Context,
-        coherence: &mut impl Coherence,
-        thread: Thread,
-        bytes: u64,
-    ) {
+    fn place(&mut self, context: &mut Context, coherence: &mut impl Coherence, thread: Thread, bytes: u64) {
         while let Some(minipage) = self.arena.reserve(bytes) {
             // Taken pages would mean that rank 0 gave them out twice; they are passed over.
             if coherence.is_free(&minipage) {
@@ -63,14 +55,7 @@ impl Allocation {
             let need_pages = pages_for(bytes);
             let want_pages = context.config().chunk_pages;
             if context.rank() != 0 {
-                context.send(
-                    0,
-                    Message::ChunkRequest {
-                        thread,
-                        need_pages,
-                        want_pages,
-                    },
-                );
+                context.send(0, Message::ChunkRequest { thread, need_pages, want_pages });
             } else {
                 let chunk = self.chunks.take(need_pages, want_pages);
                 self.chunk_answered(context, coherence, chunk.ok_or(self.chunks.left_pages()));
@@ -98,10 +83,7 @@ impl Allocation {
             }
             Err(left_pages) => {
                 let left_bytes = u64::from(left_pages) * PAGE_BYTES + self.arena.left_bytes();
-                let error = Error::OutOfMemory {
-                    asked_bytes: bytes,
-                    left_bytes,
-                };
+                let error = Error::OutOfMemory { asked_bytes: bytes, left_bytes };
                 context.resume(asker, Outcome::Failed(error));
             }
         }
@@ -130,15 +112,8 @@ impl Allocation {
             return Err(Violation::OutOfRange);
         }
         let answer = match self.chunks.take(need_pages, want_pages) {
-            Some((first_page, pages)) => Message::ChunkGrant {
-                thread,
-                first_page,
-                pages,
-            },
-            None => Message::ChunkRefuse {
-                thread,
-                left_pages: self.chunks.left_pages(),
-            },
+            Some((first_page, pages)) => Message::ChunkGrant { thread, first_page, pages },
+            None => Message::ChunkRefuse { thread, left_pages: self.chunks.left_pages() },
         };
         context.send(from, answer);
         Ok(())
@@ -154,9 +129,7 @@ impl Allocation {
         pages: u32,
     ) -> Result<(), Violation> {
         let need = self.asked_pages(context, from, thread)?;
-        let end = first_page
-            .checked_add(pages)
-            .filter(|&end| end <= context.config().pages);
+        let end = first_page.checked_add(pages).filter(|&end| end <= context.config().pages);
         if pages < need || end.is_none() {
             return Err(Violation::OutOfRange);
         }
@@ -194,12 +167,7 @@ impl Allocation {
 }
 
 /// Enters a minipage here, and tells the ranks that must know of it.
-fn make_known(
-    context: &mut Context,
-    coherence: &mut impl Coherence,
-    thread: Thread,
-    minipage: Minipage,
-) {
+fn make_known(context: &mut Context, coherence: &mut impl Coherence, thread: Thread, minipage: Minipage) {
     coherence.create(context, minipage);
     let counters = context.counters_mut();
     counters.allocations += 1;
@@ -211,10 +179,7 @@ fn make_known(
             left += 1;
         }
     }
-    let address = Address {
-        view: minipage.view,
-        offset_bytes: minipage.offset_bytes,
-    };
+    let address = Address { view: minipage.view, offset_bytes: minipage.offset_bytes };
     wait_for_registration(context, thread, left, address);
 }
 

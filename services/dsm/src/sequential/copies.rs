@@ -19,11 +19,7 @@ impl SequentialConsistency {
         Ok(key)
     }
 
-    pub(super) fn handle_order(
-        &mut self,
-        context: &mut Context,
-        order: Order,
-    ) -> Result<(), Violation> {
+    pub(super) fn handle_order(&mut self, context: &mut Context, order: Order) -> Result<(), Violation> {
         if order.requester >= context.ranks()
             || order.requester == self.rank
             || usize::from(order.thread) >= self.requests.len()
@@ -42,27 +38,14 @@ impl SequentialConsistency {
 
     /// Reduces this rank's right, then passes the data on or tells the requester.
     pub(super) fn give_up(&mut self, context: &mut Context, order: Order) {
-        let Order {
-            key,
-            manager,
-            requester,
-            thread,
-            work,
-        } = order;
+        let Order { key, manager, requester, thread, work } = order;
         let Some(minipage) = self.map.minipage(key) else {
             return;
         };
         self.reduce(context, key, minipage, work.leaves());
         match work {
             Work::Forward { access, acks } => {
-                let message = Message::Grant {
-                    minipage,
-                    thread,
-                    access,
-                    acks,
-                    data: true,
-                    done: requester != manager,
-                };
+                let message = Message::Grant { minipage, thread, access, acks, data: true, done: requester != manager };
                 context.send_minipage(requester, minipage, message);
             }
             Work::Invalidate => {
@@ -73,13 +56,7 @@ impl SequentialConsistency {
     }
 
     /// Reduces what the application may do here, before anybody else is told.
-    pub(super) fn reduce(
-        &mut self,
-        context: &mut Context,
-        key: Key,
-        minipage: Minipage,
-        protection: Protection,
-    ) {
+    pub(super) fn reduce(&mut self, context: &mut Context, key: Key, minipage: Minipage, protection: Protection) {
         if self.map.protection(key) > protection {
             self.map.set_protection(key, protection);
             context.protect(minipage, protection);

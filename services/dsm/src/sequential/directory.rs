@@ -165,16 +165,8 @@ impl Directory {
     pub(super) fn head(&self, entry: Entry) -> Option<Waiting> {
         let node = self.next(self.tail(entry)?);
         let requests = u32::from(self.requests);
-        let access = if self.nodes[node as usize] & WRITE != 0 {
-            Access::Write
-        } else {
-            Access::Read
-        };
-        Some(Waiting {
-            requester: (node / requests) as Rank,
-            thread: (node % requests) as Thread,
-            access,
-        })
+        let access = if self.nodes[node as usize] & WRITE != 0 { Access::Write } else { Access::Read };
+        Some(Waiting { requester: (node / requests) as Rank, thread: (node % requests) as Thread, access })
     }
 
     /// Ends the turn of the request at the head.
@@ -195,20 +187,13 @@ mod tests {
     use super::*;
 
     fn request(requester: Rank, thread: Thread) -> Waiting {
-        Waiting {
-            requester,
-            thread,
-            access: Access::Write,
-        }
+        Waiting { requester, thread, access: Access::Write }
     }
 
     #[test]
     fn requests_for_a_minipage_are_served_in_the_order_they_came() {
         let mut directory = Directory::new(4, 2, 64, 3).unwrap();
-        let (a, b) = (
-            directory.entry(Key { view: 0, page: 0 }, 1),
-            directory.entry(Key { view: 1, page: 0 }, 1),
-        );
+        let (a, b) = (directory.entry(Key { view: 0, page: 0 }, 1), directory.entry(Key { view: 1, page: 0 }, 1));
         for r in [request(63, 2), request(0, 0), request(5, 1)] {
             assert!(directory.enqueue(a, r));
         }
@@ -220,10 +205,7 @@ mod tests {
         }
         assert_eq!(directory.head(a), None);
         assert_eq!(directory.head(b), Some(request(7, 0)));
-        assert!(
-            directory.enqueue(b, request(5, 1)),
-            "once served it may wait again"
-        );
+        assert!(directory.enqueue(b, request(5, 1)), "once served it may wait again");
     }
 
     #[test]
@@ -233,10 +215,7 @@ mod tests {
         directory.register(entry, 1023);
         directory.set_busy(entry, true);
         assert!(directory.enqueue(entry, request(1023, 1022)));
-        assert_eq!(
-            (directory.owner(entry), directory.is_busy(entry)),
-            (1023, true)
-        );
+        assert_eq!((directory.owner(entry), directory.is_busy(entry)), (1023, true));
         directory.give_to(entry, 642);
         assert_eq!(directory.head(entry), Some(request(1023, 1022)));
         directory.set_busy(entry, false);

@@ -100,9 +100,10 @@ impl Holds {
         if self.waiting == 0 {
             return None;
         }
-        let at = self.put_off.iter().position(|place| {
-            place.is_some_and(|order| order.key == key && !self.forbid(key, order.work.leaves()))
-        })?;
+        let at = self
+            .put_off
+            .iter()
+            .position(|place| place.is_some_and(|order| order.key == key && !self.forbid(key, order.work.leaves())))?;
         self.waiting -= 1;
         self.put_off[at].take()
     }
@@ -149,14 +150,7 @@ impl SequentialConsistency {
     pub(super) fn hold(&mut self, thread: Thread, key: Key, access: Access) {
         if self.holds.hold_ns > 0 {
             let until_ns = self.now_ns.saturating_add(self.holds.hold_ns);
-            self.holds.set(
-                thread,
-                Hold {
-                    key,
-                    access,
-                    until_ns,
-                },
-            );
+            self.holds.set(thread, Hold { key, access, until_ns });
         }
     }
 

@@ -54,10 +54,7 @@ impl SequentialConsistency {
     /// Whether the minipage is busy with the request of that thread.
     pub(super) fn is_serving(&self, entry: Entry, requester: Rank, thread: Thread) -> bool {
         self.directory.is_busy(entry)
-            && self
-                .directory
-                .head(entry)
-                .is_some_and(|head| (head.requester, head.thread) == (requester, thread))
+            && self.directory.head(entry).is_some_and(|head| (head.requester, head.thread) == (requester, thread))
     }
 
     /// Ends the request that the minipage is busy with.
@@ -71,10 +68,7 @@ impl SequentialConsistency {
     pub(super) fn is_stalled(&self, key: Key) -> bool {
         self.managed(key).is_some_and(|entry| {
             !self.directory.is_busy(entry)
-                && self
-                    .directory
-                    .head(entry)
-                    .is_some_and(|request| self.must_wait(key, entry, request))
+                && self.directory.head(entry).is_some_and(|request| self.must_wait(key, entry, request))
         })
     }
 
@@ -113,19 +107,8 @@ impl SequentialConsistency {
     }
 
     /// Sets a request going. Whether the manager must hear of its end.
-    fn serve(
-        &mut self,
-        context: &mut Context,
-        key: Key,
-        entry: Entry,
-        minipage: Minipage,
-        request: Waiting,
-    ) -> bool {
-        let Waiting {
-            requester,
-            thread,
-            access,
-        } = request;
+    fn serve(&mut self, context: &mut Context, key: Key, entry: Entry, minipage: Minipage, request: Waiting) -> bool {
+        let Waiting { requester, thread, access } = request;
         let me = self.rank;
         let owner = self.directory.owner(entry);
         let has_copy = self.directory.has_copy(entry, requester);
@@ -146,22 +129,12 @@ impl SequentialConsistency {
         };
         if forward {
             // The longest way goes first.
-            let message = Message::Forward {
-                minipage,
-                requester,
-                thread,
-                access,
-                acks,
-            };
+            let message = Message::Forward { minipage, requester, thread, access, acks };
             context.send(owner, message);
         }
         if acks > 0 {
             for holder in self.directory.holders(entry) {
-                let message = Message::Invalidate {
-                    key,
-                    requester,
-                    thread,
-                };
+                let message = Message::Invalidate { key, requester, thread };
                 context.send(holder, message);
             }
         }
@@ -177,24 +150,9 @@ impl SequentialConsistency {
         }
         let done = acks != 0;
         if requester == self.rank {
-            self.granted(
-                context,
-                thread,
-                Grant {
-                    acks,
-                    data: false,
-                    done: false,
-                },
-            );
+            self.granted(context, thread, Grant { acks, data: false, done: false });
         } else {
-            let message = Message::Grant {
-                minipage,
-                thread,
-                access,
-                acks,
-                data: give_here,
-                done,
-            };
+            let message = Message::Grant { minipage, thread, access, acks, data: give_here, done };
             if give_here {
                 context.send_minipage(requester, minipage, message);
             } else {

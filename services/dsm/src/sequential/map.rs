@@ -47,10 +47,7 @@ impl Map {
     /// An empty map; `None` if the machine refuses memory for its table.
     pub(super) fn new(pages: u32, views: u16) -> Option<Self> {
         let words = tables::zeroes(tables::entries(pages, views)?)?;
-        Some(Map {
-            words,
-            pages: pages as usize,
-        })
+        Some(Map { words, pages: pages as usize })
     }
 
     fn index(&self, view: u16, page: u32) -> usize {
@@ -65,15 +62,8 @@ impl Map {
         if word & KIND != BODY {
             return Key { view, page };
         }
-        let back = if self.words[at - 1] & KIND == HEAD {
-            1
-        } else {
-            payload(word) as u32
-        };
-        Key {
-            view,
-            page: page - back,
-        }
+        let back = if self.words[at - 1] & KIND == HEAD { 1 } else { payload(word) as u32 };
+        Key { view, page: page - back }
     }
 
     /// What the application may do with the minipage of that name; nothing, if it is not known.
@@ -92,36 +82,23 @@ impl Map {
         let word = self.words[at];
         let start = u64::from(key.page) * PAGE_BYTES;
         let (offset_bytes, length_bytes) = match word & KIND {
-            SMALL => (
-                start + payload(word) % PAGE_BYTES,
-                payload(word) / PAGE_BYTES + 1,
-            ),
-            HEAD => (
-                start,
-                (payload(self.words[at + 1]) - 1) * PAGE_BYTES + payload(word) + 1,
-            ),
+            SMALL => (start + payload(word) % PAGE_BYTES, payload(word) / PAGE_BYTES + 1),
+            HEAD => (start, (payload(self.words[at + 1]) - 1) * PAGE_BYTES + payload(word) + 1),
             _ => return None,
         };
-        Some(Minipage {
-            view: key.view,
-            offset_bytes,
-            length_bytes,
-        })
+        Some(Minipage { view: key.view, offset_bytes, length_bytes })
     }
 
     /// The minipage that covers the page, and its protection.
     pub(super) fn lookup(&self, view: u16, page: u32) -> Option<(Minipage, Protection)> {
         let key = self.key(view, page);
-        self.minipage(key)
-            .map(|minipage| (minipage, self.protection(key)))
+        self.minipage(key).map(|minipage| (minipage, self.protection(key)))
     }
 
     /// Whether no minipage of its view is known on any page of this well-formed one.
     pub(super) fn is_free(&self, minipage: &Minipage) -> bool {
         let at = self.index(minipage.view, minipage.first_page() as u32);
-        self.words[at..at + minipage.pages() as usize]
-            .iter()
-            .all(|&word| word == 0)
+        self.words[at..at + minipage.pages() as usize].iter().all(|&word| word == 0)
     }
 
     /// Adds a well-formed minipage whose pages are free in its view.
@@ -149,12 +126,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn minipages() -> impl Strategy<Value = Minipage> {
-        let small =
-            (0u64..64, 0u64..4096, 1u64..=4096).prop_map(|(page, offset, length)| Minipage {
-                view: 1,
-                offset_bytes: page * 4096 + offset,
-                length_bytes: length.min(4096 - offset),
-            });
+        let small = (0u64..64, 0u64..4096, 1u64..=4096).prop_map(|(page, offset, length)| Minipage {
+            view: 1,
+            offset_bytes: page * 4096 + offset,
+            length_bytes: length.min(4096 - offset),
+        });
         let large = (0u64..32, 4096u64..32 * 4096).prop_map(|(page, length)| Minipage {
             view: 1,
             offset_bytes: page * 4096,
@@ -189,16 +165,8 @@ mod tests {
     #[test]
     fn two_long_minipages_that_touch_are_told_apart() {
         let mut map = Map::new(8, 1).unwrap();
-        let a = Minipage {
-            view: 0,
-            offset_bytes: 0,
-            length_bytes: 8192,
-        };
-        let b = Minipage {
-            view: 0,
-            offset_bytes: 8192,
-            length_bytes: 3 * 4096,
-        };
+        let a = Minipage { view: 0, offset_bytes: 0, length_bytes: 8192 };
+        let b = Minipage { view: 0, offset_bytes: 8192, length_bytes: 3 * 4096 };
         map.insert(&a, Protection::None);
         map.insert(&b, Protection::Write);
         assert_eq!(map.key(0, 1), a.key());

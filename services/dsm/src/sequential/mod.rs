@@ -90,13 +90,7 @@ struct Order {
 
 impl Order {
     fn new(key: Key, manager: Rank, requester: Rank, thread: Thread, work: Work) -> Self {
-        Order {
-            key,
-            manager,
-            requester,
-            thread,
-            work,
-        }
+        Order { key, manager, requester, thread, work }
     }
 }
 
@@ -127,14 +121,7 @@ fn left_by(access: Access) -> Protection {
 impl SequentialConsistency {
     /// A rank that holds nothing yet.
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
-        let Config {
-            rank,
-            ranks,
-            threads,
-            pages,
-            views,
-            ..
-        } = *config;
+        let Config { rank, ranks, threads, pages, views, .. } = *config;
         let too_large = ConfigError::TooLarge { pages, views };
         let requests = config.requests();
         let rows = pages.div_ceil(u32::from(ranks));
@@ -176,11 +163,7 @@ impl SequentialConsistency {
 
     /// The name of what a message is about.
     fn checked(&self, key: Key) -> Result<Key, Violation> {
-        if key.view < self.views && key.page < self.pages {
-            Ok(key)
-        } else {
-            Err(Violation::OutOfRange)
-        }
+        if key.view < self.views && key.page < self.pages { Ok(key) } else { Err(Violation::OutOfRange) }
     }
 
     /// Handles a message about rights, of another rank of the job.
@@ -191,49 +174,22 @@ impl SequentialConsistency {
         message: Message,
     ) -> Result<(), Violation> {
         match message {
-            Message::Request {
-                thread,
-                key,
-                access,
-            } => {
+            Message::Request { thread, key, access } => {
                 let requester = from;
-                let request = Waiting {
-                    requester,
-                    thread,
-                    access,
-                };
+                let request = Waiting { requester, thread, access };
                 self.handle_request(context, self.checked(key)?, request)
             }
-            Message::Refuse { thread, key } => {
-                self.handle_refuse(context, from, thread, self.checked(key)?)
-            }
-            Message::Forward {
-                minipage,
-                requester,
-                thread,
-                access,
-                acks,
-            } => {
+            Message::Refuse { thread, key } => self.handle_refuse(context, from, thread, self.checked(key)?),
+            Message::Forward { minipage, requester, thread, access, acks } => {
                 let key = self.known(&minipage)?;
                 let work = Work::Forward { access, acks };
                 self.handle_order(context, Order::new(key, from, requester, thread, work))
             }
-            Message::Grant {
-                minipage,
-                thread,
-                access,
-                acks,
-                data,
-                done,
-            } => {
+            Message::Grant { minipage, thread, access, acks, data, done } => {
                 let grant = Grant { acks, data, done };
                 self.handle_grant(context, from, minipage, thread, access, grant)
             }
-            Message::Invalidate {
-                key,
-                requester,
-                thread,
-            } => {
+            Message::Invalidate { key, requester, thread } => {
                 let key = self.checked(key)?;
                 let order = Order::new(key, from, requester, thread, Work::Invalidate);
                 self.handle_order(context, order)
@@ -241,9 +197,7 @@ impl SequentialConsistency {
             Message::InvalidateAck { thread, key } => {
                 self.handle_invalidate_ack(context, from, thread, self.checked(key)?)
             }
-            Message::Done { thread, key } => {
-                self.handle_done(context, from, thread, self.checked(key)?)
-            }
+            Message::Done { thread, key } => self.handle_done(context, from, thread, self.checked(key)?),
             // The other parts of the rank take the others.
             _ => Err(Violation::Unasked),
         }
@@ -290,10 +244,6 @@ impl Coherence for SequentialConsistency {
     }
 
     fn acquire(&mut self, _: &mut Context, _: Rank, payload: &[u8]) -> Result<(), Violation> {
-        if payload.is_empty() {
-            Ok(())
-        } else {
-            Err(Violation::Payload)
-        }
+        if payload.is_empty() { Ok(()) } else { Err(Violation::Payload) }
     }
 }

@@ -2,9 +2,7 @@
 
 use crate::address::Key;
 use crate::context::{Context, Wait};
-use crate::{
-    Access, Error, Message, Minipage, Outcome, Progress, Protection, Rank, Thread, Violation,
-};
+use crate::{Access, Error, Message, Minipage, Outcome, Progress, Protection, Rank, Thread, Violation};
 
 use super::{Grant, Request, SequentialConsistency, Waiting};
 
@@ -90,28 +88,15 @@ impl SequentialConsistency {
             self.asked = self.asked.max(usize::from(thread) + 1);
         }
         self.ackers.clear(usize::from(thread));
-        self.requests[usize::from(thread)] = Some(Request {
-            key,
-            access,
-            acked: 0,
-            grant: None,
-        });
+        self.requests[usize::from(thread)] = Some(Request { key, access, acked: 0, grant: None });
         match self.managed(key) {
             None => {
-                let message = Message::Request {
-                    thread,
-                    key,
-                    access,
-                };
+                let message = Message::Request { thread, key, access };
                 context.send(self.spread.manager(key.page), message);
             }
             Some(entry) => {
                 let requester = self.rank;
-                let request = Waiting {
-                    requester,
-                    thread,
-                    access,
-                };
+                let request = Waiting { requester, thread, access };
                 if self.directory.is_registered(entry) && self.directory.enqueue(entry, request) {
                     self.serve_waiting(context, key);
                 } else {
@@ -123,14 +108,8 @@ impl SequentialConsistency {
 
     /// The request of this rank with that number, if it is about that minipage.
     fn led(&mut self, thread: Thread, key: Key) -> Result<&mut Request, Violation> {
-        let request = self
-            .requests
-            .get_mut(usize::from(thread))
-            .ok_or(Violation::OutOfRange)?;
-        request
-            .as_mut()
-            .filter(|request| request.key == key)
-            .ok_or(Violation::Unasked)
+        let request = self.requests.get_mut(usize::from(thread)).ok_or(Violation::OutOfRange)?;
+        request.as_mut().filter(|request| request.key == key).ok_or(Violation::Unasked)
     }
 
     pub(super) fn handle_grant(
@@ -186,8 +165,7 @@ impl SequentialConsistency {
 
     /// Whether a request of this rank can be answered now: one that this rank manages waits its turn first.
     fn is_served(&self, thread: Thread, key: Key) -> bool {
-        self.managed(key)
-            .is_none_or(|entry| self.is_serving(entry, self.rank, thread))
+        self.managed(key).is_none_or(|entry| self.is_serving(entry, self.rank, thread))
     }
 
     /// A rank has dropped its copy. The manager told how many do, not which: one that holds none could answer in place of one
@@ -293,10 +271,7 @@ impl SequentialConsistency {
             if was_ahead {
                 return self.request(context, waiter, key, access);
             }
-            let error = Error::NotShared {
-                view: key.view,
-                page: u64::from(page),
-            };
+            let error = Error::NotShared { view: key.view, page: u64::from(page) };
             context.resume(waiter, Outcome::Failed(error));
         }
     }

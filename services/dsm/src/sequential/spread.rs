@@ -14,9 +14,7 @@ pub(super) struct Spread {
 
 impl Spread {
     pub(super) fn new(ranks: u16) -> Self {
-        Spread {
-            ranks: u32::from(ranks),
-        }
+        Spread { ranks: u32::from(ranks) }
     }
 
     pub(super) fn manager(self, page: u32) -> Rank {
@@ -61,10 +59,7 @@ mod tests {
                 }
                 let fair = 1024 / u32::from(ranks);
                 for share in &count[..usize::from(ranks)] {
-                    assert!(
-                        *share > fair / 3 && *share < fair * 3,
-                        "{ranks} ranks, stride {stride}: {count:?}"
-                    );
+                    assert!(*share > fair / 3 && *share < fair * 3, "{ranks} ranks, stride {stride}: {count:?}");
                 }
             }
         }

@@ -79,10 +79,7 @@ impl Barriers {
         }
         let slot = &mut self.slots[barrier as usize];
         if slot.told.is_some() {
-            return Err(Error::BarrierFull {
-                barrier,
-                participants,
-            });
+            return Err(Error::BarrierFull { barrier, participants });
         }
         slot.arrived += 1;
         let complete = slot.arrived == participants;
@@ -129,18 +126,11 @@ impl Barriers {
     }
 
     /// Changes how many threads of this rank take part, between two barriers.
-    pub(crate) fn set_participants(
-        &mut self,
-        context: &Context,
-        participants: u16,
-    ) -> Result<(), Error> {
+    pub(crate) fn set_participants(&mut self, context: &Context, participants: u16) -> Result<(), Error> {
         let threads = context.config().threads;
         let idle = self.slots.iter().all(|slot| slot.arrived == 0);
         if participants == 0 || participants > threads || !idle {
-            return Err(Error::BadParticipants {
-                participants,
-                threads,
-            });
+            return Err(Error::BadParticipants { participants, threads });
         }
         self.participants = participants;
         Ok(())
@@ -159,12 +149,7 @@ impl Barriers {
         slot.told = Some((root, value));
         let (epoch, early) = (slot.epoch, slot.early);
         // Made where it is used: copying it costs more than making it.
-        let round = || Round {
-            barrier,
-            epoch,
-            root,
-            value,
-        };
+        let round = || Round { barrier, epoch, root, value };
         let manager = manager(context, barrier);
         if manager == context.rank() {
             return self.gather(context, coherence, manager, round());
@@ -177,13 +162,7 @@ impl Barriers {
     }
 
     /// Notes at the manager that a rank is there.
-    fn gather(
-        &mut self,
-        context: &mut Context,
-        coherence: &mut impl Coherence,
-        from: Rank,
-        round: Round,
-    ) {
+    fn gather(&mut self, context: &mut Context, coherence: &mut impl Coherence, from: Rank, round: Round) {
         let (me, ranks) = (context.rank(), context.ranks());
         let index = round.barrier as usize;
         self.arrived.insert(index, from);
@@ -194,9 +173,7 @@ impl Barriers {
             gathered.value = round.value;
         }
         let (value, early) = (gathered.value, gathered.early);
-        let message = Message::BarrierRelease {
-            round: Round { value, ..round },
-        };
+        let message = Message::BarrierRelease { round: Round { value, ..round } };
         let missing = ranks - gathered.count;
         if missing == 0 {
             *gathered = Gathered::default();
@@ -223,16 +200,9 @@ impl Barriers {
             Some((root, mine)) if root == context.rank() => mine,
             _ => value,
         };
-        *slot = Slot {
-            epoch: slot.epoch.wrapping_add(1),
-            ..Slot::default()
-        };
+        *slot = Slot { epoch: slot.epoch.wrapping_add(1), ..Slot::default() };
         context.counters_mut().barriers += 1;
-        let outcome = if barrier == self.broadcast_number() {
-            Outcome::Value(value)
-        } else {
-            Outcome::Passed
-        };
+        let outcome = if barrier == self.broadcast_number() { Outcome::Value(value) } else { Outcome::Passed };
         for thread in 0..context.waits().len() {
             if context.waits()[thread] == Wait::Barrier(barrier) {
                 context.resume(thread as Thread, outcome);

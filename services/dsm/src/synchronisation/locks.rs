@@ -76,12 +76,7 @@ impl Locks {
     }
 
     /// Locks, for a thread that waits for nothing.
-    pub(crate) fn lock(
-        &mut self,
-        context: &mut Context,
-        thread: Thread,
-        lock: Lock,
-    ) -> Result<Progress, Error> {
+    pub(crate) fn lock(&mut self, context: &mut Context, thread: Thread, lock: Lock) -> Result<Progress, Error> {
         let slot = self.slot(lock)?;
         if slot.holder == thread {
             return Err(Error::LockHeld { lock, thread });
@@ -151,13 +146,7 @@ impl Locks {
         }
         // The manager itself is not last in the queue, or it would have the token or have asked.
         let tail = core::mem::replace(&mut self.tails[lock as usize], me);
-        context.send(
-            tail,
-            Message::LockForward {
-                lock,
-                successor: me,
-            },
-        );
+        context.send(tail, Message::LockForward { lock, successor: me });
     }
 
     /// Gives the idle token to the rank that comes next.
@@ -182,11 +171,7 @@ impl Locks {
     }
 
     fn check(&self, lock: Lock) -> Result<(), Violation> {
-        if lock < self.count() {
-            Ok(())
-        } else {
-            Err(Violation::OutOfRange)
-        }
+        if lock < self.count() { Ok(()) } else { Err(Violation::OutOfRange) }
     }
 
     pub(crate) fn handle_request(
@@ -207,13 +192,7 @@ impl Locks {
         if tail == context.rank() {
             self.follow(context, coherence, lock, from)?;
         } else {
-            context.send(
-                tail,
-                Message::LockForward {
-                    lock,
-                    successor: from,
-                },
-            );
+            context.send(tail, Message::LockForward { lock, successor: from });
         }
         self.tails[lock as usize] = from;
         Ok(())

@@ -3,9 +3,7 @@
 use super::{Barriers, Locks};
 use crate::coherence::Coherence;
 use crate::context::Context;
-use crate::{
-    Action, Config, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Rank, Round, Violation,
-};
+use crate::{Action, Config, MAX_MESSAGE_BYTES, Message, Minipage, Outcome, Rank, Round, Violation};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -56,8 +54,7 @@ impl Coherence for VectorTime {
             return Err(Violation::Payload);
         }
         for (mine, theirs) in self.writes.chunks_exact_mut(2).zip(payload.chunks_exact(2)) {
-            let newer = u16::from_le_bytes([mine[0], mine[1]])
-                .max(u16::from_le_bytes([theirs[0], theirs[1]]));
+            let newer = u16::from_le_bytes([mine[0], mine[1]]).max(u16::from_le_bytes([theirs[0], theirs[1]]));
             mine.copy_from_slice(&newer.to_le_bytes());
         }
         Ok(())
@@ -76,18 +73,10 @@ impl Synchronised {
         let (context, time) = (&mut self.context, &mut self.time);
         match message {
             Message::LockRequest { lock } => self.locks.handle_request(context, time, from, lock),
-            Message::LockForward { lock, successor } => self
-                .locks
-                .handle_forward(context, time, from, lock, successor),
-            Message::LockToken { lock } => {
-                self.locks.handle_token(context, time, from, lock, payload)
-            }
-            Message::BarrierArrive { round } => self
-                .barriers
-                .handle_arrival(context, time, from, round, payload),
-            Message::BarrierRelease { round } => self
-                .barriers
-                .handle_release(context, time, from, round, payload),
+            Message::LockForward { lock, successor } => self.locks.handle_forward(context, time, from, lock, successor),
+            Message::LockToken { lock } => self.locks.handle_token(context, time, from, lock, payload),
+            Message::BarrierArrive { round } => self.barriers.handle_arrival(context, time, from, round, payload),
+            Message::BarrierRelease { round } => self.barriers.handle_release(context, time, from, round, payload),
             other => panic!("{other:?}"),
         }
     }
@@ -107,19 +96,12 @@ impl Job {
             let config = Config::new(rank, ranks, 1, 1, 1);
             Synchronised {
                 context: Context::new(config),
-                time: VectorTime {
-                    writes: vec![0; 2 * usize::from(ranks)],
-                    announced: VecDeque::new(),
-                },
+                time: VectorTime { writes: vec![0; 2 * usize::from(ranks)], announced: VecDeque::new() },
                 locks: Locks::new(&config),
                 barriers: Barriers::new(&config).unwrap(),
             }
         };
-        Job {
-            ranks: (0..ranks).map(rank).collect(),
-            longest: 0,
-            resumed: Vec::new(),
-        }
+        Job { ranks: (0..ranks).map(rank).collect(), longest: 0, resumed: Vec::new() }
     }
 
     /// Delivers all messages, in bytes.
@@ -151,9 +133,7 @@ impl Job {
             }
             let (from, to, bytes) = under_way.remove(0);
             let (message, payload) = Message::parse(&bytes).unwrap();
-            self.ranks[usize::from(to)]
-                .handle(from, message, payload)
-                .unwrap();
+            self.ranks[usize::from(to)].handle(from, message, payload).unwrap();
         }
     }
 
@@ -169,9 +149,7 @@ impl Job {
 
     fn unlock(&mut self, rank: Rank) {
         let rank = self.rank(rank);
-        rank.locks
-            .unlock(&mut rank.context, &mut rank.time, 0, 0)
-            .unwrap();
+        rank.locks.unlock(&mut rank.context, &mut rank.time, 0, 0).unwrap();
         self.settle();
     }
 }
@@ -214,17 +192,13 @@ fn who_passes_a_barrier_knows_what_everybody_wrote_before_it() {
                     let rank = job.rank(arriving);
                     rank.time.write(arriving);
                     rank.context.begin(0).unwrap();
-                    rank.barriers
-                        .arrive(&mut rank.context, &mut rank.time, 0, 1)
-                        .unwrap();
+                    rank.barriers.arrive(&mut rank.context, &mut rank.time, 0, 1).unwrap();
                     if arriving != last {
                         job.settle();
                     }
                 }
                 // The rank that alone was missing passes before any more messages.
-                let known_by = |rank: Rank| {
-                    (0..ranks).all(|of| job.ranks[usize::from(rank)].time.of(of) == round)
-                };
+                let known_by = |rank: Rank| (0..ranks).all(|of| job.ranks[usize::from(rank)].time.of(of) == round);
                 assert!(known_by(last));
                 job.settle();
                 assert_eq!(job.resumed.len(), usize::from(ranks * round));
@@ -245,12 +219,7 @@ fn a_payload_that_is_refused_leaves_lock_and_barrier_as_they_were() {
     assert_eq!(waiting.handle(0, token, &[1]), Err(Violation::Payload));
     assert_eq!(waiting.handle(0, token, &[0; 6]), Ok(()));
 
-    let round = Round {
-        barrier: 0,
-        epoch: 0,
-        root: 0,
-        value: 0,
-    };
+    let round = Round { barrier: 0, epoch: 0, root: 0, value: 0 };
     let manager = job.rank(0);
     let arrive = Message::BarrierArrive { round };
     assert_eq!(manager.handle(2, arrive, &[1]), Err(Violation::Payload));
@@ -275,22 +244,10 @@ fn who_waits_for_a_barrier_knows_who_has_come_or_who_counts_them() {
     let said = |rank: usize| -> Vec<_> {
         let of = &job.ranks[rank];
         let waited = of.barriers.waited_for(&of.context);
-        waited
-            .iter()
-            .map(alloc::string::ToString::to_string)
-            .collect()
+        waited.iter().map(alloc::string::ToString::to_string).collect()
     };
     assert_eq!(said(0), [""; 0]);
-    assert_eq!(
-        said(1),
-        ["barrier 1: ranks 1 2 have come, ranks 0 3 have not"]
-    );
-    assert_eq!(
-        said(2),
-        [
-            "barrier 1, which rank 1 counts",
-            "barrier 2: rank 3 has come, ranks 0 1 2 have not"
-        ]
-    );
+    assert_eq!(said(1), ["barrier 1: ranks 1 2 have come, ranks 0 3 have not"]);
+    assert_eq!(said(2), ["barrier 1, which rank 1 counts", "barrier 2: rank 3 has come, ranks 0 1 2 have not"]);
     assert_eq!(said(3), ["barrier 2, which rank 2 counts"]);
 }

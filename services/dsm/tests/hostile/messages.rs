@@ -30,11 +30,7 @@ pub(crate) fn minipage(random: &mut Random, known: &[Minipage]) -> Minipage {
         1 => number(random, 5 * 4096),
         _ => number(random, 300),
     };
-    let within = if length_bytes < 4096 {
-        random.below(4096)
-    } else {
-        0
-    };
+    let within = if length_bytes < 4096 { random.below(4096) } else { 0 };
     Minipage {
         view: number(random, u64::from(VIEWS)) as u16,
         offset_bytes: page.wrapping_mul(4096).wrapping_add(within),
@@ -47,79 +43,31 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16) -> Me
     let key = minipage.key();
     let thread = number(random, u64::from(THREADS)) as u16;
     let rank = number(random, u64::from(ranks)) as u16;
-    let access = if random.chance(50) {
-        Access::Read
-    } else {
-        Access::Write
-    };
-    let acks = if random.chance(60) {
-        0
-    } else {
-        number(random, 3) as u16
-    };
+    let access = if random.chance(50) { Access::Read } else { Access::Write };
+    let acks = if random.chance(60) { 0 } else { number(random, 3) as u16 };
     let lock = number(random, 3) as u32;
     let barrier = number(random, 4) as u32;
     let epoch = number(random, 4) as u32;
     let (pages, left) = (number(random, 8) as u32, number(random, 24) as u32);
-    let round = Round {
-        barrier,
-        epoch,
-        root: rank,
-        value: random.next(),
-    };
+    let round = Round { barrier, epoch, root: rank, value: random.next() };
     match random.below(18) {
-        0 => Message::Request {
-            thread,
-            key,
-            access,
-        },
+        0 => Message::Request { thread, key, access },
         1 => Message::Refuse { thread, key },
-        2 => Message::Forward {
-            minipage,
-            requester: rank,
-            thread,
-            access,
-            acks,
-        },
+        2 => Message::Forward { minipage, requester: rank, thread, access, acks },
         3 | 4 => {
             let (data, done) = (random.chance(50), random.chance(50));
-            Message::Grant {
-                minipage,
-                thread,
-                access,
-                acks,
-                data,
-                done,
-            }
+            Message::Grant { minipage, thread, access, acks, data, done }
         }
-        5 => Message::Invalidate {
-            key,
-            requester: rank,
-            thread,
-        },
+        5 => Message::Invalidate { key, requester: rank, thread },
         6 => Message::InvalidateAck { thread, key },
         7 => Message::Done { thread, key },
         8 => Message::Register { minipage, thread },
         9 => Message::Registered { thread },
-        10 => Message::ChunkRequest {
-            thread,
-            need_pages: pages,
-            want_pages: left,
-        },
-        11 => Message::ChunkGrant {
-            thread,
-            first_page: left,
-            pages,
-        },
-        12 => Message::ChunkRefuse {
-            thread,
-            left_pages: left,
-        },
+        10 => Message::ChunkRequest { thread, need_pages: pages, want_pages: left },
+        11 => Message::ChunkGrant { thread, first_page: left, pages },
+        12 => Message::ChunkRefuse { thread, left_pages: left },
         13 => Message::LockRequest { lock },
-        14 => Message::LockForward {
-            lock,
-            successor: rank,
-        },
+        14 => Message::LockForward { lock, successor: rank },
         15 => Message::LockToken { lock },
         16 => Message::BarrierArrive { round },
         _ => Message::BarrierRelease { round },
@@ -127,89 +75,34 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16) -> Me
 }
 
 /// What a peer might answer to a message, often correctly.
-pub(crate) fn answer(
-    random: &mut Random,
-    asked: Message,
-    known: &[Minipage],
-    ranks: u16,
-) -> Message {
-    let right = if random.chance(50) {
-        Access::Read
-    } else {
-        Access::Write
-    };
+pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ranks: u16) -> Message {
+    let right = if random.chance(50) { Access::Read } else { Access::Write };
     match asked {
-        Message::Request {
-            thread,
-            key,
-            access,
-        } if random.chance(80) => {
+        Message::Request { thread, key, access } if random.chance(80) => {
             let at = |minipage: &&Minipage| minipage.key() == key;
             let offset_bytes = u64::from(key.page).wrapping_mul(4096);
-            let new = Minipage {
-                view: key.view,
-                offset_bytes,
-                length_bytes: 1 + random.below(4096),
-            };
+            let new = Minipage { view: key.view, offset_bytes, length_bytes: 1 + random.below(4096) };
             let minipage = known.iter().find(at).copied().unwrap_or(new);
             let access = if random.chance(90) { access } else { right };
-            let acks = if random.chance(70) {
-                0
-            } else {
-                random.below(3) as u16
-            };
-            Message::Grant {
-                minipage,
-                thread,
-                access,
-                acks,
-                data: random.chance(80),
-                done: random.chance(30),
-            }
+            let acks = if random.chance(70) { 0 } else { random.below(3) as u16 };
+            Message::Grant { minipage, thread, access, acks, data: random.chance(80), done: random.chance(30) }
         }
         Message::Request { thread, key, .. } => Message::Refuse { thread, key },
-        Message::Forward {
-            minipage,
-            thread,
-            access,
-            acks,
-            ..
-        } => Message::Grant {
-            minipage,
-            thread,
-            access,
-            acks,
-            data: true,
-            done: false,
-        },
-        Message::Grant {
-            minipage, thread, ..
-        } => Message::Done {
-            thread,
-            key: minipage.key(),
-        },
+        Message::Forward { minipage, thread, access, acks, .. } => {
+            Message::Grant { minipage, thread, access, acks, data: true, done: false }
+        }
+        Message::Grant { minipage, thread, .. } => Message::Done { thread, key: minipage.key() },
         Message::Invalidate { key, thread, .. } => Message::InvalidateAck { thread, key },
         Message::Register { thread, .. } => Message::Registered { thread },
-        Message::ChunkRequest {
-            thread, need_pages, ..
-        } if random.chance(90) => {
+        Message::ChunkRequest { thread, need_pages, .. } if random.chance(90) => {
             let first_page = random.below(u64::from(PAGES)) as u32;
-            Message::ChunkGrant {
-                thread,
-                first_page,
-                pages: need_pages.wrapping_add(random.below(2) as u32),
-            }
+            Message::ChunkGrant { thread, first_page, pages: need_pages.wrapping_add(random.below(2) as u32) }
         }
-        Message::LockRequest { lock } | Message::LockForward { lock, .. } => {
-            Message::LockToken { lock }
-        }
+        Message::LockRequest { lock } | Message::LockForward { lock, .. } => Message::LockToken { lock },
         Message::BarrierArrive { round } => Message::BarrierRelease { round },
-        Message::BarrierRelease { round } => Message::BarrierArrive {
-            round: Round {
-                epoch: round.epoch.wrapping_add(1),
-                ..round
-            },
-        },
+        Message::BarrierRelease { round } => {
+            Message::BarrierArrive { round: Round { epoch: round.epoch.wrapping_add(1), ..round } }
+        }
         _ => message(random, known, ranks),
     }
 }

@@ -4,26 +4,17 @@ use crate::net::Net;
 use mapwire_dsm::{Config, Error, Minipage, Outcome, Protection};
 
 fn net(ranks: u16, pages: u32, chunk_pages: u32) -> Net {
-    Net::new(Config {
-        chunk_pages,
-        ..Config::new(0, ranks, 3, pages, 4)
-    })
+    Net::new(Config { chunk_pages, ..Config::new(0, ranks, 3, pages, 4) })
 }
 
 #[test]
 fn pages_come_from_rank_0_a_chunk_at_a_time() {
     let mut net = net(2, 64, 4);
     net.alloc(1, 4096);
-    assert!(
-        net.delivered == 2 || net.delivered == 4,
-        "pages, and perhaps a manager"
-    );
+    assert!(net.delivered == 2 || net.delivered == 4, "pages, and perhaps a manager");
     for _ in 0..3 {
         net.alloc(1, 4096);
-        assert!(
-            net.delivered == 0 || net.delivered == 2,
-            "perhaps a manager"
-        );
+        assert!(net.delivered == 0 || net.delivered == 2, "perhaps a manager");
     }
 }
 
@@ -51,9 +42,7 @@ fn threads_that_allocate_at_once_share_the_request_for_pages() {
         net.rank(1).alloc(thread, 100).unwrap();
     }
     net.settle();
-    let mut places: Vec<_> = (0..3)
-        .map(|thread| net.outcome(1, thread).unwrap().0)
-        .collect();
+    let mut places: Vec<_> = (0..3).map(|thread| net.outcome(1, thread).unwrap().0).collect();
     places.dedup();
     assert_eq!(places.len(), 3);
     assert!(net.delivered <= 2 + 6);
@@ -68,10 +57,7 @@ fn memory_that_is_not_there_is_refused_with_what_was_asked_and_what_is_left() {
             net.clear();
             net.rank(rank).alloc(0, asked_bytes).unwrap();
             net.settle();
-            let error = Error::OutOfMemory {
-                asked_bytes,
-                left_bytes: 7 * 4096,
-            };
+            let error = Error::OutOfMemory { asked_bytes, left_bytes: 7 * 4096 };
             assert_eq!(net.outcome(rank, 0).unwrap().0, Outcome::Failed(error));
         }
         net.alloc(rank, 4096 * 6);
@@ -85,14 +71,8 @@ fn a_refused_thread_does_not_take_the_others_with_it() {
     net.rank(1).alloc(0, 1 << 30).unwrap();
     net.rank(1).alloc(1, 100).unwrap();
     net.settle();
-    assert!(matches!(
-        net.outcome(1, 0).unwrap().0,
-        Outcome::Failed(Error::OutOfMemory { .. })
-    ));
-    assert!(matches!(
-        net.outcome(1, 1).unwrap().0,
-        Outcome::Allocated(_)
-    ));
+    assert!(matches!(net.outcome(1, 0).unwrap().0, Outcome::Failed(Error::OutOfMemory { .. })));
+    assert!(matches!(net.outcome(1, 1).unwrap().0, Outcome::Allocated(_)));
 }
 
 #[test]

@@ -2,16 +2,11 @@
 
 use crate::net::Net;
 use mapwire_dsm::{
-    Access, Action, Config, Error, MAX_RANKS, Message, Outcome, PeerError, Progress, Protection,
-    Violation,
+    Access, Action, Config, Error, MAX_RANKS, Message, Outcome, PeerError, Progress, Protection, Violation,
 };
 
 fn config(ranks: u16) -> Config {
-    Config {
-        chunk_pages: 1,
-        hold_ns: 0,
-        ..Config::new(0, ranks, 3, 8192, 4)
-    }
+    Config { chunk_pages: 1, hold_ns: 0, ..Config::new(0, ranks, 3, 8192, 4) }
 }
 
 fn net(ranks: u16) -> Net {
@@ -47,11 +42,7 @@ fn a_manager_with_a_copy_serves_the_data_itself() {
     let page = net.page_of(1, 2);
     net.fault(2, page, Access::Read);
     assert_eq!(net.fault(3, page, Access::Read), (2, 2));
-    assert_eq!(
-        net.fault(0, page, Access::Write),
-        (6, 7),
-        "two copies besides its own to drop"
-    );
+    assert_eq!(net.fault(0, page, Access::Write), (6, 7), "two copies besides its own to drop");
 }
 
 #[test]
@@ -69,44 +60,21 @@ fn a_write_fault_among_three_ranks_takes_three_messages_and_one_behind() {
     let mut net = net(3);
     let page = net.page_of(0, 1);
     assert_eq!(net.fault(2, page, Access::Write), (3, 4));
-    assert_eq!(
-        net.rank(0).minipage_at(page.view, page.first_page()),
-        Some((page, Protection::None))
-    );
-    assert_eq!(
-        net.rank(2).minipage_at(page.view, page.first_page()),
-        Some((page, Protection::Write))
-    );
+    assert_eq!(net.rank(0).minipage_at(page.view, page.first_page()), Some((page, Protection::None)));
+    assert_eq!(net.rank(2).minipage_at(page.view, page.first_page()), Some((page, Protection::Write)));
 }
 
 #[test]
 fn a_write_upgrade_of_two_ranks_costs_two_messages_and_moves_no_data() {
     let mut net = net(2);
-    for (owner, manager, writer) in [
-        (0, 0, 1),
-        (0, 1, 1),
-        (1, 1, 0),
-        (1, 0, 0),
-        (0, 0, 0),
-        (0, 1, 0),
-    ] {
+    for (owner, manager, writer) in [(0, 0, 1), (0, 1, 1), (1, 1, 0), (1, 0, 0), (0, 0, 0), (0, 1, 0)] {
         let page = net.page_of(owner, manager);
         net.fault(1 - owner, page, Access::Read);
         let before = net.ranks[usize::from(1 - writer)].counters().bytes_sent;
         let upgrades = net.ranks[usize::from(writer)].counters().upgrades;
-        assert_eq!(
-            net.fault(writer, page, Access::Write),
-            (2, 2),
-            "{owner} {manager} {writer}"
-        );
-        assert_eq!(
-            net.ranks[usize::from(1 - writer)].counters().bytes_sent,
-            before
-        );
-        assert_eq!(
-            net.ranks[usize::from(writer)].counters().upgrades,
-            upgrades + 1
-        );
+        assert_eq!(net.fault(writer, page, Access::Write), (2, 2), "{owner} {manager} {writer}");
+        assert_eq!(net.ranks[usize::from(1 - writer)].counters().bytes_sent, before);
+        assert_eq!(net.ranks[usize::from(writer)].counters().upgrades, upgrades + 1);
     }
 }
 
@@ -119,20 +87,13 @@ fn holders_of_copies_acknowledge_to_the_requester_directly() {
     }
     // Request; invalidate to 0 and 2, grant; their acks; done. No ack from the manager, which dropped its copy.
     assert_eq!(net.fault(3, page, Access::Write), (6, 7));
-    let acks = net.log.iter().filter(|happened| {
-        matches!(
-            happened.action,
-            Action::Send {
-                to: 3,
-                message: Message::InvalidateAck { .. }
-            }
-        )
-    });
+    let acks = net
+        .log
+        .iter()
+        .filter(|happened| matches!(happened.action, Action::Send { to: 3, message: Message::InvalidateAck { .. } }));
     assert_eq!(acks.count(), 2);
     for other in [0, 1, 2] {
-        let (_, protection) = net.ranks[other]
-            .minipage_at(page.view, page.first_page())
-            .unwrap();
+        let (_, protection) = net.ranks[other].minipage_at(page.view, page.first_page()).unwrap();
         assert_eq!(protection, Protection::None);
     }
 }
@@ -140,11 +101,7 @@ fn holders_of_copies_acknowledge_to_the_requester_directly() {
 #[test]
 fn the_largest_job_reads_and_writes_with_the_messages_of_a_small_one() {
     let ranks = MAX_RANKS;
-    let mut net = Net::new(Config {
-        locks: 1,
-        barriers: 1,
-        ..config(ranks)
-    });
+    let mut net = Net::new(Config { locks: 1, barriers: 1, ..config(ranks) });
     let page = net.page_of(700, 1023);
     for reader in 0..ranks {
         net.fault(reader, page, Access::Read);
@@ -152,19 +109,10 @@ fn the_largest_job_reads_and_writes_with_the_messages_of_a_small_one() {
     let others = u64::from(ranks) - 1;
     // Request; invalidate to all but the manager and the writer, their acks, and the grant; done.
     let until_served = 1 + 2 * (others - 1) + 1;
-    assert_eq!(
-        net.fault(64, page, Access::Write),
-        (until_served, until_served + 1)
-    );
+    assert_eq!(net.fault(64, page, Access::Write), (until_served, until_served + 1));
     for other in 0..ranks {
-        let (_, protection) = net.ranks[usize::from(other)]
-            .minipage_at(page.view, page.first_page())
-            .unwrap();
-        let expected = if other == 64 {
-            Protection::Write
-        } else {
-            Protection::None
-        };
+        let (_, protection) = net.ranks[usize::from(other)].minipage_at(page.view, page.first_page()).unwrap();
+        let expected = if other == 64 { Protection::Write } else { Protection::None };
         assert_eq!(protection, expected);
     }
 }
@@ -176,34 +124,16 @@ fn an_acknowledgement_counts_once_and_only_as_many_as_were_asked_for() {
     net.fault(0, page, Access::Read);
     let _ = net.start(3, 0, page, Access::Write);
     net.forget();
-    let ack = Message::InvalidateAck {
-        thread: 0,
-        key: page.key(),
-    };
+    let ack = Message::InvalidateAck { thread: 0, key: page.key() };
     let violation = |from, violation| Err(PeerError { from, violation });
     let dsm = net.rank(3);
     assert_eq!(dsm.handle_message(0, 0, ack, &[]), Ok(()));
-    assert_eq!(
-        dsm.handle_message(0, 0, ack, &[]),
-        violation(0, Violation::Repeated)
-    );
+    assert_eq!(dsm.handle_message(0, 0, ack, &[]), violation(0, Violation::Repeated));
     assert_eq!(dsm.handle_message(0, 2, ack, &[]), Ok(()));
-    let grant = |acks| Message::Grant {
-        minipage: page,
-        thread: 0,
-        access: Access::Write,
-        acks,
-        data: true,
-        done: true,
-    };
-    assert_eq!(
-        dsm.handle_message(0, 1, grant(1), &[]),
-        violation(1, Violation::Unasked)
-    );
-    assert_eq!(
-        dsm.handle_message(0, 1, grant(4), &[]),
-        violation(1, Violation::OutOfRange)
-    );
+    let grant =
+        |acks| Message::Grant { minipage: page, thread: 0, access: Access::Write, acks, data: true, done: true };
+    assert_eq!(dsm.handle_message(0, 1, grant(1), &[]), violation(1, Violation::Unasked));
+    assert_eq!(dsm.handle_message(0, 1, grant(4), &[]), violation(1, Violation::OutOfRange));
     assert_eq!(dsm.handle_message(0, 1, grant(3), &[]), Ok(()));
     net.settle();
     assert_eq!(net.outcome(3, 0), None, "one is missing");
@@ -227,46 +157,17 @@ fn an_owner_closes_its_pages_before_the_data_leaves_and_a_requester_opens_them_a
     let mut net = net(2);
     let page = net.page_of(0, 0);
     net.fault(1, page, Access::Read);
-    let protect = |protection| Action::Protect {
-        minipage: page,
-        protection,
-    };
-    let grant = |access, data| Message::Grant {
-        minipage: page,
-        thread: 0,
-        access,
-        acks: 0,
-        data,
-        done: false,
-    };
-    let give = |access| Action::SendMinipage {
-        to: 1,
-        minipage: page,
-        message: grant(access, true),
-    };
-    let served = |access| Action::Resume {
-        thread: 0,
-        outcome: Outcome::Served(access),
-    };
-    assert_eq!(
-        net.actions(0),
-        [protect(Protection::Read), give(Access::Read)]
-    );
-    assert_eq!(
-        net.actions(1)[1..],
-        [protect(Protection::Read), served(Access::Read)]
-    );
+    let protect = |protection| Action::Protect { minipage: page, protection };
+    let grant = |access, data| Message::Grant { minipage: page, thread: 0, access, acks: 0, data, done: false };
+    let give = |access| Action::SendMinipage { to: 1, minipage: page, message: grant(access, true) };
+    let served = |access| Action::Resume { thread: 0, outcome: Outcome::Served(access) };
+    assert_eq!(net.actions(0), [protect(Protection::Read), give(Access::Read)]);
+    assert_eq!(net.actions(1)[1..], [protect(Protection::Read), served(Access::Read)]);
 
     net.fault(1, page, Access::Write);
-    let upgrade = Action::Send {
-        to: 1,
-        message: grant(Access::Write, false),
-    };
+    let upgrade = Action::Send { to: 1, message: grant(Access::Write, false) };
     assert_eq!(net.actions(0), [protect(Protection::None), upgrade]);
-    assert_eq!(
-        net.actions(1)[1..],
-        [protect(Protection::Write), served(Access::Write)]
-    );
+    assert_eq!(net.actions(1)[1..], [protect(Protection::Write), served(Access::Write)]);
 }
 
 #[test]
@@ -275,22 +176,10 @@ fn a_copy_is_closed_before_its_end_is_acknowledged() {
     let page = net.page_of(0, 0);
     net.fault(1, page, Access::Read);
     net.fault(0, page, Access::Write);
-    let ack = Message::InvalidateAck {
-        thread: 0,
-        key: page.key(),
-    };
+    let ack = Message::InvalidateAck { thread: 0, key: page.key() };
     assert_eq!(
         net.actions(1),
-        [
-            Action::Protect {
-                minipage: page,
-                protection: Protection::None
-            },
-            Action::Send {
-                to: 0,
-                message: ack
-            }
-        ]
+        [Action::Protect { minipage: page, protection: Protection::None }, Action::Send { to: 0, message: ack }]
     );
 }
 
@@ -304,10 +193,7 @@ fn threads_of_a_rank_that_want_the_same_minipage_share_a_request() {
     net.settle();
     assert_eq!(net.delivered, 2);
     for thread in 0..3 {
-        assert_eq!(
-            net.outcome(1, thread),
-            Some((Outcome::Served(Access::Read), 2))
-        );
+        assert_eq!(net.outcome(1, thread), Some((Outcome::Served(Access::Read), 2)));
     }
 }
 
@@ -343,23 +229,11 @@ fn a_fault_where_nothing_is_allocated_fails_and_names_the_place() {
         let error = Error::NotShared { view: 3, page };
         assert_eq!(net.outcome(1, 2).unwrap().0, Outcome::Failed(error));
     }
-    assert_eq!(
-        net.delivered, 2,
-        "one of the pages is managed by the rank itself"
-    );
+    assert_eq!(net.delivered, 2, "one of the pages is managed by the rank itself");
     let error = Error::NotShared { view: 4, page: 0 };
-    assert_eq!(
-        net.rank(1).handle_fault(0, 2, 4, 0, Access::Read),
-        Err(error)
-    );
-    let error = Error::NotShared {
-        view: 0,
-        page: u64::MAX,
-    };
-    assert_eq!(
-        net.rank(1).handle_fault(0, 2, 0, u64::MAX, Access::Read),
-        Err(error)
-    );
+    assert_eq!(net.rank(1).handle_fault(0, 2, 4, 0, Access::Read), Err(error));
+    let error = Error::NotShared { view: 0, page: u64::MAX };
+    assert_eq!(net.rank(1).handle_fault(0, 2, 0, u64::MAX, Access::Read), Err(error));
 }
 
 #[test]
@@ -368,13 +242,7 @@ fn a_thread_does_one_thing_at_a_time() {
     let page = net.page_of(0, 0);
     let _ = net.start(1, 0, page, Access::Read);
     assert_eq!(net.rank(1).lock(0, 0), Err(Error::ThreadBusy { thread: 0 }));
-    assert_eq!(
-        net.rank(1).alloc(3, 1),
-        Err(Error::UnknownThread {
-            thread: 3,
-            threads: 3
-        })
-    );
+    assert_eq!(net.rank(1).alloc(3, 1), Err(Error::UnknownThread { thread: 3, threads: 3 }));
 }
 
 #[test]
@@ -383,17 +251,9 @@ fn a_fault_in_the_middle_of_a_long_minipage_moves_all_of_it() {
     let long = net.alloc(2, 5 * 4096 + 7);
     net.clear();
     let first = long.first_page();
-    let _ = net
-        .rank(3)
-        .handle_fault(0, 0, long.view, first + 5, Access::Write);
+    let _ = net.rank(3).handle_fault(0, 0, long.view, first + 5, Access::Write);
     net.settle();
-    assert_eq!(
-        net.rank(3).minipage_at(long.view, first + 2),
-        Some((long, Protection::Write))
-    );
-    assert_eq!(
-        net.rank(2).minipage_at(long.view, first + 4),
-        Some((long, Protection::None))
-    );
+    assert_eq!(net.rank(3).minipage_at(long.view, first + 2), Some((long, Protection::Write)));
+    assert_eq!(net.rank(2).minipage_at(long.view, first + 4), Some((long, Protection::None)));
     assert_eq!(net.ranks[2].counters().bytes_sent, long.length_bytes);
 }

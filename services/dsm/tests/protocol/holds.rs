@@ -5,11 +5,7 @@ use mapwire_dsm::{Access, Config, Minipage, Outcome, Protection};
 
 /// Rank 1 was just granted `access` to a page, at time 100, that rank `manager` manages.
 fn just_granted(manager: u16, access: Access) -> (Net, Minipage) {
-    let mut net = Net::new(Config {
-        chunk_pages: 1,
-        hold_ns: 1000,
-        ..Config::new(0, 3, 3, 512, 4)
-    });
+    let mut net = Net::new(Config { chunk_pages: 1, hold_ns: 1000, ..Config::new(0, 3, 3, 512, 4) });
     let page = net.page_of(0, manager);
     net.now_ns = 100;
     net.fault(1, page, access);
@@ -18,10 +14,7 @@ fn just_granted(manager: u16, access: Access) -> (Net, Minipage) {
 }
 
 fn protection(net: &mut Net, page: Minipage) -> Protection {
-    net.rank(1)
-        .minipage_at(page.view, page.first_page())
-        .unwrap()
-        .1
+    net.rank(1).minipage_at(page.view, page.first_page()).unwrap().1
 }
 
 #[test]
@@ -90,10 +83,7 @@ fn several_threads_hold_until_the_last_of_them_is_done() {
     net.clear();
     let _ = net.start(0, 0, page, Access::Write);
     net.settle();
-    assert!(
-        net.rank(1).unlock(0, 0).is_err(),
-        "an input that fails is an input too"
-    );
+    assert!(net.rank(1).unlock(0, 0).is_err(), "an input that fails is an input too");
     net.settle();
     assert_eq!(net.outcome(0, 0), None);
     assert!(net.rank(1).unlock(1, 0).is_err());

@@ -1,8 +1,6 @@
 //! A few ranks and an obedient network: messages arrive in the order they were sent, one step at a time.
 
-use mapwire_dsm::{
-    Access, Action, Config, Dsm, Message, Minipage, Outcome, Progress, Rank, Thread,
-};
+use mapwire_dsm::{Access, Action, Config, Dsm, Message, Minipage, Outcome, Progress, Rank, Thread};
 use std::collections::VecDeque;
 
 /// Something that happened, with the rank that asked for it.
@@ -24,9 +22,7 @@ pub(crate) struct Net {
 
 impl Net {
     pub(crate) fn new(config: Config) -> Self {
-        let ranks = (0..config.ranks)
-            .map(|rank| Dsm::new(Config { rank, ..config }).unwrap())
-            .collect();
+        let ranks = (0..config.ranks).map(|rank| Dsm::new(Config { rank, ..config }).unwrap()).collect();
         Net {
             ranks,
             under_way: VecDeque::with_capacity(100_000),
@@ -43,13 +39,8 @@ impl Net {
     /// Carries out what a rank asks for.
     pub(crate) fn drain(&mut self, rank: Rank) {
         while let Some(action) = self.ranks[usize::from(rank)].poll_action() {
-            self.log.push(Happened {
-                rank,
-                action,
-                delivered: self.delivered,
-            });
-            if let Action::Send { to, message } | Action::SendMinipage { to, message, .. } = action
-            {
+            self.log.push(Happened { rank, action, delivered: self.delivered });
+            if let Action::Send { to, message } | Action::SendMinipage { to, message, .. } = action {
                 self.under_way.push_back((rank, to, message));
             }
         }
@@ -62,9 +53,7 @@ impl Net {
         };
         self.delivered += 1;
         let now_ns = self.now_ns;
-        self.rank(to)
-            .handle_message(now_ns, from, message, &[])
-            .unwrap();
+        self.rank(to).handle_message(now_ns, from, message, &[]).unwrap();
         self.drain(to);
         true
     }
@@ -93,11 +82,9 @@ impl Net {
         self.rank(rank).alloc(0, bytes).unwrap();
         self.settle();
         match self.outcome(rank, 0) {
-            Some((Outcome::Allocated(address), _)) => Minipage {
-                view: address.view,
-                offset_bytes: address.offset_bytes,
-                length_bytes: bytes,
-            },
+            Some((Outcome::Allocated(address), _)) => {
+                Minipage { view: address.view, offset_bytes: address.offset_bytes, length_bytes: bytes }
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -114,18 +101,10 @@ impl Net {
     }
 
     /// Faults without delivering anything.
-    pub(crate) fn start(
-        &mut self,
-        rank: Rank,
-        thread: Thread,
-        minipage: Minipage,
-        access: Access,
-    ) -> Progress {
+    pub(crate) fn start(&mut self, rank: Rank, thread: Thread, minipage: Minipage, access: Access) -> Progress {
         let now_ns = self.now_ns;
         let dsm = self.rank(rank);
-        let progress = dsm
-            .handle_fault(now_ns, thread, minipage.view, minipage.first_page(), access)
-            .unwrap();
+        let progress = dsm.handle_fault(now_ns, thread, minipage.view, minipage.first_page(), access).unwrap();
         self.drain(rank);
         progress
     }
@@ -144,23 +123,16 @@ impl Net {
 
     /// The last outcome of a thread, and how many messages had been delivered.
     pub(crate) fn outcome(&self, of: Rank, which: Thread) -> Option<(Outcome, u64)> {
-        self.log
-            .iter()
-            .rev()
-            .find_map(|happened| match happened.action {
-                Action::Resume { thread, outcome } if (happened.rank, thread) == (of, which) => {
-                    Some((outcome, happened.delivered))
-                }
-                _ => None,
-            })
+        self.log.iter().rev().find_map(|happened| match happened.action {
+            Action::Resume { thread, outcome } if (happened.rank, thread) == (of, which) => {
+                Some((outcome, happened.delivered))
+            }
+            _ => None,
+        })
     }
 
     /// What a rank was asked to do, in order.
     pub(crate) fn actions(&self, rank: Rank) -> Vec<Action> {
-        self.log
-            .iter()
-            .filter(|happened| happened.rank == rank)
-            .map(|happened| happened.action)
-            .collect()
+        self.log.iter().filter(|happened| happened.rank == rank).map(|happened| happened.action).collect()
     }
 }

@@ -2,32 +2,24 @@
 
 use crate::net::Net;
 use mapwire_dsm::{
-    Access, Action, Config, Error, MAX_PREFETCHES, Message, Minipage, Outcome, Progress,
-    Protection, Rank,
+    Access, Action, Config, Error, MAX_PREFETCHES, Message, Minipage, Outcome, Progress, Protection, Rank,
 };
 
 fn net(ranks: Rank) -> Net {
-    Net::new(Config {
-        chunk_pages: 1,
-        ..Config::new(0, ranks, 2, 512, 4)
-    })
+    Net::new(Config { chunk_pages: 1, ..Config::new(0, ranks, 2, 512, 4) })
 }
 
 /// Asks without delivering anything.
 fn ask(net: &mut Net, rank: Rank, minipage: Minipage, access: Access) -> bool {
     let now_ns = net.now_ns;
     let page = minipage.first_page();
-    let has_room = net
-        .rank(rank)
-        .prefetch(now_ns, 0, minipage.view, page, access);
+    let has_room = net.rank(rank).prefetch(now_ns, 0, minipage.view, page, access);
     net.drain(rank);
     has_room.unwrap()
 }
 
 fn protection(net: &mut Net, rank: Rank, minipage: Minipage) -> Protection {
-    let found = net
-        .rank(rank)
-        .minipage_at(minipage.view, minipage.first_page());
+    let found = net.rank(rank).minipage_at(minipage.view, minipage.first_page());
     found.map_or(Protection::None, |(_, protection)| protection)
 }
 
@@ -61,10 +53,7 @@ fn a_thread_that_faults_meanwhile_waits_for_the_same_request() {
     assert_eq!(net.start(0, 0, page, Access::Read), Progress::Pending);
     assert_eq!(net.start(0, 1, page, Access::Write), Progress::Pending);
     net.settle();
-    assert_eq!(
-        net.delivered, 4,
-        "two for the copy and two for the right to write"
-    );
+    assert_eq!(net.delivered, 4, "two for the copy and two for the right to write");
     assert_eq!(net.outcome(0, 0), Some((Outcome::Served(Access::Read), 2)));
     assert_eq!(net.outcome(0, 1), Some((Outcome::Served(Access::Write), 4)));
 }
@@ -85,11 +74,7 @@ fn a_copy_becomes_writable_ahead_of_the_store() {
 #[test]
 fn nothing_comes_where_nothing_is_allocated_and_outside_is_refused() {
     let mut net = net(2);
-    let nowhere = Minipage {
-        view: 3,
-        offset_bytes: 300 * 4096,
-        length_bytes: 4096,
-    };
+    let nowhere = Minipage { view: 3, offset_bytes: 300 * 4096, length_bytes: 4096 };
     for rank in 0..2 {
         net.clear();
         assert!(ask(&mut net, rank, nowhere, Access::Write));
@@ -108,17 +93,10 @@ fn a_refusal_that_is_older_than_an_allocation_fails_no_thread() {
     // What this rank is told of a page where nothing is allocated yet.
     let now_ns = net.now_ns;
     ask(&mut net, 2, page, Access::Read);
-    let asked = net
-        .actions(2)
-        .into_iter()
-        .rev()
-        .find_map(|action| match action {
-            Action::Send {
-                message: Message::Request { thread, key, .. },
-                ..
-            } => Some((thread, key)),
-            _ => None,
-        });
+    let asked = net.actions(2).into_iter().rev().find_map(|action| match action {
+        Action::Send { message: Message::Request { thread, key, .. }, .. } => Some((thread, key)),
+        _ => None,
+    });
     let (thread, key) = asked.unwrap();
     assert_eq!(net.start(2, 0, page, Access::Read), Progress::Pending);
     let refusal = Message::Refuse { thread, key };
@@ -160,14 +138,7 @@ fn a_grant_that_nobody_has_asked_for_is_refused_whatever_its_number() {
     let mut net = net(2);
     let page = net.page_of(1, 1);
     for thread in [0, 2, 2 + MAX_PREFETCHES - 1, 2 + MAX_PREFETCHES, u16::MAX] {
-        let grant = Message::Grant {
-            minipage: page,
-            thread,
-            access: Access::Read,
-            acks: 0,
-            data: true,
-            done: false,
-        };
+        let grant = Message::Grant { minipage: page, thread, access: Access::Read, acks: 0, data: true, done: false };
         assert!(net.rank(0).handle_message(0, 1, grant, &[]).is_err());
     }
     assert_eq!(protection(&mut net, 0, page), Protection::None);

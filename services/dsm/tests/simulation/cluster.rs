@@ -4,9 +4,7 @@
 use crate::program::{Thread, ThreadState};
 use crate::random::Random;
 use mapwire_dsm::Progress;
-use mapwire_dsm::{
-    Action, Address, Config, Dsm, Message, Minipage, Outcome, PAGE_BYTES, Protection, Rank,
-};
+use mapwire_dsm::{Action, Address, Config, Dsm, Message, Minipage, Outcome, PAGE_BYTES, Protection, Rank};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
@@ -63,15 +61,7 @@ impl Shape {
     /// A job of many ranks, each of which does little, so that it ends soon.
     #[allow(dead_code, reason = "the fuzzer draws small jobs")]
     pub(crate) fn large(ranks: u16, random: &mut Random) -> Self {
-        Shape {
-            ranks,
-            threads: 1,
-            pages: 96,
-            phases: 2,
-            steps: 6,
-            write_percent: 10,
-            ..Shape::draw(random)
-        }
+        Shape { ranks, threads: 1, pages: 96, phases: 2, steps: 6, write_percent: 10, ..Shape::draw(random) }
     }
 }
 
@@ -149,10 +139,7 @@ impl Cluster {
             Machine {
                 dsm: Dsm::new(config).unwrap(),
                 memory: vec![0; bytes],
-                protections: vec![
-                    Protection::None;
-                    usize::from(shape.views) * shape.pages as usize
-                ],
+                protections: vec![Protection::None; usize::from(shape.views) * shape.pages as usize],
             }
         });
         let machines = machines.collect();
@@ -187,8 +174,7 @@ impl Cluster {
 
     fn at(&mut self, time_ns: u64, event: Event) {
         self.event_count += 1;
-        self.events
-            .push(Reverse((time_ns, self.event_count, event)));
+        self.events.push(Reverse((time_ns, self.event_count, event)));
     }
 
     fn later(&mut self, event: Event, within_ns: u64) {
@@ -200,10 +186,7 @@ impl Cluster {
     pub(crate) fn run(&mut self) {
         let limit = 10_000_000;
         while let Some(Reverse((time_ns, _, event))) = self.events.pop() {
-            assert!(
-                self.event_count < limit,
-                "no end after {limit} events: somebody starves"
-            );
+            assert!(self.event_count < limit, "no end after {limit} events: somebody starves");
             self.now_ns = time_ns;
             match event {
                 Event::Deliver { from, to } => self.deliver(from, to),
@@ -227,9 +210,8 @@ impl Cluster {
             let counted = u64::from_le_bytes(self.truth[at..at + 8].try_into().unwrap());
             assert_eq!(counted, increments, "a lock let two threads count at once");
         }
-        let sum = |f: fn(&mapwire_dsm::Counters) -> u64| -> u64 {
-            self.machines.iter().map(|m| f(&m.dsm.counters())).sum()
-        };
+        let sum =
+            |f: fn(&mapwire_dsm::Counters) -> u64| -> u64 { self.machines.iter().map(|m| f(&m.dsm.counters())).sum() };
         assert_eq!(sum(|c| c.messages_sent), sum(|c| c.messages_received));
     }
 
@@ -249,10 +231,7 @@ impl Cluster {
         if let Message::LockRequest { lock } = message {
             self.lock_queues[lock as usize].push_back(from);
         }
-        if let Err(error) = machine
-            .dsm
-            .handle_message(self.now_ns, from, message, payload)
-        {
+        if let Err(error) = machine.dsm.handle_message(self.now_ns, from, message, payload) {
             panic!("rank {to}, {message:?}: {error}");
         }
         self.execute(to);
@@ -263,17 +242,10 @@ impl Cluster {
         while let Some(action) = self.machines[usize::from(rank)].dsm.poll_action() {
             match action {
                 Action::Send { to, message } => self.send(rank, to, message, None),
-                Action::SendMinipage {
-                    to,
-                    minipage,
-                    message,
-                } => {
+                Action::SendMinipage { to, minipage, message } => {
                     self.send(rank, to, message, Some(minipage));
                 }
-                Action::Protect {
-                    minipage,
-                    protection,
-                } => self.protect(rank, minipage, protection),
+                Action::Protect { minipage, protection } => self.protect(rank, minipage, protection),
                 Action::Resume { thread, outcome } => self.resume(rank, thread, outcome),
             }
         }
@@ -339,15 +311,8 @@ impl Cluster {
                 self.lock_queues[lock as usize].push_back(from);
             }
             Message::LockToken { lock } => {
-                assert_eq!(
-                    self.lock_queues[lock as usize].pop_front(),
-                    Some(to),
-                    "lock {lock} out of order"
-                );
-                assert_eq!(
-                    self.lock_holders[lock as usize], None,
-                    "lock {lock} passed on while held"
-                );
+                assert_eq!(self.lock_queues[lock as usize].pop_front(), Some(to), "lock {lock} out of order");
+                assert_eq!(self.lock_holders[lock as usize], None, "lock {lock} passed on while held");
             }
             _ => {}
         }
@@ -374,10 +339,7 @@ impl Cluster {
         );
         if protection != Protection::None {
             let range = range(&minipage);
-            assert!(
-                machine.memory[range.clone()] == self.truth[range],
-                "rank {rank} opens {minipage:?} with old data"
-            );
+            assert!(machine.memory[range.clone()] == self.truth[range], "rank {rank} opens {minipage:?} with old data");
         }
     }
 
@@ -390,10 +352,7 @@ impl Cluster {
             }
             (Outcome::Passed, ThreadState::InBarrier(phase)) => {
                 let all = u32::from(self.shape.ranks) * u32::from(self.shape.threads);
-                assert_eq!(
-                    self.arrivals[phase as usize], all,
-                    "barrier {phase} opened early"
-                );
+                assert_eq!(self.arrivals[phase as usize], all, "barrier {phase} opened early");
             }
             _ => {}
         }
@@ -407,18 +366,11 @@ impl Cluster {
     }
 
     fn add_minipage(&mut self, address: Address, length_bytes: u64) {
-        let minipage = Minipage {
-            view: address.view,
-            offset_bytes: address.offset_bytes,
-            length_bytes,
-        };
+        let minipage = Minipage { view: address.view, offset_bytes: address.offset_bytes, length_bytes };
         let new = range(&minipage);
         for other in &self.minipages {
             let old = range(other);
-            assert!(
-                new.end <= old.start || old.end <= new.start,
-                "{minipage:?} overlaps {other:?}"
-            );
+            assert!(new.end <= old.start || old.end <= new.start, "{minipage:?} overlaps {other:?}");
         }
         self.minipages.push(minipage);
         if self.counters_at.len() < self.shape.locks as usize && length_bytes >= 8 {
@@ -435,22 +387,12 @@ impl Cluster {
         let at = self.place(rank, minipage, offset, Protection::Read)?;
         let machine = &self.machines[usize::from(rank)];
         let seen = &machine.memory[at..at + 8];
-        assert_eq!(
-            seen,
-            &self.truth[at..at + 8],
-            "rank {rank} read old data of {minipage:?}"
-        );
+        assert_eq!(seen, &self.truth[at..at + 8], "rank {rank} read old data of {minipage:?}");
         Some(u64::from_le_bytes(seen.try_into().unwrap()))
     }
 
     /// Writes eight bytes; `None` if it would fault.
-    pub(crate) fn store(
-        &mut self,
-        rank: Rank,
-        minipage: Minipage,
-        offset: u64,
-        value: u64,
-    ) -> Option<()> {
+    pub(crate) fn store(&mut self, rank: Rank, minipage: Minipage, offset: u64, value: u64) -> Option<()> {
         let at = self.place(rank, minipage, offset, Protection::Write)?;
         let bytes = value.to_le_bytes();
         self.machines[usize::from(rank)].memory[at..at + 8].copy_from_slice(&bytes);
@@ -458,20 +400,12 @@ impl Cluster {
         Some(())
     }
 
-    fn place(
-        &self,
-        rank: Rank,
-        minipage: Minipage,
-        offset: u64,
-        least: Protection,
-    ) -> Option<usize> {
+    fn place(&self, rank: Rank, minipage: Minipage, offset: u64, least: Protection) -> Option<usize> {
         let at = (minipage.offset_bytes + offset) as usize;
         let row = usize::from(minipage.view) * self.shape.pages as usize;
         let protections = &self.machines[usize::from(rank)].protections;
         let both = [at, at + 7].map(|at| protections[row + at / PAGE_BYTES as usize]);
-        both.iter()
-            .all(|&protection| protection >= least)
-            .then_some(at)
+        both.iter().all(|&protection| protection >= least).then_some(at)
     }
 
     /// Whether a call was over at once; carries out its actions first.

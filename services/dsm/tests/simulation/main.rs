@@ -16,10 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
-    )
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
 /// Runs a job and returns what its ranks did.
@@ -29,11 +26,7 @@ fn run(seed: u64, mut cluster: Cluster) -> Vec<Counters> {
         eprintln!("seed {seed} fails at {} ns: {shape:?}", cluster.now_ns);
         resume_unwind(panic);
     }
-    cluster
-        .machines
-        .iter()
-        .map(|machine| machine.dsm.counters())
-        .collect()
+    cluster.machines.iter().map(|machine| machine.dsm.counters()).collect()
 }
 
 #[test]
@@ -66,10 +59,7 @@ fn every_job_sees_one_memory_and_comes_to_its_end() {
             }
         }
     }
-    assert!(
-        sums.iter().all(|&sum| sum > 0),
-        "too little happened: {sums:?}"
-    );
+    assert!(sums.iter().all(|&sum| sum > 0), "too little happened: {sums:?}");
 }
 
 #[test]

@@ -53,15 +53,7 @@ enum Task {
 
 impl Thread {
     pub(crate) fn new(rank: Rank, thread: u16) -> Self {
-        Thread {
-            rank,
-            thread,
-            state: ThreadState::Ready,
-            task: Task::None,
-            phase: 0,
-            steps_left: 8,
-            fault: None,
-        }
+        Thread { rank, thread, state: ThreadState::Ready, task: Task::None, phase: 0, steps_left: 8, fault: None }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -76,10 +68,7 @@ impl Thread {
             | (ThreadState::Locking(_), Outcome::Locked)
             | (ThreadState::Allocating(_), Outcome::Allocated(_))
             | (ThreadState::InBarrier(_), Outcome::Passed) => {}
-            (
-                ThreadState::Greedy(bytes),
-                Outcome::Failed(Error::OutOfMemory { asked_bytes, .. }),
-            ) => {
+            (ThreadState::Greedy(bytes), Outcome::Failed(Error::OutOfMemory { asked_bytes, .. })) => {
                 assert_eq!(asked_bytes, bytes);
             }
             (ThreadState::InBroadcast(value), Outcome::Value(got)) => assert_eq!(got, value),
@@ -99,11 +88,7 @@ impl Cluster {
         }
         match self.threads[index].task {
             Task::None => self.choose(index),
-            Task::Touch {
-                minipage,
-                offset,
-                write,
-            } => {
+            Task::Touch { minipage, offset, write } => {
                 let touched = match write {
                     Some(value) => self.store(rank, minipage, offset, value),
                     None => self.load(rank, minipage, offset).map(|_| ()),
@@ -113,26 +98,14 @@ impl Cluster {
                     None => self.fault(index, minipage, offset, write.is_some()),
                 }
             }
-            Task::Count {
-                lock,
-                minipage,
-                read: None,
-            } => match self.load(rank, minipage, 0) {
+            Task::Count { lock, minipage, read: None } => match self.load(rank, minipage, 0) {
                 None => self.fault(index, minipage, 0, false),
                 read => {
-                    self.threads[index].task = Task::Count {
-                        lock,
-                        minipage,
-                        read,
-                    };
+                    self.threads[index].task = Task::Count { lock, minipage, read };
                     self.again(rank, thread);
                 }
             },
-            Task::Count {
-                lock,
-                minipage,
-                read: Some(value),
-            } => match self.store(rank, minipage, 0, value + 1) {
+            Task::Count { lock, minipage, read: Some(value) } => match self.store(rank, minipage, 0, value + 1) {
                 None => self.fault(index, minipage, 0, true),
                 Some(()) => {
                     self.increments[lock as usize] += 1;
@@ -141,16 +114,10 @@ impl Cluster {
                 }
             },
             Task::Unlock { lock } => {
-                assert_eq!(
-                    self.lock_holders[lock as usize].take(),
-                    Some((rank, thread))
-                );
+                assert_eq!(self.lock_holders[lock as usize].take(), Some((rank, thread)));
                 let dsm = &mut self.machines[usize::from(rank)].dsm;
                 dsm.unlock(thread, lock).unwrap();
-                assert_eq!(
-                    dsm.unlock(thread, lock),
-                    Err(Error::LockNotHeld { lock, thread })
-                );
+                assert_eq!(dsm.unlock(thread, lock), Err(Error::LockNotHeld { lock, thread }));
                 self.execute(rank);
                 self.finish_task(index);
             }
@@ -183,9 +150,7 @@ impl Cluster {
         let now_ns = self.now_ns;
         self.threads[index].state = ThreadState::Faulting(access);
         let dsm = &mut self.machines[usize::from(rank)].dsm;
-        let progress = dsm
-            .handle_fault(now_ns, thread, view, page, access)
-            .unwrap();
+        let progress = dsm.handle_fault(now_ns, thread, view, page, access).unwrap();
         if self.done(rank, progress) {
             self.threads[index].state = ThreadState::Ready;
             self.again(rank, thread);
@@ -193,12 +158,7 @@ impl Cluster {
     }
 
     fn choose(&mut self, index: usize) {
-        let Thread {
-            rank,
-            thread,
-            steps_left,
-            ..
-        } = self.threads[index];
+        let Thread { rank, thread, steps_left, .. } = self.threads[index];
         if steps_left == 0 {
             return self.barrier(index);
         }
@@ -216,35 +176,22 @@ impl Cluster {
             self.threads[index].state = ThreadState::Wild;
             let now_ns = self.now_ns;
             let dsm = &mut self.machines[usize::from(rank)].dsm;
-            let progress = dsm
-                .handle_fault(now_ns, thread, view, page, Access::Read)
-                .unwrap();
+            let progress = dsm.handle_fault(now_ns, thread, view, page, Access::Read).unwrap();
             assert_eq!(progress, Progress::Pending);
             self.execute(rank);
         } else if dice < 40 {
             self.prefetch(index);
         } else {
             // Some are touched more than others.
-            let few = if self.random.chance(50) {
-                3
-            } else {
-                self.minipages.len() as u64
-            };
+            let few = if self.random.chance(50) { 3 } else { self.minipages.len() as u64 };
             let at = self.random.below(few.min(self.minipages.len() as u64)) as usize;
             let minipage = self.minipages[at];
             if self.counters_at.contains(&minipage) {
                 return self.again(rank, thread);
             }
             let offset = self.random.below(minipage.length_bytes - 7);
-            let write = self
-                .random
-                .chance(self.shape.write_percent)
-                .then(|| self.random.next());
-            self.threads[index].task = Task::Touch {
-                minipage,
-                offset,
-                write,
-            };
+            let write = self.random.chance(self.shape.write_percent).then(|| self.random.next());
+            self.threads[index].task = Task::Touch { minipage, offset, write };
             self.again(rank, thread);
         }
     }
@@ -258,11 +205,7 @@ impl Cluster {
         } else {
             (0, self.random.below(u64::from(self.shape.pages)))
         };
-        let access = if self.random.chance(self.shape.write_percent) {
-            Access::Write
-        } else {
-            Access::Read
-        };
+        let access = if self.random.chance(self.shape.write_percent) { Access::Write } else { Access::Read };
         let now_ns = self.now_ns;
         let dsm = &mut self.machines[usize::from(rank)].dsm;
         dsm.prefetch(now_ns, thread, view, page, access).unwrap();
@@ -293,18 +236,11 @@ impl Cluster {
     fn lock(&mut self, index: usize, lock: u32) {
         let Thread { rank, thread, .. } = self.threads[index];
         self.threads[index].task = match self.counters_at.get(lock as usize) {
-            Some(&minipage) => Task::Count {
-                lock,
-                minipage,
-                read: None,
-            },
+            Some(&minipage) => Task::Count { lock, minipage, read: None },
             None => Task::Unlock { lock },
         };
         self.threads[index].state = ThreadState::Locking(lock);
-        let progress = self.machines[usize::from(rank)]
-            .dsm
-            .lock(thread, lock)
-            .unwrap();
+        let progress = self.machines[usize::from(rank)].dsm.lock(thread, lock).unwrap();
         if progress == Progress::Done {
             self.take_lock(rank, thread, lock);
             self.threads[index].state = ThreadState::Ready;
@@ -314,12 +250,7 @@ impl Cluster {
     }
 
     fn barrier(&mut self, index: usize) {
-        let Thread {
-            rank,
-            thread,
-            phase,
-            ..
-        } = self.threads[index];
+        let Thread { rank, thread, phase, .. } = self.threads[index];
         if phase == self.shape.phases {
             self.threads[index].state = ThreadState::Finished;
             return;
@@ -328,43 +259,20 @@ impl Cluster {
         let next = &mut self.threads[index];
         next.state = ThreadState::InBarrier(phase);
         next.phase += 1;
-        next.steps_left = if next.phase == self.shape.phases {
-            0
-        } else {
-            self.shape.steps
-        };
-        next.task = if thread == 0 {
-            Task::Broadcast
-        } else {
-            Task::None
-        };
-        self.machines[usize::from(rank)]
-            .dsm
-            .barrier(thread, phase % 3)
-            .unwrap();
+        next.steps_left = if next.phase == self.shape.phases { 0 } else { self.shape.steps };
+        next.task = if thread == 0 { Task::Broadcast } else { Task::None };
+        self.machines[usize::from(rank)].dsm.barrier(thread, phase % 3).unwrap();
         self.execute(rank);
     }
 
     fn broadcast(&mut self, index: usize) {
-        let Thread {
-            rank,
-            thread,
-            phase,
-            ..
-        } = self.threads[index];
+        let Thread { rank, thread, phase, .. } = self.threads[index];
         let root = (phase % u32::from(self.shape.ranks)) as Rank;
         let value = u64::from(phase) << 40 | 0xFEED;
         self.threads[index].task = Task::None;
         self.threads[index].state = ThreadState::InBroadcast(value);
-        let mine = if rank == root {
-            value
-        } else {
-            self.random.next()
-        };
-        self.machines[usize::from(rank)]
-            .dsm
-            .broadcast(thread, root, mine)
-            .unwrap();
+        let mine = if rank == root { value } else { self.random.next() };
+        self.machines[usize::from(rank)].dsm.broadcast(thread, root, mine).unwrap();
         self.execute(rank);
     }
 }

@@ -22,12 +22,7 @@ impl Entry {
     /// An entry without copies.
     #[must_use]
     pub const fn new(name: PageName, version: u32) -> Self {
-        Self {
-            name,
-            copies: [0; MAX_COPIES],
-            count: 0,
-            version,
-        }
+        Self { name, copies: [0; MAX_COPIES], count: 0, version }
     }
 
     /// The page.
@@ -44,9 +39,7 @@ impl Entry {
 
     /// The nodes that store a copy.
     pub fn copies(&self) -> impl ExactSizeIterator<Item = NodeId> + '_ {
-        self.copies[..usize::from(self.count)]
-            .iter()
-            .map(|&node| NodeId(node))
+        self.copies[..usize::from(self.count)].iter().map(|&node| NodeId(node))
     }
 
     /// Adds a copy. False if there is no room for it.
@@ -97,10 +90,7 @@ impl Entry {
         let copy = |at: usize| u16::from_le_bytes([bytes[16 + 2 * at], bytes[17 + 2 * at]]);
         let count = bytes[28].min(MAX_COPIES as u8);
         (count > 0).then(|| Self {
-            name: PageName {
-                space: word(0),
-                page: word(8),
-            },
+            name: PageName { space: word(0), page: word(8) },
             copies: core::array::from_fn(copy),
             count,
             version: u32::from_le_bytes(core::array::from_fn(|byte| bytes[24 + byte])),

@@ -133,10 +133,7 @@ impl PlainRows {
     /// it costs, but nothing is copied while it scans.
     #[must_use]
     pub fn across_bus(size: RowSize, budget_bytes: usize) -> Self {
-        Self {
-            points: CheckPoints::new(FETCH_NS, SCAN_NS, size.entries() as u64),
-            ..Self::new(size, budget_bytes)
-        }
+        Self { points: CheckPoints::new(FETCH_NS, SCAN_NS, size.entries() as u64), ..Self::new(size, budget_bytes) }
     }
 }
 

@@ -18,12 +18,7 @@ impl CheckPoints {
     #[must_use]
     pub const fn new(fetch_ns: u64, scan_ns: u64, row_entries: u64) -> Self {
         let fetch_ns = if fetch_ns == 0 { 1 } else { fetch_ns };
-        Self {
-            ratio: scan_ns / fetch_ns,
-            row_entries,
-            next: Some(0),
-            step: 0,
-        }
+        Self { ratio: scan_ns / fetch_ns, row_entries, next: Some(0), step: 0 }
     }
 }
 

@@ -89,10 +89,7 @@ impl Rows for Fetched {
 }
 
 fn fetched(size: RowSize, bytes: usize) -> Fetched {
-    Fetched {
-        rows: PlainRows::across_bus(size, bytes),
-        pieces: Mutex::default(),
-    }
+    Fetched { rows: PlainRows::across_bus(size, bytes), pieces: Mutex::default() }
 }
 
 #[test]

@@ -112,10 +112,7 @@ impl Gms {
     pub fn donate(&mut self, now_ns: u64, frames: u32) -> Result<(), Error> {
         let pool_frames = self.config.pool_frames;
         if frames > pool_frames {
-            return Err(Error::Pool {
-                frames,
-                pool_frames,
-            });
+            return Err(Error::Pool { frames, pool_frames });
         }
         if self.stage != Stage::Stays {
             return Err(Error::Leaving);
@@ -158,9 +155,7 @@ impl Gms {
         self.is_shrinking = true;
         self.recalled = crate::NodeSet::EMPTY;
         self.retry_at_ns = None;
-        let free = Message::Free {
-            frames: self.pool.free(),
-        };
+        let free = Message::Free { frames: self.pool.free() };
         self.tell(self.view.peers(), free);
     }
 
@@ -193,8 +188,7 @@ impl Gms {
     pub(super) fn ask(&mut self, asked: Asked, name: PageName) {
         let sequence = self.next_sequence();
         let hash = name.hash();
-        self.requests
-            .insert(sequence, Pending { asked, name, hash });
+        self.requests.insert(sequence, Pending { asked, name, hash });
         if self.view.is_settled() {
             self.send_request(sequence);
         }
@@ -209,11 +203,7 @@ impl Gms {
     pub(super) fn refuse(&mut self, putter: Option<(NodeId, u32)>, why: Refusal) {
         if let Some((to, sequence)) = putter {
             let grant = self.grant_again(to);
-            let refused = Message::Refused {
-                sequence,
-                why,
-                grant,
-            };
+            let refused = Message::Refused { sequence, why, grant };
             self.out.send(to, refused);
         }
     }

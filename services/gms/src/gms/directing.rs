@@ -23,12 +23,7 @@ const MAX_NEWEST: usize = 1 << 16;
 
 impl Gms {
     /// A request for this node in one of its roles.
-    pub(super) fn handle_request(
-        &mut self,
-        now_ns: u64,
-        from: NodeId,
-        mut request: Request,
-    ) -> Result<(), Broken> {
+    pub(super) fn handle_request(&mut self, now_ns: u64, from: NodeId, mut request: Request) -> Result<(), Broken> {
         // Whoever goes by a newer map has told so before.
         if request.map > self.view.version() {
             return Err(Broken);
@@ -146,20 +141,13 @@ impl Gms {
             return None;
         }
         // What the node asked about its copy before is answered by this.
-        self.parked_spares
-            .retain(|spare| spare.from != from || spare.name != name);
+        self.parked_spares.retain(|spare| spare.from != from || spare.name != name);
         let found = self.directory.lookup(name, hash);
-        if self
-            .newest
-            .get(&name)
-            .is_some_and(|&newest| newest > version)
-        {
+        if self.newest.get(&name).is_some_and(|&newest| newest > version) {
             return Some(Listing::Older);
         }
         if let Some(origin) = moved_from {
-            let holds = |entry: Entry| {
-                entry.version() == version && entry.copies().any(|copy| copy == origin)
-            };
+            let holds = |entry: Entry| entry.version() == version && entry.copies().any(|copy| copy == origin);
             // Before the map is settled, word that the page is discarded may still be on its way from its former directory node to the
             // node that it moves from. That node keeps it meanwhile, and tries again.
             let is_settled = self.view.is_settled();
@@ -226,24 +214,14 @@ impl Gms {
     }
 
     pub(super) fn answer_spare(&mut self, spare: &Spare) {
-        let spared = Message::Spared {
-            frame: spare.frame,
-            stamp: spare.stamp,
-            is_spared: self.spares(spare),
-        };
+        let spared = Message::Spared { frame: spare.frame, stamp: spare.stamp, is_spared: self.spares(spare) };
         self.out.send(spare.from, spared);
     }
 
     /// Whether a storing node may drop its copy: because it is not listed, or there is another of a page that is on permanent storage. It is
     /// not listed any more then.
     fn spares(&mut self, spare: &Spare) -> bool {
-        let &Spare {
-            from,
-            hash,
-            name,
-            on_disk,
-            ..
-        } = spare;
+        let &Spare { from, hash, name, on_disk, .. } = spare;
         if self.view.map().directory_node(hash) != Some(self.me()) || !self.view.is_peer(from) {
             return false;
         }

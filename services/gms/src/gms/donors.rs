@@ -38,8 +38,7 @@ impl Gms {
         let oldest = self.pool.oldest();
         let on_disk = |frame: &u32| {
             let resident = self.pool.resident(*frame);
-            resident
-                .is_some_and(|page| page.is_listed && page.page.on_disk && page.eviction.is_none())
+            resident.is_some_and(|page| page.is_listed && page.page.on_disk && page.eviction.is_none())
         };
         let dropped: Vec<_> = oldest.filter(on_disk).take(due).collect();
         let others = due.saturating_sub(dropped.len()).min(places);
@@ -56,8 +55,7 @@ impl Gms {
     fn movable(&self, count: usize) -> Vec<u32> {
         let is_movable = |frame: &u32| {
             let resident = self.pool.resident(*frame);
-            resident
-                .is_some_and(|page| page.is_listed && !page.page.on_disk && page.eviction.is_none())
+            resident.is_some_and(|page| page.is_listed && !page.page.on_disk && page.eviction.is_none())
         };
         self.pool.oldest().filter(is_movable).take(count).collect()
     }
@@ -97,13 +95,7 @@ impl Gms {
         let (stamp, page) = (resident.stamp, resident.page);
         self.evictions.insert(frame);
         if let Some(directory) = self.view.map().directory_node(page.hash) {
-            let spare = Message::Spare {
-                frame,
-                stamp,
-                on_disk: page.on_disk,
-                hash: page.hash,
-                name: page.name,
-            };
+            let spare = Message::Spare { frame, stamp, on_disk: page.on_disk, hash: page.hash, name: page.name };
             self.out.send(directory, spare);
         }
     }

@@ -19,13 +19,7 @@ const MAX_OPEN_REPORTS: usize = 1024;
 
 impl Gms {
     /// Another node goes by this map.
-    pub(super) fn handle_map(
-        &mut self,
-        from: NodeId,
-        version: MapVersion,
-        previous: MapVersion,
-        members: NodeSet,
-    ) {
+    pub(super) fn handle_map(&mut self, from: NodeId, version: MapVersion, previous: MapVersion, members: NodeSet) {
         if version > self.view.version() {
             self.adopt(version, previous, members);
         }
@@ -38,11 +32,7 @@ impl Gms {
         let (was_member, was_settled) = (self.view.is_member(), self.view.is_settled());
         let change = self.view.adopt(version, previous, members);
         self.counters.maps += 1;
-        let map = Message::Map {
-            version,
-            previous,
-            members,
-        };
+        let map = Message::Map { version, previous, members };
         self.tell(change.audience, map);
         self.parked.clear();
         if !change.old.members().minus(&members).is_empty() {
@@ -94,9 +84,7 @@ impl Gms {
             }
         }
         let pages = self.pool.pages();
-        let moved: alloc::vec::Vec<_> = pages
-            .filter(|(name, _)| is_new(Bucket::of(name.hash())))
-            .collect();
+        let moved: alloc::vec::Vec<_> = pages.filter(|(name, _)| is_new(Bucket::of(name.hash()))).collect();
         if self.config.pool_frames > 0 {
             for (owner, buckets) in resets {
                 self.out.send(owner, Message::Reset { buckets });
@@ -116,10 +104,7 @@ impl Gms {
     fn refuse_unlisted(&mut self) {
         let pages: alloc::vec::Vec<_> = self.pool.pages().collect();
         for (_, frame) in pages {
-            let putter = self
-                .pool
-                .resident_mut(frame)
-                .and_then(|page| page.putter.take());
+            let putter = self.pool.resident_mut(frame).and_then(|page| page.putter.take());
             if putter.is_some() {
                 self.take_out(frame, false);
                 self.refuse(putter, Refusal::Gone);
@@ -143,21 +128,13 @@ impl Gms {
         }
         if self.reports.queue.is_empty() && self.view.is_adopted() {
             self.reports.is_told = true;
-            let reported = Message::Reported {
-                version: self.view.version(),
-                free: self.pool.free(),
-            };
+            let reported = Message::Reported { version: self.view.version(), free: self.pool.free() };
             self.tell(self.reports.audience, reported);
         }
     }
 
     /// A node has reported all that changes with a map.
-    pub(super) fn handle_reported(
-        &mut self,
-        from: NodeId,
-        version: MapVersion,
-        free: u32,
-    ) -> Result<(), Broken> {
+    pub(super) fn handle_reported(&mut self, from: NodeId, version: MapVersion, free: u32) -> Result<(), Broken> {
         // Whoever goes by a newer map has told so before.
         if version > self.view.version() {
             return Err(Broken);

@@ -20,11 +20,7 @@ impl Gms {
         let has_weight = by_age.clone().any(|(_, weight)| weight > 0);
         let random = mix(self.random);
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        if has_weight {
-            draw(random, by_age)
-        } else {
-            draw(random, by_free)
-        }
+        if has_weight { draw(random, by_age) } else { draw(random, by_free) }
     }
 
     pub(super) fn advance_epochs(&mut self, now_ns: u64) {
@@ -53,12 +49,7 @@ impl Gms {
     }
 
     fn own_ages(&mut self, now_ns: u64, epoch: u32) -> AgeReport {
-        AgeReport {
-            epoch,
-            free: self.pool.free(),
-            replaced: self.epochs.take_replaced(),
-            bins: self.pool.ages(now_ns),
-        }
+        AgeReport { epoch, free: self.pool.free(), replaced: self.epochs.take_replaced(), bins: self.pool.ages(now_ns) }
     }
 
     /// The initiator asks for ages.

@@ -12,13 +12,7 @@ use crate::requests::Asked;
 
 impl Gms {
     /// Begins a put of so many copies, each to a node of its own. Gives its number.
-    pub(super) fn begin_put(
-        &mut self,
-        now_ns: u64,
-        mut put: Put,
-        copies: u8,
-        to: Option<NodeId>,
-    ) -> u32 {
+    pub(super) fn begin_put(&mut self, now_ns: u64, mut put: Put, copies: u8, to: Option<NodeId>) -> u32 {
         let number = self.next_sequence();
         put.is_directed = to.is_some();
         put.open = copies;
@@ -55,16 +49,8 @@ impl Gms {
     fn send_legs(&mut self, to: NodeId) {
         while let Some((sequence, number, frame)) = self.puts.next_ready(to) {
             if let Some(put) = self.puts.get(number) {
-                let contents = Contents {
-                    from: put.frame,
-                    to: frame,
-                };
-                let message = Message::Put {
-                    sequence,
-                    frame,
-                    moves: put.origin == Origin::Eviction,
-                    page: put.page,
-                };
+                let contents = Contents { from: put.frame, to: frame };
+                let message = Message::Put { sequence, frame, moves: put.origin == Origin::Eviction, page: put.page };
                 self.out.store(to, contents, message);
             }
         }
@@ -74,12 +60,7 @@ impl Gms {
     }
 
     /// A node grants frames, or has none.
-    pub(super) fn handle_grant(
-        &mut self,
-        now_ns: u64,
-        from: NodeId,
-        frames: &FrameList,
-    ) -> Result<(), Broken> {
+    pub(super) fn handle_grant(&mut self, now_ns: u64, from: NodeId, frames: &FrameList) -> Result<(), Broken> {
         let frames = frames.as_slice();
         if !self.puts.end_want(from) || !self.puts.add_credit(from, frames) {
             return Err(Broken);
@@ -139,10 +120,7 @@ impl Gms {
         };
         let Some(why) = why else {
             put.stored += 1;
-            put.place = leg.frame.map(|frame| Place {
-                node: leg.to,
-                frame,
-            });
+            put.place = leg.frame.map(|frame| Place { node: leg.to, frame });
             put.open -= 1;
             if put.open == 0 {
                 self.end_put(now_ns, leg.put);
@@ -150,10 +128,7 @@ impl Gms {
             return;
         };
         put.why = why;
-        let is_final = matches!(
-            why,
-            Refusal::Older | Refusal::Obsolete | Refusal::Copies | Refusal::DirectoryFull
-        );
+        let is_final = matches!(why, Refusal::Older | Refusal::Obsolete | Refusal::Copies | Refusal::DirectoryFull);
         let tries = !is_final && put.may_try_again() && self.view.is_member();
         let next = if tries { self.draw_node(leg.put) } else { None };
         self.begin_leg(now_ns, leg.put, next, why);

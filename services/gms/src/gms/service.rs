@@ -22,12 +22,7 @@ impl Gms {
 }
 
 impl Service for Gms {
-    fn handle_message(
-        &mut self,
-        now_ns: u64,
-        from: Endpoint,
-        message: &[u8],
-    ) -> Result<(), Broken> {
+    fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
         let is_other = from.node != self.me() && from.node.0 < MAX_NODES;
         if !is_other || from.process != self.config.process {
             return Err(Broken);

@@ -5,9 +5,7 @@ use mapwire_wire::NodeId;
 
 use super::{Gms, Stage};
 use crate::ages::{age_ms, last_use_ns};
-use crate::message::{
-    FrameList, Listing, MAX_GRANTS, Message, Operation, PageInfo, Refusal, Request,
-};
+use crate::message::{FrameList, Listing, MAX_GRANTS, Message, Operation, PageInfo, Refusal, Request};
 use crate::name::{PageHash, PageName};
 use crate::outbox::Contents;
 use crate::outcome::Outcome;
@@ -19,13 +17,7 @@ impl Gms {
     ///
     /// Only a page whose report the directory node has confirmed is given away: that it takes the copy out of the directory as it forwards
     /// the request then concerns this very copy.
-    pub(super) fn serve(
-        &mut self,
-        now_ns: u64,
-        from: NodeId,
-        mut request: Request,
-        is_current: bool,
-    ) {
+    pub(super) fn serve(&mut self, now_ns: u64, from: NodeId, mut request: Request, is_current: bool) {
         let is_its = self.view.map().directory_node(request.hash) == Some(from);
         let (requester, sequence) = (request.requester, request.sequence);
         let gives = request.operation == Operation::ForwardTake;
@@ -53,22 +45,15 @@ impl Gms {
             }
             return;
         };
-        let page = PageInfo {
-            age_ms: age_ms(now_ns, resident.last_use_ns),
-            ..resident.page
-        };
+        let page = PageInfo { age_ms: age_ms(now_ns, resident.last_use_ns), ..resident.page };
         if requester == self.me() {
             self.serve_here(frame, sequence, &page, gives);
             return;
         }
         self.begin_read(frame, requester, sequence, gives);
         self.counters.served += 1;
-        let contents = Contents {
-            from: frame,
-            to: request.value,
-        };
-        self.out
-            .store(requester, contents, Message::Page { sequence, page });
+        let contents = Contents { from: frame, to: request.value };
+        self.out.store(requester, contents, Message::Page { sequence, page });
     }
 
     /// The requester is this node: the program copies the page.
@@ -100,12 +85,7 @@ impl Gms {
     }
 
     /// The frame that a page came from is not read any more.
-    pub(super) fn handle_landed(
-        &mut self,
-        from: NodeId,
-        sequence: u32,
-        is_taken: bool,
-    ) -> Result<(), Broken> {
+    pub(super) fn handle_landed(&mut self, from: NodeId, sequence: u32, is_taken: bool) -> Result<(), Broken> {
         if !self.pool.is_reading(from, sequence) {
             return Err(Broken);
         }
@@ -188,24 +168,15 @@ impl Gms {
         };
         resident.stamp = stamp;
         resident.is_listed = false;
-        let is_asked = matches!(
-            resident.eviction,
-            Some(Eviction::Asking | Eviction::Checking)
-        );
+        let is_asked = matches!(resident.eviction, Some(Eviction::Asking | Eviction::Checking));
         if is_asked {
             resident.eviction = None;
             self.evictions.remove(&frame);
         }
         let (page, moved_from) = (resident.page, resident.moved_from);
         if let Some(directory) = self.view.map().directory_node(page.hash) {
-            let insert = Message::Insert {
-                frame,
-                stamp,
-                version: page.version,
-                moved_from,
-                hash: page.hash,
-                name: page.name,
-            };
+            let insert =
+                Message::Insert { frame, stamp, version: page.version, moved_from, hash: page.hash, name: page.name };
             self.reports.open += 1;
             self.out.send(directory, insert);
         }
@@ -287,16 +258,12 @@ impl Gms {
 
     /// Whether pages of others are taken in.
     fn takes_pages(&self) -> bool {
-        self.stage == Stage::Stays
-            && self.view.is_member()
-            && self.pool.serving() <= self.pool.target()
+        self.stage == Stage::Stays && self.view.is_member() && self.pool.serving() <= self.pool.target()
     }
 
     /// A frame in place of one that a peer has used.
     pub(super) fn grant_again(&mut self, to: NodeId) -> Option<u32> {
-        let grants = self.takes_pages()
-            && self.view.is_peer(to)
-            && self.pool.granted_to(to) < self.most_grants();
+        let grants = self.takes_pages() && self.view.is_peer(to) && self.pool.granted_to(to) < self.most_grants();
         if grants { self.pool.grant(to) } else { None }
     }
 

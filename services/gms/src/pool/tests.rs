@@ -19,10 +19,7 @@ fn pool(frames: u32) -> (Pool, u32) {
 
 fn resident(page: u64) -> Resident {
     Resident {
-        page: PageInfo {
-            name: name(page),
-            ..PageInfo::default()
-        },
+        page: PageInfo { name: name(page), ..PageInfo::default() },
         last_use_ns: page,
         stamp: 0,
         is_listed: true,

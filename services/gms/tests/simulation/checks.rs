@@ -22,24 +22,14 @@ impl Cluster {
         let living = self.hosts.iter().filter(|host| !host.is_dead);
         living
             .map(|host| host.gms.config().node)
-            .filter(|&node| {
-                self.hosts[usize::from(node.0)]
-                    .gms
-                    .map()
-                    .members()
-                    .contains(node)
-            })
+            .filter(|&node| self.hosts[usize::from(node.0)].gms.map().members().contains(node))
             .collect()
     }
 
     fn check_operations(&self) {
         for host in self.hosts.iter().filter(|host| !host.is_dead) {
             let node = host.gms.config().node;
-            assert!(
-                host.operations.is_empty(),
-                "{node} waits for {:?}",
-                host.operations
-            );
+            assert!(host.operations.is_empty(), "{node} waits for {:?}", host.operations);
             assert!(!host.gms.has_outcomes());
             if !host.is_leaving {
                 assert_eq!(host.gms.under_way(), 0, "{node}: {:?}", host.gms);
@@ -50,9 +40,7 @@ impl Cluster {
     /// All members go by the same map, which is settled and names exactly them.
     fn check_maps(&self) {
         let members = self.members();
-        let mut maps = members
-            .iter()
-            .map(|node| &self.hosts[usize::from(node.0)].gms);
+        let mut maps = members.iter().map(|node| &self.hosts[usize::from(node.0)].gms);
         let Some(first) = maps.next() else {
             return;
         };
@@ -97,22 +85,14 @@ impl Cluster {
             let uses = host.gms.frame_uses();
             let sum = uses.idle + uses.free + uses.granted + uses.pages + uses.draining;
             assert_eq!(sum, self.shape.pool_frames, "{uses:?}");
-            assert_eq!(
-                (uses.pages, uses.draining),
-                (used.len() as u32, 0),
-                "{uses:?}"
-            );
+            assert_eq!((uses.pages, uses.draining), (used.len() as u32, 0), "{uses:?}");
         }
         // What a node counts as granted is what its peers hold.
         for host in self.hosts.iter().filter(|host| !host.is_dead) {
             let node = host.gms.config().node;
             let peers = self.hosts.iter().filter(|peer| !peer.is_dead);
             let held: usize = peers.map(|peer| peer.gms.credit_of(node)).sum();
-            assert_eq!(
-                host.gms.frame_uses().granted as usize,
-                held,
-                "{node}'s grants"
-            );
+            assert_eq!(host.gms.frame_uses().granted as usize, held, "{node}'s grants");
         }
     }
 }

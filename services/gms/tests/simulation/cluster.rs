@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use mapwire_gms::{
-    Config, FRAME_BYTES, Gms, MAX_MESSAGE_BYTES, Message, NodeSet, PageName, SpaceId,
-};
+use mapwire_gms::{Config, FRAME_BYTES, Gms, MAX_MESSAGE_BYTES, Message, NodeSet, PageName, SpaceId};
 use mapwire_service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
@@ -14,17 +12,8 @@ use crate::shape::{Seen, Shape};
 /// What an operation of a program is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
-    Get {
-        name: PageName,
-        frame: u32,
-        keep: bool,
-    },
-    Put {
-        name: PageName,
-        frame: u32,
-        version: u32,
-        on_disk: bool,
-    },
+    Get { name: PageName, frame: u32, keep: bool },
+    Put { name: PageName, frame: u32, version: u32, on_disk: bool },
 }
 
 pub(crate) enum Packet {
@@ -102,12 +91,7 @@ impl Cluster {
                 requests: 4,
                 epoch_ms: shape.epoch_ms,
                 nodes: (0..shape.nodes).map(NodeId).collect(),
-                ..Config::new(
-                    NodeId(node),
-                    members,
-                    OWN_FRAMES + shape.pool_frames,
-                    shape.pool_frames,
-                )
+                ..Config::new(NodeId(node), members, OWN_FRAMES + shape.pool_frames, shape.pool_frames)
             };
             Host {
                 gms: Gms::new(config).unwrap(),
@@ -188,29 +172,19 @@ impl Cluster {
             let sent = host.gms.counters().messages;
             let kinds = (1..).zip(&sent[1..]).filter(|&(_, &count)| count > 0);
             let names = kinds.map(|(kind, count)| (Message::kind_name(kind), count));
-            println!(
-                "{}: {:?}",
-                host.gms.config().node,
-                names.collect::<Vec<_>>()
-            );
+            println!("{}: {:?}", host.gms.config().node, names.collect::<Vec<_>>());
         }
         panic!("messages go on for ever");
     }
 
     fn deliver_any(&mut self) -> bool {
-        let ready = self
-            .network
-            .iter()
-            .filter(|(_, packets)| !packets.is_empty());
+        let ready = self.network.iter().filter(|(_, packets)| !packets.is_empty());
         let ready: Vec<_> = ready.map(|(&pair, _)| pair).collect();
         if ready.is_empty() {
             return false;
         }
         let (from, to) = ready[self.random.below(ready.len() as u64) as usize];
-        let packet = self
-            .network
-            .get_mut(&(from, to))
-            .and_then(VecDeque::pop_front);
+        let packet = self.network.get_mut(&(from, to)).and_then(VecDeque::pop_front);
         let host = &mut self.hosts[usize::from(to.0)];
         if host.is_dead {
             return true;
@@ -228,9 +202,7 @@ impl Cluster {
                 self.drain(to);
             }
             Some(Packet::Message(bytes)) => {
-                let taken = host
-                    .gms
-                    .handle_message(self.now_ns, Endpoint::first_of(from), &bytes);
+                let taken = host.gms.handle_message(self.now_ns, Endpoint::first_of(from), &bytes);
                 assert_eq!(taken, Ok(()), "{to} blames {from} for {bytes:?}");
                 self.drain(to);
             }
@@ -256,12 +228,7 @@ impl Cluster {
             let (to, message, stored) = match host.gms.poll_action() {
                 None => break,
                 Some(Action::Send { to, message }) => (to, message.to_vec(), None),
-                Some(Action::Store {
-                    to,
-                    region,
-                    at,
-                    message,
-                }) => {
+                Some(Action::Store { to, region, at, message }) => {
                     assert_eq!((region.bytes, at % FRAME_BYTES), (FRAME_BYTES, 0));
                     let from = (region.offset / FRAME_BYTES) as usize;
                     let frame = (at / FRAME_BYTES) as usize;
@@ -291,19 +258,12 @@ impl Cluster {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, packet: Packet) {
-        self.network
-            .entry((from, to))
-            .or_default()
-            .push_back(packet);
+        self.network.entry((from, to)).or_default().push_back(packet);
     }
 
     pub(crate) fn donate(&mut self, node: u16) {
         let frames = self.random.below(u64::from(self.shape.pool_frames) + 1) as u32;
-        if self.hosts[usize::from(node)]
-            .gms
-            .donate(self.now_ns, frames)
-            .is_ok()
-        {
+        if self.hosts[usize::from(node)].gms.donate(self.now_ns, frames).is_ok() {
             self.drain(NodeId(node));
         }
     }
@@ -314,11 +274,7 @@ impl Cluster {
 }
 
 pub(crate) fn own_page(node: NodeId, page: u64) -> PageName {
-    let space = SpaceId::Anonymous {
-        node: node.0,
-        incarnation: 1,
-        region: 0,
-    };
+    let space = SpaceId::Anonymous { node: node.0, incarnation: 1, region: 0 };
     PageName::new(&space, page)
 }
 

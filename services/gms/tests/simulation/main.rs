@@ -20,10 +20,7 @@ use shape::{Seen, Shape};
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
-    )
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
 fn run(seed: u64) -> Seen {

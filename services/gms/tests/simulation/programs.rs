@@ -39,28 +39,19 @@ impl Cluster {
         self.crashes += 1;
         self.seen.crashed += 1;
         self.hosts[usize::from(node.0)].is_dead = true;
-        for peer in (0..self.shape.nodes)
-            .map(NodeId)
-            .filter(|&peer| peer != node)
-        {
+        for peer in (0..self.shape.nodes).map(NodeId).filter(|&peer| peer != node) {
             let packets = self.network.entry((node, peer)).or_default();
             let left = self.random.below(packets.len() as u64 + 1) as usize;
             packets.truncate(left);
             packets.push_back(Packet::Gone(node));
         }
         // Pages may be lost with it.
-        self.truths
-            .values_mut()
-            .for_each(|truth| truth.must_be_there = false);
+        self.truths.values_mut().for_each(|truth| truth.must_be_there = false);
     }
 
     /// A page that belongs to a node, or one that all share.
     fn choose(&mut self, node: NodeId) -> PageName {
-        let shared = SpaceId::File {
-            device: 1,
-            inode: 2,
-            generation: 3,
-        };
+        let shared = SpaceId::File { device: 1, inode: 2, generation: 3 };
         if self.random.chance(30) {
             PageName::new(&shared, self.random.below(self.shape.shared_pages))
         } else {
@@ -100,12 +91,7 @@ impl Cluster {
             host.spare.push(frame);
             return;
         }
-        let operation = Operation::Put {
-            name,
-            frame,
-            version,
-            on_disk,
-        };
+        let operation = Operation::Put { name, frame, version, on_disk };
         host.operations.insert(tag, operation);
         truth.version = version;
         truth.is_busy |= is_own;
@@ -130,18 +116,12 @@ impl Cluster {
         };
         let keep = keep.unwrap_or_else(|| self.random.chance(50));
         let tag = self.tag + 1;
-        let get = GetPage {
-            name,
-            frame,
-            tag,
-            keep,
-        };
+        let get = GetPage { name, frame, tag, keep };
         if host.gms.get(self.now_ns, get).is_err() {
             host.spare.push(frame);
             return;
         }
-        host.operations
-            .insert(tag, Operation::Get { name, frame, keep });
+        host.operations.insert(tag, Operation::Get { name, frame, keep });
         truth.is_busy |= is_own;
         self.tag = tag;
     }
@@ -149,12 +129,7 @@ impl Cluster {
     fn discard(&mut self, node: NodeId) {
         let name = self.choose(node);
         let truth = self.truths.entry(name).or_default();
-        if is_own(node, name)
-            && self.hosts[usize::from(node.0)]
-                .gms
-                .discard(self.now_ns, name, truth.version)
-                .is_ok()
-        {
+        if is_own(node, name) && self.hosts[usize::from(node.0)].gms.discard(self.now_ns, name, truth.version).is_ok() {
             truth.must_be_there = false;
             truth.discarded = truth.version;
         }
@@ -164,23 +139,11 @@ impl Cluster {
     pub(crate) fn hear(&mut self, node: NodeId, outcome: Outcome) {
         let at = usize::from(node.0);
         let (tag, read) = match outcome {
-            Outcome::Page {
-                tag,
-                frame,
-                version,
-                checksum,
-                ..
-            } => {
+            Outcome::Page { tag, frame, version, checksum, .. } => {
                 self.seen.pages += 1;
                 (tag, Some((frame, version, checksum)))
             }
-            Outcome::Here {
-                tag,
-                frame,
-                version,
-                checksum,
-                ..
-            } => {
+            Outcome::Here { tag, frame, version, checksum, .. } => {
                 self.seen.here += 1;
                 (tag, Some((frame, version, checksum)))
             }
@@ -241,18 +204,10 @@ impl Cluster {
                     }
                 } else {
                     self.seen.absent += 1;
-                    assert!(
-                        !truth.must_be_there,
-                        "{node}: {name:?} was stored and is absent"
-                    );
+                    assert!(!truth.must_be_there, "{node}: {name:?} was stored and is absent");
                 }
             }
-            Operation::Put {
-                name,
-                frame,
-                version,
-                on_disk,
-            } => {
+            Operation::Put { name, frame, version, on_disk } => {
                 host.spare.push(frame);
                 // The frame is used for something else at once.
                 host.memory[frame as usize] = u64::MAX;
@@ -260,8 +215,7 @@ impl Cluster {
                     let truth = self.truths.get_mut(&name).unwrap();
                     truth.is_busy = false;
                     let is_stored = matches!(outcome, Outcome::Stored { .. });
-                    let is_safe =
-                        self.shape.crashes == 0 && !on_disk && self.shape.directory_bytes > 2048;
+                    let is_safe = self.shape.crashes == 0 && !on_disk && self.shape.directory_bytes > 2048;
                     truth.must_be_there = is_stored && is_safe && truth.discarded < version;
                 }
             }

@@ -96,13 +96,7 @@ struct Stream {
 
 impl Stream {
     fn new(from: u16, to: u16, lengths: impl IntoIterator<Item = usize>) -> Self {
-        Self {
-            from: NodeId(from),
-            to: NodeId(to),
-            lengths: lengths.into_iter().collect(),
-            sent: 0,
-            heard: 0,
-        }
+        Self { from: NodeId(from), to: NodeId(to), lengths: lengths.into_iter().collect(), sent: 0, heard: 0 }
     }
 
     fn message(&self, number: usize) -> Vec<u8> {
@@ -125,11 +119,7 @@ impl Stream {
     /// Takes a message that came of this stream: it must be the next.
     fn take(&mut self, message: &[u8]) {
         let (from, to, number) = (self.from, self.to, self.heard);
-        assert!(
-            number < self.sent,
-            "{from} to {to}: a message too many, of {} bytes",
-            message.len()
-        );
+        assert!(number < self.sent, "{from} to {to}: a message too many, of {} bytes", message.len());
         assert!(
             message == self.message(number),
             "{from} to {to}, message {number} of {} bytes: {} others came",
@@ -166,11 +156,7 @@ fn mixed(count: usize, most: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Gives what these nodes have heard to its stream. Who was told that somebody is gone, and who.
-fn hear_all(
-    world: &mut dyn World,
-    nodes: &[NodeId],
-    streams: &mut [Stream],
-) -> Vec<(NodeId, NodeId)> {
+fn hear_all(world: &mut dyn World, nodes: &[NodeId], streams: &mut [Stream]) -> Vec<(NodeId, NodeId)> {
     let mut gone = Vec::new();
     for &at in nodes {
         while let Some(heard) = world.hear(at) {
@@ -196,10 +182,7 @@ fn exchange(world: &mut dyn World, nodes: usize, streams: &mut [Stream]) {
         assert_eq!(hear_all(world, &NODES[..nodes], streams), []);
         if let Some(it) = streams.iter().find(|stream| !stream.is_over()) {
             let (from, to, sent, heard) = (it.from, it.to, it.sent, it.heard);
-            assert!(
-                world.go_on(),
-                "{from} to {to}: {heard} came of {sent} messages"
-            );
+            assert!(world.go_on(), "{from} to {to}: {heard} came of {sent} messages");
         }
     }
     world.rest();
@@ -210,9 +193,7 @@ fn messages_of_every_length_arrive_once_and_unchanged(world: &mut dyn World) {
     let longest = world.max_bytes();
     // All up to a page, beyond it those around whole pages, and the longest.
     let is_looked_at = |bytes: &usize| *bytes < 4096 || (bytes + 17) % 4096 < 34;
-    let lengths: Vec<usize> = (0..=longest)
-        .filter(|bytes| is_looked_at(bytes) || longest - bytes < 3)
-        .collect();
+    let lengths: Vec<usize> = (0..=longest).filter(|bytes| is_looked_at(bytes) || longest - bytes < 3).collect();
     let back = lengths.iter().rev().copied();
     let mut streams = [Stream::new(0, 1, lengths.clone()), Stream::new(1, 0, back)];
     exchange(world, 2, &mut streams);
@@ -221,10 +202,8 @@ fn messages_of_every_length_arrive_once_and_unchanged(world: &mut dyn World) {
 fn messages_of_each_pair_arrive_in_order_while_all_talk_to_all(world: &mut dyn World) {
     let longest = world.max_bytes();
     let pairs = (0..4).flat_map(|from| (0..4).map(move |to| (from, to)));
-    let mut streams: Vec<Stream> = pairs
-        .filter(|(from, to)| from != to)
-        .map(|(from, to)| Stream::new(from, to, mixed(1000, longest)))
-        .collect();
+    let mut streams: Vec<Stream> =
+        pairs.filter(|(from, to)| from != to).map(|(from, to)| Stream::new(from, to, mixed(1000, longest))).collect();
     exchange(world, 4, &mut streams);
 }
 

@@ -57,16 +57,13 @@ impl Talker {
 
     /// What the talker of `node` hears next.
     pub fn hear<D: TranslationDesign>(node: &mut Node<D>) -> Option<Heard> {
-        node.call(PROCESS, TALKER, |talker: &mut Self| {
-            talker.heard.pop_front()
-        })?
+        node.call(PROCESS, TALKER, |talker: &mut Self| talker.heard.pop_front())?
     }
 }
 
 impl Service for Talker {
     fn handle_message(&mut self, _: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
-        self.heard
-            .push_back(Heard::Message(from.node, message.into()));
+        self.heard.push_back(Heard::Message(from.node, message.into()));
         Ok(())
     }
 

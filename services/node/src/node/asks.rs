@@ -105,11 +105,7 @@ enum Done {
 
 /// Carries out the next action of a process's model of exports and imports.
 #[cold]
-fn serve_model<D: TranslationDesign>(
-    process: &mut Process,
-    nic: &mut Nic<D>,
-    peers: &Peers,
-) -> Done {
+fn serve_model<D: TranslationDesign>(process: &mut Process, nic: &mut Nic<D>, peers: &Peers) -> Done {
     let id = process.id();
     let Some(action) = process.poll_model() else {
         return Done::Here;
@@ -153,11 +149,7 @@ impl<D: TranslationDesign> Node<D> {
     /// left. To be drained after every input.
     #[inline]
     pub fn poll_ask(&mut self) -> Option<Ask> {
-        if self.has_actions {
-            self.poll_ask_now()
-        } else {
-            None
-        }
+        if self.has_actions { self.poll_ask_now() } else { None }
     }
 
     fn poll_ask_now(&mut self) -> Option<Ask> {
@@ -178,10 +170,7 @@ impl<D: TranslationDesign> Node<D> {
             match process.serve(&mut self.nic, is_confined, has_room) {
                 Served::All => {}
                 Served::Asked(act) => {
-                    return Some(Ask {
-                        process: process.id(),
-                        act,
-                    });
+                    return Some(Ask { process: process.id(), act });
                 }
                 Served::NoRoom => {
                     self.confinement.leave();
@@ -191,11 +180,7 @@ impl<D: TranslationDesign> Node<D> {
             at += 1;
         }
         // A confined node leaves what the model wants to others.
-        self.has_actions = is_confined
-            && self
-                .processes
-                .iter()
-                .any(|process| process.has_model_actions());
+        self.has_actions = is_confined && self.processes.iter().any(|process| process.has_model_actions());
         self.has_deadlines = self.processes.iter().any(Process::has_deadline);
         None
     }
@@ -244,9 +229,7 @@ impl<D: TranslationDesign> Node<D> {
     /// Whether bytes that [`Act::Store`] named may still be read.
     #[must_use]
     pub fn is_storing(&self, process: ProcessId) -> bool {
-        self.processes
-            .get(process)
-            .is_some_and(|process| process.stores() > 0)
+        self.processes.get(process).is_some_and(|process| process.stores() > 0)
     }
 
     /// A control message to a peer was lost, and with it what the two agree on: the peer counts as gone. This node itself cannot.

@@ -124,11 +124,7 @@ impl<D: TranslationDesign> Node<D> {
 
     /// The outcome of an import that was asked for, when there is one.
     #[must_use]
-    pub fn outcome(
-        &self,
-        process: ProcessId,
-        request: RequestId,
-    ) -> Option<&Result<Granted, VmmcError>> {
+    pub fn outcome(&self, process: ProcessId, request: RequestId) -> Option<&Result<Granted, VmmcError>> {
         self.processes.get(process)?.outcome(request)
     }
 

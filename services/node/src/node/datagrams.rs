@@ -48,13 +48,7 @@ impl<D: TranslationDesign> Node<D> {
 
     /// Takes a datagram from the address of `from`: see [`mapwire_nic::Nic::handle_datagram`]. Then drain as after
     /// [`handle_packet`](Self::handle_packet), and take what [`poll_early`](Self::poll_early) gives.
-    pub fn handle_datagram(
-        &mut self,
-        now_ns: u64,
-        from: NodeId,
-        datagram: &[u8],
-        buffer: BufferId,
-    ) -> Verdict {
+    pub fn handle_datagram(&mut self, now_ns: u64, from: NodeId, datagram: &[u8], buffer: BufferId) -> Verdict {
         let verdict = self.nic.handle_datagram(now_ns, from, datagram, buffer);
         self.take_link_events(now_ns);
         verdict

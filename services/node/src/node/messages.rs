@@ -34,12 +34,7 @@ fn read_notice(bytes: &[u8]) -> Option<(ExportId, Key, u64, u64)> {
     let (key, bytes) = bytes.split_first_chunk()?;
     let (offset, bytes) = bytes.split_first_chunk()?;
     let length = bytes.first_chunk()?;
-    Some((
-        ExportId(u32::from_le_bytes(*export)),
-        Key(*key),
-        u64::from_le_bytes(*offset),
-        u64::from_le_bytes(*length),
-    ))
+    Some((ExportId(u32::from_le_bytes(*export)), Key(*key), u64::from_le_bytes(*offset), u64::from_le_bytes(*length)))
 }
 
 impl<D: TranslationDesign> Node<D> {
@@ -82,8 +77,7 @@ impl<D: TranslationDesign> Node<D> {
                 let bytes = if is_short { short } else { &copy };
                 let process = self.processes.get_mut(to);
                 // A service that is not there has been closed: what was under way for it says nothing any more.
-                let taken =
-                    process.and_then(|process| process.take_message(now_ns, handler, from, bytes));
+                let taken = process.and_then(|process| process.take_message(now_ns, handler, from, bytes));
                 if let Some((taken, asks)) = taken {
                     if taken.is_err() {
                         self.note_breach(Breach::Service);
@@ -112,19 +106,8 @@ impl<D: TranslationDesign> Node<D> {
             return Some(Told::NoticeWithoutKey { from, export });
         };
         match offset.checked_add(length) {
-            Some(end) if end <= entry.length => Some(Told::Notified {
-                process: to,
-                export,
-                from,
-                offset,
-                length,
-            }),
-            _ => Some(Told::NoticeOutside {
-                from,
-                export,
-                offset,
-                length,
-            }),
+            Some(end) if end <= entry.length => Some(Told::Notified { process: to, export, from, offset, length }),
+            _ => Some(Told::NoticeOutside { from, export, offset, length }),
         }
     }
 
@@ -137,74 +120,31 @@ impl<D: TranslationDesign> Node<D> {
         payload: &P,
     ) -> Option<Told> {
         match completion {
-            Completion::Done {
-                process,
-                completion,
-            } if is_store_word(completion) => {
+            Completion::Done { process, completion } if is_store_word(completion) => {
                 self.handle_store_done(process, completion, true);
                 None
             }
-            Completion::Failed {
-                process,
-                completion: Some(completion),
-                ..
-            } if is_store_word(completion) => {
+            Completion::Failed { process, completion: Some(completion), .. } if is_store_word(completion) => {
                 self.handle_store_done(process, completion, false);
                 None
             }
-            Completion::Done {
-                process,
-                completion,
-            } => {
+            Completion::Done { process, completion } => {
                 self.release(process, completion);
-                Some(Told::Done {
-                    process,
-                    completion,
-                })
+                Some(Told::Done { process, completion })
             }
-            Completion::Failed {
-                process,
-                completion,
-                error,
-                sent_bytes,
-            } => {
+            Completion::Failed { process, completion, error, sent_bytes } => {
                 if let Some(completion) = completion {
                     self.release(process, completion);
                 }
-                Some(Told::Failed {
-                    process,
-                    completion,
-                    error,
-                    sent_bytes,
-                })
+                Some(Told::Failed { process, completion, error, sent_bytes })
             }
-            Completion::Notification {
-                process,
-                export,
-                from,
-                offset,
-                length,
-            } => Some(Told::Notified {
-                process,
-                export,
-                from,
-                offset,
-                length,
-            }),
-            Completion::Message {
-                to, from, handler, ..
-            } => self.take_message(now_ns, (from, to, handler), payload),
-            Completion::StoreRefused {
-                from,
-                export,
-                reason,
-                count,
-            } => Some(Told::StoresRefused {
-                from,
-                export,
-                reason,
-                count,
-            }),
+            Completion::Notification { process, export, from, offset, length } => {
+                Some(Told::Notified { process, export, from, offset, length })
+            }
+            Completion::Message { to, from, handler, .. } => self.take_message(now_ns, (from, to, handler), payload),
+            Completion::StoreRefused { from, export, reason, count } => {
+                Some(Told::StoresRefused { from, export, reason, count })
+            }
             // What a peer sent before it left, and nobody waits for.
             Completion::Rejected { from, .. } if self.peers.is_gone(from) => None,
             Completion::Rejected { from, reason } => {

@@ -84,9 +84,8 @@ impl Process {
             if bytes == 0 {
                 continue;
             }
-            let pinned = PageRange::covering(request.address + offset, bytes)
-                .map_err(ExportError::from)
-                .and_then(|range| {
+            let pinned =
+                PageRange::covering(request.address + offset, bytes).map_err(ExportError::from).and_then(|range| {
                     self.pages.hold_export(nic, pinner, trace, range)?;
                     Ok(range)
                 });
@@ -144,13 +143,7 @@ impl Process {
             let _ = nic.revoke(id);
             return Err(error.into());
         }
-        self.exports.list.push(Exported {
-            id,
-            length,
-            is_direct,
-            held,
-            landing: None,
-        });
+        self.exports.list.push(Exported { id, length, is_direct, held, landing: None });
         Ok(id)
     }
 
@@ -174,9 +167,7 @@ impl Process {
         nic.revoke(id)?;
         let export = list.remove(at);
         self.vmmc.withdraw(id);
-        self.exports
-            .left
-            .extend(export.landing.map(|range| (id, range)));
+        self.exports.left.extend(export.landing.map(|range| (id, range)));
         self.release_all(&export.held);
         for range in export.held {
             self.pages.note(nic, trace, TraceOp::Unexport, range);
@@ -204,10 +195,7 @@ impl Process {
         let mut held = None;
         if let Some(landing) = to {
             if landing.length < export.length {
-                return Err(ExportError::ShortLanding {
-                    landing_bytes: landing.length,
-                    export_bytes: export.length,
-                });
+                return Err(ExportError::ShortLanding { landing_bytes: landing.length, export_bytes: export.length });
             }
             let range = PageRange::covering(landing.address, landing.length)?;
             self.pages.hold_export(nic, pinner, trace, range)?;
@@ -230,11 +218,7 @@ impl Process {
     }
 
     /// Gives up the former landings that no fetch reads any more.
-    pub(super) fn release_landings<D: TranslationDesign>(
-        &mut self,
-        nic: &mut Nic<D>,
-        trace: &mut Trace,
-    ) {
+    pub(super) fn release_landings<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, trace: &mut Trace) {
         let mut at = 0;
         while let Some(&(export, range)) = self.exports.left.get(at) {
             if nic.is_answering(export) {

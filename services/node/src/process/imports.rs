@@ -38,8 +38,7 @@ impl Process {
         token: Option<Key>,
         timeout_ns: u64,
     ) -> Result<RequestId, VmmcError> {
-        self.vmmc
-            .import(now_ns, from, name, rights, token, timeout_ns)
+        self.vmmc.import(now_ns, from, name, rights, token, timeout_ns)
     }
 
     /// The exporter's answer to a request.
@@ -108,12 +107,7 @@ impl Process {
     }
 
     /// Gives an import up, and tells the exporter.
-    pub(crate) fn release_import<D: TranslationDesign>(
-        &mut self,
-        nic: &mut Nic<D>,
-        id: ImportId,
-        grant: &Grant,
-    ) {
+    pub(crate) fn release_import<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, id: ImportId, grant: &Grant) {
         let is_theirs = |import: &Import| import.process == self.id;
         if nic.imported(id).is_some_and(is_theirs) && nic.release(id).is_some() {
             self.vmmc.release(grant);

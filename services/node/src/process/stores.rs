@@ -40,11 +40,7 @@ enum Stage {
     /// The machine has been asked.
     Asked,
     /// The NIC is to store it, once it takes a command of the process.
-    Waiting {
-        import: ImportId,
-        address: u64,
-        pages: PageRange,
-    },
+    Waiting { import: ImportId, address: u64, pages: PageRange },
     /// The NIC has not queued all its packets yet.
     Cutting { word: u32 },
 }
@@ -61,31 +57,14 @@ pub(super) struct Stores {
 impl Stores {
     /// Nothing is under way; messages of `most_bytes` find room.
     pub(super) fn new(most_bytes: usize) -> Self {
-        Self {
-            current: None,
-            message: Vec::with_capacity(most_bytes),
-            read: [None; MOST_STORES],
-        }
+        Self { current: None, message: Vec::with_capacity(most_bytes), read: [None; MOST_STORES] }
     }
 
     /// A service asks for a store.
-    pub(super) fn begin(
-        &mut self,
-        handler: HandlerId,
-        to: Endpoint,
-        region: Region,
-        at: u64,
-        message: &[u8],
-    ) {
+    pub(super) fn begin(&mut self, handler: HandlerId, to: Endpoint, region: Region, at: u64, message: &[u8]) {
         self.message.clear();
         self.message.extend_from_slice(message);
-        self.current = Some(Store {
-            handler,
-            to,
-            region,
-            at,
-            stage: Stage::Asked,
-        });
+        self.current = Some(Store { handler, to, region, at, stage: Stage::Asked });
     }
 }
 
@@ -101,10 +80,7 @@ impl Process {
         let read = self.stores.read.iter().flatten().count();
         read + usize::from(matches!(
             self.stores.current,
-            Some(Store {
-                stage: Stage::Asked | Stage::Waiting { .. },
-                ..
-            })
+            Some(Store { stage: Stage::Asked | Stage::Waiting { .. }, .. })
         ))
     }
 
@@ -130,15 +106,9 @@ impl Process {
     }
 
     /// The NIC is done with the store of a completion word.
-    pub(crate) fn handle_store_done<D: TranslationDesign>(
-        &mut self,
-        nic: &mut Nic<D>,
-        word: u32,
-        is_stored: bool,
-    ) {
+    pub(crate) fn handle_store_done<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, word: u32, is_stored: bool) {
         let slot = word.wrapping_sub(FIRST_STORE_WORD) as usize;
-        let Some((pages, handler, to)) = self.stores.read.get_mut(slot).and_then(Option::take)
-        else {
+        let Some((pages, handler, to)) = self.stores.read.get_mut(slot).and_then(Option::take) else {
             return;
         };
         self.pages.release_range(pages);
@@ -174,11 +144,7 @@ impl Process {
             });
         match held {
             Ok(pages) => {
-                store.stage = Stage::Waiting {
-                    import,
-                    address,
-                    pages,
-                };
+                store.stage = Stage::Waiting { import, address, pages };
                 self.push_store(nic, true);
                 Ok(())
             }
@@ -195,11 +161,7 @@ impl Process {
         let Some(store) = &mut self.stores.current else {
             return;
         };
-        if let Stage::Waiting {
-            import,
-            address,
-            pages,
-        } = store.stage
+        if let Stage::Waiting { import, address, pages } = store.stage
             && nic.accepts_command(self.id)
             && let Some(slot) = self.stores.read.iter().position(Option::is_none)
         {

@@ -25,14 +25,12 @@ use mapwire_nic::link::LinkConfig;
 use mapwire_nic::{BufferId, Config, Datagram, DatagramBody, Delivery, Piece, Source, Verdict};
 use mapwire_node::{Act, Ask, NoPayload, Node, NodeConfig, SharedMemory, Told};
 use mapwire_translation::{
-    AnyDesign, CacheConfig, DesignConfig, DynamicHandleConfig, InterruptConfig, PerProcessConfig,
-    PinLimit, PinRules,
+    AnyDesign, CacheConfig, DesignConfig, DynamicHandleConfig, InterruptConfig, PerProcessConfig, PinLimit, PinRules,
 };
 use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::link::{LINK_HEADER_BYTES, LinkHeader, LinkKind, MAX_ACK_BYTES};
 use mapwire_wire::{
-    Endpoint, ExportId, HEADER_BYTES, HandlerId, Header, ImportId, Key, NodeId, Packet, ProcessId,
-    Rights,
+    Endpoint, ExportId, HEADER_BYTES, HandlerId, Header, ImportId, Key, NodeId, Packet, ProcessId, Rights,
 };
 
 use crate::allocations;
@@ -129,10 +127,7 @@ impl Attack {
             },
         };
         let config = NodeConfig { nic, uid: 1000 };
-        let peer = Peer {
-            epoch: 1,
-            ..Peer::default()
-        };
+        let peer = Peer { epoch: 1, ..Peer::default() };
         let mut attack = Self {
             node: Node::new(config, AnyDesign::new(&design).unwrap()).unwrap(),
             random,
@@ -173,20 +168,13 @@ impl Attack {
                 barriers: 3,
                 chunk_pages: 2,
                 hold_ns,
-                ..DsmConfig::new(
-                    VICTIM.0,
-                    NODES,
-                    messages::THREADS,
-                    messages::PAGES,
-                    messages::VIEWS,
-                )
+                ..DsmConfig::new(VICTIM.0, NODES, messages::THREADS, messages::PAGES, messages::VIEWS)
             };
             let mut shared = SharedMemory::new(Dsm::new(config).unwrap(), 1);
             (0..NODES).for_each(|rank| shared.hear(Endpoint::first_of(NodeId(rank))));
             node.register(FAIR, SHARED, Box::new(shared)).unwrap();
             node.deregister(FAIR, COUNTER);
-            node.register(FAIR, COUNTER, Box::new(Counter::default()))
-                .unwrap();
+            node.register(FAIR, COUNTER, Box::new(Counter::default())).unwrap();
         });
         self.minipages.clear();
     }
@@ -239,8 +227,7 @@ impl Attack {
                 let from = self.random.below(2) as u16 * 2;
                 let bytes = self.peers[usize::from(from)].greeting(&mut self.random);
                 let now_ns = self.now_ns;
-                let _ =
-                    self.on(|node, _| node.handle_datagram(now_ns, NodeId(from), &bytes, BUFFER));
+                let _ = self.on(|node, _| node.handle_datagram(now_ns, NodeId(from), &bytes, BUFFER));
                 self.drain(NodeId(from), &[]);
             }
             17..22 => {
@@ -309,19 +296,12 @@ impl Attack {
             self.node_bytes -= early.len() as i64;
             let packet = Packet::new_checked(&early[..]).expect("it was checked");
             let (header, payload) = (packet.header(), packet.payload());
-            self.take(from, payload, |node| {
-                node.handle_packet(from, header, &payload, BUFFER)
-            });
+            self.take(from, payload, |node| node.handle_packet(from, header, &payload, BUFFER));
         }
     }
 
     /// The node takes a packet, sooner or later.
-    fn take(
-        &mut self,
-        from: NodeId,
-        payload: &[u8],
-        give: impl Fn(&mut Node<AnyDesign>) -> Verdict,
-    ) {
+    fn take(&mut self, from: NodeId, payload: &[u8], give: impl Fn(&mut Node<AnyDesign>) -> Verdict) {
         let mut tries = 0;
         while self.on(|node, _| give(node)) == Verdict::Wait {
             tries += 1;
@@ -339,10 +319,7 @@ impl Attack {
     fn drain(&mut self, from: NodeId, payload: &[u8]) {
         while let Some(dma) = self.on(|node, _| node.poll_move()) {
             self.check_store(dma.process, &dma.piece);
-            for piece in [
-                dma.signal.map(|signal| signal.piece),
-                dma.update.map(|update| update.piece),
-            ] {
+            for piece in [dma.signal.map(|signal| signal.piece), dma.update.map(|update| update.piece)] {
                 piece.inspect(|piece| self.check_store(dma.process, piece));
             }
             self.on(|node, _| node.handle_moved(&dma, 0));
@@ -370,24 +347,14 @@ impl Attack {
     /// The node tells something.
     fn hear(&mut self, told: &Told) {
         match *told {
-            Told::Done {
-                process: FAIR,
-                completion,
-            }
-            | Told::Failed {
-                process: FAIR,
-                completion: Some(completion),
-                ..
-            } => {
+            Told::Done { process: FAIR, completion }
+            | Told::Failed { process: FAIR, completion: Some(completion), .. } => {
                 let pending = self.pending.remove(&completion);
                 assert!(pending.is_some(), "word {completion} is not due: {told:?}");
             }
-            Told::Done { process: WILD, .. }
-            | Told::Failed {
-                process: WILD,
-                completion: Some(_),
-                ..
-            } => self.told += 1,
+            Told::Done { process: WILD, .. } | Told::Failed { process: WILD, completion: Some(_), .. } => {
+                self.told += 1
+            }
             Told::PeerBroken { node, .. } | Told::PeerLeft { node } | Told::PeerSilent { node } => {
                 assert!(node == VICTIM || self.node.is_gone(node), "{told:?}");
             }
@@ -415,10 +382,7 @@ impl Attack {
                     (_, drawn) => self.on(|node, _| node.handle_stored(ask.process, drawn == 1)),
                 }
             }
-            Act::PassMemory { .. }
-            | Act::GrantedApart { .. }
-            | Act::Revoked { .. }
-            | Act::Meet { .. } => {}
+            Act::PassMemory { .. } | Act::GrantedApart { .. } | Act::Revoked { .. } | Act::Meet { .. } => {}
         }
     }
 
@@ -427,11 +391,7 @@ impl Attack {
         let end = region.offset.checked_add(region.bytes).expect("it fits");
         assert!(region.view < messages::VIEWS && region.bytes > 0);
         assert!(end <= u64::from(messages::PAGES) * 4096, "{region:?}");
-        let minipage = Minipage {
-            view: region.view,
-            offset_bytes: region.offset,
-            length_bytes: region.bytes,
-        };
+        let minipage = Minipage { view: region.view, offset_bytes: region.offset, length_bytes: region.bytes };
         if self.minipages.len() < 20 && !self.minipages.contains(&minipage) {
             self.minipages.push(minipage);
         }
@@ -487,9 +447,7 @@ impl Attack {
             _ => {}
         }
         match to {
-            VICTIM => self.take(to, &payload, |node| {
-                node.handle_packet(to, &header, &&payload[..], BUFFER)
-            }),
+            VICTIM => self.take(to, &payload, |node| node.handle_packet(to, &header, &&payload[..], BUFFER)),
             _ => self.peers[usize::from(to.0)].learn(&header, &payload),
         }
         true
@@ -524,9 +482,7 @@ impl Attack {
         } else if self.random.chance(90) {
             let now_ns = self.now_ns;
             let payload = datagram.get(LINK_HEADER_BYTES + HEADER_BYTES..);
-            self.take(to, payload.unwrap_or_default(), |node| {
-                node.handle_datagram(now_ns, to, &datagram, BUFFER)
-            });
+            self.take(to, payload.unwrap_or_default(), |node| node.handle_datagram(now_ns, to, &datagram, BUFFER));
             self.take_early(to);
         }
         true
@@ -541,8 +497,7 @@ impl Attack {
                 let mut welcome = known.link_header(LinkKind::Welcome);
                 (welcome.number, welcome.expected, welcome.sequence) = (link.number, 0, 0);
                 let (bytes, now_ns) = (welcome.emit(), self.now_ns);
-                let _ =
-                    self.on(|node, _| node.handle_datagram(now_ns, NodeId(peer), &bytes, BUFFER));
+                let _ = self.on(|node, _| node.handle_datagram(now_ns, NodeId(peer), &bytes, BUFFER));
             }
             LinkKind::Hello | LinkKind::Welcome => {}
             LinkKind::Data | LinkKind::Ack | LinkKind::Again => {
@@ -559,12 +514,7 @@ impl Attack {
         match source {
             Source::Inline { bytes, length } => bytes[..usize::from(*length)].to_vec(),
             Source::Message(bytes) => bytes.to_vec(),
-            Source::Memory {
-                process,
-                piece,
-                trailer,
-                ..
-            } => {
+            Source::Memory { process, piece, trailer, .. } => {
                 for (address, bytes) in self.memory.parts(*process, piece, *process == FAIR) {
                     let is_fair = *process != FAIR || self.may_read(address, bytes);
                     assert!(is_fair, "{bytes} bytes at {address:#x} were read");
@@ -577,27 +527,21 @@ impl Attack {
     }
 
     fn may_read(&self, address: u64, bytes: u64) -> bool {
-        let within =
-            |start: u64, length: u64| address >= start && address + bytes <= start + length;
+        let within = |start: u64, length: u64| address >= start && address + bytes <= start + length;
         within(SEGMENT, u64::from(messages::PAGES) * 4096)
-            || self
-                .pending
-                .values()
-                .any(|(start, length)| within(*start, *length))
+            || self.pending.values().any(|(start, length)| within(*start, *length))
             || self.is_exported(address, bytes, Rights::FETCH)
     }
 
     /// Whether the fair program exports the bytes with this right.
     fn is_exported(&self, address: u64, bytes: u64, right: Rights) -> bool {
-        let within =
-            |start: u64, length: u64| address >= start && address + bytes <= start + length;
+        let within = |start: u64, length: u64| address >= start && address + bytes <= start + length;
         let mut exports = self.exports.iter();
         exports.any(|export| {
             let mut landings = export.landings.iter();
             export.process == FAIR
                 && export.rights.contains(right)
-                && (within(export.address, export.length)
-                    || landings.any(|landing| within(*landing, export.length)))
+                && (within(export.address, export.length) || landings.any(|landing| within(*landing, export.length)))
         })
     }
 
@@ -607,9 +551,7 @@ impl Attack {
             let mut buffers = self.pending.values();
             let is_due = process != FAIR
                 || self.is_exported(address, bytes, Rights::STORE)
-                || buffers.any(|(start, length)| {
-                    address >= *start && address + bytes <= start + length.max(&8)
-                });
+                || buffers.any(|(start, length)| address >= *start && address + bytes <= start + length.max(&8));
             assert!(is_due, "{bytes} bytes at {address:#x} were stored");
         }
     }
@@ -623,11 +565,7 @@ impl Attack {
         }
         for export in &self.exports {
             let holders = self.node.holders(export.process, export.id);
-            assert!(
-                holders <= MOST_HOLDERS,
-                "{holders} holders of {}",
-                export.id
-            );
+            assert!(holders <= MOST_HOLDERS, "{holders} holders of {}", export.id);
         }
         let used = self.node.nic().memory().used_bytes();
         assert!(used <= NIC_BYTES, "{used} bytes of NIC memory are taken");

@@ -39,10 +39,7 @@ impl Memory {
     /// were so and are its own if it does not `hold` what its commands use.
     pub(crate) fn parts(&self, process: ProcessId, piece: &Piece, holds: bool) -> Vec<(u64, u64)> {
         let mut parts = Vec::new();
-        let (mut at, end) = (
-            u64::from(piece.offset),
-            u64::from(piece.offset + piece.length),
-        );
+        let (mut at, end) = (u64::from(piece.offset), u64::from(piece.offset + piece.length));
         while at < end && !piece.frame.is_garbage() {
             let page_bytes = PAGE_BYTES as u64;
             let (frame, within) = (piece.frame.0 + at / page_bytes, at % page_bytes);
@@ -63,12 +60,7 @@ impl Memory {
 impl PinPages for Memory {
     type Error = Refused;
 
-    fn pin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), Refused> {
+    fn pin(&mut self, process: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), Refused> {
         if self.refusals > 0 {
             self.refusals -= 1;
             return Err(Refused);

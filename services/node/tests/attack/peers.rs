@@ -4,8 +4,7 @@ use mapwire_dsm::Message;
 use mapwire_node::{NOTICE_HANDLER, notice};
 use mapwire_wire::link::{LinkAck, LinkHeader, LinkKind, MAX_ACK_BYTES};
 use mapwire_wire::{
-    ControlMessage, ExportId, FetchId, HEADER_BYTES, HandlerId, Header, Key, ProcessId, Refusal,
-    Repr, Rights,
+    ControlMessage, ExportId, FetchId, HEADER_BYTES, HandlerId, Header, Key, ProcessId, Refusal, Repr, Rights,
 };
 
 use super::counter::COUNTER;
@@ -35,20 +34,14 @@ impl Peer {
     pub(crate) fn learn(&mut self, header: &Header, payload: &[u8]) {
         self.asked = asked(header, payload).or(self.asked);
         match Repr::parse(header, payload) {
-            Ok(Repr::Handler {
-                handler: HandlerId::CONTROL,
-                from,
-                ..
-            }) => {
-                if let Ok(ControlMessage::ImportRequest { request, .. }) =
-                    ControlMessage::parse(payload)
-                {
+            Ok(Repr::Handler { handler: HandlerId::CONTROL, from, .. }) => {
+                if let Ok(ControlMessage::ImportRequest { request, .. }) = ControlMessage::parse(payload) {
                     self.request = Some((request, from));
                 }
             }
-            Ok(Repr::Handler {
-                handler: SHARED, ..
-            }) => self.heard = Message::parse(payload).ok().map(|(message, _)| message),
+            Ok(Repr::Handler { handler: SHARED, .. }) => {
+                self.heard = Message::parse(payload).ok().map(|(message, _)| message)
+            }
             _ => {}
         }
     }
@@ -82,13 +75,7 @@ impl Peer {
             self.epoch = random.within(1, 9);
             (self.due, self.expected) = (0, 0);
         }
-        let kinds = [
-            LinkKind::Hello,
-            LinkKind::Welcome,
-            LinkKind::Ack,
-            LinkKind::Ack,
-            LinkKind::Again,
-        ];
+        let kinds = [LinkKind::Hello, LinkKind::Welcome, LinkKind::Ack, LinkKind::Ack, LinkKind::Again];
         let mut header = self.link_header(kinds[random.below(5) as usize]);
         header.sequence = 0;
         match header.kind {
@@ -162,12 +149,8 @@ impl Attack {
             _ => (HandlerId(random.next() as u32), vec![random.byte(); 80]),
         };
         flip(&mut self.random, self.flips, &mut bytes);
-        let message = Repr::Handler {
-            handler,
-            from: ProcessId(self.random.below(2) as u16),
-            to,
-            length: bytes.len() as u32,
-        };
+        let message =
+            Repr::Handler { handler, from: ProcessId(self.random.below(2) as u16), to, length: bytes.len() as u32 };
         (message, bytes)
     }
 
@@ -181,12 +164,7 @@ impl Attack {
         let rights = [Rights::ALL, Rights::STORE, Rights::FETCH][random.below(3) as usize];
         let (id, key) = (export.id, export.key);
         let message = match random.below(16) {
-            0..6 => ControlMessage::ImportRequest {
-                request,
-                name,
-                rights,
-                token: random.chance(20).then_some(key),
-            },
+            0..6 => ControlMessage::ImportRequest { request, name, rights, token: random.chance(20).then_some(key) },
             6 => ControlMessage::ImportCancel { request },
             7..11 => ControlMessage::ImportGranted {
                 request,
@@ -196,13 +174,8 @@ impl Attack {
                 rights,
                 direct: None,
             },
-            11 => ControlMessage::ImportRefused {
-                request,
-                reason: Refusal::NoRight,
-            },
-            12 if random.chance(20) => ControlMessage::Revoked {
-                export: ExportId(0x1_0000 | random.below(3) as u32),
-            },
+            11 => ControlMessage::ImportRefused { request, reason: Refusal::NoRight },
+            12 if random.chance(20) => ControlMessage::Revoked { export: ExportId(0x1_0000 | random.below(3) as u32) },
             13 | 14 => ControlMessage::Released { export: id, key },
             _ if random.chance(10) => ControlMessage::Goodbye,
             _ => ControlMessage::ImportCancel { request },

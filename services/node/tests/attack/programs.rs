@@ -39,10 +39,8 @@ impl Attack {
 
     fn export(&mut self, process: ProcessId) {
         let slot = self.random.below(3);
-        let (address, length) = (
-            0x10_0000 + slot * 0x1_0000 + self.random.below(600) * 8,
-            self.random.within(1, 9_000),
-        );
+        let (address, length) =
+            (0x10_0000 + slot * 0x1_0000 + self.random.below(600) * 8, self.random.within(1, 9_000));
         let key = Key([self.random.byte() | 1; 16]);
         let rights = [Rights::ALL, Rights::STORE, Rights::FETCH][self.random.below(3) as usize];
         let request = |importers| ExportRequest {
@@ -90,10 +88,7 @@ impl Attack {
         let (process, id) = (self.exports[at].process, self.exports[at].id);
         let address = 0x20_0000 + self.random.below(4) * 0x1_0000 + self.random.below(99) * 8;
         let length = self.exports[at].length + self.random.below(3) - 1;
-        let landing = self
-            .random
-            .chance(70)
-            .then_some(Landing { address, length });
+        let landing = self.random.chance(70).then_some(Landing { address, length });
         let done = self.on(|node, memory| node.redirect(process, memory, id, landing).is_ok());
         if done {
             let landings = &mut self.exports[at].landings;
@@ -105,10 +100,8 @@ impl Attack {
         if self.asked.len() + self.over.len() > 16 {
             return;
         }
-        let from = Endpoint {
-            node: NodeId(self.random.below(3) as u16),
-            process: ProcessId(self.random.below(2) as u16),
-        };
+        let from =
+            Endpoint { node: NodeId(self.random.below(3) as u16), process: ProcessId(self.random.below(2) as u16) };
         let name = ["a", "b", "c"][self.random.below(3) as usize];
         let timeout_ns = self.random.below(1 << 36);
         let now_ns = self.now_ns;
@@ -130,8 +123,7 @@ impl Attack {
         }
         let entered = self.on(|node, _| node.enter_import(process, request).map(Result::ok));
         let entered = entered.expect("it has its outcome");
-        self.imports
-            .extend(entered.map(|(id, grant)| (process, id, grant)));
+        self.imports.extend(entered.map(|(id, grant)| (process, id, grant)));
     }
 
     fn release(&mut self) {
@@ -147,9 +139,7 @@ impl Attack {
     fn import_of(&mut self, process: ProcessId) -> (ImportId, u64) {
         let mut of_process = self.imports.iter().filter(|import| import.0 == process);
         let picked = of_process.next_back();
-        picked.map_or((ImportId(3), 5_000), |(_, id, grant)| {
-            (*id, grant.length.clamp(16, 1 << 20))
-        })
+        picked.map_or((ImportId(3), 5_000), |(_, id, grant)| (*id, grant.length.clamp(16, 1 << 20)))
     }
 
     /// A command of the fair program, whose pages are held.
@@ -181,8 +171,7 @@ impl Attack {
         if data.is_empty()
             && !matches!(
                 command,
-                mapwire_wire::CommandRepr::ShortSend { .. }
-                    | mapwire_wire::CommandRepr::Handler { .. }
+                mapwire_wire::CommandRepr::ShortSend { .. } | mapwire_wire::CommandRepr::Handler { .. }
             )
         {
             let held = PageRange::covering(address, wanted.length.max(8)).unwrap();
@@ -210,10 +199,7 @@ impl Attack {
                 0 => u32::MAX,
                 _ => self.random.below(10) as u32,
             },
-            to: Endpoint {
-                node: NodeId(self.random.below(4) as u16),
-                process: ProcessId(self.random.below(3) as u16),
-            },
+            to: Endpoint { node: NodeId(self.random.below(4) as u16), process: ProcessId(self.random.below(3) as u16) },
         };
         let (command, data) = command(&mut self.random, &wanted);
         let entry = entry(&mut self.random, 30, &command, &data);
@@ -251,11 +237,7 @@ impl Attack {
         let place = minipage(random, &self.minipages);
         let (view, page) = (place.view, place.offset_bytes / 4096);
         let access = [Access::Read, Access::Write][random.below(2) as usize];
-        let (which, lock, bytes) = (
-            random.below(7),
-            number(random, 3) as u32,
-            number(random, 9_000),
-        );
+        let (which, lock, bytes) = (random.below(7), number(random, 3) as u32, number(random, 9_000));
         let now_ns = self.now_ns;
         self.on(|node, _| {
             node.call(FAIR, SHARED, |shared: &mut SharedMemory| {

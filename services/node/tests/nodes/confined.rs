@@ -5,9 +5,7 @@ use mapwire_nic::BufferId;
 use mapwire_node::{NoPayload, Node, SharedMemory};
 use mapwire_service::Service;
 use mapwire_translation::{Hierarchical, PageRange};
-use mapwire_wire::{
-    CommandRepr, ControlMessage, Endpoint, HandlerId, Header, Key, NodeId, ProcessId, Repr, Rights,
-};
+use mapwire_wire::{CommandRepr, ControlMessage, Endpoint, HandlerId, Header, Key, NodeId, ProcessId, Repr, Rights};
 
 use crate::allocations::calls;
 use crate::counter::{COUNTER, Counter};
@@ -38,12 +36,7 @@ fn give(node: &mut Node<Hierarchical>, header: &Header, payload: &[u8]) -> bool 
 }
 
 fn message(handler: HandlerId, length: usize) -> Repr {
-    Repr::Handler {
-        handler,
-        from: ProcessId(0),
-        to: ProcessId(0),
-        length: length as u32,
-    }
+    Repr::Handler { handler, from: ProcessId(0), to: ProcessId(0), length: length as u32 }
 }
 
 /// A node with a service that allocates, a shared memory, and what a peer may send it.
@@ -51,8 +44,7 @@ fn node() -> (World, Vec<(Repr, Vec<u8>)>) {
     let mut world = World::new(2, 1);
     let process = ProcessId(0);
     let node = &mut world.nodes[0];
-    node.register(process, COUNTER, Box::new(Counter::default()))
-        .unwrap();
+    node.register(process, COUNTER, Box::new(Counter::default())).unwrap();
     let dsm = Dsm::new(Config::new(0, 2, 4, 64, 4)).unwrap();
     let mut memory = SharedMemory::new(dsm, 1);
     memory.hear(Endpoint::first_of(PEER));
@@ -60,12 +52,7 @@ fn node() -> (World, Vec<(Repr, Vec<u8>)>) {
     world.settle();
     let mut bytes = [0; mapwire_dsm::MAX_MESSAGE_BYTES];
     let length = Message::LockRequest { lock: 0 }.encode(&mut bytes);
-    let control = ControlMessage::ImportRequest {
-        request: 7,
-        name: "inbox",
-        rights: Rights::ALL,
-        token: None,
-    };
+    let control = ControlMessage::ImportRequest { request: 7, name: "inbox", rights: Rights::ALL, token: None };
     let payloads = [
         (SHARED, bytes[..length].to_vec()),
         (SHARED, vec![99; 5]),
@@ -75,10 +62,8 @@ fn node() -> (World, Vec<(Repr, Vec<u8>)>) {
         (mapwire_node::NOTICE_HANDLER, vec![3; 36]),
         (HandlerId(200), vec![3; 36]),
     ];
-    let mut packets: Vec<(Repr, Vec<u8>)> = payloads
-        .into_iter()
-        .map(|(handler, payload)| (message(handler, payload.len()), payload))
-        .collect();
+    let mut packets: Vec<(Repr, Vec<u8>)> =
+        payloads.into_iter().map(|(handler, payload)| (message(handler, payload.len()), payload)).collect();
     let store = Repr::Store {
         key: Key([9; 16]),
         export: mapwire_wire::ExportId(3),
@@ -108,13 +93,7 @@ fn a_confined_node_allocates_nothing_on_any_packet() {
         if taken {
             sequence += 1;
         } else {
-            let is_counter = matches!(
-                repr,
-                Repr::Handler {
-                    handler: COUNTER,
-                    ..
-                }
-            );
+            let is_counter = matches!(repr, Repr::Handler { handler: COUNTER, .. });
             assert!(is_counter, "{repr} is left");
         }
     }
@@ -131,12 +110,7 @@ fn control_messages_are_kept_up_to_a_number_and_taken_once_the_node_is_free() {
     let node = &mut world.nodes[0];
     node.set_confined(true);
     let request = |request| {
-        let control = ControlMessage::ImportRequest {
-            request,
-            name: "nothing",
-            rights: Rights::ALL,
-            token: None,
-        };
+        let control = ControlMessage::ImportRequest { request, name: "nothing", rights: Rights::ALL, token: None };
         control.to_vec().unwrap()
     };
     let mut taken = 0;
@@ -192,9 +166,7 @@ fn a_confined_node_that_is_traced_cuts_nothing_and_leaves_that_to_others() {
     let (own, peer) = (at(0, 0), at(1, 0));
     crate::processes::export(&mut world, peer, "inbox");
     let (import, _) = crate::processes::import(&mut world, own, peer, "inbox").unwrap();
-    let World {
-        nodes, memories, ..
-    } = &mut world;
+    let World { nodes, memories, .. } = &mut world;
     let (node, memory) = (&mut nodes[0], &mut memories[0]);
     node.set_tracing(true);
     let range = PageRange::covering(0, BYTES).unwrap();

@@ -16,9 +16,7 @@ fn counters() -> World {
     for node in 0..2 {
         for process in 0..2 {
             let counter = Box::new(Counter::default());
-            world.nodes[node]
-                .register(ProcessId(process), COUNTER, counter)
-                .unwrap();
+            world.nodes[node].register(ProcessId(process), COUNTER, counter).unwrap();
         }
     }
     world
@@ -71,9 +69,7 @@ fn the_count_of_calls_stands_still_only_while_no_service_of_the_process_is_calle
     assert!(count(&world, asker) > settled);
     let gone = count(&world, asker);
     let counter = Box::new(Counter::default());
-    world.nodes[0]
-        .register(asker.process, COUNTER, counter)
-        .unwrap();
+    world.nodes[0].register(asker.process, COUNTER, counter).unwrap();
     assert!(count(&world, asker) > gone);
 }
 
@@ -85,9 +81,9 @@ fn a_message_that_no_peer_sends_makes_its_node_count_as_gone() {
     assert!(world.nodes[0].is_gone(NodeId(1)));
     let counter = call(&mut world, at(0, 1), |counter| counter.gone().to_vec());
     assert_eq!(counter, [NodeId(1)], "each service is told, once");
-    let told = world.told[0].iter().any(
-        |told| matches!(told, mapwire_node::Told::PeerBroken { node, .. } if *node == NodeId(1)),
-    );
+    let told = world.told[0]
+        .iter()
+        .any(|told| matches!(told, mapwire_node::Told::PeerBroken { node, .. } if *node == NodeId(1)));
     assert!(told, "{:?}", world.told[0]);
     call(&mut world, at(0, 1), |counter| counter.add(at(1, 0), 1));
     world.settle();
@@ -103,9 +99,7 @@ fn host_counters() -> World {
             _ => Counter::default(),
         };
         let process = ProcessId(0);
-        world.nodes[node]
-            .register(process, COUNTER, Box::new(counter))
-            .unwrap();
+        world.nodes[node].register(process, COUNTER, Box::new(counter)).unwrap();
     }
     world
 }
@@ -131,11 +125,7 @@ fn messages_that_run_on_the_host_wait_for_it_and_so_do_those_behind_them() {
     world.settle();
     assert!(world.nodes[0].has_host_work(ProcessId(0)));
     assert_eq!(call(&mut world, host, |counter| counter.value()), 0);
-    assert_eq!(
-        answers(&mut world, host),
-        [0],
-        "this one is behind a request"
-    );
+    assert_eq!(answers(&mut world, host), [0], "this one is behind a request");
     serve_host(&mut world);
     assert_eq!(call(&mut world, host, |counter| counter.value()), 1);
     assert_eq!(answers(&mut world, host), [0, 7]);
@@ -184,10 +174,7 @@ fn what_comes_for_a_service_or_a_process_that_is_not_there_is_dropped() {
         counter.add(at(1, 1), 1);
     });
     world.settle();
-    assert_eq!(
-        call(&mut world, at(0, 0), |counter| counter.answers().to_vec()),
-        [0]
-    );
+    assert_eq!(call(&mut world, at(0, 0), |counter| counter.answers().to_vec()), [0]);
     assert!(!world.nodes[0].is_gone(NodeId(1)) && !world.nodes[1].is_gone(NodeId(0)));
 }
 
@@ -198,10 +185,7 @@ fn a_handler_id_is_given_once_a_process_and_those_of_the_node_never() {
         let counter = Box::new(Counter::default());
         world.nodes[0].register(ProcessId(process), handler, counter)
     };
-    assert!(matches!(
-        register(0, COUNTER),
-        Err(RegisterError::Taken(COUNTER))
-    ));
+    assert!(matches!(register(0, COUNTER), Err(RegisterError::Taken(COUNTER))));
     let reserved = [HandlerId::CONTROL, mapwire_node::NOTICE_HANDLER];
     for handler in reserved {
         let refused = register(0, handler);
@@ -250,10 +234,7 @@ impl Service for Alarm {
 fn a_service_is_called_when_its_time_has_come() {
     let mut world = World::new(1, 1);
     let (process, handler) = (ProcessId(0), HandlerId(50));
-    let alarm = Alarm {
-        at_ns: None,
-        rung: 0,
-    };
+    let alarm = Alarm { at_ns: None, rung: 0 };
     let node = &mut world.nodes[0];
     node.register(process, handler, Box::new(alarm)).unwrap();
     world.settle();

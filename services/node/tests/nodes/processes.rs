@@ -30,12 +30,7 @@ pub(crate) fn export(world: &mut World, of: Endpoint, name: &str) -> ExportId {
     exported.unwrap()
 }
 
-pub(crate) fn import(
-    world: &mut World,
-    of: Endpoint,
-    from: Endpoint,
-    name: &str,
-) -> Result<(ImportId, Grant), String> {
+pub(crate) fn import(world: &mut World, of: Endpoint, from: Endpoint, name: &str) -> Result<(ImportId, Grant), String> {
     let node = &mut world.nodes[usize::from(of.node.0)];
     let asked = node.ask_import(0, of.process, from, name, Rights::ALL, None, SECOND);
     let request = asked.unwrap();
@@ -48,13 +43,7 @@ pub(crate) fn import(
 }
 
 pub(crate) fn send(world: &mut World, of: Endpoint, import: ImportId, offset: u64, data: &[u8]) {
-    let command = CommandRepr::ShortSend {
-        import,
-        offset,
-        length: data.len() as u32,
-        notify: false,
-        signal: None,
-    };
+    let command = CommandRepr::ShortSend { import, offset, length: data.len() as u32, notify: false, signal: None };
     let node = &mut world.nodes[usize::from(of.node.0)];
     node.handle_own_command(of.process, &command, data);
     world.settle();
@@ -74,11 +63,7 @@ fn processes_of_one_node_export_under_the_same_name_and_importers_get_the_one_th
         assert_eq!(world.read(exporter, HERE + 5000, 3), data);
     }
     assert_eq!(world.read(one, HERE + 5000, 3), b"one");
-    assert!(
-        world.told.iter().flatten().next().is_none(),
-        "{:?}",
-        world.told
-    );
+    assert!(world.told.iter().flatten().next().is_none(), "{:?}", world.told);
 }
 
 #[test]
@@ -88,13 +73,7 @@ fn a_process_uses_and_takes_back_nothing_of_another() {
     let id = export(&mut world, exporter, "inbox");
     let (import, grant) = import(&mut world, at(1, 0), exporter, "inbox").unwrap();
     send(&mut world, at(1, 1), import, 0, b"no");
-    assert!(matches!(
-        world.told[1][..],
-        [Told::Failed {
-            error: CommandError::UnknownImport(_),
-            ..
-        }]
-    ));
+    assert!(matches!(world.told[1][..], [Told::Failed { error: CommandError::UnknownImport(_), .. }]));
     assert_eq!(world.read(exporter, HERE, 2), [0; 2]);
     let stranger = at(0, 1).process;
     assert!(world.nodes[0].unexport(stranger, id).is_err());
@@ -122,16 +101,7 @@ fn a_process_that_closes_revokes_its_exports_and_no_others() {
     world.settle();
     send(&mut world, importer, imports[0], 0, b"late");
     let told = core::mem::take(&mut world.told[1]);
-    assert!(
-        matches!(
-            told[..],
-            [Told::Failed {
-                error: CommandError::Revoked(_),
-                ..
-            }]
-        ),
-        "{told:?}"
-    );
+    assert!(matches!(told[..], [Told::Failed { error: CommandError::Revoked(_), .. }]), "{told:?}");
     send(&mut world, importer, imports[1], 0, b"fine");
     assert_eq!(world.read(at(0, 1), HERE, 4), b"fine");
     assert!(!world.nodes[1].is_gone(NodeId(0)));
@@ -142,15 +112,7 @@ fn an_import_of_what_nobody_exports_waits_and_ends_at_its_time() {
     let mut world = World::new(2, 1);
     let importer = at(1, 0);
     let node = &mut world.nodes[1];
-    let asked = node.ask_import(
-        7,
-        importer.process,
-        at(0, 0),
-        "never",
-        Rights::ALL,
-        None,
-        SECOND,
-    );
+    let asked = node.ask_import(7, importer.process, at(0, 0), "never", Rights::ALL, None, SECOND);
     let request = asked.unwrap();
     world.settle();
     let node = &mut world.nodes[1];
@@ -172,15 +134,7 @@ fn what_was_asked_of_a_node_that_goes_ends_and_nothing_goes_there_any_more() {
     let mut world = World::new(2, 1);
     let importer = at(1, 0);
     let node = &mut world.nodes[1];
-    let asked = node.ask_import(
-        0,
-        importer.process,
-        at(0, 0),
-        "x",
-        Rights::ALL,
-        None,
-        SECOND,
-    );
+    let asked = node.ask_import(0, importer.process, at(0, 0), "x", Rights::ALL, None, SECOND);
     let request = asked.unwrap();
     world.settle();
     world.nodes[1].handle_peer_gone(0, NodeId(0));
@@ -190,16 +144,7 @@ fn what_was_asked_of_a_node_that_goes_ends_and_nothing_goes_there_any_more() {
     world.send(importer, at(0, 0), HandlerId(9), b"hello");
     world.settle();
     let told = world.told[1].last();
-    assert!(
-        matches!(
-            told,
-            Some(Told::Failed {
-                error: CommandError::PeerGone(_),
-                ..
-            })
-        ),
-        "{told:?}"
-    );
+    assert!(matches!(told, Some(Told::Failed { error: CommandError::PeerGone(_), .. })), "{told:?}");
 }
 
 #[test]
@@ -215,27 +160,10 @@ fn a_notice_needs_the_key_and_a_range_within_an_export_of_the_process() {
         core::mem::take(&mut world.told[0])
     };
     let told = take(of, id, right, 40, 9960);
-    assert!(
-        matches!(
-            told[..],
-            [Told::Notified {
-                offset: 40,
-                length: 9960,
-                ..
-            }]
-        ),
-        "{told:?}"
-    );
-    for (to, id, key) in [
-        (of, id, Key([4; 16])),
-        (of, ExportId(id.0 + 1), right),
-        (at(0, 0), id, right),
-    ] {
+    assert!(matches!(told[..], [Told::Notified { offset: 40, length: 9960, .. }]), "{told:?}");
+    for (to, id, key) in [(of, id, Key([4; 16])), (of, ExportId(id.0 + 1), right), (at(0, 0), id, right)] {
         let told = take(to, id, key, 40, 60);
-        assert!(
-            matches!(told[..], [Told::NoticeWithoutKey { .. }]),
-            "{told:?}"
-        );
+        assert!(matches!(told[..], [Told::NoticeWithoutKey { .. }]), "{told:?}");
     }
     for offset in [9941, u64::MAX] {
         let told = take(of, id, right, offset, 60);
@@ -255,14 +183,9 @@ fn an_export_without_bytes_or_rights_or_with_a_name_that_is_taken_changes_nothin
         let mut asked = request("free", of);
         change(&mut asked);
         let memory = &mut world.memories[0];
-        world.nodes[0]
-            .export(of.process, memory, asked)
-            .unwrap_err()
+        world.nodes[0].export(of.process, memory, asked).unwrap_err()
     };
-    assert!(matches!(
-        refused(&|asked| asked.length = 0),
-        ExportError::Empty
-    ));
+    assert!(matches!(refused(&|asked| asked.length = 0), ExportError::Empty));
     let no_rights = refused(&|asked| asked.rights = Rights::NONE);
     assert!(matches!(no_rights, ExportError::NoRights));
     let taken = refused(&|asked| asked.name = "taken".to_owned());

@@ -2,8 +2,8 @@
 //! counted, and others are served as before.
 
 use mapwire_wire::{
-    Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Key, MessageId, NodeId,
-    ProcessId, Repr, Rights, Width,
+    Atomic, AtomicOp, ControlMessage, ExportId, FetchId, HandlerId, Key, MessageId, NodeId, ProcessId, Repr, Rights,
+    Width,
 };
 
 use crate::allocations;
@@ -22,12 +22,7 @@ const SHARE_BYTES: i64 = 4 << 20;
 type Kind = fn(ExportId, Key, u32) -> (Repr, Vec<u8>);
 
 fn message(handler: HandlerId, bytes: Vec<u8>) -> (Repr, Vec<u8>) {
-    let message = Repr::Handler {
-        handler,
-        from: ProcessId(0),
-        to: ProcessId(0),
-        length: bytes.len() as u32,
-    };
+    let message = Repr::Handler { handler, from: ProcessId(0), to: ProcessId(0), length: bytes.len() as u32 };
     (message, bytes)
 }
 
@@ -36,51 +31,26 @@ fn control(message_of: &ControlMessage<'_>) -> (Repr, Vec<u8>) {
 }
 
 fn ask(name: &str, request: u32) -> (Repr, Vec<u8>) {
-    control(&ControlMessage::ImportRequest {
-        request,
-        name,
-        rights: Rights::ALL,
-        token: None,
-    })
+    control(&ControlMessage::ImportRequest { request, name, rights: Rights::ALL, token: None })
 }
 
 fn store(export: ExportId, key: Key, number: u32, offset: u64, last: bool) -> (Repr, Vec<u8>) {
-    let store = Repr::Store {
-        key,
-        export,
-        message: MessageId(number),
-        offset,
-        length: 8,
-        last,
-        notify: last,
-        signal: false,
-    };
+    let store =
+        Repr::Store { key, export, message: MessageId(number), offset, length: 8, last, notify: last, signal: false };
     (store, vec![7; 8])
 }
 
 fn fetch(export: ExportId, key: Key, number: u32, want_bytes: u64) -> (Repr, Vec<u8>) {
-    let fetch = Repr::FetchRequest {
-        key,
-        export,
-        fetch: FetchId(number),
-        offset: 0,
-        want_bytes,
-        reply_key: Key([3; 16]),
-    };
+    let fetch =
+        Repr::FetchRequest { key, export, fetch: FetchId(number), offset: 0, want_bytes, reply_key: Key([3; 16]) };
     let payload = fetch.emit(0).1;
     (fetch, payload.to_vec())
 }
 
 const KINDS: [(&str, Kind); 13] = [
-    ("imports of what is not there", |_, _, number| {
-        ask("none", number)
-    }),
-    ("names that are not there", |_, _, number| {
-        ask(&format!("name {number}"), number)
-    }),
-    ("imports of what is there", |_, _, number| {
-        ask("box", number)
-    }),
+    ("imports of what is not there", |_, _, number| ask("none", number)),
+    ("names that are not there", |_, _, number| ask(&format!("name {number}"), number)),
+    ("imports of what is there", |_, _, number| ask("box", number)),
     ("grants that nobody asked for", |export, key, number| {
         control(&ControlMessage::ImportGranted {
             request: number,
@@ -91,45 +61,25 @@ const KINDS: [(&str, Kind); 13] = [
             direct: None,
         })
     }),
-    ("revocations", |_, _, number| {
-        control(&ControlMessage::Revoked {
-            export: ExportId(number),
-        })
-    }),
-    ("fetches", |export, key, number| {
-        fetch(export, key, number, 10_000)
-    }),
-    ("flushes", |export, key, number| {
-        fetch(export, key, number, 0)
-    }),
-    ("fetches that are refused", |export, key, number| {
-        fetch(export, key, number, 20_000)
-    }),
+    ("revocations", |_, _, number| control(&ControlMessage::Revoked { export: ExportId(number) })),
+    ("fetches", |export, key, number| fetch(export, key, number, 10_000)),
+    ("flushes", |export, key, number| fetch(export, key, number, 0)),
+    ("fetches that are refused", |export, key, number| fetch(export, key, number, 20_000)),
     ("updates of words", |export, key, number| {
         let update = Repr::Atomic {
             key,
             export,
             fetch: FetchId(number),
             offset: 0,
-            atomic: Atomic {
-                op: AtomicOp::Add,
-                width: Width::Eight,
-                operand: 1,
-            },
+            atomic: Atomic { op: AtomicOp::Add, width: Width::Eight, operand: 1 },
             reply_key: Key([3; 16]),
         };
         let payload = update.emit(0).1;
         (update, payload.to_vec())
     }),
-    ("stores that are refused", |export, key, number| {
-        store(export, key, number, 9_999, true)
-    }),
-    ("messages that never end", |export, key, number| {
-        store(export, key, number, 0, false)
-    }),
-    ("notifications", |export, key, number| {
-        store(export, key, number, 0, true)
-    }),
+    ("stores that are refused", |export, key, number| store(export, key, number, 9_999, true)),
+    ("messages that never end", |export, key, number| store(export, key, number, 0, false)),
+    ("notifications", |export, key, number| store(export, key, number, 0, true)),
     ("questions to a service", |_, _, number| {
         let mut bytes = vec![0; 9];
         bytes[1..5].copy_from_slice(&number.to_le_bytes());
@@ -154,9 +104,7 @@ fn a_peer_that_asks_for_everything_without_end_has_a_bounded_share_and_others_ar
         let mut world = World::new(3, 1);
         for node in [0, 2] {
             let counter = Box::new(Counter::default());
-            world.nodes[node]
-                .register(ProcessId(0), COUNTER, counter)
-                .unwrap();
+            world.nodes[node].register(ProcessId(0), COUNTER, counter).unwrap();
         }
         let exported = export(&mut world, at(0, 0), "box");
         // Its only fair packet; from here on it takes nothing.

@@ -15,10 +15,7 @@ fn ranks() -> (World, [Endpoint; 4]) {
     let mut world = World::new(2, 2);
     let all = [at(0, 0), at(0, 1), at(1, 0), at(1, 1)];
     for (rank, of) in (0..).zip(all) {
-        let dsm = Dsm::new(Config {
-            hold_ns: 0,
-            ..Config::new(rank, 4, 1, PAGES, 4)
-        });
+        let dsm = Dsm::new(Config { hold_ns: 0, ..Config::new(rank, 4, 1, PAGES, 4) });
         let mut memory = SharedMemory::new(dsm.unwrap(), 2);
         for peer in all {
             memory.hear(peer);
@@ -59,11 +56,7 @@ fn alloc(world: &mut World, of: Endpoint, bytes: u64) -> Address {
 
 fn fault(world: &mut World, of: Endpoint, address: Address, access: Access) {
     let page = address.offset_bytes / 4096;
-    let began = call(world, of, |memory| {
-        memory
-            .dsm_mut()
-            .handle_fault(0, 0, address.view, page, access)
-    });
+    let began = call(world, of, |memory| memory.dsm_mut().handle_fault(0, 0, address.view, page, access));
     let _ = began.unwrap();
     assert_eq!(outcome(world, of), Ok(Outcome::Served(access)));
 }
@@ -83,11 +76,7 @@ fn minipages_reach_ranks_that_have_nothing_mapped() {
     world.write(all[2], there + 4999, &[99]);
     fault(&mut world, all[0], address, Access::Read);
     assert_eq!(world.read(all[0], there + 4998, 2), [data[4998], 99]);
-    assert!(
-        world.told.iter().flatten().next().is_none(),
-        "{:?}",
-        world.told
-    );
+    assert!(world.told.iter().flatten().next().is_none(), "{:?}", world.told);
 }
 
 #[test]
@@ -99,8 +88,7 @@ fn a_store_waits_for_the_programs_own_long_send_and_both_arrive() {
     let (id, _) = world.segments[&(all[0], all[2])];
     let node = &mut world.nodes[0];
     let pages = mapwire_translation::PageRange::covering(HERE, 8000).unwrap();
-    node.hold(all[0].process, &mut world.memories[0], 3, pages)
-        .unwrap();
+    node.hold(all[0].process, &mut world.memories[0], 3, pages).unwrap();
     let command = CommandRepr::LongSend {
         import: id,
         offset: 1000,
@@ -115,10 +103,7 @@ fn a_store_waits_for_the_programs_own_long_send_and_both_arrive() {
     fault(&mut world, all[2], address, Access::Read);
     assert_eq!(world.read(all[2], there, 64), [5; 64]);
     let told = &world.told[0];
-    assert!(
-        matches!(told[..], [mapwire_node::Told::Done { completion: 3, .. }]),
-        "{told:?}"
-    );
+    assert!(matches!(told[..], [mapwire_node::Told::Done { completion: 3, .. }]), "{told:?}");
 }
 
 #[test]

@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 
 use mapwire_nic::{BufferId, Config, Delivery, Piece, Source, Verdict};
 use mapwire_node::{Act, Ask, NoPayload, Node, NodeConfig, Told};
-use mapwire_translation::{
-    CacheConfig, Frame, Hierarchical, PAGE_BYTES, PageRange, PinPages, PinRules, Process,
-};
+use mapwire_translation::{CacheConfig, Frame, Hierarchical, PAGE_BYTES, PageRange, PinPages, PinRules, Process};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, Header, ImportId, Key, NodeId, ProcessId};
 
 /// Process `process` of node `node`.
 pub(crate) fn at(node: u16, process: u16) -> Endpoint {
-    Endpoint {
-        node: NodeId(node),
-        process: ProcessId(process),
-    }
+    Endpoint { node: NodeId(node), process: ProcessId(process) }
 }
 
 /// Memory of a node's processes: the frame of page `p` of process `q` is `q << 32 | p`.
@@ -24,12 +19,7 @@ pub(crate) struct Memory(BTreeMap<u64, Vec<u8>>);
 impl PinPages for Memory {
     type Error = core::convert::Infallible;
 
-    fn pin(
-        &mut self,
-        process: Process,
-        run: PageRange,
-        frames: &mut [Frame],
-    ) -> Result<(), Self::Error> {
+    fn pin(&mut self, process: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), Self::Error> {
         for (page, frame) in (run.first.0..).zip(frames) {
             *frame = frame_of(process.0, page);
         }
@@ -57,9 +47,7 @@ impl Memory {
     }
 
     fn read(&mut self, piece: &Piece) -> Vec<u8> {
-        (0..piece.length as usize)
-            .map(|at| *self.byte(piece, at))
-            .collect()
+        (0..piece.length as usize).map(|at| *self.byte(piece, at)).collect()
     }
 }
 
@@ -89,8 +77,7 @@ impl World {
             let design = Hierarchical::new(CacheConfig::default()).unwrap();
             let mut node = Node::new(NodeConfig { nic, uid: 1000 }, design).unwrap();
             for process in 0..processes {
-                node.open_process(ProcessId(process), PinRules::default(), 16)
-                    .unwrap();
+                node.open_process(ProcessId(process), PinRules::default(), 16).unwrap();
             }
             for peer in 0..nodes {
                 node.make_room(NodeId(peer));
@@ -111,11 +98,7 @@ impl World {
     /// The program of `from` sends a message of its own making.
     pub(crate) fn send(&mut self, from: Endpoint, to: Endpoint, handler: HandlerId, data: &[u8]) {
         let length = data.len() as u32;
-        let command = CommandRepr::Handler {
-            to,
-            handler,
-            length,
-        };
+        let command = CommandRepr::Handler { to, handler, length };
         self.nodes[usize::from(from.node.0)].handle_own_command(from.process, &command, data);
     }
 
@@ -210,16 +193,12 @@ impl World {
         worked |= node.has_asks();
         while let Some(ask) = node.poll_ask() {
             if let Act::Store { to, region, .. } = ask.act {
-                let of = Endpoint {
-                    node: node.nic().node(),
-                    process: ask.process,
-                };
+                let of = Endpoint { node: node.nic().node(), process: ask.process };
                 match self.segments.get(&(of, to)) {
                     None => node.handle_stored(ask.process, false),
                     Some(&(import, base)) => {
                         let address = base + region.offset;
-                        node.store_by_import(ask.process, memory, import, address)
-                            .unwrap();
+                        node.store_by_import(ask.process, memory, import, address).unwrap();
                     }
                 }
             }

@@ -14,12 +14,7 @@ impl Rpc {
     ///
     /// # Errors
     /// [`Refusal::NotAwaited`], and as [`may_begin`](Self::may_begin).
-    pub fn again(
-        &mut self,
-        xid: Xid,
-        to: NodeId,
-        draft: &mut Option<Draft>,
-    ) -> Result<(), Refusal> {
+    pub fn again(&mut self, xid: Xid, to: NodeId, draft: &mut Option<Draft>) -> Result<(), Refusal> {
         if !self.is_waiting(xid, to) {
             return Err(Refusal::NotAwaited(xid.0));
         }
@@ -34,12 +29,7 @@ impl Rpc {
 
     /// Sends a reply that was kept.
     pub(super) fn post_again(&mut self, to: NodeId, reply: Vec<u8>) {
-        let message = Message {
-            bytes: reply,
-            moves: None,
-            is_record: true,
-            keeps: None,
-        };
+        let message = Message { bytes: reply, moves: None, is_record: true, keeps: None };
         self.outbox.push_back((to, message));
     }
 }

@@ -71,8 +71,7 @@ impl Rpc {
     pub fn is_awaited(&self, id: &RequestId) -> Result<(), Refusal> {
         let peer = self.peer(id.peer);
         let is_awaited = peer.is_some_and(|peer| {
-            peer.mine.is_some_and(|mine| mine.session == id.session)
-                && peer.answers.is_in_hand(id.xid)
+            peer.mine.is_some_and(|mine| mine.session == id.session) && peer.answers.is_in_hand(id.xid)
         });
         match is_awaited {
             true => Ok(()),
@@ -84,12 +83,7 @@ impl Rpc {
     ///
     /// # Errors
     /// [`Refusal::NotAwaited`]: one-way calls, and callers that are gone. Nothing is sent then.
-    pub fn reply(
-        &mut self,
-        id: &RequestId,
-        draft: Draft,
-        placed: Option<Placed>,
-    ) -> Result<(), Refusal> {
+    pub fn reply(&mut self, id: &RequestId, draft: Draft, placed: Option<Placed>) -> Result<(), Refusal> {
         let awaited = self.is_awaited(id);
         let awaited = awaited.and_then(|()| self.check_room(id.peer, placed));
         if awaited.is_err() {

@@ -24,18 +24,10 @@ impl Rpc {
         let (peer, theirs) = self.open_peer(to)?;
         let limit = theirs.max_record_bytes.min(peer.area.bytes());
         if bytes > limit {
-            return Err(Refusal::TooLong {
-                peer: to,
-                bytes,
-                limit,
-            });
+            return Err(Refusal::TooLong { peer: to, bytes, limit });
         }
         let at = peer.area.reserve(bytes).ok_or(Refusal::NoRoom(to))?;
-        Ok(Room {
-            at,
-            bytes,
-            session: theirs.session,
-        })
+        Ok(Room { at, bytes, session: theirs.session })
     }
 
     /// Gives back room that is not used.
@@ -86,12 +78,7 @@ impl Rpc {
     ///
     /// # Errors
     /// As [`may_begin`](Self::may_begin); nothing has changed then.
-    pub fn one_way(
-        &mut self,
-        to: NodeId,
-        draft: &mut Option<Draft>,
-        placed: Option<Placed>,
-    ) -> Result<(), Refusal> {
+    pub fn one_way(&mut self, to: NodeId, draft: &mut Option<Draft>, placed: Option<Placed>) -> Result<(), Refusal> {
         self.may_begin(to)?;
         self.check_room(to, placed)?;
         let xid = self.calls.next_xid();
@@ -103,9 +90,7 @@ impl Rpc {
     pub(super) fn check_room(&self, to: NodeId, placed: Option<Placed>) -> Result<(), Refusal> {
         let theirs = self.peer(to).and_then(|peer| peer.theirs);
         match placed {
-            Some(placed) if theirs.is_none_or(|it| it.session != placed.room.session) => {
-                Err(Refusal::NotOpen(to))
-            }
+            Some(placed) if theirs.is_none_or(|it| it.session != placed.room.session) => Err(Refusal::NotOpen(to)),
             _ => Ok(()),
         }
     }

@@ -108,9 +108,6 @@ impl Peer {
     /// What is told of progress by the message that goes now.
     pub(super) fn tell(&mut self) -> Progress {
         self.told = self.taken;
-        Progress {
-            taken: self.taken,
-            released: self.released.pop_front(),
-        }
+        Progress { taken: self.taken, released: self.released.pop_front() }
     }
 }

@@ -31,29 +31,15 @@ impl Rpc {
     }
 
     pub(super) fn post(&mut self, to: NodeId, bytes: Vec<u8>) {
-        let message = Message {
-            bytes,
-            moves: None,
-            is_record: false,
-            keeps: None,
-        };
+        let message = Message { bytes, moves: None, is_record: false, keeps: None };
         self.outbox.push_back((to, message));
     }
 
-    pub(super) fn post_record(
-        &mut self,
-        to: NodeId,
-        mut draft: Draft,
-        placed: Option<Placed>,
-        keeps: Option<u32>,
-    ) {
+    pub(super) fn post_record(&mut self, to: NodeId, mut draft: Draft, placed: Option<Placed>, keeps: Option<u32>) {
         let Some(peer) = self.peer_mut(to) else {
             return;
         };
-        let stored = placed.map(|placed| Stored {
-            at: placed.room.at,
-            bytes: placed.bytes.min(placed.room.bytes),
-        });
+        let stored = placed.map(|placed| Stored { at: placed.room.at, bytes: placed.bytes.min(placed.room.bytes) });
         if let Some(stored) = stored {
             draft.set_stored(stored);
             peer.area.shrink(stored.at, stored.bytes);

@@ -58,16 +58,9 @@ impl Service for Rpc {
         let bytes = &message.bytes[..];
         Some(match message.moves {
             None => Action::Send { to, message: bytes },
-            Some(Stored { at, bytes: long }) => Action::Store {
-                to,
-                region: Region {
-                    view: to.node.0,
-                    offset: at,
-                    bytes: long,
-                },
-                at,
-                message: bytes,
-            },
+            Some(Stored { at, bytes: long }) => {
+                Action::Store { to, region: Region { view: to.node.0, offset: at, bytes: long }, at, message: bytes }
+            }
         })
     }
 
@@ -99,13 +92,7 @@ impl Rpc {
                 };
                 peer.handle_progress(progress)?;
             }
-            Envelope::Record {
-                tag,
-                progress,
-                stored,
-                is_one_way,
-                record,
-            } => {
+            Envelope::Record { tag, progress, stored, is_one_way, record } => {
                 let peer = self.peer_mut(from);
                 let Some(peer) = peer.filter(|peer| peer.is_addressed(tag)) else {
                     self.counters.stray_records += 1;
@@ -117,13 +104,7 @@ impl Rpc {
                     peer.note_stored(stored)?;
                 }
                 let session = peer.mine.map_or(0, |mine| mine.session);
-                self.handle_record(&Record {
-                    from,
-                    session,
-                    stored,
-                    is_one_way,
-                    bytes: record,
-                })?;
+                self.handle_record(&Record { from, session, stored, is_one_way, bytes: record })?;
             }
         }
         Ok(())
@@ -203,19 +184,12 @@ impl Rpc {
     /// Where the body of a record is from here on: what came in a message is copied out of it, once.
     fn body(&mut self, record: &Record<'_>, rest: &[u8]) -> Body {
         match record.stored {
-            Some(Stored { at, bytes }) => Body::Lent(Lent {
-                at,
-                bytes,
-                session: record.session,
-            }),
+            Some(Stored { at, bytes }) => Body::Lent(Lent { at, bytes, session: record.session }),
             None => {
                 let mut copy = self.take_spare();
                 copy.clear();
                 copy.extend_from_slice(rest);
-                Body::Inline {
-                    record: copy,
-                    at: 0,
-                }
+                Body::Inline { record: copy, at: 0 }
             }
         }
     }
@@ -307,12 +281,7 @@ impl Rpc {
         peer.answers.begin(xid, record.is_one_way);
         // It is handed on more than once.
         peer.calls.push_back(Box::new(Incoming {
-            id: RequestId {
-                peer: record.from,
-                session: record.session,
-                xid,
-                is_one_way: record.is_one_way,
-            },
+            id: RequestId { peer: record.from, session: record.session, xid, is_one_way: record.is_one_way },
             program: header.program,
             version: header.version,
             procedure: header.procedure,
@@ -330,9 +299,7 @@ impl Rpc {
         }
         let versions = || {
             let programs = self.programs.iter();
-            programs
-                .filter(|(program, _)| *program == header.program)
-                .map(|&(_, version)| version)
+            programs.filter(|(program, _)| *program == header.program).map(|&(_, version)| version)
         };
         Some(match (versions().min(), versions().max()) {
             (Some(low), Some(high)) => ReplyStatus::ProgramMismatch { low, high },

@@ -93,10 +93,9 @@ impl Sink for Vec<u8> {
 impl Source for &[u8] {
     #[inline]
     fn take(&mut self, to: &mut [u8]) -> Result<(), XdrError> {
-        let (taken, rest) = self.split_at_checked(to.len()).ok_or(XdrError::Short {
-            wanted: to.len() as u64,
-            left: self.len() as u64,
-        })?;
+        let (taken, rest) = self
+            .split_at_checked(to.len())
+            .ok_or(XdrError::Short { wanted: to.len() as u64, left: self.len() as u64 })?;
         to.copy_from_slice(taken);
         *self = rest;
         Ok(())
@@ -104,10 +103,8 @@ impl Source for &[u8] {
 
     #[inline]
     fn skip(&mut self, bytes: usize) -> Result<(), XdrError> {
-        let (_, rest) = self.split_at_checked(bytes).ok_or(XdrError::Short {
-            wanted: bytes as u64,
-            left: self.len() as u64,
-        })?;
+        let (_, rest) =
+            self.split_at_checked(bytes).ok_or(XdrError::Short { wanted: bytes as u64, left: self.len() as u64 })?;
         *self = rest;
         Ok(())
     }
@@ -206,10 +203,8 @@ impl<'a> Encoder<'a> {
     /// As [`value`](Self::value); more than 2^32 - 1.
     #[inline]
     pub fn length(&mut self, length: usize) -> Result<(), XdrError> {
-        let length = u32::try_from(length).map_err(|_| XdrError::TooMany {
-            count: length as u64,
-            limit: u32::MAX.into(),
-        })?;
+        let length =
+            u32::try_from(length).map_err(|_| XdrError::TooMany { count: length as u64, limit: u32::MAX.into() })?;
         self.word(length)
     }
 }
@@ -239,10 +234,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`XdrError::TooDeep`], and those of `read`.
-    pub fn nested<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, XdrError>,
-    ) -> Result<T, XdrError> {
+    pub fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, XdrError>) -> Result<T, XdrError> {
         if self.depth == MOST_DEEP {
             return Err(XdrError::TooDeep(MOST_DEEP));
         }
@@ -328,17 +320,11 @@ impl<'a> Decoder<'a> {
     pub fn length(&mut self, limit: usize, least_bytes: usize) -> Result<usize, XdrError> {
         let count = self.word()?;
         if count as usize > limit {
-            return Err(XdrError::TooMany {
-                count: count.into(),
-                limit: limit as u64,
-            });
+            return Err(XdrError::TooMany { count: count.into(), limit: limit as u64 });
         }
         let wanted = u64::from(count).saturating_mul(least_bytes as u64);
         if wanted > self.left() as u64 {
-            return Err(XdrError::Short {
-                wanted,
-                left: self.left() as u64,
-            });
+            return Err(XdrError::Short { wanted, left: self.left() as u64 });
         }
         Ok(count as usize)
     }

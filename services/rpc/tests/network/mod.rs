@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_rpc::{
-    Body, CallHeader, Config, Credential, Draft, Incoming, Outcome, Placed, Refusal, ReplyStatus,
-    Rpc, Xid,
+    Body, CallHeader, Config, Credential, Draft, Incoming, Outcome, Placed, Refusal, ReplyStatus, Rpc, Xid,
 };
 use mapwire_service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
@@ -31,10 +30,7 @@ pub(crate) struct Network {
 impl Network {
     pub(crate) fn new(nodes: u16, config: Config) -> Self {
         let node = |number: u16| {
-            let mut rpc = Rpc::new(Config {
-                session: 1000 * u64::from(number + 1),
-                ..config
-            });
+            let mut rpc = Rpc::new(Config { session: 1000 * u64::from(number + 1), ..config });
             assert!(rpc.register(PROGRAM, VERSION));
             rpc
         };
@@ -74,30 +70,19 @@ impl Network {
         };
         let (to, message) = match action {
             Action::Send { to, message } => (to, message),
-            Action::Store {
-                to,
-                region,
-                at,
-                message,
-            } => {
+            Action::Store { to, region, at, message } => {
                 assert_eq!((region.view, region.offset), (to.node.0, at));
                 let range = at as usize..(at + region.bytes) as usize;
                 let bytes = self.staged[&(from, to.node.0)][range.clone()].to_vec();
                 let lent = (to.node.0, from);
-                let there = self
-                    .memory
-                    .entry(lent)
-                    .or_insert_with(|| vec![0; AREA as usize]);
+                let there = self.memory.entry(lent).or_insert_with(|| vec![0; AREA as usize]);
                 there[range].copy_from_slice(&bytes);
                 (to, message)
             }
             Action::Protect { .. } => panic!("calls protect nothing"),
         };
         let message = message.to_vec();
-        self.under_way
-            .entry((from, to.node.0))
-            .or_default()
-            .push_back(message);
+        self.under_way.entry((from, to.node.0)).or_default().push_back(message);
         true
     }
 
@@ -119,9 +104,7 @@ impl Network {
     /// Delivers all messages.
     pub(crate) fn settle(&mut self) {
         self.gather();
-        while let Some((&(from, to), _)) =
-            self.under_way.iter().find(|(_, queue)| !queue.is_empty())
-        {
+        while let Some((&(from, to), _)) = self.under_way.iter().find(|(_, queue)| !queue.is_empty()) {
             self.deliver(from, to);
         }
     }
@@ -159,38 +142,23 @@ impl Network {
     }
 
     pub(crate) fn draft(&mut self, from: u16, procedure: u32) -> Draft {
-        let header = CallHeader {
-            xid: 0,
-            program: PROGRAM,
-            version: VERSION,
-            procedure,
-            credential: Credential::None,
-        };
+        let header = CallHeader { xid: 0, program: PROGRAM, version: VERSION, procedure, credential: Credential::None };
         let memory = self.node(from).take_spare();
         Draft::call(&header, memory)
     }
 
-    pub(crate) fn begin(
-        &mut self,
-        from: u16,
-        to: u16,
-        body: &[u8],
-        moves: bool,
-    ) -> Result<Xid, Refusal> {
+    pub(crate) fn begin(&mut self, from: u16, to: u16, body: &[u8], moves: bool) -> Result<Xid, Refusal> {
         let mut draft = self.draft(from, 1);
         self.node(from).may_begin(NodeId(to))?;
         let placed = self.place(from, to, &mut draft, body, moves)?;
-        let begun = self
-            .node(from)
-            .begin(NodeId(to), &mut Some(draft), placed, None);
+        let begun = self.node(from).begin(NodeId(to), &mut Some(draft), placed, None);
         Ok(begun.expect("it may begin"))
     }
 
     pub(crate) fn one_way(&mut self, from: u16, to: u16, body: &[u8]) -> Result<(), Refusal> {
         let mut draft = self.draft(from, 1);
         let placed = self.place(from, to, &mut draft, body, false)?;
-        self.node(from)
-            .one_way(NodeId(to), &mut Some(draft), placed)
+        self.node(from).one_way(NodeId(to), &mut Some(draft), placed)
     }
 
     pub(crate) fn again(&mut self, xid: Xid, from: u16, to: u16, body: &[u8]) {
@@ -205,11 +173,7 @@ impl Network {
         match body {
             Body::Inline { record, at } => record[at..].to_vec(),
             Body::Lent(lent) => {
-                assert!(
-                    lent.at
-                        .checked_add(lent.bytes)
-                        .is_some_and(|end| end <= AREA)
-                );
+                assert!(lent.at.checked_add(lent.bytes).is_some_and(|end| end <= AREA));
                 let range = lent.at as usize..(lent.at + lent.bytes) as usize;
                 let lent_to = self.memory.entry((at, from));
                 let memory = lent_to.or_insert_with(|| vec![0; AREA as usize]);
@@ -228,13 +192,7 @@ impl Network {
         Some((call, bytes))
     }
 
-    pub(crate) fn reply(
-        &mut self,
-        at: u16,
-        call: &Incoming,
-        body: &[u8],
-        moves: bool,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn reply(&mut self, at: u16, call: &Incoming, body: &[u8], moves: bool) -> Result<(), Refusal> {
         let to = call.id.peer.0;
         let mut draft = Draft::reply(call.id.xid, ReplyStatus::Success, Vec::new());
         let placed = self.place(at, to, &mut draft, body, moves)?;
@@ -245,12 +203,7 @@ impl Network {
         replied
     }
 
-    pub(crate) fn outcome(
-        &mut self,
-        at: u16,
-        from: u16,
-        xid: Xid,
-    ) -> Option<Result<Vec<u8>, mapwire_rpc::CallError>> {
+    pub(crate) fn outcome(&mut self, at: u16, from: u16, xid: Xid) -> Option<Result<Vec<u8>, mapwire_rpc::CallError>> {
         let outcome: Outcome = self.node(at).take_outcome(xid)?;
         Some(outcome.map(|body| self.read(at, from, body)))
     }

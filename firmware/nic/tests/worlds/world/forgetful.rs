@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use mapwire_translation::{
-    CacheConfig, Counters, Frame, HandleLookup, Hierarchical, HostRequest, Lookup, Page, PageRange,
-    Pinning, Process, TranslationDesign, TranslationError,
+    CacheConfig, Counters, Frame, HandleLookup, Hierarchical, HostRequest, Lookup, Page, PageRange, Pinning, Process,
+    TranslationDesign, TranslationError,
 };
 
 use super::random::Random;
@@ -64,12 +64,7 @@ impl TranslationDesign for Forgetful {
         self.inner.close(process)
     }
 
-    fn install(
-        &mut self,
-        process: Process,
-        page: Page,
-        frame: Frame,
-    ) -> Result<(), TranslationError> {
+    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         self.inner.install(process, page, frame)
     }
 
@@ -83,11 +78,7 @@ impl TranslationDesign for Forgetful {
         }
         if self.missing.contains(&(process, page)) {
             let pages = PageRange::single(page);
-            return Lookup::Host(HostRequest::Fill {
-                process,
-                pages,
-                wanted: page,
-            });
+            return Lookup::Host(HostRequest::Fill { process, pages, wanted: page });
         }
         self.inner.lookup(process, page)
     }

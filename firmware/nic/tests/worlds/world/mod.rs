@@ -8,14 +8,14 @@ pub(crate) mod random;
 use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_nic::{
-    BufferId, Completion, Config, DatagramBody, Delivery, Dma, Export, Import, Nic, Piece, Source,
-    Transmit, Verdict, link::LinkConfig,
+    BufferId, Completion, Config, DatagramBody, Delivery, Dma, Export, Import, Nic, Piece, Source, Transmit, Verdict,
+    link::LinkConfig,
 };
 use mapwire_translation::{Frame, HostRequest, NicSide, PAGE_BYTES, Page, TranslationDesign};
 use mapwire_wire::link::{LINK_HEADER_BYTES, MAX_ACK_BYTES};
 use mapwire_wire::{
-    CommandHeader, CommandRepr, ExportId, HEADER_BYTES, Header, INLINE_BYTES, ImportId, Key,
-    MAX_PAYLOAD_BYTES, NodeId, ProcessId, Rights, SIGNAL_TRAILER_BYTES, SignalOp,
+    CommandHeader, CommandRepr, ExportId, HEADER_BYTES, Header, INLINE_BYTES, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId,
+    ProcessId, Rights, SIGNAL_TRAILER_BYTES, SignalOp,
 };
 
 use zerocopy::{FromBytes, IntoBytes};
@@ -40,12 +40,7 @@ pub(crate) struct Sent {
 impl Sent {
     /// A packet on a wire that loses nothing.
     pub(crate) fn plain(header: Header, payload: Vec<u8>) -> Self {
-        Self {
-            header,
-            payload,
-            of: None,
-            datagram: Vec::new(),
-        }
+        Self { header, payload, of: None, datagram: Vec::new() }
     }
 }
 
@@ -93,14 +88,8 @@ impl Memory {
 
 /// The frames of a piece, and the bytes of each.
 fn parts(piece: Piece) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> {
-    let (start, end) = (
-        piece.offset as usize,
-        (piece.offset + piece.length) as usize,
-    );
-    assert!(
-        end <= PAGE_BYTES || !piece.frame.is_garbage(),
-        "{piece:?}: no frame follows the garbage frame"
-    );
+    let (start, end) = (piece.offset as usize, (piece.offset + piece.length) as usize);
+    assert!(end <= PAGE_BYTES || !piece.frame.is_garbage(), "{piece:?}: no frame follows the garbage frame");
     (0..piece.frames() as usize).map(move |index| {
         let first = index * PAGE_BYTES;
         let within = start.saturating_sub(first)..(end - first).min(PAGE_BYTES);
@@ -159,14 +148,7 @@ pub(crate) fn key(number: u8) -> Key {
 }
 
 pub(crate) fn nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
-    nic_with(
-        node,
-        nodes,
-        memory_bytes,
-        MAX_PAYLOAD_BYTES,
-        Forgetful::new(0, false, 0),
-        Delivery::Lossless,
-    )
+    nic_with(node, nodes, memory_bytes, MAX_PAYLOAD_BYTES, Forgetful::new(0, false, 0), Delivery::Lossless)
 }
 
 fn lossy(node: u16, max_payload_bytes: usize) -> Delivery {
@@ -178,14 +160,7 @@ fn lossy(node: u16, max_payload_bytes: usize) -> Delivery {
 pub(crate) fn lossy_nic_of(node: u16, nodes: usize, memory_bytes: u64) -> Nic<Forgetful> {
     let design = Forgetful::new(0, true, 0);
     let delivery = lossy(node, MAX_PAYLOAD_BYTES);
-    nic_with(
-        node,
-        nodes,
-        memory_bytes,
-        MAX_PAYLOAD_BYTES,
-        design,
-        delivery,
-    )
+    nic_with(node, nodes, memory_bytes, MAX_PAYLOAD_BYTES, design, delivery)
 }
 
 fn nic_with(
@@ -199,9 +174,7 @@ fn nic_with(
     let config = Config {
         node: NodeId(node),
         // Each NIC draws its own.
-        reply_keys: (0..nodes)
-            .map(|peer| Key([((peer + 1) as u8 ^ (node as u8) << 5) | 0x80; 16]))
-            .collect(),
+        reply_keys: (0..nodes).map(|peer| Key([((peer + 1) as u8 ^ (node as u8) << 5) | 0x80; 16])).collect(),
         memory_bytes,
         max_payload_bytes,
         delivery,
@@ -220,13 +193,7 @@ impl World {
     }
 
     /// As [`forgetful`](Self::forgetful), with wires that carry payloads of up to `max_payload_bytes`.
-    pub(crate) fn carrying(
-        max_payload_bytes: usize,
-        nodes: usize,
-        random: Random,
-        percent: u64,
-        drops: bool,
-    ) -> Self {
+    pub(crate) fn carrying(max_payload_bytes: usize, nodes: usize, random: Random, percent: u64, drops: bool) -> Self {
         let seed = random.clone().next();
         let design = |number: u16| Forgetful::new(percent, drops, seed ^ u64::from(number) << 32);
         let delivery = |number| match drops {
@@ -280,17 +247,14 @@ impl World {
     pub(crate) fn pin(&mut self, node: u16, process: u16, address: u64, length: u64) {
         let node = &mut self.nodes[usize::from(node)];
         for page in address / PAGE..(address + length).div_ceil(PAGE) {
-            let gap =
-                match self.neighbours_percent > 0 && self.random.chance(self.neighbours_percent) {
-                    true => 1,
-                    false => 7,
-                };
+            let gap = match self.neighbours_percent > 0 && self.random.chance(self.neighbours_percent) {
+                true => 1,
+                false => 7,
+            };
             let frame = node.memory.next_frame + gap;
             node.memory.next_frame = frame;
             node.memory.frames.insert(frame, vec![0; PAGE_BYTES]);
-            node.nic
-                .install_translation(ProcessId(process), Page(page), Frame(frame))
-                .unwrap();
+            node.nic.install_translation(ProcessId(process), Page(page), Frame(frame)).unwrap();
         }
     }
 
@@ -315,11 +279,7 @@ impl World {
 
     pub(crate) fn frames(&self, node: u16, process: u16, address: u64, length: u64) -> Vec<Frame> {
         (address / PAGE..(address + length).div_ceil(PAGE))
-            .map(|page| {
-                self.nodes[usize::from(node)]
-                    .nic
-                    .frame_of(ProcessId(process), Page(page))
-            })
+            .map(|page| self.nodes[usize::from(node)].nic.frame_of(ProcessId(process), Page(page)))
             .collect()
     }
 
@@ -351,22 +311,9 @@ impl World {
     }
 
     /// Exports a range, pinning nothing.
-    pub(crate) fn export(
-        &mut self,
-        node: u16,
-        process: u16,
-        address: u64,
-        length: u64,
-    ) -> (ExportId, Key) {
+    pub(crate) fn export(&mut self, node: u16, process: u16, address: u64, length: u64) -> (ExportId, Key) {
         let key = Key(core::array::from_fn(|_| self.random.next() as u8 | 1));
-        let entry = Export {
-            process: ProcessId(process),
-            key,
-            address,
-            length,
-            rights: Rights::ALL,
-            landing: None,
-        };
+        let entry = Export { process: ProcessId(process), key, address, length, rights: Rights::ALL, landing: None };
         (self.nic(node).export(entry).unwrap(), key)
     }
 
@@ -409,8 +356,7 @@ impl World {
             let Some((header, inline)) = queue.pop_front() else {
                 break;
             };
-            node.nic
-                .handle_command(ProcessId(process), &header, &inline);
+            node.nic.handle_command(ProcessId(process), &header, &inline);
             served = true;
         }
         served
@@ -520,21 +466,12 @@ impl World {
 
     /// Takes the next packet of a wire in. Whether there was one.
     pub(crate) fn receive(&mut self, from: u16, to: u16) -> bool {
-        if self.lossy
-            && self.nodes[usize::from(to)]
-                .early
-                .iter()
-                .any(|early| early.0 == from)
-        {
+        if self.lossy && self.nodes[usize::from(to)].early.iter().any(|early| early.0 == from) {
             let waiting = self.nodes[usize::from(to)].early.len();
             self.take_early(to);
             return self.serve_misses(to) || self.nodes[usize::from(to)].early.len() < waiting;
         }
-        let Some(sent) = self
-            .wires
-            .get_mut(&(from, to))
-            .and_then(VecDeque::pop_front)
-        else {
+        let Some(sent) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else {
             return false;
         };
         if self.offer(from, to, &sent) == Verdict::Wait {
@@ -582,12 +519,9 @@ impl World {
         let buffer = node.next_buffer;
         node.next_buffer += 1;
         let payload = datagram.get(LINK_HEADER_BYTES + HEADER_BYTES..);
-        node.buffers
-            .insert(buffer, payload.unwrap_or_default().to_vec());
+        node.buffers.insert(buffer, payload.unwrap_or_default().to_vec());
         let peer = NodeId(from);
-        let verdict = node
-            .nic
-            .handle_datagram(self.now_ns, peer, datagram, BufferId(buffer));
+        let verdict = node.nic.handle_datagram(self.now_ns, peer, datagram, BufferId(buffer));
         self.collect(to);
         let node = &mut self.nodes[usize::from(to)];
         while let Some(packet) = node.nic.poll_early(peer) {
@@ -613,19 +547,13 @@ impl World {
         let buffer = node.next_buffer;
         node.next_buffer += 1;
         node.buffers.insert(buffer, payload.to_vec());
-        let inline = if payload.len() <= INLINE_BYTES {
-            payload
-        } else {
-            &[]
-        };
+        let inline = if payload.len() <= INLINE_BYTES { payload } else { &[] };
         let trailer = || {
             let last = payload.last_chunk::<SIGNAL_TRAILER_BYTES>();
             *last.expect("asked for only when there")
         };
         *node.due.entry(from).or_default() += 1;
-        let verdict =
-            node.nic
-                .handle_packet(NodeId(from), header, inline, trailer, BufferId(buffer));
+        let verdict = node.nic.handle_packet(NodeId(from), header, inline, trailer, BufferId(buffer));
         self.collect(to);
         verdict
     }
@@ -642,13 +570,7 @@ impl World {
         }
         let node = &mut self.nodes[usize::from(number)];
         while let Some(completion) = node.nic.poll_completion() {
-            if let Completion::Message {
-                from,
-                length,
-                buffer,
-                ..
-            } = completion
-            {
+            if let Completion::Message { from, length, buffer, .. } = completion {
                 let payload = &node.buffers[&buffer.0];
                 assert_eq!(payload.len(), length as usize);
                 node.messages.push((from.node, payload.clone()));
@@ -741,12 +663,7 @@ impl World {
         if self.nodes.iter().any(|node| node.nic.has_misses()) {
             return true;
         }
-        let Some(next_ns) = self
-            .nodes
-            .iter()
-            .filter_map(|node| node.nic.poll_at())
-            .min()
-        else {
+        let Some(next_ns) = self.nodes.iter().filter_map(|node| node.nic.poll_at()).min() else {
             return false;
         };
         self.tick(next_ns.saturating_sub(self.now_ns).max(1));
@@ -797,24 +714,14 @@ fn read(memory: &mut Memory, transmit: &Transmit) -> Sent {
     let (payload, of) = match &transmit.source {
         Source::Inline { bytes, length } => (bytes[..usize::from(*length)].to_vec(), None),
         Source::Message(bytes) => (bytes.to_vec(), None),
-        Source::Memory {
-            process,
-            piece,
-            trailer,
-            ..
-        } => {
+        Source::Memory { process, piece, trailer, .. } => {
             let mut payload = memory.read(*piece);
             payload.extend(trailer.iter().flatten());
             (payload, Some(*process))
         }
     };
     assert_eq!(payload.len(), transmit.header.payload_bytes() as usize);
-    Sent {
-        header: transmit.header,
-        payload,
-        of,
-        datagram: Vec::new(),
-    }
+    Sent { header: transmit.header, payload, of, datagram: Vec::new() }
 }
 
 /// `length` bytes that depend on `seed`, none of them zero.
@@ -830,10 +737,7 @@ pub(crate) fn words(told: &[Completion]) -> (Vec<u32>, Vec<u32>) {
     for completion in told {
         match *completion {
             Completion::Done { completion, .. } => done.push(completion),
-            Completion::Failed {
-                completion: Some(completion),
-                ..
-            } => failed.push(completion),
+            Completion::Failed { completion: Some(completion), .. } => failed.push(completion),
             _ => {}
         }
     }

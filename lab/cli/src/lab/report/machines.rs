@@ -39,9 +39,7 @@ impl MachineOptions {
     /// A machine cannot be run.
     pub(super) fn run(&self) -> Result<Vec<Chapter>, LabError> {
         let wants = |name: &str| self.machines.iter().any(|it| it == name);
-        let chosen = PAPERS
-            .iter()
-            .filter(|paper| wants(paper.name) || wants("all"));
+        let chosen = PAPERS.iter().filter(|paper| wants(paper.name) || wants("all"));
         let chosen: Vec<&'static Paper> = chosen.collect();
         let progress = Progress::steps(chosen.len() as u64);
         let mut chapters = Vec::new();
@@ -90,11 +88,7 @@ impl Chapter {
 }
 
 fn figure_html(figure: &Figure, id: &str) -> String {
-    let mut html = format!(
-        "<h3>{}: {}</h3>\n",
-        escaped(figure.name),
-        escaped(&figure.caption)
-    );
+    let mut html = format!("<h3>{}: {}</h3>\n", escaped(figure.name), escaped(&figure.caption));
     let _ = match &figure.plot {
         Plot::Lines(lines) => {
             let plot = machine_lines(lines, figure.x, figure.y).to_inline_html(Some(id));
@@ -200,15 +194,9 @@ mod tests {
 
     #[test]
     fn a_compared_table_has_the_papers_figures_behind_each_of_ours() {
-        let published = Published {
-            milli: 10_000,
-            digit_milli: 1000,
-        };
+        let published = Published { milli: 10_000, digit_milli: 1000 };
         let mut table = Table::new("Table 9", "what there is", "us", &["state"], &["GMS", "HM"]);
-        let cells = vec![
-            Cell::beside(12_000, published, Role::Predicted),
-            Cell::new(5_000),
-        ];
+        let cells = vec![Cell::beside(12_000, published, Role::Predicted), Cell::new(5_000)];
         table.row(&["I<"], cells);
         table.note("more & more");
         let html = table_html(&table);

@@ -48,13 +48,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// The page, made at the time `made` with the costs of that profile.
-fn page(
-    gathered: &Gathered,
-    tables: &[Comparison],
-    chapters: &[Chapter],
-    profile: &str,
-    made: &str,
-) -> String {
+fn page(gathered: &Gathered, tables: &[Comparison], chapters: &[Chapter], profile: &str, made: &str) -> String {
     let mut html = String::new();
     let title = format!("Address translation on {}", gathered.names.join(", "));
     let _ = write!(
@@ -76,12 +70,7 @@ fn page(
     }
     html.push_str("</section>\n<section>\n<h2>Traces</h2>\n<dl>\n");
     for (name, metadata) in gathered.names.iter().zip(&gathered.metadata) {
-        let _ = writeln!(
-            html,
-            "<dt>{}</dt><dd>{}</dd>",
-            escaped(name),
-            escaped(&origin(metadata))
-        );
+        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(&origin(metadata)));
     }
     let _ = write!(
         html,
@@ -92,13 +81,8 @@ fn page(
         escaped(profile)
     );
     for (at, table) in tables.iter().enumerate() {
-        let _ = writeln!(
-            html,
-            "<a href=\"#t{at}\">{} <small>{} {}</small></a>",
-            table.heading(),
-            table.paper,
-            table.name
-        );
+        let _ =
+            writeln!(html, "<a href=\"#t{at}\">{} <small>{} {}</small></a>", table.heading(), table.paper, table.name);
     }
     for chapter in chapters {
         html.push_str(&chapter.link());
@@ -145,16 +129,10 @@ fn part(html: &mut String, at: usize, table: &Comparison) {
     for (number, plot) in plots::plots(table).iter().enumerate() {
         let id = format!("plot-{at}-{number}");
         if plot.has_papers {
-            let _ = writeln!(
-                html,
-                "<label><input type=\"checkbox\" data-plot=\"{id}\"> with the paper's values</label>"
-            );
+            let _ =
+                writeln!(html, "<label><input type=\"checkbox\" data-plot=\"{id}\"> with the paper's values</label>");
         }
-        let _ = writeln!(
-            html,
-            "<div class=\"plot\">{}</div>",
-            plot.plot.to_inline_html(Some(&id))
-        );
+        let _ = writeln!(html, "<div class=\"plot\">{}</div>", plot.plot.to_inline_html(Some(&id)));
     }
     html.push_str(&table_html(table));
     html.push_str("<ul>\n");
@@ -198,10 +176,7 @@ fn table_html(table: &Comparison) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -210,9 +185,6 @@ mod tests {
 
     #[test]
     fn what_would_be_markup_is_shown_as_text() {
-        assert_eq!(
-            escaped("<a href=\"x\">&"),
-            "&lt;a href=&quot;x&quot;&gt;&amp;"
-        );
+        assert_eq!(escaped("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 }

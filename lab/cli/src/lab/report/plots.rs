@@ -24,27 +24,15 @@ pub(super) fn plots(table: &Comparison) -> Vec<Drawn> {
 
 /// Hue, saturation and lightness of the colours, after Okabe and Ito's palette, which colour-blind readers tell apart. Its black and
 /// yellow are left out: they vanish on a dark and on a light page.
-const PALETTE: [[u32; 3]; 7] = [
-    [202, 100, 38],
-    [41, 100, 45],
-    [164, 100, 31],
-    [27, 100, 42],
-    [202, 77, 63],
-    [327, 45, 64],
-    [0, 0, 50],
-];
+const PALETTE: [[u32; 3]; 7] =
+    [[202, 100, 38], [41, 100, 45], [164, 100, 31], [27, 100, 42], [202, 77, 63], [327, 45, 64], [0, 0, 50]];
 
 /// Changes of lightness by which colours come again.
 const SHADES: [i32; 5] = [0, 18, -13, 26, -20];
 
 /// Shapes of the points of lines, one for each seven lines.
-const SYMBOLS: [MarkerSymbol; 5] = [
-    MarkerSymbol::Circle,
-    MarkerSymbol::Square,
-    MarkerSymbol::Diamond,
-    MarkerSymbol::X,
-    MarkerSymbol::TriangleUp,
-];
+const SYMBOLS: [MarkerSymbol; 5] =
+    [MarkerSymbol::Circle, MarkerSymbol::Square, MarkerSymbol::Diamond, MarkerSymbol::X, MarkerSymbol::TriangleUp];
 
 /// The colour of line or bar number `at` of a plot; the first 35 differ.
 fn colour(at: usize) -> String {
@@ -113,12 +101,7 @@ struct Column<'a> {
 fn columns(table: &Comparison) -> impl Iterator<Item = Column<'_>> {
     let sides = [(&table.ours, true), (&table.published, false)];
     sides.into_iter().flat_map(move |(side, ours)| {
-        let column = move |at| Column {
-            table,
-            side,
-            at,
-            ours,
-        };
+        let column = move |at| Column { table, side, at, ours };
         (0..side.columns.len()).map(column)
     })
 }
@@ -134,8 +117,7 @@ impl Column<'_> {
     /// The values of the rows that `key` gives a name.
     fn points(self, key: impl Fn(&[String]) -> Option<String>) -> (Vec<String>, Vec<f64>) {
         let rows = self.table.row_keys.iter().zip(&self.side.rows);
-        rows.filter_map(|(keys, cells)| Some((key(keys)?, cells[self.at].value?)))
-            .unzip()
+        rows.filter_map(|(keys, cells)| Some((key(keys)?, cells[self.at].value?))).unzip()
     }
 
     /// Adds a line, if it has points.
@@ -223,10 +205,8 @@ fn bars(table: &Comparison) -> Vec<Plot> {
         let (x, y) = column.points(|keys| Some(keys.join(" ")));
         if !y.is_empty() {
             values.extend_from_slice(&y);
-            let bar = Bar::new(x, y)
-                .name(column.name(""))
-                .marker(bar_of(plot.data().len()))
-                .visible(shown(column.ours));
+            let bar =
+                Bar::new(x, y).name(column.name("")).marker(bar_of(plot.data().len())).visible(shown(column.ours));
             plot.add_trace(bar);
         }
     }
@@ -270,11 +250,7 @@ fn stacked_paths(table: &Comparison) -> Vec<Plot> {
         let trace = columns[0].name("");
         let trace = trace.trim_end_matches(names[0]).trim();
         let points = |column: &Column<'_>| column.points(|keys| Some(keys[0].clone()));
-        stacked(
-            table,
-            trace,
-            names.into_iter().zip(columns.iter().map(points)),
-        )
+        stacked(table, trace, names.into_iter().zip(columns.iter().map(points)))
     };
     ours.chunks_exact(names.len()).map(plot).collect()
 }
@@ -294,10 +270,7 @@ fn prefetch(table: &Comparison) -> Vec<Plot> {
         plot.set_layout(layout(what, "entries fetched by a miss", unit));
         plot
     };
-    let parts = [
-        (0, "misses", "misses per lookup"),
-        (1, "cost", "us per lookup"),
-    ];
+    let parts = [(0, "misses", "misses per lookup"), (1, "cost", "us per lookup")];
     parts.map(plot).into()
 }
 

@@ -36,10 +36,7 @@ impl DesignOptions {
     pub(crate) fn sweep(&self) -> Result<Sweep, LabError> {
         let mut designs: Vec<DesignConfig> = Vec::new();
         for text in &self.design {
-            designs.extend(
-                parse_designs(text)
-                    .map_err(|error| UsageError(format!("--design {text}: {error}")))?,
-            );
+            designs.extend(parse_designs(text).map_err(|error| UsageError(format!("--design {text}: {error}")))?);
         }
         let options = [
             ("entries", &self.entries),
@@ -50,10 +47,6 @@ impl DesignOptions {
             ("fill", &self.fill),
         ];
         let values = options.map(|(option, values)| (option, values.clone()));
-        Ok(Sweep {
-            designs,
-            options: values.into(),
-            ..Sweep::default()
-        })
+        Ok(Sweep { designs, options: values.into(), ..Sweep::default() })
     }
 }

@@ -117,31 +117,15 @@ impl TraceOptions {
             return Ok(CostProfile::papers());
         }
         let text = std::fs::read_to_string(&self.cost).map_err(|error| {
-            UsageError(format!(
-                "--cost {}: cannot read it: {error}; `papers` needs no file",
-                self.cost
-            ))
+            UsageError(format!("--cost {}: cannot read it: {error}; `papers` needs no file", self.cost))
         })?;
-        Ok(from_bench_rows(&text, &self.cost)
-            .map_err(|error| UsageError(format!("--cost {}: {error}", self.cost)))?)
+        Ok(from_bench_rows(&text, &self.cost).map_err(|error| UsageError(format!("--cost {}: {error}", self.cost)))?)
     }
 
     /// Studies all operations of the traces.
-    pub(crate) fn study(
-        &self,
-        configurations: Vec<Configuration>,
-        causes: bool,
-    ) -> Result<Studied, LabError> {
-        let request = Request {
-            configurations,
-            selection: self.all(),
-            causes,
-            threads: self.threads(),
-        };
-        Ok(Studied {
-            configurations: request.configurations.clone(),
-            traces: self.run(&request)?,
-        })
+    pub(crate) fn study(&self, configurations: Vec<Configuration>, causes: bool) -> Result<Studied, LabError> {
+        let request = Request { configurations, selection: self.all(), causes, threads: self.threads() };
+        Ok(Studied { configurations: request.configurations.clone(), traces: self.run(&request)? })
     }
 
     /// All operations, on all paths, unless `--ops` or `--paths` say otherwise.
@@ -157,10 +141,7 @@ impl TraceOptions {
 
     /// Studies the traces, with a bar.
     pub(crate) fn run(&self, request: &Request) -> Result<Vec<TraceFindings>, FileError> {
-        let sizes = self
-            .traces
-            .iter()
-            .map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
+        let sizes = self.traces.iter().map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
         let progress = Mutex::new(Progress::bytes("studying", Some(sizes.sum())));
         study_files(&self.traces, request, &|bytes| {
             if let Ok(progress) = progress.lock() {

@@ -21,11 +21,7 @@ pub(crate) fn bytes(rows: &[Row], format: Format) -> Result<Vec<u8>, LabError> {
     Ok(match format {
         Format::Table => table(rows).into_bytes(),
         Format::Csv => csv(rows).into_bytes(),
-        Format::Json => rows
-            .iter()
-            .map(|row| format!("{}\n", row.to_json()))
-            .collect::<String>()
-            .into_bytes(),
+        Format::Json => rows.iter().map(|row| format!("{}\n", row.to_json())).collect::<String>().into_bytes(),
         Format::Parquet => parquet(rows)?,
     })
 }
@@ -47,8 +43,7 @@ fn table(rows: &[Row]) -> String {
         "us/lookup",
         "unlimited",
     ];
-    let rate =
-        |row: &Row, count: f64| format!("{:.4}", count / row.outcome.counts.lookups.max(1) as f64);
+    let rate = |row: &Row, count: f64| format!("{:.4}", count / row.outcome.counts.lookups.max(1) as f64);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let cells: Vec<Vec<String>> = rows
         .iter()
@@ -76,15 +71,8 @@ fn table(rows: &[Row]) -> String {
     let has_value = |at: &usize| cells.is_empty() || cells.iter().any(|row| row[*at] != "-");
     let shown: Vec<usize> = (0..headings.len()).filter(has_value).collect();
     let headings: Vec<_> = shown.iter().map(|at| headings[*at]).collect();
-    let cells = cells
-        .iter()
-        .map(|row| shown.iter().map(|at| row[*at].clone()).collect());
-    let mut text = output::fitted(
-        &headings,
-        &cells.collect::<Vec<_>>(),
-        2,
-        output::known_columns(),
-    );
+    let cells = cells.iter().map(|row| shown.iter().map(|at| row[*at].clone()).collect());
+    let mut text = output::fitted(&headings, &cells.collect::<Vec<_>>(), 2, output::known_columns());
     if let Some(row) = rows.first() {
         text.push_str(&format!("counts are per lookup; costs: {}\n", row.profile));
     }
@@ -133,25 +121,14 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, LabError> {
         field.build().map(Arc::new)
     });
     let fields = fields.collect::<Result<Vec<_>, _>>()?;
-    let schema = Arc::new(
-        Type::group_type_builder("study")
-            .with_fields(fields)
-            .build()?,
-    );
+    let schema = Arc::new(Type::group_type_builder("study").with_fields(fields).build()?);
     let mut bytes = Vec::new();
-    let mut writer = SerializedFileWriter::new(
-        &mut bytes,
-        schema,
-        Arc::new(WriterProperties::builder().build()),
-    )?;
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(WriterProperties::builder().build()))?;
     let mut group = writer.next_row_group()?;
     let table: Vec<Vec<Value>> = rows.iter().map(Row::values).collect();
     for at in 0..COLUMNS.len() {
         let column: Vec<&Value> = table.iter().map(|row| &row[at]).collect();
-        let levels: Vec<i16> = column
-            .iter()
-            .map(|value| i16::from(!value.is_null()))
-            .collect();
+        let levels: Vec<i16> = column.iter().map(|value| i16::from(!value.is_null())).collect();
         let Some(mut writer) = group.next_column()? else {
             break;
         };
@@ -161,11 +138,7 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, LabError> {
                 writer.write_batch(&values, Some(&levels), None)?;
             }
             ColumnWriter::Int64ColumnWriter(writer) => {
-                let number = |value: &&Value| {
-                    value
-                        .as_i64()
-                        .or_else(|| value.as_u64().map(|number| number as i64))
-                };
+                let number = |value: &&Value| value.as_i64().or_else(|| value.as_u64().map(|number| number as i64));
                 let values: Vec<i64> = column.iter().filter_map(number).collect();
                 writer.write_batch(&values, Some(&levels), None)?;
             }
@@ -174,11 +147,8 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, LabError> {
                 writer.write_batch(&values, Some(&levels), None)?;
             }
             ColumnWriter::ByteArrayColumnWriter(writer) => {
-                let values: Vec<ByteArray> = column
-                    .iter()
-                    .filter_map(|value| value.as_str())
-                    .map(ByteArray::from)
-                    .collect();
+                let values: Vec<ByteArray> =
+                    column.iter().filter_map(|value| value.as_str()).map(ByteArray::from).collect();
                 writer.write_batch(&values, Some(&levels), None)?;
             }
             _ => {}
@@ -204,9 +174,7 @@ mod tests {
             outcome.counts.lookups = lookups;
             Row {
                 trace: trace.to_owned(),
-                configuration: Configuration::new(
-                    mapwire_settings::parse_design("hierarchical,ways=2").unwrap(),
-                ),
+                configuration: Configuration::new(mapwire_settings::parse_design("hierarchical,ways=2").unwrap()),
                 nodes: 1,
                 outcome,
                 unlimited: None,
@@ -239,18 +207,10 @@ mod tests {
     fn parquet_reads_back_as_it_was_written() {
         let file = bytes::Bytes::from(parquet(&rows()).unwrap());
         let reader = SerializedFileReader::new(file).unwrap();
-        let back: Vec<_> = reader
-            .get_row_iter(None)
-            .unwrap()
-            .map(Result::unwrap)
-            .collect();
+        let back: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
         assert_eq!(back.len(), 2);
         let field = |row: usize, name: &str| {
-            back[row]
-                .get_column_iter()
-                .find(|column| column.0 == name)
-                .map(|column| column.1.clone())
-                .unwrap()
+            back[row].get_column_iter().find(|column| column.0 == name).map(|column| column.1.clone()).unwrap()
         };
         assert_eq!(field(1, "trace"), Field::Str("b,\"c\"".to_owned()));
         assert_eq!(field(1, "lookups"), Field::ULong(1 << 40));

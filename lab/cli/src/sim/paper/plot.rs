@@ -14,9 +14,7 @@ const RIGHT: f64 = 20.0;
 const HEIGHT: f64 = 360.0;
 /// Height of a lane of spans.
 const LANE: f64 = 20.0;
-const COLOURS: [&str; 6] = [
-    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
-];
+const COLOURS: [&str; 6] = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"];
 
 /// A drawing of all figures, one below the other.
 pub(super) fn draw(figures: &[Figure]) -> String {
@@ -42,18 +40,12 @@ fn escaped(text: &str) -> String {
 
 fn text(to: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
     let words = escaped(words);
-    let _ = writeln!(
-        to,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
-    );
+    let _ = writeln!(to, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>");
 }
 
 /// A line, from and to.
 fn stroke(to: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
-    let _ = writeln!(
-        to,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#999\"/>"
-    );
+    let _ = writeln!(to, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#999\"/>");
 }
 
 /// The smallest of 1, 2, 5 times a power of ten that divides `most` into ten parts or fewer.
@@ -190,13 +182,7 @@ mod tests {
 
     #[test]
     fn axes_have_ten_parts_or_fewer() {
-        for (most, step) in [
-            (8.0, 1.0),
-            (27.0, 5.0),
-            (160.0, 20.0),
-            (41.3, 5.0),
-            (1000.0, 100.0),
-        ] {
+        for (most, step) in [(8.0, 1.0), (27.0, 5.0), (160.0, 20.0), (41.3, 5.0), (1000.0, 100.0)] {
             assert_eq!(tick(most), step, "{most}");
         }
     }
@@ -212,18 +198,12 @@ mod tests {
         curves(&mut drawn, 0.0, &lines, ("bytes", "us"));
         assert_eq!(drawn.matches("stroke-dasharray").count(), 2 * 2);
         // Thirds of the axis.
-        assert!(
-            drawn.contains("110.0,240.0 366.7,120.0 623.3,120.0 880.0,0.0"),
-            "{drawn}"
-        );
+        assert!(drawn.contains("110.0,240.0 366.7,120.0 623.3,120.0 880.0,0.0"), "{drawn}");
     }
 
     #[test]
     fn a_drawing_has_every_line_and_no_stray_markup() {
-        let line = |name: &str| Line {
-            name: name.to_owned(),
-            points: vec![(1, 1_000), (2, 3_000)],
-        };
+        let line = |name: &str| Line { name: name.to_owned(), points: vec![(1, 1_000), (2, 3_000)] };
         let figure = Figure {
             name: "Figure 9",
             caption: "a < b & c".to_owned(),
@@ -233,10 +213,6 @@ mod tests {
         };
         let drawn = draw(&[figure]);
         assert_eq!(drawn.matches("<polyline").count(), 2);
-        assert!(
-            drawn.contains("a &lt; b &amp; c")
-                && drawn.contains("points=\"495.0,276.0 880.0,36.0\""),
-            "{drawn}"
-        );
+        assert!(drawn.contains("a &lt; b &amp; c") && drawn.contains("points=\"495.0,276.0 880.0,36.0\""), "{drawn}");
     }
 }

@@ -11,11 +11,7 @@ pub(crate) const ABOUT: &str = "Published figures that went into the machine are
 
 /// All of it, no line longer than `columns` where that can be.
 pub(super) fn report(paper: &Paper, report: &Report, columns: usize) -> String {
-    let mut text = format!(
-        "{}\n\n{}\n",
-        wrapped(paper.title, 0, columns),
-        wrapped(ABOUT, 0, columns)
-    );
+    let mut text = format!("{}\n\n{}\n", wrapped(paper.title, 0, columns), wrapped(ABOUT, 0, columns));
     for profile in &report.profiles {
         text.push('\n');
         text.push_str(&machine(profile, columns));
@@ -105,17 +101,10 @@ fn one(table: &Table, columns: usize) -> String {
         "" => String::new(),
         unit => format!(" ({unit})"),
     };
-    let mut text = wrapped(
-        &format!("{}: {}{unit}", table.name, table.caption),
-        2,
-        columns,
-    );
+    let mut text = wrapped(&format!("{}: {}{unit}", table.name, table.caption), 2, columns);
     text.push('\n');
     let is_compared = |cell: &Cell| cell.published.is_some();
-    let compares = table
-        .rows
-        .iter()
-        .any(|row| row.cells.iter().any(is_compared));
+    let compares = table.rows.iter().any(|row| row.cells.iter().any(is_compared));
     text.push_str(&match compares {
         true => beside(table, columns),
         false => grid(table, columns),
@@ -174,10 +163,7 @@ mod tests {
     use super::*;
 
     fn cell(milli: i64, role: Role) -> Cell {
-        let published = Published {
-            milli: 10_000,
-            digit_milli: 1000,
-        };
+        let published = Published { milli: 10_000, digit_milli: 1000 };
         Cell::beside(milli, published, role)
     }
 

@@ -10,26 +10,14 @@ use crate::hardware::{Constant, Origin, Profile, US};
 const TARGET: u64 = FIRST_ADDRESS + (1 << 20);
 
 fn at(node: u16) -> Endpoint {
-    Endpoint {
-        node: NodeId(node),
-        process: ProcessId(0),
-    }
+    Endpoint { node: NodeId(node), process: ProcessId(0) }
 }
 
 /// Each step of a NIC takes a microsecond, a wire 5 us for whatever; the host lets a miss wait for 10 us and works for 20.
 fn computers(on_miss: OnMiss) -> Computers {
-    let is = |cost, us| Constant {
-        cost,
-        value: us * US,
-        origin: Origin::Assumed,
-        source: "test",
-    };
-    let constants = [
-        is(Cost::NicHeader, 1),
-        is(Cost::NicStartNetwork, 1),
-        is(Cost::NicTakePacket, 1),
-        is(Cost::WireLatency, 5),
-    ];
+    let is = |cost, us| Constant { cost, value: us * US, origin: Origin::Assumed, source: "test" };
+    let constants =
+        [is(Cost::NicHeader, 1), is(Cost::NicStartNetwork, 1), is(Cost::NicTakePacket, 1), is(Cost::WireLatency, 5)];
     let shape = Shape {
         design: DesignConfig::DynamicHandle(DynamicHandleConfig::default()),
         on_miss,
@@ -58,14 +46,9 @@ fn one_message(on_miss: OnMiss) -> Vec<(Ps, Ps)> {
         }
     });
     let mut watched = false;
-    computers.start(at(1), move |_: &mut Moment<'_>| {
-        match core::mem::replace(&mut watched, true) {
-            false => Do::Watch {
-                address: TARGET,
-                least: 7,
-            },
-            true => Do::End,
-        }
+    computers.start(at(1), move |_: &mut Moment<'_>| match core::mem::replace(&mut watched, true) {
+        false => Do::Watch { address: TARGET, least: 7 },
+        true => Do::End,
     });
     computers.run().unwrap();
     let after = |it: &Missed| {

@@ -10,11 +10,7 @@ fn a_miss_interrupts_the_host_which_pins_what_one_interrupt_fills() {
     let computers = one_way(shape.clone(), 30 * PAGE);
     let counters = computers.counters(at(0));
     let load = computers.load(NodeId(0));
-    assert_eq!(
-        (load.interrupts, counters.pins, counters.lookups),
-        (1, 32 + 30, 31),
-        "the export has 30 pages"
-    );
+    assert_eq!((load.interrupts, counters.pins, counters.lookups), (1, 32 + 30, 31), "the export has 30 pages");
     // Interrupt and 32 pages.
     assert_eq!(load.handlers_ps, (10 + 32) * US);
     // The second time they are there.
@@ -32,10 +28,7 @@ fn a_miss_interrupts_the_host_which_pins_what_one_interrupt_fills() {
 
 #[test]
 fn a_design_that_checks_first_pins_in_the_program_and_reads_its_table_by_dma() {
-    let shape = Shape {
-        design: DesignConfig::Hierarchical(HierarchicalConfig::default()),
-        ..Shape::default()
-    };
+    let shape = Shape { design: DesignConfig::Hierarchical(HierarchicalConfig::default()), ..Shape::default() };
     let mut computers = one_way(shape, 2000);
     assert_eq!(computers.load(NodeId(0)).interrupts, 0);
     let counters = computers.counters(at(0));
@@ -44,11 +37,7 @@ fn a_design_that_checks_first_pins_in_the_program_and_reads_its_table_by_dma() {
     let spans = computers.take_timeline();
     assert_eq!(count(&spans, 0, "table from host"), 1);
     let posts = spans.iter().find(|span| span.label == "posts").unwrap();
-    assert_eq!(
-        posts.to_ps - posts.from_ps,
-        8 * US,
-        "a call that pins, and the post"
-    );
+    assert_eq!(posts.to_ps - posts.from_ps, 8 * US, "a call that pins, and the post");
 }
 
 #[test]

@@ -14,20 +14,12 @@ const TARGET: u64 = FIRST_ADDRESS + (1 << 20);
 const PAGE: u64 = 4096;
 
 fn at(node: u16) -> Endpoint {
-    Endpoint {
-        node: NodeId(node),
-        process: ProcessId(0),
-    }
+    Endpoint { node: NodeId(node), process: ProcessId(0) }
 }
 
 /// Everything takes a microsecond, but the loop, and a page, which takes the engine 40 us and the wire 20.
 fn profile() -> Profile {
-    let is = |cost, value| Constant {
-        cost,
-        value,
-        origin: Origin::Assumed,
-        source: "test",
-    };
+    let is = |cost, value| Constant { cost, value, origin: Origin::Assumed, source: "test" };
     let constants = [
         is(Cost::HostPost, US),
         is(Cost::NicLoop, 3 * US),
@@ -89,10 +81,7 @@ fn receives(bytes: u64) -> impl Program {
         if !waited {
             waited = true;
             let last = expected[bytes as usize - 8..].try_into().unwrap();
-            return Do::Watch {
-                address: TARGET + bytes - 8,
-                least: u64::from_le_bytes(last),
-            };
+            return Do::Watch { address: TARGET + bytes - 8, least: u64::from_le_bytes(last) };
         }
         let mut found = vec![0; bytes as usize];
         moment.read(TARGET, &mut found);
@@ -124,11 +113,7 @@ fn data_arrive_by_every_design_over_every_transport() {
     for design in DesignConfig::all() {
         for links in [None, Some(links)] {
             for bytes in [8, 100, 128, 200, 5_000, 30_000] {
-                let shape = Shape {
-                    design,
-                    links,
-                    ..Shape::default()
-                };
+                let shape = Shape { design, links, ..Shape::default() };
                 let one = one_way(shape.clone(), bytes);
                 let two = one_way(shape, bytes);
                 assert_eq!(one.marks(), two.marks(), "a run repeats itself");
@@ -153,16 +138,10 @@ fn a_page_is_loaded_while_the_one_before_it_is_sent() {
     // All but the last.
     assert_eq!((loads.len(), overlaps), (21, 20));
     // In the tight loop nothing lies between two loads but the start of the network and that of the DMA.
-    let gaps: Vec<_> = loads
-        .windows(2)
-        .map(|two| two[1].from_ps - two[0].to_ps)
-        .collect();
+    let gaps: Vec<_> = loads.windows(2).map(|two| two[1].from_ps - two[0].to_ps).collect();
     assert!(gaps.iter().all(|&gap| gap == 2 * US), "{gaps:?}");
     let passes = count(&spans, 0, "main loop");
-    assert_eq!(
-        passes, 2,
-        "for the command, and once the host has served the miss"
-    );
+    assert_eq!(passes, 2, "for the command, and once the host has served the miss");
 }
 
 #[test]
@@ -188,12 +167,7 @@ fn a_packet_that_comes_ends_the_tight_loop() {
 #[test]
 fn dma_slows_the_processor_and_two_kinds_stop_it() {
     let (mut computers, imports) = pair(Shape::default(), 20 * PAGE);
-    let is = |cost, value| Constant {
-        cost,
-        value,
-        origin: Origin::Assumed,
-        source: "test",
-    };
+    let is = |cost, value| Constant { cost, value, origin: Origin::Assumed, source: "test" };
     let mut constants = computers.profile.constants().to_vec();
     constants.extend([is(Cost::NicSlowedByDma, 50), is(Cost::NicSlowedByTwo, 100)]);
     computers.profile = Profile::new("test", 0, &constants);
@@ -212,15 +186,7 @@ fn dma_slows_the_processor_and_two_kinds_stop_it() {
 
 #[test]
 fn a_wire_is_held_back_while_its_receiver_has_no_buffer() {
-    let mut computers = Computers::new(
-        profile(),
-        Shape {
-            nodes: 4,
-            receive_buffers: 2,
-            ..Shape::default()
-        },
-    )
-    .unwrap();
+    let mut computers = Computers::new(profile(), Shape { nodes: 4, receive_buffers: 2, ..Shape::default() }).unwrap();
     let bytes = 10 * PAGE;
     for from in 1..4 {
         let name = format!("{from}");
@@ -230,9 +196,7 @@ fn a_wire_is_held_back_while_its_receiver_has_no_buffer() {
         computers.start(at(from), sends(import, bytes, 1));
     }
     computers.run().unwrap();
-    let blocked: u64 = (1..4)
-        .map(|node| computers.load(NodeId(node)).blocked)
-        .sum();
+    let blocked: u64 = (1..4).map(|node| computers.load(NodeId(node)).blocked).sum();
     assert!(blocked > 10, "{blocked}");
     // Three are of the set-up.
     let received = computers.node(NodeId(0)).nic().counters().packets_received;
@@ -243,20 +207,13 @@ fn a_wire_is_held_back_while_its_receiver_has_no_buffer() {
 fn a_fetch_brings_data_and_completes() {
     let bytes = 10_000;
     let (mut computers, imports) = pair(Shape::default(), bytes);
-    computers.computers[1]
-        .memory
-        .write(0, TARGET, &pattern(bytes));
+    computers.computers[1].memory.write(0, TARGET, &pattern(bytes));
     let import = imports[0];
     let mut step = 0;
     computers.start(at(0), move |moment: &mut Moment<'_>| {
         step += 1;
         match (step, moment.posted()) {
-            (1, _) => Do::Fetch(Fetch {
-                import,
-                offset: 0,
-                address: SOURCE,
-                length: bytes,
-            }),
+            (1, _) => Do::Fetch(Fetch { import, offset: 0, address: SOURCE, length: bytes }),
             (2, Some(word)) => Do::Await(word),
             _ => {
                 let mut found = vec![0; bytes as usize];
@@ -273,21 +230,9 @@ fn a_fetch_brings_data_and_completes() {
 #[test]
 fn a_program_that_waits_in_vain_is_told_of() {
     let (mut computers, _) = pair(Shape::default(), PAGE);
-    computers.start(at(1), |_: &mut Moment<'_>| Do::Watch {
-        address: TARGET,
-        least: 1,
-    });
+    computers.start(at(1), |_: &mut Moment<'_>| Do::Watch { address: TARGET, least: 1 });
     let error = computers.run().unwrap_err();
-    assert!(
-        matches!(
-            error,
-            ComputersError::Stuck {
-                node: NodeId(1),
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, ComputersError::Stuck { node: NodeId(1), .. }), "{error}");
 }
 
 #[test]
@@ -295,16 +240,7 @@ fn a_send_that_the_firmware_refuses_ends_the_run() {
     let (mut computers, imports) = pair(Shape::default(), PAGE);
     computers.start(at(0), sends(imports[0], PAGE + 64, 1));
     let error = computers.run().unwrap_err();
-    assert!(
-        matches!(
-            error,
-            ComputersError::Told {
-                node: NodeId(0),
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, ComputersError::Told { node: NodeId(0), .. }), "{error}");
 }
 
 #[test]
@@ -327,13 +263,7 @@ fn a_short_send_does_not_overtake_a_long_one() {
 
 #[test]
 fn a_shape_out_of_range_is_refused() {
-    let shape = Shape {
-        send_buffers: 1,
-        ..Shape::default()
-    };
+    let shape = Shape { send_buffers: 1, ..Shape::default() };
     let error = Computers::new(profile(), shape).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "invalid number of send buffers `1`: expected 2 to 64"
-    );
+    assert_eq!(error.to_string(), "invalid number of send buffers `1`: expected 2 to 64");
 }

@@ -48,17 +48,10 @@ impl<'a> Times<'a> {
         let page_ps = micro.latency(link, REQUEST, 0)? + micro.latency(link, 4096, 0)?;
         let misses = [
             ("times out", micro.penalty(link)?),
-            (
-                "asks for all",
-                micro.penalty(Link::Other(OnMiss::AsksForAll))?,
-            ),
+            ("asks for all", micro.penalty(Link::Other(OnMiss::AsksForAll))?),
             ("the firmware's", micro.penalty(Link::Firmware)?),
         ];
-        Ok(Self {
-            applications,
-            ratios,
-            costs: Costs { page_ps, misses },
-        })
+        Ok(Self { applications, ratios, costs: Costs { page_ps, misses } })
     }
 
     /// How long an application takes with so many misses at a node, each of which costs so much.
@@ -94,10 +87,7 @@ impl<'a> Times<'a> {
         let mut table = Table::new("Figure 6", caption, "ratio", &["cache"], &names);
         let mut lines: Vec<Line> = Vec::new();
         for application in self.applications {
-            lines.push(Line {
-                name: application.name.to_owned(),
-                points: Vec::new(),
-            });
+            lines.push(Line { name: application.name.to_owned(), points: Vec::new() });
         }
         let speedup = |number: usize, misses: u64, miss_ps: Ps| {
             let application = &self.applications[number];
@@ -106,18 +96,12 @@ impl<'a> Times<'a> {
             (1000 * alone_ps / u128::from(takes)) as i64
         };
         let miss_ps = self.costs.misses[0].1;
-        let without: Vec<i64> = (0..names.len())
-            .map(|number| speedup(number, 0, 0))
-            .collect();
-        table.row(
-            &["tables on the NIC"],
-            without.into_iter().map(Cell::new).collect(),
-        );
+        let without: Vec<i64> = (0..names.len()).map(|number| speedup(number, 0, 0)).collect();
+        table.row(&["tables on the NIC"], without.into_iter().map(Cell::new).collect());
         let columns: Vec<Vec<(String, i64)>> = (0..names.len())
             .map(|number| {
-                let of_shape = |(shape, misses): (Shape, Misses)| {
-                    (shape.name(), speedup(number, misses.all(), miss_ps))
-                };
+                let of_shape =
+                    |(shape, misses): (Shape, Misses)| (shape.name(), speedup(number, misses.all(), miss_ps));
                 self.ratios.of(number).map(of_shape).collect()
             })
             .collect();
@@ -143,10 +127,8 @@ impl<'a> Times<'a> {
     pub(super) fn figure_7(&self) -> Table {
         let caption = "time with dynamic handles in % of that with tables on the NIC, with the cache that misses least and with C16.L64.A4";
         let links = self.costs.misses.map(|miss| miss.0);
-        let columns: Vec<String> = links
-            .iter()
-            .flat_map(|link| [format!("{link}, least"), format!("{link}, C16.L64.A4")])
-            .collect();
+        let columns: Vec<String> =
+            links.iter().flat_map(|link| [format!("{link}, least"), format!("{link}, C16.L64.A4")]).collect();
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let mut table = Table::new("Figure 7", caption, "%", &["application"], &columns);
         let mut within = [0; 3];
@@ -196,12 +178,7 @@ impl<'a> Times<'a> {
                 let (fast, slow) = (takes(fewest.unwrap_or(0)), takes(most.unwrap_or(0)));
                 let variation = (100_000 * u128::from(slow) / u128::from(fast)) as i64 - 100_000;
                 let said = format!("{name}'s speed-up varies by more than 100 %");
-                row(
-                    &said,
-                    variation > 100_000,
-                    "fastest beyond slowest, %",
-                    variation,
-                );
+                row(&said, variation > 100_000, "fastest beyond slowest, %", variation);
             } else {
                 let small = self.ratios.of(number);
                 let small = small.filter(|(shape, _)| shape.entries == SMALL);
@@ -227,12 +204,7 @@ impl<'a> Times<'a> {
             "slowest but for Radix, %",
             others,
         );
-        row(
-            "Radix becomes more than 3 % slower",
-            radix > NEAR,
-            "with the cache that misses least, %",
-            radix,
-        );
+        row("Radix becomes more than 3 % slower", radix > NEAR, "with the cache that misses least, %", radix);
         table.note("FFT is more than 3 % slower, as a miss costs the timeout of 1 ms that is assumed here. `Computing times` says what a miss may cost each application for 3 %: with more than Radix's and less than FFT's, both statements would hold.");
         table.note("LUContiguous's speed-up hardly varies, although up to 22 % of its lookups miss: with the computing time that is assumed here, a processor computes for 125 s, and caches make a difference of 3 s. Ocean's borders do not fit into 8 K entries with lines of 64 and 128.");
         table
@@ -249,13 +221,7 @@ impl<'a> Times<'a> {
     pub(super) fn computing_times(&self) -> Table {
         let columns = ["half", "as assumed", "double", "miss for 3 %"];
         let caption = "time in % of that with tables on the NIC with C16.L64.A4, misses time out, if computing takes half or twice as long; and what a miss may cost, in us, for 3 % with the cache that misses least";
-        let mut table = Table::new(
-            "Computing times",
-            caption,
-            "",
-            &["application", "problem"],
-            &columns,
-        );
+        let mut table = Table::new("Computing times", caption, "", &["application", "problem"], &columns);
         let miss_ps = self.costs.misses[0].1;
         for (number, application) in self.applications.iter().enumerate() {
             let misses = self.with_best(number);

@@ -6,9 +6,7 @@ use mapwire_nic::link::LinkConfig;
 use mapwire_translation::{CacheConfig, DesignConfig, DynamicHandleConfig};
 use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
 
-use crate::computers::{
-    Computers, ComputersError, Do, FIRST_ADDRESS, MissTimes, Missed, Moment, OnMiss, Send, Shape,
-};
+use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, MissTimes, Missed, Moment, OnMiss, Send, Shape};
 use crate::hardware::{Cost, Profile, Ps};
 
 /// Bytes of the longest message, and from one place of a message to the next.
@@ -51,19 +49,13 @@ pub(in crate::paper) struct Timed {
 
 /// Dynamic handles with lines of one entry, so that as many lookups miss as are wanted, whatever the size of messages.
 pub(super) fn dynamic_handles() -> DesignConfig {
-    let cache = CacheConfig::default()
-        .with_entries(16 << 10)
-        .with_ways(4)
-        .with_line_entries(1)
-        .with_offset_per_process(false);
+    let cache =
+        CacheConfig::default().with_entries(16 << 10).with_ways(4).with_line_entries(1).with_offset_per_process(false);
     DesignConfig::DynamicHandle(DynamicHandleConfig::default().with_cache(cache))
 }
 
 const fn at(node: u16) -> Endpoint {
-    Endpoint {
-        node: NodeId(node),
-        process: ProcessId(0),
-    }
+    Endpoint { node: NodeId(node), process: ProcessId(0) }
 }
 
 /// Messages, of which some go where nothing was before, so that all of their pages miss.
@@ -139,10 +131,7 @@ impl Bench {
         for node in 0..2 {
             computers.export(at(node), "target", TARGET, places * MOST_BYTES)?;
         }
-        let imports = [
-            computers.import(at(0), at(1), "target")?,
-            computers.import(at(1), at(0), "target")?,
-        ];
+        let imports = [computers.import(at(0), at(1), "target")?, computers.import(at(1), at(0), "target")?];
         Ok((computers, imports))
     }
 
@@ -156,11 +145,7 @@ impl Bench {
         count: u64,
         miss_percent: u64,
     ) -> Result<Timed, ComputersError> {
-        let messages = Messages {
-            bytes,
-            count,
-            miss_percent,
-        };
+        let messages = Messages { bytes, count, miss_percent };
         let (mut computers, imports) = self.pair(messages)?;
         for node in 0..2 {
             let program = ping_pong(node, imports[usize::from(node)], messages);
@@ -174,17 +159,8 @@ impl Bench {
     ///
     /// # Errors
     /// As [`ping_pong`](Self::ping_pong).
-    pub(in crate::paper) fn stream(
-        &self,
-        bytes: u64,
-        count: u64,
-        miss_percent: u64,
-    ) -> Result<Timed, ComputersError> {
-        let messages = Messages {
-            bytes,
-            count,
-            miss_percent,
-        };
+    pub(in crate::paper) fn stream(&self, bytes: u64, count: u64, miss_percent: u64) -> Result<Timed, ComputersError> {
+        let messages = Messages { bytes, count, miss_percent };
         let (mut computers, imports) = self.pair(messages)?;
         computers.start(at(0), stream_out(imports[0], messages));
         computers.start(at(1), stream_in(imports[1], messages));
@@ -200,20 +176,11 @@ fn timed(computers: &Computers) -> Timed {
     let took = of(0).zip(of(1)).map(|(from, to)| to.at_ps - from.at_ps);
     let missed = computers.missed().iter();
     let since = of(0).map_or(0, |mark| mark.at_ps);
-    Timed {
-        took_ps: took.unwrap_or(0),
-        missed: missed.filter(|it| it.at_ps >= since).copied().collect(),
-    }
+    Timed { took_ps: took.unwrap_or(0), missed: missed.filter(|it| it.at_ps >= since).copied().collect() }
 }
 
 /// A message with its number at its end, from one of two sources.
-fn send(
-    moment: &mut Moment<'_>,
-    import: ImportId,
-    messages: Messages,
-    offset: u64,
-    number: u64,
-) -> Do {
+fn send(moment: &mut Moment<'_>, import: ImportId, messages: Messages, offset: u64, number: u64) -> Do {
     // The message before may still be read.
     let source = SOURCE + number % 2 * MOST_BYTES;
     moment.write(source + messages.last(), &number.to_le_bytes());
@@ -222,18 +189,11 @@ fn send(
 
 /// Until the end of a message is there.
 fn watch(messages: Messages, offset: u64, number: u64) -> Do {
-    Do::Watch {
-        address: TARGET + offset + messages.last(),
-        least: number,
-    }
+    Do::Watch { address: TARGET + offset + messages.last(), least: number }
 }
 
 /// One side of a ping-pong: the first sends to where messages go, and answers come to the first place.
-fn ping_pong(
-    node: u16,
-    import: ImportId,
-    messages: Messages,
-) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
+fn ping_pong(node: u16, import: ImportId, messages: Messages) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
     let (mut message, mut phase) = (0, if node == 0 { 0 } else { 2 });
     move |moment| {
         loop {
@@ -288,10 +248,7 @@ fn stream_out(import: ImportId, messages: Messages) -> impl FnMut(&mut Moment<'_
         if message == WARM && !is_warm {
             is_warm = true;
             // The receiver says so.
-            return Do::Watch {
-                address: TARGET,
-                least: 1,
-            };
+            return Do::Watch { address: TARGET, least: 1 };
         }
         if message == messages.all() {
             return Do::End;
@@ -334,13 +291,7 @@ mod tests {
     use super::*;
 
     fn bench(on_miss: OnMiss) -> Bench {
-        Bench {
-            profile: testbed(),
-            link: Link::Other(on_miss),
-            design: dynamic_handles(),
-            loads: 1,
-            drawn_by: Some(1),
-        }
+        Bench { profile: testbed(), link: Link::Other(on_miss), design: dynamic_handles(), loads: 1, drawn_by: Some(1) }
     }
 
     #[test]
@@ -360,10 +311,7 @@ mod tests {
 
     #[test]
     fn the_firmwares_link_brings_everything_and_is_asked_for_each_miss() {
-        let bench = Bench {
-            link: Link::Firmware,
-            ..bench(OnMiss::Waits)
-        };
+        let bench = Bench { link: Link::Firmware, ..bench(OnMiss::Waits) };
         let without = bench.stream(MOST_BYTES, 10, 0).unwrap();
         let with = bench.stream(MOST_BYTES, 10, 50).unwrap();
         assert!(with.took_ps > without.took_ps + 80 * 50_000_000);

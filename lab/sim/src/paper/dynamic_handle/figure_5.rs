@@ -37,25 +37,16 @@ impl Ratios {
     pub(super) fn new(applications: &[Application]) -> Result<Self, CacheError> {
         let shapes: Vec<Shape> = Shape::all().collect();
         let of = |application: &Application| {
-            let counts = shapes
-                .iter()
-                .map(|&shape| misses(&application.accesses, shape));
+            let counts = shapes.iter().map(|&shape| misses(&application.accesses, shape));
             counts.collect::<Result<Vec<_>, _>>()
         };
         let counts = applications.iter().map(of).collect::<Result<_, _>>()?;
-        Ok(Self {
-            names: applications.iter().map(|it| it.name).collect(),
-            shapes,
-            counts,
-        })
+        Ok(Self { names: applications.iter().map(|it| it.name).collect(), shapes, counts })
     }
 
     /// The misses of an application by number, with each shape.
     pub(super) fn of(&self, application: usize) -> impl Iterator<Item = (Shape, Misses)> {
-        self.shapes
-            .iter()
-            .copied()
-            .zip(self.counts[application].iter().copied())
+        self.shapes.iter().copied().zip(self.counts[application].iter().copied())
     }
 
     fn named(&self, name: &str, shape: Shape) -> Misses {
@@ -80,7 +71,8 @@ impl Ratios {
 
     /// All miss ratios, and those of the best shape by path and kind.
     pub(super) fn tables(&self) -> Vec<Table> {
-        let caption = "misses of the VMH cache in % of lookups, by shape: entries in K, entries of a line, lines of a set";
+        let caption =
+            "misses of the VMH cache in % of lookups, by shape: entries in K, entries of a line, lines of a set";
         let mut all = Table::new("Figure 5", caption, "%", &["cache"], &self.names);
         for (at, shape) in self.shapes.iter().enumerate() {
             let cells = self.counts.iter().map(|of| of[at].percent(of[at].all()));
@@ -88,21 +80,13 @@ impl Ratios {
         }
         all.note("The bars of the paper's Figure 5 have no numbers; `Figure 5, as described` compares what the text says of them.");
         all.note("The accesses are those of kernels with the structure of the applications; the paper's traces and problem sizes are not public.");
-        let caption = format!(
-            "misses by path and kind with {}, in % of lookups",
-            BEST.name()
-        );
+        let caption = format!("misses by path and kind with {}, in % of lookups", BEST.name());
         let columns = ["cold send", "cold receive", "other send", "other receive"];
         let mut parts = Table::new("Misses by path", &caption, "%", &["application"], &columns);
         for name in &self.names {
             let counts = self.named(name, BEST);
             let of = counts.counters;
-            let cells = [
-                of.send_cold_misses,
-                of.receive_cold_misses,
-                of.send_other_misses,
-                of.receive_other_misses,
-            ];
+            let cells = [of.send_cold_misses, of.receive_cold_misses, of.send_other_misses, of.receive_other_misses];
             let cells = cells.map(|count| Cell::new(counts.percent(count)));
             parts.row(&[name], cells.to_vec());
         }
@@ -116,13 +100,7 @@ impl Ratios {
     pub(super) fn highest(&self, seed: u64) -> Result<Table, CacheError> {
         let caption = "highest miss ratio over all caches, and the highest label of the paper's axis, which ends above its highest bar";
         let columns = ["here", "axis ends"];
-        let mut table = Table::new(
-            "Figure 5, highest",
-            caption,
-            "%",
-            &["application"],
-            &columns,
-        );
+        let mut table = Table::new("Figure 5, highest", caption, "%", &["application"], &columns);
         for name in &self.names {
             let top = AXES.iter().find(|axis| axis.0 == *name);
             let top = top.map_or(Cell::NONE, |axis| Cell::new(axis.1));
@@ -148,13 +126,8 @@ impl Ratios {
     /// What §V.C says of the figure, with what ours says of it.
     fn described(&self) -> Table {
         let caption = "what §V.C says of Figure 5, and whether it is so here";
-        let mut table = Table::new(
-            "Figure 5, as described",
-            caption,
-            "",
-            &["the paper", "here", "measure"],
-            &["value"],
-        );
+        let mut table =
+            Table::new("Figure 5, as described", caption, "", &["the paper", "here", "measure"], &["value"]);
         let mut row = |said: &str, holds: bool, measure: &str, milli: i64| {
             let word = if holds { "holds" } else { "does not hold" };
             table.row(&[said, word, measure], vec![Cell::new(milli)]);
@@ -162,12 +135,7 @@ impl Ratios {
         let most = |name: &&&str| self.range(name).1;
         let highest = self.names.iter().map(|name| self.range(name).1).max();
         let highest = highest.unwrap_or(0);
-        row(
-            "misses lie between 0 and 40 %",
-            highest <= 40_000,
-            "highest ratio, %",
-            highest,
-        );
+        row("misses lie between 0 and 40 %", highest <= 40_000, "highest ratio, %", highest);
         let small = || self.names.iter().filter(|name| !LARGE.contains(name));
         let least_large = LARGE.iter().map(|name| self.range(name).1).min();
         let least_large = least_large.unwrap_or(0);
@@ -182,11 +150,7 @@ impl Ratios {
             "least of their highest ratios, %",
             least_large,
         );
-        let shape = |kilo: usize, line, ways| Shape {
-            entries: kilo << 10,
-            line,
-            ways,
-        };
+        let shape = |kilo: usize, line, ways| Shape { entries: kilo << 10, line, ways };
         let falls = |name: &&&str| {
             [8, 16, 32].into_iter().all(|kilo| {
                 let ratios = [8, 16, 64, 128].map(|line| self.ratio(name, shape(kilo, line, 4)));
@@ -206,18 +170,10 @@ impl Ratios {
                 1000 * self.ratio(name, large) / self.ratio(name, small).max(1)
             });
             let most = remains.into_iter().max().unwrap_or(0);
-            let said =
-                format!("{name} with L128: 32 K entries miss less than half as often as 16 K");
-            row(
-                &said,
-                most < 500,
-                "ratio with 32 K / ratio with 16 K, most",
-                most,
-            );
+            let said = format!("{name} with L128: 32 K entries miss less than half as often as 16 K");
+            row(&said, most < 500, "ratio with 32 K / ratio with 16 K, most", most);
         }
-        let saved = |name: &str, from: Shape, ways| {
-            self.ratio(name, from) - self.ratio(name, Shape { ways, ..from })
-        };
+        let saved = |name: &str, from: Shape, ways| self.ratio(name, from) - self.ratio(name, Shape { ways, ..from });
         let of_ways = |ways| self.shapes.iter().filter(move |shape| shape.ways == ways);
         let gains = |name: &&&str| of_ways(2).any(|&from| saved(name, from, 4) > 0);
         let gaining = self.names.iter().filter(gains).count();
@@ -233,12 +189,7 @@ impl Ratios {
             shapes.flat_map(of).sum()
         };
         let (by_four, by_eight) = (all_saved(2, 4, |_| true), all_saved(4, 8, |_| true));
-        row(
-            "4 to 8 ways help less than 2 to 4",
-            by_eight < by_four,
-            "saved by 8 ways, sum of all ratios, %",
-            by_eight,
-        );
+        row("4 to 8 ways help less than 2 to 4", by_eight < by_four, "saved by 8 ways, sum of all ratios, %", by_eight);
         let in_small = all_saved(2, 4, |shape| shape.entries == SMALL && shape.line <= 16);
         row(
             "ways matter mostly with few entries and short lines",
@@ -252,9 +203,7 @@ impl Ratios {
         };
         row(
             "Ocean's non-cold misses more than double from L16 to L64 with C8 and C16",
-            [8, 16]
-                .into_iter()
-                .all(|kilo| others(kilo, 64) > 2 * others(kilo, 16)),
+            [8, 16].into_iter().all(|kilo| others(kilo, 64) > 2 * others(kilo, 16)),
             "non-cold misses, C16.L64.A4",
             1000 * others(16, 64) as i64,
         );
@@ -267,10 +216,7 @@ impl Ratios {
         let line = |(name, counts): (&&str, &Vec<Misses>)| {
             let points = (1..).zip(counts);
             let points = points.map(|(x, counts)| (x, counts.percent(counts.all())));
-            Line {
-                name: (*name).to_owned(),
-                points: points.collect(),
-            }
+            Line { name: (*name).to_owned(), points: points.collect() }
         };
         Figure {
             name: "Figure 5",

@@ -12,10 +12,7 @@ const ENTRY_BYTES: u64 = 4;
 const PAGE: u64 = 4096;
 
 const fn whole(number: i64) -> Published {
-    Published {
-        milli: 1000 * number,
-        digit_milli: 1000,
-    }
+    Published { milli: 1000 * number, digit_milli: 1000 }
 }
 
 /// Thousandths of a KB.
@@ -54,49 +51,14 @@ pub(super) fn table() -> Result<Table, CacheError> {
     printed("lookup structures, tables on the NIC", 520);
     printed("lookup structures, dynamic handles", 130);
     printed("all, tables on the NIC", 800);
-    row(
-        "all, dynamic handles",
-        "all else stays as it is",
-        (800 - 520 + 130) << 10,
-        Some(400),
-    );
-    row(
-        &format!("VMH cache {best}"),
-        "the paper's entries, our tags",
-        entries * ENTRY_BYTES + tags,
-        Some(75),
-    );
+    row("all, dynamic handles", "all else stays as it is", (800 - 520 + 130) << 10, Some(400));
+    row(&format!("VMH cache {best}"), "the paper's entries, our tags", entries * ENTRY_BYTES + tags, Some(75));
     row(&format!("VMH cache {best}"), "the firmware's", cache, None);
-    row(
-        "buffers that a VMH table of 256 KB reaches",
-        "entries of 4 bytes",
-        (256 << 10) / ENTRY_BYTES * PAGE,
-        None,
-    );
-    row(
-        "VMH table of 64 GB of buffers",
-        "entries of 4 bytes",
-        (64 << 30) / PAGE * ENTRY_BYTES,
-        Some(64 << 10),
-    );
-    row(
-        "CBH cache",
-        "the firmware's, of 1,024 buffers",
-        structure(&design, "CBH cache"),
-        None,
-    );
-    row(
-        "PCH cache",
-        "the firmware's, of 64 processes",
-        structure(&design, "PCH cache"),
-        None,
-    );
-    row(
-        "CBH and PCH of the paper",
-        "130 KB without the VMH cache's 75",
-        (130 - 75) << 10,
-        None,
-    );
+    row("buffers that a VMH table of 256 KB reaches", "entries of 4 bytes", (256 << 10) / ENTRY_BYTES * PAGE, None);
+    row("VMH table of 64 GB of buffers", "entries of 4 bytes", (64 << 30) / PAGE * ENTRY_BYTES, Some(64 << 10));
+    row("CBH cache", "the firmware's, of 1,024 buffers", structure(&design, "CBH cache"), None);
+    row("PCH cache", "the firmware's, of 64 processes", structure(&design, "PCH cache"), None);
+    row("CBH and PCH of the paper", "130 KB without the VMH cache's 75", (130 - 75) << 10, None);
     table.note("These are sums of the paper's own figures, but for what is the firmware's. §V.C says of the full VMH table only that it has more than 256 KB.");
     table.note("The firmware's translations take 8 bytes, the paper's 4: its cache of that shape is that much larger.");
     table.note("§II says 64 MB for the VMH table of 64 GB, which entries of 4 bytes give. §V.A says 32 MB for the same: the paper contradicts itself there.");
@@ -106,8 +68,7 @@ pub(super) fn table() -> Result<Table, CacheError> {
 
 /// What the figures say of savings and prices.
 pub(super) fn ratios() -> Table {
-    let caption =
-        "savings and prices that the text states, calculated from the figures that it prints";
+    let caption = "savings and prices that the text states, calculated from the figures that it prints";
     let mut table = Table::new("Savings", caption, "%", &["what"], &["percent"]);
     let mut row = |what: &str, milli: i64, theirs: i64| {
         let cell = Cell::beside(milli, whole(theirs), Role::Input);
@@ -118,7 +79,9 @@ pub(super) fn ratios() -> Table {
     row("all memory saved (§V.A)", share(800 - 400, 800), 50);
     row("2 MB more cost (Table I)", share(1295 - 995, 995), 30);
     row("6 MB more cost (Table I)", share(1595 - 995, 995), 60);
-    table.note("The abstract says that more than 80 % of the lookup structures are saved, §V.A and the conclusion say 75 %.");
+    table.note(
+        "The abstract says that more than 80 % of the lookup structures are saved, §V.A and the conclusion say 75 %.",
+    );
     table
 }
 

@@ -51,13 +51,7 @@ fn mean(spans: &[Ps]) -> Ps {
 
 impl Micro {
     fn bench(&self, link: Link) -> Bench {
-        Bench {
-            profile: self.profile.clone(),
-            link,
-            design: dynamic_handles(),
-            loads: 1,
-            drawn_by: Some(self.seed),
-        }
+        Bench { profile: self.profile.clone(), link, design: dynamic_handles(), loads: 1, drawn_by: Some(self.seed) }
     }
 
     fn answers(&self) -> [(&'static str, Link); 5] {
@@ -68,12 +62,7 @@ impl Micro {
     ///
     /// # Errors
     /// The firmware refuses something.
-    pub(super) fn latency(
-        &self,
-        link: Link,
-        bytes: u64,
-        percent: u64,
-    ) -> Result<Ps, ComputersError> {
+    pub(super) fn latency(&self, link: Link, bytes: u64, percent: u64) -> Result<Ps, ComputersError> {
         let timed = self.bench(link).ping_pong(bytes, MESSAGES, percent)?;
         Ok(timed.took_ps / (2 * MESSAGES))
     }
@@ -105,16 +94,9 @@ impl Micro {
         let columns = RATIOS.map(|percent| format!("{percent} %"));
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let table = |name, caption, unit| Table::new(name, caption, unit, &["bytes"], &columns);
-        let mut latency = table(
-            "Figure 4, latency",
-            "half of a round trip, by the share of the requests' lookups that miss",
-            "us",
-        );
-        let mut bandwidth = table(
-            "Figure 4, bandwidth",
-            "messages one way, by the share of lookups that miss",
-            "MB/s",
-        );
+        let mut latency =
+            table("Figure 4, latency", "half of a round trip, by the share of the requests' lookups that miss", "us");
+        let mut bandwidth = table("Figure 4, bandwidth", "messages one way, by the share of lookups that miss", "MB/s");
         let (mut latencies, mut bandwidths) = (Vec::new(), Vec::new());
         for bytes in SIZES {
             let times = RATIOS.map(|percent| self.latency(link, bytes, percent));
@@ -134,10 +116,7 @@ impl Micro {
         latency.note(&format!(
             "A sender sends again when it has no ack after {timeout_us} us, which the text does not state: `Assumed constants` varies it."
         ));
-        let figures = [
-            ("Figure 4, latency", "us", &latencies),
-            ("Figure 4, bandwidth", "MB/s", &bandwidths),
-        ];
+        let figures = [("Figure 4, latency", "us", &latencies), ("Figure 4, bandwidth", "MB/s", &bandwidths)];
         let figures = figures.map(|(name, y, values)| figure(name, y, values));
         let described = described(&latencies, &bandwidths);
         Ok((vec![latency, bandwidth, described], figures.into()))
@@ -165,11 +144,7 @@ impl Micro {
                 of("us", times.collect(), &mut table);
                 let rates = answers.map(|(_, link)| self.bandwidth(link, bytes, percent));
                 let rates = rates.into_iter().collect::<Result<Vec<_>, _>>()?;
-                of(
-                    "MB/s",
-                    rates.into_iter().map(Cell::new).collect(),
-                    &mut table,
-                );
+                of("MB/s", rates.into_iter().map(Cell::new).collect(), &mut table);
             }
         }
         table.note("The paper's link times out. A link that asks for all sends a request as soon as the host has acted, and drops what comes meanwhile. One that asks for one packet keeps what came behind it. The firmware's own link does the same (`LinkKind::Again`); its windows, acks and probes take their time besides. The last keeps the packet itself in a buffer of the NIC, and takes nothing else meanwhile.");
@@ -181,23 +156,14 @@ impl Micro {
     /// # Errors
     /// The firmware refuses something.
     pub(super) fn assumed(&self) -> Result<Table, ComputersError> {
-        let columns = [
-            "4 KB latency",
-            "64 KB latency",
-            "4 KB MB/s",
-            "64 KB MB/s",
-            "a miss, asked for",
-            "4 KB MB/s, asked for",
-        ];
+        let columns =
+            ["4 KB latency", "64 KB latency", "4 KB MB/s", "64 KB MB/s", "a miss, asked for", "4 KB MB/s, asked for"];
         let keys = ["constant", "value"];
         let caption = "5 % of lookups miss, and the link times out, or asks for all; a constant that nobody states is another, the rest as it is";
         let mut table = Table::new("Assumed constants", caption, "us", &keys, &columns);
         let mut row = |name: &str, value: &str, profile: Profile| -> Result<(), ComputersError> {
             let timeout_ps = profile.of(Cost::LinkTimeout);
-            let micro = Self {
-                profile,
-                ..self.clone()
-            };
+            let micro = Self { profile, ..self.clone() };
             let link = Link::Other(OnMiss::TimesOut(timeout_ps));
             let cells = [
                 us(micro.latency(link, 4096, 5)?),
@@ -240,8 +206,7 @@ impl Micro {
     /// The firmware refuses something.
     pub(super) fn penalties(&self) -> Result<Table, ComputersError> {
         let columns = ["least", "10 %", "half", "90 %", "99 %", "most", "mean"];
-        let caption =
-            "from a miss to what ends it: how long the shortest take, a tenth of all, half, …";
+        let caption = "from a miss to what ends it: how long the shortest take, a tenth of all, half, …";
         let mut table = Table::new("Miss penalty", caption, "us", &["until", "link"], &columns);
         for (at, (name, link)) in self.answers().into_iter().take(3).enumerate() {
             let timed = self.bench(link).ping_pong(64, SAMPLES, 100)?;
@@ -270,11 +235,7 @@ impl Micro {
 fn figure(name: &'static str, y: &'static str, values: &[Vec<i64>]) -> Figure {
     let line = |(bytes, values): (u64, &Vec<i64>)| Line {
         name: format!("{bytes} bytes"),
-        points: RATIOS
-            .into_iter()
-            .map(|percent| percent as i64)
-            .zip(values.iter().copied())
-            .collect(),
+        points: RATIOS.into_iter().map(|percent| percent as i64).zip(values.iter().copied()).collect(),
     };
     Figure {
         name,
@@ -308,21 +269,11 @@ fn described(latencies: &[Vec<i64>], bandwidths: &[Vec<i64>]) -> Table {
         off.max().unwrap_or(0)
     };
     let off = latencies.iter().map(off_the_line).max().unwrap_or(0);
-    row(
-        "latency increases linearly with the miss ratio",
-        off < 10_000,
-        "farthest from a line, %",
-        off,
-    );
+    row("latency increases linearly with the miss ratio", off < 10_000, "farthest from a line, %", off);
     let ten_percent = 2;
     let left = |values: &Vec<i64>| 100_000 * values[ten_percent] / values[0].max(1);
     let most_left = bandwidths.iter().map(left).max().unwrap_or(0);
-    row(
-        "bandwidth degrades rapidly",
-        most_left < 90_000,
-        "most that is left with 10 % of misses, %",
-        most_left,
-    );
+    row("bandwidth degrades rapidly", most_left < 90_000, "most that is left with 10 % of misses, %", most_left);
     let rise = |values: &Vec<i64>| values[last] - values[0];
     let rises: Vec<i64> = latencies.iter().map(rise).collect();
     row(

@@ -1,8 +1,8 @@
 //! Misses of the VMH cache (Figure 5): the design of the firmware translates what applications move.
 
 use mapwire_translation::{
-    CacheConfig, CacheError, DynamicHandle, DynamicHandleConfig, Frame, HandleCounters,
-    HostRequest, Lookup, Page, Process, TranslationDesign,
+    CacheConfig, CacheError, DynamicHandle, DynamicHandleConfig, Frame, HandleCounters, HostRequest, Lookup, Page,
+    Process, TranslationDesign,
 };
 
 use super::patterns::Access;
@@ -16,11 +16,7 @@ pub(super) struct Shape {
 }
 
 /// The shape that §V.C calls the best tradeoff.
-pub(super) const BEST: Shape = Shape {
-    entries: 16 << 10,
-    line: 64,
-    ways: 4,
-};
+pub(super) const BEST: Shape = Shape { entries: 16 << 10, line: 64, ways: 4 };
 
 /// Entries of the smallest caches.
 pub(super) const SMALL: usize = 8 << 10;
@@ -29,13 +25,9 @@ impl Shape {
     /// The 36 of Figure 5, left to right.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         [8, 16, 32].into_iter().flat_map(|kilo: usize| {
-            [8, 16, 64, 128].into_iter().flat_map(move |line| {
-                [2, 4, 8].into_iter().map(move |ways| Self {
-                    entries: kilo << 10,
-                    line,
-                    ways,
-                })
-            })
+            [8, 16, 64, 128]
+                .into_iter()
+                .flat_map(move |line| [2, 4, 8].into_iter().map(move |ways| Self { entries: kilo << 10, line, ways }))
         })
     }
 
@@ -64,13 +56,8 @@ pub(super) struct Misses {
 
 impl Misses {
     pub(super) fn all(&self) -> u64 {
-        let HandleCounters {
-            send_cold_misses,
-            send_other_misses,
-            receive_cold_misses,
-            receive_other_misses,
-            ..
-        } = self.counters;
+        let HandleCounters { send_cold_misses, send_other_misses, receive_cold_misses, receive_other_misses, .. } =
+            self.counters;
         send_cold_misses + send_other_misses + receive_cold_misses + receive_other_misses
     }
 
@@ -116,10 +103,7 @@ pub(super) fn misses(accesses: &[Access], shape: Shape) -> Result<Misses, CacheE
             evicted.clear();
         }
     }
-    Ok(Misses {
-        lookups: accesses.len() as u64,
-        counters: design.counters().handles,
-    })
+    Ok(Misses { lookups: accesses.len() as u64, counters: design.counters().handles })
 }
 
 #[cfg(test)]
@@ -127,22 +111,13 @@ mod tests {
     use super::*;
 
     fn run(pages: impl Iterator<Item = u64>, shape: Shape) -> Misses {
-        let accesses: Vec<_> = pages
-            .map(|page| Access {
-                page,
-                receives: page % 2 == 0,
-            })
-            .collect();
+        let accesses: Vec<_> = pages.map(|page| Access { page, receives: page % 2 == 0 }).collect();
         misses(&accesses, shape).unwrap()
     }
 
     #[test]
     fn a_walk_misses_once_a_line_and_a_second_walk_only_if_it_does_not_fit() {
-        let shape = Shape {
-            entries: 8 << 10,
-            line: 8,
-            ways: 4,
-        };
+        let shape = Shape { entries: 8 << 10, line: 8, ways: 4 };
         let fits = run((0..4096).chain(0..4096), shape);
         assert_eq!((fits.lookups, fits.cold(), fits.all()), (8192, 512, 512));
         let too_large = run((0..16384).chain(0..16384), shape);
@@ -154,10 +129,7 @@ mod tests {
     fn figure_5_has_36_shapes() {
         let names: Vec<_> = Shape::all().map(Shape::name).collect();
         assert_eq!(names.len(), 36);
-        assert_eq!(
-            (names[0].as_str(), names[35].as_str()),
-            ("C8.L8.A2", "C32.L128.A8")
-        );
+        assert_eq!((names[0].as_str(), names[35].as_str()), ("C8.L8.A2", "C32.L128.A8"));
         assert!(names.contains(&BEST.name()));
     }
 }

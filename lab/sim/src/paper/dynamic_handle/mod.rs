@@ -38,10 +38,7 @@ pub const PAPER: Paper = Paper {
 /// A row size; a cache that cannot be built; the firmware refuses what a run does.
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     options.without_rows(PAPER.name)?;
-    let micro = Micro {
-        profile: testbed(),
-        seed: options.seed,
-    };
+    let micro = Micro { profile: testbed(), seed: options.seed };
     let applications = patterns::all(options.seed);
     let ratios = Ratios::new(&applications)?;
     let times = Times::new(&micro, &applications, &ratios)?;
@@ -55,18 +52,9 @@ pub fn run(options: &Options) -> Result<Report, PaperError> {
     tables.push(ratios.highest(options.seed)?);
     figures.push(ratios.figure());
     let (figure_6, drawn) = times.figure_6();
-    tables.extend([
-        figure_6,
-        times.figure_7(),
-        times.described(),
-        times.computing_times(),
-    ]);
+    tables.extend([figure_6, times.figure_7(), times.described(), times.computing_times()]);
     figures.push(drawn);
-    Ok(Report {
-        profiles: vec![testbed()],
-        tables,
-        figures,
-    })
+    Ok(Report { profiles: vec![testbed()], tables, figures })
 }
 
 #[cfg(test)]
@@ -112,10 +100,8 @@ mod tests {
 
     #[test]
     fn asking_for_a_packet_wins_more_the_longer_the_timeout_and_keeping_what_follows_wins_more() {
-        let micro = |timeout_us: u64| Micro {
-            profile: testbed().with(Cost::LinkTimeout, timeout_us * 1_000_000),
-            seed: 1,
-        };
+        let micro =
+            |timeout_us: u64| Micro { profile: testbed().with(Cost::LinkTimeout, timeout_us * 1_000_000), seed: 1 };
         use crate::computers::OnMiss;
         let took = |timeout_us: u64, link| micro(timeout_us).penalty(link).unwrap();
         let timed_out = |us: u64| took(us, Link::Other(OnMiss::TimesOut(us * 1_000_000)));

@@ -36,33 +36,18 @@ struct Transfers(Vec<Access>);
 impl Transfers {
     /// A page comes in: fetched, or written by another node.
     fn comes(&mut self, page: u64) {
-        self.0.push(Access {
-            page,
-            receives: true,
-        });
+        self.0.push(Access { page, receives: true });
     }
 
     /// A page goes out: another node fetches it, or what was written there goes to its home.
     fn goes(&mut self, page: u64) {
-        self.0.push(Access {
-            page,
-            receives: false,
-        });
+        self.0.push(Access { page, receives: false });
     }
 }
 
 /// All of the paper's, in the order of its Figure 5.
 pub(super) fn all(seed: u64) -> Vec<Application> {
-    vec![
-        fft(),
-        radix(seed),
-        water_nsquared(),
-        raytrace(seed),
-        lu_contiguous(),
-        ocean(),
-        volrend(seed),
-        water_spatial(),
-    ]
+    vec![fft(), radix(seed), water_nsquared(), raytrace(seed), lu_contiguous(), ocean(), volrend(seed), water_spatial()]
 }
 
 /// Six-step FFT and its inverse: six transposes between two matrices. A row of 2,048 complex numbers is 8 pages, of which each node
@@ -86,12 +71,7 @@ fn fft() -> Application {
             }
         }
     }
-    Application {
-        name: "FFT",
-        problem: "4 M points, there and back",
-        accesses: transfers.0,
-        computing_ms: 14_000,
-    }
+    Application { name: "FFT", problem: "4 M points, there and back", accesses: transfers.0, computing_ms: 14_000 }
 }
 
 /// Two passes of a sort by 8 bits: each node writes its keys into its part of each of 256 buckets, wherever that lies. A page is
@@ -116,8 +96,7 @@ pub(super) fn sort(seed: u64, buckets: u64) -> Vec<Access> {
     let mut random = Random::new(seed);
     let mut transfers = Transfers::default();
     for pass in 0..2 {
-        let page =
-            |bucket: u64, node: u64, page: u64| pass * ARRAY + bucket * apart + node * part + page;
+        let page = |bucket: u64, node: u64, page: u64| pass * ARRAY + bucket * apart + node * part + page;
         for at in 0..part {
             // Keys fill the buckets at about the same pace, in no order; another node does the same with the buckets that are here.
             let others = shuffled(buckets - at_home, &mut random);
@@ -314,11 +293,7 @@ mod tests {
             let comes = one.accesses.iter().filter(|access| access.receives);
             let (comes, count) = (comes.count(), one.accesses.len());
             assert!(count > 5_000, "{}: {count}", one.name);
-            assert!(
-                (count / 4..3 * count / 4).contains(&comes),
-                "{}: {comes} of {count}",
-                one.name
-            );
+            assert!((count / 4..3 * count / 4).contains(&comes), "{}: {comes} of {count}", one.name);
         }
     }
 

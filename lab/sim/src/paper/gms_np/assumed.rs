@@ -23,10 +23,7 @@ impl Tables {
         let caption = "predictions for the testbed when a constant is another that nobody states; the rest as it is";
         let mut table = Table::new("Assumed constants", caption, "us", &keys, &columns);
         let mut row = |name: &str, value: &str, profile: Profile| -> Result<(), MachineError> {
-            let tables = Self {
-                profile,
-                ..self.clone()
-            };
+            let tables = Self { profile, ..self.clone() };
             let cells = predicted(&tables)?.map(Cell::new).to_vec();
             table.row(&[name, value], cells);
             Ok(())
@@ -34,8 +31,7 @@ impl Tables {
         row("all", "as they are", self.profile.clone())?;
         let constants = self.profile.constants().iter();
         let of_host = [Cost::HostInterrupt];
-        let varied =
-            constants.filter(|row| row.origin == Origin::Assumed || of_host.contains(&row.cost));
+        let varied = constants.filter(|row| row.origin == Origin::Assumed || of_host.contains(&row.cost));
         for constant in varied {
             for (word, value) in [("half", constant.value / 2), ("double", 2 * constant.value)] {
                 let mut profile = self.profile.clone().with(constant.cost, value);
@@ -48,7 +44,9 @@ impl Tables {
             }
         }
         table.note("How interrupt and handler share the 20.5 us that are known of both is taken from another paper; it is varied, too. It matters only where getpages meet.");
-        table.note("Time that is added on the way is there for GMS and GMS-NP alike: what one gains on the other stays.");
+        table.note(
+            "Time that is added on the way is there for GMS and GMS-NP alike: what one gains on the other stays.",
+        );
         Ok(table)
     }
 }

@@ -6,9 +6,7 @@ use mapwire_gms::{Outcome, PageName, RowSize, SpaceId};
 use mapwire_wire::NodeId;
 
 use crate::Random;
-use crate::hardware::{
-    Call, HostState, Lane, Load, Machine, MachineError, Placement, Profile, Ps, Shape, Span,
-};
+use crate::hardware::{Call, HostState, Lane, Load, Machine, MachineError, Placement, Profile, Ps, Shape, Span};
 
 /// The requesting node.
 pub(super) const A: u16 = 0;
@@ -37,11 +35,7 @@ pub(super) enum Spread {
 
 /// The pages of a file, in whatever order suits the directory: those that `fits` takes.
 pub(super) fn pages(mut fits: impl FnMut(PageName) -> bool) -> impl Iterator<Item = PageName> {
-    let file = SpaceId::File {
-        device: 1,
-        inode: 1,
-        generation: 0,
-    };
+    let file = SpaceId::File { device: 1, inode: 1, generation: 0 };
     let pages = (0..).map(move |page| PageName::new(&file, page));
     pages.filter(move |&name| fits(name))
 }
@@ -88,11 +82,7 @@ impl Busy {
 
 impl Bench {
     /// The cluster, with `count` pages of A stored at C and listed at B, from the first in the table to the last.
-    pub(super) fn begin(
-        &self,
-        count: usize,
-        spread: Spread,
-    ) -> Result<(Machine, Vec<PageName>), MachineError> {
+    pub(super) fn begin(&self, count: usize, spread: Spread) -> Result<(Machine, Vec<PageName>), MachineError> {
         let modulus = match spread {
             Spread::Apart => count.next_power_of_two(),
             // No table that is used here has more rows for hashes to choose from, in host memory or in the NIC's.
@@ -102,13 +92,8 @@ impl Bench {
             Spread::Apart => 2 * modulus * self.row_size.bytes(),
             Spread::Chained => 256 << 10,
         };
-        let shape = Shape {
-            nodes: 3,
-            placement: self.placement,
-            row_size: self.row_size,
-            directory_bytes,
-            pool_frames: 1024,
-        };
+        let shape =
+            Shape { nodes: 3, placement: self.placement, row_size: self.row_size, directory_bytes, pool_frames: 1024 };
         let mut machine = Machine::new(self.profile.clone(), shape)?;
         let mut used = BTreeSet::new();
         let names = pages(|name| {
@@ -161,12 +146,7 @@ impl Bench {
         self.look(&mut machine, names[0], Call::Take)
     }
 
-    fn look(
-        &self,
-        machine: &mut Machine,
-        name: PageName,
-        call: Call,
-    ) -> Result<Lookup, MachineError> {
+    fn look(&self, machine: &mut Machine, name: PageName, call: Call) -> Result<Lookup, MachineError> {
         machine.begin_timeline();
         get(machine, name, call)?;
         // What goes on behind the answer ends, too.
@@ -174,8 +154,7 @@ impl Bench {
         let mut spans = machine.take_timeline();
         spans.retain(|span| span.node == B);
         let first = |lane| spans.iter().find(move |span| span.lane == lane);
-        let (begun_ps, arrived_ps) =
-            first(Lane::ReceiveWire).map_or((0, 0), |span| (span.from_ps, span.to_ps));
+        let (begun_ps, arrived_ps) = first(Lane::ReceiveWire).map_or((0, 0), |span| (span.from_ps, span.to_ps));
         let sent_ps = first(Lane::SendWire).map_or(0, |span| span.from_ps);
         let (raised_ps, answered_ps) = match first(Lane::Host) {
             Some(handles) => {
@@ -188,20 +167,11 @@ impl Bench {
             span.from_ps -= begun_ps;
             span.to_ps -= begun_ps;
         }
-        Ok(Lookup {
-            nic_ps: raised_ps - arrived_ps,
-            host_ps: answered_ps - raised_ps,
-            spans,
-        })
+        Ok(Lookup { nic_ps: raised_ps - arrived_ps, host_ps: answered_ps - raised_ps, spans })
     }
 
     /// So many getpages a second, at even intervals or at drawn ones. Gives the load of B.
-    pub(super) fn busy(
-        &self,
-        a_second: u64,
-        seed: Option<u64>,
-        count: usize,
-    ) -> Result<Busy, MachineError> {
+    pub(super) fn busy(&self, a_second: u64, seed: Option<u64>, count: usize) -> Result<Busy, MachineError> {
         let (mut machine, names) = self.begin(count, Spread::Apart)?;
         let mean_ps = 1_000_000_000_000 / a_second;
         let mut random = seed.map(Random::new);
@@ -214,10 +184,7 @@ impl Bench {
             };
         }
         while machine.poll_told()?.is_some() {}
-        Ok(Busy {
-            load: machine.load(B),
-            elapsed_ps: at_ps,
-        })
+        Ok(Busy { load: machine.load(B), elapsed_ps: at_ps })
     }
 
     /// What B does for one call about a page that is in global memory, or is not, if nothing else is under way.
@@ -256,8 +223,5 @@ fn get(machine: &mut Machine, name: PageName, call: Call) -> Result<Ps, MachineE
             return Ok(told.at_ps);
         }
     }
-    Err(MachineError::Lost {
-        page: name.page,
-        node: A,
-    })
+    Err(MachineError::Lost { page: name.page, node: A })
 }

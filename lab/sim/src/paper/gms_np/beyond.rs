@@ -57,10 +57,7 @@ fn faster(profile: &Profile, costs: &[Cost], times: u64) -> Profile {
 /// The largest value of `cost` up to `most` with which the NIC's lookup takes longer than the host's: below it the host wins.
 fn break_even(tables: &Tables, cost: Cost, most: Ps) -> Result<Option<Ps>, MachineError> {
     let host_wins = |value| {
-        let tables = Tables {
-            profile: tables.profile.clone().with(cost, value),
-            ..tables.clone()
-        };
+        let tables = Tables { profile: tables.profile.clone().with(cost, value), ..tables.clone() };
         let took = |placement| {
             let lookup = tables.bench(placement, HostState::Idle).lookup();
             lookup.map(|lookup| lookup.total_ps())
@@ -98,24 +95,13 @@ impl Tables {
     }
 
     fn of_size(&self, row_size: RowSize) -> Self {
-        Self {
-            row_size,
-            ..self.clone()
-        }
+        Self { row_size, ..self.clone() }
     }
 
     fn row_sizes(&self) -> Result<Table, MachineError> {
-        let columns = [
-            "first",
-            "8th",
-            "32nd",
-            "96th",
-            "getpage",
-            "NP at 10000/s, %",
-        ];
+        let columns = ["first", "8th", "32nd", "96th", "getpage", "NP at 10000/s, %"];
         let keys = ["system", "entries in a row"];
-        let caption =
-            "lookups that find the first, 8th … entry; getpage that finds the first; all idle";
+        let caption = "lookups that find the first, 8th … entry; getpage that finds the first; all idle";
         let mut table = Table::new("Row sizes", caption, "us", &keys, &columns);
         for placement in Placement::ALL {
             for row_size in ROW_SIZES {
@@ -144,13 +130,7 @@ impl Tables {
         let columns = ["host idle", "active", "cold"];
         let keys = ["system", "entries in a row"];
         let caption = "the first entry of a chain whose lookup takes longer on the NIC than on the host, of 128";
-        let mut table = Table::new(
-            "When the NIC stops paying",
-            caption,
-            "entry",
-            &keys,
-            &columns,
-        );
+        let mut table = Table::new("When the NIC stops paying", caption, "entry", &keys, &columns);
         let of_state = |state| self.bench(Host, state).lookups(PLACES);
         let hosts: Vec<Vec<Lookup>> = STATES.into_iter().map(of_state).collect::<Result<_, _>>()?;
         for placement in [NicHostMemory, NicMemory] {
@@ -189,12 +169,7 @@ impl Tables {
         let mut table = Table::new("Nodes", caption, "", &keys, &columns);
         for placement in Placement::ALL {
             for nodes in [2, 4, 8, 16, 64, 256] {
-                let Crowded {
-                    mean_ps,
-                    late_ps,
-                    all,
-                    ..
-                } = self.crowd(placement, nodes).run()?;
+                let Crowded { mean_ps, late_ps, all, .. } = self.crowd(placement, nodes).run()?;
                 let busy = [all.percent(all.load.host_ps), all.percent(all.load.nic_ps)];
                 let cells = [us(mean_ps), us(late_ps)].into_iter().chain(busy);
                 table.row(&[placement.name(), &nodes.to_string()], numbers(cells));
@@ -207,21 +182,12 @@ impl Tables {
     pub(super) fn skew(&self) -> Result<Table, MachineError> {
         let columns = ["mean, us", "99 %, us", "HP there, %", "NP there, %"];
         let keys = ["system", "listed at one node"];
-        let caption =
-            "getpage in 16 nodes, 2000 times a second each, part of the pages listed at one node";
+        let caption = "getpage in 16 nodes, 2000 times a second each, part of the pages listed at one node";
         let mut table = Table::new("Skew", caption, "", &keys, &columns);
         for placement in Placement::ALL {
             for percent in [0, 25, 50, 75, 100] {
-                let crowd = Crowd {
-                    hot_percent: Some(percent),
-                    ..self.crowd(placement, 16)
-                };
-                let Crowded {
-                    mean_ps,
-                    late_ps,
-                    first,
-                    ..
-                } = crowd.run()?;
+                let crowd = Crowd { hot_percent: Some(percent), ..self.crowd(placement, 16) };
+                let Crowded { mean_ps, late_ps, first, .. } = crowd.run()?;
                 let part = |part_ps| Busy::percent(first, part_ps);
                 let busy = [part(first.load.host_ps), part(first.load.nic_ps)];
                 let cells = [us(mean_ps), us(late_ps)].into_iter().chain(busy);
@@ -235,24 +201,11 @@ impl Tables {
     pub(super) fn speeds(&self) -> Result<Table, MachineError> {
         let columns = ["GMS (I)", "GMS (C)", "HM (I)", "NM (I)"];
         let keys = ["host faster by", "NIC faster by"];
-        let caption =
-            "lookup of a first entry with faster processors, buses and wires as they were";
+        let caption = "lookup of a first entry with faster processors, buses and wires as they were";
         let mut table = Table::new("Processors", caption, "us", &keys, &columns);
-        for (host, nic) in [
-            (1, 1),
-            (2, 1),
-            (4, 1),
-            (8, 1),
-            (1, 4),
-            (4, 4),
-            (8, 8),
-            (16, 16),
-        ] {
+        for (host, nic) in [(1, 1), (2, 1), (4, 1), (8, 1), (1, 4), (4, 4), (8, 8), (16, 16)] {
             let profile = faster(&faster(&self.profile, &OF_HOST, host), &OF_NIC, nic);
-            let tables = Self {
-                profile,
-                ..self.clone()
-            };
+            let tables = Self { profile, ..self.clone() };
             let took = |placement, state| {
                 let lookup = tables.bench(placement, state).lookup();
                 lookup.map(|lookup| us(lookup.total_ps()))
@@ -302,33 +255,18 @@ impl Tables {
     }
 
     fn on_smart_nic(&self) -> Self {
-        Self {
-            profile: smart_nic(),
-            ..self.clone()
-        }
+        Self { profile: smart_nic(), ..self.clone() }
     }
 
     pub(super) fn today_breaks_even(&self) -> Result<Table, MachineError> {
         let keys = ["machine", "cost"];
-        let caption =
-            "where the idle host's lookup and GMS-NP(HM)'s take the same, other costs as they are";
-        let mut table = Table::new(
-            "Break-even",
-            caption,
-            "us",
-            &keys,
-            &["as it is", "break-even"],
-        );
+        let caption = "where the idle host's lookup and GMS-NP(HM)'s take the same, other costs as they are";
+        let mut table = Table::new("Break-even", caption, "us", &keys, &["as it is", "break-even"]);
         let smart_nic = self.on_smart_nic();
-        let polled = Self {
-            profile: smart_nic.profile.clone().with(Cost::HostInterrupt, 0),
-            ..smart_nic.clone()
-        };
-        for (tables, name) in [
-            (self, self.profile.name),
-            (&smart_nic, smart_nic.profile.name),
-            (&polled, "the same, hosts poll"),
-        ] {
+        let polled = Self { profile: smart_nic.profile.clone().with(Cost::HostInterrupt, 0), ..smart_nic.clone() };
+        for (tables, name) in
+            [(self, self.profile.name), (&smart_nic, smart_nic.profile.name), (&polled, "the same, hosts poll")]
+        {
             for (cost, what) in [
                 (Cost::HostInterrupt, "host interrupt"),
                 (Cost::NicDecode, "NIC decodes"),

@@ -41,11 +41,7 @@ pub(super) struct Crowded {
 impl Crowd {
     /// Pages of a node, in an order that the seed gives.
     fn names(&self, machine: &Machine, node: u16, random: &mut Random) -> Vec<PageName> {
-        let space = SpaceId::Anonymous {
-            node,
-            incarnation: 1,
-            region: 0,
-        };
+        let space = SpaceId::Anonymous { node, incarnation: 1, region: 0 };
         let mut pages = (0..).map(|page| PageName::new(&space, page));
         let mut next = |at_first: Option<bool>| {
             pages.find(|&name| {
@@ -105,10 +101,7 @@ impl Crowd {
         }
         took.sort_unstable();
         let elapsed_ps = end_ps - begin_ps;
-        let busy = |load, nodes| Busy {
-            load,
-            elapsed_ps: nodes * elapsed_ps,
-        };
+        let busy = |load, nodes| Busy { load, elapsed_ps: nodes * elapsed_ps };
         let mut sum = machine.load(0);
         for node in 1..self.nodes {
             let load = machine.load(node);

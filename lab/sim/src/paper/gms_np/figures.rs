@@ -70,13 +70,8 @@ impl Tables {
             groups.push(Group { name, spans });
         }
         table.note("§4.2 says 21.5 us, Table 1 20.5 us; the machine has Table 1's.");
-        let longer = Self {
-            row_size: RowSize::SixtyFour,
-            ..self.clone()
-        };
-        let lookup = longer
-            .bench(Placement::NicHostMemory, HostState::Idle)
-            .lookup()?;
+        let longer = Self { row_size: RowSize::SixtyFour, ..self.clone() };
+        let lookup = longer.bench(Placement::NicHostMemory, HostState::Idle).lookup()?;
         let milli = us(lookup.took(&["prepares"]));
         table.note(&format!(
             "Preparing the message takes 2.5 us, twice that during a DMA. The DMA of the prototype's rows of 32 entries (§4.5) ends before the message is ready; the paper does not say what slows the rest. With rows of 64, whose DMA lasts throughout, it takes {} us.",
@@ -99,10 +94,7 @@ impl Tables {
             bench.profile = bench.profile.with(Cost::BusWaitCold, wait_ps);
             bench.lookups(PLACES)
         };
-        let (nic, host) = (
-            lookups(Placement::NicHostMemory)?,
-            lookups(Placement::Host)?,
-        );
+        let (nic, host) = (lookups(Placement::NicHostMemory)?, lookups(Placement::Host)?);
         let first = from_place(PLACES, |at| nic[at].total_ps() > host[at].total_ps());
         Ok(first.map_or(PLACES as i64, |place| place - 1))
     }
@@ -116,22 +108,13 @@ impl Tables {
             let point = |place: usize| (place as i64 + 1, value(place));
             (0..PLACES).map(point).collect::<Vec<_>>()
         };
-        let mut lines = vec![Line {
-            name: "fetch".to_owned(),
-            points: points(&|place| fetch(place as u64 + 1)),
-        }];
+        let mut lines = vec![Line { name: "fetch".to_owned(), points: points(&|place| fetch(place as u64 + 1)) }];
         let mut took = Vec::new();
         for row_size in ROW_SIZES {
-            let of_size = Self {
-                row_size,
-                profile: profile.clone().with(Cost::NicLookup, 0),
-                ..self.clone()
-            };
+            let of_size = Self { row_size, profile: profile.clone().with(Cost::NicLookup, 0), ..self.clone() };
             let bench = of_size.bench(Placement::NicHostMemory, HostState::Idle);
             let lookups = bench.lookups(PLACES)?;
-            let times = lookups
-                .iter()
-                .map(|lookup| fetch_and_scan(&of_size, lookup));
+            let times = lookups.iter().map(|lookup| fetch_and_scan(&of_size, lookup));
             let times: Vec<i64> = times.collect();
             lines.push(Line {
                 name: format!("fetch + scan, {}-entry rows", row_size.entries()),
@@ -150,50 +133,20 @@ impl Tables {
         let in_dma = profile.of(Cost::NicScanInDma);
         let block = profile.of(Cost::DmaBlock);
         let ratio = (in_dma * 1000 / block.max(1)) as i64;
-        row(
-            "entries that come while one is scanned",
-            "",
-            ratio,
-            tenths(6_400),
-            Input,
-        );
+        row("entries that come while one is scanned", "", ratio, tenths(6_400), Input);
         let checks = CheckPoints::new(block / 1000, in_dma / 1000, 64);
         let last = checks.last().map_or(0, |entries| entries as i64);
-        row(
-            "last check of a row of 64, behind entry",
-            "",
-            1000 * last,
-            count(37),
-            Predicted,
-        );
+        row("last check of a row of 64, behind entry", "", 1000 * last, count(37), Predicted);
         let least = (0..PLACES).take_while(|&at| took[0][at] <= took[1][at]);
         let least = least.count() as i64;
-        row(
-            "8-entry rows are best up to entry",
-            "",
-            1000 * least,
-            count(9),
-            Predicted,
-        );
+        row("8-entry rows are best up to entry", "", 1000 * least, count(9), Predicted);
         let better = |at: &usize| took[2][*at] < took[1][*at];
         let behind = (0..PLACES).rev().take_while(better);
         let first = (PLACES - behind.count()) as i64;
-        row(
-            "64-entry rows are better beyond entry",
-            "",
-            1000 * first,
-            count(96),
-            Predicted,
-        );
+        row("64-entry rows are better beyond entry", "", 1000 * first, count(96), Predicted);
         let wait_ps = profile.of(Cost::BusWaitCold);
         let (of_use, at_once) = (self.beats_cold_host(wait_ps)?, self.beats_cold_host(0)?);
-        row(
-            "the NIC beats a cold host up to entry",
-            "",
-            1000 * of_use,
-            count(96),
-            Predicted,
-        );
+        row("the NIC beats a cold host up to entry", "", 1000 * of_use, count(96), Predicted);
         table.note("The fetches, and how many entries come while one is scanned, are sums and a ratio of §4.4's 0.9, 0.25 and 1.6 us, which are input.");
         table.note(&format!(
             "At entry 9 both row sizes take the same within {} ns: programming a second DMA costs what the first row's longer DMA costs in slowness.",

@@ -42,11 +42,7 @@ pub const PAPER: Paper = Paper {
 /// As [`run`].
 pub fn directory_tables() -> Result<Vec<super::Table>, MachineError> {
     let options = Options::default();
-    let tables = Tables {
-        profile: testbed(),
-        row_size: RowSize::default(),
-        seed: options.seed,
-    };
+    let tables = Tables { profile: testbed(), row_size: RowSize::default(), seed: options.seed };
     let mut all = tables.all()?;
     all.retain(|table| ["Table 1", "Table 2", "Table 4", "Table 5"].contains(&table.name));
     Ok(all)
@@ -58,11 +54,7 @@ pub fn directory_tables() -> Result<Vec<super::Table>, MachineError> {
 /// The global memory refuses what a run does.
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     let row_size = options.row_size.unwrap_or_default();
-    let tables = Tables {
-        profile: testbed(),
-        row_size,
-        seed: options.seed,
-    };
+    let tables = Tables { profile: testbed(), row_size, seed: options.seed };
     let mut all = tables.all()?;
     let entries = row_size.entries();
     if row_size != RowSize::default() {
@@ -78,9 +70,5 @@ pub fn run(options: &Options) -> Result<Report, PaperError> {
     all.push(tables.assumed()?);
     all.push(tables.operations()?);
     all.extend(tables.beyond()?);
-    Ok(Report {
-        profiles: vec![testbed(), smart_nic()],
-        tables: all,
-        figures,
-    })
+    Ok(Report { profiles: vec![testbed(), smart_nic()], tables: all, figures })
 }

@@ -13,7 +13,8 @@ impl Tables {
     pub(super) fn operations(&self) -> Result<Table, MachineError> {
         let columns = ["NP", "HP", "interrupts"];
         let keys = ["system", "operation"];
-        let caption = "time of the idle directory node that an operation takes, answers and changes of the table included";
+        let caption =
+            "time of the idle directory node that an operation takes, answers and changes of the table included";
         let mut table = Table::new("Operations", caption, "us", &keys, &columns);
         let operations = [
             ("getpage, taken", Call::Take, true),

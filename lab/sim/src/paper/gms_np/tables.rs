@@ -29,23 +29,12 @@ pub(super) struct Tables {
 impl Tables {
     /// A run without page faults around getpages.
     pub(super) fn bench(&self, placement: Placement, state: HostState) -> Bench {
-        Bench {
-            profile: self.profile.clone().with(Cost::HostFault, 0),
-            placement,
-            row_size: self.row_size,
-            state,
-        }
+        Bench { profile: self.profile.clone().with(Cost::HostFault, 0), placement, row_size: self.row_size, state }
     }
 
     /// All of them.
     pub(super) fn all(&self) -> Result<Vec<Table>, MachineError> {
-        Ok(vec![
-            self.table_1()?,
-            self.table_2()?,
-            self.table_3()?,
-            self.table_4()?,
-            self.table_5()?,
-        ])
+        Ok(vec![self.table_1()?, self.table_2()?, self.table_3()?, self.table_4()?, self.table_5()?])
     }
 
     fn table_1(&self) -> Result<Table, MachineError> {
@@ -56,12 +45,7 @@ impl Tables {
         let rows = [
             (Host, HostState::Idle, [6_500, 20_500, 27_000], Input),
             (Host, HostState::Cold, [6_500, 118_500, 125_000], Input),
-            (
-                NicHostMemory,
-                HostState::Idle,
-                [13_500, 0, 13_500],
-                Predicted,
-            ),
+            (NicHostMemory, HostState::Idle, [13_500, 0, 13_500], Predicted),
             (NicMemory, HostState::Idle, [10_000, 0, 10_000], Input),
         ];
         for (placement, state, published, role) in rows {
@@ -73,8 +57,7 @@ impl Tables {
                 other => [other; 3],
             };
             let cells = ours.into_iter().zip(published).zip(roles);
-            let cells =
-                cells.map(|((ours, theirs), role)| Cell::beside(ours, tenths(theirs), role));
+            let cells = cells.map(|((ours, theirs), role)| Cell::beside(ours, tenths(theirs), role));
             table.row(&[placement.name(), letter(state)], cells.collect());
         }
         table.note("GMS-NP(HM) follows from GMS-NP(NM)'s times and from how much a DMA slows the NIC's processor (§4.4, §4.7).");
@@ -129,13 +112,7 @@ impl Tables {
         let mut table = Table::new("Table 3", caption, "", &["system"], &columns);
         let rows = [
             (Host, "Trapeze", tenths(73_700), whole(111), Predicted),
-            (
-                NicHostMemory,
-                "Trapeze/GMS-NP",
-                tenths(75_200),
-                whole(109),
-                Input,
-            ),
+            (NicHostMemory, "Trapeze/GMS-NP", tenths(75_200), whole(109), Input),
         ];
         for (placement, name, latency, throughput, role) in rows {
             let bench = self.bench(placement, HostState::Idle);
@@ -146,20 +123,12 @@ impl Tables {
             let megabytes = (BYTES * 1_000_000_000 / period_ps.max(1)) as i64;
             table.row(
                 &[name],
-                vec![
-                    Cell::beside(us(one[0]), latency, role),
-                    Cell::beside(megabytes, throughput, Predicted),
-                ],
+                vec![Cell::beside(us(one[0]), latency, role), Cell::beside(megabytes, throughput, Predicted)],
             );
         }
-        table.note(
-            "Of the latency of Trapeze/GMS-NP, what it exceeds Trapeze's by went into the machine.",
-        );
+        table.note("Of the latency of Trapeze/GMS-NP, what it exceeds Trapeze's by went into the machine.");
         let mut bench = self.bench(Host, HostState::Idle);
-        for (slowed, alone) in [
-            (Cost::NicScanInDma, Cost::NicScan),
-            (Cost::NicPrepareInDma, Cost::NicPrepare),
-        ] {
+        for (slowed, alone) in [(Cost::NicScanInDma, Cost::NicScan), (Cost::NicPrepareInDma, Cost::NicPrepare)] {
             let value = bench.profile.of(alone);
             bench.profile = bench.profile.with(slowed, value);
         }
@@ -173,10 +142,7 @@ impl Tables {
     }
 
     fn table_4(&self) -> Result<Table, MachineError> {
-        let with_faults = |placement, state| Bench {
-            profile: self.profile.clone(),
-            ..self.bench(placement, state)
-        };
+        let with_faults = |placement, state| Bench { profile: self.profile.clone(), ..self.bench(placement, state) };
         let mut table = self.states(
             "Table 4",
             "latency of a remote page fault at the application level",
@@ -189,12 +155,7 @@ impl Tables {
     }
 
     fn table_5(&self) -> Result<Table, MachineError> {
-        let columns = [
-            "NP at 5236/s",
-            "HP at 5236/s",
-            "NP at 10000/s",
-            "HP at 10000/s",
-        ];
+        let columns = ["NP at 5236/s", "HP at 5236/s", "NP at 10000/s", "HP at 10000/s"];
         let caption = "network- and host-processor utilization of the directory node";
         let keys = ["system", "state"];
         let mut table = Table::new("Table 5", caption, "%", &keys, &columns);
@@ -244,9 +205,7 @@ impl Tables {
             percent / 1000,
             percent % 1000 / 100
         ));
-        table.note(
-            "5236/s is said to follow from Table 4; it is 1 / 191 us, which is GMS (A) in Table 2.",
-        );
+        table.note("5236/s is said to follow from Table 4; it is 1 / 191 us, which is GMS (A) in Table 2.");
         Ok(table)
     }
 }

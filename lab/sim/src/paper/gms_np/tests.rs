@@ -9,11 +9,7 @@ use crate::hardware::{Cost, HostState, Placement, Profile};
 use crate::paper::{Role, Table};
 
 fn tables() -> Tables {
-    Tables {
-        profile: testbed(),
-        row_size: RowSize::ThirtyTwo,
-        seed: 1,
-    }
+    Tables { profile: testbed(), row_size: RowSize::ThirtyTwo, seed: 1 }
 }
 
 /// All figures of a table, row by row, in thousandths.
@@ -24,23 +20,10 @@ fn values(table: &Table) -> Vec<Vec<i64>> {
 
 /// Tables 1 to 5 with seed 1.
 const GOLDEN: [&[&[i64]]; 5] = [
-    &[
-        &[6_500, 20_500, 27_000],
-        &[6_500, 118_500, 125_000],
-        &[12_833, 0, 12_833],
-        &[10_000, 0, 10_000],
-    ],
-    &[
-        &[185_013, 169_571],
-        &[197_756, 170_588],
-        &[294_013, 178_588],
-    ],
+    &[&[6_500, 20_500, 27_000], &[6_500, 118_500, 125_000], &[12_833, 0, 12_833], &[10_000, 0, 10_000]],
+    &[&[185_013, 169_571], &[197_756, 170_588], &[294_013, 178_588]],
     &[&[80_900, 113_833], &[82_400, 111_740]],
-    &[
-        &[209_013, 193_571],
-        &[222_805, 194_588],
-        &[318_013, 202_588],
-    ],
+    &[&[209_013, 193_571], &[222_805, 194_588], &[318_013, 202_588]],
     &[
         &[3_403, 12_985, 6_436, 23_518],
         &[3_403, 17_997, 6_436, 27_415],
@@ -74,12 +57,7 @@ fn what_went_into_the_machine_comes_out_of_it() {
             for (cell, column) in row.cells.iter().zip(&table.columns) {
                 if cell.role == Role::Input && !excepted(table, &row.keys, column) {
                     inputs += 1;
-                    assert!(
-                        cell.is_same(),
-                        "{} {:?} {column}: {cell:?}",
-                        table.name,
-                        row.keys
-                    );
+                    assert!(cell.is_same(), "{} {:?} {column}: {cell:?}", table.name, row.keys);
                 }
             }
         }
@@ -168,8 +146,7 @@ fn with_two_nodes_the_host_is_faster_and_with_sixteen_the_nic() {
 #[test]
 fn a_host_four_times_faster_beats_the_papers_nic_while_it_is_idle() {
     let table = tables().speeds().unwrap();
-    let cell =
-        |host: &str, nic: &str, column| table.cell(&[host, nic], column).unwrap().milli.unwrap();
+    let cell = |host: &str, nic: &str, column| table.cell(&[host, nic], column).unwrap().milli.unwrap();
     assert!(cell("2", "1", "GMS (I)") > cell("2", "1", "HM (I)"));
     assert!(cell("4", "1", "GMS (I)") < cell("4", "1", "HM (I)"));
     assert!(cell("4", "4", "GMS (I)") > cell("4", "4", "HM (I)"));
@@ -188,10 +165,7 @@ fn what_is_assumed_hardly_moves_what_is_predicted() {
     assert_eq!(rows.len(), 9);
     assert_eq!(spread(0), 0, "lookups");
     assert!(spread(2) < 2_000, "what GMS-NP gains: {rows:?}");
-    assert!(
-        spread(3) > 1_000,
-        "pulses must matter to long messages: {rows:?}"
-    );
+    assert!(spread(3) > 1_000, "pulses must matter to long messages: {rows:?}");
 }
 
 #[test]
@@ -207,10 +181,7 @@ fn every_operation_interrupts_a_host_with_a_directory_and_none_does_with_one_on_
         let cell = table.cell(&["GMS-NP(HM)", operation], "NP").unwrap();
         cell.milli.unwrap()
     };
-    assert!(
-        nic("getpage, shared") < nic("getpage, taken"),
-        "an entry is written"
-    );
+    assert!(nic("getpage, shared") < nic("getpage, taken"), "an entry is written");
 }
 
 #[test]
@@ -230,10 +201,7 @@ fn documents_say_what_the_machine_answers() {
         columns.map(cell).collect::<Vec<_>>()
     };
     let table = tables().stops_paying().unwrap();
-    assert_eq!(
-        cells(&table, &["GMS-NP(HM)", "32"]),
-        [16_000, 24_000, 74_000]
-    );
+    assert_eq!(cells(&table, &["GMS-NP(HM)", "32"]), [16_000, 24_000, 74_000]);
     let table = tables().skew().unwrap();
     let at_one = |system| cells(&table, &[system, "100 %"]);
     assert_eq!(at_one("GMS-NP(HM)"), [280_593, 628_262, 16_461, 77_702]);
@@ -252,9 +220,6 @@ fn a_directory_without_room_tells_which_page_was_not_placed() {
         state: HostState::Idle,
     };
     let error = bench.begin(40, Spread::Chained).unwrap_err();
-    assert!(
-        error.to_string().contains("could not be stored at node 2"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("could not be stored at node 2"), "{error}");
     assert_eq!(testbed().of(Cost::DmaSetup), 900_000);
 }

@@ -89,14 +89,7 @@ pub(super) const WATER_STEPS: u32 = 3;
 
 /// WATER with so many steps.
 pub(super) fn water(steps: u32, computing_ps: Ps) -> Program {
-    hosts::water(&Water {
-        ranks: NODES,
-        molecules: 343,
-        bytes: 672,
-        chunk: 1,
-        steps,
-        computing_ps,
-    })
+    hosts::water(&Water { ranks: NODES, molecules: 343, bytes: 672, chunk: 1, steps, computing_ps })
 }
 
 impl Application {
@@ -122,10 +115,6 @@ fn captured(bytes: &[u8]) -> Result<Program, PaperError> {
     for record in reader.records() {
         captured.push(&record?)?;
     }
-    let scale = Scale {
-        speed_milli: 1000,
-        trap_ns: TRAP_NS,
-        call_ns: CALL_NS,
-    };
+    let scale = Scale { speed_milli: 1000, trap_ns: TRAP_NS, call_ns: CALL_NS };
     Ok(captured.finish(&scale)?.0)
 }

@@ -10,19 +10,11 @@ use crate::paper::{Cell, PaperError, Table};
 /// The table: constants at half and at twice their value.
 pub(super) fn table() -> Result<Table, PaperError> {
     let caption = "constants that are assumed, at half and at twice their value";
-    let columns = [
-        "read, interrupts, us",
-        "read, busy, polling, us",
-        "IS, interrupts, s",
-        "IS, polling, s",
-    ];
+    let columns = ["read, interrupts, us", "read, busy, polling, us", "IS, interrupts, s", "IS, polling, s"];
     let mut table = Table::new("Assumed", caption, "", &["constant"], &columns);
     let is = APPLICATIONS[2].program()?;
     let mut row = |name: &str, change: &dyn Fn(Machine) -> Machine| -> Result<(), PaperError> {
-        let (interrupts, polling) = (
-            change(millipage(Notice::Interrupts)),
-            change(millipage(Notice::Polling)),
-        );
+        let (interrupts, polling) = (change(millipage(Notice::Interrupts)), change(millipage(Notice::Polling)));
         let work = |machine: &Machine| -> Result<i64, PaperError> {
             let outcome = hosts::run(machine, &is, &[])?;
             Ok(seconds(outcome.work_ps.unwrap_or(0)))
@@ -43,9 +35,7 @@ pub(super) fn table() -> Result<Table, PaperError> {
         for (word, halves) in [("half", 1), ("twice", 4)] {
             let value = constant.value * halves / 2;
             let cost = constant.cost;
-            row(&format!("{cost:?}, {word}"), &|machine| {
-                scaled(machine, cost, value)
-            })?;
+            row(&format!("{cost:?}, {word}"), &|machine| scaled(machine, cost, value))?;
         }
     }
     table.note("Of what a message and a byte take, only the sums over sender, wire and receiver are known: a part is varied alone here, and the sum with it.");
@@ -54,8 +44,5 @@ pub(super) fn table() -> Result<Table, PaperError> {
 
 /// The machine with another value of a constant.
 pub(super) fn scaled(machine: Machine, cost: Cost, value: u64) -> Machine {
-    Machine {
-        profile: machine.profile.clone().with(cost, value),
-        ..machine
-    }
+    Machine { profile: machine.profile.clone().with(cost, value), ..machine }
 }

@@ -69,10 +69,7 @@ pub(super) fn read_at_random(machine: &Machine) -> Result<Ps, HostsError> {
 /// The processor time that the threads of the owner which handle messages take for each read, empty looks of its timer included.
 pub(super) fn serving(machine: &Machine, think_ps: Ps) -> Result<Ps, HostsError> {
     // Without what they take before the first read.
-    let (few, many) = (
-        reads(machine, TIMES, think_ps)?,
-        reads(machine, 2 * TIMES, think_ps)?,
-    );
+    let (few, many) = (reads(machine, TIMES, think_ps)?, reads(machine, 2 * TIMES, think_ps)?);
     let more = |of: fn(&Outcome) -> u64| of(&many) - of(&few);
     let period_ps = machine.profile.of(Cost::PollPeriod).max(1);
     let reads = more(|it| it.ranks[1].faults);

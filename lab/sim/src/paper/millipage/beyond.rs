@@ -18,19 +18,10 @@ fn work(machine: &Machine, program: &Program) -> Result<Ps, PaperError> {
 /// Where the time of Table 1 comes from: the same programs on a machine where nothing but computing takes time, and how much they ask for.
 pub(super) fn costless() -> Result<Table, PaperError> {
     let caption = "Table 1's programs where only computing takes time, and with interrupts";
-    let columns = [
-        "an eighth of seq.",
-        "costless",
-        "interrupts",
-        "faults, count",
-        "messages, count",
-    ];
+    let columns = ["an eighth of seq.", "costless", "interrupts", "faults, count", "messages, count"];
     let mut table = Table::new("Costless", caption, "s", &["application"], &columns);
     let machine = millipage(Notice::Interrupts);
-    let free = Machine {
-        profile: Profile::new("costless", 0, &[]),
-        ..machine.clone()
-    };
+    let free = Machine { profile: Profile::new("costless", 0, &[]), ..machine.clone() };
     for application in &APPLICATIONS {
         let program = application.program()?;
         let outcome = hosts::run(&machine, &program, &[])?;
@@ -53,8 +44,7 @@ pub(super) fn costless() -> Result<Table, PaperError> {
 
 /// WATER by its steps of time, which the paper does not state.
 pub(super) fn water() -> Result<Table, PaperError> {
-    let caption =
-        "WATER with other numbers of steps, all with the computing of the paper's sequential run";
+    let caption = "WATER with other numbers of steps, all with the computing of the paper's sequential run";
     let columns = ["polling", "interrupts", "improvement, %"];
     let mut table = Table::new("WATER's steps", caption, "s", &["steps"], &columns);
     let computing_ps = APPLICATIONS[3].published[0] as Ps * 1_000_000_000;
@@ -76,10 +66,7 @@ pub(super) fn timers() -> Result<Table, PaperError> {
     let caption = "does a faster timer save polling? each look takes 10 us";
     let columns = APPLICATIONS.map(|it| it.name);
     let mut table = Table::new("Timers", caption, "s", &["messages found by"], &columns);
-    let programs: Vec<Program> = APPLICATIONS
-        .iter()
-        .map(|it| it.program())
-        .collect::<Result<_, _>>()?;
+    let programs: Vec<Program> = APPLICATIONS.iter().map(|it| it.program()).collect::<Result<_, _>>()?;
     let mut row = |name: &str, machine: &Machine| -> Result<(), PaperError> {
         let mut cells = Vec::new();
         for program in &programs {
@@ -123,6 +110,8 @@ pub(super) fn machines() -> Result<Table, PaperError> {
         }
         table.row(&[name], cells);
     }
-    table.note("Programs do not change with the machine: what a thread asks for, and in which order, is that of the trace.");
+    table.note(
+        "Programs do not change with the machine: what a thread asks for, and in which order, is that of the trace.",
+    );
     Ok(table)
 }

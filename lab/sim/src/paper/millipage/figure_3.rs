@@ -11,12 +11,7 @@ const BYTES: [u64; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 /// The two halves of the figure, their points as a table, and the processor time of the threads that handle messages.
 pub(super) fn all() -> Result<(Figure, Figure, Table, Table), HostsError> {
     let caption = "mean time to read a remote minipage, while the replying node is idle (left) or computes (right)";
-    let columns = [
-        "polling, idle",
-        "interrupts, idle",
-        "polling, busy",
-        "interrupts, busy",
-    ];
+    let columns = ["polling, idle", "interrupts, idle", "polling, busy", "interrupts, busy"];
     let mut table = Table::new("Figure 3", caption, "us", &["bytes"], &columns);
     let mut lines: [Vec<(i64, i64)>; 4] = Default::default();
     for bytes in BYTES {
@@ -37,12 +32,7 @@ pub(super) fn all() -> Result<(Figure, Figure, Table, Table), HostsError> {
         x: "bytes",
         y: "us",
         plot: Plot::Lines(
-            (from..from + 2)
-                .map(|at| Line {
-                    name: columns[at].to_owned(),
-                    points: lines[at].clone(),
-                })
-                .collect(),
+            (from..from + 2).map(|at| Line { name: columns[at].to_owned(), points: lines[at].clone() }).collect(),
         ),
     };
     let left = figure("Figure 3, left", "idle", 0, &lines);
@@ -52,33 +42,21 @@ pub(super) fn all() -> Result<(Figure, Figure, Table, Table), HostsError> {
 
 /// What the threads that handle messages take of the processor.
 fn processor() -> Result<Table, HostsError> {
-    let caption = "processor time of the replying node's threads that handle messages, for each read, its application computing";
+    let caption =
+        "processor time of the replying node's threads that handle messages, for each read, its application computing";
     let columns = ["polling", "interrupts", "polling / interrupts, ratio"];
     let mut table = Table::new("Processor time", caption, "us", &["reads"], &columns);
-    for (name, think_us, published) in [
-        ("back to back", 0, Some(1_400)),
-        ("up to 10 ms apart", 10_000, None),
-    ] {
+    for (name, think_us, published) in [("back to back", 0, Some(1_400)), ("up to 10 ms apart", 10_000, None)] {
         let mut taken = [0; 2];
         for (taken, notice) in taken.iter_mut().zip([Notice::Polling, Notice::Interrupts]) {
             *taken = us(bench::serving(&millipage(notice), think_us * 1_000_000)?);
         }
         let ratio = taken[0] * 1000 / taken[1].max(1);
         let ratio = match published {
-            Some(milli) => Cell::beside(
-                ratio,
-                Published {
-                    milli,
-                    digit_milli: 100,
-                },
-                Role::Predicted,
-            ),
+            Some(milli) => Cell::beside(ratio, Published { milli, digit_milli: 100 }, Role::Predicted),
             None => Cell::new(ratio),
         };
-        table.row(
-            &[name],
-            vec![Cell::new(taken[0]), Cell::new(taken[1]), ratio],
-        );
+        table.row(&[name], vec![Cell::new(taken[0]), Cell::new(taken[1]), ratio]);
     }
     table.note("§3.4: by polling the thread that handles messages uses about 40 % more. How many empty looks of the timer there are for a read depends on how often it is asked: a look takes 10 us, which is assumed.");
     Ok(table)

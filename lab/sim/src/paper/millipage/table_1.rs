@@ -10,10 +10,7 @@ use crate::paper::{Cell, PaperError, Published, Role, Table};
 
 /// A published time in thousandths of a second, printed to hundredths.
 const fn hundredths(milli: i64) -> Published {
-    Published {
-        milli,
-        digit_milli: 10,
-    }
+    Published { milli, digit_milli: 10 }
 }
 
 /// What a program takes between its first barrier and its last.
@@ -33,9 +30,7 @@ fn calibrated(application: &Application) -> Result<Program, PaperError> {
     let program = application.program()?;
     let mut computing = application.published[0];
     for _ in 0..3 {
-        let tried = program
-            .clone()
-            .scaled(computing as u64, application.published[0] as u64);
+        let tried = program.clone().scaled(computing as u64, application.published[0] as u64);
         let off = target - seconds(work(&tried, Notice::Interrupts)?);
         // All nodes compute at the same time.
         computing = (computing + off * i64::from(NODES)).max(1);
@@ -50,42 +45,23 @@ pub(super) fn tables() -> Result<[Table; 2], PaperError> {
     let caption = "times of applications on one node and on 8";
     let mut table = Table::new("Table 1", caption, "s", &keys, &columns);
     let caption = "Table 1 from its sequential runs alone, by programs of the same kind that are not the paper's";
-    let columns = [
-        "polling",
-        "polling, theirs",
-        "interrupts",
-        "interrupts, theirs",
-        "more, %",
-    ];
+    let columns = ["polling", "polling, theirs", "interrupts", "interrupts, theirs", "more, %"];
     let mut alone = Table::new("From seq.", caption, "s", &["application"], &columns);
     for application in &APPLICATIONS {
         let [sequential, polling, interrupts] = application.published;
         let times = |program: &Program| -> Result<[i64; 2], PaperError> {
-            Ok([
-                seconds(work(program, Notice::Polling)?),
-                seconds(work(program, Notice::Interrupts)?),
-            ])
+            Ok([seconds(work(program, Notice::Polling)?), seconds(work(program, Notice::Interrupts)?)])
         };
         let ours = times(&calibrated(application)?)?;
         let cells = vec![
             Cell::beside(sequential, hundredths(sequential), Role::Input),
             Cell::beside(ours[0], hundredths(polling), Role::Repeated),
             Cell::beside(ours[1], hundredths(interrupts), Role::Input),
-            Cell::beside(
-                improvement(ours[0], ours[1]),
-                tenths(application.improvement),
-                Role::Predicted,
-            ),
+            Cell::beside(improvement(ours[0], ours[1]), tenths(application.improvement), Role::Predicted),
         ];
         table.row(&[application.name, application.data], cells);
         let ours = times(&application.program()?)?;
-        let cells = [
-            ours[0],
-            polling,
-            ours[1],
-            interrupts,
-            -improvement(interrupts, ours[1]),
-        ];
+        let cells = [ours[0], polling, ours[1], interrupts, -improvement(interrupts, ours[1])];
         alone.row(&[application.name], cells.map(Cell::new).to_vec());
     }
     table.note("SOR, LU, IS and TSP are traces of mapwire's programs with 8 ranks; WATER is made up by its known pattern: 3 steps of time, a minipage for each molecule. Their computing is such that they take the paper's time by interrupts, so that only the improvement is predicted: the time by polling is that of interrupts and the improvement. A published 0 is not counted.");

@@ -8,10 +8,7 @@ fn what_the_paper_states_of_polling_and_interrupts_holds() {
     let machine = |notice| millipage(notice);
     for bytes in [128, 4096] {
         let read = |notice, is_busy| bench::read(&machine(notice), bytes, is_busy).unwrap();
-        let (polling, interrupts) = (
-            read(Notice::Polling, false),
-            read(Notice::Interrupts, false),
-        );
+        let (polling, interrupts) = (read(Notice::Polling, false), read(Notice::Interrupts, false));
         // "No difference" while nothing else runs: 5 % at most.
         assert!(polling.abs_diff(interrupts) * 20 < polling);
         // "Significantly" slower, and "a slight reduction", beside a program.
@@ -29,10 +26,7 @@ fn what_the_paper_states_of_polling_and_interrupts_holds() {
 
 #[test]
 fn a_row_size_is_refused() {
-    let options = Options {
-        row_size: Some(mapwire_gms::RowSize::Eight),
-        ..Options::default()
-    };
+    let options = Options { row_size: Some(mapwire_gms::RowSize::Eight), ..Options::default() };
     let error = run(&options).unwrap_err().to_string();
     assert!(error.contains("millipage"), "{error}");
 }

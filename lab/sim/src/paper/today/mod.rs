@@ -26,9 +26,5 @@ pub const PAPER: Paper = Paper {
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     options.without_rows(PAPER.name)?;
     let (tables, figures) = tables::all(options.seed)?;
-    Ok(Report {
-        profiles: vec![rnic(), smart_nic()],
-        tables,
-        figures,
-    })
+    Ok(Report { profiles: vec![rnic(), smart_nic()], tables, figures })
 }

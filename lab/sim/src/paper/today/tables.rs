@@ -1,8 +1,7 @@
 //! What was published of NICs of today beside what the machine gives, and the papers' questions asked of them.
 
 use mapwire_translation::{
-    AnyDesign, CacheConfig, DesignConfig, DynamicHandleConfig, Frame, Lookup, Page, Process,
-    TranslationDesign,
+    AnyDesign, CacheConfig, DesignConfig, DynamicHandleConfig, Frame, Lookup, Page, Process, TranslationDesign,
 };
 
 use super::constants::{rnic, smart_nic};
@@ -19,11 +18,7 @@ const LOADS: u16 = 8;
 
 /// A cache of translations with lines of one entry.
 fn cache(entries: usize) -> CacheConfig {
-    CacheConfig::default()
-        .with_entries(entries)
-        .with_ways(4)
-        .with_line_entries(1)
-        .with_offset_per_process(false)
+    CacheConfig::default().with_entries(entries).with_ways(4).with_line_entries(1).with_offset_per_process(false)
 }
 
 /// Where the table is, and who brings in what the NIC misses.
@@ -59,13 +54,7 @@ impl Way {
             Self::AsksHost => OnMiss::AsksForOne,
             _ => OnMiss::Waits,
         };
-        Bench {
-            profile: profile.clone(),
-            link: Link::Other(on_miss),
-            design,
-            loads: LOADS,
-            drawn_by: None,
-        }
+        Bench { profile: profile.clone(), link: Link::Other(on_miss), design, loads: LOADS, drawn_by: None }
     }
 
     /// One way, where so many percent of messages miss.
@@ -88,10 +77,7 @@ fn us(ps: Ps) -> i64 {
 }
 
 const fn two_digits(hundredths: i64) -> Published {
-    Published {
-        milli: 10 * hundredths,
-        digit_milli: 10,
-    }
+    Published { milli: 10 * hundredths, digit_milli: 10 }
 }
 
 /// All tables and figures.
@@ -100,14 +86,7 @@ const fn two_digits(hundredths: i64) -> Published {
 /// A cache that cannot be built; the firmware refuses what a run does.
 pub(super) fn all(seed: u64) -> Result<(Vec<Table>, Vec<Figure>), PaperError> {
     let (cache_sizes, figure) = cache_sizes(seed)?;
-    let tables = vec![
-        latencies()?,
-        misses()?,
-        designs()?,
-        cache_sizes,
-        pays()?,
-        assumed()?,
-    ];
+    let tables = vec![latencies()?, misses()?, designs()?, cache_sizes, pays()?, assumed()?];
     Ok((tables, vec![figure]))
 }
 
@@ -137,14 +116,11 @@ fn latencies() -> Result<Table, ComputersError> {
 
 /// What misses do to an RNIC, beside what was published of one.
 fn misses() -> Result<Table, ComputersError> {
-    let caption =
-        "stores of 32 bytes to pages whose translations are not on the NIC, to those that are";
+    let caption = "stores of 32 bytes to pages whose translations are not on the NIC, to those that are";
     let keys = ["what", "unit", "published bound"];
     let mut table = Table::new("Misses", caption, "", &keys, &["value"]);
     let once = rnic();
-    let twice = once
-        .clone()
-        .with(Cost::DmaLatency, 2 * once.of(Cost::DmaLatency));
+    let twice = once.clone().with(Cost::DmaLatency, 2 * once.of(Cost::DmaLatency));
     let hit = Way::Reads.latency(&once, 32, 0)?;
     for (reads, profile) in [("one read", once), ("two reads", twice)] {
         let miss = Way::Reads.miss(&profile, 32)?;
@@ -192,17 +168,14 @@ fn cache_sizes(seed: u64) -> Result<(Table, Figure), PaperError> {
     const MEGABYTES: [u64; 6] = [1, 4, 16, 64, 256, 1024];
     let columns = ENTRIES.map(|entries| format!("{} K entries", entries >> 10));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let caption =
-        "mean of stores of 64 bytes to random pages of so much registered memory on the RNIC";
+    let caption = "mean of stores of 64 bytes to random pages of so much registered memory on the RNIC";
     let keys = ["memory", "pages"];
     let mut table = Table::new("Translation cache", caption, "us", &keys, &columns);
     let profile = rnic();
     let hit = Way::Reads.latency(&profile, 64, 0)?;
     let miss = Way::Reads.miss(&profile, 64)?;
-    let mut lines = ENTRIES.map(|entries| Line {
-        name: format!("{} K entries, pages of 4 KB", entries >> 10),
-        points: Vec::new(),
-    });
+    let mut lines =
+        ENTRIES.map(|entries| Line { name: format!("{} K entries, pages of 4 KB", entries >> 10), points: Vec::new() });
     for (page_kb, pages_name) in [(4, "4 KB"), (2048, "2 MB")] {
         for megabytes in MEGABYTES {
             let pages = (megabytes << 10).div_ceil(page_kb);
@@ -258,24 +231,16 @@ fn pays() -> Result<Table, ComputersError> {
     let caption = "where a miss of a page that is pinned costs the same whether the NIC reads the table or a thread of the host brings the entry in; other costs as they are";
     let mut table = Table::new("Break-even", caption, "us", &keys, &columns);
     for profile in [rnic(), smart_nic()] {
-        for (host, interrupt) in [
-            ("interrupted", profile.of(Cost::HostInterrupt)),
-            ("polls", 0),
-        ] {
-            let profile = profile
-                .clone()
-                .with(Cost::HostInterrupt, interrupt)
-                .with(Cost::HostPinServing, 0);
+        for (host, interrupt) in [("interrupted", profile.of(Cost::HostInterrupt)), ("polls", 0)] {
+            let profile = profile.clone().with(Cost::HostInterrupt, interrupt).with(Cost::HostPinServing, 0);
             for (cost, what) in [
                 (Cost::DmaLatency, "wait for a DMA read"),
                 (Cost::HostHandler, "host's handler"),
                 (Cost::NicMiss, "NIC finds the table"),
             ] {
                 let found = break_even(&profile, cost)?;
-                let cells = vec![
-                    Cell::new(us(profile.of(cost))),
-                    found.map_or(Cell::NONE, |value| Cell::new(us(value))),
-                ];
+                let cells =
+                    vec![Cell::new(us(profile.of(cost))), found.map_or(Cell::NONE, |value| Cell::new(us(value)))];
                 let name = format!("{}, host {host}", profile.name);
                 table.row(&[&name, what], cells);
             }
@@ -312,15 +277,12 @@ fn break_even(profile: &Profile, cost: Cost) -> Result<Option<Ps>, ComputersErro
 fn assumed() -> Result<Table, ComputersError> {
     let columns = ["4 KB", "miss, NIC reads", "miss, host", "miss, host polls"];
     let keys = ["machine", "constant", "value"];
-    let caption = "latency and what misses add when a constant that nobody states is half or twice as much, the rest as it is";
+    let caption =
+        "latency and what misses add when a constant that nobody states is half or twice as much, the rest as it is";
     let mut table = Table::new("Assumed constants", caption, "us", &keys, &columns);
     let mut row = |name: &str, value: &str, profile: &Profile| -> Result<[Ps; 3], ComputersError> {
         let polls = profile.clone().with(Cost::HostInterrupt, 0);
-        let misses = [
-            Way::Reads.miss(profile, 64)?,
-            Way::AsksHost.miss(profile, 64)?,
-            Way::AsksHost.miss(&polls, 64)?,
-        ];
+        let misses = [Way::Reads.miss(profile, 64)?, Way::AsksHost.miss(profile, 64)?, Way::AsksHost.miss(&polls, 64)?];
         let latency = Way::Reads.latency(profile, 4096, 0)?;
         let cells = [latency, misses[0], misses[1], misses[2]].map(us);
         let cells = cells.map(Cell::new).to_vec();

@@ -15,29 +15,14 @@ const TRANSLATION: &[Constant] = &[
     is(Cost::HostPin16, 70_000 * NS, Input, "Table 1"),
     is(Cost::HostPin32, 115_000 * NS, Input, "Table 1"),
     is(Cost::HostUnpin1, 25_000 * NS, Input, "Table 1"),
-    is(
-        Cost::NicMiss,
-        300 * NS,
-        Derived,
-        "Table 2: total miss cost of an entry, without its DMA",
-    ),
-    is(
-        Cost::NicMissEntry,
-        13 * NS,
-        Derived,
-        "Table 2: the same of 32 entries is 0.7 us",
-    ),
+    is(Cost::NicMiss, 300 * NS, Derived, "Table 2: total miss cost of an entry, without its DMA"),
+    is(Cost::NicMissEntry, 13 * NS, Derived, "Table 2: the same of 32 entries is 0.7 us"),
 ];
 
 /// 300-MHz Pentium II, Windows NT 4.0; 33-MHz LANai 4.2 with 1 MB.
 const MACHINE: &[Constant] = &[
     is(Cost::NicTranslate, 800 * NS, Input, "Table 2: hit cost"),
-    is(
-        Cost::HostInterrupt,
-        10_000 * NS,
-        Input,
-        "§6.2: invoking the handler",
-    ),
+    is(Cost::HostInterrupt, 10_000 * NS, Input, "§6.2: invoking the handler"),
     is(
         Cost::HostPinServing,
         17_000 * NS,
@@ -45,12 +30,7 @@ const MACHINE: &[Constant] = &[
         "Table 6: of whole microseconds, only 17 and 15 give its Intr columns by §6.2's equation; each is 10 less than Table 1's",
     ),
     is(Cost::HostUnpinServing, 15_000 * NS, Derived, "the same"),
-    is(
-        Cost::DmaSetup,
-        900 * NS,
-        Input,
-        "GMS-NP §4.4, on a NIC of the same clock: programming the registers",
-    ),
+    is(Cost::DmaSetup, 900 * NS, Input, "GMS-NP §4.4, on a NIC of the same clock: programming the registers"),
     is(Cost::HostDma4, 1_500 * NS, Input, "Table 2"),
     is(Cost::HostDma8, 1_600 * NS, Input, "Table 2"),
     is(Cost::HostDma16, 1_600 * NS, Input, "Table 2"),
@@ -58,12 +38,7 @@ const MACHINE: &[Constant] = &[
     is(Cost::HostDma64, 2_100 * NS, Input, "Table 2"),
     is(Cost::HostDma128, 2_500 * NS, Input, "Table 2"),
     is(Cost::WireByte, 6_250, Input, "§4.2: 160 MB/s"),
-    is(
-        Cost::NicLoop,
-        1_000 * NS,
-        Assumed,
-        "what is neither library nor lookup is in none of the tables",
-    ),
+    is(Cost::NicLoop, 1_000 * NS, Assumed, "what is neither library nor lookup is in none of the tables"),
 ];
 
 /// The machine of Tables 1, 2 and 6.
@@ -75,8 +50,5 @@ pub fn machine() -> Profile {
 /// The machine on which VMMC was measured, with UTLB's costs of translation.
 #[must_use]
 pub fn on_vmmc() -> Profile {
-    vmmc::machine().and(
-        "VMMC on Myrinet, with UTLB's costs of translation",
-        TRANSLATION,
-    )
+    vmmc::machine().and("VMMC on Myrinet, with UTLB's costs of translation", TRANSLATION)
 }

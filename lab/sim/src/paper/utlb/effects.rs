@@ -12,13 +12,7 @@ use crate::paper::{Cell, Table};
 const LARGE: u64 = 1 << 20;
 
 fn bench(design: DesignConfig) -> Bench {
-    Bench {
-        profile: on_vmmc(),
-        shape: Shape {
-            design,
-            ..Shape::default()
-        },
-    }
+    Bench { profile: on_vmmc(), shape: Shape { design, ..Shape::default() } }
 }
 
 fn utlb(entries: usize) -> DesignConfig {

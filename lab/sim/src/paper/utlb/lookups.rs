@@ -50,10 +50,7 @@ fn design(name: &str, entries: usize) -> DesignConfig {
 
 /// Sends from each page of a stream, one after the other.
 fn outcome(printed: &Printed, name: &str, entries: usize) -> Result<Outcome, ComputersError> {
-    let shape = Shape {
-        design: design(name, entries),
-        ..Shape::default()
-    };
+    let shape = Shape { design: design(name, entries), ..Shape::default() };
     let mut computers = Computers::new(machine(), shape)?;
     computers.export(at(1), "target", FIRST_ADDRESS, BYTES)?;
     let import = computers.import(at(0), at(1), "target")?;
@@ -69,10 +66,7 @@ fn outcome(printed: &Printed, name: &str, entries: usize) -> Result<Outcome, Com
     });
     computers.run()?;
     let load = computers.load(at(0).node);
-    Ok(Outcome {
-        counters: computers.counters(at(0)),
-        took_ps: load.checks_ps + load.lookups_ps + load.handlers_ps,
-    })
+    Ok(Outcome { counters: computers.counters(at(0)), took_ps: load.checks_ps + load.lookups_ps + load.handlers_ps })
 }
 
 /// All applications under both designs with all sizes.
@@ -101,21 +95,13 @@ pub(super) fn run(applications: &[&'static str]) -> Result<Runs, ComputersError>
 
 /// A printed rate, in thousandths.
 const fn hundredths(rate: u64) -> Published {
-    Published {
-        milli: 10 * rate as i64,
-        digit_milli: 10,
-    }
+    Published { milli: 10 * rate as i64, digit_milli: 10 }
 }
 
 impl Runs {
     /// The rates that came out.
     pub(super) fn table_4(&self) -> Table {
-        let columns = [
-            "check misses",
-            "NI misses, UTLB",
-            "NI misses, Intr",
-            "unpins, Intr",
-        ];
+        let columns = ["check misses", "NI misses, UTLB", "NI misses, Intr", "unpins, Intr"];
         let keys = ["application", "entries"];
         let caption = "misses and unpins of a lookup, without a limit on pinned memory";
         let mut table = Table::new("Table 4", caption, "ratio", &keys, &columns);
@@ -128,21 +114,9 @@ impl Runs {
                 let checks = utlb_met.check_misses;
                 let cells = vec![
                     Cell::beside(utlb.rate(checks), hundredths(printed.check_misses), Input),
-                    Cell::beside(
-                        utlb.rate(utlb_met.nic_misses),
-                        hundredths(printed.utlb_nic_misses),
-                        Input,
-                    ),
-                    Cell::beside(
-                        intr.rate(intr_met.nic_misses),
-                        hundredths(printed.intr_nic_misses),
-                        Input,
-                    ),
-                    Cell::beside(
-                        intr.rate(intr_met.unpins),
-                        hundredths(printed.intr_unpins),
-                        Input,
-                    ),
+                    Cell::beside(utlb.rate(utlb_met.nic_misses), hundredths(printed.utlb_nic_misses), Input),
+                    Cell::beside(intr.rate(intr_met.nic_misses), hundredths(printed.intr_nic_misses), Input),
+                    Cell::beside(intr.rate(intr_met.unpins), hundredths(printed.intr_unpins), Input),
                 ];
                 table.row(&[application, entries], cells);
             }
@@ -155,8 +129,7 @@ impl Runs {
     /// Table 6, and the same of the other applications.
     pub(super) fn table_6(&self) -> Table {
         let keys = ["application", "entries"];
-        let caption =
-            "average cost of a lookup, by running the designs: library, NIC and interrupts";
+        let caption = "average cost of a lookup, by running the designs: library, NIC and interrupts";
         let mut table = Table::new("Table 6", caption, "us", &keys, &DESIGNS);
         let printed = table_of_paper();
         for (application, sizes) in &self.0 {
@@ -191,12 +164,8 @@ impl Runs {
         for (application, sizes) in &self.0 {
             for (at, design) in DESIGNS.into_iter().enumerate() {
                 let points = SIZES.into_iter().zip(sizes);
-                let points = points
-                    .map(|((_, entries), outcomes)| ((entries >> 10) as i64, outcomes[at].cost()));
-                lines.push(Line {
-                    name: format!("{application}, {design}"),
-                    points: points.collect(),
-                });
+                let points = points.map(|((_, entries), outcomes)| ((entries >> 10) as i64, outcomes[at].cost()));
+                lines.push(Line { name: format!("{application}, {design}"), points: points.collect() });
             }
         }
         Figure {

@@ -40,9 +40,5 @@ pub fn run(options: &Options) -> Result<Report, PaperError> {
     tables.extend([runs.table_4(), runs.table_6()]);
     let figures = vec![runs.figure()];
     tables.extend(effects::tables()?);
-    Ok(Report {
-        profiles: vec![machine(), on_vmmc()],
-        tables,
-        figures,
-    })
+    Ok(Report { profiles: vec![machine(), on_vmmc()], tables, figures })
 }

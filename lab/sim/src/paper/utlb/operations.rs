@@ -37,10 +37,7 @@ fn load(shape: Shape, sends: u64, bytes: u64) -> Result<Load, ComputersError> {
 
 fn shape(prefetch: u32) -> Shape {
     let config = HierarchicalConfig::default().with_prefetch(prefetch);
-    Shape {
-        design: DesignConfig::Hierarchical(config),
-        ..Shape::default()
-    }
+    Shape { design: DesignConfig::Hierarchical(config), ..Shape::default() }
 }
 
 /// Table 1: the library.
@@ -61,10 +58,7 @@ pub(super) fn table_1() -> Result<Table, ComputersError> {
     }
     table.row(&["pin"], pins);
     let pin_ps = machine().of(Cost::HostPin1);
-    let limited = Shape {
-        pin_rules: PinRules::default().with_limit(PinLimit::Pages(1)),
-        ..shape(1)
-    };
+    let limited = Shape { pin_rules: PinRules::default().with_limit(PinLimit::Pages(1)), ..shape(1) };
     let both_ps = load(limited, 2, PAGE / 2)?.checks_ps;
     let unpin = us(both_ps - 2 * (check_ps + pin_ps));
     let mut unpins = vec![Cell::beside(unpin, whole(25), Input)];
@@ -88,16 +82,11 @@ pub(super) fn table_2() -> Result<Table, ComputersError> {
         let milli = us(profile.host_dma(4 * count));
         Cell::beside(milli, tenths(theirs), Input)
     };
-    let printed = COUNTS
-        .into_iter()
-        .zip([1_500, 1_600, 1_600, 1_900, 2_100, 2_500]);
+    let printed = COUNTS.into_iter().zip([1_500, 1_600, 1_600, 1_900, 2_100, 2_500]);
     table.row(&["DMA cost"], printed.map(transfer).collect());
     let hit_ps = profile.of(Cost::NicTranslate);
     let mut misses = Vec::new();
-    for (count, theirs) in COUNTS
-        .into_iter()
-        .zip([1_800, 1_900, 1_900, 2_300, 2_800, 3_200])
-    {
+    for (count, theirs) in COUNTS.into_iter().zip([1_800, 1_900, 1_900, 2_300, 2_800, 3_200]) {
         let took_ps = load(shape(count as u32), 1, PAGE / 2)?.lookups_ps - hit_ps;
         let role = match count {
             1 | 32 => Input,

@@ -50,16 +50,8 @@ impl Printed {
             other => other,
         };
         let sizes = table(Paper::Utlb, "Table 3")?;
-        let row = sizes
-            .rows
-            .iter()
-            .find(|candidate| candidate.keys[0] == row)?;
-        Some(Self {
-            lookups: row.cells.last()?.value()? as u64,
-            check_misses,
-            nic_misses,
-            unpins,
-        })
+        let row = sizes.rows.iter().find(|candidate| candidate.keys[0] == row)?;
+        Some(Self { lookups: row.cells.last()?.value()? as u64, check_misses, nic_misses, unpins })
     }
 
     /// Lookups of each kind, of 100.
@@ -155,8 +147,7 @@ impl Fresh {
         for _ in 0..LARGEST {
             let place = next.0;
             next.0 = (place + 1) % LARGEST;
-            let fits =
-                |(size, had): (usize, &Vec<bool>)| had[place as usize % had.len()] == (size < kind);
+            let fits = |(size, had): (usize, &Vec<bool>)| had[place as usize % had.len()] == (size < kind);
             if place % 1024 >= PAIR_PLACES && had.iter().enumerate().all(fits) {
                 return Some(place);
             }
@@ -166,9 +157,7 @@ impl Fresh {
     }
 
     fn page(&mut self) -> u64 {
-        let Self {
-            turns, had, next, ..
-        } = self;
+        let Self { turns, had, next, .. } = self;
         let mut found = None;
         turns.next(|kind| {
             found = Self::place(had, &mut next[kind], kind);
@@ -245,11 +234,7 @@ mod tests {
         let (fresh, pairs): (Vec<u64>, Vec<u64>) = pages.iter().partition(|&&page| page >= FRESH);
         let distinct = |pages: &[u64]| pages.iter().collect::<BTreeSet<_>>().len();
         assert!(distinct(&fresh).abs_diff(2_500) <= 1);
-        assert_eq!(
-            distinct(&pairs),
-            8,
-            "one pair for each size that the table tells apart"
-        );
+        assert_eq!(distinct(&pairs), 8, "one pair for each size that the table tells apart");
     }
 
     #[test]

@@ -10,14 +10,8 @@ fn values(table: &Table) -> Vec<Vec<i64>> {
 }
 
 /// Barnes, then FFT, with 1 K, 4 K and 16 K entries.
-const TABLE_6: [[i64; 2]; 6] = [
-    [2_565, 4_874],
-    [2_475, 2_548],
-    [2_457, 1_918],
-    [8_956, 22_032],
-    [8_938, 21_270],
-    [8_740, 15_136],
-];
+const TABLE_6: [[i64; 2]; 6] =
+    [[2_565, 4_874], [2_475, 2_548], [2_457, 1_918], [8_956, 22_032], [8_938, 21_270], [8_740, 15_136]];
 
 #[test]
 fn table_6_is_the_same_to_the_last_digit_and_what_the_equation_gives_within_a_fortieth() {
@@ -31,35 +25,22 @@ fn table_6_is_the_same_to_the_last_digit_and_what_the_equation_gives_within_a_fo
     // What the streams were made from comes out of the designs, to a hundredth of a lookup.
     for cell in runs.table_4().rows.iter().flat_map(|row| &row.cells) {
         let theirs = cell.published.unwrap();
-        assert!(
-            (cell.milli.unwrap() - theirs.milli).abs() <= theirs.digit_milli,
-            "{cell:?}"
-        );
+        assert!((cell.milli.unwrap() - theirs.milli).abs() <= theirs.digit_milli, "{cell:?}");
         assert_eq!(cell.role, Role::Input);
     }
 }
 
 #[test]
 fn what_went_into_the_machine_comes_out_of_it() {
-    let tables = [
-        operations::table_1().unwrap(),
-        operations::table_2().unwrap(),
-    ];
+    let tables = [operations::table_1().unwrap(), operations::table_2().unwrap()];
     let (mut inputs, mut between) = (0, 0);
-    for cell in tables
-        .iter()
-        .flat_map(|table| &table.rows)
-        .flat_map(|row| &row.cells)
-    {
+    for cell in tables.iter().flat_map(|table| &table.rows).flat_map(|row| &row.cells) {
         if cell.published.is_some() {
             match cell.role {
                 Role::Input => inputs += 1,
                 _ => between += 1,
             }
-            assert!(
-                cell.difference().is_some_and(|tenths| tenths.abs() < 80),
-                "{cell:?}"
-            );
+            assert!(cell.difference().is_some_and(|tenths| tenths.abs() < 80), "{cell:?}");
         }
     }
     assert_eq!((inputs, between), (15, 4), "misses of 2 to 16 entries");

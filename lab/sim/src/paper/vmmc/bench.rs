@@ -2,9 +2,7 @@
 
 use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
 
-use crate::computers::{
-    Computers, ComputersError, Do, FIRST_ADDRESS, Mark, Moment, Program, Send, Shape,
-};
+use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Mark, Moment, Program, Send, Shape};
 use crate::hardware::{Profile, Ps, Span, US};
 
 /// Where each process has what it sends, what it receives, and what it copies that to: apart also in a cache of 8 K pages.
@@ -17,10 +15,7 @@ const ROUNDS: u64 = 4;
 const ROUNDS_OF_SOURCES: u64 = 6;
 
 pub(in crate::paper) const fn at(node: u16) -> Endpoint {
-    Endpoint {
-        node: NodeId(node),
-        process: ProcessId(0),
-    }
+    Endpoint { node: NodeId(node), process: ProcessId(0) }
 }
 
 /// A machine and what its computers are like.
@@ -73,10 +68,7 @@ impl Bench {
         for node in 0..2 {
             computers.export(at(node), "target", TARGET, bytes.next_multiple_of(8) + 64)?;
         }
-        let imports = [
-            computers.import(at(0), at(1), "target")?,
-            computers.import(at(1), at(0), "target")?,
-        ];
+        let imports = [computers.import(at(0), at(1), "target")?, computers.import(at(1), at(0), "target")?];
         Ok((computers, imports))
     }
 
@@ -91,11 +83,7 @@ impl Bench {
 
     /// The same of messages that come from changing memory, once the first two rounds are over. The rounds are few, so that sources
     /// and targets lie apart.
-    pub(in crate::paper) fn one_way_from(
-        &self,
-        bytes: u64,
-        sources: Sources,
-    ) -> Result<Ps, ComputersError> {
+    pub(in crate::paper) fn one_way_from(&self, bytes: u64, sources: Sources) -> Result<Ps, ComputersError> {
         let (mut computers, imports) = self.pair(bytes)?;
         let rounds = ROUNDS_OF_SOURCES;
         for (node, import) in (0..).zip(imports) {
@@ -217,12 +205,7 @@ fn exchange(import: ImportId, bytes: u64, begins: bool) -> impl Program {
 }
 
 /// The same of messages from such sources, in so many rounds.
-fn exchange_from(
-    import: ImportId,
-    bytes: u64,
-    begins: bool,
-    (sources, rounds): (Sources, u64),
-) -> impl Program {
+fn exchange_from(import: ImportId, bytes: u64, begins: bool, (sources, rounds): (Sources, u64)) -> impl Program {
     let (mut round, mut phase) = (0, 0);
     move |moment: &mut Moment<'_>| loop {
         phase += 1;
@@ -300,17 +283,10 @@ fn speaks(import: ImportId, bytes: u64, rpc: Rpc, is_client: bool) -> impl Progr
                 if rpc.controls == 0 {
                     return watch(in_bytes, round);
                 }
-                return Do::Watch {
-                    address: TARGET + written,
-                    least: round,
-                };
+                return Do::Watch { address: TARGET + written, least: round };
             }
             6 => {
-                return Do::Copy {
-                    from: TARGET,
-                    to: COPY,
-                    bytes: in_bytes,
-                };
+                return Do::Copy { from: TARGET, to: COPY, bytes: in_bytes };
             }
             7 => {
                 if rpc.controls > 1 {
@@ -330,10 +306,7 @@ mod tests {
 
     #[test]
     fn a_word_takes_what_the_paper_says_one_way_within_a_tenth() {
-        let bench = Bench {
-            profile: machine(),
-            shape: Shape::default(),
-        };
+        let bench = Bench { profile: machine(), shape: Shape::default() };
         let took_ps = bench.one_way(4).unwrap();
         assert!(took_ps.abs_diff(9_800_000) < 980_000, "{took_ps}");
         assert_eq!(bench.one_way(4).unwrap(), took_ps, "a run repeats itself");

@@ -16,24 +16,13 @@ const OWN_COMMAND_WORDS: u64 = (mapwire_wire::COMMAND_BYTES / 4) as u64;
 impl Tables {
     /// All of them.
     pub(super) fn beyond(&self) -> Result<Vec<Table>, ComputersError> {
-        Ok(vec![
-            self.thresholds()?,
-            self.experiments()?,
-            self.own_command()?,
-            self.assumed()?,
-        ])
+        Ok(vec![self.thresholds()?, self.experiments()?, self.own_command()?, self.assumed()?])
     }
 
     fn thresholds(&self) -> Result<Table, ComputersError> {
-        let columns = [
-            "sync, 64",
-            "sync, 128",
-            "sync, 256",
-            "latency, 64",
-            "latency, 128",
-            "latency, 256",
-        ];
-        let caption = "synchronous overhead and latency one way if sends of up to 64, 128 or 256 bytes go by the command queue";
+        let columns = ["sync, 64", "sync, 128", "sync, 256", "latency, 64", "latency, 128", "latency, 256"];
+        let caption =
+            "synchronous overhead and latency one way if sends of up to 64, 128 or 256 bytes go by the command queue";
         let mut table = Table::new("Thresholds", caption, "us", &["bytes"], &columns);
         for bytes in [48, 64, 68, 96, 128, 132, 192, 256, 260] {
             let (mut overheads, mut latencies) = (Vec::new(), Vec::new());
@@ -57,15 +46,9 @@ impl Tables {
         let mut table = Table::new("Why ours differ", caption, "", &["without"], &columns);
         let rows: [(&str, &[Cost]); 5] = [
             ("nothing", &[]),
-            (
-                "DMA that slows the processor",
-                &[Cost::NicSlowedByDma, Cost::NicSlowedByTwo],
-            ),
+            ("DMA that slows the processor", &[Cost::NicSlowedByDma, Cost::NicSlowedByTwo]),
             ("passes through the main loop", &[Cost::NicLoop]),
-            (
-                "the time until a program sees a change",
-                &[Cost::HostNotice],
-            ),
+            ("the time until a program sees a change", &[Cost::HostNotice]),
             ("the library's time before a post", &[Cost::HostPost]),
         ];
         let mut all = Vec::new();
@@ -99,37 +82,22 @@ impl Tables {
 
     fn own_command(&self) -> Result<Table, ComputersError> {
         let columns = ["paper's", "firmware's"];
-        let caption =
-            "with a command of the paper's five words, and with the firmware's header of 48 bytes";
+        let caption = "with a command of the paper's five words, and with the firmware's header of 48 bytes";
         let mut table = Table::new("The command", caption, "us", &["what"], &columns);
-        let own = self
-            .profile()
-            .clone()
-            .with(Cost::CommandWords, OWN_COMMAND_WORDS + 1);
+        let own = self.profile().clone().with(Cost::CommandWords, OWN_COMMAND_WORDS + 1);
         let own = self.with(own);
         let both = |run: &dyn Fn(&Bench) -> Result<u64, ComputersError>| {
-            Ok::<_, ComputersError>(vec![
-                Cell::new(us(run(&self.0)?)),
-                Cell::new(us(run(&own.0)?)),
-            ])
+            Ok::<_, ComputersError>(vec![Cell::new(us(run(&self.0)?)), Cell::new(us(run(&own.0)?))])
         };
         table.row(&["latency of a word"], both(&|bench| bench.one_way(4))?);
-        table.row(
-            &["asynchronous send of a page"],
-            both(&|bench| bench.overhead(4096, false))?,
-        );
+        table.row(&["asynchronous send of a page"], both(&|bench| bench.overhead(4096, false))?);
         table.note("The firmware's command is made for memory that is shared with the NIC; over a bus, each of its words costs a write.");
         Ok(table)
     }
 
     /// Predictions with each constant halved and doubled that this paper does not state.
     fn assumed(&self) -> Result<Table, ComputersError> {
-        let columns = [
-            "word, us",
-            "one way, MB/s",
-            "both ways, MB/s",
-            "sync 256 B, us",
-        ];
+        let columns = ["word, us", "one way, MB/s", "both ways, MB/s", "sync 256 B, us"];
         let caption = "predictions when a constant is another that this paper does not state; the rest as it is";
         let keys = ["constant", "value"];
         let mut table = Table::new("Assumed constants", caption, "", &keys, &columns);
@@ -158,17 +126,14 @@ impl Tables {
         for (name, value, cost, is) in [
             ("NicLoop", "5 us of §6's 4-6 us", Cost::NicLoop, 3_500 * NS),
             ("NicLoop", "6 us", Cost::NicLoop, 4_500 * NS),
-            (
-                "NicSlowedByDma",
-                "33 % (GMS-NP §4.4)",
-                Cost::NicSlowedByDma,
-                33,
-            ),
+            ("NicSlowedByDma", "33 % (GMS-NP §4.4)", Cost::NicSlowedByDma, 33),
         ] {
             row(name, value, self.profile().clone().with(cost, is))?;
         }
         table.note("The latency of a word and the bandwidth both ways depend on where in §6's range the machine is: it has the least.");
-        table.note("What one constant takes away from another that is known only together with it is not given back here.");
+        table.note(
+            "What one constant takes away from another that is known only together with it is not given back here.",
+        );
         Ok(table)
     }
 }

@@ -33,10 +33,7 @@ pub const PAPER: Paper = Paper {
 };
 
 fn tables() -> Tables {
-    Tables(Bench {
-        profile: machine(),
-        shape: Shape::default(),
-    })
+    Tables(Bench { profile: machine(), shape: Shape::default() })
 }
 
 /// Runs all tables and figures.
@@ -55,9 +52,5 @@ pub fn run(options: &Options) -> Result<Report, PaperError> {
     figures.push(tables.steps()?);
     all.push(tables.rpc()?);
     all.extend(tables.beyond()?);
-    Ok(Report {
-        profiles: vec![machine()],
-        tables: all,
-        figures,
-    })
+    Ok(Report { profiles: vec![machine()], tables: all, figures })
 }

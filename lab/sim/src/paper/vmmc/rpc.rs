@@ -21,12 +21,7 @@ const LARGE_BYTES: u64 = 1 << 20;
 
 impl Tables {
     fn rpc_of(controls: u8) -> Rpc {
-        Rpc {
-            call_bytes: CALL_BYTES,
-            answer_bytes: ANSWER_BYTES,
-            software_ps: SOFTWARE_PS,
-            controls,
-        }
+        Rpc { call_bytes: CALL_BYTES, answer_bytes: ANSWER_BYTES, software_ps: SOFTWARE_PS, controls }
     }
 
     /// vRPC.
@@ -46,30 +41,20 @@ impl Tables {
         let (null, bandwidth) = ours[0];
         table.row(
             &["call and answer"],
-            vec![
-                Cell::beside(null, whole(66), Predicted),
-                Cell::beside(bandwidth, about(32_500), Predicted),
-            ],
+            vec![Cell::beside(null, whole(66), Predicted), Cell::beside(bandwidth, about(32_500), Predicted)],
         );
-        for (name, (null, bandwidth)) in [
-            ("and, behind each, how much is written", ours[1]),
-            ("and how much has been read", ours[2]),
-        ] {
+        for (name, (null, bandwidth)) in
+            [("and, behind each, how much is written", ours[1]), ("and how much has been read", ours[2])]
+        {
             table.row(&[name], vec![Cell::new(null), Cell::new(bandwidth)]);
         }
         table.note("The text gives 32-33 MB/s; the middle stands here. bcopy is input: the most of its 20-50 MB/s, as this is a maximum, and a call is copied once where it comes.");
         let slow = 50_000;
         let slower = self.with(self.profile().clone().with(Cost::HostCopyByte, slow));
         let call_bytes = LARGE_BYTES;
-        let slow_ps = slower.0.call(Rpc {
-            call_bytes,
-            ..Self::rpc_of(0)
-        })?;
+        let slow_ps = slower.0.call(Rpc { call_bytes, ..Self::rpc_of(0) })?;
         let slow = mb_s(LARGE_BYTES, slow_ps);
-        table.note(&format!(
-            "At bcopy's 20 MB/s the bandwidth would be {} MB/s.",
-            one_decimal(slow)
-        ));
+        table.note(&format!("At bcopy's 20 MB/s the bandwidth would be {} MB/s.", one_decimal(slow)));
         let rest = 66_000 - null;
         table.note(&format!(
             "What the library takes (19 us) is derived from SHRIMP, whose call takes 33 us with messages of 7 us. A null call of two messages is then {} us below the paper's. vRPC was tuned for SHRIMP (§5.4). We suppose that its sides also tell each other how much is written and read: words that SHRIMP's automatic update stores into the peer's memory at next to no cost, and that are sends of their own here. With both words the call takes {} us.",

@@ -30,19 +30,7 @@ const LONG: [u64; 14] = [
 /// The size at which a maximum is taken: where bandwidth grows no more.
 pub(super) const LARGE: u64 = 4 << 20;
 /// Blocks of Figure 1.
-const BLOCKS: [u64; 11] = [
-    64,
-    128,
-    256,
-    512,
-    1 << 10,
-    2 << 10,
-    4 << 10,
-    8 << 10,
-    16 << 10,
-    32 << 10,
-    64 << 10,
-];
+const BLOCKS: [u64; 11] = [64, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 /// Available bandwidth: that of blocks of a page (§5.2).
 const LIMIT_MB_S: i64 = 110;
 
@@ -87,41 +75,15 @@ impl Tables {
         let profile = self.profile();
         let words = profile.of(Cost::CommandWords) - 1;
         let post_ps = words * profile.of(Cost::HostWrite);
-        row(
-            "posting by writes only",
-            "us",
-            us(post_ps),
-            tenths(500),
-            Input,
-        );
+        row("posting by writes only", "us", us(post_ps), tenths(500), Input);
         let bare = [Cost::HostPost, Cost::HostNotice, Cost::NicLoop];
-        let bare = bare
-            .into_iter()
-            .fold(profile.clone(), |profile, cost| profile.with(cost, 0));
+        let bare = bare.into_iter().fold(profile.clone(), |profile, cost| profile.with(cost, 0));
         let least_ps = self.with(bare).0.one_way(4)?;
-        row(
-            "least latency of a word",
-            "us",
-            us(least_ps),
-            whole(5),
-            Input,
-        );
+        row("least latency of a word", "us", us(least_ps), whole(5), Input);
         let block = |bytes| mb_s(bytes, profile.host_dma(bytes));
         row("blocks of 4 KB", "MB/s", block(4 << 10), whole(110), Input);
-        row(
-            "blocks of 64 KB",
-            "MB/s",
-            block(64 << 10),
-            whole(128),
-            Input,
-        );
-        row(
-            "blocks of 8 KB (§7, PM)",
-            "MB/s",
-            block(8 << 10),
-            whole(118),
-            Predicted,
-        );
+        row("blocks of 64 KB", "MB/s", block(64 << 10), whole(128), Input);
+        row("blocks of 8 KB (§7, PM)", "MB/s", block(8 << 10), whole(118), Predicted);
         table.note("The least latency is that of the machine without the library, the main loop and the time until a program sees a change. Its parts went in.");
         let (page, large) = (profile.host_dma(4 << 10), profile.host_dma(64 << 10));
         let setup_ps = page - (large - page) * 4096 / (60 << 10);
@@ -135,12 +97,7 @@ impl Tables {
 
     /// Figures 1 to 4, and tables of what the text says about them.
     pub(super) fn figures(&self) -> Result<Vec<(Figure, Table)>, ComputersError> {
-        Ok(vec![
-            self.figure_1(),
-            self.figure_2()?,
-            self.figure_3()?,
-            self.figure_4()?,
-        ])
+        Ok(vec![self.figure_1(), self.figure_2()?, self.figure_3()?, self.figure_4()?])
     }
 
     fn figure_1(&self) -> (Figure, Table) {
@@ -158,10 +115,7 @@ impl Tables {
             table.row(&[&bytes.to_string()], vec![cell(milli, theirs, Input)]);
             points.push((bytes as i64, milli));
         }
-        let line = Line {
-            name: "host DMA".to_owned(),
-            points,
-        };
+        let line = Line { name: "host DMA".to_owned(), points };
         (figure(name, caption, ("bytes", "MB/s"), vec![line]), table)
     }
 
@@ -172,10 +126,7 @@ impl Tables {
         let mut table = Table::new(name, caption, "us", &["bytes"], &columns);
         let mut all_long = self.0.clone();
         all_long.shape.short_bytes = 0;
-        let mut lines = columns.map(|name| Line {
-            name: name.to_owned(),
-            points: Vec::new(),
-        });
+        let mut lines = columns.map(|name| Line { name: name.to_owned(), points: Vec::new() });
         for bytes in SHORT {
             let ours = [self.0.one_way(bytes)?, all_long.one_way(bytes)?].map(us);
             let theirs = (bytes == 4).then(|| tenths(9_800));
@@ -191,14 +142,10 @@ impl Tables {
 
     fn figure_3(&self) -> Result<(Figure, Table), ComputersError> {
         let name = "Figure 3";
-        let caption =
-            "bandwidth for message sizes: ping-pong, and both ways at the same time, together";
+        let caption = "bandwidth for message sizes: ping-pong, and both ways at the same time, together";
         let columns = ["one way", "both ways"];
         let mut table = Table::new(name, caption, "MB/s", &["bytes"], &columns);
-        let mut lines = columns.map(|name| Line {
-            name: name.to_owned(),
-            points: Vec::new(),
-        });
+        let mut lines = columns.map(|name| Line { name: name.to_owned(), points: Vec::new() });
         for bytes in LONG {
             let one_way = mb_s(bytes, self.0.one_way(bytes)?);
             let both_ways = mb_s(2 * bytes, self.0.both_ways(bytes)?);
@@ -215,10 +162,7 @@ impl Tables {
         let one_way = mb_s(LARGE, self.0.one_way(LARGE)?);
         let share = one_way * 100 / LIMIT_MB_S;
         table.note(&format!("The text states the maxima; no size stands beside them. Ours are at the largest size here. One way the paper has 98 % of the 110 MB/s of Figure 1, ours is {} %.", one_decimal(share)));
-        Ok((
-            figure(name, caption, ("bytes", "MB/s"), lines.into()),
-            table,
-        ))
+        Ok((figure(name, caption, ("bytes", "MB/s"), lines.into()), table))
     }
 
     fn figure_4(&self) -> Result<(Figure, Table), ComputersError> {
@@ -226,17 +170,10 @@ impl Tables {
         let caption = "overhead of the synchronous and asynchronous send operations";
         let columns = ["synchronous", "asynchronous"];
         let mut table = Table::new(name, caption, "us", &["bytes"], &columns);
-        let mut lines = columns.map(|name| Line {
-            name: name.to_owned(),
-            points: Vec::new(),
-        });
+        let mut lines = columns.map(|name| Line { name: name.to_owned(), points: Vec::new() });
         let mut short = 0;
         for bytes in SHORT {
-            let ours = [
-                self.0.overhead(bytes, true)?,
-                self.0.overhead(bytes, false)?,
-            ]
-            .map(us);
+            let ours = [self.0.overhead(bytes, true)?, self.0.overhead(bytes, false)?].map(us);
             let theirs = (bytes == 4).then(|| about(3_000));
             let cells = vec![cell(ours[0], theirs, Input), Cell::new(ours[1])];
             table.row(&[&bytes.to_string()], cells);
@@ -259,10 +196,7 @@ impl Tables {
             let spans = self.0.one_way_spans(bytes)?;
             for (node, side) in [(0, "sender"), (1, "receiver")] {
                 let of_side = spans.iter().filter(|span| span.node == node);
-                groups.push(Group {
-                    name: format!("{what}, {side}"),
-                    spans: of_side.copied().collect(),
-                });
+                groups.push(Group { name: format!("{what}, {side}"), spans: of_side.copied().collect() });
             }
         }
         Ok(Figure {
@@ -279,17 +213,6 @@ fn cell(ours: i64, theirs: Option<Published>, role: Role) -> Cell {
     theirs.map_or(Cell::new(ours), |theirs| Cell::beside(ours, theirs, role))
 }
 
-fn figure(
-    name: &'static str,
-    caption: &str,
-    (x, y): (&'static str, &'static str),
-    lines: Vec<Line>,
-) -> Figure {
-    Figure {
-        name,
-        caption: caption.to_owned(),
-        x,
-        y,
-        plot: Plot::Lines(lines),
-    }
+fn figure(name: &'static str, caption: &str, (x, y): (&'static str, &'static str), lines: Vec<Line>) -> Figure {
+    Figure { name, caption: caption.to_owned(), x, y, plot: Plot::Lines(lines) }
 }

@@ -84,23 +84,14 @@ fn the_figures_have_the_papers_shape() {
     // A threshold of 64 bytes: the overhead doubles at least, latency changes by a tenth at most.
     let mut other = tables.clone();
     other.0.shape.short_bytes = 64;
-    let (overhead, latency) = (
-        other.0.overhead(96, true).unwrap(),
-        other.0.one_way(96).unwrap(),
-    );
+    let (overhead, latency) = (other.0.overhead(96, true).unwrap(), other.0.one_way(96).unwrap());
     assert!(overhead > 2 * us(96, true));
     assert!(latency.abs_diff(tables.0.one_way(96).unwrap()) * 10 < latency);
 }
 
 #[test]
 fn a_row_size_is_refused() {
-    let options = Options {
-        row_size: Some(mapwire_gms::RowSize::Eight),
-        ..Options::default()
-    };
+    let options = Options { row_size: Some(mapwire_gms::RowSize::Eight), ..Options::default() };
     let error = run(&options).unwrap_err().to_string();
-    assert!(
-        error.contains("`vmmc`") && error.contains("gms-np"),
-        "{error}"
-    );
+    assert!(error.contains("`vmmc`") && error.contains("gms-np"), "{error}");
 }

@@ -35,9 +35,7 @@ pub(super) fn check_count(adoptions: usize) -> Result<(), &'static str> {
 
 /// How many adoptions stand at most: each takes two descriptors, of which the program may need many.
 pub(super) fn most_adoptions() -> usize {
-    limits::descriptors()
-        .0
-        .map_or(usize::MAX, |descriptors| descriptors as usize / 8)
+    limits::descriptors().0.map_or(usize::MAX, |descriptors| descriptors as usize / 8)
 }
 
 /// Checks that there are mapped ranges left. An adoption splits up to two, and the kernel does not join what came back with its
@@ -68,10 +66,7 @@ fn most_ranges() -> usize {
 /// Why one of them is not private data that could move.
 pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRange>, &'static str> {
     let here = 0_u8;
-    let stacks = [
-        (&raw const here).addr(),
-        rustix::param::linux_execfn().as_ptr().addr(),
-    ];
+    let stacks = [(&raw const here).addr(), rustix::param::linux_execfn().as_ptr().addr()];
     // The C library keeps its own data of a thread on top of its stack. What lies above is no part of that: before Linux 6.7 the kernel
     // joins a stack with memory that was mapped before its thread began.
     // SAFETY: gives an address.
@@ -82,10 +77,8 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
     let mut ranges = Vec::new();
     let (mut at, end) = (start, start + bytes);
     while at < end {
-        let mut range = maps
-            .at_or_after(at)
-            .filter(|range| range.start <= at)
-            .ok_or_else(|| match maps.is_blind() {
+        let mut range =
+            maps.at_or_after(at).filter(|range| range.start <= at).ok_or_else(|| match maps.is_blind() {
                 true => "of a kind that only /proc tells, which is not mounted",
                 false => "not all mapped",
             })?;
@@ -124,22 +117,14 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
 /// of all threads but the first. Of other threads only a longer range is checked.
 pub(super) fn has_thread(range: &Range<usize>) -> bool {
     // SAFETY: both give an address.
-    let own = unsafe {
-        [
-            libc::__errno_location().addr(),
-            libc::pthread_self() as usize,
-        ]
-    };
+    let own = unsafe { [libc::__errno_location().addr(), libc::pthread_self() as usize] };
     if own.iter().any(|at| range.contains(at)) {
         return true;
     }
     range.len() >= STACK_BYTES
         && std::fs::read_dir("/proc/self/task").is_ok_and(|threads| {
             threads.flatten().any(|thread| {
-                let number = thread
-                    .file_name()
-                    .to_str()
-                    .and_then(|name| name.parse().ok());
+                let number = thread.file_name().to_str().and_then(|name| name.parse().ok());
                 let list = number.and_then(robust_list);
                 list.is_some_and(|list| range.contains(&list))
             })
@@ -151,13 +136,6 @@ fn robust_list(thread: libc::pid_t) -> Option<usize> {
     let mut head: *mut c_void = ptr::null_mut();
     let mut bytes = 0_usize;
     // SAFETY: the kernel writes an address and a length to where they have room.
-    let asked = unsafe {
-        libc::syscall(
-            libc::SYS_get_robust_list,
-            thread,
-            &raw mut head,
-            &raw mut bytes,
-        )
-    };
+    let asked = unsafe { libc::syscall(libc::SYS_get_robust_list, thread, &raw mut head, &raw mut bytes) };
     (asked == 0 && !head.is_null()).then(|| head.addr())
 }

@@ -29,12 +29,8 @@ impl Private {
     fn with(bytes: usize, flags: MapFlags) -> Self {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks unused address space.
-        let start =
-            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, rights, flags) }.unwrap();
-        Self {
-            start: start.expose_provenance(),
-            bytes,
-        }
+        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, rights, flags) }.unwrap();
+        Self { start: start.expose_provenance(), bytes }
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -50,9 +46,7 @@ impl Private {
     }
 
     fn is_filled(&self) -> bool {
-        (0..self.bytes)
-            .step_by(8)
-            .all(|at| self.word(at).load(Ordering::Relaxed) == !(at as u64))
+        (0..self.bytes).step_by(8).all(|at| self.word(at).load(Ordering::Relaxed) == !(at as u64))
     }
 
     fn adopt(&self) -> Result<SharedBuffer, MemoryError> {
@@ -86,10 +80,7 @@ fn memory_keeps_its_bytes_and_its_place_and_importers_store_into_it() {
         memory.fill();
         let mut buffer = memory.adopt().unwrap();
         assert!(memory.is_filled() && memory.range().shared);
-        assert_eq!(
-            (buffer.as_ptr().addr(), buffer.len()),
-            (memory.start, memory.bytes)
-        );
+        assert_eq!((buffer.as_ptr().addr(), buffer.len()), (memory.start, memory.bytes));
         let peer = import(&mut buffer);
         peer.store_release_u64(PAGE - 8, 7).unwrap();
         assert_eq!(memory.word(PAGE - 8).load(Ordering::Acquire), 7);
@@ -103,9 +94,7 @@ fn memory_keeps_its_bytes_and_its_place_and_importers_store_into_it() {
         peer.store_release_u64(PAGE - 8, 9).unwrap();
         assert_eq!(memory.word(PAGE - 8).load(Ordering::Acquire), 7);
         memory.word(0).store(!0, Ordering::Relaxed);
-        memory
-            .word(PAGE - 8)
-            .store(!(PAGE as u64 - 8), Ordering::Relaxed);
+        memory.word(PAGE - 8).store(!(PAGE as u64 - 8), Ordering::Relaxed);
         assert!(memory.is_filled());
         // Dropped after that, it leaves the memory alone.
         drop(buffer);
@@ -123,9 +112,7 @@ fn only_whole_pages_of_heap_and_statics_are_adopted_and_may_be_again() {
             let address = words.as_ptr().expose_provenance();
             let bytes = size_of_val(words);
             let mut buffer = SharedBuffer::adopt("test-adoption", address, bytes).unwrap();
-            assert!(
-                buffer.as_ptr().addr() >= address && buffer.as_ptr().addr().is_multiple_of(PAGE)
-            );
+            assert!(buffer.as_ptr().addr() >= address && buffer.as_ptr().addr().is_multiple_of(PAGE));
             assert!(buffer.len() > bytes - 2 * PAGE && buffer.len() <= bytes);
             let peer = import(&mut buffer);
             let word = (buffer.as_ptr().addr() - address) / 8;
@@ -188,8 +175,7 @@ fn a_store_to_constant_memory_kills_as_ever_after_an_adoption() {
         let memory = Private::new(2 * PAGE);
         drop(memory.adopt().unwrap());
         // SAFETY: a page of this test.
-        unsafe { rustix::mm::mprotect(address_of(memory.start), PAGE, MprotectFlags::READ) }
-            .unwrap();
+        unsafe { rustix::mm::mprotect(address_of(memory.start), PAGE, MprotectFlags::READ) }.unwrap();
         println!("so far, so good");
         memory.word(0).store(1, Ordering::Relaxed);
     });
@@ -348,20 +334,13 @@ fn sparse_memory_stays_sparse_both_ways() {
 fn what_is_no_private_data_is_refused_with_its_reason() {
     let refused = |address, bytes, reason: &str| {
         let error = SharedBuffer::adopt("test-adoption", address, bytes).unwrap_err();
-        assert!(
-            matches!(error, MemoryError::NotAdoptable { .. }) && error.to_string().contains(reason),
-            "{error}"
-        );
+        assert!(matches!(error, MemoryError::NotAdoptable { .. }) && error.to_string().contains(reason), "{error}");
     };
     let memory = Private::new(8 * PAGE);
     refused(memory.start + 1, 2 * PAGE - 2, "without a whole page");
     refused(usize::MAX - 5, 20, "end of the address space");
     let local = [0_u8; 4 * PAGE];
-    refused(
-        local.as_ptr().expose_provenance(),
-        local.len(),
-        "on a stack",
-    );
+    refused(local.as_ptr().expose_provenance(), local.len(), "on a stack");
     let shared = Private::with(2 * PAGE, MapFlags::SHARED);
     refused(shared.start, shared.bytes, "shared");
     let once = memory.adopt().unwrap();
@@ -370,10 +349,7 @@ fn what_is_no_private_data_is_refused_with_its_reason() {
     for (rights, reason) in [
         (MprotectFlags::READ, "loads and stores"),
         (MprotectFlags::empty(), "loads and stores"),
-        (
-            MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC,
-            "executable",
-        ),
+        (MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC, "executable"),
     ] {
         let page = address_of(memory.start + 3 * PAGE);
         // SAFETY: a page of this test.
@@ -507,10 +483,7 @@ fn memory_beyond_the_limit_on_files_is_refused_and_its_owner_lives() {
     let (status, text) = child("fsize", || {
         let memory = Private::new(64 * PAGE);
         memory.fill();
-        let limit = libc::rlimit {
-            rlim_cur: 32 * PAGE as u64,
-            rlim_max: libc::RLIM_INFINITY,
-        };
+        let limit = libc::rlimit { rlim_cur: 32 * PAGE as u64, rlim_max: libc::RLIM_INFINITY };
         // SAFETY: reads a valid structure.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
         let error = memory.adopt().unwrap_err();
@@ -521,10 +494,7 @@ fn memory_beyond_the_limit_on_files_is_refused_and_its_owner_lives() {
         println!("lives");
     });
     if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {
-        assert!(
-            status.success() && text.contains("lives"),
-            "{status} {text}"
-        );
+        assert!(status.success() && text.contains("lives"), "{status} {text}");
     }
 }
 

@@ -52,9 +52,7 @@ impl BackingStore for MoodyStore {
     }
 
     fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
-        self.moods
-            .fetches
-            .fetch_add(pages.len() as u64, Ordering::SeqCst);
+        self.moods.fetches.fetch_add(pages.len() as u64, Ordering::SeqCst);
         let lost = self.moods.lost.load(Ordering::SeqCst);
         if pages.iter().any(|page| lost != 0 && page.id.page == lost) {
             return Err(StoreError::Other("one page is lost"));
@@ -92,10 +90,7 @@ impl BackingStore for MoodyStore {
 
 fn moody(config: PagerConfig) -> (Pager, Arc<Moods>) {
     let moods = Arc::new(Moods::default());
-    let store = MoodyStore {
-        moods: Arc::clone(&moods),
-        inner: LocalMemoryStore::new(),
-    };
+    let store = MoodyStore { moods: Arc::clone(&moods), inner: LocalMemoryStore::new() };
     (Pager::new(config, Box::new(store)).unwrap(), moods)
 }
 

@@ -29,17 +29,14 @@ fn write(file: &File, page: usize, value: u64) {
 
 fn first_word(file: &File, page: usize) -> u64 {
     let mut word = [0; 8];
-    file.read_exact_at(&mut word, (page * PAGE_BYTES) as u64)
-        .unwrap();
+    file.read_exact_at(&mut word, (page * PAGE_BYTES) as u64).unwrap();
     u64::from_ne_bytes(word)
 }
 
 /// A region of the whole file.
 fn mapped(pager: &Pager, file: &File, changes: FileChanges) -> Region {
     let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
-    region
-        .map_file(0, region.bytes(), file, 0, changes)
-        .unwrap();
+    region.map_file(0, region.bytes(), file, 0, changes).unwrap();
     region
 }
 
@@ -59,23 +56,12 @@ fn a_file_is_read_as_it_is_and_unchanged_pages_are_never_stored() {
         let region = mapped(&pager, &file, FileChanges::Seen);
         let mut random = Random(3);
         for step in 0..3000 {
-            let page = if step < PAGES {
-                step
-            } else {
-                random.below(PAGES)
-            };
-            assert_eq!(
-                load(&region, page * WORDS),
-                page as u64 + 1,
-                "{name} {step}"
-            );
+            let page = if step < PAGES { step } else { random.below(PAGES) };
+            assert_eq!(load(&region, page * WORDS), page as u64 + 1, "{name} {step}");
         }
         let counts = pager.statistics();
         assert_eq!(counts.written_pages, 0, "{name}: {counts:?}");
-        assert!(
-            counts.file_pages > 400 && counts.fetched_pages == 0,
-            "{name}: {counts:?}"
-        );
+        assert!(counts.file_pages > 400 && counts.fetched_pages == 0, "{name}: {counts:?}");
         // Most are of the pages in a row at first. How many depends on how late the threads that serve faults run.
         assert!(counts.ahead_hits > 10, "{name}: {counts:?}");
         assert!(counts.resident_pages <= 34, "{name}: {counts:?}");
@@ -100,11 +86,7 @@ fn changes_are_the_programs_own_until_they_are_dropped() {
         }
         for _ in 0..2 {
             for page in 0..PAGES {
-                let expected = if changed(page) {
-                    value(page)
-                } else {
-                    page as u64 + 1
-                };
+                let expected = if changed(page) { value(page) } else { page as u64 + 1 };
                 assert_eq!(load(&region, page * WORDS), expected, "{name} {page}");
                 assert_eq!(first_word(&file, page), page as u64 + 1, "{name}");
             }
@@ -114,11 +96,7 @@ fn changes_are_the_programs_own_until_they_are_dropped() {
         region.discard(0, region.bytes()).unwrap();
         assert_eq!(pager.statistics().stored_pages, 0, "{name}");
         for page in 0..PAGES {
-            assert_eq!(
-                load(&region, page * WORDS),
-                page as u64 + 1,
-                "{name} {page}"
-            );
+            assert_eq!(load(&region, page * WORDS), page as u64 + 1, "{name} {page}");
         }
     });
 }
@@ -133,9 +111,7 @@ fn parts_of_files_and_zeros_lie_side_by_side() {
         let put = |page: usize, pages: usize, file: &File, from: usize| {
             let (offset, from) = (page * PAGE_BYTES, (from * PAGE_BYTES) as u64);
             let bytes = pages * PAGE_BYTES;
-            region
-                .map_file(offset, bytes, file, from, FileChanges::Seen)
-                .unwrap();
+            region.map_file(offset, bytes, file, from, FileChanges::Seen).unwrap();
         };
         put(20, 100, &one, 0);
         put(60, 20, &two, 140);
@@ -149,19 +125,13 @@ fn parts_of_files_and_zeros_lie_side_by_side() {
         };
         for round in 0..4_u32 {
             for step in 0..PAGES {
-                let page = if round.is_multiple_of(2) {
-                    step
-                } else {
-                    PAGES - 1 - step
-                };
+                let page = if round.is_multiple_of(2) { step } else { PAGES - 1 - step };
                 assert_eq!(load(&region, page * WORDS), expected(page), "{name} {page}");
             }
         }
         // They move with what the program changed.
         store(&region, 65 * WORDS, 9);
-        region
-            .remap(50 * PAGE_BYTES, 40 * PAGE_BYTES, 150 * PAGE_BYTES)
-            .unwrap();
+        region.remap(50 * PAGE_BYTES, 40 * PAGE_BYTES, 150 * PAGE_BYTES).unwrap();
         for page in 50..90 {
             let value = if page == 65 { 9 } else { expected(page) };
             assert_eq!(load(&region, page * WORDS), 0, "{name} {page}");
@@ -190,10 +160,7 @@ fn the_rest_of_the_last_page_is_zero_and_pages_behind_it_raise_a_bus_error() {
         });
         if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {
             assert_eq!(status.signal(), Some(libc::SIGBUS), "{name}: {text}");
-            assert!(
-                text.contains("now") && !text.contains("lost"),
-                "{name}: {text}"
-            );
+            assert!(text.contains("now") && !text.contains("lost"), "{name}: {text}");
             assert!(!text.contains("the load went on"), "{name}: {text}");
         }
     });
@@ -299,9 +266,7 @@ fn windows_that_reach_over_pages_of_other_rights_bring_those_that_can_come() {
             let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
             if is_of_file {
                 let changes = FileChanges::Seen;
-                region
-                    .map_file(0, region.bytes(), &file, 0, changes)
-                    .unwrap();
+                region.map_file(0, region.bytes(), &file, 0, changes).unwrap();
             }
             for page in (5..PAGES).step_by(5) {
                 close_page(&region, page, true);
@@ -363,9 +328,7 @@ fn descriptors_of_files_are_closed_when_nothing_is_of_them_any_more() {
         let before = open();
         let region = mapped(&pager, &file, FileChanges::Seen);
         let half = PAGES / 2 * PAGE_BYTES;
-        region
-            .map_file(half, half, &file, 0, FileChanges::Seen)
-            .unwrap();
+        region.map_file(half, half, &file, 0, FileChanges::Seen).unwrap();
         assert_eq!(open(), before + 1);
         region.map_zeros(0, half).unwrap();
         assert_eq!(open(), before + 1);

@@ -23,11 +23,7 @@ fn walk(pager: &Pager, region: &Region, expected: &mut [u64], seed: u64, depth: 
                     expected[page] = random.below(5) as u64 * 1_000;
                     store(region, page * WORDS + 3, expected[page]);
                 }
-                _ => assert_eq!(
-                    load(region, page * WORDS + 3),
-                    expected[page],
-                    "{name} {page}"
-                ),
+                _ => assert_eq!(load(region, page * WORDS + 3), expected[page], "{name} {page}"),
             }
         }
         for (page, expected) in expected.iter().enumerate() {
@@ -42,14 +38,7 @@ fn walk(pager: &Pager, region: &Region, expected: &mut [u64], seed: u64, depth: 
         let copy = expected.to_vec();
         let child = fork_frozen(pager, region, |pager, region| {
             let mut expected = copy;
-            walk(
-                pager,
-                region,
-                &mut expected,
-                seed * 3 + turn,
-                depth - 1,
-                name,
-            );
+            walk(pager, region, &mut expected, seed * 3 + turn, depth - 1, name);
             let statistics = pager.statistics();
             assert!(statistics.resident_pages <= 40, "{name}: {statistics:?}");
             assert_eq!(statistics.lost_pages, 0, "{name}: {statistics:?}");
@@ -64,10 +53,9 @@ fn walk(pager: &Pager, region: &Region, expected: &mut [u64], seed: u64, depth: 
 fn parent_and_child_go_on_and_each_finds_its_own() {
     in_child("oracle", || {
         each(|config, name| {
-            for store in [
-                Box::new(LocalMemoryStore::new()) as Box<dyn BackingStore>,
-                Box::new(DiskStore::new("/tmp").unwrap()),
-            ] {
+            for store in
+                [Box::new(LocalMemoryStore::new()) as Box<dyn BackingStore>, Box::new(DiskStore::new("/tmp").unwrap())]
+            {
                 let pager = Pager::new(config.clone(), store).unwrap();
                 let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
                 walk(&pager, &region, &mut [0; PAGES], 1, 2, name);
@@ -110,13 +98,7 @@ fn three_hundred_forks_in_a_row_and_a_chain_of_as_many_keep_the_memory() {
 }
 
 /// Each child forks the next one.
-fn chain(
-    pager: &Pager,
-    region: &Region,
-    round: usize,
-    end: usize,
-    check: &impl Fn(&Region, usize),
-) {
+fn chain(pager: &Pager, region: &Region, round: usize, end: usize, check: &impl Fn(&Region, usize)) {
     store(region, round % PAGES * WORDS, round as u64 + 1);
     if round == end {
         check(region, round);
@@ -204,11 +186,7 @@ fn the_thread_that_froze_a_pager_may_use_the_memory_and_the_child_sees_what_was_
             let frozen = pager.freeze().unwrap();
             assert!(pager.freeze().is_err(), "{name}");
             for page in (0..PAGES).step_by(3) {
-                assert_eq!(
-                    load(&region, page * WORDS),
-                    u64::from(page < PAGES / 2),
-                    "{name}"
-                );
+                assert_eq!(load(&region, page * WORDS), u64::from(page < PAGES / 2), "{name}");
                 store(&region, page * WORDS, 2);
             }
             region.discard(0, PAGE_BYTES).unwrap();

@@ -33,17 +33,12 @@ pub(super) fn bytes(region: &mut Region) -> &mut [u8] {
 pub(super) fn drop_page(region: &Region, page: usize) {
     let start = region.as_ptr().wrapping_add(page * PAGE_BYTES);
     // SAFETY: a page of the region, which holds plain words.
-    unsafe { rustix::mm::madvise(start.cast(), PAGE_BYTES, rustix::mm::Advice::LinuxDontNeed) }
-        .unwrap();
+    unsafe { rustix::mm::madvise(start.cast(), PAGE_BYTES, rustix::mm::Advice::LinuxDontNeed) }.unwrap();
 }
 
 /// Forks with the pager frozen. `body` runs in the child with the words of its first region, which has the same addresses, and
 /// its new pager; the parent gets the child's number.
-pub(super) fn fork_frozen(
-    pager: &Pager,
-    region: &Region,
-    body: impl FnOnce(&Pager, &Region),
-) -> libc::pid_t {
+pub(super) fn fork_frozen(pager: &Pager, region: &Region, body: impl FnOnce(&Pager, &Region)) -> libc::pid_t {
     fork_of(pager.freeze().unwrap(), |pager, child| {
         assert_eq!(child.range(), region.range());
         body(pager, child);
@@ -75,10 +70,7 @@ pub(super) fn join(pid: libc::pid_t, name: &str) {
     let child = rustix::process::Pid::from_raw(pid).unwrap();
     let flags = rustix::process::PidfdFlags::empty();
     let end = rustix::process::pidfd_open(child, flags).unwrap();
-    let limit = Timespec {
-        tv_sec: 300,
-        tv_nsec: 0,
-    };
+    let limit = Timespec { tv_sec: 300, tv_nsec: 0 };
     let wait = || poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&limit));
     if rustix::io::retry_on_intr(wait).unwrap() == 0 {
         // SAFETY: the child is this process's, and was not waited for.
@@ -107,8 +99,7 @@ pub(super) fn close_page(region: &Region, page: usize, close: bool) {
 pub(super) fn allow_loads_only(region: &Region) {
     use rustix::mm::MprotectFlags;
     // SAFETY: the region holds plain words.
-    unsafe { rustix::mm::mprotect(region.as_ptr().cast(), region.bytes(), MprotectFlags::READ) }
-        .unwrap();
+    unsafe { rustix::mm::mprotect(region.as_ptr().cast(), region.bytes(), MprotectFlags::READ) }.unwrap();
 }
 
 /// Runs `body` in a forked child; how that ended.
@@ -130,7 +121,6 @@ pub(super) fn forked(body: impl FnOnce()) -> std::process::ExitStatus {
 pub(super) fn protect_page(region: &Region, page: usize) {
     let address = region.range().start + page * PAGE_BYTES;
     // SAFETY: the page is the region's, of which the tests make no references.
-    let failed =
-        unsafe { libc::mprotect(address as *mut libc::c_void, PAGE_BYTES, libc::PROT_READ) };
+    let failed = unsafe { libc::mprotect(address as *mut libc::c_void, PAGE_BYTES, libc::PROT_READ) };
     assert_eq!(failed, 0);
 }

@@ -31,11 +31,7 @@ fn only_whole_pages_within_the_region_are_discarded() {
         for page in 0..100 {
             store(&region, page * WORDS, 1);
         }
-        for (offset, bytes) in [
-            (0, 100 * PAGE_BYTES + 1),
-            (usize::MAX, 2),
-            (100 * PAGE_BYTES + 1, 0),
-        ] {
+        for (offset, bytes) in [(0, 100 * PAGE_BYTES + 1), (usize::MAX, 2), (100 * PAGE_BYTES + 1, 0)] {
             assert!(region.discard(offset, bytes).is_err(), "{name}");
         }
         region.discard(1, PAGE_BYTES).unwrap();
@@ -74,11 +70,7 @@ fn pages_that_are_moved_leave_zeros_behind() {
                 100..190 => page - 99,
                 _ => page + 1,
             };
-            assert_eq!(
-                load(&region, page * WORDS),
-                expected as u64,
-                "{name} {page}"
-            );
+            assert_eq!(load(&region, page * WORDS), expected as u64, "{name} {page}");
         }
     });
 }
@@ -126,10 +118,7 @@ fn where_the_kernel_refuses_the_error_names_the_sysctl() {
         let config = PagerConfig::new(32);
         let refused = Pager::new(config.clone(), Box::new(LocalMemoryStore::new()));
         let text = refused.unwrap_err().to_string();
-        assert!(
-            text.contains("sysctl vm.unprivileged_userfaultfd=1"),
-            "{text}"
-        );
+        assert!(text.contains("sysctl vm.unprivileged_userfaultfd=1"), "{text}");
         // The other service needs no privilege.
         let pager = local(config.with_service(FaultService::FaultingThread));
         let region = pager.map(100 * PAGE_BYTES, None).unwrap();
@@ -192,10 +181,7 @@ fn memory_of_a_region_is_not_adopted_whatever_of_it_is_in_ram() {
             let start = region.range().start + first * PAGE_BYTES;
             let adopted = SharedBuffer::adopt("far", start, pages * PAGE_BYTES);
             let error = adopted.unwrap_err();
-            assert!(
-                matches!(error, MemoryError::NotAdoptable { .. }),
-                "{name}: {error}"
-            );
+            assert!(matches!(error, MemoryError::NotAdoptable { .. }), "{name}: {error}");
             assert!(error.to_string().contains("far memory"), "{name}: {error}");
         }
         for page in 0..PAGES {

@@ -13,15 +13,9 @@ use crate::page::PAGE_BYTES;
 
 /// Every way of serving faults with every way of evicting.
 fn each(test: impl Fn(PagerConfig, &str)) {
-    for service in [
-        FaultService::Threads(1),
-        FaultService::Threads(3),
-        FaultService::FaultingThread,
-    ] {
+    for service in [FaultService::Threads(1), FaultService::Threads(3), FaultService::FaultingThread] {
         for eviction in [Eviction::Move, Eviction::WriteProtect] {
-            let config = PagerConfig::new(32)
-                .with_service(service)
-                .with_eviction(eviction);
+            let config = PagerConfig::new(32).with_service(service).with_eviction(eviction);
             test(config, &format!("{service:?} {eviction:?}"));
         }
     }
@@ -36,10 +30,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % limit
     }
 }

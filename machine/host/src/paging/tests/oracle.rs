@@ -25,10 +25,7 @@ fn walk(region: &Region, thread: usize, threads: usize, steps: usize, name: &str
             store(region, word(page), expected[page]);
         } else {
             let found = load(region, word(page));
-            assert_eq!(
-                found, expected[page],
-                "{name}: thread {thread}, step {step}, page {page}"
-            );
+            assert_eq!(found, expected[page], "{name}: thread {thread}, step {step}, page {page}");
         }
     }
     for (page, expected) in expected.iter().enumerate() {
@@ -109,18 +106,12 @@ fn no_increment_is_lost_while_pages_are_evicted() {
 fn several_regions_share_the_limit_and_go_one_by_one() {
     each(|config, name| {
         let pager = local(config);
-        let regions: Vec<_> = (0..3)
-            .map(|_| pager.map(100 * PAGE_BYTES, None).unwrap())
-            .collect();
+        let regions: Vec<_> = (0..3).map(|_| pager.map(100 * PAGE_BYTES, None).unwrap()).collect();
         for round in 0..3 {
             for page in 0..100 {
                 for (index, region) in regions.iter().enumerate() {
                     let word = page * WORDS;
-                    let expected = if round == 0 {
-                        0
-                    } else {
-                        round * 1000 + index as u64
-                    };
+                    let expected = if round == 0 { 0 } else { round * 1000 + index as u64 };
                     assert_eq!(load(region, word), expected, "{name} {page} {index}");
                     store(region, word, (round + 1) * 1000 + index as u64);
                 }

@@ -24,9 +24,7 @@ fn system_calls_read_into_a_region_and_write_from_it() {
         let pager = local(config);
         let mut region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
         let mut random = Random(5);
-        let content: Vec<u8> = (0..region.bytes())
-            .map(|_| random.below(256) as u8)
-            .collect();
+        let content: Vec<u8> = (0..region.bytes()).map(|_| random.below(256) as u8).collect();
         let mut file = temporary_file();
         file.write_all(&content).unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
@@ -83,11 +81,7 @@ fn pages_come_and_go_where_parts_of_a_region_are_protected() {
         for round in 0..2 {
             for page in 0..PAGES {
                 let is_protected = page >= 50 && (page - 50) % 7 == 0;
-                let expected = if is_protected {
-                    0
-                } else {
-                    round * (page as u64 + 1)
-                };
+                let expected = if is_protected { 0 } else { round * (page as u64 + 1) };
                 assert_eq!(load(&region, page * WORDS), expected, "{name}: page {page}");
                 if !is_protected {
                     store(&region, page * WORDS, (round + 1) * (page as u64 + 1));
@@ -126,11 +120,7 @@ fn a_disk_gives_back_what_it_took() {
             for round in 1..4 {
                 for page in 0..PAGES {
                     let page = if round == 2 { PAGES - 1 - page } else { page };
-                    assert_eq!(
-                        load(&region, page * WORDS + 5),
-                        (round - 1) * page as u64,
-                        "{name}"
-                    );
+                    assert_eq!(load(&region, page * WORDS + 5), (round - 1) * page as u64, "{name}");
                     store(&region, page * WORDS + 5, round * page as u64);
                 }
             }

@@ -69,13 +69,8 @@ impl Source {
     /// # Errors
     /// The file cannot be read, or does not begin as a rank begins it.
     pub fn open(path: &Path, rank: u32, clock_ahead_ns: i64) -> io::Result<Self> {
-        let mut source = Self {
-            file: BufReader::new(File::open(path)?),
-            rank,
-            ahead_ns: 0,
-            read_bytes: 0,
-            is_torn: false,
-        };
+        let mut source =
+            Self { file: BufReader::new(File::open(path)?), rank, ahead_ns: 0, read_bytes: 0, is_torn: false };
         let no_capture = || wrong("no capture of a rank");
         let (kind, _) = source.read()?.ok_or_else(no_capture)?;
         let (next, interface) = source.read()?.ok_or_else(no_capture)?;
@@ -146,10 +141,7 @@ impl Source {
 /// A source cannot be read, or `into` not written.
 pub fn merge(mut sources: Vec<Source>, into: &mut impl Write) -> io::Result<Merged> {
     let moved_ns = time_of_day_ns();
-    into.write_all(&preamble(
-        sources.iter().map(|source| source.rank),
-        moved_ns,
-    ))?;
+    into.write_all(&preamble(sources.iter().map(|source| source.rank), moved_ns))?;
     let mut merged = Merged::default();
     let mut next = BinaryHeap::new();
     for (place, source) in (0..).zip(&mut sources) {
@@ -211,10 +203,7 @@ mod tests {
         of[1].moved_ns -= 365 * 24 * hour_ns;
         let at = preamble([2], of[1].moved_ns);
         std::fs::write(file_of(folder, 2), at).unwrap();
-        of[1].file = File::options()
-            .append(true)
-            .open(file_of(folder, 2))
-            .unwrap();
+        of[1].file = File::options().append(true).open(file_of(folder, 2)).unwrap();
         for _ in 0..3 {
             for capture in &mut of {
                 capture.send(NodeId(9), &[1, 3, 0, 0], &Payload::one(&[0; 3][..]), &[]);
@@ -229,10 +218,7 @@ mod tests {
         let open = |rank| Source::open(&file_of(folder.path(), rank), rank, 0).unwrap();
         let mut bytes = Vec::new();
         let merged = merge(vec![open(1), open(2)], &mut bytes).unwrap();
-        let expected = Merged {
-            datagrams: 6,
-            ..Merged::default()
-        };
+        let expected = Merged { datagrams: 6, ..Merged::default() };
         assert_eq!(merged, expected);
         let turn = [(1, 0), (2, 1)];
         assert_eq!(senders(&bytes), [turn; 3].as_flattened());

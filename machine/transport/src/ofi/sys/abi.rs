@@ -152,14 +152,8 @@ pub(super) struct FidFabric {
 #[repr(C)]
 pub(super) struct FabricOps {
     pub(super) size: usize,
-    pub(super) domain: Option<
-        unsafe extern "C" fn(
-            *mut FidFabric,
-            *mut RawInfo,
-            *mut *mut FidDomain,
-            *mut c_void,
-        ) -> c_int,
-    >,
+    pub(super) domain:
+        Option<unsafe extern "C" fn(*mut FidFabric, *mut RawInfo, *mut *mut FidDomain, *mut c_void) -> c_int>,
     pub(super) passive_ep: Unused,
     pub(super) eq_open: Unused,
     pub(super) wait_open: Unused,
@@ -176,15 +170,12 @@ pub(super) struct FidDomain {
 #[repr(C)]
 pub(super) struct DomainOps {
     pub(super) size: usize,
-    pub(super) av_open: Option<
-        unsafe extern "C" fn(*mut FidDomain, *mut AvAttr, *mut *mut FidAv, *mut c_void) -> c_int,
-    >,
-    pub(super) cq_open: Option<
-        unsafe extern "C" fn(*mut FidDomain, *mut CqAttr, *mut *mut FidCq, *mut c_void) -> c_int,
-    >,
-    pub(super) endpoint: Option<
-        unsafe extern "C" fn(*mut FidDomain, *mut RawInfo, *mut *mut FidEp, *mut c_void) -> c_int,
-    >,
+    pub(super) av_open:
+        Option<unsafe extern "C" fn(*mut FidDomain, *mut AvAttr, *mut *mut FidAv, *mut c_void) -> c_int>,
+    pub(super) cq_open:
+        Option<unsafe extern "C" fn(*mut FidDomain, *mut CqAttr, *mut *mut FidCq, *mut c_void) -> c_int>,
+    pub(super) endpoint:
+        Option<unsafe extern "C" fn(*mut FidDomain, *mut RawInfo, *mut *mut FidEp, *mut c_void) -> c_int>,
 }
 
 #[repr(C)]
@@ -192,17 +183,7 @@ pub(super) struct MrOps {
     pub(super) size: usize,
     #[allow(clippy::type_complexity)]
     pub(super) reg: Option<
-        unsafe extern "C" fn(
-            *mut Fid,
-            *const c_void,
-            usize,
-            u64,
-            u64,
-            u64,
-            u64,
-            *mut *mut FidMr,
-            *mut c_void,
-        ) -> c_int,
+        unsafe extern "C" fn(*mut Fid, *const c_void, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void) -> c_int,
     >,
 }
 
@@ -233,9 +214,8 @@ pub(super) struct FidAv {
 #[repr(C)]
 pub(super) struct AvOps {
     pub(super) size: usize,
-    pub(super) insert: Option<
-        unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
-    >,
+    pub(super) insert:
+        Option<unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int>,
 }
 
 #[repr(C)]
@@ -312,16 +292,8 @@ pub(super) type SendCall =
 #[repr(C)]
 pub(super) struct MsgOps {
     pub(super) size: usize,
-    pub(super) recv: Option<
-        unsafe extern "C" fn(
-            *mut FidEp,
-            *mut c_void,
-            usize,
-            *mut c_void,
-            u64,
-            *mut c_void,
-        ) -> isize,
-    >,
+    pub(super) recv:
+        Option<unsafe extern "C" fn(*mut FidEp, *mut c_void, usize, *mut c_void, u64, *mut c_void) -> isize>,
     pub(super) recvv: Unused,
     pub(super) recvmsg: Unused,
     pub(super) send: Option<SendCall>,

@@ -147,13 +147,10 @@ impl Endpoint {
         unsafe {
             let ops = &*(*domain.domain).ops;
             let none = ptr::null_mut::<c_void>();
-            let code = ops.av_open.map_or(-FI_ENOSYS, |open| {
-                open(domain.domain, &mut av_attr, &mut this.av, none)
-            });
+            let code = ops.av_open.map_or(-FI_ENOSYS, |open| open(domain.domain, &mut av_attr, &mut this.av, none));
             domain.check("fi_av_open", code)?;
             let open_queue = |attr: &mut CqAttr, queue: &mut *mut FidCq| {
-                ops.cq_open
-                    .map_or(-FI_ENOSYS, |open| open(domain.domain, attr, queue, none))
+                ops.cq_open.map_or(-FI_ENOSYS, |open| open(domain.domain, attr, queue, none))
             };
             let mut code = open_queue(&mut cq_attr, &mut this.cq);
             let mut has_fd = wants_fd;
@@ -163,27 +160,22 @@ impl Endpoint {
                 code = open_queue(&mut cq_attr, &mut this.cq);
             }
             domain.check("fi_cq_open", code)?;
-            let code = ops.endpoint.map_or(-FI_ENOSYS, |open| {
-                open(domain.domain, info.raw(), &mut this.ep, none)
-            });
+            let code = ops.endpoint.map_or(-FI_ENOSYS, |open| open(domain.domain, info.raw(), &mut this.ep, none));
             domain.check("fi_endpoint", code)?;
             let fid: *mut Fid = this.ep.cast();
             let ops = &*(*fid).ops;
-            let bind =
-                |what: *mut Fid, flags| ops.bind.map_or(-FI_ENOSYS, |bind| bind(fid, what, flags));
+            let bind = |what: *mut Fid, flags| ops.bind.map_or(-FI_ENOSYS, |bind| bind(fid, what, flags));
             domain.check("fi_ep_bind of addresses", bind(this.av.cast(), 0))?;
             let completions = bind(this.cq.cast(), FI_SEND | FI_RECV);
             domain.check("fi_ep_bind of completions", completions)?;
-            let code = ops
-                .control
-                .map_or(-FI_ENOSYS, |control| control(fid, FI_ENABLE, none));
+            let code = ops.control.map_or(-FI_ENOSYS, |control| control(fid, FI_ENABLE, none));
             domain.check("fi_enable", code)?;
             if has_fd {
                 let fid: *mut Fid = this.cq.cast();
                 let mut fd: c_int = -1;
-                let code = (*(*fid).ops).control.map_or(-FI_ENOSYS, |control| {
-                    control(fid, FI_GETWAIT, ptr::from_mut(&mut fd).cast())
-                });
+                let code = (*(*fid).ops)
+                    .control
+                    .map_or(-FI_ENOSYS, |control| control(fid, FI_GETWAIT, ptr::from_mut(&mut fd).cast()));
                 this.wait = (code == 0 && fd >= 0).then_some(fd);
             }
         }
@@ -211,11 +203,7 @@ impl Endpoint {
         let fabric = self.domain.fabric;
         let mut fid: *mut Fid = self.cq.cast();
         // SAFETY: fabric and queue are open, and its table is that of its version.
-        let code = unsafe {
-            (*(*fabric).ops)
-                .trywait
-                .map_or(0, |trywait| trywait(fabric, &mut fid, 1))
-        };
+        let code = unsafe { (*(*fabric).ops).trywait.map_or(0, |trywait| trywait(fabric, &mut fid, 1)) };
         code == 0
     }
 
@@ -225,9 +213,9 @@ impl Endpoint {
         let mut bytes = address.len();
         // SAFETY: the endpoint is open; at most `bytes` are written to `address`.
         let code = unsafe {
-            (*(*self.ep).cm).getname.map_or(-FI_ENOSYS, |getname| {
-                getname(self.ep.cast(), address.as_mut_ptr().cast(), &mut bytes)
-            })
+            (*(*self.ep).cm)
+                .getname
+                .map_or(-FI_ENOSYS, |getname| getname(self.ep.cast(), address.as_mut_ptr().cast(), &mut bytes))
         };
         self.domain.check("fi_getname", code)?;
         address.truncate(bytes);
@@ -245,16 +233,9 @@ impl Endpoint {
         // SAFETY: the library reads an address of the domain's format, which is shorter than `padded`, and writes one result.
         let count = unsafe {
             ptr::copy_nonoverlapping(address.as_ptr(), padded.as_mut_ptr().cast(), address.len());
-            (*(*self.av).ops).insert.map_or(-FI_ENOSYS, |insert| {
-                insert(
-                    self.av,
-                    padded.as_ptr().cast(),
-                    1,
-                    &mut known,
-                    0,
-                    ptr::null_mut(),
-                )
-            })
+            (*(*self.av).ops)
+                .insert
+                .map_or(-FI_ENOSYS, |insert| insert(self.av, padded.as_ptr().cast(), 1, &mut known, 0, ptr::null_mut()))
         };
         (count == 1).then_some(FabricAddress(known))
     }
@@ -279,8 +260,7 @@ impl Endpoint {
     pub(in crate::ofi) fn owns(&self, pieces: &[LocalPiece<'_>]) -> bool {
         pieces.iter().all(|piece| {
             let end = piece.offset.checked_add(piece.bytes);
-            piece.region.is_of(&self.domain)
-                && end.is_some_and(|end| end <= piece.region.len_bytes())
+            piece.region.is_of(&self.domain) && end.is_some_and(|end| end <= piece.region.len_bytes())
         })
     }
 
@@ -294,15 +274,9 @@ impl Endpoint {
         (key, address): (u64, u64),
         pieces: &[LocalPiece<'_>],
     ) -> Result<(), PostError> {
-        assert!(
-            self.moving[number].is_none(),
-            "operation {number} is under way"
-        );
+        assert!(self.moving[number].is_none(), "operation {number} is under way");
         assert!(pieces.len() <= MAX_PIECES && self.owns(pieces));
-        let mut iov = [libc::iovec {
-            iov_base: ptr::null_mut(),
-            iov_len: 0,
-        }; MAX_PIECES];
+        let mut iov = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; MAX_PIECES];
         let mut desc = [ptr::null_mut(); MAX_PIECES];
         let mut in_use = InUse::default();
         for (index, piece) in pieces.iter().enumerate() {
@@ -310,11 +284,7 @@ impl Endpoint {
             iov[index].iov_len = piece.bytes;
             in_use[index] = Some(Arc::clone(piece.region));
         }
-        let remote = RmaIov {
-            address,
-            len: pieces.iter().map(|piece| piece.bytes).sum(),
-            key,
-        };
+        let remote = RmaIov { address, len: pieces.iter().map(|piece| piece.bytes).sum(), key };
         let message = MsgRma {
             iov: iov.as_ptr(),
             desc: desc.as_mut_ptr(),
@@ -338,9 +308,7 @@ impl Endpoint {
                 Direction::StoreInPlace => FI_DELIVERY_COMPLETE,
                 Direction::Store | Direction::Fetch => 0,
             };
-            call.map_or(-FI_ENOSYS as isize, |call| {
-                call(self.ep, &message, FI_COMPLETION | flags)
-            })
+            call.map_or(-FI_ENOSYS as isize, |call| call(self.ep, &message, FI_COMPLETION | flags))
         };
         match -code {
             0 => {
@@ -358,11 +326,7 @@ impl Endpoint {
         let first = self.uses.len();
         let memory = Mapping::anonymous(bytes)
             .map_err(|errno| OfiError::call(self.domain.library(), "mmap", errno.raw_os_error()))?;
-        let mut chunk = Chunk {
-            contexts: contexts(first, self.chunk_slots),
-            region: None,
-            memory,
-        };
+        let mut chunk = Chunk { contexts: contexts(first, self.chunk_slots), region: None, memory };
         if self.info().domain_attr().mr_mode & FI_MR_LOCAL != 0 {
             let at = chunk.memory.at(0, bytes);
             // SAFETY: the endpoint closes all regions before it unmaps the memory, which only its operations use.
@@ -379,10 +343,7 @@ impl Endpoint {
         let chunk = &mut self.chunks[slot / self.chunk_slots];
         let number = slot % self.chunk_slots;
         let memory = chunk.memory.at(number * self.slot_bytes, self.slot_bytes);
-        let desc = chunk
-            .region
-            .as_ref()
-            .map_or(ptr::null_mut(), |region| region.place(0).1);
+        let desc = chunk.region.as_ref().map_or(ptr::null_mut(), |region| region.place(0).1);
         let context = ptr::from_mut(&mut chunk.contexts[number]).cast();
         (memory, desc, context)
     }
@@ -414,37 +375,23 @@ impl Endpoint {
         let (at, desc, context) = self.place(slot);
         // SAFETY: the buffer and its context stay until the endpoint is closed, and nobody looks at them before the completion.
         let code = unsafe {
-            (*(*self.ep).msg)
-                .recv
-                .map_or(-FI_ENOSYS as isize, |receive| {
-                    receive(
-                        self.ep,
-                        at.cast(),
-                        self.slot_bytes,
-                        desc,
-                        FI_ADDR_UNSPEC,
-                        context,
-                    )
-                })
+            (*(*self.ep).msg).recv.map_or(-FI_ENOSYS as isize, |receive| {
+                receive(self.ep, at.cast(), self.slot_bytes, desc, FI_ADDR_UNSPEC, context)
+            })
         };
         self.begun(slot, Use::Receiving, code)
     }
 
     /// Sends the first `bytes` of an idle buffer.
-    pub(in crate::ofi) fn send(
-        &mut self,
-        slot: Slot,
-        bytes: usize,
-        to: FabricAddress,
-    ) -> Result<(), PostError> {
+    pub(in crate::ofi) fn send(&mut self, slot: Slot, bytes: usize, to: FabricAddress) -> Result<(), PostError> {
         assert_eq!(self.uses[slot], Use::Idle, "buffer {slot} is in use");
         assert!(bytes <= self.slot_bytes);
         let (at, desc, context) = self.place(slot);
         // SAFETY: as in `receive`; nobody changes the buffer before the completion.
         let code = unsafe {
-            (*(*self.ep).msg).send.map_or(-FI_ENOSYS as isize, |send| {
-                send(self.ep, at.cast(), bytes, desc, to.0, context)
-            })
+            (*(*self.ep).msg)
+                .send
+                .map_or(-FI_ENOSYS as isize, |send| send(self.ep, at.cast(), bytes, desc, to.0, context))
         };
         self.begun(slot, Use::Sending, code)
     }
@@ -462,11 +409,7 @@ impl Endpoint {
 
     /// Lets the library work, and adds what is over to `events`. Whether there may be more.
     pub(in crate::ofi) fn poll(&mut self, events: &mut Vec<Event>) -> bool {
-        let mut entries = [CqEntry {
-            context: ptr::null_mut(),
-            flags: 0,
-            len: 0,
-        }; BATCH];
+        let mut entries = [CqEntry { context: ptr::null_mut(), flags: 0, len: 0 }; BATCH];
         // SAFETY: the queue is open, and its entries have the format that it was opened with.
         let count = unsafe {
             let Some(read) = (*(*self.cq).ops).read else {
@@ -504,13 +447,7 @@ impl Endpoint {
     }
 
     /// An operation is over, with an error other than 0 if it failed.
-    fn handle_ended(
-        &mut self,
-        context: *mut c_void,
-        bytes: usize,
-        error: c_int,
-        events: &mut Vec<Event>,
-    ) {
+    fn handle_ended(&mut self, context: *mut c_void, bytes: usize, error: c_int, events: &mut Vec<Event>) {
         let context: *const Context = context.cast();
         if context.is_null() {
             return;
@@ -518,10 +455,7 @@ impl Endpoint {
         // SAFETY: the library returns the contexts that it was given, each of which lives as long as the endpoint. The number behind
         // its own words it leaves alone.
         let number = unsafe { (*context).number };
-        if let Some(in_use) = number
-            .checked_sub(FIRST_OPERATION)
-            .and_then(|number| self.moving.get_mut(number))
-        {
+        if let Some(in_use) = number.checked_sub(FIRST_OPERATION).and_then(|number| self.moving.get_mut(number)) {
             if in_use.take().is_some() {
                 events.push(Event::Moved(number - FIRST_OPERATION, error));
             }
@@ -542,10 +476,7 @@ impl Endpoint {
 
 /// Contexts with numbers from `first` on.
 fn contexts(first: usize, count: usize) -> Box<[Context]> {
-    let of_number = |number| Context {
-        of_library: [0; 8],
-        number,
-    };
+    let of_number = |number| Context { of_library: [0; 8], number };
     (first..first + count).map(of_number).collect()
 }
 

@@ -63,10 +63,7 @@ impl InfoList {
     ///
     /// # Errors
     /// The call fails for any other reason.
-    pub(in crate::ofi) fn ask(
-        library: &'static Library,
-        wanted: Wanted<'_>,
-    ) -> Result<Self, OfiError> {
+    pub(in crate::ofi) fn ask(library: &'static Library, wanted: Wanted<'_>) -> Result<Self, OfiError> {
         let hints = Self::hints(library, wanted)?;
         let source = wanted.source.map(CString::new).transpose();
         let source = source.map_err(|_| OfiError::NoProvider {
@@ -80,16 +77,7 @@ impl InfoList {
         };
         let mut first = ptr::null_mut();
         // SAFETY: strings end in zero, `hints` is a whole fi_info, and `first` takes the result.
-        let code = unsafe {
-            (library.getinfo)(
-                API_VERSION,
-                node,
-                ptr::null(),
-                flags,
-                hints.first,
-                &mut first,
-            )
-        };
+        let code = unsafe { (library.getinfo)(API_VERSION, node, ptr::null(), flags, hints.first, &mut first) };
         let list = Self { first, library };
         match -code {
             0 => Ok(list),
@@ -147,10 +135,7 @@ impl InfoList {
             // SAFETY: null, or an element of the list, which lives as long as `self`.
             let raw = unsafe { next.as_ref() }?;
             next = raw.next;
-            Some(Info {
-                raw,
-                library: self.library,
-            })
+            Some(Info { raw, library: self.library })
         })
     }
 }
@@ -185,10 +170,7 @@ impl Info<'_> {
         }
         // SAFETY: as in `hints`. Messages are done when they are out of their buffers.
         unsafe { (*(*first).tx_attr).op_flags = 0 };
-        Ok(InfoList {
-            first,
-            library: self.library,
-        })
+        Ok(InfoList { first, library: self.library })
     }
 
     pub(super) fn domain_attr(&self) -> &DomainAttr {
@@ -225,8 +207,7 @@ impl Info<'_> {
     /// Whether messages, stores and fetches come behind the stores before them.
     pub(in crate::ofi) fn orders_stores(&self) -> bool {
         // SAFETY: as above.
-        let (sent, received) =
-            unsafe { ((*self.raw.tx_attr).msg_order, (*self.raw.rx_attr).msg_order) };
+        let (sent, received) = unsafe { ((*self.raw.tx_attr).msg_order, (*self.raw.rx_attr).msg_order) };
         self.has_rma() && sent & received & STORES_FIRST == STORES_FIRST
     }
 
@@ -265,7 +246,5 @@ fn text(name: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: a name in a list of the library ends in a zero.
-    unsafe { CStr::from_ptr(name) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }

@@ -7,14 +7,8 @@ use std::sync::OnceLock;
 use super::abi::{FabricAttr, FidFabric, RawInfo};
 use crate::ofi::OfiError;
 
-pub(super) type GetInfo = unsafe extern "C" fn(
-    u32,
-    *const c_char,
-    *const c_char,
-    u64,
-    *const RawInfo,
-    *mut *mut RawInfo,
-) -> c_int;
+pub(super) type GetInfo =
+    unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const RawInfo, *mut *mut RawInfo) -> c_int;
 
 /// The functions that libfabric has symbols for. It stays loaded: its threads and handlers may run until the end of the process.
 pub(in crate::ofi) struct Library {
@@ -22,8 +16,7 @@ pub(in crate::ofi) struct Library {
     pub(super) getinfo: GetInfo,
     pub(super) freeinfo: unsafe extern "C" fn(*mut RawInfo),
     pub(super) dupinfo: unsafe extern "C" fn(*const RawInfo) -> *mut RawInfo,
-    pub(super) fabric:
-        unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
+    pub(super) fabric: unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
     pub(super) strerror: unsafe extern "C" fn(c_int) -> *const c_char,
 }
 
@@ -52,9 +45,7 @@ impl Library {
             return format!("error {code}");
         }
         // SAFETY: not null, and ends in a zero.
-        unsafe { CStr::from_ptr(text) }
-            .to_string_lossy()
-            .into_owned()
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }
 
@@ -70,25 +61,21 @@ fn open() -> Result<Library, OfiError> {
     // size of a symbol's address.
     unsafe {
         Ok(Library {
-            version: transmute::<*mut c_void, unsafe extern "C" fn() -> u32>(symbol(
-                handle,
-                c"fi_version",
-            )?),
+            version: transmute::<*mut c_void, unsafe extern "C" fn() -> u32>(symbol(handle, c"fi_version")?),
             getinfo: transmute::<*mut c_void, GetInfo>(symbol(handle, c"fi_getinfo")?),
-            freeinfo: transmute::<*mut c_void, unsafe extern "C" fn(*mut RawInfo)>(symbol(
+            freeinfo: transmute::<*mut c_void, unsafe extern "C" fn(*mut RawInfo)>(symbol(handle, c"fi_freeinfo")?),
+            dupinfo: transmute::<*mut c_void, unsafe extern "C" fn(*const RawInfo) -> *mut RawInfo>(symbol(
                 handle,
-                c"fi_freeinfo",
+                c"fi_dupinfo",
             )?),
-            dupinfo: transmute::<*mut c_void, unsafe extern "C" fn(*const RawInfo) -> *mut RawInfo>(
-                symbol(handle, c"fi_dupinfo")?,
-            ),
             fabric: transmute::<
                 *mut c_void,
                 unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
             >(symbol(handle, c"fi_fabric")?),
-            strerror: transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *const c_char>(
-                symbol(handle, c"fi_strerror")?,
-            ),
+            strerror: transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *const c_char>(symbol(
+                handle,
+                c"fi_strerror",
+            )?),
         })
     }
 }
@@ -98,15 +85,7 @@ struct Handlers([(c_int, libc::sigaction); 7]);
 
 impl Handlers {
     fn keep() -> Self {
-        let of = [
-            libc::SIGSEGV,
-            libc::SIGBUS,
-            libc::SIGILL,
-            libc::SIGABRT,
-            libc::SIGFPE,
-            libc::SIGINT,
-            libc::SIGTERM,
-        ];
+        let of = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGABRT, libc::SIGFPE, libc::SIGINT, libc::SIGTERM];
         Self(of.map(|signal| {
             // SAFETY: all zeros is a value of this structure, and the call writes one.
             unsafe {
@@ -144,9 +123,7 @@ fn not_installed() -> OfiError {
         "the loader gives no reason".to_owned()
     } else {
         // SAFETY: not null, and ends in a zero.
-        unsafe { CStr::from_ptr(reason) }
-            .to_string_lossy()
-            .into_owned()
+        unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
     };
     OfiError::NotInstalled { reason }
 }

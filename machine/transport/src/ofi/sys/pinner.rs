@@ -34,10 +34,7 @@ impl OfiPinner {
     /// operation reads into.
     #[must_use]
     pub unsafe fn new(registrar: Registrar) -> Self {
-        Self {
-            registrar,
-            pinned: HashMap::new(),
-        }
+        Self { registrar, pinned: HashMap::new() }
     }
 
     /// The region of a pinned page, and where in it the page starts: what [`LocalPiece`](crate::ofi::rma::LocalPiece) takes.
@@ -62,27 +59,18 @@ impl Pinner for OfiPinner {
         // A provider without hardware does not look at the memory.
         let mapped = mapwire_host::memory::memory_is_mapped;
         if !mapped(address, bytes)
-            && let Some(page) = pages
-                .iter()
-                .find(|page| !mapped((page.0 << PAGE_SHIFT) as usize, 1))
+            && let Some(page) = pages.iter().find(|page| !mapped((page.0 << PAGE_SHIFT) as usize, 1))
         {
             return Err(PinError::NotMapped { pages, page });
         }
         // SAFETY: the promise of `new`.
         let region = unsafe {
-            self.registrar.register_memory(
-                core::ptr::with_exposed_provenance_mut(address),
-                bytes,
-                RemoteRights::NONE,
-            )
+            self.registrar.register_memory(core::ptr::with_exposed_provenance_mut(address), bytes, RemoteRights::NONE)
         };
         let region = Arc::new(region.map_err(|error| refused(pages, &error))?);
         for (index, (frame, page)) in frames.iter_mut().zip(pages).enumerate() {
             *frame = Frame(page.0);
-            let pinned = Pinned {
-                region: Arc::clone(&region),
-                offset: index << PAGE_SHIFT,
-            };
+            let pinned = Pinned { region: Arc::clone(&region), offset: index << PAGE_SHIFT };
             self.pinned.insert(page.0, pinned);
         }
         Ok(())
@@ -93,10 +81,8 @@ impl Pinner for OfiPinner {
             let frames = frames.len();
             return Err(PinError::FrameCount { pages, frames });
         }
-        let wrong = pages
-            .iter()
-            .zip(frames)
-            .find(|(page, frame)| page.0 != frame.0 || !self.pinned.contains_key(&page.0));
+        let wrong =
+            pages.iter().zip(frames).find(|(page, frame)| page.0 != frame.0 || !self.pinned.contains_key(&page.0));
         if let Some((page, &frame)) = wrong {
             return Err(PinError::NotPinned { page, frame });
         }
@@ -131,9 +117,5 @@ fn refused(pages: PageRange, error: &OfiError) -> PinError {
         OfiError::Call { code, .. } => *code,
         _ => libc::EIO,
     };
-    PinError::System {
-        call: "fi_mr_reg",
-        pages,
-        errno: Errno::from_raw_os_error(number).into(),
-    }
+    PinError::System { call: "fi_mr_reg", pages, errno: Errno::from_raw_os_error(number).into() }
 }

@@ -77,11 +77,7 @@ impl Region {
     /// What a peer needs to reach it.
     #[must_use]
     pub fn remote(&self) -> RemoteMemory {
-        RemoteMemory {
-            key: self.key,
-            base: self.base,
-            bytes: self.bytes as u64,
-        }
+        RemoteMemory { key: self.key, base: self.base, bytes: self.bytes as u64 }
     }
 
     /// Its length.
@@ -123,9 +119,7 @@ pub struct Registrar(pub(super) Arc<Domain>);
 
 impl core::fmt::Debug for Registrar {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_tuple("Registrar")
-            .field(&self.0.info().provider())
-            .finish()
+        f.debug_tuple("Registrar").field(&self.0.info().provider()).finish()
     }
 }
 
@@ -185,23 +179,14 @@ impl Registrar {
     ///
     /// # Safety
     /// As there.
-    pub(super) unsafe fn register_buffers(
-        &self,
-        address: *mut u8,
-        bytes: usize,
-    ) -> Result<Region, OfiError> {
+    pub(super) unsafe fn register_buffers(&self, address: *mut u8, bytes: usize) -> Result<Region, OfiError> {
         // SAFETY: this function's contract.
         unsafe { self.register_for(address, bytes, FI_SEND | FI_RECV) }
     }
 
     /// # Safety
     /// As of [`register_memory`](Self::register_memory).
-    unsafe fn register_for(
-        &self,
-        address: *mut u8,
-        bytes: usize,
-        access: u64,
-    ) -> Result<Region, OfiError> {
+    unsafe fn register_for(&self, address: *mut u8, bytes: usize, access: u64) -> Result<Region, OfiError> {
         let domain = &self.0;
         let info = domain.info();
         let attr = info.domain_attr();
@@ -267,15 +252,11 @@ unsafe fn bind(region: *mut Fid, endpoint: *mut Fid) -> i32 {
     // SAFETY: this function's contract; what is open has its table.
     unsafe {
         let ops = &*(*region).ops;
-        let code = ops
-            .bind
-            .map_or(-FI_ENOSYS, |bind| bind(region, endpoint, 0));
+        let code = ops.bind.map_or(-FI_ENOSYS, |bind| bind(region, endpoint, 0));
         if code != 0 {
             return code;
         }
-        ops.control.map_or(-FI_ENOSYS, |control| {
-            control(region, FI_ENABLE, ptr::null_mut())
-        })
+        ops.control.map_or(-FI_ENOSYS, |control| control(region, FI_ENABLE, ptr::null_mut()))
     }
 }
 

@@ -38,10 +38,7 @@ mod tests {
 
     #[test]
     fn a_child_descends_from_this_process_and_not_the_other_way() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("100")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         assert!(line_of(child.id()).contains(&std::process::id()));
         assert!(!line_of(std::process::id()).contains(&child.id()));
         child.kill().unwrap();

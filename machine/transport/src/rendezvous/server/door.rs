@@ -43,10 +43,9 @@ impl Door {
     pub(super) fn open(address: &JobAddress, epoll: &OwnedFd) -> Result<Self, BoardError> {
         let os = |call| move |errno| BoardError::Os { call, errno };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                .and_then(above_stdio)
-                .map_err(os("socket"))?;
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .and_then(above_stdio)
+            .map_err(os("socket"))?;
         let place = address.socket().map_err(os("abstract address"))?;
         rustix::net::bind(&listener, &place).map_err(os("bind"))?;
         rustix::net::listen(&listener, 4096).map_err(os("listen"))?;

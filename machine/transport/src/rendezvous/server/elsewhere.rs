@@ -47,12 +47,7 @@ impl Broker {
     ///
     /// # Errors
     /// As [`Broker::new`].
-    pub fn of_host(
-        hosts: &[u32],
-        here: u32,
-        secret: Secret,
-        make_channel: MakeChannel,
-    ) -> Result<Self, BoardError> {
+    pub fn of_host(hosts: &[u32], here: u32, secret: Secret, make_channel: MakeChannel) -> Result<Self, BoardError> {
         let mut broker = Self::with_secret(hosts, secret, make_channel)?;
         broker.here = Some(here);
         Ok(broker)

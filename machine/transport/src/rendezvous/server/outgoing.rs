@@ -43,10 +43,7 @@ impl Outgoing {
         Self {
             record: message.encode(),
             fd,
-            counts_as_mail: !matches!(
-                message,
-                ToRank::Welcome { .. } | ToRank::Bells | ToRank::Refused(_)
-            ),
+            counts_as_mail: !matches!(message, ToRank::Welcome { .. } | ToRank::Bells | ToRank::Refused(_)),
         }
     }
 
@@ -99,13 +96,7 @@ impl Broker {
 
     /// Queues a message for `rank`, or holds it until `rank` joins. `false` if it has gone, its queue is
     /// full, or another broker serves it.
-    pub(super) fn deliver(
-        &mut self,
-        rank: u32,
-        message: &ToRank,
-        fd: Option<Rc<OwnedFd>>,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn deliver(&mut self, rank: u32, message: &ToRank, fd: Option<Rc<OwnedFd>>, now: Instant) -> bool {
         let Some(queue) = self.queue_of(rank) else {
             return false;
         };
@@ -214,8 +205,7 @@ impl Broker {
     fn may_take(&self, rank: u32) -> bool {
         let record = &self.ranks[rank as usize];
         let connection = record.connection.and_then(|at| self.connections.get(at));
-        !record.owed.is_empty()
-            && matches!(connection, Some(Some(connection)) if !connection.wants_out)
+        !record.owed.is_empty() && matches!(connection, Some(Some(connection)) if !connection.wants_out)
     }
 
     /// Whether anybody is owed what may be asked for: what was asked for before may have been given up by who passed it.

@@ -83,10 +83,7 @@ fn a_rank_joins_at_the_broker_of_its_host_only() {
 fn a_word_of_a_rank_that_another_broker_does_not_serve_is_refused() {
     let mut broker = broker(0);
     for rank in [0, 1, 4, u32::MAX] {
-        let word = Word::State {
-            rank,
-            state: RankState::Dead,
-        };
+        let word = Word::State { rank, state: RankState::Dead };
         let outcome = broker.handle_word(word, Instant::now());
         assert_eq!(outcome, Err(NotElsewhere(rank)));
     }

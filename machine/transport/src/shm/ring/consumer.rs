@@ -63,16 +63,9 @@ impl Consumer {
         let restarted = payload_bytes & RESTARTED != 0;
         let len_bytes = (payload_bytes & !(PACKED | RESTARTED)) as usize;
         if len_bytes > memory.max_payload_bytes || is_packed && len_bytes > packed::PAYLOAD_BYTES {
-            return Err(PeerCorrupt {
-                what: "payload length in bytes",
-                value: u64::from(payload_bytes),
-            });
+            return Err(PeerCorrupt { what: "payload length in bytes", value: u64::from(payload_bytes) });
         }
-        let in_slot = if is_packed || len_bytes > INLINE_BYTES {
-            0
-        } else {
-            len_bytes
-        };
+        let in_slot = if is_packed || len_bytes > INLINE_BYTES { 0 } else { len_bytes };
         let from = memory.slot_at(slot);
         let (first_line, rest) = self.scratch.split_at_mut(FIRST_LINE_WORDS);
         let rest_words = in_slot.saturating_sub(8).div_ceil(8);
@@ -97,11 +90,7 @@ impl Consumer {
             let (offset, end) = self.cursor.place(len_bytes as u32, restarted);
             (Whereabouts::Bulk(memory.bulk_base + offset), end)
         };
-        self.head = Some(Head {
-            len_bytes,
-            payload,
-            bulk_end,
-        });
+        self.head = Some(Head { len_bytes, payload, bulk_end });
         Ok(true)
     }
 
@@ -110,16 +99,12 @@ impl Consumer {
     pub fn head(&self) -> Option<Incoming<'_>> {
         let head = self.head?;
         let scratch: &[u8; HEADER_BYTES + INLINE_BYTES] = zerocopy::transmute_ref!(&self.scratch);
-        let (header, rest) = scratch
-            .split_first_chunk()
-            .expect("a header fits the scratch");
+        let (header, rest) = scratch.split_first_chunk().expect("a header fits the scratch");
         let payload = match head.payload {
             Whereabouts::Slot => Received::Inline(&rest[..head.len_bytes]),
-            Whereabouts::Bulk(offset) => Received::Bulk(BulkPayload {
-                region: &self.memory.region,
-                offset,
-                len_bytes: head.len_bytes,
-            }),
+            Whereabouts::Bulk(offset) => {
+                Received::Bulk(BulkPayload { region: &self.memory.region, offset, len_bytes: head.len_bytes })
+            }
         };
         Some(Incoming { header, payload })
     }

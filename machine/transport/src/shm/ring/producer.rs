@@ -16,41 +16,25 @@ pub struct Producer {
 
 impl Producer {
     pub(in crate::shm) fn new(region: Arc<Mapping>, base: usize, config: &RingConfig) -> Self {
-        Self {
-            memory: Memory::new(region, base, config),
-            cursor: ProducerCursor::new(shape(config)),
-        }
+        Self { memory: Memory::new(region, base, config), cursor: ProducerCursor::new(shape(config)) }
     }
 
     /// Makes the slots present in memory, so that the first packets take no page faults.
     pub(in crate::shm) fn prefault(&self) {
         let memory = &self.memory;
-        memory
-            .region
-            .prefault(memory.base, memory.bulk_base - memory.base);
+        memory.region.prefault(memory.base, memory.bulk_base - memory.base);
     }
 
     /// Copies header and payload into the ring and hands them to the consumer. The sources may be reused at once.
     #[inline]
-    pub fn try_push(
-        &mut self,
-        header: &[u8; HEADER_BYTES],
-        pieces: &[Piece<'_>],
-    ) -> Result<(), PushError> {
+    pub fn try_push(&mut self, header: &[u8; HEADER_BYTES], pieces: &[Piece<'_>]) -> Result<(), PushError> {
         let memory = &self.memory;
         let len_bytes = total_bytes(pieces);
         if len_bytes > memory.max_payload_bytes {
-            return Err(PushError::TooLong {
-                len_bytes,
-                max_bytes: memory.max_payload_bytes,
-            });
+            return Err(PushError::TooLong { len_bytes, max_bytes: memory.max_payload_bytes });
         }
         let payload_bytes = len_bytes as u32;
-        let bulk_bytes = if len_bytes > INLINE_BYTES {
-            payload_bytes
-        } else {
-            0
-        };
+        let bulk_bytes = if len_bytes > INLINE_BYTES { payload_bytes } else { 0 };
         let reserved = match self.cursor.reserve(memory, bulk_bytes) {
             Ok(reserved) => reserved,
             Err(Stall::Full) => return Err(PushError::Full),
@@ -66,8 +50,7 @@ impl Producer {
                 piece.copy_to(to);
                 store_words(slot.add(HEADER_OFFSET), &line);
             }
-            self.cursor
-                .publish(memory, reserved, payload_bytes | PACKED);
+            self.cursor.publish(memory, reserved, payload_bytes | PACKED);
             return Ok(());
         }
         // SAFETY: a slot holds a header behind its first word, and no header lies in a ring.
@@ -104,10 +87,7 @@ impl Producer {
     fn prepare(&self, bulk_bytes: u32) {
         if let Some(offset) = self.cursor.next_bulk_offset(bulk_bytes) {
             let len_bytes = bulk_bytes as usize;
-            let next = self
-                .memory
-                .region
-                .at(self.memory.bulk_base + offset, len_bytes);
+            let next = self.memory.region.at(self.memory.bulk_base + offset, len_bytes);
             for line in (0..len_bytes).step_by(LINE_BYTES) {
                 prefetch_write(next.wrapping_add(line));
             }

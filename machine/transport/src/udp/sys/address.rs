@@ -31,9 +31,7 @@ impl RawAddress {
                 raw.v4 = libc::sockaddr_in {
                     sin_family: libc::AF_INET as libc::sa_family_t,
                     sin_port: address.port().to_be(),
-                    sin_addr: libc::in_addr {
-                        s_addr: u32::from_ne_bytes(address.ip().octets()),
-                    },
+                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
                     sin_zero: [0; 8],
                 };
                 (raw, size_of::<libc::sockaddr_in>() as libc::socklen_t)
@@ -43,9 +41,7 @@ impl RawAddress {
                     sin6_family: libc::AF_INET6 as libc::sa_family_t,
                     sin6_port: address.port().to_be(),
                     sin6_flowinfo: address.flowinfo(),
-                    sin6_addr: libc::in6_addr {
-                        s6_addr: address.ip().octets(),
-                    },
+                    sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
                     sin6_scope_id: address.scope_id(),
                 };
                 (raw, size_of::<libc::sockaddr_in6>() as libc::socklen_t)

@@ -43,18 +43,9 @@ pub(in super::super) struct Inbox {
 impl Inbox {
     /// `buffers` buffers of `buffer_bytes` bytes.
     pub(in super::super) fn new(buffers: usize, buffer_bytes: usize) -> Result<Self, Errno> {
-        let empty = Slot {
-            bytes: 0,
-            segment_bytes: 0,
-            from: None,
-            is_malformed: false,
-        };
+        let empty = Slot { bytes: 0, segment_bytes: 0, from: None, is_malformed: false };
         let buffers = buffers.min(MAX_SLOTS);
-        Ok(Self {
-            slab: Slab::new(buffers * buffer_bytes)?,
-            buffer_bytes,
-            slots: vec![empty; buffers].into(),
-        })
+        Ok(Self { slab: Slab::new(buffers * buffer_bytes)?, buffer_bytes, slots: vec![empty; buffers].into() })
     }
 
     /// How many buffers it has.
@@ -78,11 +69,7 @@ impl Inbox {
 
     /// Fills up to `wanted` buffers from the first on, and says how many. [`Errno::AGAIN`] when nothing is there.
     #[inline(always)]
-    pub(in super::super) fn receive(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        wanted: usize,
-    ) -> Result<usize, Errno> {
+    pub(in super::super) fn receive(&mut self, socket: BorrowedFd<'_>, wanted: usize) -> Result<usize, Errno> {
         match wanted.min(self.slots.len()) {
             0 => Ok(0),
             1 => self.receive_one(socket),
@@ -104,12 +91,8 @@ impl Inbox {
         // Whoever lies about it gets no more datagrams looked at than the kernel would have joined.
         let first = first_length(self.slice(0, 0..bytes));
         let is_possible = bytes <= first.saturating_mul(MAX_JOINED);
-        self.slots[0] = Slot {
-            bytes,
-            segment_bytes: if is_possible { first } else { 0 },
-            from: None,
-            is_malformed: false,
-        };
+        self.slots[0] =
+            Slot { bytes, segment_bytes: if is_possible { first } else { 0 }, from: None, is_malformed: false };
         Ok(1)
     }
 
@@ -131,8 +114,7 @@ impl Inbox {
     fn receive_many(&mut self, socket: BorrowedFd<'_>, wanted: usize) -> Result<usize, Errno> {
         let mut names = [RawAddress::zeroed(); MAX_SLOTS];
         let mut controls = [[0; CONTROL_WORDS]; MAX_SLOTS];
-        let mut iovecs: [_; MAX_SLOTS] =
-            core::array::from_fn(|at| self.iovec(at.min(self.slots.len() - 1)));
+        let mut iovecs: [_; MAX_SLOTS] = core::array::from_fn(|at| self.iovec(at.min(self.slots.len() - 1)));
         let mut headers: [libc::mmsghdr; MAX_SLOTS] = core::array::from_fn(|at| libc::mmsghdr {
             msg_hdr: header(&mut names[at], &mut iovecs[at], &mut controls[at]),
             msg_len: 0,
@@ -140,13 +122,7 @@ impl Inbox {
         // SAFETY: `wanted` headers, each of which describes a name, a control buffer and a buffer of its own with their lengths;
         // all live through the call.
         let count = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                wanted as libc::c_uint,
-                0,
-                ptr::null_mut(),
-            )
+            libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), wanted as libc::c_uint, 0, ptr::null_mut())
         };
         let count = usize::try_from(count).map_err(|_| last_error())?;
         for (to, filled) in self.slots.iter_mut().zip(&headers[..count]) {
@@ -158,19 +134,12 @@ impl Inbox {
 
     #[inline(always)]
     fn iovec(&self, slot: usize) -> libc::iovec {
-        libc::iovec {
-            iov_base: self.slab.address(slot * self.buffer_bytes).cast(),
-            iov_len: self.buffer_bytes,
-        }
+        libc::iovec { iov_base: self.slab.address(slot * self.buffer_bytes).cast(), iov_len: self.buffer_bytes }
     }
 }
 
 #[inline(always)]
-fn header(
-    name: &mut RawAddress,
-    iovec: &mut libc::iovec,
-    control: &mut [u64; CONTROL_WORDS],
-) -> libc::msghdr {
+fn header(name: &mut RawAddress, iovec: &mut libc::iovec, control: &mut [u64; CONTROL_WORDS]) -> libc::msghdr {
     // SAFETY: a message header of zeros names nothing.
     let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
     header.msg_name = ptr::from_mut(name).cast();

@@ -38,11 +38,7 @@ impl Message {
     /// The address as the kernel is told it, and its length: 0 if it knows.
     #[inline(always)]
     fn name(&self) -> (RawAddress, libc::socklen_t) {
-        if self.is_named {
-            RawAddress::new(&self.to)
-        } else {
-            (RawAddress::zeroed(), 0)
-        }
+        if self.is_named { RawAddress::new(&self.to) } else { (RawAddress::zeroed(), 0) }
     }
 }
 
@@ -63,16 +59,8 @@ unsafe impl Sync for Outbox {}
 impl Outbox {
     /// Room for `arena_bytes` bytes that are copied or made in it.
     pub(in super::super) fn new(arena_bytes: usize) -> Result<Self, Errno> {
-        let none = libc::iovec {
-            iov_base: ptr::null_mut(),
-            iov_len: 0,
-        };
-        Ok(Self {
-            arena: Slab::new(arena_bytes)?,
-            used: 0,
-            pieces: vec![none; MAX_PIECES].into(),
-            count: 0,
-        })
+        let none = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        Ok(Self { arena: Slab::new(arena_bytes)?, used: 0, pieces: vec![none; MAX_PIECES].into(), count: 0 })
     }
 
     /// Starts anew.
@@ -105,21 +93,13 @@ impl<'a> Gather<'a> {
     #[inline(always)]
     pub(in super::super) fn has_room(&self, pieces: usize, bytes: usize) -> bool {
         let outbox = &*self.outbox;
-        outbox.count + pieces <= outbox.pieces.len()
-            && bytes <= outbox.arena.len_bytes() - outbox.used
+        outbox.count + pieces <= outbox.pieces.len() && bytes <= outbox.arena.len_bytes() - outbox.used
     }
 
     /// Begins a message with the pieces that are added next.
     #[inline(always)]
     pub(in super::super) fn message(&self, to: SocketAddr, is_named: bool) -> Message {
-        Message {
-            to,
-            is_named,
-            bytes: 0,
-            segment_bytes: 0,
-            first: self.outbox.count,
-            count: 0,
-        }
+        Message { to, is_named, bytes: 0, segment_bytes: 0, first: self.outbox.count, count: 0 }
     }
 
     /// Adds the next `bytes` bytes of the arena, and gives them to be written. The caller has seen that there is room.
@@ -131,9 +111,7 @@ impl<'a> Gather<'a> {
         let range = at..self.outbox.used;
         // What follows the message's last piece in memory makes that longer.
         match self.last_of(message) {
-            Some(last)
-                if at > 0 && last.iov_base.wrapping_byte_add(last.iov_len) == address.cast() =>
-            {
+            Some(last) if at > 0 && last.iov_base.wrapping_byte_add(last.iov_len) == address.cast() => {
                 last.iov_len += bytes;
             }
             _ => self.add(message, address, bytes),
@@ -160,10 +138,7 @@ impl<'a> Gather<'a> {
     #[inline(always)]
     fn add(&mut self, message: &mut Message, address: *mut u8, bytes: usize) {
         debug_assert_eq!(message.first + message.count, self.outbox.count);
-        self.outbox.pieces[self.outbox.count] = libc::iovec {
-            iov_base: address.cast(),
-            iov_len: bytes,
-        };
+        self.outbox.pieces[self.outbox.count] = libc::iovec { iov_base: address.cast(), iov_len: bytes };
         self.outbox.count += 1;
         message.count += 1;
     }
@@ -182,11 +157,7 @@ impl<'a> Gather<'a> {
 
     /// Sends the first `MAX_MESSAGES` of `messages`, or the first of them, and says how many. An error is that of the first.
     #[inline(always)]
-    pub(in super::super) fn send(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        messages: &[Message],
-    ) -> Result<usize, Errno> {
+    pub(in super::super) fn send(&mut self, socket: BorrowedFd<'_>, messages: &[Message]) -> Result<usize, Errno> {
         match messages {
             [] => Ok(0),
             [message] => self.send_one(socket, message),
@@ -233,26 +204,15 @@ impl<'a> Gather<'a> {
         let count = messages.len().min(MAX_MESSAGES);
         let at = |at: usize| &messages[at.min(count - 1)];
         let names: [_; MAX_MESSAGES] = core::array::from_fn(|message| at(message).name());
-        let mut controls: [_; MAX_MESSAGES] =
-            core::array::from_fn(|message| Control::new(at(message).segment_bytes));
+        let mut controls: [_; MAX_MESSAGES] = core::array::from_fn(|message| Control::new(at(message).segment_bytes));
         let mut headers: [_; MAX_MESSAGES] = core::array::from_fn(|message| {
             let (name, bytes) = &names[message];
             let pieces = self.pieces(at(message));
-            libc::mmsghdr {
-                msg_hdr: header(name, *bytes, pieces, &mut controls[message]),
-                msg_len: 0,
-            }
+            libc::mmsghdr { msg_hdr: header(name, *bytes, pieces, &mut controls[message]), msg_len: 0 }
         });
         // SAFETY: `count` headers, each of which describes a name, a control message and the pieces of a message, which are
         // readable, by the invariant; all live through the call.
-        let sent = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                count as libc::c_uint,
-                0,
-            )
-        };
+        let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as libc::c_uint, 0) };
         usize::try_from(sent).map_err(|_| last_error())
     }
 
@@ -313,10 +273,7 @@ impl Control {
         header.cmsg_level = libc::SOL_UDP;
         header.cmsg_type = libc::UDP_SEGMENT;
         header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
-        Self {
-            header,
-            segment_bytes,
-        }
+        Self { header, segment_bytes }
     }
 }
 

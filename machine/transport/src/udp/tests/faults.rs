@@ -26,22 +26,11 @@ fn through(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, Struck) {
 fn injected_faults_strike_as_often_as_asked_and_the_same_ones_for_a_seed() {
     let in_order: Vec<_> = (0..20_000_u32).map(|n| n.to_le_bytes().to_vec()).collect();
     assert_eq!(through(Faults::default(), 1).0, in_order);
-    let faults = Faults {
-        drop: 20_000,
-        duplicate: 10_000,
-        reorder: 10_000,
-        corrupt: 5_000,
-    };
+    let faults = Faults { drop: 20_000, duplicate: 10_000, reorder: 10_000, corrupt: 5_000 };
     let (come, struck) = through(faults, 7);
     let near = |count: u64, expected: u64| count > expected / 2 && count < expected * 2;
-    assert!(
-        near(struck.dropped, 400) && near(struck.duplicated, 200),
-        "{struck:?}"
-    );
-    assert!(
-        near(struck.reordered, 200) && near(struck.corrupted, 100),
-        "{struck:?}"
-    );
+    assert!(near(struck.dropped, 400) && near(struck.duplicated, 200), "{struck:?}");
+    assert!(near(struck.reordered, 200) && near(struck.corrupted, 100), "{struck:?}");
     let expected = 20_000 - struck.dropped + struck.duplicated;
     assert_eq!(come.len() as u64, expected);
     assert_eq!(through(faults, 7), (come.clone(), struck));

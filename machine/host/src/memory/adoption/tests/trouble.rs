@@ -75,14 +75,10 @@ fn memory_right_above_the_stack_of_its_thread_is_adopted_and_the_stack_is_not() 
     extern "C" fn exports(memory: *mut c_void) -> *mut c_void {
         // SAFETY: the test's memory; the test waits for this thread.
         let memory = unsafe { &*memory.cast::<Private>() };
-        let adopt = |offset, pages: usize| {
-            SharedBuffer::adopt("test-adoption", memory.start + offset, pages * PAGE)
-        };
+        let adopt = |offset, pages: usize| SharedBuffer::adopt("test-adoption", memory.start + offset, pages * PAGE);
         let above = adopt(STACK + PAGE, 8).is_ok();
         let stacks = [(0, 2), (STACK / 2, 4), (STACK - PAGE, 1), (STACK - PAGE, 4)];
-        let are_refused = stacks
-            .iter()
-            .all(|&(offset, pages)| adopt(offset, pages).is_err());
+        let are_refused = stacks.iter().all(|&(offset, pages)| adopt(offset, pages).is_err());
         ptr::without_provenance_mut(usize::from(above) + 2 * usize::from(are_refused))
     }
     in_child("above", || {
@@ -93,13 +89,9 @@ fn memory_right_above_the_stack_of_its_thread_is_adopted_and_the_stack_is_not() 
             let mut attributes = core::mem::zeroed();
             assert_eq!(libc::pthread_attr_init(&raw mut attributes), 0);
             let stack = address_of(memory.start);
-            assert_eq!(
-                libc::pthread_attr_setstack(&raw mut attributes, stack, STACK),
-                0
-            );
+            assert_eq!(libc::pthread_attr_setstack(&raw mut attributes, stack, STACK), 0);
             let (mut thread, argument) = (0, (&raw const memory).cast_mut().cast());
-            let begun =
-                libc::pthread_create(&raw mut thread, &raw const attributes, exports, argument);
+            let begun = libc::pthread_create(&raw mut thread, &raw const attributes, exports, argument);
             assert_eq!(begun, 0);
             assert_eq!(libc::pthread_join(thread, &raw mut outcome), 0);
         }
@@ -124,10 +116,7 @@ fn a_thread_that_was_cancelled_does_not_end_where_it_stores() {
         // SAFETY: the thread ends with the process, which the test ends while `memory` lives.
         unsafe {
             let argument = (&raw const memory).cast_mut().cast();
-            assert_eq!(
-                libc::pthread_create(&raw mut thread, ptr::null(), stores, argument),
-                0
-            );
+            assert_eq!(libc::pthread_create(&raw mut thread, ptr::null(), stores, argument), 0);
             assert_eq!(libc::pthread_cancel(thread), 0);
         }
         for _ in 0..300 {
@@ -203,9 +192,7 @@ fn a_lack_of_mapped_ranges_is_named_and_no_byte_is_lost() {
             return;
         }
         let eater = Private::new(2 * most * PAGE);
-        let eaten = (0..most)
-            .take_while(|page| protect(&eater, 2 * page + 1, 1, MprotectFlags::READ))
-            .count();
+        let eaten = (0..most).take_while(|page| protect(&eater, 2 * page + 1, 1, MprotectFlags::READ)).count();
         assert!(eaten > most / 4, "{eaten}");
         let named = |error: MemoryError| {
             let text = error.to_string();
@@ -216,12 +203,7 @@ fn a_lack_of_mapped_ranges_is_named_and_no_byte_is_lost() {
         assert!(memory.is_filled());
         // Both are open to stores.
         memory.fill();
-        protect(
-            &eater,
-            0,
-            2 * eaten,
-            MprotectFlags::READ | MprotectFlags::WRITE,
-        );
+        protect(&eater, 0, 2 * eaten, MprotectFlags::READ | MprotectFlags::WRITE);
         buffer.revoke().unwrap();
         assert!(memory.is_filled() && !memory.range().shared);
     });
@@ -262,12 +244,9 @@ fn exports_here_and_there_leave_the_program_half_of_its_mapped_ranges() {
             return;
         }
         let memory = Private::new(2 * most * PAGE);
-        let refused = (0..most).find_map(|page| {
-            SharedBuffer::adopt("test-adoption", memory.start + 2 * page * PAGE, PAGE).err()
-        });
-        let refused = refused
-            .expect("too many split ranges are refused")
-            .to_string();
+        let refused =
+            (0..most).find_map(|page| SharedBuffer::adopt("test-adoption", memory.start + 2 * page * PAGE, PAGE).err());
+        let refused = refused.expect("too many split ranges are refused").to_string();
         assert!(refused.contains("vm.max_map_count"), "{refused}");
         let mapped = crate::maps::mapped_ranges().len();
         assert!((most / 2..most * 3 / 4).contains(&mapped), "{mapped}");
@@ -287,10 +266,7 @@ fn exports_here_and_there_leave_the_program_half_of_its_mapped_ranges() {
 fn memory_with_pages_that_fault_is_refused_and_stays_open_to_stores() {
     let refused = |start, bytes| {
         let error = SharedBuffer::adopt("test-adoption", start, bytes).unwrap_err();
-        assert!(
-            error.to_string().contains("not there throughout"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("not there throughout"), "{error}");
     };
     // A private mapping that is longer than its file.
     let file = memfd::create("test", PAGE).unwrap();
@@ -338,16 +314,10 @@ fn what_the_program_closes_meanwhile_stays_closed_here_and_in_a_forked_child() {
             assert!(protect(&memory, 1, 1, MprotectFlags::READ));
             assert!(protect(&memory, 3, 1, MprotectFlags::empty()));
             let is_kept = || {
-                [
-                    both,
-                    MprotectFlags::READ,
-                    both,
-                    MprotectFlags::empty(),
-                    both,
-                ]
-                .into_iter()
-                .enumerate()
-                .all(|(page, expected)| rights(&memory, page) == expected)
+                [both, MprotectFlags::READ, both, MprotectFlags::empty(), both]
+                    .into_iter()
+                    .enumerate()
+                    .all(|(page, expected)| rights(&memory, page) == expected)
             };
             assert_eq!(forked(is_kept).code(), Some(0));
             drop(buffer);
@@ -398,13 +368,7 @@ fn without_proc_nothing_is_adopted_and_what_was_adopted_moves_back() {
             let gone = unsafe {
                 let (root, none) = (c"/".as_ptr(), ptr::null());
                 libc::unshare(libc::CLONE_NEWNS) == 0
-                    && libc::mount(
-                        none,
-                        root,
-                        none,
-                        libc::MS_REC | libc::MS_PRIVATE,
-                        ptr::null(),
-                    ) == 0
+                    && libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, ptr::null()) == 0
                     && libc::umount2(c"/proc".as_ptr(), libc::MNT_DETACH) == 0
             };
             if !gone {
@@ -448,14 +412,8 @@ fn no_store_is_lost_of_handlers_nor_across_the_boundary_of_two_exports() {
         // SAFETY: a handler of the right type, and a timer of this process.
         unsafe {
             libc::signal(libc::SIGALRM, counts as *const () as usize);
-            let every = libc::timeval {
-                tv_sec: 0,
-                tv_usec: 200,
-            };
-            let timer = libc::itimerval {
-                it_interval: every,
-                it_value: every,
-            };
+            let every = libc::timeval { tv_sec: 0, tv_usec: 200 };
+            let timer = libc::itimerval { it_interval: every, it_value: every };
             libc::setitimer(libc::ITIMER_REAL, &raw const timer, ptr::null_mut());
         }
         let over = AtomicBool::new(false);
@@ -489,9 +447,6 @@ fn no_store_is_lost_of_handlers_nor_across_the_boundary_of_two_exports() {
         // SAFETY: takes the handler out.
         unsafe { libc::signal(libc::SIGALRM, libc::SIG_IGN) };
         let counted = memory.word(half + 8).load(Ordering::Relaxed);
-        assert!(
-            counted > 100 && counted == HANDLED.load(Ordering::Relaxed),
-            "{counted}"
-        );
+        assert!(counted > 100 && counted == HANDLED.load(Ordering::Relaxed), "{counted}");
     });
 }
