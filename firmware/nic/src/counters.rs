@@ -52,6 +52,8 @@ pub struct Counters {
     pub untold_refusals: u64,
     /// Packets that were dropped since their translation was missing, for their sender's link to send again.
     pub dropped: u64,
+    /// Packets that were dropped since they came before their turn and found no room, for their sender's link to send again.
+    pub early_dropped: u64,
     /// Datagrams that had no effect: malformed, of an unknown or former incarnation of their sender, or the answer to no question.
     pub datagrams_ignored: u64,
     /// Times that a packet was sent again.

@@ -9,10 +9,6 @@ use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 
 use crate::link::{Link, LinkConfig, LinkEvent, MOST_EVENTS};
 
-/// Bytes of packets that came before their turn, of all peers together: what exceeds it is dropped, and comes again. A peer may hold
-/// no more than it leaves free, so that those that never send what is due do not take the room of the others.
-const MAX_EARLY_BYTES: usize = 4 << 20;
-
 /// A packet that came before its turn: its header and payload.
 pub(crate) type Early = Box<[u8]>;
 
@@ -100,7 +96,7 @@ impl Lossy {
     pub(crate) fn may_keep(&mut self, node: NodeId, bytes: usize) -> bool {
         let together = self.early_bytes + bytes;
         let of_it = self.slot_mut(node).early_bytes + bytes;
-        let fits = together + of_it <= MAX_EARLY_BYTES;
+        let fits = together + of_it <= self.config.max_early_bytes;
         if fits {
             self.early_bytes = together;
             self.slot_mut(node).early_bytes = of_it;
@@ -253,7 +249,7 @@ mod tests {
         for hostile in 0..4 {
             while lossy.may_keep(NodeId(hostile), BYTES) {}
         }
-        assert!(lossy.early_bytes() <= MAX_EARLY_BYTES);
+        assert!(lossy.early_bytes() <= lossy.config.max_early_bytes);
         assert!(lossy.may_keep(NodeId(4), BYTES));
     }
 }

@@ -72,11 +72,17 @@ pub enum Canary {
     KeptGrant,
     /// A node takes any key of the answer to a fetch for the right one.
     AnyReply,
+    /// A node keeps a packet that lies beyond its window.
+    WideWindow,
+    /// A node takes a peer that has started anew for one that has done so twice.
+    RestartedTwice,
+    /// What follows a packet that is refused is applied, though it is of the same message.
+    AppliedRest,
 }
 
 impl Canary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 34] = [
+    pub const ALL: [(&'static str, Self); 37] = [
         ("lost-packet", Self::LostPacket),
         ("repeated-packet", Self::RepeatedPacket),
         ("overtaking", Self::Overtaking),
@@ -111,6 +117,9 @@ impl Canary {
         ("untold-revoke", Self::UntoldRevoke),
         ("kept-grant", Self::KeptGrant),
         ("any-reply", Self::AnyReply),
+        ("wide-window", Self::WideWindow),
+        ("restarted-twice", Self::RestartedTwice),
+        ("applied-rest", Self::AppliedRest),
     ];
 
     /// Whether it is a bug of a lossy transport or its links, or one of a lossless transport; `None`: of whoever runs the node.
@@ -121,7 +130,9 @@ impl Canary {
             | Self::UncheckedSum
             | Self::LostEarly
             | Self::FormerEarly
-            | Self::KeptGrant => Some(true),
+            | Self::KeptGrant
+            | Self::WideWindow
+            | Self::RestartedTwice => Some(true),
             Self::LostPacket
             | Self::RepeatedPacket
             | Self::Overtaking
@@ -151,17 +162,23 @@ pub enum SharedCanary {
     LostWaiter,
     /// A lock is given to a thread and to the next of its rank at once.
     DoubleGrant,
+    /// A thread gets a lock before another of its rank that has waited for longer.
+    SwappedWaiters,
+    /// Threads of a rank hand a lock to each other as long as they like, though another rank waits.
+    KeptLock,
 }
 
 impl SharedCanary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 8] = [
         ("late-invalidation", Self::LateInvalidation),
         ("lost-store", Self::LostStore),
         ("lost-packet", Self::LostPacket),
         ("overtaking", Self::Overtaking),
         ("lost-waiter", Self::LostWaiter),
         ("double-grant", Self::DoubleGrant),
+        ("swapped-waiters", Self::SwappedWaiters),
+        ("kept-lock", Self::KeptLock),
     ];
 
     /// The bug of the cluster that it stands for.
@@ -169,7 +186,7 @@ impl SharedCanary {
         match self {
             Self::LostPacket => Some(Canary::LostPacket),
             Self::Overtaking => Some(Canary::Overtaking),
-            Self::LateInvalidation | Self::LostStore | Self::LostWaiter | Self::DoubleGrant => None,
+            _ => None,
         }
     }
 }
@@ -218,7 +235,7 @@ impl GlobalCanary {
     }
 }
 
-/// A bug of the link below remote procedure calls.
+/// A bug of remote procedure calls, or of the link below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RpcCanary {
@@ -230,24 +247,28 @@ pub enum RpcCanary {
     ChangedByte,
     /// Deadlines pass without notice.
     LostTimer,
+    /// A call that comes again is answered by the reply to another.
+    OtherReply,
 }
 
 impl RpcCanary {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("lost-packet", Self::LostPacket),
         ("overtaking", Self::Overtaking),
         ("changed-byte", Self::ChangedByte),
         ("lost-timer", Self::LostTimer),
+        ("other-reply", Self::OtherReply),
     ];
 
     /// The bug of the cluster that it stands for.
-    pub(crate) const fn of_cluster(self) -> Canary {
+    pub(crate) const fn of_cluster(self) -> Option<Canary> {
         match self {
-            Self::LostPacket => Canary::LostPacket,
-            Self::Overtaking => Canary::Overtaking,
-            Self::ChangedByte => Canary::ChangedByte,
-            Self::LostTimer => Canary::LostTimer,
+            Self::LostPacket => Some(Canary::LostPacket),
+            Self::Overtaking => Some(Canary::Overtaking),
+            Self::ChangedByte => Some(Canary::ChangedByte),
+            Self::LostTimer => Some(Canary::LostTimer),
+            Self::OtherReply => None,
         }
     }
 }

@@ -8,7 +8,9 @@ use thiserror::Error;
 
 use crate::canary::Canary;
 use crate::checks::liveness;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt, LinkConfig, Step, Violation};
+use crate::cluster::{
+    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, Interrupt, LinkConfig, Step, Violation,
+};
 use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::replay::{LANE_BYTES, Replay, ReplayError};
@@ -147,6 +149,7 @@ impl Scenario {
                     false => DEAD_AFTER_NS,
                 },
                 tells_of_crashes: random.chance(50),
+                early_packets: EARLY_PACKETS,
                 is_sealed,
             },
         };

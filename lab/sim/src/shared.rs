@@ -1,7 +1,9 @@
 //! Programs that use the shared memory, and what is checked of it: each load gives what the last store left, no two ranks may store at
-//! once nor load while another may, locks exclude, barriers let nobody pass before all have arrived, and no operation waits for ever.
+//! once nor load while another may, locks exclude, go in turn to the threads of a rank and are not kept from another rank that waits,
+//! barriers let nobody pass before all have arrived, and no operation waits for ever.
 
 mod litmus;
+mod locks;
 mod scenario;
 
 pub use litmus::{LITMUS, Litmus, Op, Seen, VARIABLES, Variant, allowed};
@@ -46,7 +48,8 @@ enum Doing {
     Nothing,
     Allocating,
     Touching(Touch),
-    Locking(u32),
+    /// For a lock, since the so-manieth call.
+    Locking(u32, u64),
     Waiting,
     Finished,
 }
@@ -82,6 +85,8 @@ pub struct SharedShape {
     pub steps: u32,
     /// How long a rank keeps what it was granted.
     pub hold_ns: u64,
+    /// How often threads of a rank may hand a lock to each other while another rank waits for it.
+    pub lock_passes: u8,
 }
 
 /// The programs and what must be true of them.
@@ -97,6 +102,10 @@ struct Programs {
     /// Who may do what with the region that starts at a view's byte.
     rights: BTreeMap<(u16, u64), BTreeMap<usize, Access>>,
     holders: Vec<Option<usize>>,
+    /// The rank that unlocked each lock last, and how often in a row while another rank waited.
+    handed: Vec<(usize, u32)>,
+    /// Calls of threads for locks.
+    asked: u64,
     additions: Vec<u64>,
     arrived: Vec<BTreeSet<usize>>,
     segments: Segments,
@@ -196,7 +205,7 @@ impl Programs {
                     other => self.fail(now_ns, "shared memory", format!("thread {who}: a fault gave {other:?}")),
                 }
             }
-            Doing::Allocating | Doing::Locking(_) | Doing::Waiting | Doing::Finished => {}
+            Doing::Allocating | Doing::Locking(..) | Doing::Waiting | Doing::Finished => {}
         }
     }
 
@@ -280,35 +289,6 @@ impl Programs {
         }
     }
 
-    /// A thread waits for a lock.
-    fn note_queued(&mut self, who: usize, lock: u32) {
-        let rank = self.rank_of(who);
-        let is_waiting = |other: &usize| {
-            let doing = self.programs[*other].doing;
-            self.rank_of(*other) == rank && matches!(doing, Doing::Locking(of) if of == lock)
-        };
-        let waiting = (0..self.programs.len()).filter(is_waiting).count();
-        let holder = self.holders[lock as usize].map(|holder| self.rank_of(holder));
-        self.coverage.note(match waiting > 1 || holder == Some(rank) {
-            true => Condition::LockQueued,
-            false => Condition::LockWaits,
-        });
-        if waiting > 1 {
-            self.coverage.note(Condition::LockQueuedDeep);
-        }
-    }
-
-    /// Another thread of the rank that waits for the lock, if a bug is to show.
-    fn other_waiter(&self, who: usize, lock: u32, bug: SharedCanary) -> Option<usize> {
-        let waits = |other: &usize| {
-            let doing = self.programs[*other].doing;
-            let is_other = *other != who && self.rank_of(*other) == self.rank_of(who);
-            is_other && matches!(doing, Doing::Locking(of) if of == lock)
-        };
-        let mut others = (0..self.programs.len()).filter(|_| self.canary == Some(bug));
-        others.find(waits)
-    }
-
     /// A thread waits for all others.
     fn meet(&mut self, cluster: &mut Cluster, who: usize) {
         let program = &mut self.programs[who];
@@ -319,32 +299,6 @@ impl Programs {
         let thread = self.thread_of(who);
         if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.barrier(thread, phase % 3)) {
             self.fail(cluster.now_ns(), "barriers", format!("thread {who}: {error}"));
-        }
-    }
-
-    fn lock(&mut self, cluster: &mut Cluster, who: usize, lock: u32) {
-        self.programs[who].doing = Doing::Locking(lock);
-        let thread = self.thread_of(who);
-        match self.call(cluster, who, |dsm| dsm.lock(thread, lock)) {
-            Some(Ok(Progress::Done)) => {
-                self.programs[who].is_pending = false;
-                self.locked(cluster, who, lock);
-            }
-            Some(Ok(Progress::Pending)) => self.note_queued(who, lock),
-            other => {
-                let text = format!("thread {who}: a lock gave {other:?}");
-                self.fail(cluster.now_ns(), "locks", text);
-            }
-        }
-    }
-
-    fn unlock(&mut self, cluster: &mut Cluster, who: usize, lock: u32) {
-        self.holders[lock as usize] = None;
-        let thread = self.thread_of(who);
-        let unlocked = self.call(cluster, who, |dsm| dsm.unlock(thread, lock));
-        self.programs[who].is_pending = false;
-        if let Some(Err(error)) = unlocked {
-            self.fail(cluster.now_ns(), "locks", format!("thread {who}: {error}"));
         }
     }
 
@@ -386,22 +340,6 @@ impl Programs {
             self.fail(cluster.now_ns(), "litmus", text);
         }
         self.again(cluster, who, most_ns);
-    }
-
-    /// A thread has a lock, and adds to its word.
-    fn locked(&mut self, cluster: &mut Cluster, who: usize, lock: u32) {
-        self.coverage.note(Condition::Locked);
-        let holder = self.holders[lock as usize].replace(who);
-        if let Some(other) = holder {
-            let text = format!("lock {lock} is held by thread {who} and by thread {other}");
-            self.fail(cluster.now_ns(), "locks", text);
-        }
-        if self.tests.is_some() {
-            return self.tested(cluster, who);
-        }
-        self.programs[who].doing =
-            Doing::Touching(Touch { allocation: lock as usize, offset: 0, store: None, lock: Some(lock) });
-        self.again(cluster, who, 500);
     }
 
     /// A load or store that the thread's rights allow.
@@ -501,9 +439,14 @@ impl Programs {
                 (Ok(DsmOutcome::Served(_)), Doing::Touching(_)) => {
                     self.again(cluster, who, 500);
                 }
-                (Ok(DsmOutcome::Locked), Doing::Locking(lock)) => {
+                (Ok(DsmOutcome::Locked), Doing::Locking(lock, _)) => {
                     let (lost, double) = (SharedCanary::LostWaiter, SharedCanary::DoubleGrant);
                     if self.other_waiter(who, lock, lost).is_some() {
+                        continue;
+                    }
+                    let swapped = SharedCanary::SwappedWaiters;
+                    if let Some(other) = self.other_waiter(who, lock, swapped) {
+                        self.locked(cluster, other, lock);
                         continue;
                     }
                     self.locked(cluster, who, lock);

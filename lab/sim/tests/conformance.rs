@@ -143,7 +143,7 @@ impl World for Simulated {
 }
 
 const fn lossy(is_sealed: bool, tells_of_crashes: bool) -> Delivery {
-    Delivery::Lossy { paths: 2, dead_after_ns: 5_000_000_000, tells_of_crashes, is_sealed }
+    Delivery::Lossy { paths: 2, dead_after_ns: 5_000_000_000, tells_of_crashes, early_packets: 64, is_sealed }
 }
 
 #[test]

@@ -69,7 +69,13 @@ fn goodput(seed: u64, loss_percent: u64) -> f64 {
     let config = ClusterConfig {
         nodes: 2,
         processes: 1,
-        delivery: Delivery::Lossy { paths: 1, dead_after_ns: 10_000_000_000, tells_of_crashes: true, is_sealed: false },
+        delivery: Delivery::Lossy {
+            paths: 1,
+            dead_after_ns: 10_000_000_000,
+            tells_of_crashes: true,
+            early_packets: 64,
+            is_sealed: false,
+        },
         link: LinkConfig::TEN_GIGABIT,
         design: DesignConfig::default(),
         pin_rules: PinRules::default(),

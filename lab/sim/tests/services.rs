@@ -104,6 +104,7 @@ fn every_addition_to_a_remote_counter_is_done_and_answered_once() {
             paths: 2,
             dead_after_ns: 1_000_000_000,
             tells_of_crashes: true,
+            early_packets: 64,
             is_sealed: seed % 2 == 1,
         };
         count(seed, 10, Delivery::Lossless, rules);

@@ -146,6 +146,7 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
         (gauge("link_rtt_ns", "Smoothed round-trip time of the slowest link, in nanoseconds"), links.longest_rtt_ns),
         (gauge("link_window_bytes", "Bytes that may be under way, of all links"), links.window_bytes),
         (gauge("link_in_flight_bytes", "Bytes that are under way, of all links"), links.in_flight_bytes),
+        (counter("early_dropped", "Packets dropped before their turn for want of room"), nic.early_dropped),
         (counter("datagrams_ignored", "Genuine datagrams that had no effect"), nic.datagrams_ignored),
         (counter("handshakes", "Handshakes after which a session became current"), seal.handshakes()),
     ];

@@ -18,7 +18,7 @@ use crate::{
 /// Four kinds of method:
 ///
 /// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
-///   [`manager`](Self::manager);
+///   [`manager`](Self::manager), [`lock_successor`](Self::lock_successor);
 /// * **inputs of a thread**: [`handle_fault`](Self::handle_fault), [`prefetch`](Self::prefetch), [`alloc`](Self::alloc), [`lock`](Self::lock),
 ///   [`unlock`](Self::unlock), [`barrier`](Self::barrier), [`broadcast`](Self::broadcast). A thread does one at
 ///   a time: until it is resumed it gives no other input;
@@ -135,6 +135,12 @@ impl Dsm {
     pub fn unlock(&mut self, thread: Thread, lock: Lock) -> Result<(), Error> {
         self.begin(thread)?;
         self.locks.unlock(&mut self.context, &mut self.coherence, thread, lock)
+    }
+
+    /// The rank to which this one must pass a lock that it has or waits for; `None` if it knows of none.
+    #[must_use]
+    pub fn lock_successor(&self, lock: Lock) -> Option<Rank> {
+        self.locks.successor(lock)
     }
 
     /// Waits until [`Config::participants`] threads of every rank arrived. A resume with

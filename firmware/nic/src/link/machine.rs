@@ -49,10 +49,14 @@ pub struct LinkConfig {
     pub initial_rtt_ns: u64,
     /// How long nothing may come of a peer that owes an answer before it is dead.
     pub dead_after_ns: u64,
+    /// Bytes of packets that came before their turn, of all peers together: what exceeds it is dropped, and comes again. A peer may
+    /// hold no more than it leaves free, so that those that never send what is due do not take the room of the others.
+    pub max_early_bytes: usize,
 }
 
 impl LinkConfig {
-    /// Acks wait for 10 µs, the first round trip is reckoned as 100 µs, a peer is dead after 10 s; one path.
+    /// Acks wait for 10 µs, the first round trip is reckoned as 100 µs, a peer is dead after 10 s, 4 MiB may come
+    /// before their turn; one path.
     #[must_use]
     pub const fn new(epoch: u64, max_datagram_bytes: u32) -> Self {
         Self {
@@ -62,6 +66,7 @@ impl LinkConfig {
             ack_delay_ns: 10_000,
             initial_rtt_ns: 100_000,
             dead_after_ns: 10_000_000_000,
+            max_early_bytes: 4 << 20,
         }
     }
 }

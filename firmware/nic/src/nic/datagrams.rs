@@ -156,6 +156,8 @@ impl<D: TranslationDesign> Nic<D> {
                 let lossy = self.outbound.lossy()?;
                 if lossy.may_keep(from, rest.len()) {
                     lossy.link_mut(from).keep(now_ns, &header, rest.into());
+                } else {
+                    self.counters.early_dropped += 1;
                 }
                 return Some(Verdict::Taken);
             }

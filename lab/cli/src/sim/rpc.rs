@@ -16,7 +16,7 @@ pub(super) fn show(wanted: &RpcWanted, seed: u64, repeats: &str, json: bool) -> 
         false => println!("{}", scenario.to_string().trim_end()),
     }
     let outcome = scenario.run()?;
-    let RpcSeen { answered, timed_out, late, ended, repeated, one_way, crashed } = outcome.seen;
+    let RpcSeen { answered, timed_out, late, ended, repeated, replied_again, stray, one_way, crashed } = outcome.seen;
     let (packets, found) = (outcome.packets, outcome.violation.as_ref());
     if json {
         let went = json!({
@@ -29,6 +29,8 @@ pub(super) fn show(wanted: &RpcWanted, seed: u64, repeats: &str, json: bool) -> 
             "late": late,
             "ended": ended,
             "repeated": repeated,
+            "replied_again": replied_again,
+            "stray": stray,
             "one_way": one_way,
             "crashed": crashed,
         });
@@ -63,6 +65,7 @@ fn drawn(scenario: &RpcScenario) -> serde_json::Value {
         "max_in_progress": config.max_in_progress,
         "cache_bytes": config.cache_bytes,
         "one_way_percent": scenario.one_way_percent,
+        "close_percent": scenario.close_percent,
         "timeout_ns": scenario.timeout_ns,
         "calls": scenario.calls,
         "rules": rules,

@@ -92,10 +92,11 @@ fn drawn(scenario: &Scenario) -> serde_json::Value {
 pub(super) fn delivery(delivery: Delivery) -> serde_json::Value {
     match delivery {
         Delivery::Lossless => json!("lossless"),
-        Delivery::Lossy { paths, dead_after_ns, tells_of_crashes, is_sealed } => json!({
+        Delivery::Lossy { paths, dead_after_ns, tells_of_crashes, early_packets, is_sealed } => json!({
             "paths": paths,
             "dead_after_ns": dead_after_ns,
             "tells_of_crashes": tells_of_crashes,
+            "early_packets": early_packets,
             "is_sealed": is_sealed,
         }),
     }

@@ -22,7 +22,7 @@ pub(crate) enum Work {
     Flush { sent: u64 },
     /// An addition to the export's word.
     Add,
-    /// A forged fetch or addition, and the export that it names, by the workload's number.
+    /// A forged fetch, addition or long send, and the export that it names, by the workload's number.
     Forged { kind: forgery::Kind, target: usize },
     /// What the node itself must refuse.
     Misused(Misuse),

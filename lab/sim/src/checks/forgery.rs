@@ -30,10 +30,12 @@ pub(crate) enum Kind {
     Former,
     /// An answer to a fetch under way, with a wrong key.
     Reply,
+    /// A wrong key in the first packet of a message of several: the others are right, and are not applied either.
+    Part,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Key,
         Self::StaleExport,
         Self::StaleKey,
@@ -44,12 +46,13 @@ impl Kind {
         Self::Right,
         Self::Former,
         Self::Reply,
+        Self::Part,
     ];
 
     /// Why it is refused, where all is as it was when it was sent.
     pub(crate) const fn reasons(self) -> &'static [Refusal] {
         match self {
-            Self::Key | Self::StaleKey | Self::OtherKey => &[Refusal::WrongKey],
+            Self::Key | Self::StaleKey | Self::OtherKey | Self::Part => &[Refusal::WrongKey],
             Self::StaleExport => &[Refusal::Revoked],
             Self::Stranger | Self::Former => &[Refusal::NotPermitted],
             Self::Range | Self::Signal => &[Refusal::OutOfRange],
@@ -82,6 +85,7 @@ impl Kind {
             Self::Right => Condition::ForgedRight,
             Self::Former => Condition::ForgedFormer,
             Self::Reply => Condition::ForgedReply,
+            Self::Part => Condition::ForgedPart,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | [`atomics`] | each atomic operation is done once, and its answer is what the word held |
 //! | [`global_memory`] | a page of global memory is the page written last, and the directory names what is stored and nothing else |
 //! | [`liveness`] | once faults have ended nothing is pending for ever |
+//! | [`restarts`] | who is told that a peer has started anew is told so once for each time that it has |
 //! | [`room`] | no network interface takes more memory than it has, and a node at rest holds what its programs hold and nothing else |
 
 pub mod atomics;
@@ -22,6 +23,7 @@ pub mod global_memory;
 pub mod importers;
 pub mod liveness;
 pub mod pins;
+pub mod restarts;
 pub mod room;
 
 use crate::cluster::Violation;

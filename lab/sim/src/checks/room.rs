@@ -60,3 +60,9 @@ pub(crate) fn has_holders(node: NodeId, export: ExportId, holders: usize, used: 
         }
     }
 }
+
+/// A link has more packets under way than its receiver keeps.
+pub(crate) fn is_too_much(node: NodeId, to: NodeId, unacked: u32) -> Violation {
+    let text = format!("{node} has {unacked} packets under way to {to}");
+    violation("room", text)
+}

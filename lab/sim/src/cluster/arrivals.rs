@@ -9,6 +9,7 @@ use super::memory::{BadAccess, Memory, POISON};
 use super::packets::{Form, Packet, read_source};
 use super::{BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS, Violation};
 use crate::canary::Canary;
+use crate::coverage::Condition;
 use crate::random::Random;
 
 impl Cluster {
@@ -103,7 +104,8 @@ impl Cluster {
         host.inbox.pop_front();
         self.totals.packets += 1;
         self.totals.bytes += bytes + HEADER_BYTES as u64;
-        Self::moves(self.now_ns, number, host, &self.packets, self.canary, observer);
+        let moves = Self::moves(self.now_ns, number, host, &self.packets, self.canary, observer);
+        self.coverage.note_many(Condition::Scattered, u64::from(moves > 2));
         let is_store = |packet: &u32| self.packets[*packet as usize].is_store();
         let goes_on = may && is_store(&packet) && host.inbox.front().is_some_and(is_store);
         if let Some(before) = early_bytes {
@@ -177,12 +179,13 @@ impl Cluster {
         if let Some(canary) = canary {
             let is_hit = match canary {
                 Canary::ToldTwice => matches!(told, Told::Done { .. }),
+                Canary::RestartedTwice => matches!(told, Told::PeerRestarted { .. }),
                 Canary::LostCompletion => matches!(told, Told::Done { .. }),
                 Canary::LostNotification => matches!(told, Told::Notified { .. }),
                 _ => false,
             };
             if is_hit && random.chance(5) {
-                if canary != Canary::ToldTwice {
+                if matches!(canary, Canary::LostCompletion | Canary::LostNotification) {
                     return;
                 }
                 observer.told(now_ns, at, told);
@@ -191,7 +194,7 @@ impl Cluster {
         observer.told(now_ns, at, told);
     }
 
-    /// Does the moves that a node asks for.
+    /// Does the moves that a node asks for. How many there were.
     pub(super) fn moves(
         now_ns: u64,
         number: NodeId,
@@ -199,8 +202,10 @@ impl Cluster {
         packets: &[Packet],
         canary: Option<Canary>,
         observer: &mut impl Observer,
-    ) {
+    ) -> u64 {
+        let mut moves = 0;
         while let Some(dma) = host.node.poll_move() {
+            moves += 1;
             let packet = &packets[dma.buffer.0 as usize];
             let done = Self::make_move(now_ns, number, &mut host.memory, packet, &dma, canary, observer);
             let old = done.unwrap_or_else(|BadAccess(text)| {
@@ -210,6 +215,7 @@ impl Cluster {
             });
             host.node.handle_moved(&dma, old);
         }
+        moves
     }
 
     pub(super) fn make_move(

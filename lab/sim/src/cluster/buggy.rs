@@ -38,14 +38,28 @@ impl Cluster {
         is_early: bool,
         observer: &mut impl Observer,
     ) {
-        let is_stranger = |told: &Told| {
-            let reason = mapwire_nic::Rejection::Refused(Refusal::NotPermitted);
+        let is_refused = |told: &Told, why: Refusal| {
+            let reason = mapwire_nic::Rejection::Refused(why);
             matches!(told, Told::Rejected { reason: found, .. } if *found == reason)
         };
+        let is_stranger = |told: &Told| is_refused(told, Refusal::NotPermitted);
+        let has_wrong_key = |told: &Told| is_refused(told, Refusal::WrongKey);
         let has_restarted = |told: &Told| matches!(told, Told::PeerRestarted { .. });
         match self.canary {
             Some(Canary::UnboundGrant) if told.iter().any(is_stranger) => {
                 self.store_unchecked(number, packet, observer);
+            }
+            Some(Canary::AppliedRest) if told.iter().any(has_wrong_key) => {
+                self.kept.push((number, packet.clone()));
+            }
+            Some(Canary::AppliedRest) => {
+                let message = |packet: &Packet| packet.store_header().map(|header| header.message);
+                let is_rest = |(at, first): &(NodeId, Packet)| {
+                    (*at, first.from) == (number, packet.from) && message(first) == message(packet)
+                };
+                if self.kept.iter().any(is_rest) {
+                    self.store_unchecked(number, packet, observer);
+                }
             }
             Some(Canary::FormerEarly) if is_early && self.kept.len() < MOST_KEPT => {
                 self.kept.push((number, packet.clone()));
@@ -64,17 +78,8 @@ impl Cluster {
 
     /// Stores what a packet carries where it says, whoever may.
     fn store_unchecked(&mut self, number: NodeId, packet: &Packet, observer: &mut impl Observer) {
-        let header = match packet.form {
-            Form::Plain => Some(packet.header),
-            Form::Early => Header::read_from_prefix(&packet.payload).ok().map(|it| it.0),
-            Form::Datagram => {
-                let bytes = packet.payload.get(LINK_HEADER_BYTES..);
-                let bytes = bytes.filter(|bytes| bytes.len() >= HEADER_BYTES);
-                bytes.and_then(|bytes| Header::read_from_prefix(bytes).ok().map(|it| it.0))
-            }
-        };
         let host = &mut self.hosts[usize::from(number.0)];
-        let Some(header) = header.filter(|_| packet.is_store()) else {
+        let Some(header) = packet.store_header() else {
             return;
         };
         let Some(export) = host.node.nic().exported(ExportId(header.export.get())) else {
@@ -92,5 +97,21 @@ impl Cluster {
         };
         host.memory.write(process.0, address, packet.body());
         observer.moved(self.now_ns, moved);
+    }
+}
+
+impl Packet {
+    /// The header of a store.
+    fn store_header(&self) -> Option<Header> {
+        let header = match self.form {
+            Form::Plain => Some(self.header),
+            Form::Early => Header::read_from_prefix(&self.payload).ok().map(|it| it.0),
+            Form::Datagram => {
+                let bytes = self.payload.get(LINK_HEADER_BYTES..);
+                let bytes = bytes.filter(|bytes| bytes.len() >= HEADER_BYTES);
+                bytes.and_then(|bytes| Header::read_from_prefix(bytes).ok().map(|it| it.0))
+            }
+        };
+        header.filter(|_| self.is_store())
     }
 }

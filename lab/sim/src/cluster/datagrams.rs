@@ -3,7 +3,7 @@
 use core::fmt;
 
 use mapwire_nic::DatagramBody;
-use mapwire_nic::link::LinkConfig;
+use mapwire_nic::link::{LINK_WINDOW, LinkConfig};
 use mapwire_wire::link::{LINK_HEADER_BYTES, LinkKind, MAX_ACK_BYTES};
 use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 use zerocopy::{FromBytes, IntoBytes};
@@ -12,7 +12,18 @@ use super::memory::{BadAccess, POISON};
 use super::packets::{Form, read_source};
 use super::{BYTE_PS, Cluster, ClusterConfig, Event, Observer, PACKET_NS, Violation};
 use crate::canary::Canary;
+use crate::checks::room;
+use crate::coverage::Condition;
 use crate::rules::Harm;
+
+/// Packets of the longest for which a node has room before their turn, where seeds are drawn: so few that some find none.
+pub const EARLY_PACKETS: u8 = 4;
+
+/// Of 100 datagrams that come twice, of a node that has started anew, those with which greetings of its first self come again.
+const GREETED_PERCENT: u64 = 20;
+
+/// Of 100 datagrams of a node that forges, those that it sends again, numbered beyond the receiver's window.
+const AHEAD_PERCENT: u64 = 5;
 
 /// What the transport does to packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +38,8 @@ pub enum Delivery {
         dead_after_ns: u64,
         /// Whether nodes are told of crashes; otherwise their links find out.
         tells_of_crashes: bool,
+        /// Packets of the longest for which a node has room before their turn.
+        early_packets: u8,
         /// Whether datagrams are sealed. Then damaged ones arrive too: no checksum stands before the tag.
         is_sealed: bool,
     },
@@ -41,18 +54,24 @@ impl Delivery {
 
     /// What the network interface of a node's incarnation is made with.
     pub(super) fn of_nic(self, config: &ClusterConfig, node: NodeId, incarnation: u32) -> mapwire_nic::Delivery {
-        let Self::Lossy { paths, dead_after_ns, .. } = self else {
+        let Self::Lossy { paths, dead_after_ns, early_packets, .. } = self else {
             return mapwire_nic::Delivery::Lossless;
         };
         let epoch = u64::from(incarnation) << 32 | (u64::from(node.0) + 1);
         let bytes = config.max_payload_bytes + HEADER_BYTES + LINK_HEADER_BYTES;
-        mapwire_nic::Delivery::Lossy(LinkConfig { paths, dead_after_ns, ..LinkConfig::new(epoch, bytes as u32) })
+        let max_early_bytes = usize::from(early_packets) * bytes;
+        mapwire_nic::Delivery::Lossy(LinkConfig {
+            paths,
+            dead_after_ns,
+            max_early_bytes,
+            ..LinkConfig::new(epoch, bytes as u32)
+        })
     }
 }
 
 impl fmt::Display for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Lossy { paths, dead_after_ns, tells_of_crashes, is_sealed } = self else {
+        let Self::Lossy { paths, dead_after_ns, tells_of_crashes, early_packets, is_sealed } = self else {
             return f.write_str("which loses nothing");
         };
         let form = if *is_sealed { "sealed" } else { "plain" };
@@ -62,7 +81,7 @@ impl fmt::Display for Delivery {
         };
         write!(
             f,
-            "which may lose {form} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {crashes}"
+            "which may lose {form} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {crashes}, {early_packets} long packets may come early"
         )
     }
 }
@@ -78,7 +97,8 @@ impl Cluster {
                 return self.transmit_handshakes(number) || sent;
             };
             sent = true;
-            let (to, path, kind) = (datagram.to, datagram.header.path, datagram.header.kind);
+            let (to, header) = (datagram.to, datagram.header);
+            let (path, kind) = (header.path, header.kind);
             let index = Self::slot(&mut self.packets, &mut self.free_packets);
             let slot = &mut self.packets[index as usize];
             (slot.from, slot.to, slot.form) = (number, to, Form::Datagram);
@@ -87,7 +107,7 @@ impl Cluster {
             if let Some(wrap) = &wrap {
                 slot.payload.resize(wrap.0.front_bytes(), 0);
             }
-            slot.payload.extend(datagram.header.emit());
+            slot.payload.extend(header.emit());
             match datagram.body {
                 DatagramBody::None => {}
                 DatagramBody::Ack(ack) => {
@@ -116,6 +136,19 @@ impl Cluster {
                     }
                 }
             }
+            let sent = match kind {
+                LinkKind::Data => host.node.nic().link_stats(to),
+                _ => None,
+            };
+            let unacked = sent.map_or(0, |stats| stats.unacked);
+            if unacked >= LINK_WINDOW {
+                self.coverage.note(Condition::WindowFull);
+            }
+            if unacked > LINK_WINDOW {
+                observer.violated(self.now_ns, room::is_too_much(number, to, unacked));
+            }
+            let forges = host.forges.is_some() && kind == LinkKind::Data && wrap.is_some();
+            let copy = (forges && self.random.chance(AHEAD_PERCENT)).then(|| slot.payload.clone());
             if let Some(wrap) = &mut wrap
                 && !wrap.seal(clock_ns, to, &mut slot.payload, &self.keys)
             {
@@ -123,12 +156,41 @@ impl Cluster {
                 continue;
             }
             let is_lost = self.canary == Some(Canary::LostAck) && kind == LinkKind::Ack;
-            self.cast(index, path, is_lost);
+            let is_first = self.incarnations[usize::from(number.0)] == 0;
+            if is_first && matches!(kind, LinkKind::Hello | LinkKind::Welcome) {
+                let bytes = self.packets[index as usize].payload.clone();
+                self.link(number, to).greetings[usize::from(kind == LinkKind::Welcome)] = bytes;
+            }
+            let is_double = self.cast(index, path, is_lost);
+            if is_double && !is_first && self.random.chance(GREETED_PERCENT) {
+                self.greet_again(number, to);
+            }
+            if let Some(copy) = copy {
+                self.cast_ahead((number, to), header, unacked, copy);
+            }
         }
     }
 
-    /// Puts a datagram on its way, where it may meet with harm.
-    pub(super) fn cast(&mut self, index: u32, path: u8, mut is_lost: bool) {
+    /// What the first self of `from` has sent to greet `to` comes again: a question, so that `to` asks as well, and an answer to a
+    /// question that is over, before the present self can answer.
+    fn greet_again(&mut self, from: NodeId, to: NodeId) {
+        self.coverage.note(Condition::GreetedAgain);
+        let mut arrival_ns = self.now_ns;
+        for bytes in self.link(from, to).greetings.clone() {
+            arrival_ns += self.config.link.latency_ns;
+            if !bytes.is_empty() {
+                self.link(from, to).queued += 1;
+                let index = Self::slot(&mut self.packets, &mut self.free_packets);
+                let slot = &mut self.packets[index as usize];
+                (slot.from, slot.to, slot.form) = (from, to, Form::Datagram);
+                slot.payload = bytes;
+                self.agenda.enter(arrival_ns, Event::Arrive(index));
+            }
+        }
+    }
+
+    /// Puts a datagram on its way, where it may meet with harm. Whether it is repeated.
+    pub(super) fn cast(&mut self, index: u32, path: u8, mut is_lost: bool) -> bool {
         let slot = &mut self.packets[index as usize];
         slot.path = path;
         let (from, to, bytes) = (slot.from, slot.to, slot.payload.len() as u64);
@@ -164,7 +226,8 @@ impl Cluster {
         let mut arrival_ns = out_ns + self.config.link.latency_ns + delay_ns;
         let link = self.link(from, to);
         if is_lost || link.queued >= queue_packets {
-            return self.recycle(index);
+            self.recycle(index);
+            return false;
         }
         link.queued += 1 + u32::from(is_double);
         match late_ns {
@@ -183,6 +246,7 @@ impl Cluster {
             let apart_ns = self.random.below(100_000);
             self.agenda.enter(arrival_ns + apart_ns, Event::Arrive(other));
         }
+        is_double
     }
 
     /// Puts the packets of `from` that came early, and whose turn has come, before all others that wait for the processor.

@@ -2,7 +2,7 @@
 
 use mapwire_translation::{DesignConfig, PinRules};
 
-use super::{ClusterConfig, Delivery, LinkConfig};
+use super::{ClusterConfig, Delivery, EARLY_PACKETS, LinkConfig};
 use crate::random::Random;
 
 /// How long a link waits for a silent peer: longer than any fault.
@@ -19,6 +19,7 @@ impl ClusterConfig {
                 paths: random.within(1, 3) as u8,
                 dead_after_ns: DEAD_AFTER_NS,
                 tells_of_crashes: random.chance(50),
+                early_packets: EARLY_PACKETS,
                 is_sealed: random.chance(25),
             },
         };

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use mapwire_nic::link::LINK_WINDOW;
+use mapwire_wire::link::LinkHeader;
 use mapwire_wire::{ExportId, FetchId, Flags, Header, Key, Kind, NodeId, Repr, SIGNAL_TRAILER_BYTES, Signal};
 
-use super::Cluster;
+use super::packets::Form;
+use super::{Cluster, Event};
+use crate::canary::Canary;
+use crate::coverage::Condition;
 
 /// What stands in a forged packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,5 +127,41 @@ impl Cluster {
             self.fired[number as usize] += 1;
         }
         self.forgeries.packets.insert((from, to, offset), forgery);
+    }
+
+    /// Sends a datagram of a link with `unacked` packets under way once more, as that of the first packet for which the receiver
+    /// surely has no place: it comes behind what was sent before, and before what follows.
+    pub(super) fn cast_ahead(
+        &mut self,
+        (from, to): (NodeId, NodeId),
+        header: LinkHeader,
+        unacked: u32,
+        mut payload: Vec<u8>,
+    ) {
+        let host = &mut self.hosts[usize::from(from.0)];
+        let (clock_ns, out_ns) = (host.clock.shows(self.now_ns), host.port_free_ns);
+        let (Some(wrap), Some(number)) = (&mut host.wrap, host.forges) else {
+            return;
+        };
+        let is_within = u32::from(self.canary == Some(Canary::WideWindow));
+        let ahead = LINK_WINDOW + unacked - is_within;
+        let sequence = header.sequence.wrapping_add(ahead);
+        let header = LinkHeader { sequence, ..header }.emit();
+        payload[wrap.0.front_bytes()..][..header.len()].copy_from_slice(&header);
+        if !wrap.seal(clock_ns, to, &mut payload, &self.keys) {
+            return;
+        }
+        self.fired[number as usize] += 1;
+        self.coverage.note(Condition::ForgedAhead);
+        let index = Self::slot(&mut self.packets, &mut self.free_packets);
+        let slot = &mut self.packets[index as usize];
+        (slot.from, slot.to, slot.form) = (from, to, Form::Datagram);
+        slot.payload = payload;
+        let latency_ns = self.config.link.latency_ns;
+        let link = self.link(from, to);
+        link.queued += 1;
+        link.last_arrival_ns = link.last_arrival_ns.max(out_ns + latency_ns);
+        let arrival_ns = link.last_arrival_ns;
+        self.agenda.enter(arrival_ns, Event::Arrive(index));
     }
 }

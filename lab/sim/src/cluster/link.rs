@@ -24,7 +24,7 @@ impl LinkConfig {
 }
 
 /// One direction between two nodes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
     /// When the packet before the next arrives.
     pub(crate) last_arrival_ns: u64,
@@ -32,4 +32,6 @@ pub(crate) struct Link {
     pub(crate) queued: u32,
     /// The sender has been told that there is no room.
     pub(crate) is_full: bool,
+    /// The last datagrams by which the sender's first self asked for the receiver's epoch, and told its own.
+    pub(crate) greetings: [Vec<u8>; 2],
 }

@@ -91,6 +91,8 @@ pub struct Memory {
     pub(crate) hides_refusals: bool,
     /// Refused calls since this was last taken.
     newly_refused: u64,
+    /// Pages that follow each other often lie apart.
+    is_scattered: bool,
     /// Pages that were unpinned since this was last taken.
     unpinned: Vec<(u16, u64)>,
     /// Accesses to the garbage frame.
@@ -111,9 +113,15 @@ impl Memory {
             healed: 0,
             hides_refusals: false,
             newly_refused: 0,
+            is_scattered: false,
             unpinned: Vec::new(),
             garbage: 0,
         }
+    }
+
+    /// As [`new`](Self::new), but of pages that follow each other few have frames that do.
+    pub(crate) fn scattered(processes: u16) -> Self {
+        Self { is_scattered: true, ..Self::new(processes) }
     }
 
     fn claim(&mut self, process: u16, page: u64) -> u32 {
@@ -122,7 +130,16 @@ impl Memory {
             self.frames[frame as usize].owner = owner;
             return frame;
         }
-        self.frames.push(PageFrame { contents: Contents::of(0), owner, is_pinned: false });
+        if self.is_scattered && page.is_multiple_of(4) {
+            // Its frame is that of the next page, then.
+            let spare = self.new_frame(POISON, None);
+            self.free.push(spare);
+        }
+        self.new_frame(0, owner)
+    }
+
+    fn new_frame(&mut self, fill: u8, owner: Option<(u16, u64)>) -> u32 {
+        self.frames.push(PageFrame { contents: Contents::of(fill), owner, is_pinned: false });
         self.frames.len() as u32 - 1
     }
 

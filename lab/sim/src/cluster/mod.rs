@@ -40,7 +40,7 @@ use link::Link;
 use packets::Packet;
 use sealing::Wrap;
 
-pub use datagrams::Delivery;
+pub use datagrams::{Delivery, EARLY_PACKETS};
 pub use forging::Forgery;
 pub use interrupt::Interrupt;
 pub use link::LinkConfig;
@@ -315,7 +315,7 @@ impl Cluster {
         Ok(Host {
             wrap,
             node,
-            memory: Memory::new(config.processes),
+            memory: Memory::scattered(config.processes),
             commands,
             clock: Clock { offset_ns: random.below(1 << 40), drift_ppb: random.below(100_000) },
             inbox: Default::default(),
@@ -370,6 +370,9 @@ impl Cluster {
         }
         let healed = self.hosts.iter().map(|host| host.memory.healed_pins());
         coverage.note_many(Condition::PinsHealed, healed.sum());
+        let nics = self.hosts.iter().map(|host| host.node.nic());
+        let dropped = nics.map(|nic| nic.counters().early_dropped);
+        coverage.note_many(Condition::EarlyDropped, dropped.sum());
         coverage
     }
 

@@ -1,8 +1,10 @@
 //! Programs that call each other's procedures, and what is checked of it: a call is carried out at most once, whatever is lost, repeated or
-//! late, also if its caller asks again; it ends with its own reply, or with an error that something explains; and every call ends.
+//! late, also if its caller asks again; it ends with its own reply, or with an error that something explains; every call ends; and no reply comes more often than it was asked
+//! for.
 
 mod running;
 mod scenario;
+mod watched;
 
 pub use scenario::{NODES, RpcScenario, RpcWanted};
 
@@ -13,9 +15,11 @@ use mapwire_rpc::{Config, Incoming, Rpc, Xid};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 use thiserror::Error;
 
+use crate::checks::restarts::Restarts;
 use crate::cluster::{Cluster, ClusterError, Moved, Observer, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
+use watched::Watched;
 
 /// The handler id of calls.
 const RPC: HandlerId = HandlerId(32);
@@ -64,6 +68,10 @@ pub struct RpcSeen {
     pub ended: u64,
     /// Calls that were sent again.
     pub repeated: u64,
+    /// Replies that came again.
+    pub replied_again: u64,
+    /// Records of sessions that were over.
+    pub stray: u64,
     /// Calls without an answer that were carried out.
     pub one_way: u64,
     /// Nodes that died or started anew.
@@ -73,8 +81,18 @@ pub struct RpcSeen {
 impl RpcSeen {
     /// All counts, in order.
     #[must_use]
-    pub const fn counts(&self) -> [u64; 7] {
-        [self.answered, self.timed_out, self.late, self.ended, self.repeated, self.one_way, self.crashed]
+    pub const fn counts(&self) -> [u64; 9] {
+        [
+            self.answered,
+            self.timed_out,
+            self.late,
+            self.ended,
+            self.repeated,
+            self.replied_again,
+            self.stray,
+            self.one_way,
+            self.crashed,
+        ]
     }
 
     /// Notes it.
@@ -85,6 +103,8 @@ impl RpcSeen {
             (Condition::LateReply, self.late),
             (Condition::Ended, self.ended),
             (Condition::Repeated, self.repeated),
+            (Condition::RepeatedReply, self.replied_again),
+            (Condition::Stray, self.stray),
             (Condition::OneWay, self.one_way),
         ] {
             coverage.note_many(condition, times);
@@ -98,6 +118,8 @@ impl RpcSeen {
         self.late += other.late;
         self.ended += other.ended;
         self.repeated += other.repeated;
+        self.replied_again += other.replied_again;
+        self.stray += other.stray;
         self.one_way += other.one_way;
         self.crashed += other.crashed;
     }
@@ -122,12 +144,21 @@ struct Programs {
     /// Calls in hand, by the event that answers them.
     held: BTreeMap<u32, (NodeId, Box<Incoming>, Vec<u8>)>,
     next_event: u32,
+    /// A bug of all nodes.
+    mixes_up: bool,
+    /// Of 100 calls, those before which the caller ends its connection.
+    close_percent: u64,
+    /// Connections that were ended so.
+    closed: u64,
+    /// How often the reply to each call, by caller and number, is still owed; and that it has come.
+    owed: BTreeMap<(NodeId, u32), (u32, bool)>,
     /// How often each call was carried out.
     carried_out: BTreeMap<u32, u32>,
     dead: Vec<bool>,
     /// Services that are to be put into nodes that have started again.
     anew: Vec<NodeId>,
     incarnations: u64,
+    restarts: Restarts,
     random: Random,
     seen: RpcSeen,
     violation: Option<(u64, Violation)>,
@@ -151,9 +182,23 @@ impl Programs {
     fn call<R>(&mut self, cluster: &mut Cluster, node: NodeId, call: impl FnOnce(&mut Rpc, u64) -> R) -> Option<R> {
         let clock_ns = cluster.clock_ns(node);
         let (parts, _) = cluster.parts(node);
-        let done = parts.call(PROCESS, RPC, |rpc: &mut Rpc| call(rpc, clock_ns));
+        let done = parts.call(PROCESS, RPC, |watched: &mut Watched| call(&mut watched.rpc, clock_ns));
         cluster.settle(node, self);
         done
+    }
+
+    /// A reply has come to a call: as often as that was sent, at most.
+    fn check_reply(&mut self, now_ns: u64, key: (NodeId, u32), from: NodeId) {
+        match self.owed.get_mut(&key) {
+            Some((times, has_come)) if *times > 0 => {
+                *times -= 1;
+                self.seen.replied_again += u64::from(core::mem::replace(has_come, true));
+            }
+            _ => {
+                let text = format!("{from} answers {key:?} more often than it was asked");
+                self.broke(now_ns, text);
+            }
+        }
     }
 
     /// Puts the service into a node.
@@ -166,7 +211,8 @@ impl Programs {
         });
         rpc.register(PROGRAM, VERSION);
         let (parts, _) = cluster.parts(node);
-        parts.register(PROCESS, RPC, Box::new(rpc))?;
+        let watched = Watched::new(rpc, self.mixes_up);
+        parts.register(PROCESS, RPC, Box::new(watched))?;
         Ok(())
     }
 }
@@ -176,7 +222,11 @@ impl Observer for Programs {
 
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
         let is_explained = match told {
-            Told::PathChanged { .. } | Told::PeerRestarted { .. } => true,
+            Told::PathChanged { .. } => true,
+            Told::PeerRestarted { node } => match self.restarts.tell(at, *node) {
+                Ok(()) => true,
+                Err(violation) => return self.violated(now_ns, violation),
+            },
             Told::PeerSilent { .. } => self.seen.crashed > 0,
             _ => false,
         };
@@ -200,6 +250,7 @@ impl Observer for Programs {
     fn restarted(&mut self, _now_ns: u64, node: NodeId) {
         self.dead[usize::from(node.0)] = false;
         self.anew.push(node);
+        self.restarts.happen(node);
     }
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {

@@ -3,7 +3,8 @@
 use mapwire_rpc::{Body, CallError, CallHeader, Credential, Draft, Outcome, Refusal, ReplyStatus, Rpc, Xid};
 use mapwire_wire::NodeId;
 
-use super::{PROGRAM, Programs, RPC, VERSION, Waiting, body_of, key, token_of};
+use super::watched::Watched;
+use super::{PROCESS, PROGRAM, Programs, RPC, VERSION, Waiting, body_of, key, token_of};
 use crate::checks::liveness;
 use crate::cluster::{Cluster, Step};
 
@@ -74,6 +75,11 @@ impl Programs {
         }
         call.tries += 1;
         let Call { node, to, bytes, timeout_ns, is_one_way, tries } = *call;
+        let may_close = tries == 1 && self.close_percent > 0;
+        if may_close && self.random.chance(self.close_percent) {
+            self.closed += 1;
+            self.call(cluster, node, |rpc, _| rpc.close(to));
+        }
         let body = body_of(token, bytes);
         let sent = body.clone();
         let begun = self.call(cluster, node, |rpc, now_ns| begin(rpc, to, &sent, now_ns + timeout_ns, is_one_way));
@@ -83,6 +89,7 @@ impl Programs {
                 let deadline_ns = cluster.clock_ns(node) + timeout_ns;
                 let waiting = Waiting { token, to, deadline_ns, body };
                 self.waiting.insert(key(node, xid), waiting);
+                self.owed.insert(key(node, xid), (1, false));
                 if self.random.chance(30) {
                     let after_ns = self.random.below(timeout_ns);
                     cluster.schedule(cluster.now_ns() + after_ns, token * KINDS + REPEAT);
@@ -123,6 +130,7 @@ impl Programs {
         let asked = self.call(cluster, node, |rpc, _| rpc.again(xid, to, &mut Some(draft(&body))));
         if asked == Some(Ok(())) {
             self.seen.repeated += 1;
+            self.owed.entry(key(node, xid)).or_default().0 += 1;
         }
     }
 
@@ -137,7 +145,7 @@ impl Programs {
             rpc.reply(&call.id, draft, None)
         });
         if let Some(Err(Refusal::NotAwaited(_))) = replied
-            && self.seen.crashed == 0
+            && !self.has_ended()
         {
             let text = format!("{node} may not answer call {:?}", call.id);
             self.broke(cluster.now_ns(), text);
@@ -153,16 +161,21 @@ impl Programs {
         }
         for node in self.all() {
             while self.is_alive(node)
-                && let Some(Some(call)) = self.call_if(cluster, node, Rpc::has_calls, |rpc| rpc.next_call())
+                && let Some((call, replies)) = self.call_if(cluster, node, Watched::has_news, Watched::take_news)
             {
-                self.take(cluster, node, call);
+                for (from, xid) in replies {
+                    self.check_reply(cluster.now_ns(), (node, xid), from);
+                }
+                if let Some(call) = call {
+                    self.take(cluster, node, call);
+                }
             }
         }
         let over: Vec<_> = self.waiting.keys().copied().collect();
         for (node, xid) in over {
             let to = self.waiting[&(node, xid)].to;
-            let is_over = |rpc: &Rpc| !rpc.is_waiting(Xid(xid), to);
-            let outcome = self.call_if(cluster, node, is_over, |rpc| rpc.take_outcome(Xid(xid)));
+            let is_over = |watched: &Watched| !watched.rpc.is_waiting(Xid(xid), to);
+            let outcome = self.call_if(cluster, node, is_over, |watched| watched.rpc.take_outcome(Xid(xid)));
             if let Some(Some(outcome)) = outcome {
                 self.hear(cluster, (node, xid), outcome);
             }
@@ -174,14 +187,21 @@ impl Programs {
         &mut self,
         cluster: &mut Cluster,
         node: NodeId,
-        look: impl Fn(&Rpc) -> bool,
-        call: impl FnOnce(&mut Rpc) -> R,
+        look: impl Fn(&Watched) -> bool,
+        call: impl FnOnce(&mut Watched) -> R,
     ) -> Option<R> {
-        let service: Option<&Rpc> = cluster.node(node).service(super::PROCESS, RPC);
-        match service.is_some_and(look) {
-            true => self.call(cluster, node, |rpc, _| call(rpc)),
-            false => None,
+        let service: Option<&Watched> = cluster.node(node).service(PROCESS, RPC);
+        if !service.is_some_and(look) {
+            return None;
         }
+        let called = cluster.parts(node).0.call(PROCESS, RPC, call);
+        cluster.settle(node, self);
+        called
+    }
+
+    /// Connections may have ended: a node has crashed, or a program has ended its own.
+    fn has_ended(&self) -> bool {
+        self.seen.crashed + self.closed > 0
     }
 
     /// A server takes a call in hand, and carries it out.
@@ -232,7 +252,7 @@ impl Programs {
             Err(CallError::TimedOut) if cluster.clock_ns(key.0) >= call.deadline_ns => {
                 self.seen.timed_out += 1;
             }
-            Err(CallError::Gone | CallError::Closed) if self.seen.crashed > 0 => {
+            Err(CallError::Gone | CallError::Closed) if self.has_ended() => {
                 self.seen.ended += 1;
             }
             // Its reply was out of the cache when it came again, and the answer to that came first; or its server has started anew.
@@ -251,8 +271,11 @@ impl Programs {
             self.violation.get_or_insert((cluster.now_ns(), violation));
         }
         for node in self.all() {
-            let service: Option<&Rpc> = cluster.node(node).service(super::PROCESS, RPC);
-            self.seen.late += service.map_or(0, |rpc| rpc.counters().late_replies);
+            let service: Option<&Watched> = cluster.node(node).service(PROCESS, RPC);
+            let counters = service.map(|watched| *watched.rpc.counters());
+            let counters = counters.unwrap_or_default();
+            self.seen.late += counters.late_replies;
+            self.seen.stray += counters.stray_records;
         }
     }
 }

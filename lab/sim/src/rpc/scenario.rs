@@ -10,6 +10,7 @@ use mapwire_wire::{CHUNK_BYTES, NodeId};
 use super::running::{Call, event_of_call};
 use super::{Programs, RpcError, RpcOutcome, RpcSeen};
 use crate::canary::RpcCanary;
+use crate::checks::restarts::Restarts;
 use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt};
 use crate::random::Random;
 use crate::rules::{Rule, Shape};
@@ -55,6 +56,8 @@ pub struct RpcScenario {
     pub calls: u32,
     /// Of 100 calls, those without an answer.
     pub one_way_percent: u64,
+    /// Of 100 calls, those before which the caller ends its connection.
+    pub close_percent: u64,
     /// How long calls wait at most.
     pub timeout_ns: u64,
     /// The bug that is put in.
@@ -67,7 +70,7 @@ impl RpcScenario {
     #[must_use]
     pub fn draw(seed: u64, wanted: &RpcWanted) -> Self {
         let mut random = Random::new(seed);
-        let by_canary = wanted.canary.map(RpcCanary::of_cluster);
+        let by_canary = wanted.canary.and_then(RpcCanary::of_cluster);
         let lossy = wanted.lossy.or(by_canary.and_then(crate::Canary::is_lossy));
         let cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
         let is_lossy = cluster.delivery != Delivery::Lossless;
@@ -95,6 +98,8 @@ impl RpcScenario {
             calls,
             one_way_percent: *random.pick(&[0, 10, 50]),
             timeout_ns: random.spread(500_000, 1_000_000_000),
+            // Apart, so that seeds draw all else as they always did.
+            close_percent: *Random::new(!seed).pick(&[0, 0, 5]),
             canary: wanted.canary,
             random,
         }
@@ -128,7 +133,7 @@ impl RpcScenario {
         let shape = Shape { nodes, heal_ns };
         let faults = self.rules.iter().flat_map(|rule| (rule.draw)(&mut random, &shape));
         cluster.set_faults(faults.collect());
-        cluster.set_canary(self.canary.map(RpcCanary::of_cluster));
+        cluster.set_canary(self.canary.and_then(RpcCanary::of_cluster));
         let most_bytes = self.cluster.max_payload_bytes.min(CHUNK_BYTES);
         let longest_bytes = most_bytes as u64 - HEADER_BYTES;
         let mut programs = Programs {
@@ -137,10 +142,15 @@ impl RpcScenario {
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             next_event: self.calls,
+            mixes_up: self.canary == Some(RpcCanary::OtherReply),
+            close_percent: self.close_percent,
+            closed: 0,
+            owed: BTreeMap::new(),
             carried_out: BTreeMap::new(),
             dead: vec![false; nodes.into()],
             anew: Vec::new(),
             incarnations: 0,
+            restarts: Restarts::default(),
             random: Random::new(random.next()),
             seen: RpcSeen::default(),
             violation: None,
@@ -197,8 +207,8 @@ impl fmt::Display for RpcScenario {
         )?;
         writeln!(
             f,
-            "  {} calls, {} % without an answer, timeouts up to {} ns",
-            self.calls, self.one_way_percent, self.timeout_ns
+            "  {} calls, {} % without an answer, {} % after the end of a connection, timeouts up to {} ns",
+            self.calls, self.one_way_percent, self.close_percent, self.timeout_ns
         )?;
         writeln!(
             f,

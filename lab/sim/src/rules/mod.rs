@@ -158,7 +158,12 @@ pub const RULES: &[Rule] = &[
         draw: crash::draw,
     },
     Rule { name: "drop", about: "datagrams are lost", is_lossy: true, draw: share::drop },
-    Rule { name: "duplicate", about: "datagrams arrive twice", is_lossy: true, draw: share::duplicate },
+    Rule {
+        name: "duplicate",
+        about: "datagrams arrive twice, and those that greeted a peer once more after a restart",
+        is_lossy: true,
+        draw: share::duplicate,
+    },
     Rule { name: "reorder", about: "datagrams are overtaken by later ones", is_lossy: true, draw: share::reorder },
     Rule {
         name: "corrupt",

@@ -11,7 +11,9 @@ use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 use super::litmus::{Tests, VARIABLES};
 use super::{Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedError, SharedOutcome, SharedShape};
 use crate::canary::SharedCanary;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, FIRST_ADDRESS, Interrupt, LinkConfig, Step};
+use crate::cluster::{
+    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, FIRST_ADDRESS, Interrupt, LinkConfig, Step,
+};
 use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::rules::{Rule, Shape, names};
@@ -72,7 +74,7 @@ impl SharedScenario {
             true => VARIABLES.into(),
             false => random.within(1, 12) as u32,
         };
-        let shape = SharedShape {
+        let mut shape = SharedShape {
             ranks: nodes * processes,
             processes,
             threads,
@@ -81,6 +83,7 @@ impl SharedScenario {
             phases: random.within(1, 5) as u32,
             steps: random.spread(1, 40) as u32,
             hold_ns: random.spread(2_000, 20_000),
+            lock_passes: 0,
         };
         let is_lossy = wanted.lossy.unwrap_or_else(|| wanted.rules.iter().any(|rule| rule.is_lossy));
         let delivery = match is_lossy {
@@ -89,6 +92,7 @@ impl SharedScenario {
                 paths: random.within(1, 3) as u8,
                 dead_after_ns: 1_000_000_000,
                 tells_of_crashes: true,
+                early_packets: EARLY_PACKETS,
                 is_sealed: random.chance(25),
             },
         };
@@ -114,12 +118,15 @@ impl SharedScenario {
             let is_had = !stores_by_nic || rule.name != "refuse-pins";
             is_borne && is_had && !["crash", "restart", "forge"].contains(&rule.name)
         };
+        // Drawn last, so that seeds draw all else as they always did.
+        let heal_ns = random.spread(500_000, 10_000_000);
+        shape.lock_passes = *random.pick(&[0, 4, 4]);
         Self {
             seed,
             shape,
             cluster,
             rules: wanted.rules.iter().filter(stays).copied().collect(),
-            heal_ns: random.spread(500_000, 10_000_000),
+            heal_ns,
             litmus: wanted.litmus,
             stores_by_nic,
             canary: wanted.canary,
@@ -170,6 +177,10 @@ impl SharedScenario {
                 barriers: 3,
                 chunk_pages: 2,
                 hold_ns: shape.hold_ns,
+                lock_local_passes: match self.canary {
+                    Some(SharedCanary::KeptLock) => u8::MAX,
+                    _ => shape.lock_passes,
+                },
                 participants: shape.threads,
                 ..Config::new(rank, shape.ranks, shape.threads, PAGES, 8)
             })?;
@@ -199,6 +210,8 @@ impl SharedScenario {
             allocations: Vec::new(),
             rights: BTreeMap::new(),
             holders: vec![None; locks as usize],
+            handed: vec![(0, 0); locks as usize],
+            asked: 0,
             additions: vec![0; locks as usize],
             arrived: vec![BTreeSet::new(); shape.phases as usize],
             segments,
@@ -256,7 +269,8 @@ impl SharedScenario {
 
 impl fmt::Display for SharedScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SharedShape { ranks, processes, threads, allocations, locks, phases, steps, hold_ns } = self.shape;
+        let SharedShape { ranks, processes, threads, allocations, locks, phases, steps, hold_ns, lock_passes } =
+            self.shape;
         let ClusterConfig { nodes, link, .. } = self.cluster;
         writeln!(f, "seed {}", self.seed)?;
         writeln!(f, "  nodes {nodes}, processes of each {processes}: {ranks} ranks, threads of each {threads}")?;
@@ -272,7 +286,7 @@ impl fmt::Display for SharedScenario {
             true => writeln!(f, "  litmus tests, rights are held for {hold_ns} ns")?,
             false => writeln!(
                 f,
-                "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns"
+                "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns, locks handed on in a rank {lock_passes} times"
             )?,
         }
         writeln!(f, "  rules {}, healed at {} ns", names(&self.rules), self.heal_ns)?;

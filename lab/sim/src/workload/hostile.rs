@@ -7,7 +7,7 @@ use mapwire_wire::{
 
 use super::{Held, Workload};
 use crate::canary::Canary;
-use crate::checks::bounds::{LANES_OFFSET, STRIP_OFFSET};
+use crate::checks::bounds::{BUFFER_SPAN, LANES_OFFSET, STRIP_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::pattern;
 use crate::checks::forgery::{Forged, Kind, Misuse, Misused};
@@ -69,7 +69,7 @@ impl Workload {
         let mut found = None;
         for &kind in kinds {
             let form = match kind {
-                Kind::Signal | Kind::Reply => Form::Store,
+                Kind::Signal | Kind::Reply | Kind::Part => Form::Store,
                 _ => form,
             };
             if let Some(held) = self.pick(program, form.rights(), random)
@@ -100,7 +100,12 @@ impl Workload {
             Form::Add => 8,
             _ => random.within(1, MOST_BYTES),
         };
-        let length = awaited.map_or(length, |awaited| length.min(awaited.bytes));
+        let packet_bytes = cluster.config().max_payload_bytes as u64;
+        let length = match kind {
+            // The second packet has a byte at the least.
+            Kind::Part => packet_bytes + length,
+            _ => awaited.map_or(length, |awaited| length.min(awaited.bytes)),
+        };
         if let Some(awaited) = awaited {
             forgery.export = ExportId(0);
             forgery.answers = Some((awaited.fetch, length == awaited.bytes));
@@ -175,6 +180,17 @@ impl Workload {
         let mut key: Option<Key> = None;
         let target = match kind {
             Kind::Range | Kind::Signal => held.instance,
+            Kind::Part => {
+                let packet_bytes = cluster.config().max_payload_bytes as u64;
+                let most_bytes = held.grant.length.min(BUFFER_SPAN) - LANES_OFFSET;
+                if packet_bytes + MOST_BYTES > most_bytes {
+                    return None;
+                }
+                let mut wrong = self.instances[held.instance].key;
+                wrong.0[random.below(16) as usize] ^= 1 << random.below(8);
+                key = Some(wrong);
+                held.instance
+            }
             Kind::Reply => {
                 let mut wrong = cluster.awaited(node, me)?.reply_key;
                 wrong.0[random.below(16) as usize] ^= 1 << random.below(8);
@@ -296,7 +312,7 @@ impl Workload {
     ) -> bool {
         let Command { form, import, instance, offset, length, signal, work } = *command;
         let at = self.programs[program].at;
-        if form == Form::Store {
+        if form == Form::Store && length <= MOST_BYTES {
             if cluster.queued_commands(at) >= super::calls::MOST_QUEUED {
                 return false;
             }
@@ -311,8 +327,11 @@ impl Workload {
             return false;
         };
         let command = match form {
+            Form::Store => {
+                CommandRepr::LongSend { import, offset, address, length, notify: random.chance(30), signal, completion }
+            }
             Form::Fetch => CommandRepr::Fetch { import, offset, address, length, completion },
-            _ => CommandRepr::Atomic {
+            Form::Add => CommandRepr::Atomic {
                 import,
                 offset,
                 address,

@@ -17,9 +17,10 @@ use crate::checks::bounds::{
 };
 use crate::checks::completions::{Pending, Words};
 use crate::checks::delivery::{Sent, Stream, differs};
-use crate::checks::forgery::{self, Forged, Misused};
+use crate::checks::forgery::{self, Forged, Kind, Misused};
 use crate::checks::importers::{self, Asked};
 use crate::checks::liveness;
+use crate::checks::restarts::Restarts;
 use crate::checks::{pins, room};
 use crate::cluster::{Cluster, FIRST_ADDRESS, Violation};
 use crate::coverage::{Condition, Coverage};
@@ -150,6 +151,7 @@ pub struct Workload {
     misused: Vec<Misused>,
     /// How often each node has restarted.
     incarnations: Vec<u32>,
+    restarts: Restarts,
     coverage: Coverage,
     /// Notifications that are due, in order.
     notifications: Vec<(Endpoint, ExportId, NodeId, u64, u64)>,
@@ -211,6 +213,7 @@ impl Workload {
             refusals: BTreeMap::new(),
             misused: Vec::new(),
             incarnations: vec![0; usize::from(shape.nodes)],
+            restarts: Restarts::default(),
             coverage: Coverage::default(),
             notifications: Vec::new(),
             crashed: vec![false; usize::from(shape.nodes)],
@@ -462,7 +465,9 @@ impl Workload {
         let has_crashed = |node: NodeId| self.crashed[usize::from(node.0)];
         let mut sent: BTreeMap<(NodeId, NodeId), Vec<&Forged>> = BTreeMap::new();
         for forged in &self.forged {
-            let is_sent = self.instances[forged.carrier].stands;
+            // A long send lacks pages where it is sent.
+            let may_lack = forged.kind == Kind::Part && self.config.may_lack_pages;
+            let is_sent = self.instances[forged.carrier].stands && !may_lack;
             if is_sent && !has_crashed(forged.from) && !has_crashed(forged.to) {
                 sent.entry((forged.from, forged.to)).or_default().push(forged);
             }

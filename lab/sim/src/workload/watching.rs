@@ -318,7 +318,8 @@ impl Workload {
                 Err(violation("delivery", format!("{at}: a packet of {from} was rejected: {reason:?}")))
             }
             Told::PeerSilent { node } if self.crashed[usize::from(node.0)] => Ok(()),
-            Told::PeerRestarted { node } if self.crashed[usize::from(node.0)] => {
+            Told::PeerRestarted { node } => {
+                self.restarts.tell(at, node)?;
                 for ((sender, to), stream) in &mut self.streams {
                     if *to == at && self.programs[*sender].at.node == node && stream.restart() {
                         self.coverage.note(Condition::RestartedUnderWay);
@@ -376,6 +377,7 @@ impl Observer for Workload {
     fn restarted(&mut self, _now_ns: u64, node: NodeId) {
         self.down[usize::from(node.0)] = false;
         self.incarnations[usize::from(node.0)] += 1;
+        self.restarts.happen(node);
     }
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {

@@ -69,6 +69,12 @@ impl Locks {
         self.slots.len() as u32
     }
 
+    /// The rank that waits for the lock behind this one, as far as this one knows.
+    pub(crate) fn successor(&self, lock: Lock) -> Option<Rank> {
+        let slot = self.slots.get(lock as usize)?;
+        Some(slot.successor).filter(|rank| *rank != NO_RANK)
+    }
+
     /// Locks, for a thread that waits for nothing.
     pub(crate) fn lock(&mut self, context: &mut Context, thread: Thread, lock: Lock) -> Result<Progress, Error> {
         let slot = self.slot(lock)?;
