@@ -65,8 +65,11 @@ fn ranks_of_mpirun_on_one_host_are_a_job() {
     if !has("mpirun") {
         return;
     }
+    let folder = mapwire_testing::OpenFolder::new();
     let mut command = Command::new("mpirun");
     mpirun(&mut command).args(["-n", "3"]).args(words(LINE));
+    // Two that make their folders in the same at once are in each other's way.
+    command.env("TMPDIR", folder.path());
     assert_right(run(command), 3);
 }
 
@@ -146,7 +149,10 @@ fn when_a_rank_of_mpirun_is_killed_the_others_end_and_leave_nothing() {
     }
     let Some(hosts) = four() else { return };
     let mut command = hosts.command(0, "timeout");
-    command.args(["60", "mpirun"]);
+    // Some wait for ever when they are told to end.
+    command.args(["-k", "5", "60", "mpirun"]);
+    let folder = mapwire_testing::OpenFolder::new();
+    command.env("TMPDIR", folder.path());
     mpirun(&mut command).args(["-n", "3"]).args(words("sor --size 1026 --iterations 100000"));
     command.stdout(std::process::Stdio::null());
     command.stderr(std::process::Stdio::null());

@@ -80,13 +80,15 @@ fn a_rank_that_was_told_of_a_loss_exits_as_it_likes() {
 #[test]
 fn a_rank_of_mpirun_that_returns_from_main_leaves_its_launcher() {
     if crate::common::clean("mpirun").arg("--version").output().is_err() {
-        println!("skipped: mpirun is not installed");
+        mapwire_testing::skip!("mpirun is not installed");
         return;
     }
     let installed = Installed::get(Linking::Shared);
     let exits = installed.compile("exits");
+    let folder = mapwire_testing::OpenFolder::new();
     let output = crate::common::clean("timeout")
-        .args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"])
+        .env("TMPDIR", folder.path())
+        .args(["-k", "5", "120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"])
         .arg(exits.path())
         .arg("return")
         .env("LD_LIBRARY_PATH", exits.library())
