@@ -1,6 +1,6 @@
 //! The structures that C programs, libtirpc and this library share, as `<rpc/rpc.h>` of libtirpc declares them.
 //!
-//! `tests/layout.rs` holds them against that header.
+//! `tests.rs` holds them against that header.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_ushort, c_void};
 

@@ -29,8 +29,6 @@ mod failure;
 #[allow(unsafe_code)]
 mod forks;
 mod guests;
-#[cfg(test)]
-mod layout;
 mod log;
 mod names;
 #[allow(unsafe_code)]
@@ -44,6 +42,8 @@ mod session;
 mod settings;
 #[allow(unsafe_code)]
 pub mod simple;
+#[cfg(test)]
+mod tests;
 #[allow(unsafe_code)]
 mod tirpc;
 #[allow(unsafe_code)]

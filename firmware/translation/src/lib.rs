@@ -71,8 +71,6 @@ pub mod conformance;
 pub mod counters;
 pub mod design;
 pub mod dynamic_handle;
-#[cfg(test)]
-mod golden;
 pub mod hierarchical;
 pub mod host;
 pub mod hosts;
@@ -80,8 +78,6 @@ pub mod indexed;
 pub mod interrupt;
 mod leaves;
 pub mod limit;
-#[cfg(test)]
-mod models;
 mod opened;
 pub mod page;
 pub mod per_process;
@@ -92,11 +88,12 @@ mod slots;
 mod sparse;
 pub mod table;
 #[cfg(test)]
-mod testing;
+mod tests;
 pub mod user;
 mod waiting;
+
 #[cfg(test)]
-mod words;
+use tests::{testing, words};
 
 pub use absent::AbsentRuns;
 pub use any::{AnyDesign, DesignConfig};

@@ -10,7 +10,7 @@ use mapwire_translation::{
 
 #[path = "../../../tests/allocations.rs"]
 mod counting;
-#[path = "../src/words.rs"]
+#[path = "../src/tests/words.rs"]
 mod words;
 
 /// How often `work` allocates or frees memory.

@@ -59,4 +59,6 @@ mod maps;
 mod procmap;
 
 #[cfg(test)]
-mod testing;
+mod tests;
+#[cfg(test)]
+use tests::testing;

@@ -34,9 +34,7 @@ pub(crate) mod uffd_paging;
 mod userfaultfd;
 
 #[cfg(test)]
-mod conformance;
-#[cfg(test)]
-mod delivery;
+mod tests;
 
 use core::fmt;
 use core::str::FromStr;

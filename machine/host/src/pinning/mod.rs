@@ -14,11 +14,11 @@
 //! known to [`mapwire_translation::UserTable`]. Neither pinner allocates in a call.
 
 mod cheapest;
-#[cfg(test)]
-mod conformance;
 mod mlock;
 #[allow(unsafe_code)]
 mod sys;
+#[cfg(test)]
+mod tests;
 mod uring;
 
 use core::fmt;

@@ -4,8 +4,6 @@
 //! bytes; those of PMI-2 have their length in six digits in front. (Balaji et al., "PMI: A Scalable Parallel
 //! Process-Management Interface for Extreme-Scale Systems", EuroMPI 2010.)
 
-#[cfg(test)]
-mod fake;
 mod launcher;
 mod mapping;
 mod pieces;

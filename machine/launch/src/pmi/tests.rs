@@ -1,3 +1,5 @@
+mod fake;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -5,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::Pmi;
-use super::fake::{Speaks, serve};
 use crate::{Event, LaunchError, Launcher};
+use fake::{Speaks, serve};
 
 const SOON: Duration = Duration::from_secs(20);
 

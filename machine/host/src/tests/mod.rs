@@ -1,0 +1,3 @@
+//! What tests of several modules need.
+
+pub(crate) mod testing;
