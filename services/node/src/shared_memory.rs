@@ -1,4 +1,7 @@
 //! The shared memory ([`mapwire_dsm`]) as a service: ranks are processes, minipages are regions.
+//!
+//! The memory may be closed and opened again. A rank sends nothing to another that it has not *met* (imported its memory), and drops
+//! messages of a peer that it has not granted its own memory in this opening ([`SharedMemory::hear`]): they are of an earlier one.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,4 +1,7 @@
-//! Bytes of a region on their way into a peer's memory, and the message that follows them.
+//! Stores of a region into a peer's memory on another host, and the message behind them.
+//!
+//! The message is queued right behind the last packet of the store, and links keep packets in order. The NIC may read the region again
+//! until its packets are acked, also after the message: the protocol of the service lets nobody change it before the peer has confirmed.
 
 use alloc::vec::Vec;
 

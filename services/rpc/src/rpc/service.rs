@@ -1,4 +1,8 @@
-//! Messages in, and what is asked of the node.
+//! The service: messages in, actions out.
+//!
+//! Two ranks exchange `hello` and `welcome` once, each with an offer of memory. Every message names the receiver's session, so that one of
+//! a former connection is recognised and answered with `bye`. Calls take from a window and replies do not: two ranks that call each other
+//! could otherwise wait for each other's window.
 
 use alloc::boxed::Box;
 
