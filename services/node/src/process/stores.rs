@@ -1,4 +1,4 @@
-//! Stores of a region into a peer's memory on another host, and the message behind them.
+//! Stores of a region by the NIC, into a peer's memory that is not mapped here, and the message behind them.
 //!
 //! The message is queued right behind the last packet of the store, and links keep packets in order. The NIC may read the region again
 //! until its packets are acked, also after the message: the protocol of the service lets nobody change it before the peer has confirmed.
