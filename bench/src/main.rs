@@ -2,37 +2,28 @@
 //!
 //! A bench is a row of [`BENCHES`]: a name, what it measures, and a function that hands its rows to
 //! a [`Report`], one by one as they come. [`measure`] holds what benches share: baselines before and
-//! after each point, points dropped when the machine changed meanwhile; [`pair`] runs the other
-//! half of a measurement in a process of its own.
+//! after each point, points dropped when the machine changed meanwhile; [`job`] starts ranks and keeps them in step.
 #![deny(unsafe_code)]
 
 #[macro_use]
 extern crate mapwire_console;
 
 mod args;
-mod datagrams;
 mod directory;
-mod exports;
 mod far;
-mod flags;
-pub(crate) mod job;
-pub(crate) mod measure;
-
+mod job;
+mod measure;
 mod messages;
-mod notify;
 mod placement;
 #[allow(unsafe_code)]
 mod raw;
-pub(crate) mod row;
+mod row;
 mod rpc;
 mod sends;
 mod shared;
-mod sim;
-mod study;
 mod traffic;
 mod translation;
-#[allow(unsafe_code)]
-mod views;
+mod udp;
 mod waiting;
 mod wakes;
 #[allow(unsafe_code)]
@@ -121,11 +112,6 @@ const BENCHES: &[Bench] = &[
         run: sends::atomics,
     },
     Bench {
-        name: "export",
-        summary: "heap memory exported and taken back, beside the bare system calls and the copy",
-        run: exports::export,
-    },
-    Bench {
         name: "wake-latency",
         summary: "a signal to a rank that sleeps until it comes, beside a plain put and a futex wake",
         run: wakes::wakes,
@@ -133,7 +119,7 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "notify-latency",
         summary: "from a send to the receiver's handler, polling and sleeping, beside its raw parts",
-        run: notify::notify,
+        run: wakes::notify,
     },
     Bench {
         name: "lookup",
@@ -186,17 +172,6 @@ const BENCHES: &[Bench] = &[
         summary: "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers",
         run: rpc::rpc,
     },
-    Bench {
-        name: "study",
-        summary: "lookups a second that the laboratory replays, one configuration and many, beside reading the page numbers",
-        run: study::study,
-    },
-    Bench {
-        name: "sim",
-        summary: "packets a second that simulated nodes deliver on one core, beside entries through a bare heap",
-        run: sim::sim,
-    },
-    Bench { name: "views", summary: "several views of one memory, beside one (Millipage Fig. 2)", run: views::views },
 ];
 
 /// The words that an argument takes where only the code lists them.
@@ -245,12 +220,9 @@ fn command(args: &BenchArgs) -> ExitCode {
     }
     let run = match (plan.transport, bench.name) {
         (Transport::Shm, _) => bench.run,
-        (Transport::Udp | Transport::Ofi, "send-latency") => datagrams::latency,
-        (Transport::Udp | Transport::Ofi, "send-bandwidth") => datagrams::bandwidth,
-        (Transport::Udp, "fault") => shared::fault,
-        (Transport::Udp, "traffic") => traffic::traffic,
         (Transport::Udp, "far-fault") => far::remote_fault,
-        (Transport::Udp, "rpc") => rpc::rpc,
+        (Transport::Udp | Transport::Ofi, "send-latency" | "send-bandwidth") => bench.run,
+        (Transport::Udp, "fault" | "traffic" | "rpc") => bench.run,
         (Transport::Udp | Transport::Ofi, _) => {
             eprintln!(
                 "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, traffic, far-fault and rpc run over udp, the first two over ofi",

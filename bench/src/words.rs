@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use mapwire::{Buffer, ExportBuilder, Import, Node};
+use mapwire_host::waiting::{futex_wait, futex_wake};
 use mapwire_translation::PAGE_BYTES;
 
 use super::BenchError;
@@ -31,16 +32,6 @@ impl Words {
     pub(crate) fn of_import(import: &Import) -> Result<Self, BenchError> {
         let start = import.pointer(0, import.len()).ok_or("the import is not on the direct path")?;
         Ok(Self::new(start, usize::try_from(import.len())?))
-    }
-
-    /// First byte.
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
-        self.start
-    }
-
-    /// Bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes
     }
 
     /// Stores `byte` everywhere.
@@ -81,6 +72,25 @@ impl Words {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes, "word outside the bench's memory");
         // SAFETY: as in `word`.
         unsafe { &*self.start.add(offset).cast::<AtomicU32>() }
+    }
+
+    /// Stores a word that others sleep on, and wakes them.
+    pub(crate) fn wake(&self, offset: usize, value: u32) {
+        let word = self.futex(offset);
+        word.store(value, Ordering::Release);
+        futex_wake(word, u32::MAX);
+    }
+
+    /// Sleeps until a word that counts up has come to `value`.
+    pub(crate) fn sleep_until(&self, offset: usize, value: u32) {
+        let word = self.futex(offset);
+        loop {
+            let seen = word.load(Ordering::Acquire);
+            if seen.wrapping_sub(value) < 1 << 31 {
+                return;
+            }
+            futex_wait(word, seen, None);
+        }
     }
 
     /// An acquiring load.

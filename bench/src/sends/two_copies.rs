@@ -1,7 +1,7 @@
 //! The limits of memory that cannot be mapped by its senders: a copy into memory that both processes have mapped, and another out of
 //! it, with nothing between the two but flags.
 
-use super::super::words::Words;
+use crate::words::Words;
 
 /// Bytes of a piece at most.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
