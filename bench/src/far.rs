@@ -272,7 +272,6 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
             let stored = page * 31 % raw.stored;
             let mut outcome = Ok(());
             times.push(timed_us(|| {
-                // Copies are protected: loads alone fault once.
                 access(words, page, None);
                 outcome = raw.stream(stored..stored + 1, 1, true);
             }));

@@ -120,7 +120,6 @@ impl Bare {
         let mut times = Vec::with_capacity(count);
         for at in (0..count).map(|at| at * 7919 % count) {
             let start = Instant::now();
-            // Copies are protected: loads alone fault once.
             access(words, at, None);
             self.asks.send(&[1; QUESTION_BYTES])?;
             while udp::now(self.asks.recv(&mut page))? != Some(PAGE_BYTES) {

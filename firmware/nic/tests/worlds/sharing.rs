@@ -268,8 +268,11 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
         ("a table of a service", |nic, n| nic.set_service_bytes(1000 * (n as usize + 1))),
         ("a handler", |nic, n| nic.install_handler(HandlerId(n))),
     ];
+    let mut opened = nic_of(0, 2, 1 << 20);
+    opened.open_process(ProcessId(0)).unwrap();
+    let opened = opened.memory().used_bytes();
     for (name, fill) in fills {
-        let budget = small + 12_288 + 2000 + if name == "a handler" { 0 } else { 40_000 };
+        let budget = opened + if name == "a handler" { 100 } else { 42_000 };
         let mut nic = nic_of(0, 2, budget);
         nic.open_process(ProcessId(0)).unwrap();
         let mut entries = 0;
