@@ -16,7 +16,7 @@ use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
 use super::measure::{Effort, median, paired, timed_us};
-use super::row::{Report, Row};
+use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
 use donors::{Donors, Place};
@@ -216,7 +216,7 @@ impl Measurement<'_> {
                     let effort = Effort::planned(self.plan, 2, 7);
                     let figure = paired(effort, || (self.raw)(&raw, write), || (self.ours)(&far, write));
                     let baseline = self.names[if raw.disk.is_some() { usize::from(write) } else { 2 }];
-                    let case = vec![
+                    let case = [
                         ("access", json!(access)),
                         ("store", json!(store_name)),
                         ("service", json!(service_name)),
@@ -224,9 +224,7 @@ impl Measurement<'_> {
                         ("limit_bytes", json!(limit * PAGE_BYTES)),
                     ];
                     let point = format!("{service_name}, {store_name}, {access}");
-                    if let Some(figure) = report.settled(&point, figure)? {
-                        report.row(&Row::of(case, self.unit, baseline, &figure));
-                    }
+                    report.settled_row(&point, &case, (self.unit, baseline), figure)?;
                 }
                 remark(report, &far);
             }

@@ -5,7 +5,6 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use mapwire::{Import, Node, Rights};
-use mapwire_translation::PAGE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
@@ -14,7 +13,7 @@ use super::measure::{Figure, median};
 use super::messages::{Source, read};
 use super::row::Report;
 use super::udp::{self, DATAGRAM_BYTES};
-use super::words::Words;
+use super::words::{Heap, Words};
 use super::{BenchError, Plan};
 
 const RANKS: usize = 16;
@@ -330,9 +329,8 @@ pub(super) fn traffic(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     }
     let (node, _, shared) = join()?;
     let me = node.rank();
-    let mut memory = vec![0_u64; (INBOX_BYTES + PAGE_BYTES) / 8];
-    let whole = Words::new(memory.as_mut_ptr().cast(), memory.len() * 8);
-    let inbox = whole.part(whole.before_page(), INBOX_BYTES);
+    let memory = Heap::new(0, INBOX_BYTES);
+    let inbox = memory.words;
     let _export = inbox.export(&node).ring_only().name("traffic").start()?;
     let import = |rank: usize| node.import(rank, "traffic").rights(Rights::ALL).start();
     let imports: Result<_, _> = (0..RANKS).map(|rank| (rank != me).then(|| import(rank)).transpose()).collect();

@@ -10,9 +10,9 @@ use mapwire_host::waiting::now_ns;
 use serde_json::json;
 
 use super::job::{Job, join, role};
-use super::measure::{Samples, median, quantile};
+use super::measure::{Figure, Samples, median, quantile};
 use super::placement::{Placement, look_between_threads};
-use super::row::{Report, Row};
+use super::row::Report;
 use super::{BenchError, Plan};
 
 mod crowd;

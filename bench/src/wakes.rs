@@ -14,7 +14,7 @@ use super::job::{self, Job, Leader, Order, Steps, in_step, join, role};
 use super::measure::Effort;
 use super::messages::{Source, read};
 use super::row::Report;
-use super::words::Words;
+use super::words::{Heap, Words};
 use super::{BenchError, Plan};
 
 const MOST_BYTES: usize = 4096;
@@ -59,15 +59,13 @@ struct Ends {
     source: Source,
     /// Raw messages, those of mapwire, and all.
     counts: [u64; 3],
-    _memory: (Buffer, Buffer, Vec<u64>),
+    _memory: (Buffer, Buffer, Heap),
 }
 
 impl Ends {
     fn new(node: &Node, shared: Words, notifies: bool, sleeps: bool) -> Result<Self, BenchError> {
         let (memory, ring_memory) = (node.alloc(2 * PAGE_BYTES)?, node.alloc(2 * PAGE_BYTES)?);
-        let mut heap = vec![0_u64; 5 * PAGE_BYTES / 8];
-        let whole = Words::new(heap.as_mut_ptr().cast(), heap.len() * 8);
-        let heap_words = whole.part(whole.before_page() + PAGE_BYTES - EDGE_BYTES, EDGE_BYTES + 2 * PAGE_BYTES);
+        let heap = Heap::new(EDGE_BYTES, EDGE_BYTES + 2 * PAGE_BYTES);
         let notified = Arc::new(AtomicU64::new(0));
         let inbox = |name: &str, base, ours, export: ExportBuilder<'_>| {
             let count = Arc::clone(&notified);
@@ -85,7 +83,7 @@ impl Ends {
         let ring = node.export_buffer(&ring_memory).ring_only();
         let inboxes = [
             inbox("bench.direct", 0, Words::of_buffer(&memory), node.export_buffer(&memory))?,
-            inbox("bench.heap", EDGE_BYTES, heap_words, heap_words.export(node))?,
+            inbox("bench.heap", EDGE_BYTES, heap.words, heap.words.export(node))?,
             inbox("bench.ring", 0, Words::of_buffer(&ring_memory), ring)?,
         ];
         Ok(Self {

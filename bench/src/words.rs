@@ -8,6 +8,22 @@ use mapwire_translation::PAGE_BYTES;
 
 use super::BenchError;
 
+/// Memory of a program's own, that begins so many bytes before a page.
+pub(crate) struct Heap {
+    pub(crate) words: Words,
+    _memory: Vec<u64>,
+}
+
+impl Heap {
+    pub(crate) fn new(before_page: usize, bytes: usize) -> Self {
+        let mut memory = vec![0_u64; (bytes + 2 * PAGE_BYTES) / 8];
+        let whole = Words::new(memory.as_mut_ptr().cast(), memory.len() * 8);
+        let page = whole.start.align_offset(PAGE_BYTES);
+        let start = if page < before_page { page + PAGE_BYTES - before_page } else { page - before_page };
+        Self { words: whole.part(start, bytes), _memory: memory }
+    }
+}
+
 /// Memory that this process has mapped for as long as the bench keeps what it came from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
@@ -51,11 +67,6 @@ impl Words {
     pub(crate) fn part(&self, offset: usize, bytes: usize) -> Self {
         assert!(offset <= self.bytes && bytes <= self.bytes - offset, "range outside the bench's memory");
         Self::new(self.start.wrapping_add(offset), bytes)
-    }
-
-    /// Bytes before the first whole page.
-    pub(crate) fn before_page(&self) -> usize {
-        self.start.align_offset(PAGE_BYTES)
     }
 
     #[inline(always)]

@@ -14,7 +14,7 @@ use super::donors::{Donors, Place};
 use super::hosts::Hosts;
 use super::{Far, TIMES, access, limit_pages, remark};
 use crate::measure::{Effort, Figure, paired_each, quantile};
-use crate::row::{Report, Row};
+use crate::row::Report;
 use crate::words::Words;
 use crate::{BenchError, Plan, udp};
 
@@ -67,7 +67,7 @@ fn of_line(plan: Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError
 
 fn rows(report: &mut Report, limit: usize, mtu: usize, figures: &[Figure]) {
     for ((quantile, _), figure) in QUANTILES.iter().zip(figures) {
-        let case = vec![
+        let case = [
             ("access", json!("read")),
             ("store", json!("donor of another host")),
             ("mtu", json!(mtu)),
@@ -75,7 +75,7 @@ fn rows(report: &mut Report, limit: usize, mtu: usize, figures: &[Figure]) {
             ("transport", json!("udp")),
             ("limit_bytes", json!(limit * PAGE_BYTES)),
         ];
-        report.row(&Row::of(case, "us", "bare fault + raw UDP", figure));
+        report.rows(&case, "us", "bare fault + raw UDP", std::slice::from_ref(figure));
     }
 }
 

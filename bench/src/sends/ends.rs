@@ -11,7 +11,7 @@ use super::two_copies::{PIPE_BYTES, Pipe};
 use crate::job::{self, Order, Steps};
 use crate::messages::{Source, read};
 use crate::udp::{self, DATAGRAM_BYTES};
-use crate::words::Words;
+use crate::words::{Heap, Words};
 use crate::{BenchError, Transport};
 
 /// Bytes before the first whole page of exported heap, and behind its last.
@@ -103,13 +103,13 @@ pub(super) struct Ends {
     pipe: RefCell<Pipe>,
     socket: Option<UdpSocket>,
     /// Private memory for what was copied out.
-    own: Words,
+    own: Heap,
     source: RefCell<Source>,
     /// Datagrams of the baseline's stream that this rank has sent or taken.
     passed: Cell<u64>,
     met: Cell<u64>,
     _exports: Vec<Export>,
-    _memory: (Buffer, Buffer, Vec<u64>, Vec<u64>),
+    _memory: (Buffer, Buffer, Heap),
 }
 
 impl Ends {
@@ -118,12 +118,7 @@ impl Ends {
         let peer = 1 - node.rank();
         let room = bytes + PAGE_BYTES;
         let (memory, ring_memory) = (node.alloc(room)?, node.alloc(room)?);
-        let (mut heap, mut own) = (vec![0_u64; (room + 3 * PAGE_BYTES) / 8], vec![0_u64; (room + PAGE_BYTES) / 8]);
-        let whole = Words::new(heap.as_mut_ptr().cast(), heap.len() * 8);
-        let first_page = whole.before_page() + if whole.before_page() < EDGE_BYTES { PAGE_BYTES } else { 0 };
-        let heap_words =
-            whole.part(first_page - EDGE_BYTES, EDGE_BYTES + room.next_multiple_of(PAGE_BYTES) + EDGE_BYTES);
-        let own_words = Words::new(own.as_mut_ptr().cast(), own.len() * 8);
+        let heap = Heap::new(EDGE_BYTES, EDGE_BYTES + room.next_multiple_of(PAGE_BYTES) + EDGE_BYTES);
 
         let mut exports = Vec::new();
         let mut inboxes = Vec::new();
@@ -141,7 +136,7 @@ impl Ends {
                 inbox("bench.direct", ours, 0, node.export_buffer(&memory))?;
                 let ring = node.export_buffer(&ring_memory).ring_only();
                 inbox("bench.ring", Words::of_buffer(&ring_memory), 0, ring)?;
-                inbox("bench.heap", heap_words, EDGE_BYTES, heap_words.export(node))?;
+                inbox("bench.heap", heap.words, EDGE_BYTES, heap.words.export(node))?;
             }
             Transport::Udp => inbox("bench", ours, 0, node.export_buffer(&memory).ring_only())?,
             // Mapped, so that libfabric can move memory.
@@ -152,7 +147,7 @@ impl Ends {
             plain: if is_local { Words::of_import(&inboxes[0].import)? } else { ours },
             pipe: RefCell::new(Pipe::new(shared.part(word::PIPE, PIPE_BYTES))),
             socket: (!is_local).then(|| udp::connected(shared, node.rank())).transpose()?,
-            own: own_words.part(own_words.before_page(), room),
+            own: Heap::new(0, room),
             node: node.clone(),
             shared,
             inboxes,
@@ -160,7 +155,7 @@ impl Ends {
             passed: Cell::new(0),
             met: Cell::new(0),
             _exports: exports,
-            _memory: (memory, ring_memory, heap, own),
+            _memory: (memory, ring_memory, heap),
         })
     }
 
@@ -212,8 +207,8 @@ impl Ends {
             return Ok(());
         }
         if way == Way::TwoCopies {
-            self.own.copy_from(0, inbox.ours.part(at, bytes));
-            return read(self.own, 0, bytes, number);
+            self.own.words.copy_from(0, inbox.ours.part(at, bytes));
+            return read(self.own.words, 0, bytes, number);
         }
         read(inbox.ours, at, bytes, number)
     }
@@ -344,8 +339,8 @@ impl Ends {
         let (at, flag) = window.message(base, number);
         match way {
             Way::TwoCopies => {
-                self.pipe.borrow_mut().take(self.own, at, window.bytes);
-                read(self.own, at, window.bytes, number)
+                self.pipe.borrow_mut().take(self.own.words, at, window.bytes);
+                read(self.own.words, at, window.bytes, number)
             }
             Way::RawUdp => self.take_raw(at, window.bytes, number, true),
             way => self.take(way, window.bytes, at, flag, number),

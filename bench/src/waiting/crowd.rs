@@ -48,25 +48,23 @@ pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                 of_starts.collect::<Vec<_>>()
             });
             let (value, baseline) = (mean(&adaptive), mean(&poll).min(mean(&event)));
-            let case = vec![
+            let case = [
                 ("case", json!(format!("{kind}, {statistic}"))),
                 ("ranks", json!(CROWD)),
                 ("wait", json!("adaptive")),
                 ("transport", json!("shm")),
             ];
-            report.row(&Row {
-                case,
+            let figure = Figure {
                 value,
-                unit: "us",
-                baseline: "better of poll and event",
-                baseline_value: baseline,
+                baseline,
                 ratio: value / baseline,
                 min: adaptive.iter().copied().fold(f64::INFINITY, f64::min),
                 max: adaptive.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 runs: starts,
                 dropped: 0,
                 placement: (Placement::Unknown, None),
-            });
+            };
+            report.rows(&case, "us", "better of poll and event", &[figure]);
         }
     }
     Ok(())
