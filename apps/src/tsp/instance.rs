@@ -4,8 +4,6 @@
 pub(super) const MAX_CITIES: usize = 64;
 /// The fewest for which there is anything to choose.
 pub(super) const MIN_CITIES: usize = 3;
-/// The longest distance: any tour, doubled, stays well inside 32 bits.
-pub(super) const MAX_DISTANCE: u32 = 30_000_000;
 
 /// Symmetric distances between at most [`MAX_CITIES`] cities.
 #[derive(Clone, PartialEq, Eq)]
