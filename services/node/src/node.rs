@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use mapwire_nic::{BufferId, Config, Dma, HandlerTarget, Nic, NicError, Source, Transmit, Verdict};
+use mapwire_nic::{BufferId, Config, Dma, Nic, NicError, Source, Transmit, Verdict};
 use mapwire_service::Service;
 use mapwire_translation::{ChooseVictims, Counters, HostRequest, PageRange, PinPages, PinRules, TranslationDesign};
 use mapwire_vmmc::Action as VmmcAction;
@@ -80,8 +80,8 @@ impl<D: TranslationDesign> Node<D> {
         let nodes = config.nic.reply_keys.len();
         let mut nic = Nic::new(config.nic, design)?;
         nic.make_room(nic.node());
-        nic.install_handler(HandlerId::CONTROL, HandlerTarget::Host)?;
-        nic.install_handler(NOTICE_HANDLER, HandlerTarget::Host)?;
+        nic.install_handler(HandlerId::CONTROL)?;
+        nic.install_handler(NOTICE_HANDLER)?;
         let message = Vec::with_capacity(nic.max_message_bytes());
         Ok(Self {
             nic,
@@ -146,7 +146,7 @@ impl<D: TranslationDesign> Node<D> {
         let Some(state) = self.processes.get_mut(process) else {
             return Err(RegisterError::NoProcess(process));
         };
-        match self.nic.install_handler(handler, HandlerTarget::Host) {
+        match self.nic.install_handler(handler) {
             // Of another process, or of this one before.
             Ok(()) | Err(NicError::HandlerTaken(_)) => {}
             Err(error) => return Err(error.into()),

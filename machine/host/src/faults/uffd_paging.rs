@@ -19,8 +19,6 @@ pub(crate) const FEATURE_POISON: u64 = 1 << 14;
 /// `UFFDIO_MOVE`, Linux 6.8.
 pub(crate) const FEATURE_MOVE: u64 = 1 << 16;
 
-const COPY_MODE_WP: u64 = 1 << 1;
-
 const EVENT_PAGEFAULT: u8 = 0x12;
 const FAULT_WRITE: u64 = 1 << 0;
 const FAULT_WP: u64 = 1 << 1;
@@ -94,11 +92,10 @@ pub(crate) fn wake(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os
     unsafe { rustix::ioctl::ioctl(uffd, Updater::<WAKE, Range>::new(&mut range)) }
 }
 
-/// Gives missing pages at `to` copies of the bytes at `from`, barred to stores if `protect`; wakes who waits for them.
+/// Gives missing pages at `to` copies of the bytes at `from`; wakes who waits for them.
 /// Returns the bytes done, and the error of the page after them unless all were.
-pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize, protect: bool) -> (usize, Result<(), Os>) {
-    let mode = if protect { COPY_MODE_WP } else { 0 };
-    transfer::<COPY>(uffd, to, from, bytes, mode)
+pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> (usize, Result<(), Os>) {
+    transfer::<COPY>(uffd, to, from, bytes)
 }
 
 /// Moves the pages at `from` to the missing pages at `to`, without a copy; `from` is missing then. Wakes who waits for
@@ -106,17 +103,11 @@ pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize, protec
 ///
 /// A page moves in one step: a store of another thread lands before it and moves along, or faults at `from`.
 pub(crate) fn move_pages(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> (usize, Result<(), Os>) {
-    transfer::<MOVE>(uffd, to, from, bytes, 0)
+    transfer::<MOVE>(uffd, to, from, bytes)
 }
 
-fn transfer<const CALL: Opcode>(
-    uffd: impl AsFd,
-    to: usize,
-    from: usize,
-    bytes: usize,
-    mode: u64,
-) -> (usize, Result<(), Os>) {
-    let mut argument = Transfer { to: to as u64, from: from as u64, len: bytes as u64, mode, done: 0 };
+fn transfer<const CALL: Opcode>(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> (usize, Result<(), Os>) {
+    let mut argument = Transfer { to: to as u64, from: from as u64, len: bytes as u64, mode: 0, done: 0 };
     // SAFETY: the opcode reads and writes one `Transfer`. Memory changes at ranges that the pager owns only: `to` is
     // missing, so nobody has read it, and what moves away from `from` nobody refers to.
     let outcome = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Transfer>::new(&mut argument)) };
