@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mapwire_names::NamesError;
 use mapwire_transport::board::BoardError;
+use rustix::io::Errno;
 
 use crate::launcher::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
@@ -129,7 +130,7 @@ pub enum LaunchError {
         ours: String,
     },
     /// A name that no job can have.
-    #[error("`{0}` is no name of a job: expected 1 to 64 ASCII letters, digits, `.`, `-` and `_`")]
+    #[error("`{0}` is not the name of a job: expected 1 to 64 ASCII letters, digits, `.`, `-` and `_`")]
     JobName(String),
     /// The store of names.
     #[error(transparent)]
@@ -225,6 +226,12 @@ pub enum LaunchError {
         /// What it answered.
         source: std::io::Error,
     },
+}
+
+impl From<(&'static str, Errno)> for LaunchError {
+    fn from((call, errno): (&'static str, Errno)) -> Self {
+        Self::Os { call, source: errno.into() }
+    }
 }
 
 /// The beginning of what a launcher said, safe to print.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 pub enum MeetingError {
     /// A name that no door can have.
-    #[error("`{0}` is no name of a door: expected 1 to 64 ASCII letters, digits, `.`, `-` and `_`")]
+    #[error("`{0}` is not the name of a door: expected 1 to 64 ASCII letters, digits, `.`, `-` and `_`")]
     Name(String),
     /// Another process has the door.
     #[error("{door} is open already, by {holder}; end that process, or serve something else")]

@@ -12,7 +12,6 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use mapwire_names::{LEASE, LeaseId, SharedSecret, SigningKey, Store};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::record::{Claim, Incarnation, JobName, RELEASE, Record, host_name, ranks_text};
 use super::signed;
@@ -77,9 +76,6 @@ pub(super) trait Waiting {
 }
 
 /// Joins the job, and waits until all its ranks have. `None`: `waiting` has ended it, and nothing is left in the store.
-///
-/// # Errors
-/// [`LaunchError`]; nothing of this process is left in the store then.
 pub(super) fn form(
     store: &mut dyn Store,
     shared: &SharedSecret,
@@ -151,8 +147,11 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
             Err(error) => return Err(error),
         }
         let lease = store.grant()?;
-        let record =
-            Record { incarnation: Incarnation::new(random_id()?, lease), size: wanted.size, release: RELEASE.into() };
+        let record = Record {
+            incarnation: Incarnation::new(crate::random()?, lease),
+            size: wanted.size,
+            release: RELEASE.into(),
+        };
         match signed::create(store, &signing, &key, record.to_text().as_bytes(), lease) {
             Ok(true) => return Ok(record),
             // Another was faster.
@@ -170,14 +169,6 @@ pub(super) fn record_key(shared: &SharedSecret) -> SigningKey {
 
 fn read_record(value: &[u8], store: &dyn Store, name: &JobName) -> Result<Record, LaunchError> {
     Record::parse(value).ok_or_else(|| LaunchError::Forged { address: store.address().to_string(), key: name.key() })
-}
-
-pub(super) fn random_id() -> Result<[u8; 16], LaunchError> {
-    let mut id = [0; 16];
-    // Up to 256 bytes come whole.
-    getrandom(&mut id, GetRandomFlags::empty())
-        .map_err(|errno| LaunchError::Os { call: "getrandom", source: errno.into() })?;
-    Ok(id)
 }
 
 /// All claims below `prefix`.

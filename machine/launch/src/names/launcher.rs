@@ -41,9 +41,6 @@ pub(crate) struct Names {
 
 impl Names {
     /// Joins the job. Waits for its other ranks, unless `mapwire run` has.
-    ///
-    /// # Errors
-    /// [`LaunchError`].
     pub(crate) fn join(job: &NamedJob, timeout: Duration) -> Result<Self, LaunchError> {
         let shared = SharedSecret::read(&job.secret_file)?;
         let mut store = open(&job.store, &shared)?;

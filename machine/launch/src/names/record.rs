@@ -10,8 +10,6 @@ use mapwire_transport::rendezvous::Secret;
 
 use crate::LaunchError;
 
-/// Longest name of a job, in bytes.
-const MAX_NAME_BYTES: usize = 64;
 /// Longest text about a host or an end that is read, in bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
@@ -29,11 +27,7 @@ impl FromStr for JobName {
     type Err = LaunchError;
 
     fn from_str(text: &str) -> Result<Self, LaunchError> {
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        if text.is_empty() || text.len() > MAX_NAME_BYTES || !text.bytes().all(is_part) {
-            return Err(LaunchError::JobName(text.chars().take(80).collect()));
-        }
-        Ok(Self(text.into()))
+        crate::checked_name(text).map(Self).map_err(LaunchError::JobName)
     }
 }
 
@@ -64,7 +58,7 @@ impl Incarnation {
     }
 
     pub(super) fn id(&self) -> String {
-        self.id.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(self.id)
     }
 
     /// How the keys of this life begin.
@@ -188,6 +182,15 @@ pub(super) fn lines_of(bytes: &[u8]) -> Option<std::str::Lines<'_>> {
     let text = std::str::from_utf8(bytes).ok()?;
     let is_clean = text.chars().all(|it| it == '\n' || !it.is_control());
     (text.len() <= MAX_TEXT_BYTES && is_clean).then(|| text.lines())
+}
+
+fn hex(bytes: [u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A name that nobody else has drawn.
+pub(super) fn random_text() -> Result<String, LaunchError> {
+    crate::random().map(hex)
 }
 
 /// This host's name, for messages.

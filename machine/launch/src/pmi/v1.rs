@@ -61,9 +61,6 @@ fn ask(wire: &mut Wire, command: &str, name: &'static str, limit: Limit) -> Resu
 }
 
 /// Offers a version. False: the launcher speaks PMI-1 only, and expects that it is offered if it refused.
-///
-/// # Errors
-/// [`LaunchError`].
 pub(super) fn offer(wire: &mut Wire, version: i64, limit: Limit) -> Result<bool, LaunchError> {
     let subversion = i64::from(version == 1);
     let command = format!("cmd=init pmi_version={version} pmi_subversion={subversion}\n");
@@ -92,9 +89,6 @@ fn refused(what: String, answer: &Answer) -> LaunchError {
 
 impl V1 {
     /// Asks for the job's name and the limits.
-    ///
-    /// # Errors
-    /// [`LaunchError`].
     pub(super) fn begin(wire: &mut Wire, limit: Limit) -> Result<Self, LaunchError> {
         let maxes = ask(wire, "cmd=get_maxes\n", "maxes", limit)?;
         let space = ask(wire, "cmd=get_my_kvsname\n", "my_kvsname", limit)?;

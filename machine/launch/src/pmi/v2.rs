@@ -82,9 +82,6 @@ fn order(wire: &mut Wire, what: &str, fields: &str, name: &'static str, limit: L
 
 impl V2 {
     /// Completes the conversation's beginning.
-    ///
-    /// # Errors
-    /// [`LaunchError`].
     pub(super) fn begin(wire: &mut Wire, rank: u32, size: u32, limit: Limit) -> Result<Self, LaunchError> {
         let job = std::env::var("PMI_JOBID").unwrap_or_default();
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b';';

@@ -35,9 +35,6 @@ fn too_late(what: &'static str, after: Duration) -> impl FnOnce(TooLate) -> Laun
 
 impl Pmix {
     /// Connects as `rank` of the job `namespace`.
-    ///
-    /// # Errors
-    /// [`LaunchError`].
     pub(crate) fn join(namespace: &str, rank: u32, timeout: Duration) -> Result<Self, LaunchError> {
         let library = Library::load().map_err(LaunchError::NoLibrary)?;
         let what = "joining the launcher (PMIx)";

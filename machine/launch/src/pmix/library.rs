@@ -84,9 +84,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Library {
     /// The library, loaded by the first call.
-    ///
-    /// # Errors
-    /// The loader's words.
     pub(super) fn load() -> Result<&'static Self, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
         LOADED.get_or_init(Self::open).as_ref().map_err(Clone::clone)
