@@ -13,7 +13,7 @@ use super::size;
 #[non_exhaustive]
 pub enum ParseDesignError {
     /// No design has this name.
-    #[error("{name:?} is no translation design; choose one of: {}", names())]
+    #[error("{name:?} is not a translation design; choose one of: {}", names())]
     Design {
         /// What was asked for.
         name: String,
