@@ -56,7 +56,7 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Cli, Error> {
 
 /// Whether `-np 4` was read as `-n p`.
 fn takes_p_for_a_number(cli: &Cli) -> bool {
-    matches!(&cli.command, Command::Run(run) if run.options.ranks.as_deref() == Some("p"))
+    matches!(&cli.command, Command::Run(run) if run.options.get("ranks") == Some("p"))
 }
 
 /// The word that was taken for `-h` and is longer.
@@ -134,8 +134,8 @@ mod tests {
             "mapwire run -n4 --wait=poll prog -np 9",
         ] {
             let Command::Run(run) = of(line).unwrap().command else { panic!("{line}") };
-            assert_eq!(run.options.ranks.as_deref(), Some("4"), "{line}");
-            assert_eq!(run.options.wait.as_deref(), Some("poll"), "{line}");
+            assert_eq!(run.options.get("ranks"), Some("4"), "{line}");
+            assert_eq!(run.options.get("wait"), Some("poll"), "{line}");
             assert_eq!(run.program, ["prog", "-np", "9"], "{line}");
         }
     }

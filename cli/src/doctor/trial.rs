@@ -24,7 +24,7 @@ pub(super) fn rank() -> Option<ExitCode> {
     let tried = if part == PARTS[0] { messages() } else { shared_memory() };
     Some(match tried {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(error.as_ref(), 1),
+        Err(error) => mapwire_console::fail(error.as_ref(), 1),
     })
 }
 

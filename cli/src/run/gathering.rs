@@ -9,6 +9,7 @@ use mapwire_console::whole_file::Destination;
 use super::capture::Capture;
 use super::trace::Trace;
 use super::{Work, hosts};
+use crate::Failure;
 use crate::args::RunArgs;
 use crate::config::Transport;
 
@@ -42,11 +43,8 @@ pub(super) struct Gathering {
     capture: Option<Capture>,
 }
 
-/// An exit code, and why.
-type Refusal = (u8, String);
-
 /// The file that an option names.
-pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Refusal> {
+pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Failure> {
     let wrong = |code, why: String| (code, format!("{option} {}: {why}", target.display()));
     if target.is_dir() {
         return Err(wrong(2, "this is a folder; name a file".to_owned()));
@@ -65,14 +63,11 @@ pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Re
 
 impl Gathering {
     /// Makes the folder of the ranks, if the command line asks for anything that they write.
-    ///
-    /// # Errors
-    /// No file can be written where it is asked for, or there is nothing to be captured; the text says why.
-    pub(super) fn begin(args: &RunArgs, work: &Work) -> Result<Option<Self>, Refusal> {
+    pub(super) fn begin(args: &RunArgs, work: &Work) -> Result<Option<Self>, Failure> {
         let mut places = Vec::new();
         let mut place = |option: &'static str, target: &Option<PathBuf>| {
             let Some(target) = target else {
-                return Ok::<_, Refusal>(None);
+                return Ok::<_, Failure>(None);
             };
             let found = destination(option, target)?;
             let other = found.try_clone().map_err(|error| (1, error.to_string()))?;

@@ -31,10 +31,7 @@ pub(crate) struct Meeting {
 
 impl Meeting {
     /// What the command line asks for; `None`: nothing of the kind.
-    ///
-    /// # Errors
-    /// It makes no sense, or the secret cannot be read; the exit code and the reason.
-    pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Option<Self>, (u8, String)> {
+    pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Option<Self>, crate::Failure> {
         let (Some(name), Some(of)) = (&args.job, args.of) else {
             return Ok(None);
         };
@@ -67,9 +64,6 @@ impl Meeting {
     }
 
     /// Joins, and waits for the others. Gives the membership, and the place of the ranks.
-    ///
-    /// # Errors
-    /// Something has ended the wait, and was said; the exit code.
     pub(super) fn join(mut self, link: &Link) -> Result<(Membership, Place), u8> {
         let say = |text: String| eprintln!("mapwire: {text}");
         let started = Session::start(&self.job.store, self.shared.clone(), self.wanted.clone());

@@ -34,10 +34,7 @@ enum Summary {
 
 impl Wanted {
     /// Finds out what the command line asks for; `None` if nothing. Ports are taken.
-    ///
-    /// # Errors
-    /// The exit code, and what cannot be done.
-    pub(super) fn new(args: &RunArgs) -> Result<Option<Self>, (u8, String)> {
+    pub(super) fn new(args: &RunArgs) -> Result<Option<Self>, crate::Failure> {
         let summary = match &args.summary {
             None => None,
             Some(None) => Some(Summary::Shown),
@@ -77,9 +74,6 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Begins with the job; collectors are answered from now on.
-    ///
-    /// # Errors
-    /// No thread can be started.
     pub(super) fn begin(mut wanted: Wanted) -> io::Result<Self> {
         let (shown, now) = (Shown::default(), Instant::now());
         let due = wanted.metrics.is_some().then_some(now);

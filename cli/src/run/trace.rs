@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mapwire_console::whole_file::{Destination, WholeFile};
+use mapwire_console::with_causes;
 use mapwire_driver::capture::{counters_of, file_of};
 use mapwire_trace::{Metadata, RawReader, TraceWriter};
 
 use super::hosts::clock_of;
-use super::text_of;
 
 /// A trace that is being taken.
 pub(super) struct Trace {
@@ -67,7 +67,7 @@ impl Trace {
         for rank in 0..self.ranks {
             let path = file_of(folder, rank);
             if path.exists() {
-                let reader = RawReader::open(&path).map_err(|error| text_of(&error))?;
+                let reader = RawReader::open(&path).map_err(|error| with_causes(&error))?;
                 readers.push(reader.ahead_by(clock_of(folder, rank)));
             } else {
                 notes.push(format!("rank {rank} wrote nothing: it never joined the job"));
@@ -95,14 +95,14 @@ impl Trace {
         };
         let target = self.target.try_clone();
         let file = target.and_then(WholeFile::create_at).map_err(|error| error.to_string())?;
-        let mut writer = TraceWriter::new(file, &metadata).map_err(|error| text_of(&error))?;
+        let mut writer = TraceWriter::new(file, &metadata).map_err(|error| with_causes(&error))?;
         let mut merged = mapwire_trace::merge::merge(readers);
         for record in &mut merged {
-            let mut record = record.map_err(|error| text_of(&error))?;
+            let mut record = record.map_err(|error| with_causes(&error))?;
             let rank = record.node.get();
             record.node = (rank / self.per_node).into();
             record.process = (rank % self.per_node).into();
-            writer.push(&record).map_err(|error| text_of(&error))?;
+            writer.push(&record).map_err(|error| with_causes(&error))?;
         }
         for stream in merged.streams() {
             if stream.torn_bytes() > 0 {
@@ -113,7 +113,7 @@ impl Trace {
             }
         }
         let records = writer.records();
-        let file = writer.finish().map_err(|error| text_of(&error))?;
+        let file = writer.finish().map_err(|error| with_causes(&error))?;
         let bytes = file.keep().map_err(|error| error.to_string())?;
         Ok(Outcome { records, bytes, notes })
     }

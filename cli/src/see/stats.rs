@@ -37,15 +37,12 @@ enum StatsError {
 }
 
 /// `mapwire stats`.
-pub(crate) fn command(args: &StatsArgs) -> ExitCode {
+pub(crate) fn command(args: &StatsArgs) -> Result<ExitCode, crate::Failure> {
     let done = match args.watch {
         true => watch(args),
         false => read(args.pid).map(|found| print(args, &found)),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(&error, 1),
-    }
+    done.map(|()| ExitCode::SUCCESS).map_err(crate::failing(1))
 }
 
 /// The figures of each pager of a process, at least one.

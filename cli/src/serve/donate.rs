@@ -73,9 +73,6 @@ impl Donor {
     }
 
     /// Lends until `stop` is readable.
-    ///
-    /// # Errors
-    /// The store cannot be reached at the beginning, or has another secret.
     pub(super) fn run(&self, stop: BorrowedFd<'_>) -> Result<(), LaunchError> {
         let shared = SharedSecret::read(&self.secret_file)?;
         let mut offer = Offer::begin(&self.store, &shared, self.pages)?;

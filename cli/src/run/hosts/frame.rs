@@ -4,6 +4,7 @@
 //! else are frames: length `u32` (little-endian, of what follows), kind `u8`, body. The body of kind 0 is a [`Message`] as JSON, that of the
 //! others are bytes of a stream.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 
 use mapwire_transport::board::RankState;
@@ -11,9 +12,10 @@ use mapwire_transport::rendezvous::{Card, Word};
 use serde::{Deserialize, Serialize};
 
 use super::super::gathering::Written;
+use crate::config::Settings;
 
 /// Number of this protocol.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 /// What the first line begins with.
 pub(super) const GREETING: &str = "mapwire agent ";
 /// Longest body, in bytes: a line of output and its tag fit.
@@ -46,23 +48,14 @@ pub(super) struct Start {
     /// The job's secret.
     pub(super) secret: [u8; 32],
     /// The program and its arguments.
-    pub(super) program: Vec<Vec<u8>>,
+    pub(super) program: Vec<OsString>,
     /// Where the ranks start.
-    pub(super) folder: Vec<u8>,
+    pub(super) folder: OsString,
     /// Whether the folder was asked for, and must be there.
     pub(super) must_have_folder: bool,
     /// Variables of the ranks, by name.
-    pub(super) variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Options that ranks read, as variables.
-    pub(super) environment: Vec<(String, String)>,
-    /// Whether lines begin with the rank.
-    pub(super) tag: bool,
-    /// Whether ranks write to a terminal.
-    pub(super) terminal: bool,
-    /// Whether ranks are bound to processors.
-    pub(super) bind: bool,
-    /// Seconds that a rank may be stopped.
-    pub(super) stop_grace_s: f64,
+    pub(super) variables: Vec<(OsString, OsString)>,
+    pub(super) settings: Settings,
     /// What ranks write.
     pub(super) written: Written,
     /// Whether the head wants to see figures.
@@ -70,8 +63,9 @@ pub(super) struct Start {
 }
 
 /// A state of a rank, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum State {
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RankState")]
+enum StateText {
     Absent,
     Joined,
     Left,
@@ -87,7 +81,11 @@ pub(super) enum Message {
     /// How ranks of other hosts reach a rank.
     Card { rank: u32, bytes: Vec<u8> },
     /// What has become of a rank.
-    State { rank: u32, state: State },
+    State {
+        rank: u32,
+        #[serde(with = "StateText")]
+        state: RankState,
+    },
     /// The job ends, with this exit code.
     End { code: u8 },
     /// To the agent: kill the ranks.
@@ -129,7 +127,7 @@ impl Message {
     pub(super) fn of_word(word: &Word) -> Self {
         match word {
             Word::Card { rank, card } => Self::Card { rank: *rank, bytes: card.bytes().to_vec() },
-            Word::State { rank, state } => Self::State { rank: *rank, state: State::of(*state) },
+            Word::State { rank, state } => Self::State { rank: *rank, state: *state },
         }
     }
 
@@ -137,30 +135,8 @@ impl Message {
     pub(super) fn to_word(&self) -> Option<Word> {
         match self {
             Self::Card { rank, bytes } => Card::new(bytes).map(|card| Word::Card { rank: *rank, card }),
-            Self::State { rank, state } => Some(Word::State { rank: *rank, state: state.rank_state() }),
+            Self::State { rank, state } => Some(Word::State { rank: *rank, state: *state }),
             _ => None,
-        }
-    }
-}
-
-impl State {
-    pub(super) fn of(state: RankState) -> Self {
-        match state {
-            RankState::Absent => Self::Absent,
-            RankState::Joined => Self::Joined,
-            RankState::Left => Self::Left,
-            RankState::Dead => Self::Dead,
-            RankState::Stopped => Self::Stopped,
-        }
-    }
-
-    pub(super) fn rank_state(self) -> RankState {
-        match self {
-            Self::Absent => RankState::Absent,
-            Self::Joined => RankState::Joined,
-            Self::Left => RankState::Left,
-            Self::Dead => RankState::Dead,
-            Self::Stopped => RankState::Stopped,
         }
     }
 }
@@ -210,9 +186,6 @@ impl Frames {
     }
 
     /// The next whole frame: its kind and body.
-    ///
-    /// # Errors
-    /// The length is none that a frame has: this is not our protocol.
     pub(super) fn next(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
         let Some((&length, rest)) = self.bytes[self.taken..].split_first_chunk() else {
             return Ok(None);
@@ -230,9 +203,6 @@ impl Frames {
     }
 
     /// Waits for the next frame; `None` at the end of the stream.
-    ///
-    /// # Errors
-    /// As [`next`](Self::next), or the stream breaks.
     pub(super) fn read(&mut self, stream: &mut impl Read) -> io::Result<Option<(u8, Vec<u8>)>> {
         let mut buffer = [0; 64 * 1024];
         loop {

@@ -124,7 +124,9 @@ fn one(text: &str) -> Result<Host, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-:@%".contains(c);
     if name.starts_with('-') || !name.chars().all(is_plain) {
         let shown: String = name.chars().take(64).collect();
-        return Err(format!("`{shown}` is no host's name: letters, digits and ._-:@% only, and no - in front"));
+        return Err(format!(
+            "`{shown}` is not the name of a host: write letters, digits and ._-:@% only, without a - in front"
+        ));
     }
     let slots = count.map(slots).transpose()?;
     Ok(Host { name: name.into(), slots })
@@ -186,7 +188,7 @@ mod tests {
     fn what_is_wrong_in_a_hostfile_is_named_with_its_line() {
         for (text, says) in [
             ("a\nb slots=0\n", "h, line 2: a host has at least one slot"),
-            ("a\n\n-oProxyCommand=x\n", "h, line 3: `-oProxyCommand=x` is no host's name"),
+            ("a\n\n-oProxyCommand=x\n", "h, line 3: `-oProxyCommand=x` is not the name of a host"),
             ("a;reboot\n", "h, line 1: `a;reboot`"),
             ("a cores=4\n", "h, line 1: `cores=4` is not understood"),
             ("a:x\n", "h, line 1: `x` is not a number of slots"),

@@ -99,16 +99,13 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Starts the agent of a host, number `number` of the job's hosts.
-    ///
-    /// # Errors
-    /// The exit code, and the text that says what is wrong.
     pub(super) fn start(
         number: usize,
         (name, ranks): (&str, Range<u32>),
         template: &Template,
         sinks: &[Sink; 2],
         inbox: &Arc<Inbox>,
-    ) -> Result<Self, (u8, String)> {
+    ) -> Result<Self, crate::Failure> {
         let program = template
             .command(name)
             .map_err(|error| (error.exit_code(), format!("host {name}: --launch-agent: {error}")))?;
