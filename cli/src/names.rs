@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::args::NamesArgs;
 use crate::{Failure, failing};
 
-/// `mapwire names`.
 pub(crate) fn command(args: &NamesArgs) -> Result<ExitCode, Failure> {
     let found = NamedJob::store_of(args.names.as_deref(), args.secret_file.as_deref());
     let (address, file) = found.map_err(failing(1))?;

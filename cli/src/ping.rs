@@ -17,7 +17,6 @@ const ROLE: &str = "MAPWIRE_PING_RANK";
 /// Where the bytes stand behind the signal.
 const DATA: u64 = 64;
 
-/// What the ranks do.
 #[derive(Clone, Debug, PartialEq)]
 struct Work {
     count: u64,
@@ -46,7 +45,6 @@ impl Work {
     }
 }
 
-/// `mapwire ping`.
 pub(crate) fn command(args: &PingArgs) -> Result<ExitCode, Failure> {
     if let Ok(text) = std::env::var(ROLE) {
         let work = Work::parse(&text).ok_or_else(|| {
@@ -60,7 +58,6 @@ pub(crate) fn command(args: &PingArgs) -> Result<ExitCode, Failure> {
     Err((126, format!("cannot start the job: {error}")))
 }
 
-/// The job of both ranks.
 fn job(args: &PingArgs) -> Result<Command, String> {
     let (from, to) = match &args.hosts[..] {
         [to] => ("localhost", to),

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::options::{JobOption, JobOptions, OPTIONS, find};
 
-/// Why there is no usable configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("cannot read the configuration file {}", file.display())]

@@ -19,7 +19,6 @@ pub(crate) use settings::{Bind, Settings, Transport};
 use crate::args::ConfigArgs;
 use crate::{Failure, failing};
 
-/// `mapwire config`.
 pub(crate) fn command(args: &ConfigArgs, file: Option<&Path>) -> Result<ExitCode, Failure> {
     let layers = Layers::read(&args.options, file).map_err(failing(2))?;
     Settings::from_layers(&layers).map_err(failing(2))?;

@@ -18,7 +18,6 @@ use crate::args::{COMMON, HOSTS, INTERFACE};
 /// The text that ranks read, or what is wrong with the given one.
 type Checked = Result<String, String>;
 
-/// One option.
 pub(crate) struct JobOption {
     /// The key in the file, from which follow the variable and the flag.
     pub(super) key: &'static str,
@@ -70,7 +69,6 @@ impl JobOption {
         format!("{no}{}", self.key.replace('_', "-"))
     }
 
-    /// The flag as messages show it.
     pub(super) fn flag(&self) -> String {
         match self.key {
             "ranks" => "-n".into(),
@@ -227,7 +225,6 @@ pub(super) static OPTIONS: [JobOption; 20] = [
     .of_launcher(),
 ];
 
-/// The option with this key.
 pub(super) fn find(key: &str) -> Option<&'static JobOption> {
     OPTIONS.iter().find(|option| option.key == key)
 }
@@ -319,7 +316,6 @@ fn not_empty(text: &str) -> Checked {
     if text.is_empty() { Err("must not be empty".into()) } else { Ok(text.to_owned()) }
 }
 
-/// The value as ranks print it.
 fn as_shown<T: FromStr<Err: Display> + Display>(text: &str) -> Checked {
     text.parse::<T>().map(|value| value.to_string()).map_err(|error| error.to_string())
 }

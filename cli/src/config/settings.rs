@@ -9,7 +9,6 @@ use super::layers::{ConfigError, Layers};
 use super::options::{OPTIONS, seconds};
 use crate::run::terminal::Stdout;
 
-/// Where ranks may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Bind {
     /// Wherever the kernel puts them.
@@ -40,10 +39,8 @@ impl Transport {
     }
 }
 
-/// What a job gets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Settings {
-    /// Number of ranks, if given.
     pub(crate) ranks: Option<u32>,
     pub(crate) transport: Transport,
     /// How long set-up steps wait for others, if given.
@@ -54,7 +51,6 @@ pub(crate) struct Settings {
     pub(crate) wdir: Option<PathBuf>,
     /// Whether output lines begin with the rank.
     pub(crate) tag: bool,
-    /// What ranks write their output to.
     pub(crate) stdout: Stdout,
     /// The options that the ranks themselves read, as variables.
     pub(crate) environment: Vec<(String, String)>,

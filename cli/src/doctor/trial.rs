@@ -13,7 +13,6 @@ use crate::run::start::nothing;
 
 /// Set in the environment of the ranks: they take part rather than check.
 const ROLE: &str = "MAPWIRE_DOCTOR_RANK";
-/// What the ranks try.
 const PARTS: [&str; 2] = ["messages", "shared memory"];
 
 type Trial = Result<(), Box<dyn std::error::Error>>;

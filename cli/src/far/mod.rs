@@ -28,7 +28,6 @@ const LIBRARY: &str = "libmapwire_far.so";
 /// Less than this no pager works with: what one system call or one instruction touches must be in RAM at once.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// Why the program is not started.
 #[derive(Debug, thiserror::Error)]
 enum FarError {
     #[error("--local")]
@@ -112,7 +111,6 @@ fn start(args: &FarArgs, program: Program) -> Result<ExitCode, FarError> {
     Err(FarError::Start { source: command.exec(), program: path })
 }
 
-/// The limit in pages.
 fn pages(text: &str) -> Result<u64, FarError> {
     let bytes = size::parse(text)?;
     match bytes {

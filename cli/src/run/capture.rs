@@ -9,7 +9,6 @@ use mapwire_transport::net::capture::{MAX_FILE_BYTES, Merged, Source, file_of, m
 
 use super::hosts::clock_of;
 
-/// A capture that is being taken.
 pub(super) struct Capture {
     target: Destination,
     ranks: u32,

@@ -17,7 +17,6 @@ use crate::config::Transport;
 const TRACE: &str = "MAPWIRE_TRACE_FOLDER";
 const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
 
-/// What ranks write.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Written {
     /// What they communicate.
@@ -43,7 +42,6 @@ pub(super) struct Gathering {
     capture: Option<Capture>,
 }
 
-/// The file that an option names.
 pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Failure> {
     let wrong = |code, why: String| (code, format!("{option} {}: {why}", target.display()));
     if target.is_dir() {
@@ -102,7 +100,6 @@ impl Gathering {
         Written { trace: self.trace.is_some(), capture: self.capture.is_some() }
     }
 
-    /// Where the ranks' files belong.
     pub(super) fn folder(&self) -> &Path {
         &self.path
     }
@@ -124,7 +121,6 @@ impl Gathering {
 }
 
 impl Work {
-    /// Whether ranks send each other datagrams.
     fn sends_datagrams(&self) -> bool {
         match self {
             Self::Here(job) => job.settings.transport == Transport::Udp && self.ranks() > 1,

@@ -64,7 +64,6 @@ use crate::{Failure, failing};
 
 /// Which ranks a launcher starts, and where the others are.
 pub(crate) struct Place {
-    /// Its own.
     pub(crate) ranks: Range<u32>,
     /// The host of each rank of the job.
     hosts: Vec<u32>,
@@ -73,7 +72,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// All ranks of the job.
     fn whole(ranks: u32, transport: Transport) -> Self {
         Self {
             ranks: 0..ranks,
@@ -106,13 +104,11 @@ impl Place {
         })
     }
 
-    /// Ranks in the job.
     fn size(&self) -> u32 {
         self.hosts.len() as u32
     }
 }
 
-/// What the launcher needs to know.
 pub(crate) struct Job {
     place: Place,
     program: program::Program,
@@ -123,7 +119,6 @@ pub(crate) struct Job {
     meeting: Option<Box<names::Meeting>>,
 }
 
-/// `mapwire run`.
 pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> Result<ExitCode, Failure> {
     let layers = Layers::read(&args.options, file).map_err(failing(2))?;
     let settings = Settings::from_layers(&layers).map_err(failing(2))?;
@@ -157,7 +152,6 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> Result<ExitCode, F
     }
 }
 
-/// What `mapwire run` is to do.
 enum Work {
     Here(Job),
     Spread(hosts::Spread),

@@ -118,9 +118,7 @@ pub(super) struct Membership {
     job: NamedJob,
 }
 
-/// What a membership tells.
 pub(super) enum Heard {
-    /// For the user.
     Notice(String),
     /// The job ends, for this reason and with this exit code.
     End(String, u8),
@@ -170,7 +168,6 @@ impl AsFd for Membership {
     }
 }
 
-/// A signal that ends the command.
 fn heard(link: &Link) -> Option<i32> {
     while let Some(signal) = link.signals.next() {
         match signal {

@@ -18,7 +18,6 @@ pub(crate) struct Program {
     pub(crate) wdir: Option<PathBuf>,
 }
 
-/// Why the ranks cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
     #[error("{name}: program not found; {hint}")]

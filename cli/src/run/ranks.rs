@@ -32,7 +32,6 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 const SERVED: u64 = FIRST_TOKEN;
 const PIPES: u64 = FIRST_TOKEN + 1;
 
-/// One output pipe of a rank.
 pub(super) struct Pipe {
     fd: OwnedFd,
     lines: Lines,
@@ -46,7 +45,6 @@ impl Pipe {
     }
 }
 
-/// The stops of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StopsOf(u32);
 
@@ -56,7 +54,6 @@ impl fmt::Display for StopsOf {
     }
 }
 
-/// A rank's process.
 pub(super) struct Rank {
     pub(super) pid: Pid,
     /// Standard output and standard error, until their ends.

@@ -16,7 +16,6 @@ use crate::see::{Sample, table};
 /// How often what collectors are shown is renewed.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What was asked for.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     summary: Option<Summary>,
@@ -26,7 +25,6 @@ pub(crate) struct Wanted {
 
 #[derive(Debug)]
 enum Summary {
-    /// As a table, on standard error.
     Shown,
     /// As JSON, into a file, which is begun before the job.
     Written(PathBuf, WholeFile),
@@ -83,7 +81,6 @@ impl Watch {
         Ok(Self { wanted, shown, began: now, due })
     }
 
-    /// When [`renew`](Self::renew) wants to be called.
     pub(super) fn poll_at(&self) -> Option<Instant> {
         self.due
     }

@@ -77,7 +77,6 @@ impl Signals {
         Ok(Self { fd })
     }
 
-    /// The next signal that waits.
     pub(super) fn next(&self) -> Option<i32> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
         let bytes = size_of::<libc::signalfd_siginfo>();

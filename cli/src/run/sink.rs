@@ -19,7 +19,6 @@ struct Queue {
     writing: bool,
     /// Nothing more comes.
     is_closed: bool,
-    /// Why nothing more is written.
     lost: Option<Errno>,
 }
 
@@ -57,7 +56,6 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Starts the writer of `target`.
     pub(super) fn start(target: BorrowedFd<'static>) -> io::Result<Self> {
         Self::write_to(target)
     }
@@ -102,12 +100,10 @@ impl Sink {
         }
     }
 
-    /// Whether the ranks should wait.
     pub(super) fn is_full(&self) -> bool {
         self.shared.lock().bytes.len() >= FULL
     }
 
-    /// Whether everything has been written.
     pub(super) fn is_empty(&self) -> bool {
         let queue = self.shared.lock();
         queue.lost.is_some() || (queue.bytes.is_empty() && !queue.writing)

@@ -19,7 +19,6 @@ use super::terminal::{self, Stdout};
 /// Columns of `[3] ` before a line.
 const TAG: u16 = 4;
 
-/// A rank's process and its output.
 pub(super) struct Started {
     pub(super) pid: Pid,
     pub(super) stdout: OwnedFd,

@@ -19,7 +19,6 @@ use super::{Job, Place};
 use super::{provider, spawn, terminal};
 use crate::config::Bind;
 
-/// The broker of the job.
 pub(super) fn broker(job: &Job) -> Result<Broker, String> {
     let hosts = &job.place.hosts;
     match &job.place.here {

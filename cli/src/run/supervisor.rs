@@ -74,7 +74,6 @@ pub(super) trait Crew {
     fn close(&mut self, supervisor: &mut Supervisor);
 }
 
-/// How a job ended.
 pub(crate) struct Ended {
     pub(crate) code: u8,
     /// The keeper was killed, so that what it does at the end is not done.
@@ -105,7 +104,6 @@ pub(super) struct Supervisor {
     watch: Option<Watch>,
     /// Before what this process says: the host, where it is an agent.
     prefix: String,
-    /// What the user was told last.
     said: RefCell<String>,
 }
 
@@ -166,7 +164,6 @@ impl Supervisor {
         text.clone_into(&mut self.said.borrow_mut());
     }
 
-    /// What the user was told last.
     pub(super) fn said(&self) -> String {
         self.said.borrow().clone()
     }

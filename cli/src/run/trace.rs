@@ -11,7 +11,6 @@ use mapwire_trace::{Metadata, RawReader, TraceWriter};
 
 use super::hosts::clock_of;
 
-/// A trace that is being taken.
 pub(super) struct Trace {
     target: Destination,
     ranks: u32,
@@ -22,7 +21,6 @@ pub(super) struct Trace {
     began: SystemTime,
 }
 
-/// What was written.
 struct Outcome {
     records: u64,
     bytes: u64,

@@ -12,7 +12,6 @@ use prometheus_client::registry::Registry;
 use super::Sample;
 use super::sample::METRICS;
 
-/// The type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Debug)]
@@ -60,7 +59,6 @@ impl Collector for Samples {
     }
 }
 
-/// The text of these samples.
 pub(super) fn text(samples: Vec<Sample>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Samples(samples)));

@@ -18,7 +18,6 @@ pub(super) struct Job {
     pub(super) broker: u32,
     /// The broker's parent: of `mapwire run`, the process that the shell knows.
     parent: Option<u32>,
-    /// The broker's command line.
     pub(super) command: String,
     board: Board,
 }
@@ -30,12 +29,10 @@ impl Job {
         all.filter(|sample| sample.pid != 0).collect()
     }
 
-    /// Ranks of the whole job.
     pub(super) fn size(&self) -> u32 {
         self.board.ranks()
     }
 
-    /// Whether its broker is there yet.
     #[cfg(feature = "top")]
     pub(super) fn is_alive(&self) -> bool {
         Path::new(&format!("/proc/{}", self.broker)).exists()

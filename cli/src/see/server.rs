@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use super::{Sample, exposition};
 
-/// Longest request.
 const LONGEST: usize = 8 << 10;
 /// What a client may take to ask, and to take its answer.
 const PATIENCE: Duration = Duration::from_secs(2);

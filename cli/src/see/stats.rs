@@ -19,7 +19,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Lines of `--watch` from one title to the next.
 const PAGE_LINES: usize = 20;
 
-/// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
 enum StatsError {
     #[error("no process has the number {0}; `pgrep -a NAME` lists those of a program")]
@@ -36,7 +35,6 @@ enum StatsError {
     Descriptors(u32, #[source] io::Error),
 }
 
-/// `mapwire stats`.
 pub(crate) fn command(args: &StatsArgs) -> Result<ExitCode, crate::Failure> {
     let done = match args.watch {
         true => watch(args),

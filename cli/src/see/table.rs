@@ -2,7 +2,6 @@
 
 use super::Sample;
 
-/// Titles of the columns.
 pub(crate) const TITLES: [&str; 14] = [
     "rank", "host", "pid", "state", "sent", "in place", "received", "packets", "fetches", "faults", "rtt", "resent",
     "timeouts", "rejected",

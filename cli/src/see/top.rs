@@ -12,7 +12,6 @@ use super::jobs::{self, Job};
 use super::table;
 use crate::args::TopArgs;
 
-/// `mapwire top`.
 pub(crate) fn command(args: &TopArgs) -> Result<ExitCode, crate::Failure> {
     let mut found = jobs::find();
     if let Some(pid) = args.pid {

@@ -34,7 +34,6 @@ const LEAVING: Duration = Duration::from_secs(4);
 /// What programs of whoever has the secret can have said without end.
 const UNSTARTED: &str = "processes that lend memory and could not be started";
 
-/// What is donated, and to whom.
 #[derive(Debug)]
 pub(super) struct Donor {
     pub(super) store: StoreAddress,
@@ -47,7 +46,6 @@ pub(super) struct Donor {
     pub(super) json: bool,
 }
 
-/// What a lending process says.
 enum Said {
     More(JobName),
     Ended(JobName),
@@ -60,7 +58,6 @@ struct Lender {
 }
 
 impl Donor {
-    /// What is said when it begins.
     fn begun(&self) -> String {
         let (bytes, store) = (self.pages * PAGE_BYTES as u64, &self.store);
         if self.json {
@@ -72,7 +69,6 @@ impl Donor {
         format!("{} MiB are lent to programs of `mapwire far --donors {store}`{when}", bytes >> 20)
     }
 
-    /// Lends until `stop` is readable.
     pub(super) fn run(&self, stop: BorrowedFd<'_>) -> Result<(), LaunchError> {
         let shared = SharedSecret::read(&self.secret_file)?;
         let mut offer = Offer::begin(&self.store, &shared, self.pages)?;
@@ -135,7 +131,6 @@ impl Donor {
         Ok(())
     }
 
-    /// Pages that may be lent now.
     fn limit(&self, lent: u64, is_idle: bool) -> u64 {
         if !is_idle {
             return 0;

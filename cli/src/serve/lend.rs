@@ -61,7 +61,6 @@ impl Shrinking {
     }
 }
 
-/// `mapwire lend`.
 pub(crate) fn command(args: &LendArgs) -> Result<ExitCode, Failure> {
     let Some(Detected::Names(job)) = mapwire_launch::detect().map_err(failing(1))? else {
         return Err((2, "lend: `mapwire serve --donate` starts this, for a program that wants memory".into()));

@@ -25,7 +25,6 @@ use crate::{Failure, failing, stdio};
 use donate::Donor;
 use host::Memory;
 
-/// `mapwire serve`.
 pub(crate) fn command(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let file = args.secret_file.clone().unwrap_or_else(secret::usual_path);
     if args.new_secret {
@@ -135,7 +134,6 @@ fn reached_at(listens: SocketAddr) -> StoreAddress {
     StoreAddress::Server(HostPort { host: host.to_string(), port: listens.port() })
 }
 
-/// A size that cannot be donated.
 #[derive(Debug, thiserror::Error)]
 enum DonateError {
     #[error("--donate")]

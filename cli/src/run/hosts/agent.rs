@@ -13,7 +13,6 @@ use super::frame::{Frames, GREETING, MESSAGE, Message, PROTOCOL, STDERR, Start, 
 use super::uplink::Uplink;
 use crate::run::start::explain;
 
-/// `mapwire agent`.
 pub(crate) fn command() -> ExitCode {
     if io::stdin().is_terminal() {
         eprintln!("mapwire: an agent is started by `mapwire run --hosts` and talks to that, not to a terminal");

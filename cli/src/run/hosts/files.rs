@@ -14,7 +14,6 @@ use mapwire_transport::net::capture;
 
 use super::frame::{FILE, frame};
 
-/// Bytes of a part.
 const PART: usize = 256 * 1024;
 
 /// The folder into which files of other hosts go.
@@ -76,7 +75,6 @@ pub(super) struct Basket {
 }
 
 impl Basket {
-    /// Makes the folder.
     pub(super) fn make() -> io::Result<Self> {
         let folder = std::env::temp_dir().join(format!("mapwire-{}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder)?;

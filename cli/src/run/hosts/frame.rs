@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use super::super::gathering::Written;
 use crate::config::Settings;
 
-/// Number of this protocol.
 pub(super) const PROTOCOL: u32 = 4;
 /// What the first line begins with.
 pub(super) const GREETING: &str = "mapwire agent ";
@@ -41,22 +40,15 @@ pub(super) const SILENCE: std::time::Duration = std::time::Duration::from_secs(4
 pub(super) struct Start {
     /// The host as the user calls it.
     pub(super) host: String,
-    /// Which of the hosts it is.
     pub(super) number: u32,
-    /// Ranks of each host.
     pub(super) counts: Vec<u32>,
-    /// The job's secret.
     pub(super) secret: [u8; 32],
-    /// The program and its arguments.
     pub(super) program: Vec<OsString>,
-    /// Where the ranks start.
     pub(super) folder: OsString,
     /// Whether the folder was asked for, and must be there.
     pub(super) must_have_folder: bool,
-    /// Variables of the ranks, by name.
     pub(super) variables: Vec<(OsString, OsString)>,
     pub(super) settings: Settings,
-    /// What ranks write.
     pub(super) written: Written,
     /// Whether the head wants to see figures.
     pub(super) figures: bool,
@@ -80,7 +72,6 @@ pub(super) enum Message {
     Start(Box<Start>),
     /// How ranks of other hosts reach a rank.
     Card { rank: u32, bytes: Vec<u8> },
-    /// What has become of a rank.
     State {
         rank: u32,
         #[serde(with = "StateText")]
@@ -107,17 +98,14 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// Who speaks.
     pub(super) fn here() -> Self {
         Self::Here { boot: boot(), clock_ns: clock_ns() }
     }
 
-    /// A sign of life.
     pub(super) fn beat() -> Self {
         Self::Beat { clock_ns: clock_ns() }
     }
 
-    /// The frame of it.
     pub(super) fn to_frame(&self) -> Vec<u8> {
         let body = serde_json::to_vec(self).unwrap_or_default();
         frame(MESSAGE, &body)
@@ -156,7 +144,6 @@ pub(super) fn clock_ns() -> u64 {
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A frame of bytes.
 pub(super) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(5 + body.len());
     frame.extend((body.len() as u32 + 1).to_le_bytes());
@@ -179,7 +166,6 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Takes the next bytes.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.taken));
         self.bytes.extend_from_slice(bytes);

@@ -8,13 +8,10 @@ use std::path::Path;
 
 /// Hosts of a job at most; each costs the launcher a process and three threads.
 pub(crate) const MAX_HOSTS: usize = 512;
-/// Longest line that can be meant.
 const LONGEST_LINE: usize = 1024;
 
-/// A host of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// As the user calls it.
     pub(crate) name: String,
     /// Ranks that it may have, if that was said.
     pub(crate) slots: Option<u32>,
@@ -31,7 +28,6 @@ pub(crate) enum HostsError {
     Empty { path: String },
 }
 
-/// Where something stands.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Option,
@@ -47,7 +43,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// The hosts of `--hosts a,b:4`.
 pub(crate) fn of_option(text: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts = Vec::new();
     for word in text.split(',') {
@@ -56,7 +51,6 @@ pub(crate) fn of_option(text: &str) -> Result<Vec<Host>, HostsError> {
     Ok(hosts)
 }
 
-/// The hosts of a hostfile.
 pub(crate) fn of_file(path: &Path) -> Result<Vec<Host>, HostsError> {
     let shown = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|source| HostsError::Read { path: shown.clone(), source })?;

@@ -75,7 +75,6 @@ impl AsFd for Inbox {
     }
 }
 
-/// An agent.
 pub(super) struct Peer {
     pub(super) name: String,
     pub(super) ranks: Range<u32>,
@@ -87,13 +86,10 @@ pub(super) struct Peer {
     pub(super) has_greeted: bool,
     /// The job's part there is over, with this exit code.
     pub(super) over: Option<u8>,
-    /// Its output has ended.
     pub(super) stream_end: Option<(Instant, Option<String>)>,
-    /// How its process has ended.
     pub(super) process_end: Option<(Instant, String, Option<i32>)>,
     /// Whether all that the launch agent said has been passed on.
     pub(super) have_words_ended: bool,
-    /// It has been given up.
     pub(super) is_lost: bool,
 }
 
@@ -146,7 +142,6 @@ impl Peer {
         self.send(message.to_frame());
     }
 
-    /// Sends a frame.
     pub(super) fn send(&self, frame: Vec<u8>) {
         let _ = self.orders.send(frame);
     }
@@ -156,7 +151,6 @@ impl Peer {
         self.orders.clone()
     }
 
-    /// When it was last heard of.
     pub(super) fn heard_at(&self) -> Instant {
         *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,7 +192,6 @@ fn pass_on(stderr: File, host: &str, sink: &Sink) {
     }
 }
 
-/// What reads an agent's output.
 struct Listener {
     number: usize,
     sinks: [Sink; 2],

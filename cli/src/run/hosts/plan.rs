@@ -51,7 +51,6 @@ impl Plan {
         Ok(Self { hosts: planned, size: size as u32 })
     }
 
-    /// Ranks in the job.
     pub(crate) fn size(&self) -> u32 {
         self.size
     }

@@ -6,10 +6,8 @@ use std::sync::mpsc;
 use super::super::start::read_stdin;
 use super::frame::{STDIN, frame};
 
-/// Bytes of a part at most.
 const PART: usize = 32 * 1024;
 
-/// Asks for the next part.
 pub(super) struct Tap(mpsc::Sender<()>);
 
 impl Tap {
@@ -20,7 +18,6 @@ impl Tap {
         Ok(Self(tap))
     }
 
-    /// Lets the next part come.
     pub(super) fn ask(&self) {
         let _ = self.0.send(());
     }

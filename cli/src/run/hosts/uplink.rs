@@ -26,7 +26,6 @@ pub(in super::super) enum Order {
     HeadIsGone,
 }
 
-/// The connection of an agent.
 pub(in super::super) struct Uplink {
     /// This host, as the user calls it.
     host: String,
@@ -67,7 +66,6 @@ impl Uplink {
         [self.out.framed(STDOUT), self.out.framed(STDERR)]
     }
 
-    /// How the agent names this host.
     pub(in super::super) fn host(&self) -> &str {
         &self.host
     }

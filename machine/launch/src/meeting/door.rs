@@ -87,7 +87,6 @@ impl Door {
         self.name.socket_of(rustix::process::geteuid().as_raw())
     }
 
-    /// The next who knocks.
     pub(super) fn accept(&self) -> Result<OwnedFd, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         rustix::net::accept_with(&self.listener, flags).and_then(above_stdio)
@@ -100,7 +99,6 @@ impl AsFd for Door {
     }
 }
 
-/// Who listens there.
 fn holder(place: &SocketAddrUnix) -> String {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).and_then(|socket| {

@@ -24,7 +24,6 @@ pub(super) enum Stage {
 #[derive(Debug)]
 struct Guest {
     rank: u32,
-    /// The process that knocked.
     process: u32,
     since: Instant,
 }
@@ -32,7 +31,6 @@ struct Guest {
 /// One job. The server's process runs its broker.
 pub(super) struct HostedJob {
     pub(super) id: u64,
-    /// The guests' user.
     pub(super) user: u32,
     pub(super) broker: Broker,
     pub(super) stage: Stage,
@@ -75,7 +73,6 @@ impl HostedJob {
         self.next == self.size && self.guests.is_empty()
     }
 
-    /// Gives `who` a rank.
     pub(super) fn admit(&mut self, who: &Credentials, now: Instant) -> u32 {
         let rank = self.next;
         self.next += 1;

@@ -11,12 +11,10 @@ use super::{Credentials, is_own};
 
 /// A knock that says nothing ends after this time.
 const SILENT: Duration = Duration::from_secs(2);
-/// Knocks at a time.
 const MOST: usize = 256;
 /// Of these, those of a user other than the server's and root.
 const MOST_OF_OTHER: usize = 64;
 
-/// One who has connected.
 #[derive(Debug)]
 pub(super) struct Knock {
     socket: OwnedFd,

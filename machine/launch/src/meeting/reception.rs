@@ -117,7 +117,6 @@ impl Reception {
     }
 }
 
-/// What the thread has.
 struct Desk {
     host: Arc<dyn Host>,
     limits: ReceptionLimits,

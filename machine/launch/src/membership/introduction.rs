@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use crate::LaunchError;
 
-/// The first word of an introduction.
 const MAGIC: &str = "mapwire";
 /// Longest introduction that is read, in bytes.
 const MAX_BYTES: usize = 1024;
@@ -20,16 +19,13 @@ pub enum Between {
     Other(String),
 }
 
-/// A rank's introduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Introduction {
     /// Of mapwire.
     version: String,
-    /// How it reaches other hosts.
     between: Between,
     /// Equal for ranks that reach each other by sockets of the host.
     place: String,
-    /// The host's name, for messages.
     name: String,
 }
 

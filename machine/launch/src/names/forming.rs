@@ -17,7 +17,6 @@ use super::record::{Claim, Incarnation, JobName, RELEASE, Record, host_name, ran
 use super::signed;
 use crate::LaunchError;
 
-/// How often leases are kept.
 pub(super) const KEEP: Duration = Duration::from_secs(1);
 /// A job that is there for longer than this, and takes no member, is alive.
 const DYING: Duration = LEASE.saturating_add(Duration::from_secs(3));
@@ -52,13 +51,11 @@ pub(super) struct Formed {
 }
 
 impl Formed {
-    /// This member's ranks.
     pub(super) fn ranks(&self) -> Range<u32> {
         self.claims[&self.own].ranks.clone()
     }
 }
 
-/// What becomes of one attempt.
 enum Attempt {
     Formed(Formed),
     /// The incarnation has ended or was given up.
@@ -71,7 +68,6 @@ enum Attempt {
 pub(super) trait Waiting {
     /// Waits for up to `pause`. Whether to go on.
     fn pause(&mut self, pause: Duration) -> bool;
-    /// These ranks are missing.
     fn tell(&mut self, missing: &str);
 }
 

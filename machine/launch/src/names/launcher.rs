@@ -20,7 +20,6 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(1
 /// What ranks have put, by key and rank.
 type Values = HashMap<String, HashMap<u32, Vec<u8>>>;
 
-/// A rank's connection to the store.
 #[derive(Debug)]
 pub(crate) struct Names {
     store: Box<dyn Store>,

@@ -38,7 +38,6 @@ impl fmt::Display for JobName {
 }
 
 impl JobName {
-    /// The key of its record.
     pub(super) fn key(&self) -> String {
         format!("{JOBS}{self}")
     }
@@ -97,11 +96,9 @@ impl FromStr for Incarnation {
     }
 }
 
-/// What stands under the job's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) incarnation: Incarnation,
-    /// Ranks in the job.
     pub(super) size: u32,
     /// Of who began it.
     pub(super) release: String,
@@ -152,7 +149,6 @@ impl Claim {
     }
 }
 
-/// Who ends a job, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Abort {
     pub(super) code: u8,
@@ -193,7 +189,6 @@ pub(super) fn random_text() -> Result<String, LaunchError> {
     crate::random().map(hex)
 }
 
-/// This host's name, for messages.
 pub(super) fn host_name() -> String {
     let names = rustix::system::uname();
     let name = names.nodename().to_string_lossy().into_owned();

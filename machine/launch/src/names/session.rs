@@ -165,7 +165,6 @@ fn run(mut store: Box<dyn Store>, shared: &SharedSecret, wanted: &Wanted, orders
     watch.serve(orders, told);
 }
 
-/// A member of a formed job.
 struct Watch {
     store: Box<dyn Store>,
     formed: Formed,

@@ -6,14 +6,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier, Mutex};
 
-/// What the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaks {
     /// PMI-1 only; an offer of 2 is refused.
     Refusing1,
     /// PMI-1 only; an offer of 2 is answered by 1.
     Naming1,
-    /// PMI-2.
     Only2,
 }
 

@@ -14,19 +14,16 @@ const MAX_JOB_BYTES: usize = 256;
 /// PMI-1 once the launcher has accepted it.
 #[derive(Debug)]
 pub(super) struct V1 {
-    /// Name of the space of keys.
     space: String,
     longest_value: usize,
 }
 
-/// The fields of an answer.
 #[derive(Debug)]
 struct Answer {
     text: String,
 }
 
 impl Answer {
-    /// The value of `name`.
     fn field(&self, name: &str) -> Option<&str> {
         let fields = self.text.split_ascii_whitespace();
         let mut pairs = fields.filter_map(|field| field.split_once('='));

@@ -9,7 +9,6 @@ use crate::error::excerpt;
 const MAX_ANSWER_BYTES: usize = 1 << 16;
 /// Characters of the longest value: PMI-2 allows 1,024 with the end of a C string.
 const LONGEST_VALUE: usize = 1000;
-/// Longest name of a job.
 const MAX_JOB_BYTES: usize = 256;
 
 /// PMI-2 once the launcher has accepted it.
@@ -18,7 +17,6 @@ pub(super) struct V2 {
     job: String,
 }
 
-/// The fields of an answer.
 #[derive(Debug)]
 struct Answer {
     text: String,
@@ -81,7 +79,6 @@ fn order(wire: &mut Wire, what: &str, fields: &str, name: &'static str, limit: L
 }
 
 impl V2 {
-    /// Completes the conversation's beginning.
     pub(super) fn begin(wire: &mut Wire, rank: u32, size: u32, limit: Limit) -> Result<Self, LaunchError> {
         let job = std::env::var("PMI_JOBID").unwrap_or_default();
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b';';

@@ -82,7 +82,6 @@ impl Wire {
         }
     }
 
-    /// The next `length` bytes.
     pub(super) fn read(&mut self, length: usize, limit: Limit) -> Result<Vec<u8>, LaunchError> {
         while self.unread.len() < length {
             self.receive(limit)?;

@@ -12,7 +12,6 @@ const PROTOCOL: &str = "PMIx";
 /// How long the launcher may take for what it can answer at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A rank's connection by PMIx.
 pub(crate) struct Pmix {
     library: &'static Library,
     namespace: String,

@@ -23,14 +23,12 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) status: Status,
-    /// Job and rank that it concerns.
     pub(super) about: Option<(String, u32)>,
 }
 
 /// Events that have come. A process has one PMIx client.
 static EVENTS: Mutex<VecDeque<Told>> = Mutex::new(VecDeque::new());
 
-/// A value that the library answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Datum {
     Bytes(Vec<u8>),
@@ -40,7 +38,6 @@ pub(super) enum Datum {
     Other(u16),
 }
 
-/// An option of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Choice {
     /// `pmix.collect`.
@@ -115,7 +112,6 @@ impl Library {
         Ok(library)
     }
 
-    /// The library's words for a status.
     pub(super) fn describe(&self, status: Status) -> String {
         // SAFETY: takes any status and gives a static string or null.
         let text = unsafe { (self.error_string)(status) };
@@ -140,7 +136,6 @@ impl Library {
         })
     }
 
-    /// Leaves the launcher's server.
     pub(super) fn finalize(&'static self, timeout: Duration) -> Result<Status, TooLate> {
         // SAFETY: no options are passed. A later call of another function answers that the library is not initialised.
         within(timeout, move || unsafe { (self.finalize)(std::ptr::null(), 0) })
@@ -155,7 +150,6 @@ impl Library {
         })
     }
 
-    /// Stores a value to be committed.
     pub(super) fn put(&self, key: &str, bytes: &[u8]) -> Status {
         let key = c_string(key);
         let object = ByteObject { bytes: bytes.as_ptr().cast(), size: bytes.len() };
@@ -170,7 +164,6 @@ impl Library {
         unsafe { (self.commit)() }
     }
 
-    /// Waits for all ranks of `namespace`.
     pub(super) fn fence(&self, namespace: &str, timeout: Duration) -> Result<Status, TooLate> {
         let request = Request::new(namespace, abi::RANK_WILDCARD, "", &[Choice::Collect]);
         let answer = request.run(timeout, |request, data| {
@@ -213,7 +206,6 @@ impl Library {
     }
 }
 
-/// The next event that waits.
 pub(super) fn poll_event() -> Option<Told> {
     lock(&EVENTS).pop_front()
 }
