@@ -394,7 +394,7 @@ impl Crew for Ranks {
         [of_phase, uplink, self.broker.poll_at(now), self.stops.poll_at()].into_iter().flatten().min()
     }
 
-    fn handle_event(&mut self, supervisor: &mut Supervisor, token: u64) {
+    fn handle_event(&mut self, supervisor: &mut Supervisor, token: u64, _now: Instant) {
         if token >= PIPES {
             let at = (token - PIPES) as usize;
             self.read_pipe(supervisor, at / 2, at % 2, 16);

@@ -56,7 +56,7 @@ pub(super) trait Crew {
     fn advance(&mut self, supervisor: &mut Supervisor, now: Instant);
     /// When [`advance`](Self::advance) or [`serve`](Self::serve) want to be called at the latest.
     fn next_time(&self, phase: Phase, now: Instant) -> Option<Instant>;
-    fn handle_event(&mut self, supervisor: &mut Supervisor, token: u64);
+    fn handle_event(&mut self, supervisor: &mut Supervisor, token: u64, now: Instant);
     /// Does what there is to do in every turn.
     fn serve(&mut self, supervisor: &mut Supervisor, now: Instant);
     fn handle_child(&mut self, supervisor: &mut Supervisor, pid: Pid, status: WaitStatus, now: Instant);
@@ -224,7 +224,7 @@ impl Supervisor {
                     SIGNALS => self.handle_signals(crew, now),
                     KEEPER => self.handle_keeper(crew, now),
                     WRITTEN => self.sinks.iter().for_each(Sink::clear_event),
-                    token => crew.handle_event(self, token),
+                    token => crew.handle_event(self, token, now),
                 }
             }
             crew.serve(self, now);

@@ -165,6 +165,9 @@ pub(super) struct Frames {
     taken: usize,
 }
 
+/// What a login shell may print before the agent's greeting, in bytes.
+const LONGEST_BANNER: usize = 64 * 1024;
+
 impl Frames {
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.taken));
@@ -186,6 +189,24 @@ impl Frames {
         let (kind, body) = (rest[0], rest[1..length].to_vec());
         self.taken += 4 + length;
         Ok(Some((kind, body)))
+    }
+
+    /// The rest of the line that greets, once it has come. What a login shell prints before it is skipped.
+    pub(super) fn greeting(&mut self) -> io::Result<Option<String>> {
+        let mut at = self.taken;
+        while let Some(length) = self.bytes[at..].iter().position(|byte| *byte == b'\n') {
+            let line = String::from_utf8_lossy(&self.bytes[at..at + length]);
+            at += length + 1;
+            if let Some(rest) = line.trim_end().strip_prefix(GREETING) {
+                let rest = rest.to_owned();
+                self.taken = at;
+                return Ok(Some(rest));
+            }
+        }
+        match self.bytes.len() > LONGEST_BANNER {
+            true => Err(io::Error::other("no greeting among the first 64 KiB of output")),
+            false => Ok(None),
+        }
     }
 
     /// Waits for the next frame; `None` at the end of the stream.
@@ -225,6 +246,20 @@ mod tests {
             assert!(matches!(serde_json::from_slice(&out[1].1), Ok(Message::Beat { .. })));
             assert_eq!(out[2], (STDIN, vec![]));
         }
+    }
+
+    #[test]
+    fn a_greeting_is_found_behind_what_a_login_shell_prints() {
+        let mut frames = Frames::default();
+        frames.feed(b"Welcome!\n\xff\nmapwire agent 1");
+        assert_eq!(frames.greeting().unwrap(), None);
+        frames.feed(b" 0.1.0\n");
+        frames.feed(&frame(STDIN, b"rest"));
+        assert_eq!(frames.greeting().unwrap().as_deref(), Some("1 0.1.0"));
+        assert_eq!(frames.next().unwrap(), Some((STDIN, b"rest".to_vec())));
+        let mut endless = Frames::default();
+        endless.feed(&[b'x'; LONGEST_BANNER + 1]);
+        assert!(endless.greeting().is_err());
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mapwire_transport::board::RankState;
@@ -16,12 +15,13 @@ use super::super::gathering::Written;
 use super::super::keeper::Link;
 use super::super::seeing::Wanted;
 use super::super::signals;
-use super::super::start::{explain, raise_descriptor_limit};
+use super::super::sink::Sink;
+use super::super::start::raise_descriptor_limit;
 use super::super::supervisor::{Crew, Ended, FIRST_TOKEN, Phase, Supervisor};
 use super::command::Template;
 use super::files::Files;
 use super::frame::{BEAT, FILE, MESSAGE, Message, PROTOCOL, SILENCE, Start};
-use super::peer::{Heard, Inbox, Peer};
+use super::peer::{Heard, Peer};
 use super::plan::Plan;
 use super::stdin::Tap;
 use crate::config::Settings;
@@ -53,7 +53,6 @@ pub(crate) struct Spread {
 struct Head {
     spread: Spread,
     peers: Vec<Peer>,
-    inbox: Arc<Inbox>,
     beat_at: Instant,
     tap: Option<Tap>,
     files: Option<Files>,
@@ -65,20 +64,16 @@ struct Head {
 pub(crate) fn run(mut spread: Spread, link: Link) -> Ended {
     let keeper = link.keeper;
     raise_descriptor_limit(spread.plan.hosts().len() as u32);
-    let prepared = Supervisor::new(link, None, spread.seeing.take());
-    let prepared = prepared.and_then(|supervisor| match Head::new(spread, &supervisor) {
-        Ok(head) => Ok((supervisor, head)),
-        Err(error) => Err(format!("cannot set up the event loop: {}", explain(&error))),
-    });
-    let (mut supervisor, mut head) = match prepared {
-        Ok(prepared) => prepared,
+    let mut supervisor = match Supervisor::new(link, None, spread.seeing.take()) {
+        Ok(supervisor) => supervisor,
         Err(why) => {
             eprintln!("mapwire: {why}");
             return Ended::early(1, keeper);
         }
     };
+    let mut head = Head::new(spread);
     supervisor.phase = Phase::Starting(Instant::now() + GREETING_TIME);
-    if let Err((code, why)) = head.start_agents(&supervisor) {
+    if let Err((code, why)) = head.start_agents() {
         supervisor.say(&why);
         supervisor.kill(&mut head, code, Instant::now());
     }
@@ -86,26 +81,22 @@ pub(crate) fn run(mut spread: Spread, link: Link) -> Ended {
 }
 
 impl Head {
-    fn new(spread: Spread, supervisor: &Supervisor) -> io::Result<Self> {
-        let inbox = Inbox::new()?;
-        supervisor.listen(&*inbox, FIRST_TOKEN)?;
+    fn new(spread: Spread) -> Self {
         let hosts = spread.plan.hosts().zip(0..);
         let samples = hosts.flat_map(|((_, ranks), host)| ranks.map(move |rank| Sample::absent(rank, host)));
-        Ok(Self {
+        Self {
             peers: Vec::new(),
-            inbox,
             beat_at: Instant::now() + BEAT,
             tap: None,
             files: (spread.written.clone()).map(|(_, folder)| Files::into_folder(folder)),
             samples: samples.collect(),
             spread,
-        })
+        }
     }
 
-    fn start_agents(&mut self, supervisor: &Supervisor) -> Result<(), crate::Failure> {
-        for (number, host) in self.spread.plan.hosts().enumerate() {
-            let peer = Peer::start(number, host, &self.spread.template, &supervisor.sinks, &self.inbox)?;
-            self.peers.push(peer);
+    fn start_agents(&mut self) -> Result<(), crate::Failure> {
+        for host in self.spread.plan.hosts() {
+            self.peers.push(Peer::start(host, &self.spread.template)?);
         }
         Ok(())
     }
@@ -113,7 +104,7 @@ impl Head {
     fn tell_all(&self, message: &Message, but: Option<usize>) {
         for (number, peer) in self.peers.iter().enumerate() {
             if Some(number) != but && peer.has_greeted && !peer.is_done() {
-                peer.tell(message);
+                peer.connection.tell(message);
             }
         }
     }
@@ -127,14 +118,6 @@ impl Head {
             },
             Heard::Frame(FILE, body) => self.take_file(from, &body),
             Heard::Frame(kind, _) => Err(format!("its agent sent a frame of the unknown kind {kind}")),
-            Heard::End(why) => {
-                self.peers[from].stream_end = Some((now, why));
-                Ok(())
-            }
-            Heard::WordsEnd => {
-                self.peers[from].have_words_ended = true;
-                Ok(())
-            }
         };
         if let Err(why) = lost {
             self.lose(supervisor, from, &why, now);
@@ -157,7 +140,7 @@ impl Head {
             return supervisor.kill(self, 1, now);
         }
         self.peers[from].has_greeted = true;
-        self.peers[from].excuse();
+        self.peers[from].connection.excuse();
         if matches!(supervisor.phase, Phase::Starting(_)) && self.peers.iter().all(|peer| peer.has_greeted) {
             match self.start_ranks(supervisor.is_watched()) {
                 Ok(()) => supervisor.phase = Phase::Running,
@@ -198,11 +181,11 @@ impl Head {
                 written: (spread.written.as_ref()).map_or_else(Written::default, |(it, _)| *it),
                 figures,
             };
-            peer.tell(&Message::Start(Box::new(start)));
+            peer.connection.tell(&Message::Start(Box::new(start)));
         }
         if let Some(first) = self.peers.first() {
-            let inlet = first.inlet();
-            let tap = Tap::open(move |frame| drop(inlet.send(frame)))?;
+            let inlet = first.connection.out.clone();
+            let tap = Tap::open(move |frame| inlet.push(&frame))?;
             tap.ask();
             self.tap = Some(tap);
         }
@@ -274,12 +257,12 @@ impl Head {
             let is_late = |at: Instant| now >= at + LAST_WORDS;
             let why = match (&peer.stream_end, &peer.process_end) {
                 // What the launch agent said comes first: it tells more. A process that it left may hold the pipe open.
-                (Some((_, why)), Some((at, end, code))) if peer.have_words_ended || is_late(*at) => {
+                (Some((_, why)), Some((at, end, code))) if peer.have_words_ended() || is_late(*at) => {
                     Some(self.why(peer, why.as_deref(), Some((end, *code))))
                 }
                 (Some((at, why)), None) if is_late(*at) => Some(self.why(peer, why.as_deref(), None)),
                 (None, Some((at, end, code))) if is_late(*at) => Some(self.why(peer, None, Some((end, *code)))),
-                (None, None) if peer.has_greeted && now >= peer.heard_at() + SILENCE => {
+                (None, None) if peer.has_greeted && peer.connection.is_silent(now) => {
                     Some(format!("nothing was heard of it for {} s", SILENCE.as_secs()))
                 }
                 _ => None,
@@ -350,6 +333,10 @@ impl Crew for Head {
             }
             _ => {}
         }
+        let has_room = !supervisor.sinks.iter().any(Sink::is_full);
+        for (number, peer) in self.peers.iter_mut().enumerate() {
+            peer.watch(supervisor, number, has_room);
+        }
     }
 
     fn next_time(&self, phase: Phase, now: Instant) -> Option<Instant> {
@@ -363,12 +350,18 @@ impl Crew for Head {
         [phase, words, Some(self.beat_at)].into_iter().flatten().min()
     }
 
-    fn handle_event(&mut self, _supervisor: &mut Supervisor, _token: u64) {}
+    fn handle_event(&mut self, supervisor: &mut Supervisor, token: u64, now: Instant) {
+        let at = (token - FIRST_TOKEN) as usize;
+        let peer = &mut self.peers[at / 2];
+        if at % 2 == 1 {
+            return peer.read_words(supervisor);
+        }
+        for heard in peer.read_output(supervisor, now) {
+            self.handle(supervisor, at / 2, heard, now);
+        }
+    }
 
     fn serve(&mut self, supervisor: &mut Supervisor, now: Instant) {
-        for (from, heard) in self.inbox.take() {
-            self.handle(supervisor, from, heard, now);
-        }
         self.check_agents(supervisor, now);
         if now >= self.beat_at {
             self.beat_at = now + BEAT;
@@ -404,7 +397,7 @@ impl Crew for Head {
         // The threads that carry it have a moment.
         std::thread::sleep(Duration::from_millis(20));
         signals::stop_here();
-        self.peers.iter().for_each(Peer::excuse);
+        self.peers.iter_mut().for_each(|peer| peer.connection.excuse());
         self.tell_all(&Message::Continue, None);
     }
 
@@ -428,7 +421,6 @@ impl Crew for Head {
                 supervisor.say(&format!("the clock of host {} cannot be noted: {error}", peer.name));
             }
         }
-        self.inbox.close();
         self.peers.clear();
         if !ending::end_descendants(supervisor.group.as_ref()) {
             eprintln!("mapwire: a process of the job does not die, even by SIGKILL");

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::Path;
 
-/// Hosts of a job at most; each costs the launcher a process and three threads.
+/// Hosts of a job at most; each costs the launcher a process and a thread.
 pub(crate) const MAX_HOSTS: usize = 512;
 const LONGEST_LINE: usize = 1024;
 
