@@ -95,24 +95,9 @@ pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> Vec<Strin
 
 /// The variable that at most three changed letters make of `name`.
 fn nearest(name: &str) -> Option<&'static str> {
-    let distances = VARIABLES.iter().map(|known| (distance(name, known), *known));
+    let distances = VARIABLES.iter().map(|known| (strsim::levenshtein(name, known), *known));
     let (least, known) = distances.min()?;
     (least <= 3).then_some(known)
-}
-
-/// How many letters must be added, removed or replaced to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (above, letter) in one.bytes().enumerate() {
-        let mut diagonal = above;
-        row[0] = above + 1;
-        for (column, wanted) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(letter != wanted);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// What is wrong with a value of `MAPWIRE_LOG`, if anything is: a list of levels and of `part=level`, such as

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use mapwire_host::processes::parent_of;
 use mapwire_transport::board::Board;
 
 use super::Sample;
@@ -81,12 +82,6 @@ pub(super) fn memory_of(path: &Path) -> Option<String> {
     let name = target.as_os_str().as_bytes().strip_prefix(b"/memfd:")?;
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
     OsStr::from_bytes(name).to_str().map(str::to_owned)
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    line.trim().parse().ok()
 }
 
 fn command_of(pid: u32) -> String {
