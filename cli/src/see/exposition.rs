@@ -37,10 +37,7 @@ impl Collector for Samples {
             if (0..first).any(|at| same(&at)) {
                 continue;
             }
-            let kind = match metric.is_gauge {
-                true => MetricType::Gauge,
-                false => MetricType::Counter,
-            };
+            let kind = if metric.is_gauge { MetricType::Gauge } else { MetricType::Counter };
             let name = format!("mapwire_{}", metric.name);
             let mut family = encoder.encode_descriptor(&name, metric.help, None, kind)?;
             for sample in self.0.iter().filter(|sample| sample.at_ns != 0) {

@@ -36,10 +36,7 @@ enum StatsError {
 }
 
 pub(crate) fn command(args: &StatsArgs) -> Result<ExitCode, crate::Failure> {
-    let done = match args.watch {
-        true => watch(args),
-        false => read(args.pid).map(|found| print(args, &found)),
-    };
+    let done = if args.watch { watch(args) } else { read(args.pid).map(|found| print(args, &found)) };
     done.map(|()| ExitCode::SUCCESS).map_err(crate::failing(1))
 }
 
@@ -70,10 +67,7 @@ fn read(pid: u32) -> Result<Vec<Statistics>, StatsError> {
             Err(error) => return Err(explain(error)),
         }
     }
-    match found.is_empty() {
-        true => Err(StatsError::NotFar(pid)),
-        false => Ok(found),
-    }
+    if found.is_empty() { Err(StatsError::NotFar(pid)) } else { Ok(found) }
 }
 
 fn print(args: &StatsArgs, found: &[Statistics]) {

@@ -97,10 +97,7 @@ fn lend(mut donation: Donation, orders: &Orders) -> Result<(), mapwire::Error> {
         if are_over && leaves_at.is_none() {
             leaves_at = Some(Instant::now() + LEAVING);
         }
-        let pages = match are_over {
-            true => 0,
-            false => orders.pages.load(Ordering::Acquire),
-        };
+        let pages = if are_over { 0 } else { orders.pages.load(Ordering::Acquire) };
         let may_grow = !are_over && orders.may_grow.load(Ordering::Relaxed);
         if !may_grow {
             asked_at = None;

@@ -130,10 +130,7 @@ impl Head {
         if protocol.parse() != Ok(PROTOCOL) || version != ours {
             let shown: String = version.chars().filter(|c| !c.is_control()).take(40).collect();
             let name = &self.peers[from].name;
-            let which = match version == ours {
-                true => " of another build",
-                false => "",
-            };
+            let which = if version == ours { " of another build" } else { "" };
             supervisor.say(&format!(
                 "host {name} has mapwire {shown}{which}, this is {ours}: install the same version on both"
             ));

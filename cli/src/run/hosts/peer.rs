@@ -93,10 +93,7 @@ impl Peer {
         self.is_watched = has_room;
         for (pipe, token) in self.pipes.iter().zip(FIRST_TOKEN + 2 * number as u64..) {
             let Some(pipe) = pipe else { continue };
-            let _ = match has_room {
-                true => supervisor.listen(pipe, token),
-                false => supervisor.forget(pipe),
-            };
+            let _ = if has_room { supervisor.listen(pipe, token) } else { supervisor.forget(pipe) };
         }
     }
 

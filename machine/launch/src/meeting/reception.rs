@@ -273,10 +273,7 @@ impl Desk {
     }
 
     fn check_limits(&self, who: &Credentials) -> Result<(), String> {
-        let most = match is_own(who.user) {
-            true => self.limits.own_guests,
-            false => self.limits.other_guests,
-        };
+        let most = if is_own(who.user) { self.limits.own_guests } else { self.limits.other_guests };
         if most == 0 {
             return Err(format!("it admits no clients of user {}", who.user));
         }
