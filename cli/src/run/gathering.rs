@@ -108,8 +108,8 @@ impl Gathering {
     pub(super) fn finish(self) -> bool {
         // By the descriptor: a folder of this name might be another by now.
         let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
-        let trace = self.trace.is_none_or(|trace| trace.finish(&folder));
-        let capture = self.capture.is_none_or(|capture| capture.finish(&folder));
+        let trace = self.trace.is_none_or(|it| tell("trace", &it.path(), it.write(&folder)));
+        let capture = self.capture.is_none_or(|it| tell("capture", &it.path(), it.write(&folder)));
         remove(&self.path);
         trace && capture
     }
@@ -127,6 +127,15 @@ impl Work {
             Self::Spread(hosts::Spread { .. }) => self.hosts() > 1,
         }
     }
+}
+
+/// Says what came of `what`; false if nothing was written.
+fn tell(what: &str, path: &Path, written: Result<Vec<String>, String>) -> bool {
+    match &written {
+        Ok(lines) => lines.iter().for_each(|line| eprintln!("mapwire: {line}")),
+        Err(why) => eprintln!("mapwire: no {what} was written to {}: {why}", path.display()),
+    }
+    written.is_ok()
 }
 
 fn remove(folder: &Path) {

@@ -21,12 +21,6 @@ pub(super) struct Trace {
     began: SystemTime,
 }
 
-struct Outcome {
-    records: u64,
-    bytes: u64,
-    notes: Vec<String>,
-}
-
 impl Trace {
     /// A trace that becomes the file `target`.
     pub(super) fn new(target: Destination, ranks: u32, hosts: u32, per_node: u16, command: Vec<String>) -> Self {
@@ -37,29 +31,8 @@ impl Trace {
         self.target.path()
     }
 
-    /// Makes one trace of the ranks' files in `folder`, when no rank writes any more; says on standard error what came of it. False
-    /// when there is no trace.
-    pub(super) fn finish(self, folder: &Path) -> bool {
-        let path = self.path();
-        match self.merge(folder) {
-            Ok(Outcome { records, bytes, notes }) => {
-                for note in notes {
-                    eprintln!("mapwire: trace: {note}");
-                }
-                eprintln!(
-                    "mapwire: trace of {records} operations in {}, {bytes} bytes; see `mapwire lab info`",
-                    path.display()
-                );
-                true
-            }
-            Err(why) => {
-                eprintln!("mapwire: no trace was written to {}: {why}", path.display());
-                false
-            }
-        }
-    }
-
-    fn merge(&self, folder: &Path) -> Result<Outcome, String> {
+    /// Makes one trace of the ranks' files in `folder`, when no rank writes any more. Gives what there is to say of it.
+    pub(super) fn write(&self, folder: &Path) -> Result<Vec<String>, String> {
         let mut readers = Vec::new();
         let mut notes = Vec::new();
         for rank in 0..self.ranks {
@@ -113,6 +86,9 @@ impl Trace {
         let records = writer.records();
         let file = writer.finish().map_err(|error| with_causes(&error))?;
         let bytes = file.keep().map_err(|error| error.to_string())?;
-        Ok(Outcome { records, bytes, notes })
+        let said = notes.iter().map(|note| format!("trace: {note}"));
+        let path = self.path();
+        let of = format!("trace of {records} operations in {}, {bytes} bytes; see `mapwire lab info`", path.display());
+        Ok(said.chain([of]).collect())
     }
 }

@@ -141,6 +141,46 @@ impl Wire {
     }
 }
 
+/// An answer of the launcher: fields `name=value`.
+#[derive(Debug)]
+pub(super) struct Answer {
+    text: String,
+    /// Whether a character stands between fields.
+    separates: fn(char) -> bool,
+}
+
+impl Answer {
+    /// Takes what came for an answer that is named `name`.
+    pub(super) fn read(
+        wire: &mut Wire,
+        protocol: &'static str,
+        bytes: Vec<u8>,
+        separates: fn(char) -> bool,
+        name: &'static str,
+    ) -> Result<Self, LaunchError> {
+        let malformed = |bytes: &[u8]| LaunchError::Protocol { protocol, answer: excerpt(bytes), expected: name };
+        let answer = match String::from_utf8(bytes) {
+            Ok(text) => Self { text, separates },
+            Err(error) => return wire.fail(malformed(error.as_bytes())),
+        };
+        match answer.field("cmd") {
+            Some(named) if named == name => Ok(answer),
+            _ => wire.fail(malformed(answer.text.as_bytes())),
+        }
+    }
+
+    /// The value of `name`. A separator in a value, which only messages have, ends it.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.text.split(self.separates).filter_map(|field| field.split_once('='));
+        pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// The beginning of it, safe to print.
+    pub(super) fn excerpt(&self) -> String {
+        excerpt(self.text.as_bytes())
+    }
+}
+
 fn os(call: &'static str, errno: Errno) -> LaunchError {
     LaunchError::Os { call, source: errno.into() }
 }
