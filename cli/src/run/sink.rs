@@ -56,16 +56,8 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    pub(super) fn start(target: BorrowedFd<'static>) -> io::Result<Self> {
-        Self::write_to(target)
-    }
-
-    /// Starts the writer of a pipe, which it closes when all is written and the sink has gone.
-    pub(super) fn into_pipe(target: OwnedFd) -> io::Result<Self> {
-        Self::write_to(target)
-    }
-
-    fn write_to(target: impl AsFd + Send + 'static) -> io::Result<Self> {
+    /// Starts the writer of `target`, which is dropped when all is written and the sink has gone.
+    pub(super) fn start(target: impl AsFd + Send + 'static) -> io::Result<Self> {
         let written = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Mutex::new(Queue::default());
         let shared = Arc::new(Shared { queue, more: Condvar::new(), written });

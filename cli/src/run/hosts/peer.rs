@@ -63,7 +63,7 @@ impl Peer {
         let wrong = |error: io::Error| (126, format!("host {name}: cannot start its agent: {}", explain(&error)));
         let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| wrong(e.into()))?;
         let started = spawn::start(&program, &[], theirs.into(), Stdout::Pipe, None, None).map_err(wrong)?;
-        let out = Sink::into_pipe(ours).map_err(wrong)?;
+        let out = Sink::start(ours).map_err(wrong)?;
         Ok(Self {
             name: name.to_owned(),
             ranks,

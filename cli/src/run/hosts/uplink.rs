@@ -73,7 +73,7 @@ impl Uplink {
 
     /// Gives rank 0 its standard input by `target`.
     pub(in super::super) fn pour_into(&mut self, target: std::os::fd::OwnedFd) -> io::Result<()> {
-        self.stdin = Some(Sink::into_pipe(target)?);
+        self.stdin = Some(Sink::start(target)?);
         Ok(())
     }
 
