@@ -79,7 +79,6 @@ fn precedes_command(arguments: &[OsString]) -> bool {
     first.is_some_and(|word| word.starts_with(b"-"))
 }
 
-/// Says where options of a command belong.
 fn misplaced(mut error: Error) -> Error {
     let advice = "options of a command follow its name: mapwire run -n 2 -- ./prog";
     let advice = ContextValue::StyledStrs(vec![StyledStr::from(advice)]);

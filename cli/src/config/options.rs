@@ -97,7 +97,6 @@ impl JobOption {
         }
     }
 
-    /// The text that the command line gives.
     fn given(&self, matches: &ArgMatches) -> Option<String> {
         if !self.is_switch() {
             return matches.get_one::<String>(self.key).cloned();

@@ -17,7 +17,6 @@ pub(crate) enum Bind {
     Core,
 }
 
-/// How ranks of one host reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Transport {
     /// By shared memory.
@@ -43,13 +42,11 @@ impl Transport {
 pub(crate) struct Settings {
     pub(crate) ranks: Option<u32>,
     pub(crate) transport: Transport,
-    /// How long set-up steps wait for others, if given.
     pub(crate) timeout: Option<Duration>,
     /// A rank that is stopped for this long ends the job.
     pub(crate) stop_grace: Duration,
     pub(crate) bind: Bind,
     pub(crate) wdir: Option<PathBuf>,
-    /// Whether output lines begin with the rank.
     pub(crate) tag: bool,
     pub(crate) stdout: Stdout,
     /// The options that the ranks themselves read, as variables.
@@ -57,7 +54,6 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Checks all layers and gives them their types.
     pub(crate) fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {
         let mut environment = Vec::new();
         for option in &OPTIONS {

@@ -328,7 +328,6 @@ fn locked_memory(limits: &Limits) -> Finding {
     }
 }
 
-/// What `mapwire run` gives ranks as standard output.
 fn output() -> Finding {
     match terminal::open(0) {
         Ok(_) => Finding::ok("output", "ranks write to pseudo-terminals, line by line"),

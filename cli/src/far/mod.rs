@@ -23,7 +23,6 @@ use crate::args::FarArgs;
 use crate::run::program::{Program, own_folders};
 use crate::{Failure, failing};
 
-/// The library, by the name that cargo gives it.
 const LIBRARY: &str = "libmapwire_far.so";
 /// Less than this no pager works with: what one system call or one instruction touches must be in RAM at once.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -70,7 +69,6 @@ pub(crate) fn command(args: &FarArgs) -> Result<ExitCode, Failure> {
     start(args, program).map_err(|error| failing(error.exit_code())(error))
 }
 
-/// Becomes the program, or says why not.
 fn start(args: &FarArgs, program: Program) -> Result<ExitCode, FarError> {
     let pages = pages(&args.local)?;
     let disk = folder(args.disk.clone())?;

@@ -15,7 +15,6 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// A capture that becomes the file `target`.
     pub(super) fn new(target: Destination, ranks: u32) -> Self {
         Self { target, ranks }
     }

@@ -13,7 +13,6 @@ use crate::Failure;
 use crate::args::RunArgs;
 use crate::config::Transport;
 
-/// The variables by which ranks learn of the folder.
 const TRACE: &str = "MAPWIRE_TRACE_FOLDER";
 const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
 

@@ -65,7 +65,6 @@ use crate::{Failure, failing};
 /// Which ranks a launcher starts, and where the others are.
 pub(crate) struct Place {
     pub(crate) ranks: Range<u32>,
-    /// The host of each rank of the job.
     hosts: Vec<u32>,
     /// The number of this host and the job's secret, where other hosts have launchers of their own.
     here: Option<(u32, Secret)>,
@@ -157,7 +156,6 @@ enum Work {
     Spread(hosts::Spread),
 }
 
-/// Finds out what the command line asks for.
 fn work(args: &RunArgs, settings: Settings) -> Result<Work, Failure> {
     let seeing = seeing::Wanted::new(args)?;
     let variables = variables(&args.variables).map_err(|why| (2, why))?;
@@ -207,7 +205,6 @@ impl Work {
         }
     }
 
-    /// Has the ranks write what is gathered.
     fn writing(mut self, gathering: Option<&gathering::Gathering>) -> Self {
         if let Some(gathering) = gathering {
             let (written, folder) = (gathering.written(), gathering.folder());

@@ -22,7 +22,6 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// How long a command waits for the others unless --timeout says.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is needed to join a job by its name.
 pub(crate) struct Meeting {
     job: NamedJob,
     shared: SharedSecret,
@@ -148,7 +147,6 @@ impl Membership {
         self.session.abort(code, why);
     }
 
-    /// Leaves, when no rank is left here.
     pub(super) fn leave(self) {
         self.session.leave();
     }

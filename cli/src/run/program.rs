@@ -14,7 +14,6 @@ pub(crate) struct Program {
     /// As the user wrote it: the ranks' argument 0.
     pub(crate) name: OsString,
     pub(crate) arguments: Vec<OsString>,
-    /// Where the ranks start, if not here.
     pub(crate) wdir: Option<PathBuf>,
 }
 

@@ -164,7 +164,6 @@ impl Ranks {
         }
     }
 
-    /// What ranks of this host read as rank 0.
     pub(super) fn stdin_of_rank_0(&mut self) -> Stdio {
         let Some(uplink) = &mut self.uplink else {
             return start::stdin_of_rank_0();
@@ -206,7 +205,6 @@ impl Ranks {
         all.filter(|(_, r)| wanted(r)).map(|(n, _)| self.number_of(n).to_string()).collect()
     }
 
-    /// The rank that stands at `at` in the list.
     fn number_of(&self, at: usize) -> u32 {
         self.first + at as u32
     }

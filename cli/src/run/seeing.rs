@@ -13,7 +13,6 @@ use crate::args::RunArgs;
 use crate::see::server::{self, Shown};
 use crate::see::{Sample, table};
 
-/// How often what collectors are shown is renewed.
 const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -61,7 +60,6 @@ impl Wanted {
     }
 }
 
-/// The eyes on a job that runs.
 #[derive(Debug)]
 pub(super) struct Watch {
     wanted: Wanted,

@@ -54,7 +54,6 @@ pub(super) fn unblock_ending() {
     unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &ending, std::ptr::null_mut()) };
 }
 
-/// The descriptor from which blocked signals are read.
 pub(crate) struct Signals {
     fd: OwnedFd,
 }

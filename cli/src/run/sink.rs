@@ -36,7 +36,6 @@ impl Shared {
     }
 }
 
-/// Ends the writer when the last sink has gone.
 struct Closer(Arc<Shared>);
 
 impl Drop for Closer {
@@ -51,7 +50,6 @@ impl Drop for Closer {
 pub(super) struct Sink {
     shared: Arc<Shared>,
     _closer: Arc<Closer>,
-    /// The kind of frame that bytes become.
     frame: Option<u8>,
 }
 

@@ -98,7 +98,6 @@ pub(super) fn start(
     }
 }
 
-/// The processors that ranks may be bound to, in order.
 pub(super) fn processors() -> io::Result<Vec<usize>> {
     let cpus = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu)).collect())

@@ -52,7 +52,6 @@ pub(super) trait Crew {
     /// What they get to end in order, beyond [`KILL_GRACE`].
     const MORE_GRACE: Duration;
 
-    /// Takes the steps whose time has come.
     fn advance(&mut self, supervisor: &mut Supervisor, now: Instant);
     /// When [`advance`](Self::advance) or [`serve`](Self::serve) want to be called at the latest.
     fn next_time(&self, phase: Phase, now: Instant) -> Option<Instant>;
@@ -94,7 +93,6 @@ pub(super) struct Supervisor {
     /// Whose child this process is until the keeper is killed.
     keeper_pid: Pid,
     keeper_is_gone: bool,
-    /// The job's control group, where there is one.
     pub(super) group: Option<Group>,
     /// The user's stdout and stderr, or the way there.
     pub(super) sinks: [Sink; 2],
@@ -144,7 +142,6 @@ impl Supervisor {
         }
     }
 
-    /// Names the host in what this process says.
     pub(super) fn speak_for(&mut self, host: &str) {
         self.prefix = format!("host {host}: ");
     }

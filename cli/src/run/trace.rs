@@ -15,14 +15,12 @@ pub(super) struct Trace {
     target: Destination,
     ranks: u32,
     hosts: u32,
-    /// Ranks that the trace has as processes of one node.
     per_node: u16,
     command: Vec<String>,
     began: SystemTime,
 }
 
 impl Trace {
-    /// A trace that becomes the file `target`.
     pub(super) fn new(target: Destination, ranks: u32, hosts: u32, per_node: u16, command: Vec<String>) -> Self {
         Self { target, ranks, hosts, per_node, command, began: SystemTime::now() }
     }

@@ -12,7 +12,6 @@ use mapwire_transport::board::Board;
 
 use super::Sample;
 
-/// A job, or its part on this host.
 #[derive(Debug)]
 pub(super) struct Job {
     /// The process that is its broker.
@@ -39,7 +38,6 @@ impl Job {
         Path::new(&format!("/proc/{}", self.broker)).exists()
     }
 
-    /// Whether a process of it has this number.
     pub(super) fn has(&self, pid: u32) -> bool {
         let ranks = || (0..self.board.ranks()).map(|rank| self.board.pid(rank));
         self.broker == pid || self.parent == Some(pid) || ranks().any(|rank| rank == pid)

@@ -18,7 +18,6 @@ static PLACES: LazyLock<HashMap<&'static str, Vec<usize>>> = LazyLock::new(|| {
     places
 });
 
-/// A rank as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) rank: u32,

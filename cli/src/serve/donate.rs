@@ -24,7 +24,6 @@ use super::host::{Idleness, Memory};
 use crate::stdio;
 use books::Books;
 
-/// How often it is looked whether somebody asks.
 const LOOK: Duration = Duration::from_millis(200);
 /// How often the offer is kept, and the host looked at.
 const KEEP: Duration = Duration::from_secs(1);
@@ -39,7 +38,6 @@ pub(super) struct Donor {
     pub(super) store: StoreAddress,
     pub(super) secret_file: PathBuf,
     pub(super) pages: u64,
-    /// Only while others leave the host idle.
     pub(super) idle_only: bool,
     /// Where lending processes have their parts of the page directory; `None`: where `MAPWIRE_DIRECTORY` says.
     pub(super) directory: Option<DirectoryPlacement>,
@@ -196,7 +194,6 @@ impl Lender {
     }
 }
 
-/// Lets all processes end, after their pages have gone elsewhere.
 fn leave(mut lenders: HashMap<JobName, Lender>) {
     for lender in lenders.values_mut() {
         lender.orders = None;
@@ -211,7 +208,6 @@ fn leave(mut lenders: HashMap<JobName, Lender>) {
     }
 }
 
-/// Says once that the store cannot be reached.
 fn warn(outcome: Result<(), LaunchError>, has_warned: &mut bool) {
     match outcome {
         Ok(()) => *has_warned = false,

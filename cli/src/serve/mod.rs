@@ -113,7 +113,6 @@ fn serve_both(server: &mut Server, donor: &Donor, stop: &Signals) -> (io::Result
     })
 }
 
-/// How many pages are to be donated.
 fn donated_pages(text: &str) -> Result<u64, DonateError> {
     let bytes = size::parse(text)?;
     let most = Memory::now().map_or(u64::MAX, |memory| memory.total);
@@ -151,7 +150,6 @@ fn copy_text(file: &Path) -> String {
     )
 }
 
-/// Reads where to listen: an address, a port, or both.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     if text.is_empty() {

@@ -125,7 +125,6 @@ fn serve(job: Job, link: keeper::Link, (host, frames, figures): (String, Frames,
     ended.code
 }
 
-/// The job as the launcher wants it.
 fn job(mut start: Start, basket: Option<&Basket>) -> Result<Job, crate::Failure> {
     let mut wdir = PathBuf::from(start.folder);
     if !wdir.is_dir() && !start.must_have_folder {

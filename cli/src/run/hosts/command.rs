@@ -52,7 +52,6 @@ impl Template {
     }
 }
 
-/// Whether the name is this host's own.
 fn is_here(host: &str) -> bool {
     rustix::system::uname().nodename().to_str() == Ok(host)
 }

@@ -16,7 +16,6 @@ use super::frame::{FILE, frame};
 
 const PART: usize = 256 * 1024;
 
-/// The folder into which files of other hosts go.
 pub(super) struct Files {
     folder: PathBuf,
 }
@@ -85,7 +84,6 @@ impl Basket {
         &self.folder
     }
 
-    /// Sends all files of `ranks`, in frames.
     pub(super) fn send(&self, ranks: Range<u32>, mut send: impl FnMut(Vec<u8>)) -> io::Result<()> {
         for path in names(&self.folder, ranks) {
             let mut file = match File::open(&path) {

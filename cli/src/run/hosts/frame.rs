@@ -38,7 +38,6 @@ pub(super) const SILENCE: std::time::Duration = std::time::Duration::from_secs(4
 /// What a job is to the agent of one host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Start {
-    /// The host as the user calls it.
     pub(super) host: String,
     pub(super) number: u32,
     pub(super) counts: Vec<u32>,
@@ -54,7 +53,6 @@ pub(super) struct Start {
     pub(super) figures: bool,
 }
 
-/// A state of a rank, as it is written.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "RankState")]
 enum StateText {
@@ -152,7 +150,6 @@ pub(super) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Frames of a stream's bytes, as many as they need.
 pub(in super::super) fn frames_of(kind: u8, bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(LONGEST - 1).flat_map(|part| frame(kind, part)).collect()
 }

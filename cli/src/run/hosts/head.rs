@@ -56,7 +56,6 @@ struct Head {
     beat_at: Instant,
     tap: Option<Tap>,
     files: Option<Files>,
-    /// The ranks as their agents tell of them.
     samples: Vec<Sample>,
 }
 

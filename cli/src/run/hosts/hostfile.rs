@@ -13,11 +13,9 @@ const LONGEST_LINE: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: String,
-    /// Ranks that it may have, if that was said.
     pub(crate) slots: Option<u32>,
 }
 
-/// Why a list of hosts makes no sense.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostsError {
     #[error("{place}: {why}")]

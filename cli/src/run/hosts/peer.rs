@@ -25,7 +25,6 @@ const LONGEST_LINE: usize = 4096;
 /// What was heard of an agent.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// The numbers of its protocol and version.
     Greeting(String),
     /// A frame that is no output.
     Frame(u8, Vec<u8>),

@@ -55,7 +55,6 @@ impl Plan {
         self.size
     }
 
-    /// The hosts that have ranks, with these.
     pub(crate) fn hosts(&self) -> impl ExactSizeIterator<Item = (&str, Range<u32>)> {
         self.hosts.iter().map(|(name, ranks)| (&**name, ranks.clone()))
     }

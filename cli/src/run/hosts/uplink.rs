@@ -11,7 +11,6 @@ use super::super::sink::Sink;
 use super::connection::Connection;
 use super::frame::{BEAT, Frames, MESSAGE, Message, STDERR, STDIN, STDOUT};
 
-/// What the head wants of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Order {
     /// End them; the job has this exit code.
@@ -30,7 +29,6 @@ pub(in super::super) struct Uplink {
     /// This host, as the user calls it.
     host: String,
     connection: Connection,
-    /// What rank 0 reads, if that is here.
     stdin: Option<Sink>,
     /// A part of the standard input is on its way to the rank.
     is_pouring: bool,
@@ -38,7 +36,6 @@ pub(in super::super) struct Uplink {
     /// The head is stopped, and says nothing.
     is_paused: bool,
     is_gone: bool,
-    /// Ranks of which the head wants to see figures.
     seen: Range<u32>,
 }
 
@@ -57,7 +54,6 @@ impl Uplink {
         })
     }
 
-    /// The way of the ranks' standard output and standard error.
     pub(in super::super) fn sinks(&self) -> [Sink; 2] {
         [STDOUT, STDERR].map(|kind| self.connection.out.framed(kind))
     }

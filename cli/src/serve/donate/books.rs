@@ -45,7 +45,6 @@ impl Books {
         }
     }
 
-    /// A job gives back what it had.
     pub(super) fn end(&mut self, job: &JobName) {
         self.jobs.remove(job);
     }

@@ -33,7 +33,6 @@ impl fmt::Display for DoorName {
 }
 
 impl DoorName {
-    /// The abstract socket of a server of user `user`.
     pub(super) fn socket_of(&self, user: u32) -> String {
         format!("mapwire-door-{user}-{self}")
     }

@@ -68,7 +68,6 @@ impl HostedJob {
         joining.count()
     }
 
-    /// Whether all ranks were used, and all guests are gone.
     pub(super) fn is_used_up(&self) -> bool {
         self.next == self.size && self.guests.is_empty()
     }
@@ -83,7 +82,6 @@ impl HostedJob {
         rank
     }
 
-    /// Gives up a guest who has not joined.
     pub(super) fn give_up(&mut self, rank: u32, now: Instant) {
         self.broker.handle_rank_exited(rank, false, now);
         self.guests.retain(|guest| guest.rank != rank);

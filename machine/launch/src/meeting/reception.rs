@@ -25,7 +25,6 @@ use crate::worker::{Bell, Worker};
 const ACCEPT_BURST: usize = 64;
 /// Ranks that a process may have without having joined: what it does not use is given up after some time, and others need ranks meanwhile.
 const MOST_JOINING: usize = 256;
-/// While no descriptor is left, try again after this time.
 const SHORT_RETRY: Duration = Duration::from_millis(50);
 
 /// A job's number at its server, from 1; none is used twice.
@@ -129,11 +128,9 @@ struct Desk {
     last_job: JobId,
     /// Until then nobody is let in: no descriptor is left.
     short_until: Option<Instant>,
-    /// Lines of the log that clients cause.
     sparing: Sparing<Cause>,
 }
 
-/// What lines of the log are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// Clients that wait, as no descriptor is left.

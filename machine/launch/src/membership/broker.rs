@@ -16,7 +16,6 @@ use super::SharedLauncher;
 use crate::worker::{Bell, Worker};
 use crate::{Event, LaunchError};
 
-/// How often the launcher is asked for news.
 const NEWS: Duration = Duration::from_millis(200);
 
 /// What brokers of other hosts can have said without end.
@@ -66,7 +65,6 @@ impl BrokerThread {
         }
     }
 
-    /// Lets the broker hear a word of another host's rank.
     pub(super) fn tell(&self, word: Word) {
         self.0.order(Order::Hear(word));
     }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use crate::LaunchError;
 
 const MAGIC: &str = "mapwire";
-/// Longest introduction that is read, in bytes.
 const MAX_BYTES: usize = 1024;
 
 /// How a rank reaches those of other hosts.

@@ -189,7 +189,6 @@ fn into_inner(launcher: Mutex<Box<dyn Launcher>>) -> Box<dyn Launcher> {
     launcher.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What `rank` must have put under `key`.
 fn needed(launcher: &mut dyn Launcher, rank: u32, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
     let value = launcher.get(rank, key, timeout)?;
     value.ok_or(LaunchError::Stranger { rank })

@@ -38,7 +38,6 @@ pub struct Wanted {
     pub timeout: Duration,
 }
 
-/// A job whose members have found together.
 #[derive(Clone, Debug)]
 pub(super) struct Formed {
     pub(super) incarnation: Incarnation,
@@ -158,7 +157,6 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
     }
 }
 
-/// The key that records are signed by.
 pub(super) fn record_key(shared: &SharedSecret) -> SigningKey {
     shared.signing_key("mapwire job records", &[])
 }
@@ -278,7 +276,6 @@ impl Member<'_> {
         }
     }
 
-    /// What the record says otherwise than this process.
     fn disagrees(&self, record: &Record) -> Option<LaunchError> {
         let name = self.wanted.name.to_string();
         let ours = RELEASE;
@@ -355,7 +352,6 @@ fn choose(wanted: &Wanted, taken: &[Range<u32>]) -> Option<Range<u32>> {
     first.map(|first| first..first + wanted.count)
 }
 
-/// The ranks of a job that nobody has.
 pub(super) fn missing(size: u32, have: impl Iterator<Item = Range<u32>>) -> Vec<u32> {
     let have: Vec<_> = have.collect();
     let is_there = |rank: &u32| have.iter().any(|ranks| ranks.contains(rank));

@@ -17,7 +17,6 @@ use crate::{Event, LaunchError, Launcher};
 /// The shortest and the longest time between two looks at a fence.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(100)];
 
-/// What ranks have put, by key and rank.
 type Values = HashMap<String, HashMap<u32, Vec<u8>>>;
 
 #[derive(Debug)]
@@ -107,7 +106,6 @@ impl Names {
         end
     }
 
-    /// The ranks that have come to fence `number`.
     fn arrived(&mut self, number: u32) -> Result<BTreeSet<u32>, LaunchError> {
         let folder = format!("{}fence/{number}/", self.prefix);
         let signing = self.signing_key();

@@ -60,7 +60,6 @@ impl Incarnation {
         hex(self.id)
     }
 
-    /// How the keys of this life begin.
     pub(super) fn prefix(&self, name: &JobName) -> String {
         format!("mapwire/run/{name}/{}/", self.id())
     }
@@ -70,7 +69,6 @@ impl Incarnation {
         Secret(shared.derive("mapwire job secret", &[name.0.as_bytes(), &self.id]))
     }
 
-    /// The key that its values are signed by.
     pub(super) fn signing_key(&self, name: &JobName, shared: &SharedSecret) -> SigningKey {
         shared.signing_key("mapwire job values", &[name.0.as_bytes(), &self.id])
     }

@@ -215,7 +215,6 @@ impl Watch {
         }
     }
 
-    /// Keeps the leases, and looks for what others did.
     fn look(&mut self, told: &Told<'_>) -> Result<(), LaunchError> {
         let (own, job) = (self.formed.lease, self.formed.incarnation.lease);
         if !self.store.keep(own)? || !self.store.keep(job)? {
@@ -254,7 +253,6 @@ impl Watch {
         Ok(())
     }
 
-    /// The numbers of the members that have left.
     fn left(&mut self) -> Result<BTreeSet<u32>, LaunchError> {
         let folder = format!("{}left/", self.prefix);
         let left = signed::list(&mut *self.store, &self.signing, &folder)?;

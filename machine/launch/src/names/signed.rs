@@ -96,7 +96,6 @@ impl Notices {
         Ok(is_kept)
     }
 
-    /// Ends a lease, with what was posted under it.
     pub(super) fn withdraw(&mut self, lease: LeaseId) -> Result<(), LaunchError> {
         self.store.revoke(lease)?;
         self.leases.retain(|it| *it != lease);

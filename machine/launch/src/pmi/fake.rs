@@ -24,7 +24,6 @@ struct Shared {
     longest: usize,
 }
 
-/// Starts a server; gives the sockets of the ranks.
 pub(super) fn serve(speaks: Speaks, size: u32) -> Vec<OwnedFd> {
     let mapping = "(vector,(0,2,1))".to_owned();
     let shared = Arc::new(Shared {

@@ -34,7 +34,6 @@ pub(super) trait Dialect: std::fmt::Debug + Send {
     fn finish(&mut self, wire: &mut Wire, limit: Limit) -> Result<(), LaunchError>;
 }
 
-/// A rank's connection by PMI-1 or PMI-2.
 #[derive(Debug)]
 pub(crate) struct Pmi {
     wire: Wire,

@@ -25,7 +25,6 @@ pub(super) fn cut(value: &[u8], limit: usize) -> Vec<String> {
     pieces.map(|piece| String::from_utf8_lossy(piece).into()).collect()
 }
 
-/// A value of which some pieces have come.
 #[derive(Debug)]
 pub(super) struct Joined {
     digits: String,

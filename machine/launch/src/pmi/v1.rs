@@ -10,7 +10,6 @@ const MAX_COMMAND_BYTES: usize = 1023;
 /// Longest name of a job that leaves room for keys and values.
 const MAX_JOB_BYTES: usize = 256;
 
-/// PMI-1 once the launcher has accepted it.
 #[derive(Debug)]
 pub(super) struct V1 {
     space: String,

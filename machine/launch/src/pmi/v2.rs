@@ -11,7 +11,6 @@ const MAX_ANSWER_BYTES: usize = 1 << 16;
 const LONGEST_VALUE: usize = 1000;
 const MAX_JOB_BYTES: usize = 256;
 
-/// PMI-2 once the launcher has accepted it.
 #[derive(Debug)]
 pub(super) struct V2 {
     job: String,

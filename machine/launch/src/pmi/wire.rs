@@ -13,7 +13,6 @@ use crate::error::excerpt;
 /// Longest line of the launcher, in bytes: twice what PMI-1 allows.
 const MAX_LINE_BYTES: usize = 2048;
 
-/// Until when an answer must be there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     what: &'static str,
@@ -141,7 +140,6 @@ impl Wire {
     }
 }
 
-/// An answer of the launcher: fields `name=value`.
 #[derive(Debug)]
 pub(super) struct Answer {
     text: String,
@@ -175,7 +173,6 @@ impl Answer {
         pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// The beginning of it, safe to print.
     pub(super) fn excerpt(&self) -> String {
         excerpt(self.text.as_bytes())
     }

@@ -14,12 +14,10 @@ use libloading::os::unix::Library as Object;
 use super::abi::{self, ByteObject, Data, Info, Proc, Status, Value};
 use crate::launcher::MAX_VALUE_BYTES;
 
-/// Most events that wait to be taken.
 const MAX_EVENTS: usize = 1 << 12;
 /// Longest text that the library answers, in bytes: a list of the ranks of a host.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// An event, as the library tells it.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) status: Status,
@@ -48,7 +46,6 @@ pub(super) enum Choice {
     Timeout(i32),
 }
 
-/// The library did not answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLate;
 
@@ -65,7 +62,6 @@ pub(super) struct Library {
     error_string: abi::ErrorString,
 }
 
-/// What a call needs until it is answered.
 struct Request {
     who: Proc,
     key: CString,
@@ -80,7 +76,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Library {
-    /// The library, loaded by the first call.
     pub(super) fn load() -> Result<&'static Self, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
         LOADED.get_or_init(Self::open).as_ref().map_err(Clone::clone)
@@ -141,7 +136,6 @@ impl Library {
         within(timeout, move || unsafe { (self.finalize)(std::ptr::null(), 0) })
     }
 
-    /// Asks that all ranks of the job be ended.
     pub(super) fn abort(&'static self, code: i32, message: &str, timeout: Duration) -> Result<Status, TooLate> {
         let message = c_string(message);
         within(timeout, move || {
@@ -158,7 +152,6 @@ impl Library {
         unsafe { (self.put)(abi::SCOPE_GLOBAL, key.as_ptr(), &mut value) }
     }
 
-    /// Hands stored values to the launcher's server.
     pub(super) fn commit(&self) -> Status {
         // SAFETY: takes nothing.
         unsafe { (self.commit)() }
