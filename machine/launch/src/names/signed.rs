@@ -6,6 +6,9 @@ use crate::LaunchError;
 
 const CODE_BYTES: usize = 32;
 
+/// Keys and what stands under them.
+type Listed<V> = Vec<(String, V)>;
+
 /// Creates `key` with a signed value, as [`Store::create`].
 pub(super) fn create(
     store: &mut dyn Store,
@@ -27,11 +30,7 @@ pub(super) fn get(store: &mut dyn Store, signing: &SigningKey, key: &str) -> Res
 }
 
 /// The keys below `prefix`, without it, and their values; [`LaunchError::Forged`] if one is not signed.
-pub(super) fn list(
-    store: &mut dyn Store,
-    signing: &SigningKey,
-    prefix: &str,
-) -> Result<Vec<(String, Vec<u8>)>, LaunchError> {
+pub(super) fn list(store: &mut dyn Store, signing: &SigningKey, prefix: &str) -> Result<Listed<Vec<u8>>, LaunchError> {
     let found = list_any(store, signing, prefix)?.into_iter();
     let opened = found.map(|(key, value)| match value {
         Some(value) => Ok((key, value)),
@@ -45,7 +44,7 @@ pub(super) fn list_any(
     store: &mut dyn Store,
     signing: &SigningKey,
     prefix: &str,
-) -> Result<Vec<(String, Option<Vec<u8>>)>, LaunchError> {
+) -> Result<Listed<Option<Vec<u8>>>, LaunchError> {
     let found = store.list(prefix)?.into_iter();
     let opened = found.map(|(key, signed)| {
         let value = open(signing, &key, &signed);
@@ -103,7 +102,7 @@ impl Notices {
     }
 
     /// What is posted below `prefix`: keys without it, and values. Leaves out what is not signed by the secret.
-    pub(super) fn list(&mut self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, LaunchError> {
+    pub(super) fn list(&mut self, prefix: &str) -> Result<Listed<Vec<u8>>, LaunchError> {
         let found = list_any(&mut *self.store, &self.signing, prefix)?.into_iter();
         Ok(found.filter_map(|(key, value)| Some((key, value?))).collect())
     }
