@@ -131,7 +131,7 @@ fn command(args: &BenchArgs) -> ExitCode {
     }
     let name = args.name.as_deref().unwrap_or_default();
     let Some(&(name, _, run)) = BENCHES.iter().find(|bench| bench.0 == name) else {
-        eprintln!("mapwire: there is no bench `{name}`; `mapwire bench --list` prints those there are");
+        eprintln!("mapwire: `{name}` is not a bench; `mapwire bench --list` prints those there are");
         return ExitCode::from(2);
     };
     let mut report = Report::new(name, args.json);

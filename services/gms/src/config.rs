@@ -153,7 +153,7 @@ pub enum Error {
         frame: u32,
     },
     /// This node is not a member.
-    #[error("this node is no member of the global memory; join it first")]
+    #[error("this node is not a member of the global memory; join it first")]
     NotMember,
     /// This node leaves, or has not left yet.
     #[error("this node is leaving the global memory")]

@@ -36,7 +36,7 @@ pub enum XdrError {
         limit: u64,
     },
     /// A boolean that is neither 0 nor 1.
-    #[error("{0} is no boolean: 0 or 1 is")]
+    #[error("{0} is not a boolean: expected 0 or 1")]
     NotBoolean(u32),
     /// An enumeration's value that the type does not have.
     #[error("the enumeration has no value {0}")]
