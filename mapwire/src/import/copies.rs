@@ -9,9 +9,9 @@ use std::sync::{Mutex, TryLockError};
 use mapwire_driver::completions::CompletionWords;
 use mapwire_host::memory::raw::Source;
 use mapwire_translation::{PAGE_BYTES, PageRange};
-use mapwire_wire::Signal;
 
 use super::Import;
+use super::transfer::{Memory, Then};
 use crate::error::Result;
 
 /// Bytes of the longest send that is copied. A longer one takes longer than a round trip.
@@ -66,13 +66,7 @@ impl Ring {
 
 impl Import {
     /// Sends a copy of `data`, which was checked. False when it is too long, or there is no room for a copy now.
-    pub(super) fn send_copy(
-        &self,
-        data: Source<'_>,
-        offset: u64,
-        notify: bool,
-        signal: Option<Signal>,
-    ) -> Result<bool> {
+    pub(super) fn send_copy(&self, data: Source<'_>, offset: u64, then: Then) -> Result<bool> {
         if data.len() > LONGEST_BYTES || !(self.held.is_remote || self.held.has_rma) {
             return Ok(false);
         }
@@ -93,7 +87,7 @@ impl Import {
         let first = ring.memory.as_ptr().align_offset(PAGE_BYTES);
         let copy = &mut ring.memory[first + at..][..data.len()];
         data.copy_to_slice(copy);
-        let word = self.submit_long((&*copy).into(), offset, notify, signal)?;
+        let word = self.begin(&mut Memory::From((&*copy).into()), offset, then)?;
         ring.end = at + data.len().next_multiple_of(PAGE_BYTES);
         let end = ring.end;
         ring.under_way.push_back((word, end));
