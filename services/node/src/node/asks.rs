@@ -87,8 +87,7 @@ pub enum Act {
 
 /// Whether no peer that takes nothing has more packets waiting than a confined node may add to.
 fn blocked_have_room<D: TranslationDesign>(blocked: &[NodeId], nic: &Nic<D>) -> bool {
-    let mut blocked = blocked.iter();
-    blocked.all(|&node| nic.waiting_for(node) < WAITING_PACKETS)
+    blocked.iter().all(|&node| nic.waiting_for(node) < WAITING_PACKETS)
 }
 
 /// What came of one action of the model.
@@ -107,17 +106,13 @@ enum Done {
 #[cold]
 fn serve_model<D: TranslationDesign>(process: &mut Process, nic: &mut Nic<D>, peers: &Peers) -> Done {
     let id = process.id();
-    let Some(action) = process.poll_model() else {
+    let Some(action) = process.vmmc_mut().poll_action() else {
         return Done::Here;
     };
     let act = match action {
         VmmcAction::Send { to, message } => {
-            let handler = HandlerId::CONTROL;
-            let is_over = peers.is_gone(to.node) || nic.send_message(id, to, handler, &message);
-            return match is_over {
-                true => Done::Here,
-                false => Done::Lost(to.node),
-            };
+            let is_over = peers.is_gone(to.node) || nic.send_message(id, to, HandlerId::CONTROL, &message);
+            return if is_over { Done::Here } else { Done::Lost(to.node) };
         }
         VmmcAction::PassMemory { to, export, tag } => Act::PassMemory { to, export, tag },
         VmmcAction::Granted { to, export, rights } => {
@@ -156,7 +151,7 @@ impl<D: TranslationDesign> Node<D> {
         let is_confined = self.confinement.is_on();
         let mut at = 0;
         while let Some(process) = self.processes.nth_mut(at) {
-            if !is_confined && process.has_model_actions() {
+            if !is_confined && process.vmmc().has_actions() {
                 match serve_model(process, &mut self.nic, &self.peers) {
                     Done::Here => {}
                     Done::Asked(ask) => return Some(ask),
@@ -169,9 +164,7 @@ impl<D: TranslationDesign> Node<D> {
             let has_room = |nic: &Nic<D>| !is_confined || blocked_have_room(blocked, nic);
             match process.serve(&mut self.nic, is_confined, has_room) {
                 Served::All => {}
-                Served::Asked(act) => {
-                    return Some(Ask { process: process.id(), act });
-                }
+                Served::Asked(act) => return Some(Ask { process: process.id(), act }),
                 Served::NoRoom => {
                     self.confinement.leave();
                     return None;
@@ -180,7 +173,7 @@ impl<D: TranslationDesign> Node<D> {
             at += 1;
         }
         // A confined node leaves what the model wants to others.
-        self.has_actions = is_confined && self.processes.iter().any(|process| process.has_model_actions());
+        self.has_actions = is_confined && self.processes.iter().any(|process| process.vmmc().has_actions());
         self.has_deadlines = self.processes.iter().any(Process::has_deadline);
         None
     }

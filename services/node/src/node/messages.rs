@@ -95,7 +95,7 @@ impl<D: TranslationDesign> Node<D> {
         self.has_actions = true;
         let process = self.processes.get_mut(to);
         let maps = self.peers.maps(from.node);
-        process.is_none_or(|process| process.take_control(from, self.uid, maps, bytes))
+        process.is_none_or(|process| process.vmmc_mut().handle_control(from, self.uid, maps, bytes).is_ok())
     }
 
     /// Takes word of a message on the direct path: what does not show the export's key, or names a range outside it, is dropped.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use mapwire_nic::{Export, Landing, Nic, NicError};
 use mapwire_translation::{PageRange, PinPages, Pinning, TranslationDesign};
 use mapwire_vmmc::{Importers, Offer};
-use mapwire_wire::{ExportId, Key, MappedPart, NodeId, Rights, TraceOp};
+use mapwire_wire::{ExportId, Key, MappedPart, Rights, TraceOp};
 
 use super::Process;
 use crate::error::ExportError;
@@ -234,16 +234,6 @@ impl Process {
     /// Whether a fetch may still read a place that an export was redirected to before.
     pub(crate) fn reads_former_landing(&self, export: ExportId) -> bool {
         self.exports.left.iter().any(|(of, _)| *of == export)
-    }
-
-    /// How many imports of an export are held.
-    pub(crate) fn holders(&self, id: ExportId) -> usize {
-        self.vmmc.holders(id).unwrap_or_default()
-    }
-
-    /// See [`Node::is_held_by`](crate::Node::is_held_by).
-    pub(crate) fn is_held_by(&self, id: ExportId, by: NodeId) -> bool {
-        self.vmmc.is_held_by(id, by)
     }
 
     /// Withdraws all exports; their importers are told by the messages that the model asks for.

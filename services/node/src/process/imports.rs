@@ -3,7 +3,7 @@
 use mapwire_nic::{Import, Nic, NicError};
 use mapwire_translation::TranslationDesign;
 use mapwire_vmmc::{Grant, RequestId, VmmcError};
-use mapwire_wire::{Endpoint, ExportId, ImportId, Key, NodeId, Rights};
+use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId};
 
 use super::Process;
 
@@ -28,19 +28,6 @@ pub enum ImportError {
 }
 
 impl Process {
-    /// See [`Node::ask_import`](crate::Node::ask_import).
-    pub(crate) fn ask_import(
-        &mut self,
-        now_ns: u64,
-        from: Endpoint,
-        name: &str,
-        rights: Rights,
-        token: Option<Key>,
-        timeout_ns: u64,
-    ) -> Result<RequestId, VmmcError> {
-        self.vmmc.import(now_ns, from, name, rights, token, timeout_ns)
-    }
-
     /// The exporter's answer to a request.
     pub(crate) fn note_outcome(&mut self, request: RequestId, outcome: Result<Grant, VmmcError>) {
         let revoked = false;
