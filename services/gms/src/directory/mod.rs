@@ -1,8 +1,6 @@
 //! A node's part of the page directory (GMS-NP §2.2, §2.5): a hash table of rows of entries, which names the nodes that store each
 //! page.
 
-#[cfg(test)]
-mod conformance;
 mod entry;
 mod rows;
 mod scan;
