@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
-use mapwire_gms::{PageName, SpaceId};
+use mapwire_gms::{Known, MAX_VERSION, PageName, PageWord, SpaceId};
 use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 use mapwire_host::waiting::now_ns;
 
 use super::session::{Get, Put, Session};
-use super::versions::{Known, MAX_VERSION, Versions};
+use super::versions::Versions;
 
 /// How long donors are left alone that did not answer in time.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -73,6 +73,17 @@ impl Meeting {
         let space = SpaceId::Anonymous { node: 0, incarnation: self.incarnation, region: id.region };
         PageName::new(&space, id.page)
     }
+
+    fn get_of<'a>(
+        &self,
+        id: PageId,
+        known: &Known,
+        bytes: &'a mut [u8],
+        takes: bool,
+        patience: Option<Duration>,
+    ) -> Get<'a> {
+        Get { name: self.name(id), version: known.version, bytes, takes, patience, came: false }
+    }
 }
 
 impl Copies {
@@ -105,6 +116,11 @@ impl Copies {
     pub(super) fn versions(&self, region: u32) -> Option<Arc<Versions>> {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         regions.get(region as usize)?.clone()
+    }
+
+    /// What is known of a page.
+    pub(super) fn page(&self, id: PageId) -> PageWord {
+        self.versions(id.region).map_or(PageWord::NONE, |versions| versions.page(id.page))
     }
 
     /// For changes of what the disk has, which no thread makes during a fork: the seal ends.
@@ -142,9 +158,13 @@ impl Copies {
         now_ns() < self.slow_until_ns.load(Ordering::Relaxed)
     }
 
-    fn note_slow(&self) {
-        let until_ns = now_ns() + PAUSE.as_nanos() as u64;
-        self.slow_until_ns.store(until_ns, Ordering::Relaxed);
+    /// Leaves donors alone for a while that did not answer in time; whether they did.
+    fn finished(&self, is_over: bool) -> bool {
+        if !is_over {
+            // They may come back, and with them what they have.
+            self.slow_until_ns.store(now_ns() + PAUSE.as_nanos() as u64, Ordering::Relaxed);
+        }
+        is_over
     }
 
     /// No donor is left, and nothing that they had, but for what can be salvaged. The session, which others may still use. `None` if there is
@@ -210,29 +230,17 @@ impl Copies {
         if self.is_sealed() {
             return Some(false);
         }
-        let still = pages.iter().filter_map(|&page| {
+        let still = |&page: &u64| {
             let known = versions.get(page).filter(|known| !known.is_on_disk)?;
             Some((PageId { region, page }, known))
-        });
-        let still: Vec<(PageId, Known)> = still.collect();
+        };
+        let still: Vec<(PageId, Known)> = pages.iter().filter_map(still).collect();
         let mut buffers = Pages::new(still.len());
-        let mut gets: Vec<Get<'_>> = still
-            .iter()
-            .zip(buffers.iter_mut())
-            .map(|((id, known), bytes)| Get {
-                name: meeting.name(*id),
-                version: known.version,
-                bytes,
-                takes: false,
-                patience: Some(PATIENCE),
-            })
-            .collect();
-        let (came, is_over) = meeting.session.get(&mut gets);
-        drop(gets);
-        if !is_over {
-            // It may come back, and with it what it has.
-            self.note_slow();
-        }
+        let asked = still.iter().zip(buffers.iter_mut());
+        let mut gets: Vec<Get<'_>> =
+            asked.map(|((id, known), bytes)| meeting.get_of(*id, known, bytes, false, Some(PATIENCE))).collect();
+        let is_over = self.finished(meeting.session.get(&mut gets));
+        let came: Vec<bool> = gets.iter().map(|get| get.came).collect();
         let mut is_whole = true;
         for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
             if came {
@@ -249,8 +257,7 @@ impl Copies {
     fn write(&self, versions: &Versions, id: PageId, known: Known, bytes: &[u8]) -> bool {
         let is_written = self.disk.store(&[OutgoingPage { id, bytes }]).is_ok();
         if is_written {
-            let is_on_disk = true;
-            versions.set(id.page, Known { is_on_disk, ..known });
+            versions.set(id.page, Known { is_on_disk: true, ..known });
         }
         is_written
     }
@@ -259,15 +266,11 @@ impl Copies {
     /// page's by now: the checksum tells when the page is fetched, and a copy in RAM is stored again.
     fn salvage(&self, meeting: &Meeting, versions: &Versions, id: PageId, known: Known) -> bool {
         let mut page = Pages::new(1);
-        let is_loaded = known.place.is_some_and(|place| {
-            let mut pages = page.iter_mut();
-            pages.next().is_some_and(|bytes| meeting.session.load(place, bytes))
-        });
-        let mut bytes = page.iter().take(usize::from(is_loaded));
-        let is_written = bytes.next().is_some_and(|bytes| {
-            let stored = self.disk.store(&[OutgoingPage { id, bytes }]);
-            stored.is_ok()
-        });
+        let Some(bytes) = page.iter_mut().next() else {
+            return false;
+        };
+        let is_loaded = known.place.is_some_and(|place| meeting.session.load(place, bytes));
+        let is_written = is_loaded && self.disk.store(&[OutgoingPage { id, bytes }]).is_ok();
         if is_written {
             versions.salvage(id.page);
         }
@@ -287,10 +290,10 @@ impl Copies {
 
     /// Puts pages at so many donors, and does something else `meanwhile`; which of them are at as many. With one, the disk must have them as
     /// well.
-    pub(super) fn put(
+    pub(super) fn put<'a>(
         &self,
         meeting: &Meeting,
-        pages: &[OutgoingPage<'_>],
+        pages: &[OutgoingPage<'a>],
         copies: u8,
         meanwhile: impl FnOnce(),
     ) -> Vec<bool> {
@@ -301,37 +304,30 @@ impl Copies {
             meanwhile();
             return vec![false; pages.len()];
         }
-        let puts = pages.iter().zip(&versions).map(|(page, &version)| Put {
-            name: meeting.name(page.id),
-            version,
-            bytes: page.bytes,
-        });
-        let puts: Vec<Put<'_>> = puts.collect();
+        let put = |(page, version): (&OutgoingPage<'a>, u32)| {
+            let name = meeting.name(page.id);
+            Put { name, version, bytes: page.bytes, stored: None }
+        };
+        let mut puts: Vec<Put<'_>> = pages.iter().zip(versions).map(put).collect();
         // The disk has what fewer donors have.
         let on_disk = copies < 2;
-        let session = &meeting.session;
-        let (stored, is_over) = session.put(&puts, copies, on_disk, PATIENCE, meanwhile);
-        if !is_over {
-            self.note_slow();
-        }
-        let stored = pages.iter().zip(versions).zip(stored);
-        stored
-            .map(|((page, version), stored)| {
-                let count = stored.map_or(0, |stored| stored.copies);
-                self.put.fetch_add(u64::from(count > 0), Ordering::Relaxed);
-                if let Some(stored) = stored
-                    && let Some(of_region) = self.versions(page.id.region)
-                {
-                    let known = Known { version, is_on_disk: on_disk || count < copies, place: Some(stored.place) };
-                    of_region.set(page.id.page, known);
-                } else {
-                    // An older version may be there, or this one may still get there.
-                    let name = meeting.name(page.id);
-                    self.discards().push_back((name, version));
-                }
-                count >= copies
-            })
-            .collect()
+        self.finished(meeting.session.put(&mut puts, copies, on_disk, PATIENCE, meanwhile));
+        let puts = pages.iter().zip(&puts);
+        puts.map(|(page, &Put { name, version, stored, .. })| {
+            let count = stored.map_or(0, |stored| stored.copies);
+            self.put.fetch_add(u64::from(count > 0), Ordering::Relaxed);
+            if let Some(stored) = stored
+                && let Some(of_region) = self.versions(page.id.region)
+            {
+                let known = Known { version, is_on_disk: on_disk || count < copies, place: Some(stored.place) };
+                of_region.set(page.id.page, known);
+            } else {
+                // An older version may be there, or this one may still get there.
+                self.discards().push_back((name, version));
+            }
+            count >= copies
+        })
+        .collect()
     }
 
     /// Whether donors may take a page that only the disk has.
@@ -340,9 +336,8 @@ impl Copies {
         if session.is_none() || self.is_in_child() || self.are_donors_slow() {
             return false;
         }
-        let versions = self.versions(id.region);
-        let is_at_donors = versions.is_none_or(|versions| versions.holds(id.page));
-        !is_at_donors && now_ns() >= self.full_until_ns.load(Ordering::Relaxed)
+        let is_nowhere_else = self.versions(id.region).is_some_and(|it| it.page(id.page) == PageWord::NONE);
+        is_nowhere_else && now_ns() >= self.full_until_ns.load(Ordering::Relaxed)
     }
 
     /// Puts pages at donors that the disk has.
@@ -363,7 +358,7 @@ impl Copies {
             return vec![false; pages.len()];
         };
         let load = |page: &mut IncomingPage<'_>| {
-            let place = self.versions(page.id.region)?.get(page.id.page)?.place?;
+            let place = self.page(page.id).known()?.place?;
             meeting.session.load(place, page.bytes).then_some(())
         };
         let mut came: Vec<bool> = pages.iter_mut().map(|page| load(page).is_some()).collect();
@@ -372,11 +367,8 @@ impl Copies {
         if loaded == pages.len() {
             return came;
         }
-        let mut rest = Vec::with_capacity(pages.len() - loaded);
         let missing = pages.iter_mut().zip(&came).filter(|(_, came)| !**came);
-        for (page, _) in missing {
-            rest.push(IncomingPage { id: page.id, bytes: &mut *page.bytes });
-        }
+        let mut rest: Vec<_> = missing.map(|(page, _)| IncomingPage { id: page.id, bytes: &mut *page.bytes }).collect();
         let mut got = self.get(&mut rest, false).into_iter();
         for came in came.iter_mut().filter(|came| !**came) {
             *came = got.next().unwrap_or(false);
@@ -394,29 +386,19 @@ impl Copies {
         let mut gets = Vec::with_capacity(pages.len());
         let mut places = Vec::with_capacity(pages.len());
         for (place, page) in pages.iter_mut().enumerate() {
-            let versions = self.versions(page.id.region);
-            let known = versions.and_then(|versions| versions.get(page.id.page));
+            let known = self.page(page.id).known();
             if let Some(known) = known.filter(|known| !(are_slow && known.is_on_disk)) {
                 places.push(place);
-                gets.push(Get {
-                    name: meeting.name(page.id),
-                    version: known.version,
-                    bytes: &mut *page.bytes,
-                    takes,
-                    patience: known.is_on_disk.then_some(PATIENCE),
-                });
+                let patience = known.is_on_disk.then_some(PATIENCE);
+                gets.push(meeting.get_of(page.id, &known, &mut *page.bytes, takes, patience));
             }
         }
-        let (got, is_over) = meeting.session.get(&mut gets);
-        if !is_over {
-            self.note_slow();
-        }
-        let hits = got.iter().filter(|&&got| got).count();
+        self.finished(meeting.session.get(&mut gets));
+        let hits = gets.iter().filter(|get| get.came).count();
         self.got.fetch_add(hits as u64, Ordering::Relaxed);
-        let misses = (got.len() - hits) as u64;
-        self.missed.fetch_add(misses, Ordering::Relaxed);
-        for (place, got) in places.into_iter().zip(got) {
-            came[place] = got;
+        self.missed.fetch_add((gets.len() - hits) as u64, Ordering::Relaxed);
+        for (place, get) in places.into_iter().zip(&gets) {
+            came[place] = get.came;
         }
         came
     }
