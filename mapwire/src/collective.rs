@@ -221,8 +221,7 @@ impl Group {
             _ => (8 + VERDICT_BYTES + size * CHUNK, Importers::Nodes(vec![NodeId(0)])),
         };
         let buffer: Buffer = node.alloc(bytes)?;
-        let export = node.export_buffer(&buffer).name(NAME).reserved();
-        let export = export.importers(importers).start()?;
+        let export = node.export_buffer(&buffer).name(NAME).reserved().importers(importers).start()?;
         let mut group = Self { export, imports: (0..size).map(|_| None).collect(), steps: 0, node };
         if group.node.rank() != 0 {
             group.import_of(0, first)?;
@@ -249,9 +248,7 @@ impl Group {
     /// Stores `message` of `call` at `offset` in the memory of rank `rank`, and the number of the step before it.
     fn tell(&mut self, rank: usize, call: Call, message: &[u8], offset: u64) -> Result<()> {
         let step = self.steps;
-        let import = self.import_of(rank, call)?;
-        let told = import.put_signal(message, offset + 8, offset, step);
-        told.map_err(|error| match error {
+        self.import_of(rank, call)?.put_signal(message, offset + 8, offset, step).map_err(|error| match error {
             // A rank takes its memory back when it leaves, and at no other time.
             Error::Revoked { rank, .. } => gone(&self.node, rank),
             other => other,
@@ -270,14 +267,10 @@ impl Group {
             }
             let mut driver = thorough.then(|| engine.lock())?;
             // What was sent before is in place: the last look is after that.
-            driver.is_gone(from).then(|| match has_come() {
-                true => Ok(()),
-                false => Err(Error::from(driver.why_gone(from))),
-            })
+            driver.is_gone(from).then(|| if has_come() { Ok(()) } else { Err(Error::from(driver.why_gone(from))) })
         };
         let direct = self.export.direct();
-        let waited = engine.wait_for_memory(direct, Some(engine.timeout()), look);
-        let waited = waited.or_else(|| {
+        let waited = engine.wait_for_memory(direct, Some(engine.timeout()), look).or_else(|| {
             late();
             engine.wait_for_memory(direct, None, look)
         });

@@ -263,8 +263,7 @@ impl Export {
     pub fn wait_signal_for(&self, offset: u64, value: u64, timeout: Option<Duration>) -> Result<Option<u64>> {
         let address = self.signal_address(offset)?;
         let look = || raw::load(address).ok().filter(|&seen| seen >= value);
-        let engine = &self.node.inner.engine;
-        let outcome = engine.wait_for_memory(self.direct(), timeout, |thorough| {
+        let outcome = self.node.inner.engine.wait_for_memory(self.direct(), timeout, |thorough| {
             if let Some(seen) = look() {
                 return Some(Some(seen));
             }

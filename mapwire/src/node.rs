@@ -135,8 +135,7 @@ impl Node {
                 })?;
                 let driver = &config.driver;
                 let net = NetConfig { spins: driver.wait == WaitStrategy::Poll, ..driver.net.clone() };
-                let joined = JobFabric::join(&address, config.rank, driver.timeout, &net);
-                joined.map_err(DriverError::from)?
+                JobFabric::join(&address, config.rank, driver.timeout, &net).map_err(DriverError::from)?
             }
         };
         if let Some(membership) = &membership {

@@ -50,10 +50,7 @@ impl FarSlice {
             });
         }
         // Nobody sees what is behind the last byte.
-        let length = match range.end == self.bytes {
-            true => range.end.next_multiple_of(PAGE_BYTES) - offset,
-            false => length,
-        };
+        let length = if range.end == self.bytes { range.end.next_multiple_of(PAGE_BYTES) - offset } else { length };
         let discarded = self.region.discard(offset, length);
         Ok(discarded.map_err(FarError::from)?)
     }

@@ -312,22 +312,24 @@ impl Copies {
         // The disk has what fewer donors have.
         let on_disk = copies < 2;
         self.finished(meeting.session.put(&mut puts, copies, on_disk, PATIENCE, meanwhile));
-        let puts = pages.iter().zip(&puts);
-        puts.map(|(page, &Put { name, version, stored, .. })| {
-            let count = stored.map_or(0, |stored| stored.copies);
-            self.put.fetch_add(u64::from(count > 0), Ordering::Relaxed);
-            if let Some(stored) = stored
-                && let Some(of_region) = self.versions(page.id.region)
-            {
-                let known = Known { version, is_on_disk: on_disk || count < copies, place: Some(stored.place) };
-                of_region.set(page.id.page, known);
-            } else {
-                // An older version may be there, or this one may still get there.
-                self.discards().push_back((name, version));
-            }
-            count >= copies
-        })
-        .collect()
+        pages
+            .iter()
+            .zip(&puts)
+            .map(|(page, &Put { name, version, stored, .. })| {
+                let count = stored.map_or(0, |stored| stored.copies);
+                self.put.fetch_add(u64::from(count > 0), Ordering::Relaxed);
+                if let Some(stored) = stored
+                    && let Some(of_region) = self.versions(page.id.region)
+                {
+                    let known = Known { version, is_on_disk: on_disk || count < copies, place: Some(stored.place) };
+                    of_region.set(page.id.page, known);
+                } else {
+                    // An older version may be there, or this one may still get there.
+                    self.discards().push_back((name, version));
+                }
+                count >= copies
+            })
+            .collect()
     }
 
     /// Whether donors may take a page that only the disk has.

@@ -78,8 +78,7 @@ impl GlobalMemory {
         let rows = rows(&node, &config, directory)?;
         let gms = Gms::with_rows(config, rows).map_err(crate::Error::Global)?;
         let buffer = node.alloc(bytes)?;
-        let host = (directory == DirectoryPlacement::Host).then(|| HostThread::start(&node));
-        let host = host.transpose()?;
+        let host = (directory == DirectoryPlacement::Host).then(|| HostThread::start(&node)).transpose()?;
         let offered = node.register_service_with_memory(HANDLER, gms, &buffer)?;
         Ok(Self { _host: host, offered, buffer, node })
     }

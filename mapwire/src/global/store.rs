@@ -101,10 +101,7 @@ impl BackingStore for DonorStore {
         let stored = copies.put(&meeting, pages, 2, || {});
         let rest = pages.iter().zip(stored).filter(|(_, stored)| !stored);
         let rest: Vec<OutgoingPage<'_>> = rest.map(|(page, _)| *page).collect();
-        match rest.is_empty() {
-            true => Ok(()),
-            false => copies.disk().store(&rest),
-        }
+        if rest.is_empty() { Ok(()) } else { copies.disk().store(&rest) }
     }
 
     fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
@@ -122,10 +119,7 @@ impl BackingStore for DonorStore {
             .filter(|(_, came)| !came)
             .map(|(page, _)| IncomingPage { id: page.id, bytes: &mut *page.bytes })
             .collect();
-        match rest.is_empty() {
-            true => Ok(()),
-            false => self.copies.disk().fetch(&mut rest),
-        }
+        if rest.is_empty() { Ok(()) } else { self.copies.disk().fetch(&mut rest) }
     }
 
     fn fetch_other(&self, page: &mut IncomingPage<'_>, attempt: u32) -> Result<(), StoreError> {

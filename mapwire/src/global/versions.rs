@@ -26,8 +26,7 @@ impl Versions {
     }
 
     fn word(&self, page: u64) -> Option<&AtomicU64> {
-        let chunk = self.chunks.get(page as usize / CHUNK)?.get()?;
-        chunk.get(page as usize % CHUNK)
+        self.chunks.get(page as usize / CHUNK)?.get()?.get(page as usize % CHUNK)
     }
 
     /// What donors have of a page.
@@ -102,8 +101,7 @@ impl Versions {
     /// All pages that donors have, with what they have.
     pub(super) fn all(&self) -> impl Iterator<Item = (u64, Known)> + '_ {
         self.chunks.iter().enumerate().flat_map(|(at, chunk)| {
-            let words = chunk.get().map_or(&[][..], |words| words).iter().enumerate();
-            words.filter_map(move |(index, word)| {
+            chunk.get().map_or(&[][..], |words| words).iter().enumerate().filter_map(move |(index, word)| {
                 let known = PageWord(word.load(Ordering::Acquire)).known()?;
                 Some(((at * CHUNK + index) as u64, known))
             })

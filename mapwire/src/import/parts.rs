@@ -156,8 +156,7 @@ impl Import {
         if rows.are_whole() {
             return self.fetch(offset, &mut into[..rows.count * rows.bytes]);
         }
-        let targets = into.chunks_mut(rows.local_stride.max(rows.bytes));
-        let rows_of = targets.take(rows.count).enumerate();
+        let rows_of = into.chunks_mut(rows.local_stride.max(rows.bytes)).take(rows.count).enumerate();
         self.fetch_parts(rows_of.map(|(number, row)| (rows.remote(offset, number), &mut row[..rows.bytes])))
     }
 
@@ -251,8 +250,7 @@ impl<'a, 'p> Pipeline<'a, 'p> {
             spare: Vec::new(),
             sent_bytes: 0,
         };
-        let outcome = pipeline.submit(parts);
-        let outcome = outcome.and(pipeline.end());
+        let outcome = pipeline.submit(parts).and(pipeline.end());
         *sent_bytes = pipeline.sent_bytes;
         outcome
     }

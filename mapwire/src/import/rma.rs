@@ -84,8 +84,7 @@ impl Moving<'_> {
         let Some(transfer) = &self.transfer else {
             return Ok(());
         };
-        let over = self.engine.wait_for(None, String::new, |driver| driver.rma_over(transfer));
-        over.unwrap_or(Ok(()))
+        self.engine.wait_for(None, String::new, |driver| driver.rma_over(transfer)).unwrap_or(Ok(()))
     }
 }
 

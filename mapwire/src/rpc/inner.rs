@@ -172,8 +172,7 @@ impl Inner {
     pub(super) fn call<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
         self.node.check_process()?;
         let mut driver = self.node.inner.engine.lock();
-        let called = driver.call_service(self.config.handler, call);
-        called.ok_or(Error::Closed)
+        driver.call_service(self.config.handler, call).ok_or(Error::Closed)
     }
 
     /// As [`call`](Self::call), and leaves what it asks for to [`wait`](Self::wait), which must follow.
@@ -181,8 +180,7 @@ impl Inner {
     pub(super) fn ask<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
         self.node.check_process()?;
         let mut driver = self.node.inner.engine.lock();
-        let called = driver.ask_service(self.config.handler, call);
-        called.ok_or(Error::Closed)
+        driver.ask_service(self.config.handler, call).ok_or(Error::Closed)
     }
 
     /// Waits until `check` finds something, and sees to connections meanwhile. `None`: `timeout` is over.
@@ -217,8 +215,7 @@ impl Inner {
                     if service.has_news() {
                         return Some(Step::Tend);
                     }
-                    let has_room = self.deferred.may_go(service, |peer| self.knows(peer));
-                    has_room.then_some(Step::Replies)
+                    self.deferred.may_go(service, |peer| self.knows(peer)).then_some(Step::Replies)
                 });
                 match looked {
                     None => Some(Err(Error::Closed)),
@@ -275,10 +272,7 @@ impl Inner {
 
     /// Bytes of the longest body that goes in a message to the peer of a pair.
     pub(super) fn inline_bytes(&self, pair: &Pair) -> usize {
-        match pair.is_near() {
-            true => self.config.inline_bytes,
-            false => self.config.inline_bytes.min(INLINE_BYTES_APART),
-        }
+        if pair.is_near() { self.config.inline_bytes } else { self.config.inline_bytes.min(INLINE_BYTES_APART) }
     }
 }
 

@@ -40,8 +40,7 @@ impl Deferred {
         };
         let mut seen = BTreeSet::new();
         // Those of one caller go in their order.
-        let mut first = replies.iter().filter(|reply| seen.insert(reply.id.peer.0));
-        first.any(|reply| {
+        replies.iter().filter(|reply| seen.insert(reply.id.peer.0)).any(|reply| {
             let peer = reply.id.peer;
             match service.reserve(peer, reply.body.len() as u64) {
                 Ok(room) => {
@@ -68,8 +67,7 @@ impl Deferred {
 
     fn bytes_for(&self, peer: NodeId) -> u64 {
         let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_peer = replies.iter().filter(|reply| reply.id.peer == peer);
-        of_peer.map(|reply| reply.body.len() as u64).sum()
+        replies.iter().filter(|reply| reply.id.peer == peer).map(|reply| reply.body.len() as u64).sum()
     }
 
     fn push(&self, reply: Reply) {
@@ -140,8 +138,7 @@ impl Inner {
     /// Sends the replies that find room.
     pub(super) fn send_deferred(&self) -> Result<(), Error> {
         let waiting = {
-            let deferred = &self.deferred;
-            let mut replies = deferred.replies.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut replies = self.deferred.replies.lock().unwrap_or_else(PoisonError::into_inner);
             core::mem::take(&mut *replies)
         };
         let mut blocked = BTreeSet::new();

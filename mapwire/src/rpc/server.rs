@@ -25,10 +25,7 @@ impl Server {
     /// [`Error::Served`].
     pub fn register(&self, program: u32, version: u32) -> Result<(), Error> {
         let is_new = self.inner.call(|service| service.register(program, version))?;
-        match is_new {
-            true => Ok(()),
-            false => Err(Error::Served { program, version }),
-        }
+        if is_new { Ok(()) } else { Err(Error::Served { program, version }) }
     }
 
     /// Ends that: further calls are refused.

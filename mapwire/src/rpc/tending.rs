@@ -86,8 +86,7 @@ impl Inner {
     fn offer(&self, peer: NodeId) -> Result<(), Error> {
         let session = self.call(|service| service.new_session())?;
         let own = Buffer::allocate(self.config.area_bytes as usize)?;
-        let engine = &self.node.inner.engine;
-        let export = engine.lock().export(ExportRequest {
+        let export = self.node.inner.engine.lock().export(ExportRequest {
             name: self.area_name(session),
             address: own.as_ptr() as u64,
             length: own.len() as u64,

@@ -97,8 +97,7 @@ impl<'a> Writer<'a> {
             let rooms = [first, self.inline_bytes];
             for &room in &rooms[usize::from(first == self.inline_bytes)..] {
                 body.resize(at + room, 0);
-                let written = write(body[at..].as_mut_ptr(), room);
-                let written = written.filter(|&bytes| bytes <= room);
+                let written = write(body[at..].as_mut_ptr(), room).filter(|&bytes| bytes <= room);
                 body.truncate(at + written.unwrap_or(0));
                 if written.is_some() {
                     return self.finish(Ok(()));
@@ -106,8 +105,7 @@ impl<'a> Writer<'a> {
             }
         }
         let longest = self.longest();
-        let outcome = self.leave_message(self.hint.map_or(longest, |hint| hint as u64));
-        let outcome = outcome.and_then(|()| {
+        let outcome = self.leave_message(self.hint.map_or(longest, |hint| hint as u64)).and_then(|()| {
             let (to, bytes) = match &mut self.place {
                 Place::Inline => return Err(XdrError::Sink),
                 Place::Room { room, .. } => {

@@ -241,8 +241,7 @@ macro_rules! messages {
             /// Bytes that [`encode`](Self::encode) does not write.
             pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
                 let mut rest = bytes;
-                let message = Self::read(&mut rest).filter(|_| rest.is_empty());
-                message.ok_or(ParseError {
+                Self::read(&mut rest).filter(|_| rest.is_empty()).ok_or(ParseError {
                     kind: bytes.first().copied(),
                     length_bytes: bytes.len(),
                 })

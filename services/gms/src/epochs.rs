@@ -105,10 +105,7 @@ impl Epochs {
         let patience_ns = self.duration_ns().saturating_mul(PATIENCE);
         let patient_until_ns = ends_ns.saturating_add(patience_ns);
         let is_patient = now_ns < patient_until_ns;
-        self.look_ns = match is_patient {
-            true => patient_until_ns,
-            false => now_ns.saturating_add(patience_ns),
-        };
+        self.look_ns = if is_patient { patient_until_ns } else { now_ns.saturating_add(patience_ns) };
         is_coordinator && !is_patient
     }
 
@@ -267,8 +264,7 @@ mod tests {
     }
 
     fn planned(reports: &[AgeReport]) -> EpochInfo {
-        let nodes = (0..).map(NodeId);
-        let reports = nodes.zip(reports.iter().copied()).collect();
+        let reports = (0..).map(NodeId).zip(reports.iter().copied()).collect();
         plan(NodeId(0), 1, 1000, &reports)
     }
 

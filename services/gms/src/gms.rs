@@ -189,8 +189,7 @@ impl Gms {
     /// The pages that it stores for others, their versions and frames, by name.
     pub fn pages(&self) -> impl Iterator<Item = (PageName, u32, u32)> + '_ {
         let version = |frame| self.pool.resident(frame).map_or(0, |page| page.page.version);
-        let pages = self.pool.pages();
-        pages.map(move |(name, frame)| (name, version(frame), frame))
+        self.pool.pages().map(move |(name, frame)| (name, version(frame), frame))
     }
 
     /// Frames that serve others.

@@ -248,8 +248,7 @@ impl Pool {
     }
 
     pub(crate) fn is_granted(&self, frame: u32, to: NodeId) -> bool {
-        let granted = self.granted.get(&to);
-        granted.is_some_and(|frames| frames.contains(&frame))
+        self.granted.get(&to).is_some_and(|frames| frames.contains(&frame))
     }
 
     /// Takes a granted frame back.
@@ -258,8 +257,7 @@ impl Pool {
     }
 
     pub(crate) fn end_grants(&mut self, of: NodeId) {
-        let frames = self.granted.get(&of).cloned().unwrap_or_default();
-        frames.into_iter().for_each(|frame| self.vacate(frame));
+        self.granted.get(&of).cloned().unwrap_or_default().into_iter().for_each(|frame| self.vacate(frame));
     }
 
     // Pages.
@@ -382,8 +380,7 @@ impl Pool {
     pub(crate) fn end_reads(&mut self, peer: NodeId) -> Vec<u32> {
         let reads = self.reads.range((peer, 0)..=(peer, u32::MAX));
         let sequences: Vec<_> = reads.map(|(&(_, sequence), _)| sequence).collect();
-        let ends = sequences.into_iter();
-        ends.filter_map(|sequence| self.end_read(peer, sequence, false)).collect()
+        sequences.into_iter().filter_map(|sequence| self.end_read(peer, sequence, false)).collect()
     }
 
     /// This node itself reads a frame.

@@ -203,8 +203,7 @@ impl Puts {
     /// Forgets a node, and gives the legs to it: they fail.
     pub(crate) fn forget(&mut self, node: NodeId) -> Vec<u32> {
         self.credits.remove(&node);
-        let to_it = self.legs.iter().filter(|(_, leg)| leg.to == node);
-        to_it.map(|(&sequence, _)| sequence).collect()
+        self.legs.iter().filter(|(_, leg)| leg.to == node).map(|(&sequence, _)| sequence).collect()
     }
 
     pub(crate) fn leg(&self, sequence: u32) -> Option<&Leg> {

@@ -151,10 +151,7 @@ impl<D: TranslationDesign> Node<D> {
             Err(error) => return Err(error.into()),
         }
         self.has_actions = true;
-        match state.services_mut().insert(handler, service) {
-            true => Ok(()),
-            false => Err(RegisterError::Taken(handler)),
-        }
+        if state.services_mut().insert(handler, service) { Ok(()) } else { Err(RegisterError::Taken(handler)) }
     }
 
     /// Takes a service away. Messages that come for it from here on are dropped.
@@ -185,8 +182,7 @@ impl<D: TranslationDesign> Node<D> {
         handler: HandlerId,
         call: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
-        let process = self.processes.get_mut(process)?;
-        let service = process.services_mut().of_type_mut::<T>(handler)?;
+        let service = self.processes.get_mut(process)?.services_mut().of_type_mut::<T>(handler)?;
         let done = call(service);
         self.has_actions |= service.has_actions();
         Some(done)
@@ -338,10 +334,7 @@ impl<D: TranslationDesign> Node<D> {
     #[cold]
     fn leave_messages(&mut self) {
         loop {
-            let packet = match self.trace.is_on() {
-                true => self.nic.poll_queued(),
-                false => self.nic.poll_transmit(),
-            };
+            let packet = if self.trace.is_on() { self.nic.poll_queued() } else { self.nic.poll_transmit() };
             let to = match packet {
                 Some(packet) if matches!(packet.source, Source::Message(_)) => packet.to,
                 _ => return,
@@ -392,10 +385,7 @@ impl<D: TranslationDesign> Node<D> {
     #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
-        let services = match self.has_deadlines {
-            true => self.next_deadline(),
-            false => None,
-        };
+        let services = if self.has_deadlines { self.next_deadline() } else { None };
         match (services, self.nic.poll_at()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -404,8 +394,7 @@ impl<D: TranslationDesign> Node<D> {
 
     fn next_deadline(&self) -> Option<u64> {
         let confined = self.confinement.is_on();
-        let deadlines = self.processes.iter().map(|process| process.poll_at(confined));
-        deadlines.flatten().min()
+        self.processes.iter().filter_map(|process| process.poll_at(confined)).min()
     }
 
     /// A peer has left or died.

@@ -166,10 +166,7 @@ impl Process {
             self.on_host.push(handler, from, bytes);
             return Some((Ok(()), false));
         }
-        let now_ns = match service.needs_time(bytes) {
-            true => now_ns(),
-            false => 0,
-        };
+        let now_ns = if service.needs_time(bytes) { now_ns() } else { 0 };
         let taken = service.handle_message(now_ns, from, bytes);
         let asks = service.has_actions() || service.poll_at().is_some();
         // A store that waits is looked at with all that comes.

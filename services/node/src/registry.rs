@@ -161,15 +161,13 @@ impl Registry {
     #[inline]
     pub(crate) fn get_mut(&mut self, handler: HandlerId) -> Option<&mut Held> {
         self.calls += 1;
-        let mut services = self.services.iter_mut();
-        let found = services.find(|registered| registered.handler == handler)?;
+        let found = self.services.iter_mut().find(|registered| registered.handler == handler)?;
         Some(&mut found.service)
     }
 
     #[inline]
     pub(crate) fn get(&self, handler: HandlerId) -> Option<&Held> {
-        let mut services = self.services.iter();
-        let found = services.find(|registered| registered.handler == handler)?;
+        let found = self.services.iter().find(|registered| registered.handler == handler)?;
         Some(&found.service)
     }
 

@@ -42,8 +42,7 @@ impl Answers {
         if self.in_hand.contains(&xid) {
             return Known::InHand;
         }
-        let mut kept = self.kept.iter().rev();
-        match kept.find(|(of, _)| *of == xid) {
+        match self.kept.iter().rev().find(|(of, _)| *of == xid) {
             Some((_, reply)) if !reply.is_empty() => Known::Answered(reply),
             _ => Known::Forgotten,
         }
@@ -65,10 +64,7 @@ impl Answers {
     pub(crate) fn keep(&mut self, xid: u32, reply: Vec<u8>, limit: usize) -> Option<Vec<u8>> {
         self.in_hand.retain(|&other| other != xid);
         let takes = |reply: &Vec<u8>| reply.capacity() + ENTRY_BYTES;
-        let (reply, left) = match takes(&reply) <= limit {
-            true => (reply, None),
-            false => (Vec::new(), Some(reply)),
-        };
+        let (reply, left) = if takes(&reply) <= limit { (reply, None) } else { (Vec::new(), Some(reply)) };
         self.kept_bytes += takes(&reply);
         self.kept.push_back((xid, reply));
         let mut oldest = left;

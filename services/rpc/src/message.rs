@@ -189,8 +189,7 @@ fn read_reply(from: &mut Decoder<'_>) -> Result<ReplyStatus, XdrError> {
             0 => ReplyStatus::RpcMismatch { low: from.word()?, high: from.word()? },
             1 => {
                 let number = from.word()?;
-                let problem = AuthProblem::of(number);
-                return problem.map_or_else(|| unknown(number), |it| Ok(ReplyStatus::AuthError(it)));
+                return AuthProblem::of(number).map_or_else(|| unknown(number), |it| Ok(ReplyStatus::AuthError(it)));
             }
             other => return unknown(other),
         }),

@@ -178,12 +178,8 @@ impl<R: Rows> Directory<R> {
                 left -= 1;
                 self.rows.read(number, 0..size.entries(), &mut bytes);
                 let (entries, _) = bytes.as_chunks();
-                let found = entries.iter().map_while(Entry::from_bytes);
-                let count = found.inspect(&mut see).count();
-                row = match count == size.entries() {
-                    true => self.next_of([&entries[0], &entries[1]]),
-                    false => None,
-                };
+                let count = entries.iter().map_while(Entry::from_bytes).inspect(&mut see).count();
+                row = if count == size.entries() { self.next_of([&entries[0], &entries[1]]) } else { None };
             }
         }
     }
@@ -258,9 +254,7 @@ impl<R: Rows> Directory<R> {
             row = next;
             self.fetch(row);
         }
-        let mut places = (0..self.rows.size().entries()).rev();
-        let place = places.find(|&place| self.entry(place).is_some());
-        let place = place.unwrap_or(0);
+        let place = (0..self.rows.size().entries()).rev().find(|&place| self.entry(place).is_some()).unwrap_or(0);
         (At { row, place }, self.entry(place), before)
     }
 

@@ -65,8 +65,7 @@ impl Gms {
         }
         let requester = request.requester;
         let parked = self.parked.iter();
-        let of_it = parked.filter(|parked| parked.requester == requester);
-        if of_it.count() > self.most_requests() {
+        if parked.filter(|parked| parked.requester == requester).count() > self.most_requests() {
             return Err(Broken);
         }
         self.parked.push_back(request);
@@ -205,8 +204,7 @@ impl Gms {
             self.answer_spare(&spare);
             return Ok(());
         }
-        let of_it = self.parked_spares.iter();
-        if of_it.filter(|parked| parked.from == spare.from).count() >= MOST_SPARES {
+        if self.parked_spares.iter().filter(|parked| parked.from == spare.from).count() >= MOST_SPARES {
             return Err(Broken);
         }
         self.parked_spares.push(spare);

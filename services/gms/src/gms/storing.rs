@@ -37,10 +37,7 @@ impl Gms {
                 self.report(frame);
             }
             if is_current && is_its {
-                request.operation = match gives {
-                    true => Operation::NotHereTake,
-                    false => Operation::NotHere,
-                };
+                request.operation = if gives { Operation::NotHereTake } else { Operation::NotHere };
                 self.out.send(from, Message::Request(request));
             }
             return;

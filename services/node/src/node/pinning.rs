@@ -50,8 +50,7 @@ impl<D: TranslationDesign> Node<D> {
             let Some(state) = self.processes.get_mut(ProcessId(request.process().0)) else {
                 continue;
             };
-            let pages = state.pages_mut();
-            let outcome = pages.serve(&mut self.nic, pinner, &mut self.trace, request, &mut others);
+            let outcome = state.pages_mut().serve(&mut self.nic, pinner, &mut self.trace, request, &mut others);
             outcome.err().into_iter().for_each(&mut failed);
             for (owner, page) in others.drain(..) {
                 if let Some(state) = self.processes.get_mut(ProcessId(owner.0)) {
@@ -77,8 +76,7 @@ impl<D: TranslationDesign> Node<D> {
     /// handle lookup §IV-B), and those of former landings.
     pub fn reclaim<P: PinPages>(&mut self, pinner: &mut P, mut failed: impl FnMut(HostErrorOf<P>)) {
         for state in self.processes.iter_mut() {
-            let outcome = state.reclaim(&mut self.nic, &mut self.trace, pinner);
-            outcome.err().into_iter().for_each(&mut failed);
+            state.reclaim(&mut self.nic, &mut self.trace, pinner).err().into_iter().for_each(&mut failed);
         }
     }
 

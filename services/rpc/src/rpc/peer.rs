@@ -80,10 +80,7 @@ impl Peer {
     pub(super) fn note_received(&mut self) -> Result<(), Broken> {
         let window = self.mine.map_or(0, |mine| mine.window);
         self.received = self.received.wrapping_add(1);
-        match self.received.wrapping_sub(self.told) > window {
-            true => Err(Broken),
-            false => Ok(()),
-        }
+        if self.received.wrapping_sub(self.told) > window { Err(Broken) } else { Ok(()) }
     }
 
     /// Counts a call that was taken.

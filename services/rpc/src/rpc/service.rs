@@ -32,8 +32,7 @@ impl Service for Rpc {
 
     fn handle_peer_gone(&mut self, _: u64, node: NodeId) {
         self.reset(node, CallError::Gone);
-        let peer = self.known(node);
-        peer.is_gone = true;
+        self.known(node).is_gone = true;
         self.note_news(node);
     }
 
@@ -177,8 +176,7 @@ impl Rpc {
     }
 
     fn note_received(&mut self, record: &Record<'_>) -> Result<(), Broken> {
-        let peer = self.peer_mut(record.from).ok_or(Broken)?;
-        peer.note_received()
+        self.peer_mut(record.from).ok_or(Broken)?.note_received()
     }
 
     /// Where the body of a record is from here on: what came in a message is copied out of it, once.
@@ -297,10 +295,8 @@ impl Rpc {
         if self.programs.contains(&(header.program, header.version)) {
             return None;
         }
-        let versions = || {
-            let programs = self.programs.iter();
-            programs.filter(|(program, _)| *program == header.program).map(|&(_, version)| version)
-        };
+        let versions =
+            || self.programs.iter().filter(|(program, _)| *program == header.program).map(|&(_, version)| version);
         Some(match (versions().min(), versions().max()) {
             (Some(low), Some(high)) => ReplyStatus::ProgramMismatch { low, high },
             _ => ReplyStatus::ProgramUnavailable,
