@@ -131,7 +131,6 @@ impl Call {
     }
 }
 
-/// The word with number `index`.
 fn word(bytes: &[u8], index: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
@@ -160,7 +159,6 @@ impl fmt::Display for Call {
 /// How a step went, as rank 0 tells it.
 enum Verdict {
     Done,
-    /// A rank is gone.
     Gone(u32),
     /// A rank made another call than rank 0.
     Differs(u32, Call, Call),
@@ -207,7 +205,6 @@ pub(crate) struct Group {
     export: Export,
     /// In rank 0 of all ranks that have got an answer, elsewhere of rank 0.
     imports: Vec<Option<Import>>,
-    /// Steps so far.
     steps: u64,
 }
 

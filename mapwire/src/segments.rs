@@ -7,7 +7,6 @@ use mapwire_wire::{ImportId, NodeId, Rights};
 
 use crate::error::Result;
 
-/// The memory of another rank.
 #[derive(Debug)]
 pub(crate) struct PeerSegment {
     pub(crate) peer: NodeId,

@@ -58,7 +58,6 @@ impl Node {
     }
 }
 
-/// The memory of several exports.
 struct Several<'a>(Vec<&'a dyn AskForWake>);
 
 impl AskForWake for Several<'_> {

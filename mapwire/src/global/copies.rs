@@ -64,7 +64,6 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// The session.
     pub(super) fn session(&self) -> &Session {
         &self.session
     }
@@ -87,7 +86,6 @@ impl Meeting {
 }
 
 impl Copies {
-    /// Nothing is at donors.
     pub(super) fn new(disk: DiskStore, copies: u8) -> Self {
         Self {
             disk,
@@ -118,7 +116,6 @@ impl Copies {
         regions.get(region as usize)?.clone()
     }
 
-    /// What is known of a page.
     pub(super) fn page(&self, id: PageId) -> PageWord {
         self.versions(id.region).map_or(PageWord::NONE, |versions| versions.page(id.page))
     }
@@ -419,12 +416,10 @@ impl Copies {
         });
     }
 
-    /// The disk.
     pub(super) fn disk(&self) -> &DiskStore {
         &self.disk
     }
 
-    /// Donors have been met.
     pub(super) fn begin_session(&self, session: Session) {
         let meeting = Meeting { session, incarnation: now_ns() };
         *self.session.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(meeting));

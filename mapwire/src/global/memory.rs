@@ -83,7 +83,6 @@ impl GlobalMemory {
         Ok(Self { _host: host, offered, buffer, node })
     }
 
-    /// The frames.
     pub(super) fn buffer(&self) -> &Buffer {
         &self.buffer
     }
@@ -95,7 +94,6 @@ impl GlobalMemory {
         self.offered.load(place.node.0, at as usize, to)
     }
 
-    /// Ranks in the job.
     pub(super) fn size(&self) -> usize {
         self.node.size()
     }
@@ -122,7 +120,6 @@ impl GlobalMemory {
         inner.engine.has_died(NodeId(0)) || inner.departure.has_lost_first()
     }
 
-    /// Whether all other ranks are gone.
     pub(super) fn is_deserted(&self) -> bool {
         self.node.inner.engine.is_deserted()
     }

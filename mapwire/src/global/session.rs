@@ -37,7 +37,6 @@ fn offset_of(frame: u32) -> usize {
     frame as usize * FRAME_BYTES as usize
 }
 
-/// A page to be put.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Put<'a> {
     pub(super) name: PageName,
@@ -47,7 +46,6 @@ pub(super) struct Put<'a> {
     pub(super) stored: Option<Stored>,
 }
 
-/// A page to be got.
 #[derive(Debug)]
 pub(super) struct Get<'a> {
     pub(super) name: PageName,
@@ -75,12 +73,10 @@ impl Session {
         })
     }
 
-    /// Donors at the beginning.
     pub(super) fn donors(&self) -> usize {
         self.memory.size() - 1
     }
 
-    /// Whether no donor is left.
     pub(super) fn is_over(&self) -> bool {
         self.memory.is_deserted()
     }

@@ -29,12 +29,10 @@ impl Versions {
         self.chunks.get(page as usize / CHUNK)?.get()?.get(page as usize % CHUNK)
     }
 
-    /// What donors have of a page.
     pub(super) fn get(&self, page: u64) -> Option<Known> {
         self.page(page).known()
     }
 
-    /// What is known of a page.
     pub(super) fn page(&self, page: u64) -> PageWord {
         self.word(page).map_or(PageWord::NONE, |word| PageWord(word.load(Ordering::Acquire)))
     }
@@ -64,7 +62,6 @@ impl Versions {
         self.change(page, PageWord::without_donors);
     }
 
-    /// Donors have this.
     pub(super) fn set(&self, page: u64, known: Known) {
         let made = || (0..CHUNK).map(|_| AtomicU64::new(0)).collect();
         if let Some(chunk) = self.chunks.get(page as usize / CHUNK) {
@@ -108,7 +105,6 @@ impl Versions {
         })
     }
 
-    /// Donors have nothing any more.
     pub(super) fn clear(&self) {
         for word in self.chunks.iter().filter_map(OnceLock::get).flatten() {
             self.change_word(word, PageWord::without_donors);

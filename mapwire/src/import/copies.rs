@@ -17,7 +17,6 @@ use crate::error::Result;
 /// Bytes of the longest send that is copied. A longer one takes longer than a round trip.
 const LONGEST_BYTES: usize = 64 << 10;
 
-/// Bytes of all copies.
 const ALL_BYTES: usize = 1 << 20;
 
 /// The copies of a process, oldest first, in a ring of pages.
@@ -36,7 +35,6 @@ struct Ring {
 }
 
 impl Ring {
-    /// Gives back what is over.
     fn reap(&mut self, words: &CompletionWords) {
         while let Some(&(word, end)) = self.under_way.front()
             && words.is_over(word)

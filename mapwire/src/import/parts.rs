@@ -231,7 +231,6 @@ struct Pipeline<'a, 'p> {
 
 struct UnderWay<'p> {
     word: u32,
-    /// Bytes that it stores.
     stored_bytes: u64,
     /// What it uses unless that is the caller's, and for which parts.
     buffer: Vec<u8>,

@@ -184,7 +184,6 @@ struct UnderWay {
     held: Arc<Held>,
     /// Its completion word, until it has been waited for.
     word: Option<u32>,
-    /// Bytes that it sends.
     length: u64,
 }
 

@@ -22,7 +22,6 @@ use mapwire_node::{NOTICE_HANDLER, notice};
 use super::Import;
 use crate::error::{Error, Result};
 
-/// Memory of this process.
 pub(super) enum Memory<'a> {
     /// Stored into the export.
     From(Source<'a>),
@@ -223,7 +222,6 @@ impl Import {
         self.held.finish(word, memory.stored_bytes())
     }
 
-    /// Sends bytes that fit a command.
     fn send_short(&self, data: Source<'_>, offset: u64, then: Then) -> Result<()> {
         let mut copy = [0; SHORT_BYTES];
         // Copied here, outside the driver's lock: `data` may be shared memory, and fault.

@@ -153,7 +153,6 @@ struct Job {
     id: JobId,
     /// `None` while both join it.
     node: Arc<Mutex<Option<Node>>>,
-    /// Why it could not be joined.
     failure: Arc<Mutex<Option<crate::Error>>>,
 }
 

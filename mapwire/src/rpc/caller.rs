@@ -223,7 +223,6 @@ impl Caller {
         self.post(procedure, placed, Then::GoOn, |service| service.one_way(peer, &mut draft, placed))
     }
 
-    /// A writer of arguments.
     pub(super) fn writer(&self, procedure: u32, bytes: Option<usize>) -> Writer<'_> {
         let draft = self.template.repeated(procedure, Vec::with_capacity(256));
         let patience = Patience::For(self.timeout);
@@ -269,7 +268,6 @@ impl Caller {
         Error::Call { rank: self.rank(), program: self.program, version: self.version, procedure, error }
     }
 
-    /// Takes the outcome of a call.
     pub(super) fn outcome(&self, procedure: u32, outcome: mapwire_rpc::Outcome) -> Result<Record, Error> {
         match outcome {
             Err(error) => Err(self.failed(procedure, error)),

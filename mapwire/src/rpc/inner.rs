@@ -45,7 +45,6 @@ pub(super) struct Inner {
     pub(super) pairs: RwLock<BTreeMap<u16, Arc<Pair>>>,
     /// Held by who sees to connections.
     pub(super) tending: Mutex<()>,
-    /// Imports under way.
     pub(super) imports: Mutex<Vec<(Arc<Pair>, RequestId)>>,
     pub(super) importing: AtomicUsize,
     pub(super) deferred: Deferred,

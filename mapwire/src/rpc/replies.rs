@@ -19,7 +19,6 @@ struct Reply {
     body: Vec<u8>,
 }
 
-/// Replies that wait, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
     replies: Mutex<VecDeque<Reply>>,
@@ -135,7 +134,6 @@ impl Inner {
         Ok(None)
     }
 
-    /// Sends the replies that find room.
     pub(super) fn send_deferred(&self) -> Result<(), Error> {
         let waiting = {
             let mut replies = self.deferred.replies.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,7 +20,6 @@ pub struct Request {
     /// `None`: it is answered.
     arguments: Option<Record>,
     is_answered: bool,
-    /// The arguments could not be read.
     is_garbage: bool,
 }
 

@@ -135,7 +135,6 @@ impl Inner {
         drop(old);
     }
 
-    /// Sees to connections that have changed.
     pub(super) fn tend(&self) -> Result<(), Error> {
         let tending = self.tending.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((peer, connection)) = self.call(|service| {

@@ -19,7 +19,6 @@ pub(super) enum Patience {
     Later,
 }
 
-/// Where a body is.
 #[derive(Debug)]
 enum Place {
     Inline,
@@ -27,7 +26,6 @@ enum Place {
     Heap { body: Vec<u8>, limit: u64 },
 }
 
-/// A record that is being written.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     inner: &'a Inner,
@@ -39,11 +37,9 @@ pub(super) struct Writer<'a> {
     /// Bytes of the body, if they are known.
     hint: Option<usize>,
     patience: Patience,
-    /// Why the sink has failed.
     error: Option<Error>,
 }
 
-/// A record that is written.
 #[derive(Debug)]
 pub(super) enum Written {
     /// To be sent, its body in the message or in the peer's memory.
@@ -72,7 +68,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Lets `encode` write the body.
     pub(super) fn encode(
         mut self,
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,

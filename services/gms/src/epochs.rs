@@ -19,7 +19,6 @@ const LEAST_BUDGET: u64 = 64;
 pub(crate) struct Epochs {
     duration_ms: u32,
     current: Option<EpochInfo>,
-    /// When the epoch began here.
     began_ns: Option<u64>,
     /// When this node looks next whether the initiator is silent.
     look_ns: u64,
@@ -71,7 +70,6 @@ impl Epochs {
         Some(self.began_ns?.saturating_add(self.duration_ns()))
     }
 
-    /// When something may be due.
     pub(crate) fn poll_at(&self) -> Option<u64> {
         let collected = self.collecting.as_ref().map(|collecting| collecting.until_ns);
         if collected.is_some() {
@@ -147,7 +145,6 @@ impl Epochs {
         Some(plan(me, collecting.epoch, self.duration_ms, &collecting.reports))
     }
 
-    /// An epoch begins.
     pub(crate) fn adopt(&mut self, now_ns: u64, info: EpochInfo) {
         let is_later = |current: &EpochInfo| info.epoch.wrapping_sub(current.epoch) as i32 > 0;
         if !self.current.as_ref().is_none_or(is_later) {

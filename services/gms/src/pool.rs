@@ -41,7 +41,6 @@ pub(crate) struct Resident {
 
 #[derive(Clone, Debug)]
 enum Use {
-    /// Serves nobody.
     Idle,
     Free,
     Granted(NodeId),
@@ -55,11 +54,9 @@ enum Use {
 #[derive(Clone, Debug)]
 struct Frame {
     uses: Use,
-    /// Stores that read it.
     readers: u16,
 }
 
-/// A frame that a peer reads.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     frame: u32,
@@ -242,7 +239,6 @@ impl Pool {
         self.granted.get(&peer).map_or(0, BTreeSet::len)
     }
 
-    /// The peers that have frames granted.
     pub(crate) fn grantees(&self) -> Vec<NodeId> {
         self.granted.keys().copied().collect()
     }
@@ -251,7 +247,6 @@ impl Pool {
         self.granted.get(&to).is_some_and(|frames| frames.contains(&frame))
     }
 
-    /// Takes a granted frame back.
     pub(crate) fn end_grant(&mut self, frame: u32) {
         self.vacate(frame);
     }
@@ -319,7 +314,6 @@ impl Pool {
 
     // Readers.
 
-    /// Reads of a peer.
     pub(crate) fn reads_of(&self, peer: NodeId) -> usize {
         self.reads.range((peer, 0)..=(peer, u32::MAX)).count()
     }
@@ -390,7 +384,6 @@ impl Pool {
         }
     }
 
-    /// One reader less.
     pub(crate) fn unhold(&mut self, number: u32) {
         let Some(frame) = self.get(number) else {
             return;

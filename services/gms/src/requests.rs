@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use crate::config::GetPage;
 use crate::name::{PageHash, PageName};
 
-/// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Get(GetPage),

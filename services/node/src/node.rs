@@ -438,7 +438,6 @@ impl<D: TranslationDesign> Node<D> {
         self.handle_peer_gone(0, node);
     }
 
-    /// A peer says that it leaves.
     fn handle_left(&mut self, node: NodeId) {
         self.told.push_back(Told::PeerLeft { node });
         self.handle_peer_gone(0, node);

@@ -12,7 +12,6 @@ use mapwire_wire::{ProcessId, TraceOp};
 use crate::error::HostErrorOf;
 use crate::tracing::{Absences, Event, Trace};
 
-/// Pages of one process.
 #[derive(Debug)]
 pub(crate) struct Pages {
     process: ProcessId,
@@ -123,7 +122,6 @@ impl Pages {
         Ok(())
     }
 
-    /// The memory is exported no more.
     pub(crate) fn release_export(&mut self, range: PageRange) {
         let released = self.host.release_receive(range);
         debug_assert!(released.is_ok(), "{released:?}");

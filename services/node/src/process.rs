@@ -26,7 +26,6 @@ pub use imports::{Granted, ImportError};
 use stores::Stores;
 pub(crate) use stores::is_store_word;
 
-/// One process.
 #[derive(Debug)]
 pub(crate) struct Process {
     id: ProcessId,
@@ -217,13 +216,11 @@ impl Process {
         }
     }
 
-    /// Whether anything may have a deadline.
     pub(crate) fn has_deadline(&self) -> bool {
         let mut services = self.services.iter();
         self.vmmc.has_requests() || services.any(|service| service.poll_at().is_some())
     }
 
-    /// Adds what waits here.
     pub(crate) fn count(&self, backlog: &mut Backlog) {
         backlog.requests += self.vmmc.requests();
         backlog.outcomes += self.outcomes.len();
@@ -245,11 +242,8 @@ impl Process {
 
 /// How far what services ask for has been carried out.
 pub(crate) enum Served {
-    /// All of it.
     All,
-    /// The machine must do this first.
     Asked(Act),
-    /// The rest must wait.
     NoRoom,
 }
 

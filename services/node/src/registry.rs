@@ -177,7 +177,6 @@ impl Registry {
         self.get(handler)?.of_type()
     }
 
-    /// As [`of_type`](Self::of_type), to be changed.
     #[inline]
     pub(crate) fn of_type_mut<T: Service>(&mut self, handler: HandlerId) -> Option<&mut T> {
         self.get_mut(handler)?.of_type_mut()

@@ -6,20 +6,16 @@ use alloc::vec::Vec;
 /// Bytes that a kept reply takes besides its message.
 const ENTRY_BYTES: usize = 40;
 
-/// What a call that comes is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Known<'a> {
-    /// It was never seen.
     New,
     /// It is in hand: its reply will come.
     InHand,
-    /// This was its reply.
     Answered(&'a [u8]),
     /// It was seen, and its reply is not kept.
     Forgotten,
 }
 
-/// Calls that a peer has made.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     /// The newest call. Callers number their calls upwards, modulo 2^32, and send them in this order.
@@ -32,7 +28,6 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// What is known of a call.
     pub(crate) fn look_up(&self, xid: u32) -> Known<'_> {
         match self.newest {
             None => return Known::New,

@@ -8,7 +8,6 @@ use alloc::collections::BTreeMap;
 /// What a place in the memory is a multiple of: records begin on lines of their own.
 pub const LINE: u64 = 64;
 
-/// The rooms of a memory.
 #[derive(Debug, Default)]
 pub(crate) struct Area {
     bytes: u64,
@@ -76,7 +75,6 @@ impl Area {
         }
     }
 
-    /// Bytes that records have.
     #[cfg(test)]
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.taken.values().sum()

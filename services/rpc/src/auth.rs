@@ -116,7 +116,6 @@ impl Credential {
         }
     }
 
-    /// Writes it as an `opaque_auth`.
     pub(crate) fn encode(&self, to: &mut Encoder<'_>) -> Result<(), XdrError> {
         match self {
             Self::None => to.words([NONE, 0]),
@@ -170,7 +169,6 @@ pub(crate) fn decode_verifier(from: &mut Decoder<'_>) -> Result<Option<()>, XdrE
     Ok((flavour == NONE && body.is_empty()).then_some(()))
 }
 
-/// Writes an empty verifier.
 pub(crate) fn encode_verifier(to: &mut Encoder<'_>) -> Result<(), XdrError> {
     Credential::None.encode(to)
 }

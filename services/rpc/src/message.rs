@@ -63,7 +63,6 @@ pub enum ReplyStatus {
 /// A call that is answered before anybody looks at its arguments.
 pub(crate) type Refused = (u32, ReplyStatus);
 
-/// A record's header as it came.
 #[derive(Debug)]
 pub(crate) enum Header {
     Call(CallHeader),
@@ -75,7 +74,6 @@ pub(crate) enum Header {
     },
 }
 
-/// Appends the header of a call.
 pub(crate) fn write_call(header: &CallHeader, to: &mut Vec<u8>) {
     let mut to = Encoder::new(to);
     // A vector takes whatever comes, and the credential is legal.
@@ -83,7 +81,6 @@ pub(crate) fn write_call(header: &CallHeader, to: &mut Vec<u8>) {
     let _ = to.words(words).and_then(|()| header.credential.encode(&mut to)).and_then(|()| encode_verifier(&mut to));
 }
 
-/// Appends the header of a reply.
 pub(crate) fn write_reply(xid: u32, status: ReplyStatus, to: &mut Vec<u8>) {
     let mut to = Encoder::new(to);
     // A vector takes whatever comes.

@@ -199,7 +199,6 @@ impl Gms {
         nodes.iter().for_each(|node| self.out.send(node, message));
     }
 
-    /// Refuses a page to its putter.
     pub(super) fn refuse(&mut self, putter: Option<(NodeId, u32)>, why: Refusal) {
         if let Some((to, sequence)) = putter {
             let grant = self.grant_again(to);

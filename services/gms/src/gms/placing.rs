@@ -59,7 +59,6 @@ impl Gms {
         }
     }
 
-    /// Ages of a node.
     pub(super) fn handle_ages(&mut self, now_ns: u64, from: NodeId, report: AgeReport) {
         if !self.view.is_peer(from) {
             return;

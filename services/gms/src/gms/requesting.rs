@@ -54,7 +54,6 @@ impl Gms {
         }
     }
 
-    /// The directory node answers.
     pub(super) fn handle_answer(&mut self, from: NodeId, request: &Request) {
         let is_its = self.view.map().directory_node(request.hash) == Some(from);
         let is_mine = request.requester == self.me() && request.map == self.view.version();

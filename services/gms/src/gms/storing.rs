@@ -291,7 +291,6 @@ impl Gms {
         }
     }
 
-    /// A peer gives frames back.
     pub(super) fn handle_return(&mut self, from: NodeId, frames: &FrameList) -> Result<(), Broken> {
         self.recalled.remove(from);
         for &frame in frames.as_slice() {

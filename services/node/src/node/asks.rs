@@ -23,62 +23,34 @@ pub struct Ask {
     pub act: Act,
 }
 
-/// Something that only the machine can do.
+/// Something that only the machine can do. `to` and `from` are the other process, `handler` the service that asks, `tag` the number of the
+/// importer's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are described above, once for all")]
 pub enum Act {
     /// Pass the memory of an export to a node under a tag, so that it can be mapped there (the direct path).
-    PassMemory {
-        /// Where to.
-        to: Endpoint,
-        /// Which export.
-        export: ExportId,
-        /// The number of the importer's request.
-        tag: u64,
-    },
+    PassMemory { to: Endpoint, export: ExportId, tag: u64 },
     /// A node to which memory cannot be passed imports an export that others map: what it stores and fetches comes by packets.
-    GrantedApart {
-        /// The importer.
-        to: Endpoint,
-        /// Which export.
-        export: ExportId,
-    },
+    GrantedApart { to: Endpoint, export: ExportId },
     /// An import that was asked for has its [`outcome`](Node::outcome).
-    ImportOver {
-        /// Which.
-        request: RequestId,
-    },
+    ImportOver { request: RequestId },
     /// A peer has revoked an export that this node imports: what is mapped of it is dead memory.
-    Revoked {
-        /// The peer.
-        from: Endpoint,
-        /// Its export.
-        export: ExportId,
-    },
+    Revoked { from: Endpoint, export: ExportId },
     /// Store the process's bytes of the region at a place of a peer's memory: in place where that is mapped here
     /// ([`handle_stored`](Node::handle_stored) says how it went), else by the NIC
     /// ([`store_by_import`](Node::store_by_import)). Until one of them is called nothing else of the process's services is asked.
     Store {
-        /// Whose service asks.
         handler: HandlerId,
-        /// The peer.
         to: Endpoint,
-        /// Which bytes of the process.
         region: Region,
         /// Where the first of them goes, in bytes from the start of the peer's memory.
         at: u64,
     },
     /// A service must [meet](mapwire_service::Service::poll_meeting) another process before it goes on.
-    Meet {
-        /// Whose service asks.
-        handler: HandlerId,
-        /// Whom it must meet.
-        to: Endpoint,
-    },
+    Meet { handler: HandlerId, to: Endpoint },
     /// Give the program this access to the region's pages.
     Protect {
-        /// Whose service asks.
         handler: HandlerId,
-        /// Which pages.
         region: Region,
         /// What the program may do from now on.
         access: Access,
@@ -92,13 +64,10 @@ fn blocked_have_room<D: TranslationDesign>(blocked: &[NodeId], nic: &Nic<D>) -> 
 
 /// What came of one action of the model.
 enum Done {
-    /// The node did it.
     Here,
-    /// The machine must.
     Asked(Ask),
     /// A control message was lost: too many packets wait for its receiver.
     Lost(NodeId),
-    /// A peer says that it leaves.
     Left(NodeId),
 }
 

@@ -27,7 +27,6 @@ pub fn notice(export: ExportId, key: Key, offset: u64, length: u64) -> [u8; NOTI
     bytes
 }
 
-/// Reads one.
 fn read_notice(bytes: &[u8]) -> Option<(ExportId, Key, u64, u64)> {
     let bytes: &[u8; NOTICE_BYTES] = bytes.try_into().ok()?;
     let (export, bytes) = bytes.split_first_chunk()?;

@@ -33,7 +33,6 @@ pub struct ExportRequest {
     pub pins_late: bool,
 }
 
-/// An export of a process.
 #[derive(Debug)]
 struct Exported {
     id: ExportId,
@@ -45,7 +44,6 @@ struct Exported {
     landing: Option<PageRange>,
 }
 
-/// The exports of a process.
 #[derive(Debug, Default)]
 pub(super) struct Exports {
     list: Vec<Exported>,
@@ -54,7 +52,6 @@ pub(super) struct Exports {
 }
 
 impl Process {
-    /// See [`Node::export`](crate::Node::export).
     pub(crate) fn export<D: TranslationDesign, P: PinPages<Error: core::error::Error>>(
         &mut self,
         nic: &mut Nic<D>,
@@ -153,7 +150,6 @@ impl Process {
         }
     }
 
-    /// See [`Node::unexport`](crate::Node::unexport).
     pub(crate) fn unexport<D: TranslationDesign>(
         &mut self,
         nic: &mut Nic<D>,
@@ -176,7 +172,6 @@ impl Process {
         Ok(())
     }
 
-    /// See [`Node::redirect`](crate::Node::redirect).
     pub(crate) fn redirect<D: TranslationDesign, P: PinPages<Error: core::error::Error>>(
         &mut self,
         nic: &mut Nic<D>,

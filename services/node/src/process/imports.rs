@@ -48,7 +48,6 @@ impl Process {
         self.outcomes.get(&request)
     }
 
-    /// See [`Node::awaits_memory`](crate::Node::awaits_memory).
     pub(crate) fn awaits_memory(&self, from: NodeId, request: RequestId) -> bool {
         match self.outcomes.get(&request) {
             Some(Ok(granted)) => granted.grant.node() == from && granted.grant.direct.is_some(),
@@ -57,7 +56,6 @@ impl Process {
         }
     }
 
-    /// See [`Node::enter_import`](crate::Node::enter_import).
     pub(crate) fn enter_import<D: TranslationDesign>(
         &mut self,
         nic: &mut Nic<D>,

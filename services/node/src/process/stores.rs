@@ -37,12 +37,17 @@ struct Store {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The machine has been asked.
     Asked,
     /// The NIC is to store it, once it takes a command of the process.
-    Waiting { import: ImportId, address: u64, pages: PageRange },
+    Waiting {
+        import: ImportId,
+        address: u64,
+        pages: PageRange,
+    },
     /// The NIC has not queued all its packets yet.
-    Cutting { word: u32 },
+    Cutting {
+        word: u32,
+    },
 }
 
 /// The store of a process, if one is under way, and what follows it.
@@ -60,7 +65,6 @@ impl Stores {
         Self { current: None, message: Vec::with_capacity(most_bytes), read: [None; MOST_STORES] }
     }
 
-    /// A service asks for a store.
     pub(super) fn begin(&mut self, handler: HandlerId, to: Endpoint, region: Region, at: u64, message: &[u8]) {
         self.message.clear();
         self.message.extend_from_slice(message);
@@ -123,7 +127,6 @@ impl Process {
         }
     }
 
-    /// See [`Node::store_by_import`](crate::Node::store_by_import).
     pub(crate) fn store_by_import<D: TranslationDesign, P: PinPages>(
         &mut self,
         nic: &mut Nic<D>,

@@ -11,7 +11,6 @@ use crate::envelope::{self, Draft, Envelope, Offer, Stored, tag_of};
 use crate::message::{self, CallHeader, Header, ReplyStatus};
 use crate::outcome::{Body, CallError, Incoming, Lent, RequestId};
 
-/// A record that came.
 struct Record<'a> {
     from: NodeId,
     session: u64,
@@ -200,7 +199,6 @@ impl Rpc {
         }
     }
 
-    /// A call is over.
     fn drop_call(&mut self, record: &Record<'_>) {
         if let Some(peer) = self.peer_mut(record.from) {
             peer.note_taken();
