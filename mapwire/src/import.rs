@@ -5,13 +5,12 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mapwire_driver::DriverError;
 use mapwire_driver::engine::{Engine, Way};
 use mapwire_driver::imports::LocalImport;
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
 use mapwire_vmmc::ProxyAddress;
-use mapwire_wire::{Key, NodeId, Refusal, Rights, Signal, SignalOp};
+use mapwire_wire::{Key, Refusal, Rights, Signal, SignalOp};
 
 use crate::buffer::Buffer;
 use crate::collective::refuse_reserved;
@@ -87,12 +86,8 @@ impl<'a> ImportBuilder<'a> {
             refuse_reserved(self.name)?;
         }
         let engine = &self.node.inner.engine;
-        let size = engine.size();
-        let rank = u32::try_from(self.rank)
-            .ok()
-            .filter(|&rank| rank < size)
-            .ok_or(DriverError::NoSuchRank { rank: u32::try_from(self.rank).unwrap_or(u32::MAX), size })?;
-        let peer = NodeId(rank as u16);
+        let peer = self.node.peer(self.rank)?;
+        let rank = peer.0;
         let mut left = self.timeout;
         if !engine.lock().takes_requests(peer) {
             let begun = Instant::now();

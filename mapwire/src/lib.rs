@@ -73,6 +73,7 @@ pub mod services;
 mod shared;
 #[allow(unsafe_code)]
 mod slice;
+mod threads;
 mod waiting;
 
 pub use buffer::Buffer;

@@ -13,6 +13,7 @@ use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
 use mapwire_transport::net::{Addresses, AddressesError, Carrier, NetConfig};
 use mapwire_transport::rendezvous::JobAddress;
+use mapwire_wire::NodeId;
 
 use crate::buffer::Buffer;
 use crate::collective::Group;
@@ -184,6 +185,15 @@ impl Node {
         self.inner.engine.rank() as usize
     }
 
+    /// The node of a rank of the job.
+    pub(crate) fn peer(&self, rank: usize) -> Result<NodeId, DriverError> {
+        let size = self.inner.engine.size();
+        match u32::try_from(rank) {
+            Ok(rank) if rank < size => Ok(NodeId(rank as u16)),
+            other => Err(DriverError::NoSuchRank { rank: other.unwrap_or(u32::MAX), size }),
+        }
+    }
+
     /// Processes in the job.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -274,7 +284,7 @@ impl Node {
         let Some(driver) = self.driver() else {
             return Vec::new();
         };
-        let stats = |rank| Some((rank, driver.nic().link_stats(mapwire_wire::NodeId(rank as u16))?));
+        let stats = |rank| Some((rank, driver.nic().link_stats(NodeId(rank as u16))?));
         (0..self.size()).filter_map(stats).collect()
     }
 

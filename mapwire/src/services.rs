@@ -5,14 +5,13 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use mapwire_driver::DriverError;
-use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::service_memory::{PeerMemory, ServiceMemory};
 /// What a [`Service`] is made of.
 pub use mapwire_service::{Access, Action, Broken, Region, Service};
 pub use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
 use mapwire_vmmc::Importers;
-use mapwire_wire::{ExportId, ImportId, Rights};
+use mapwire_wire::{ExportId, ImportId};
 
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -53,15 +52,7 @@ impl Node {
         self.check_process()?;
         let engine = &self.inner.engine;
         let name = format!("mapwire.service.{}", handler.0);
-        let export = engine.lock().export(ExportRequest {
-            name: name.clone(),
-            address: buffer.as_ptr() as u64,
-            length: buffer.len() as u64,
-            rights: Rights::ALL,
-            importers: Importers::Job,
-            direct: Some(DirectMemory::Buffer(Arc::clone(&buffer.memory))),
-            handler: None,
-        })?;
+        let export = buffer.offer(engine, name.clone(), Importers::Job)?;
         let mut offered =
             ServiceBuffer { node: self.clone(), export, imports: Vec::new(), peers: Arc::new(PeerMemory::new(0)) };
         let mut peers = PeerMemory::new(engine.size());

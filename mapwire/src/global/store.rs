@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
 use mapwire_gms::{Elsewhere, Known, PageWord};
-use mapwire_host::masking;
 use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 
 use super::copies::Copies;
 use super::keeper::keep_donors;
 use super::lenders::Lenders;
+use crate::threads;
 
 /// Why a page is lost that only donors had.
 const GONE: StoreError = StoreError::Other("the donors that had it have died");
@@ -44,13 +44,7 @@ impl DonorStore {
         let copies = Arc::new(Copies::new(disk, lenders.copies));
         let (wake, woken) = mpsc::sync_channel(1);
         let of_thread = Arc::clone(&copies);
-        // Handlers of the program run on threads of the program.
-        let masked = masking::mask();
-        std::thread::Builder::new().name("mapwire-donors".to_owned()).spawn(move || {
-            masking::mask_for_good();
-            keep_donors(&lenders, &of_thread, report, &woken);
-        })?;
-        drop(masked);
+        threads::spawn("mapwire-donors", move || keep_donors(&lenders, &of_thread, report, &woken))?;
         Ok(Self { copies, wake })
     }
 }

@@ -158,12 +158,7 @@ impl Rpc {
 impl Inner {
     /// The node of a rank that can be called.
     pub(super) fn node_of(&self, rank: usize) -> Result<NodeId, Error> {
-        let size = self.node.size();
-        if rank >= size {
-            let error = DriverError::NoSuchRank { rank: u32::try_from(rank).unwrap_or(u32::MAX), size: size as u32 };
-            return Err(error.into());
-        }
-        Ok(NodeId(rank as u16))
+        Ok(self.node.peer(rank)?)
     }
 
     /// Calls the service, and sends what it asks for.

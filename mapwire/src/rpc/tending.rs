@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use mapwire_driver::DriverError;
-use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::imports::LocalImport;
 use mapwire_rpc::{Connection, Offer};
 use mapwire_vmmc::Importers;
@@ -86,15 +85,8 @@ impl Inner {
     fn offer(&self, peer: NodeId) -> Result<(), Error> {
         let session = self.call(|service| service.new_session())?;
         let own = Buffer::allocate(self.config.area_bytes as usize)?;
-        let export = self.node.inner.engine.lock().export(ExportRequest {
-            name: self.area_name(session),
-            address: own.as_ptr() as u64,
-            length: own.len() as u64,
-            rights: Rights::ALL,
-            importers: Importers::Nodes(vec![peer]),
-            direct: Some(DirectMemory::Buffer(Arc::clone(&own.memory))),
-            handler: None,
-        })?;
+        let importers = Importers::Nodes(vec![peer]);
+        let export = own.offer(&self.node.inner.engine, self.area_name(session), importers)?;
         let bytes = own.len() as u64;
         let pair = Arc::new(Pair::new(&self.node, peer, session, (own, export)));
         self.replace(peer, Some(pair));
