@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::imports::LocalImport;
-use mapwire_rpc::{Connection, Offer};
+use mapwire_rpc::{Connection, Due, Offer};
 use mapwire_vmmc::Importers;
 use mapwire_wire::{NodeId, Rights};
 
@@ -140,21 +140,14 @@ impl Inner {
     }
 
     fn tend_peer(&self, peer: NodeId, connection: &Connection) {
-        let mine = connection.mine.map(|mine| mine.session);
-        let pair = self.pair(peer);
-        let pair = match pair {
-            Some(pair) if mine != Some(pair.session) => {
-                drop(pair);
-                self.replace(peer, None);
-                self.deferred.forget(peer);
-                None
-            }
-            pair => pair,
-        };
-        let done = match (pair, connection.theirs) {
-            _ if connection.is_gone => Ok(()),
-            (None, Some(_)) if mine.is_none() => self.offer(peer),
-            (Some(pair), Some(theirs)) if connection.is_open && !pair.is_ready() => self.import(&pair, theirs),
+        let mut pair = self.pair(peer);
+        if pair.take_if(|pair| !connection.is_of(pair.session)).is_some() {
+            self.replace(peer, None);
+            self.deferred.forget(peer);
+        }
+        let done = match (connection.due(pair.as_ref().map(|pair| pair.is_ready())), &pair) {
+            (Due::Connect, _) => self.offer(peer),
+            (Due::Import(theirs), Some(pair)) => self.import(pair, theirs),
             _ => Ok(()),
         };
         if let Err(error) = done {

@@ -31,31 +31,22 @@ pub struct CallHeader {
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are described with their variants")]
 pub enum ReplyStatus {
     /// Results follow.
     Success,
     /// The server does not have the program.
     ProgramUnavailable,
     /// The server has other versions of the program, from `low` to `high`.
-    ProgramMismatch {
-        /// Lowest version.
-        low: u32,
-        /// Highest version.
-        high: u32,
-    },
+    ProgramMismatch { low: u32, high: u32 },
     /// The program does not have the procedure.
     ProcedureUnavailable,
     /// The arguments are none of the procedure's.
     GarbageArguments,
     /// The server failed.
     SystemError,
-    /// The server speaks other versions of the protocol.
-    RpcMismatch {
-        /// Lowest version.
-        low: u32,
-        /// Highest version.
-        high: u32,
-    },
+    /// The server speaks other versions of the protocol, from `low` to `high`.
+    RpcMismatch { low: u32, high: u32 },
     /// The caller is refused.
     AuthError(AuthProblem),
 }

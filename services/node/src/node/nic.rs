@@ -1,5 +1,7 @@
 //! Calls that are the NIC's, which a node hands on.
 
+use alloc::boxed::Box;
+
 use mapwire_nic::{Dma, NicError, RefusedStores};
 use mapwire_translation::{HostRequest, TranslationDesign};
 use mapwire_wire::{CommandHeader, CommandRepr, ImportId, NodeId, ProcessId};
@@ -57,6 +59,14 @@ by_nic! {
     takes_requests = has_room_for_requests(&self, from: NodeId) -> bool;
     /// What was noted of sends by an import that were dropped after their command was done; notes afresh.
     take_refused = take_refused(&mut self, import: ImportId) -> RefusedStores;
+    /// Whether [`poll_datagram`](Self::poll_datagram) may have one.
+    #[must_use]
+    has_datagrams = has_datagrams(&self) -> bool;
+    /// Makes all acks due that links owe. Whether there are any.
+    hasten_acks = hasten_acks(&mut self) -> bool;
+    /// The next packet of `from` that came before its turn, when its turn has come: its header, then its payload, for
+    /// [`handle_packet`](Self::handle_packet).
+    poll_early = poll_early(&mut self, from: NodeId) -> Option<Box<[u8]>>;
     /// Gives tables of services so many bytes of NIC memory: see [`Nic::set_service_bytes`](mapwire_nic::Nic::set_service_bytes).
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use mapwire_service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
-use super::Rpc;
+use super::{Due, Rpc};
 use crate::answers::Known;
 use crate::envelope::{self, Draft, Envelope, Offer, Stored, tag_of};
 use crate::message::{self, CallHeader, Header, ReplyStatus};
@@ -126,14 +126,13 @@ impl Rpc {
         let peer = self.known(from);
         peer.theirs = Some(offer);
         peer.is_gone = false;
-        let mine = peer.mine;
-        match mine {
-            Some(mine) => self.send_welcome(from, mine, offer),
-            None if self.config.welcomes => {
-                let session = self.new_session();
-                self.welcome(from, session, 0);
-            }
-            None => self.note_news(from),
+        if let Some(mine) = peer.mine {
+            self.send_welcome(from, mine, offer);
+        } else if self.config.welcomes && self.connection(from).due(None) == Due::Connect {
+            let session = self.new_session();
+            self.connect(from, session, 0);
+        } else {
+            self.note_news(from);
         }
     }
 
