@@ -99,9 +99,6 @@ impl Buffer {
     }
 
     /// Gives whole pages back to the system; they are zeros from then on.
-    ///
-    /// # Errors
-    /// A range outside the buffer; the kernel refuses.
     pub(crate) fn discard(&self, offset: usize, bytes: usize) -> Result<()> {
         self.owner.check()?;
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);

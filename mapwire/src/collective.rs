@@ -470,9 +470,7 @@ fn words<T: Reducible>(bytes: &[u8]) -> impl Iterator<Item = T> {
 
 /// What the values of all ranks make together.
 fn reduce_chunks<T: Reducible>(chunks: &[Vec<u8>], how: Reduction) -> Vec<u8> {
-    let Some((first, rest)) = chunks.split_first() else {
-        return Vec::new();
-    };
+    let Some((first, rest)) = chunks.split_first() else { return Vec::new() };
     let mut values: Vec<T> = words(first).collect();
     for chunk in rest {
         for (value, other) in values.iter_mut().zip(words::<T>(chunk)) {

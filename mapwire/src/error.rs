@@ -139,9 +139,7 @@ pub enum Error {
 fn not_stored(rank: u32, name: &str, count: u64, first: Option<(u64, u64)>, reason: mapwire_wire::Refusal) -> String {
     let since = format!("to `{name}` of rank {rank} since the last flush");
     let what = match (count, first) {
-        (0, None) => {
-            return format!("sends {since} may not have been stored, it is not known which: {reason}");
-        }
+        (0, None) => return format!("sends {since} may not have been stored, it is not known which: {reason}"),
         (0, _) => "some sends".to_owned(),
         (1, _) => "1 send".to_owned(),
         (count, _) => format!("{count} sends"),

@@ -356,9 +356,7 @@ impl Import {
         self.held.node.check_process()?;
         let held = &*self.held;
         let grant = &held.local.grant;
-        let Some(mapped) = &held.local.mapped else {
-            return self.flush_ring();
-        };
+        let Some(mapped) = &held.local.mapped else { return self.flush_ring() };
         if !self.is_direct() {
             self.flush_ring()?;
         }

@@ -281,9 +281,7 @@ impl Node {
     /// The links to ranks of other hosts that were used so far, by rank: round-trip times, windows, what was sent and sent again.
     #[must_use]
     pub fn links(&self) -> Vec<(usize, crate::LinkStats)> {
-        let Some(driver) = self.driver() else {
-            return Vec::new();
-        };
+        let Some(driver) = self.driver() else { return Vec::new() };
         let stats = |rank| Some((rank, driver.nic().link_stats(NodeId(rank as u16))?));
         (0..self.size()).filter_map(stats).collect()
     }
@@ -298,9 +296,7 @@ impl Node {
     /// (UTLB §6).
     #[must_use]
     pub fn translation_counters(&self) -> mapwire_translation::Counters {
-        let Some(driver) = self.driver() else {
-            return mapwire_translation::Counters::default();
-        };
+        let Some(driver) = self.driver() else { return mapwire_translation::Counters::default() };
         let nic = mapwire_translation::TranslationDesign::counters(driver.nic().translation());
         nic + driver.page_counters()
     }

@@ -243,9 +243,7 @@ impl Shared {
             is_over = self.engine().shared_command(&calls, |dsm, thread| {
                 let now_ns = now_ns();
                 for _ in 0..MINIPAGES_AT_A_TIME {
-                    let Some((view, pages, access)) = &mut run else {
-                        return Ok(true);
-                    };
+                    let Some((view, pages, access)) = &mut run else { return Ok(true) };
                     if pages.is_empty() {
                         run = runs.next();
                         continue;

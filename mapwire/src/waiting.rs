@@ -31,9 +31,7 @@ impl Node {
     /// No signals; as [`Export::signal`] for any of them; without a timeout, [`Error::Deserted`] for the first of them.
     pub fn wait_any(&self, signals: &[Awaited<'_>], timeout: Option<Duration>) -> Result<Option<usize>> {
         self.check_process()?;
-        let Some(first) = signals.first() else {
-            return Err(Error::NothingAwaited);
-        };
+        let Some(first) = signals.first() else { return Err(Error::NothingAwaited) };
         let mut words = Vec::with_capacity(signals.len());
         for signal in signals {
             signal.export.signal(signal.offset)?;

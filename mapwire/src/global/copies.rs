@@ -212,9 +212,7 @@ impl Copies {
             let not_on_disk = versions.all().filter(|(_, known)| !known.is_on_disk);
             let pages: Vec<u64> = not_on_disk.map(|(page, _)| page).collect();
             for batch in pages.chunks(BATCH) {
-                let Some(is_written) = self.secure(meeting, region, versions, batch) else {
-                    return false;
-                };
+                let Some(is_written) = self.secure(meeting, region, versions, batch) else { return false };
                 is_whole &= is_written;
             }
         }
@@ -263,9 +261,7 @@ impl Copies {
     /// page's by now: the checksum tells when the page is fetched, and a copy in RAM is stored again.
     fn salvage(&self, meeting: &Meeting, versions: &Versions, id: PageId, known: Known) -> bool {
         let mut page = Pages::new(1);
-        let Some(bytes) = page.iter_mut().next() else {
-            return false;
-        };
+        let Some(bytes) = page.iter_mut().next() else { return false };
         let is_loaded = known.place.is_some_and(|place| meeting.session.load(place, bytes));
         let is_written = is_loaded && self.disk.store(&[OutgoingPage { id, bytes }]).is_ok();
         if is_written {
@@ -341,9 +337,7 @@ impl Copies {
 
     /// Puts pages at donors that the disk has.
     pub(super) fn offer(&self, pages: &[OutgoingPage<'_>]) {
-        let Some(meeting) = self.session() else {
-            return;
-        };
+        let Some(meeting) = self.session() else { return };
         if self.put(&meeting, pages, 1, || {}).contains(&false) {
             let until_ns = now_ns() + FULL.as_nanos() as u64;
             self.full_until_ns.store(until_ns, Ordering::Relaxed);
@@ -353,9 +347,7 @@ impl Copies {
     /// Fetches from donors; which pages came. What lies in memory of this host is read there, and has wrong bytes where a donor has moved
     /// it; all else is asked for.
     pub(super) fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Vec<bool> {
-        let Some(meeting) = self.session() else {
-            return vec![false; pages.len()];
-        };
+        let Some(meeting) = self.session() else { return vec![false; pages.len()] };
         let load = |page: &mut IncomingPage<'_>| {
             let place = self.page(page.id).known()?.place?;
             meeting.session.load(place, page.bytes).then_some(())
@@ -377,9 +369,7 @@ impl Copies {
 
     /// Asks donors for pages; which came.
     pub(super) fn get(&self, pages: &mut [IncomingPage<'_>], takes: bool) -> Vec<bool> {
-        let Some(meeting) = self.session() else {
-            return vec![false; pages.len()];
-        };
+        let Some(meeting) = self.session() else { return vec![false; pages.len()] };
         let are_slow = self.are_donors_slow();
         let mut came = vec![false; pages.len()];
         let mut gets = Vec::with_capacity(pages.len());
@@ -404,9 +394,7 @@ impl Copies {
 
     /// Forgets what donors have of pages.
     pub(super) fn forget(&self, region: u32, first: u64, pages: u64) {
-        let Some(versions) = self.versions(region) else {
-            return;
-        };
+        let Some(versions) = self.versions(region) else { return };
         let meeting = self.session();
         versions.take_all(first, pages, |page, known| {
             if let Some(meeting) = &meeting {

@@ -21,9 +21,6 @@ pub(super) struct HostThread {
 
 impl HostThread {
     /// Starts it.
-    ///
-    /// # Errors
-    /// Cannot start a thread.
     pub(super) fn start(node: &Node) -> Result<Self> {
         let engine = &node.inner.engine;
         let bell = Arc::new(HostBell::new(engine.wait_strategy()));

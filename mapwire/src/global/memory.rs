@@ -39,9 +39,6 @@ pub struct GlobalMemory {
 impl GlobalMemory {
     /// Joins the job, of which all ranks are nodes of the global memory, with `own` frames for the program and `donated` behind them that
     /// may serve others. `pages` is how many all nodes donate together.
-    ///
-    /// # Errors
-    /// As [`Node::join`]; a rank does not come; no memory.
     pub(super) fn join(
         mut config: NodeConfig,
         job: &NamedJob,

@@ -61,9 +61,6 @@ pub(super) struct Get<'a> {
 
 impl Session {
     /// Meets the donors of a job, which have `pages` pages together, as its rank 0.
-    ///
-    /// # Errors
-    /// One does not come; no memory.
     pub(super) fn meet(job: &NamedJob, timeout: Duration, pages: u64, directory: DirectoryPlacement) -> Result<Self> {
         let config = NodeConfig { directory, ..NodeConfig::default() };
         Ok(Self {

@@ -120,9 +120,7 @@ impl BackingStore for DonorStore {
         let copies = &self.copies;
         copies.note_missed();
         let _looks = copies.looks();
-        let Some(versions) = copies.versions(page.id.region) else {
-            return Err(StoreError::Corrupt(page.id));
-        };
+        let Some(versions) = copies.versions(page.id.region) else { return Err(StoreError::Corrupt(page.id)) };
         loop {
             let word = versions.page(page.id.page);
             let known = word.known();

@@ -139,9 +139,7 @@ impl Held {
         engine.check_here()?;
         let words = engine.words();
         let outcome = words.finish(word).or_else(|| engine.wait_until(None, |engine| engine.words().finish(word)));
-        let Some(Err(CommandFailure { error, sent_bytes })) = outcome else {
-            return Ok(());
-        };
+        let Some(Err(CommandFailure { error, sent_bytes })) = outcome else { return Ok(()) };
         let cause = match error {
             CommandError::PeerGone(peer) => engine.lock().why_gone(peer).into(),
             CommandError::Revoked(_) | CommandError::Refused(Refusal::Revoked) => self.revoked(),

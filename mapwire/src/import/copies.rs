@@ -79,9 +79,7 @@ impl Import {
             self.prepin(&ring.memory);
         }
         ring.reap(self.held.engine.words());
-        let Some(at) = ring.place(data.len()) else {
-            return Ok(false);
-        };
+        let Some(at) = ring.place(data.len()) else { return Ok(false) };
         let first = ring.memory.as_ptr().align_offset(PAGE_BYTES);
         let copy = &mut ring.memory[first + at..][..data.len()];
         data.copy_to_slice(copy);

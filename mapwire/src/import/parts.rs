@@ -47,9 +47,7 @@ impl Rows {
     }
 
     fn span(&self, stride: u64) -> Option<u64> {
-        let Some(between) = self.count.checked_sub(1).filter(|_| self.bytes > 0) else {
-            return Some(0);
-        };
+        let Some(between) = self.count.checked_sub(1).filter(|_| self.bytes > 0) else { return Some(0) };
         stride.checked_mul(between as u64)?.checked_add(self.bytes as u64)
     }
 
@@ -295,9 +293,7 @@ impl<'a, 'p> Pipeline<'a, 'p> {
     fn submit_pack(&mut self) -> Result<()> {
         let parts = core::mem::take(&mut self.pack);
         let bytes = core::mem::take(&mut self.pack_bytes);
-        let Some((_, first)) = parts.first().filter(|_| bytes > 0) else {
-            return Ok(());
-        };
+        let Some((_, first)) = parts.first().filter(|_| bytes > 0) else { return Ok(()) };
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.resize(bytes, 0);
         for (at, part) in &parts {
@@ -331,9 +327,7 @@ impl<'a, 'p> Pipeline<'a, 'p> {
 
     /// Waits for the oldest transfer; for none if there is none.
     fn end_first(&mut self) -> Result<()> {
-        let Some(UnderWay { word, stored_bytes, mut buffer, parts }) = self.pending.pop_front() else {
-            return Ok(());
-        };
+        let Some(UnderWay { word, stored_bytes, mut buffer, parts }) = self.pending.pop_front() else { return Ok(()) };
         let outcome = self.import.held.finish(word, stored_bytes);
         self.sent_bytes += match &outcome {
             Ok(()) => stored_bytes,

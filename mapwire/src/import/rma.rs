@@ -35,9 +35,7 @@ impl Import {
         let direction = if memory.is_stored() { Direction::Store } else { Direction::Fetch };
         let mut driver = engine.lock_with_news(grant.node());
         self.refuse_if_over(&mut driver)?;
-        let Some(transfer) = driver.begin_rma(direction, grant, offset, memory.range())? else {
-            return Ok(false);
-        };
+        let Some(transfer) = driver.begin_rma(direction, grant, offset, memory.range())? else { return Ok(false) };
         drop(driver);
         let over = Moving { engine, transfer: Some(transfer) }.finish();
         if held.way.is_traced() {
@@ -81,9 +79,7 @@ impl Moving<'_> {
 
     /// Without a timeout: the provider says how each operation ended, at the latest when the peer is gone.
     fn wait(&self) -> core::result::Result<(), (u64, RmaError)> {
-        let Some(transfer) = &self.transfer else {
-            return Ok(());
-        };
+        let Some(transfer) = &self.transfer else { return Ok(()) };
         self.engine.wait_for(None, String::new, |driver| driver.rma_over(transfer)).unwrap_or(Ok(()))
     }
 }

@@ -87,9 +87,7 @@ pub fn visit_far(
     let is_there = |server: &&mapwire_launch::names::FarServer| {
         server.host == host || server.addresses.iter().any(|it| addresses.contains(it))
     };
-    let Some(server) = found.iter().find(is_there) else {
-        return Ok(None);
-    };
+    let Some(server) = found.iter().find(is_there) else { return Ok(None) };
     let visiting = Visiting::begin(&store.store, &shared, server)?;
     config = of_guests(config);
     config.driver.timeout = timeout;

@@ -57,9 +57,7 @@ impl<'a> Pending<'a> {
         let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
         let inner = &self.caller.inner;
         inner.node.poll();
-        let Some(outcome) = inner.call(|service| service.take_outcome(xid))? else {
-            return Ok(None);
-        };
+        let Some(outcome) = inner.call(|service| service.take_outcome(xid))? else { return Ok(None) };
         self.xid = None;
         self.caller.outcome(self.procedure, outcome).map(Some)
     }

@@ -34,9 +34,7 @@ impl Deferred {
 
     #[cold]
     fn finds_room(&self, service: &mut Service, is_ready: impl Fn(NodeId) -> bool) -> bool {
-        let Ok(replies) = self.replies.try_lock() else {
-            return false;
-        };
+        let Ok(replies) = self.replies.try_lock() else { return false };
         let mut seen = BTreeSet::new();
         // Those of one caller go in their order.
         replies.iter().filter(|reply| seen.insert(reply.id.peer.0)).any(|reply| {

@@ -42,9 +42,7 @@ impl Server {
     /// [`Error::Closed`].
     pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Request>, Error> {
         loop {
-            let Some(call) = self.inner.wait(timeout, |service| service.next_call())? else {
-                return Ok(None);
-            };
+            let Some(call) = self.inner.wait(timeout, |service| service.next_call())? else { return Ok(None) };
             // One whose connection is over has no arguments any more.
             if let Some(request) = Request::new(&self.inner, call) {
                 return Ok(Some(request));

@@ -105,9 +105,7 @@ impl Inner {
             None => pairs.remove(&peer.0),
         };
         drop(pairs);
-        let Some(old) = old else {
-            return;
-        };
+        let Some(old) = old else { return };
         let mut driver = self.node.inner.engine.lock();
         if old.moves() {
             driver.set_pair_memory(self.config.handler, peer, None);

@@ -143,9 +143,7 @@ impl<'a> Writer<'a> {
                 return Err(XdrError::Sink);
             }
         }
-        let Some(mut draft) = self.draft.take() else {
-            return Err(XdrError::Sink);
-        };
+        let Some(mut draft) = self.draft.take() else { return Err(XdrError::Sink) };
         let outcome = self.put_on(draft.written());
         draft.clear_body();
         self.draft = Some(draft);

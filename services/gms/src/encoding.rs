@@ -293,9 +293,7 @@ impl Message {
     /// directory.
     #[must_use]
     pub fn is_for_directory(bytes: &[u8]) -> bool {
-        let Some((&kind, mut rest)) = bytes.split_first() else {
-            return false;
-        };
+        let Some((&kind, mut rest)) = bytes.split_first() else { return false };
         match Self::kind_name(kind) {
             "Request" => Operation::read(&mut rest).is_some_and(Operation::is_for_directory),
             "Insert" | "Remove" | "Spare" | "Reset" => true,

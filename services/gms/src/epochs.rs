@@ -86,9 +86,7 @@ impl Epochs {
         if let Some(collecting) = &self.collecting {
             return now_ns >= collecting.until_ns;
         }
-        let Some(ends_ns) = self.ends_ns() else {
-            return false;
-        };
+        let Some(ends_ns) = self.ends_ns() else { return false };
         let is_initiator = match &self.current {
             Some(info) => info.next_initiator == me,
             None => is_coordinator,
@@ -174,9 +172,7 @@ impl Epochs {
     /// A page has come here. The next initiator ends the epoch when it has got its share of the budget.
     pub(crate) fn note_taken_in(&mut self, now_ns: u64, me: NodeId) {
         self.taken_in += 1;
-        let Some(info) = &self.current else {
-            return;
-        };
+        let Some(info) = &self.current else { return };
         let sum: u64 = info.weights.iter().map(|&weight| u64::from(weight)).sum();
         let share = u64::from(info.budget) * self.weight(me) / sum.max(1);
         if info.next_initiator == me && share > 0 && self.taken_in >= share && !self.is_over {

@@ -184,9 +184,7 @@ impl Pool {
     }
 
     fn set_use(&mut self, number: u32, uses: Use) {
-        let Some(index) = self.index(number) else {
-            return;
-        };
+        let Some(index) = self.index(number) else { return };
         match uses {
             Use::Granted(to) => {
                 self.granted.entry(to).or_default().insert(number);
@@ -212,9 +210,7 @@ impl Pool {
     /// The frame holds nothing from now on, and serves others again once nobody reads it.
     fn vacate(&mut self, number: u32) {
         let serves = self.serving() <= self.target;
-        let Some(frame) = self.get(number) else {
-            return;
-        };
+        let Some(frame) = self.get(number) else { return };
         if frame.readers > 0 {
             self.set_use(number, Use::Draining);
         } else if serves {
@@ -324,9 +320,7 @@ impl Pool {
 
     /// A peer reads a page from now on. With `gives` the page is its own then, once it has said that it came.
     pub(crate) fn begin_read(&mut self, number: u32, peer: NodeId, sequence: u32, gives: bool) {
-        let Some(resident) = self.resident(number).copied() else {
-            return;
-        };
+        let Some(resident) = self.resident(number).copied() else { return };
         if gives {
             self.forget(number, &resident);
         }
@@ -359,9 +353,7 @@ impl Pool {
 
     fn take_back(&mut self, number: u32) -> Option<u32> {
         let index = self.index(number)?;
-        let Use::Given(resident) = self.frames[index].uses else {
-            return None;
-        };
+        let Use::Given(resident) = self.frames[index].uses else { return None };
         if self.by_name.contains_key(&resident.page.name) {
             self.set_use(number, Use::Draining);
             return None;
@@ -385,9 +377,7 @@ impl Pool {
     }
 
     pub(crate) fn unhold(&mut self, number: u32) {
-        let Some(frame) = self.get(number) else {
-            return;
-        };
+        let Some(frame) = self.get(number) else { return };
         frame.readers = frame.readers.saturating_sub(1);
         if frame.readers == 0 && matches!(frame.uses, Use::Draining) {
             self.vacate(number);

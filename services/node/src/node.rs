@@ -113,9 +113,7 @@ impl<D: TranslationDesign> Node<D> {
     /// Takes a process away with all that it exported and imported, and tells its importers. Its pages are its pinner's to give back,
     /// once what was given to be transmitted and moved is finished.
     pub fn close_process(&mut self, process: ProcessId) {
-        let Some(mut state) = self.processes.remove(process) else {
-            return;
-        };
+        let Some(mut state) = self.processes.remove(process) else { return };
         state.withdraw_all();
         while let Some(action) = state.vmmc_mut().poll_action() {
             if let VmmcAction::Send { to, message } = action {
@@ -142,9 +140,7 @@ impl<D: TranslationDesign> Node<D> {
         if [HandlerId::CONTROL, NOTICE_HANDLER].contains(&handler) {
             return Err(RegisterError::Reserved(handler));
         }
-        let Some(state) = self.processes.get_mut(process) else {
-            return Err(RegisterError::NoProcess(process));
-        };
+        let Some(state) = self.processes.get_mut(process) else { return Err(RegisterError::NoProcess(process)) };
         match self.nic.install_handler(handler, HandlerTarget::Host) {
             // Of another process, or of this one before.
             Ok(()) | Err(NicError::HandlerTaken(_)) => {}
@@ -206,9 +202,7 @@ impl<D: TranslationDesign> Node<D> {
     /// Gives the message that has waited longest to its service. Drain [`poll_ask`](Self::poll_ask) then. False: none waits.
     pub fn serve_on_host(&mut self, now_ns: u64, process: ProcessId) -> bool {
         let served = self.processes.get_mut(process);
-        let Some((from, taken)) = served.and_then(|process| process.serve_on_host(now_ns)) else {
-            return false;
-        };
+        let Some((from, taken)) = served.and_then(|process| process.serve_on_host(now_ns)) else { return false };
         self.has_actions = true;
         if taken.is_err() {
             self.handle_breach(from, Breach::Service);

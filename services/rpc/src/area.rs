@@ -50,9 +50,7 @@ impl Area {
 
     /// Gives back what a record does not need behind its first `bytes`. False: nothing was reserved there, or less.
     pub(crate) fn shrink(&mut self, at: u64, bytes: u64) -> bool {
-        let Some(bytes) = whole(bytes.max(1)) else {
-            return false;
-        };
+        let Some(bytes) = whole(bytes.max(1)) else { return false };
         match self.taken.get_mut(&at) {
             Some(there) if bytes <= *there => {
                 let left = *there - bytes;

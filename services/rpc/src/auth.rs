@@ -92,9 +92,7 @@ impl PeerCredentials {
     /// What may be believed of a credential: user and group must be those that the kernel says, and groups that it does not say are
     /// taken off. The superuser may speak for anybody.
     pub(crate) fn check(&self, credential: &mut Credential) -> Result<(), AuthProblem> {
-        let Credential::Sys(sys) = credential else {
-            return Ok(());
-        };
+        let Credential::Sys(sys) = credential else { return Ok(()) };
         if self.uid == 0 {
             return Ok(());
         }

@@ -80,12 +80,8 @@ pub(crate) fn write_reply(xid: u32, status: ReplyStatus, to: &mut Vec<u8>) {
 
 fn encode_reply(xid: u32, status: ReplyStatus, to: &mut Encoder<'_>) -> Result<(), XdrError> {
     let number = match status {
-        ReplyStatus::RpcMismatch { low, high } => {
-            return to.words([xid, REPLY, DENIED, 0, low, high]);
-        }
-        ReplyStatus::AuthError(problem) => {
-            return to.words([xid, REPLY, DENIED, 1, problem as u32]);
-        }
+        ReplyStatus::RpcMismatch { low, high } => return to.words([xid, REPLY, DENIED, 0, low, high]),
+        ReplyStatus::AuthError(problem) => return to.words([xid, REPLY, DENIED, 1, problem as u32]),
         ReplyStatus::Success => SUCCESS,
         ReplyStatus::ProgramUnavailable => 1,
         ReplyStatus::ProgramMismatch { .. } => 2,

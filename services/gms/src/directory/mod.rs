@@ -143,9 +143,7 @@ impl<R: Rows> Directory<R> {
             let mut left = self.rows();
             while let Some(number) = row.filter(|_| left > 0) {
                 self.fetch(number);
-                let Some(mut entry) = self.entry(place) else {
-                    break;
-                };
+                let Some(mut entry) = self.entry(place) else { break };
                 let before = entry;
                 change(&mut entry);
                 let at = At { row: number, place };
@@ -191,9 +189,7 @@ impl<R: Rows> Directory<R> {
             left -= 1;
             self.fetch(row);
             for place in 0..self.rows.size().entries() {
-                let Some(entry) = self.entry(place) else {
-                    return Err(At { row, place });
-                };
+                let Some(entry) = self.entry(place) else { return Err(At { row, place }) };
                 self.scanned.entries += 1;
                 if entry.name() == name {
                     return Ok((At { row, place }, entry));

@@ -75,9 +75,7 @@ enum Done {
 #[cold]
 fn serve_model<D: TranslationDesign>(process: &mut Process, nic: &mut Nic<D>, peers: &Peers) -> Done {
     let id = process.id();
-    let Some(action) = process.vmmc_mut().poll_action() else {
-        return Done::Here;
-    };
+    let Some(action) = process.vmmc_mut().poll_action() else { return Done::Here };
     let act = match action {
         VmmcAction::Send { to, message } => {
             let is_over = peers.is_gone(to.node) || nic.send_message(id, to, HandlerId::CONTROL, &message);

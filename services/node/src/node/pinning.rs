@@ -47,9 +47,7 @@ impl<D: TranslationDesign> Node<D> {
         let mut others = Vec::new();
         while let Some(request) = self.nic.poll_miss() {
             served = true;
-            let Some(state) = self.processes.get_mut(ProcessId(request.process().0)) else {
-                continue;
-            };
+            let Some(state) = self.processes.get_mut(ProcessId(request.process().0)) else { continue };
             let outcome = state.pages_mut().serve(&mut self.nic, pinner, &mut self.trace, request, &mut others);
             outcome.err().into_iter().for_each(&mut failed);
             for (owner, page) in others.drain(..) {

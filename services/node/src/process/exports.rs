@@ -157,9 +157,7 @@ impl Process {
         id: ExportId,
     ) -> Result<(), NicError> {
         let list = &mut self.exports.list;
-        let Some(at) = list.iter().position(|other| other.id == id) else {
-            return Err(NicError::UnknownExport(id.0));
-        };
+        let Some(at) = list.iter().position(|other| other.id == id) else { return Err(NicError::UnknownExport(id.0)) };
         nic.revoke(id)?;
         let export = list.remove(at);
         self.vmmc.withdraw(id);
@@ -181,9 +179,7 @@ impl Process {
         to: Option<Landing>,
     ) -> Result<(), ExportError<P::Error>> {
         let mut list = self.exports.list.iter();
-        let Some(export) = list.find(|other| other.id == id) else {
-            return Err(NicError::UnknownExport(id.0).into());
-        };
+        let Some(export) = list.find(|other| other.id == id) else { return Err(NicError::UnknownExport(id.0).into()) };
         if export.is_direct {
             return Err(ExportError::RedirectsDirect);
         }

@@ -90,9 +90,7 @@ impl Process {
 
     /// The store is as good as there, or never will be: what follows it goes out in the former case.
     pub(crate) fn end_store<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, is_stored: bool) {
-        let Some(store) = self.stores.current.take() else {
-            return;
-        };
+        let Some(store) = self.stores.current.take() else { return };
         if let Stage::Waiting { pages, .. } = store.stage {
             self.pages.release_range(pages);
         }
@@ -112,9 +110,7 @@ impl Process {
     /// The NIC is done with the store of a completion word.
     pub(crate) fn handle_store_done<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, word: u32, is_stored: bool) {
         let slot = word.wrapping_sub(FIRST_STORE_WORD) as usize;
-        let Some((pages, handler, to)) = self.stores.read.get_mut(slot).and_then(Option::take) else {
-            return;
-        };
+        let Some((pages, handler, to)) = self.stores.read.get_mut(slot).and_then(Option::take) else { return };
         self.pages.release_range(pages);
         let is_current = matches!(
             self.stores.current,
@@ -135,9 +131,7 @@ impl Process {
         import: ImportId,
         address: u64,
     ) -> Result<(), HostErrorOf<P>> {
-        let Some(store) = &mut self.stores.current else {
-            return Ok(());
-        };
+        let Some(store) = &mut self.stores.current else { return Ok(()) };
         let held = PageRange::covering(address, store.region.bytes)
             .map_err(|error| HostErrorOf::<P>::Limit(error.into()))
             .and_then(|pages| {
@@ -161,9 +155,7 @@ impl Process {
     /// Gives the NIC the store that waits for it, if it takes one; has it queue the packets, and sends what follows once all are.
     /// With `cuts` only: to cut may note what is looked up, in memory that may grow.
     pub(crate) fn push_store<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, cuts: bool) {
-        let Some(store) = &mut self.stores.current else {
-            return;
-        };
+        let Some(store) = &mut self.stores.current else { return };
         if let Stage::Waiting { import, address, pages } = store.stage
             && nic.accepts_command(self.id)
             && let Some(slot) = self.stores.read.iter().position(Option::is_none)

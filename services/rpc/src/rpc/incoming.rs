@@ -27,17 +27,13 @@ impl Rpc {
         loop {
             let node = self.ready.pop_front()?;
             let most = self.config.max_in_progress;
-            let Some(peer) = self.peer_mut(node) else {
-                continue;
-            };
+            let Some(peer) = self.peer_mut(node) else { continue };
             peer.is_ready = false;
             if peer.in_progress >= most {
                 // A reply will make it ready again.
                 continue;
             }
-            let Some(call) = peer.calls.pop_front() else {
-                continue;
-            };
+            let Some(call) = peer.calls.pop_front() else { continue };
             peer.in_progress += usize::from(!call.id.is_one_way);
             peer.note_taken();
             self.note_ready(node);

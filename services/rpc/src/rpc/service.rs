@@ -245,9 +245,7 @@ impl Rpc {
             self.refuse(record, xid, ReplyStatus::AuthError(problem));
             return;
         }
-        let Some(peer) = self.peer(record.from) else {
-            return;
-        };
+        let Some(peer) = self.peer(record.from) else { return };
         match peer.answers.look_up(xid) {
             Known::New => {}
             Known::InHand => {
@@ -270,9 +268,7 @@ impl Rpc {
         }
         let body = self.body(record, rest);
         self.counters.calls_taken += 1;
-        let Some(peer) = self.peer_mut(record.from) else {
-            return;
-        };
+        let Some(peer) = self.peer_mut(record.from) else { return };
         peer.answers.begin(xid, record.is_one_way);
         // It is handed on more than once.
         peer.calls.push_back(Box::new(Incoming {
