@@ -42,10 +42,7 @@ const SLOT: u64 = ((8 + CALL_BYTES + CHUNK) as u64).next_multiple_of(64);
 
 /// Refuses a name that a program may not use.
 pub(crate) fn refuse_reserved(name: &str) -> Result<()> {
-    if name.starts_with(RESERVED) {
-        return Err(Error::ReservedName(name.to_owned()));
-    }
-    Ok(())
+    if name.starts_with(RESERVED) { Err(Error::ReservedName(name.to_owned())) } else { Ok(()) }
 }
 
 /// How values of all ranks become one.

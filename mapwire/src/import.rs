@@ -369,10 +369,7 @@ impl Import {
                 reason: Refusal::Revoked,
             });
         }
-        if held.way.is_clear() {
-            return Ok(());
-        }
-        self.refuse_if_gone(&mut held.engine.lock())
+        if held.way.is_clear() { Ok(()) } else { self.refuse_if_gone(&mut held.engine.lock()) }
     }
 }
 

@@ -75,10 +75,7 @@ impl Epochs {
         if collected.is_some() {
             return collected;
         }
-        if self.is_over {
-            return self.began_ns;
-        }
-        self.ends_ns().map(|ends_ns| ends_ns.max(self.look_ns))
+        if self.is_over { self.began_ns } else { self.ends_ns().map(|ends_ns| ends_ns.max(self.look_ns)) }
     }
 
     /// Whether this node must begin the next epoch, or end its collection of ages. If not, the next look is postponed.

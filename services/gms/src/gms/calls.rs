@@ -163,10 +163,7 @@ impl Gms {
         if self.stage != Stage::Stays {
             return Err(Error::Leaving);
         }
-        if !self.view.is_member() {
-            return Err(Error::NotMember);
-        }
-        Ok(())
+        if !self.view.is_member() { Err(Error::NotMember) } else { Ok(()) }
     }
 
     fn check_frame(&self, frame: u32) -> Result<(), Error> {
@@ -178,10 +175,7 @@ impl Gms {
 
     fn check_requests(&self, under_way: usize) -> Result<(), Error> {
         let limit = self.config.requests;
-        if under_way >= usize::from(limit) {
-            return Err(Error::Busy { limit });
-        }
-        Ok(())
+        if under_way >= usize::from(limit) { Err(Error::Busy { limit }) } else { Ok(()) }
     }
 
     /// Begins a request, and sends it if all members go by the same map.

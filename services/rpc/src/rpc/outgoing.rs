@@ -49,10 +49,7 @@ impl Rpc {
         if !peer.has_window() {
             return Err(Refusal::NoWindow(to));
         }
-        if under_way >= limit {
-            return Err(Refusal::TooMany(under_way));
-        }
-        Ok(())
+        if under_way >= limit { Err(Refusal::TooMany(under_way)) } else { Ok(()) }
     }
 
     /// Begins a call that [may begin](Self::may_begin), and takes the draft. The body is in the draft unless it is `placed`.
