@@ -67,7 +67,6 @@ mod opening;
 #[allow(unsafe_code)]
 mod raw;
 pub mod rpc;
-mod segments;
 pub mod services;
 #[allow(unsafe_code)]
 mod shared;

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
-use mapwire_gms::{Known, MAX_VERSION, PageName, PageWord, SpaceId};
+use mapwire_gms::{Ended, Known, MAX_VERSION, PageName, PageWord, SpaceId};
 use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 use mapwire_host::waiting::now_ns;
 
-use super::session::{Get, Put, Session};
+use super::session::{DonorPage, Session};
 use super::versions::Versions;
 
 /// How long donors are left alone that did not answer in time.
@@ -73,15 +73,8 @@ impl Meeting {
         PageName::new(&space, id.page)
     }
 
-    fn get_of<'a>(
-        &self,
-        id: PageId,
-        known: &Known,
-        bytes: &'a mut [u8],
-        takes: bool,
-        patience: Option<Duration>,
-    ) -> Get<'a> {
-        Get { name: self.name(id), version: known.version, bytes, takes, patience, came: false }
+    fn page<B>(&self, id: PageId, version: u32, bytes: B, patience: Option<Duration>) -> DonorPage<B> {
+        DonorPage { name: self.name(id), version, bytes, patience, ended: None }
     }
 }
 
@@ -231,11 +224,11 @@ impl Copies {
         };
         let still: Vec<(PageId, Known)> = pages.iter().filter_map(still).collect();
         let mut buffers = Pages::new(still.len());
-        let asked = still.iter().zip(buffers.iter_mut());
-        let mut gets: Vec<Get<'_>> =
-            asked.map(|((id, known), bytes)| meeting.get_of(*id, known, bytes, false, Some(PATIENCE))).collect();
-        let is_over = self.finished(meeting.session.get(&mut gets));
-        let came: Vec<bool> = gets.iter().map(|get| get.came).collect();
+        let wanted = still.iter().zip(buffers.iter_mut());
+        let mut gets: Vec<_> =
+            wanted.map(|((id, known), bytes)| meeting.page(*id, known.version, bytes, Some(PATIENCE))).collect();
+        let is_over = self.finished(meeting.session.get(&mut gets, false));
+        let came: Vec<bool> = gets.iter().map(DonorPage::has_come).collect();
         let mut is_whole = true;
         for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
             if came {
@@ -297,18 +290,17 @@ impl Copies {
             meanwhile();
             return vec![false; pages.len()];
         }
-        let put = |(page, version): (&OutgoingPage<'a>, u32)| {
-            let name = meeting.name(page.id);
-            Put { name, version, bytes: page.bytes, stored: None }
-        };
-        let mut puts: Vec<Put<'_>> = pages.iter().zip(versions).map(put).collect();
+        let put =
+            |(page, version): (&OutgoingPage<'a>, u32)| meeting.page(page.id, version, page.bytes, Some(PATIENCE));
+        let mut puts: Vec<_> = pages.iter().zip(versions).map(put).collect();
         // The disk has what fewer donors have.
         let on_disk = copies < 2;
-        self.finished(meeting.session.put(&mut puts, copies, on_disk, PATIENCE, meanwhile));
+        self.finished(meeting.session.put(&mut puts, copies, on_disk, meanwhile));
         pages
             .iter()
             .zip(&puts)
-            .map(|(page, &Put { name, version, stored, .. })| {
+            .map(|(page, &DonorPage { name, version, ended, .. })| {
+                let stored = if let Some(Ended::Put(stored)) = ended { Some(stored) } else { None };
                 let count = stored.map_or(0, |stored| stored.copies);
                 self.put.fetch_add(u64::from(count > 0), Ordering::Relaxed);
                 if let Some(stored) = stored
@@ -379,15 +371,15 @@ impl Copies {
             if let Some(known) = known.filter(|known| !(are_slow && known.is_on_disk)) {
                 places.push(place);
                 let patience = known.is_on_disk.then_some(PATIENCE);
-                gets.push(meeting.get_of(page.id, &known, &mut *page.bytes, takes, patience));
+                gets.push(meeting.page(page.id, known.version, &mut *page.bytes, patience));
             }
         }
-        self.finished(meeting.session.get(&mut gets));
-        let hits = gets.iter().filter(|get| get.came).count();
+        self.finished(meeting.session.get(&mut gets, takes));
+        let hits = gets.iter().filter(|get| get.has_come()).count();
         self.got.fetch_add(hits as u64, Ordering::Relaxed);
         self.missed.fetch_add((gets.len() - hits) as u64, Ordering::Relaxed);
         for (place, get) in places.into_iter().zip(&gets) {
-            came[place] = get.came;
+            came[place] = get.has_come();
         }
         came
     }

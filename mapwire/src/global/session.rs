@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use mapwire_gms::{Ended, FRAME_BYTES, Frames, GetPage, Gms, PageName, Place, PutPage, Stored};
+use mapwire_gms::{Ended, FRAME_BYTES, Frames, GetPage, Gms, PageName, Place, PutPage};
 use mapwire_launch::NamedJob;
 
 use super::memory::{GlobalMemory, REQUESTS};
@@ -37,26 +37,23 @@ fn offset_of(frame: u32) -> usize {
     frame as usize * FRAME_BYTES as usize
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Put<'a> {
-    pub(super) name: PageName,
-    pub(super) version: u32,
-    pub(super) bytes: &'a [u8],
-    /// How many donors took it, and where one of them has it: an outcome.
-    pub(super) stored: Option<Stored>,
-}
-
+/// A page on its way to donors, from `bytes`, or back to them.
 #[derive(Debug)]
-pub(super) struct Get<'a> {
+pub(super) struct DonorPage<B> {
     pub(super) name: PageName,
     pub(super) version: u32,
-    pub(super) bytes: &'a mut [u8],
-    /// The donors' copy is not kept.
-    pub(super) takes: bool,
+    pub(super) bytes: B,
     /// How long to wait; `None`: until it comes or cannot come any more.
     pub(super) patience: Option<Duration>,
-    /// The version that was asked for is in `bytes`: an outcome.
-    pub(super) came: bool,
+    /// How it ended, if it has.
+    pub(super) ended: Option<Ended>,
+}
+
+impl<B> DonorPage<B> {
+    /// Whether the version that was asked for is in `bytes`.
+    pub(super) fn has_come(&self) -> bool {
+        matches!(self.ended, Some(Ended::Got { .. }))
+    }
 }
 
 impl Session {
@@ -132,18 +129,18 @@ impl Session {
     }
 
     /// Carries out operations on pages: takes frames of a half, has `begin` say of each, from the first on, whether its operation has begun, and
-    /// gives `end` the outcomes. Fewer answers than frames: the rest is to wait. Whether all has ended within its patience.
-    fn run<T>(
+    /// has `end` look at the outcomes. Fewer answers than frames: the rest is to wait. Whether all has ended within its patience.
+    fn run<B>(
         &self,
         half: Range<u32>,
-        mut rest: &mut [T],
-        patience: impl Fn(&[T]) -> Option<Duration>,
-        mut begin: impl FnMut(&[T], &[u32]) -> Vec<bool>,
-        end: impl Fn(&mut T, u32, Ended),
+        mut rest: &mut [DonorPage<B>],
+        mut begin: impl FnMut(&[DonorPage<B>], &[u32]) -> Vec<bool>,
+        end: impl Fn(&mut DonorPage<B>, u32, Ended) -> Ended,
     ) -> bool {
         let since = Instant::now();
         while !rest.is_empty() {
-            let patience = patience(rest);
+            let all: Option<Vec<Duration>> = rest.iter().map(|page| page.patience).collect();
+            let patience = all.and_then(|all| all.into_iter().max());
             let mut frames = self.take_frames(&half, rest.len(), patience);
             let begun = begin(rest, &frames);
             self.free(&frames.split_off(begun.len()));
@@ -163,7 +160,7 @@ impl Session {
             let mut free = Vec::with_capacity(frames.len());
             for ((&frame, page), begun) in frames.iter().zip(now).zip(begun) {
                 if let Some(ended) = if begun { ended.next().flatten() } else { Some(Ended::Not) } {
-                    end(page, frame, ended);
+                    page.ended = Some(end(page, frame, ended));
                     free.push(frame);
                 }
             }
@@ -175,18 +172,17 @@ impl Session {
         true
     }
 
-    /// Puts pages, each at `copies` donors, and does something else `meanwhile`. Whether all has ended within `patience`. A put that has not
-    /// may still end.
+    /// Puts pages, each at `copies` donors, and does something else `meanwhile`. Whether all has ended within their patience. A put that has
+    /// not may still end.
     pub(super) fn put(
         &self,
-        pages: &mut [Put<'_>],
+        pages: &mut [DonorPage<&[u8]>],
         copies: u8,
         on_disk: bool,
-        patience: Duration,
         meanwhile: impl FnOnce(),
     ) -> bool {
         let mut meanwhile = Some(meanwhile);
-        let begin = |pages: &[Put<'_>], frames: &[u32]| {
+        let begin = |pages: &[DonorPage<&[u8]>], frames: &[u32]| {
             let parts = frames.chunks(AT_ONCE).zip(pages.chunks(AT_ONCE));
             let begun = parts.flat_map(|(frames, pages)| self.begin_puts(frames, pages, copies, on_disk)).collect();
             if let Some(meanwhile) = meanwhile.take() {
@@ -194,23 +190,18 @@ impl Session {
             }
             begun
         };
-        let end = |put: &mut Put<'_>, _, ended| {
-            if let Ended::Put(stored) = ended {
-                put.stored = Some(stored);
-            }
-        };
-        self.run(0..FRAMES, pages, |_| Some(patience), begin, end)
+        self.run(0..FRAMES, pages, begin, |_, _, ended| ended)
     }
 
     /// Begins puts whose messages leave together.
-    fn begin_puts(&self, frames: &[u32], pages: &[Put<'_>], copies: u8, on_disk: bool) -> Vec<bool> {
+    fn begin_puts(&self, frames: &[u32], pages: &[DonorPage<&[u8]>], copies: u8, on_disk: bool) -> Vec<bool> {
         for (&frame, page) in frames.iter().zip(pages) {
             // The frames are this session's, and have a page's length.
             let written = self.memory.buffer().write(offset_of(frame), page.bytes);
             debug_assert!(written.is_ok(), "{written:?}");
         }
         let begun = self.memory.call(|gms, now_ns| {
-            let put = |(&frame, page): (&u32, &Put<'_>)| {
+            let put = |(&frame, page): (&u32, &DonorPage<&[u8]>)| {
                 let put = PutPage {
                     name: page.name,
                     version: page.version,
@@ -230,17 +221,13 @@ impl Session {
         begun.unwrap_or_else(|_| vec![false; frames.len()])
     }
 
-    /// Gets pages. Whether all has ended within their patience.
-    pub(super) fn get(&self, pages: &mut [Get<'_>]) -> bool {
-        let patience = |pages: &[Get<'_>]| {
-            let all: Option<Vec<Duration>> = pages.iter().map(|page| page.patience).collect();
-            all?.into_iter().max()
-        };
-        let begin = |pages: &[Get<'_>], frames: &[u32]| {
+    /// Gets pages; with `takes` the donors do not keep them. Whether all has ended within their patience.
+    pub(super) fn get(&self, pages: &mut [DonorPage<&mut [u8]>], takes: bool) -> bool {
+        let begin = |pages: &[DonorPage<&mut [u8]>], frames: &[u32]| {
             let begun = self.memory.call(|gms, now_ns| {
                 let mut begun = Vec::with_capacity(frames.len());
                 for (&frame, page) in frames.iter().zip(pages) {
-                    let get = GetPage { name: page.name, frame, tag: u64::from(frame), keep: !page.takes };
+                    let get = GetPage { name: page.name, frame, tag: u64::from(frame), keep: !takes };
                     match gms.get(now_ns, get) {
                         // Other requests are under way, such as discards: that is no answer.
                         Err(mapwire_gms::Error::Busy { .. }) => break,
@@ -251,12 +238,12 @@ impl Session {
             });
             begun.unwrap_or_else(|_| vec![false; frames.len()])
         };
-        let end = |get: &mut Get<'_>, frame, ended| {
-            let version = get.version;
-            get.came =
-                ended == Ended::Got { version } && self.memory.buffer().read(offset_of(frame), get.bytes).is_ok();
+        let end = |page: &mut DonorPage<&mut [u8]>, frame, ended| {
+            let version = page.version;
+            let is_it = ended == Ended::Got { version };
+            if is_it && self.memory.buffer().read(offset_of(frame), page.bytes).is_ok() { ended } else { Ended::Not }
         };
-        self.run(FRAMES..2 * FRAMES, pages, patience, begin, end)
+        self.run(FRAMES..2 * FRAMES, pages, begin, end)
     }
 
     /// Reads a page where it lay when it was put, without asking the donor: it may be another by now. False where it must be asked for.

@@ -70,7 +70,7 @@ impl Caller {
     #[must_use]
     pub fn is_connected(&self) -> bool {
         let connection = self.inner.call(|service| service.connection(self.pair.peer));
-        connection.is_ok_and(|now| now.is_open && now.mine.is_some_and(|mine| mine.session == self.pair.session))
+        connection.is_ok_and(|now| now.is_open && now.is_of(self.pair.session))
     }
 
     /// Says who calls, from here on.

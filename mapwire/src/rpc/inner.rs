@@ -209,7 +209,7 @@ impl Inner {
                     if service.has_news() {
                         return Some(Step::Tend);
                     }
-                    self.deferred.may_go(service, |peer| self.knows(peer)).then_some(Step::Replies)
+                    self.deferred.may_go(service, |peer| self.ready_session(peer).is_some()).then_some(Step::Replies)
                 });
                 match looked {
                     None => Some(Err(Error::Closed)),

@@ -35,7 +35,7 @@ impl Inner {
                     return Some(None);
                 }
                 let mine = connection.mine.filter(|_| connection.is_open)?;
-                self.is_ready(peer, mine.session).then_some(Some(mine.session))
+                (self.ready_session(peer) == Some(mine.session)).then_some(Some(mine.session))
             })?;
             match found {
                 Some(None) => return Err(Error::Gone(rank)),
@@ -57,17 +57,11 @@ impl Inner {
         }
     }
 
-    /// Whether it is known what a peer lends. To be asked with the driver held, where no pair may be dropped.
-    fn is_ready(&self, peer: NodeId, session: u64) -> bool {
+    /// The session of the present connection to a peer, if it is known what that lends. To be asked with the driver held, where no pair may
+    /// be dropped.
+    pub(super) fn ready_session(&self, peer: NodeId) -> Option<u64> {
         let pairs = self.pairs.read().unwrap_or_else(PoisonError::into_inner);
-        let pair = pairs.get(&peer.0);
-        pair.is_some_and(|pair| pair.session == session && pair.is_ready())
-    }
-
-    /// Whether it is known what a peer lends in the present connection. To be asked as [`is_ready`](Self::is_ready).
-    pub(super) fn knows(&self, peer: NodeId) -> bool {
-        let pairs = self.pairs.read().unwrap_or_else(PoisonError::into_inner);
-        pairs.get(&peer.0).is_some_and(|pair| pair.is_ready())
+        pairs.get(&peer.0).filter(|pair| pair.is_ready()).map(|pair| pair.session)
     }
 
     /// Begins a connection unless there is one.
