@@ -113,8 +113,7 @@ impl SharedMemory {
     #[must_use]
     #[inline]
     pub fn rank(&self, of: Endpoint) -> Option<Rank> {
-        let rank = of.node.0.checked_mul(self.per_node)?;
-        let rank = rank.checked_add(of.process.0)?;
+        let rank = of.node.0.checked_mul(self.per_node)?.checked_add(of.process.0)?;
         let is_one = of.process.0 < self.per_node && rank < self.dsm.config().ranks;
         is_one.then_some(rank)
     }
