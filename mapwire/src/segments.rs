@@ -1,7 +1,7 @@
 //! Memory that all ranks offer under one name, each its own.
 
 use mapwire_driver::engine::Engine;
-use mapwire_driver::shared::Segment;
+use mapwire_driver::imports::Segment;
 use mapwire_vmmc::Grant;
 use mapwire_wire::{ImportId, NodeId, Rights};
 
@@ -38,11 +38,7 @@ pub(crate) fn import_all(
             || format!("rank {} has not {what}", peer.0),
             |driver| driver.take_import(request),
         )??;
-        let segment = match local.mapped {
-            Some(mapped) if mapped.part().start == 0 => Segment::Mapped(mapped),
-            _ => Segment::Imported(local.id),
-        };
-        take(PeerSegment { peer, import: local.id, grant: local.grant, segment })?;
+        take(PeerSegment { peer, import: local.id, grant: local.grant, segment: local.into() })?;
     }
     Ok(())
 }

@@ -13,10 +13,13 @@ use mapwire_host::waiting::now_ns;
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::{NAP, RankState};
 
+use super::Engine;
 use super::noting::{Noted, SharedCall};
-use super::{Engine, Place};
 use crate::driver::Driver;
-use crate::shared::{MAX_THREADS, SharedError, SharedPort};
+use crate::error::SharedError;
+use crate::place::Place;
+use crate::shared::SharedPort;
+use crate::threads::MAX_THREADS;
 use mapwire_node::SharedMemory;
 use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::{NodeId, TraceOp};
@@ -139,7 +142,7 @@ impl<F: Fabric> Engine<F> {
         let (over, owing) = {
             let mut driver = self.lock();
             if let Some(noted) = noted {
-                driver.note_computing(noted);
+                noted.note_computing(&mut driver);
             }
             let begun = driver.begin_shared(|memory, port| begin(memory, port, thread))?;
             // What began may have ended a hold, also when it is refused.
@@ -225,7 +228,7 @@ impl<F: Fabric> Engine<F> {
         let done = {
             let mut driver = self.lock();
             if let Some(noted) = noted {
-                driver.note_computing(noted);
+                noted.note_computing(&mut driver);
             }
             let done = driver.call_shared(|memory| command(memory.dsm_mut(), thread)).ok_or(SharedError::NotOpen)?;
             driver.serve_shared();
@@ -249,14 +252,14 @@ impl<F: Fabric> Engine<F> {
     pub fn open_shared(&self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
         self.check_here()?;
         let mut driver = self.lock();
-        if driver.shared.is_some() {
+        if driver.shared().is_some() {
             return Err(SharedError::Open);
         }
         let range = port.views().layout().views_range();
         let participants = dsm.config().participants;
         driver.open_shared(dsm, port)?;
         if self.processor_times.is_some() {
-            driver.note_open_shared(self.threads.current().unwrap_or(0), participants);
+            Self::note_open_shared(&mut driver, self.threads.current().unwrap_or(0), participants);
         }
         self.interrupts.open();
         self.shared_end.store(range.end, Ordering::Release);
@@ -270,8 +273,9 @@ impl<F: Fabric> Engine<F> {
             return None;
         }
         self.shared_start.store(0, Ordering::Release);
-        let is_over =
-            self.wait_driver(Place::Program, Some(self.timeout), |driver| (!driver.is_storing()).then_some(()));
+        let is_over = self.wait_driver(Place::Program, Some(self.timeout), |driver| {
+            (!driver.is_storing_for_services()).then_some(())
+        });
         let (port, memory) = self.lock().close_shared();
         if let (None, Some(port)) = (is_over, &port) {
             // The NIC may still read what it could not deliver.

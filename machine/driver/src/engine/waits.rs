@@ -13,12 +13,14 @@ use mapwire_wire::NodeId;
 use super::deadline::Deadline;
 use super::naps::{AskForWake, Naps};
 use super::polling::{Asleep, is_polling_here};
-use super::{DriverGuard, Engine, Place};
+use super::{DriverGuard, Engine};
 use crate::config::DriverMode;
-use crate::driver::{ATTENTIVE_NAP, Driver, peer_flags};
+use crate::driver::Driver;
 use crate::error::DriverError;
 use crate::log::Line;
 use crate::notices::Notice;
+use crate::paths::ATTENTIVE_NAP;
+use crate::place::Place;
 
 /// How long a thread sleeps while packets wait for room at a peer, which does not ring when there is room again, or commands until
 /// a peer has read their memory.
@@ -72,8 +74,7 @@ impl<F: Fabric> Engine<F> {
                     return Some(Err(driver.why_gone(peer)));
                 }
                 driver.settled(peer).then(|| {
-                    let flags = &engine.peers[usize::from(peer.0)];
-                    flags.fetch_and(!peer_flags::RING_DIRTY, Ordering::AcqRel);
+                    engine.peers.clear_dirty(peer);
                     Ok(())
                 })
             });
@@ -146,7 +147,7 @@ impl<F: Fabric> Engine<F> {
     #[inline]
     pub fn lock_with_news(&self, peer: NodeId) -> DriverGuard<'_, F> {
         let mut driver = self.lock();
-        if driver.take_news(peer) {
+        if driver.take_news_of(peer) {
             self.wake_sleepers();
         }
         driver
@@ -161,7 +162,7 @@ impl<F: Fabric> Engine<F> {
         };
         let (worked, owing, notice) = match held {
             None => return false,
-            Some(mut driver) => (driver.poll(), driver.owes_program(), driver.teller.take_notice()),
+            Some(mut driver) => (driver.poll(), driver.owes_program(), driver.take_notice()),
         };
         if owing {
             self.serve_program(notice);
@@ -175,7 +176,7 @@ impl<F: Fabric> Engine<F> {
     fn end_quietly(&self, place: Place, ending: Ending) {
         let (owing, needs_care) = {
             let mut driver = self.lock();
-            let rings_later = ending.rings_later && driver.rings_empty;
+            let rings_later = ending.rings_later && driver.has_seen_all();
             let has_work = driver.at(place, |driver| match rings_later {
                 true => driver.has_duties(),
                 false => driver.has_work(),
@@ -232,7 +233,7 @@ impl<F: Fabric> Engine<F> {
             if !driver.owes_program() {
                 return;
             }
-            next = (driver.teller.take_notice(), driver.log.pop());
+            next = (driver.take_notice(), driver.take_line());
         }
     }
 
@@ -334,7 +335,7 @@ impl<F: Fabric> Engine<F> {
                 driver.ring_due();
             }
             let notice = match place {
-                Place::Program => driver.teller.take_notice(),
+                Place::Program => driver.take_notice(),
                 Place::FaultHandler => None,
             };
             drop(driver);
@@ -557,7 +558,7 @@ impl<F: Fabric> Engine<F> {
         let Some(mut driver) = held else {
             return false;
         };
-        if !driver.has_misses() && !driver.has_left() {
+        if !driver.has_left() {
             return false;
         }
         driver.serve_misses();
@@ -664,7 +665,6 @@ impl<F: Fabric> Engine<F> {
                 let driver = self.lock();
                 self.stop.load(Ordering::Acquire)
                     || driver.has_work()
-                    || driver.has_misses()
                     || driver.has_left()
                     || driver.is_holding()
                     || driver.needs_attention()
