@@ -27,6 +27,7 @@ use crate::config::DriverConfig;
 use crate::error::DriverError;
 use crate::events::Events;
 use crate::ids::{PROCESS, job_key};
+use crate::local::Local;
 use crate::log::Line;
 use crate::memories::Memories;
 use crate::notices::Notice;
@@ -46,10 +47,8 @@ const NEWS_TURNS: u32 = 16;
 /// The state behind the lock. It runs a node over a fabric: packets, bells, passed memory.
 #[derive(Debug)]
 pub struct Driver<F: Fabric = JobFabric> {
-    node: Node<AnyDesign>,
+    local: Local,
     paths: Paths<F>,
-    memories: Memories,
-    outcomes: Outcomes,
     queue: CommandQueue,
     /// The service thread has been woken for what the page-fault handler has left.
     told_service: bool,
@@ -99,10 +98,8 @@ impl<F: Fabric> Driver<F> {
             }
         };
         Ok(Self {
-            node,
+            local: Local { node, memories, outcomes: Outcomes::new(words, nodes, capture) },
             paths,
-            memories,
-            outcomes: Outcomes::new(words, nodes, capture),
             queue: CommandQueue::new()?,
             told_service: false,
             shared: None,
@@ -132,24 +129,24 @@ impl<F: Fabric> Driver<F> {
     /// [`ring_due`](Self::ring_due) very soon may call it, as peers sleep meanwhile.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
-        if self.node.is_confined() {
+        if self.local.node.is_confined() {
             return self.turn_in_handler();
         }
         let mut worked = self.make_up();
-        worked |= self.queue.has_commands() && self.queue.serve(&mut self.node, PROCESS);
-        worked |= self.memories.release_given_up(&mut self.node, &self.queue);
+        worked |= self.queue.has_commands() && self.queue.serve(&mut self.local.node, PROCESS);
+        worked |= self.local.memories.release_given_up(&mut self.local.node, &self.queue);
         worked |= self.receive();
-        if self.node.has_host_work(PROCESS) {
+        if self.local.node.has_host_work(PROCESS) {
             self.call_host();
         }
-        worked |= self.memories.drain_moves(|| self.paths.library());
+        worked |= self.local.memories.drain_moves(|| self.paths.library());
         if self.paths.has_news() {
             self.take_news();
             worked = true;
         }
         worked |= self.send_out();
         if worked {
-            self.outcomes.fire_events();
+            self.local.outcomes.fire_events();
         }
         self.paths.end_turn(worked);
         worked
@@ -162,11 +159,11 @@ impl<F: Fabric> Driver<F> {
         worked |= self.transmit();
         worked |= self.handle_misses();
         self.tell();
-        if self.node.owes_pages() {
+        if self.local.node.owes_pages() {
             // To give pages back frees memory, which no thread may do in the fault handler.
             self.paths.wake_service();
         }
-        self.outcomes.take_traced(&mut self.node);
+        self.local.outcomes.take_traced(&mut self.local.node);
         worked
     }
 
@@ -177,25 +174,25 @@ impl<F: Fabric> Driver<F> {
         worked |= self.transmit();
         self.tell();
         if worked {
-            self.outcomes.fire_events();
+            self.local.outcomes.fire_events();
         }
         worked
     }
 
     #[inline]
     fn receive(&mut self) -> bool {
-        self.paths.receive(&mut self.node, &mut self.memories, &mut self.outcomes)
+        self.paths.receive(&mut self.local)
     }
 
     #[inline]
     fn transmit(&mut self) -> bool {
-        self.paths.transmit(&mut self.node, &mut self.memories, &mut self.outcomes)
+        self.paths.transmit(&mut self.local)
     }
 
     /// Tells what does not come with a packet. Whether there was anything.
     #[inline]
     fn tell(&mut self) -> bool {
-        self.paths.tell(&mut self.node, &mut self.memories, &mut self.outcomes)
+        self.paths.tell(&mut self.local)
     }
 
     /// Rings the bells that are due.
@@ -224,7 +221,7 @@ impl<F: Fabric> Driver<F> {
     }
 
     fn set_confined(&mut self, on: bool) {
-        self.node.set_confined(on);
+        self.local.node.set_confined(on);
         self.paths.set_confined(on);
     }
 
@@ -232,33 +229,33 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     fn make_up(&mut self) -> bool {
         self.told_service = false;
-        self.node.has_left() && self.make_up_now()
+        self.local.node.has_left() && self.make_up_now()
     }
 
     #[cold]
     fn make_up_now(&mut self) -> bool {
-        self.node.make_up(now_ns());
-        if let Some(store) = self.memories.take_left_store() {
+        self.local.node.make_up(now_ns());
+        if let Some(store) = self.local.memories.take_left_store() {
             self.store(store);
         }
         if let Some(peer) = self.left_meeting.take() {
             self.meet_sharer(peer);
         }
-        self.paths.forget_gone(&mut self.memories);
+        self.paths.forget_gone(&mut self.local.memories);
         self.paths.bury();
         true
     }
 
     /// Whether the service thread is to be woken for what the handler may not do. Says so once, until a thread has done it.
     pub(crate) fn needs_service(&mut self) -> bool {
-        let needs = self.node.has_left() || self.node.has_misses() || self.has_duties();
+        let needs = self.local.node.has_left() || self.local.node.has_misses() || self.has_duties();
         needs && !core::mem::replace(&mut self.told_service, true)
     }
 
     /// Whether the page-fault handler, or the NIC, has left anything to others.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
-        self.node.has_left() || self.node.has_misses()
+        self.local.node.has_left() || self.local.node.has_misses()
     }
 
     /// Looks whether the broker has ended: a system call.
@@ -270,18 +267,18 @@ impl<F: Fabric> Driver<F> {
     /// the miss event queue); for the others this thread is interrupted (UTLB §6.2). Whether anything was done.
     #[inline]
     fn handle_misses(&mut self) -> bool {
-        self.node.has_misses() && self.interrupt_for_misses()
+        self.local.node.has_misses() && self.interrupt_for_misses()
     }
 
     #[cold]
     fn interrupt_for_misses(&mut self) -> bool {
-        if self.node.nic().translation().drops_on_miss() && !masking::is_library_thread() {
+        if self.local.node.nic().translation().drops_on_miss() && !masking::is_library_thread() {
             // The service thread looks for misses whenever it is woken.
             self.paths.wake_service();
             return false;
         }
         let mut worked = false;
-        while self.node.has_misses() {
+        while self.local.node.has_misses() {
             self.serve_misses();
             worked |= self.transmit();
         }
@@ -290,12 +287,12 @@ impl<F: Fabric> Driver<F> {
 
     /// Serves what the NIC asks for, and lets it go on.
     pub(crate) fn serve_misses(&mut self) {
-        self.memories.serve_misses(&mut self.node, &mut self.outcomes);
+        self.local.serve_misses();
     }
 
     /// Gives back pages and landings that nobody needs.
     pub(crate) fn reclaim(&mut self) {
-        self.memories.reclaim(&mut self.node, &mut self.outcomes);
+        self.local.memories.reclaim(&mut self.local.node, &mut self.local.outcomes);
     }
 
     /// Whether there is anything to do: asked once more before a thread sleeps.
@@ -319,72 +316,72 @@ impl<F: Fabric> Driver<F> {
     /// Whether handlers of the program or lines of its log wait for a thread that may run and write them.
     #[inline]
     pub(crate) fn owes_program(&self) -> bool {
-        self.outcomes.owes_program()
+        self.local.outcomes.owes_program()
     }
 
     /// The next notification for the program.
     #[inline]
     pub(crate) fn take_notice(&mut self) -> Option<Notice> {
-        self.outcomes.take_notice()
+        self.local.outcomes.take_notice()
     }
 
     /// The next line of the program's log.
     pub(crate) fn take_line(&mut self) -> Option<Line> {
-        self.outcomes.take_line()
+        self.local.outcomes.take_line()
     }
 
     /// Adds a descriptor for an event loop.
     pub(crate) fn add_events(&mut self, events: Arc<Events>) {
-        self.outcomes.add_events(events);
+        self.local.outcomes.add_events(events);
     }
 
     /// Takes one away.
     pub(crate) fn remove_events(&mut self, events: &Arc<Events>) {
-        self.outcomes.remove_events(events);
+        self.local.outcomes.remove_events(events);
     }
 
     /// Makes all armed descriptors readable.
     pub(crate) fn fire_events(&self) {
-        self.outcomes.fire_events();
+        self.local.outcomes.fire_events();
     }
 
     /// Has importers ring after each direct store from here on. Whether one is asked that was not before.
     pub(crate) fn watch(&mut self) -> bool {
-        self.memories.set_watching(true)
+        self.local.memories.set_watching(true)
     }
 
     /// The service thread was rung, or has slept long.
     pub(crate) fn handle_ring(&mut self, rung: bool) {
-        self.memories.handle_ring(&self.outcomes, rung);
+        self.local.memories.handle_ring(&self.local.outcomes, rung);
     }
 
     /// When this driver must be polled at `place` even if nobody rings, on the monotonic clock.
     pub(crate) fn next_deadline(&mut self, place: Place) -> Option<u64> {
         // The page-fault handler carries out nothing of imports.
-        self.at(place, |driver| driver.node.poll_at())
+        self.at(place, |driver| driver.local.node.poll_at())
     }
 
     /// The NIC: counters, translation, memory.
     #[must_use]
     pub fn nic(&self) -> &Interface {
-        self.node.nic()
+        self.local.node.nic()
     }
 
     /// The NIC's memory by structure.
     #[must_use]
     pub fn nic_memory(&self) -> MemoryBreakdown {
-        self.node.nic().memory()
+        self.local.node.nic().memory()
     }
 
     /// Check misses, pins, unpins and pinned pages.
     #[must_use]
     pub fn page_counters(&self) -> Counters {
-        self.node.page_counters(PROCESS)
+        self.local.node.page_counters(PROCESS)
     }
 
     /// The application chooses what is unpinned from here on; false when pages are pinned already.
     pub fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
-        self.node.set_chooser(PROCESS, chooser)
+        self.local.node.set_chooser(PROCESS, chooser)
     }
 
     /// Writes a command to the queue and serves it at once, unless others wait before it.
@@ -393,19 +390,19 @@ impl<F: Fabric> Driver<F> {
     /// A command that cannot be written.
     #[inline]
     pub fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<bool, DriverError> {
-        let submitted = self.queue.submit_to(&mut self.node, PROCESS, command, data)?;
+        let submitted = self.queue.submit_to(&mut self.local.node, PROCESS, command, data)?;
         self.transmit();
         self.handle_misses();
         if submitted {
             // The caller goes on with its own work, and may not come back.
-            self.paths.ask_for_attention(&self.node);
+            self.paths.ask_for_attention(&self.local.node);
         }
         self.paths.ring_due();
         if self.tell() {
             // Requests of other threads may have ended.
-            self.outcomes.fire_events();
+            self.local.outcomes.fire_events();
         }
-        self.outcomes.take_traced(&mut self.node);
+        self.local.outcomes.take_traced(&mut self.local.node);
         Ok(submitted)
     }
 
@@ -417,7 +414,7 @@ impl<F: Fabric> Driver<F> {
     /// Takes what `peer` has sent. Whether anything had come.
     #[inline]
     pub(crate) fn take_news_of(&mut self, peer: NodeId) -> bool {
-        let has_come = self.paths.has_news_of(&self.node, peer);
+        let has_come = self.paths.has_news_of(&self.local.node, peer);
         if has_come {
             self.take_all(peer);
         }
@@ -444,18 +441,18 @@ impl<F: Fabric> Driver<F> {
         // Grants that have come are outcomes now: whose memory comes next is known.
         self.serve_services();
         while let Some(news) = self.paths.poll_news() {
-            let (node, memories, outcomes) = (&mut self.node, &mut self.memories, &mut self.outcomes);
+            let Local { node, memories, outcomes } = &mut self.local;
             match news {
                 News::Connected(peer) => node.make_room(peer),
                 News::Reached(peer, bytes) => self.paths.handle_reached(node, peer, bytes),
                 News::BadCard(peer, error) => {
                     outcomes.log(Line::BadCard { peer, error });
                     self.paths.note_unreachable(peer, Breach::Card(error));
-                    self.paths.handle_gone(node, memories, peer);
+                    self.paths.handle_gone(&mut self.local, peer);
                 }
                 News::Unusable(peer, error) => {
                     outcomes.log(Line::ChannelUnusable { peer, error });
-                    self.paths.handle_gone(node, memories, peer);
+                    self.paths.handle_gone(&mut self.local, peer);
                 }
                 News::Passed { from, tag, fd } => {
                     if let Some(request) = memories.take_passed(node, from, tag, fd) {
@@ -463,15 +460,15 @@ impl<F: Fabric> Driver<F> {
                     }
                 }
                 News::NoDescriptor(peer) => {
-                    self.paths.handle_breach(node, memories, outcomes, (peer, Breach::NoDescriptor));
+                    self.paths.handle_breach(&mut self.local, (peer, Breach::NoDescriptor));
                 }
                 // If the peer is gone, the news say so. If not, its import takes too long, and it names the export.
                 News::PassLost { to, tag } => outcomes.log(Line::PassLost { to, tag }),
                 News::PassAgain { to, tag } => {
                     memories.pass_again(node, outcomes, (to, tag), |tag, fd| self.paths.pass(to, tag, fd));
                 }
-                News::Gone(peer) => self.paths.handle_gone(node, memories, peer),
-                News::Lost(peer) => self.paths.handle_lost(node, memories, outcomes, peer),
+                News::Gone(peer) => self.paths.handle_gone(&mut self.local, peer),
+                News::Lost(peer) => self.paths.handle_lost(&mut self.local, peer),
             }
         }
     }
@@ -485,7 +482,7 @@ impl<F: Fabric> Driver<F> {
     /// Why nothing can be had of a peer that is gone: to be told to the program, which then knows that stores may be lost.
     #[must_use]
     pub fn why_gone(&mut self, peer: NodeId) -> DriverError {
-        self.node.note_told(peer);
+        self.local.node.note_told(peer);
         match self.paths.breach_of(peer) {
             Some(breach) => DriverError::PeerBroken { peer, breach },
             None => DriverError::PeerGone(peer),
@@ -514,24 +511,24 @@ impl<F: Fabric> Driver<F> {
 
     /// Whether all that was sent towards a peer has been delivered there.
     pub(crate) fn settled(&mut self, peer: NodeId) -> bool {
-        !self.queue.has_commands() && self.paths.has_delivered(&self.node, peer)
+        !self.queue.has_commands() && self.paths.has_delivered(&self.local.node, peer)
     }
 
     /// Whether nothing waits that is to go to a peer that lives.
     pub(crate) fn has_sent_all(&mut self) -> bool {
         let mut others = self.paths.others();
-        let has_given = |peer| self.paths.is_gone(peer) || self.paths.has_given(&self.node, peer);
+        let has_given = |peer| self.paths.is_gone(peer) || self.paths.has_given(&self.local.node, peer);
         !self.queue.has_commands() && others.all(has_given)
     }
 
     /// The ranks that stores have not reached, without the program's knowing. Once all was `sent`, no library holds any.
     pub(crate) fn owed(&mut self, sent: bool) -> Vec<NodeId> {
-        self.paths.owed(&self.node, sent)
+        self.paths.owed(&self.local.node, sent)
     }
 
     /// Whether packets wait for room at a peer, which nobody is sure to ring for.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.paths.is_blocked(&self.node)
+        self.paths.is_blocked(&self.local.node)
     }
 
     /// How long a thread that waits sleeps at most, where some peers ring nobody.
@@ -547,25 +544,25 @@ impl<F: Fabric> Driver<F> {
     /// Whether something must be done long before the service thread looks again.
     #[inline]
     pub(crate) fn needs_attention(&self) -> bool {
-        self.paths.needs_attention(&self.node)
+        self.paths.needs_attention(&self.local.node)
     }
 
     /// Sends the acks that wait for a packet to carry them.
     pub(crate) fn acknowledge(&mut self) {
-        self.paths.acknowledge(&mut self.node, &mut self.memories, &mut self.outcomes);
+        self.paths.acknowledge(&mut self.local);
     }
 
     /// Lets peers know how much of their rings is free.
     pub(crate) fn flush(&mut self, place: Place) {
         self.at(place, |driver| driver.paths.flush());
-        if place == Place::Program && self.outcomes.is_traced() {
-            self.outcomes.flush_trace(&mut self.node);
+        if place == Place::Program && self.local.outcomes.is_traced() {
+            self.local.outcomes.flush_trace(&mut self.local.node);
         }
     }
 
     /// Tells the peers that this rank leaves.
     pub(crate) fn begin_leaving(&mut self) {
-        self.node.leave(self.paths.acquaintances().into_iter());
+        self.local.node.leave(self.paths.acquaintances().into_iter());
         self.serve_services();
         self.transmit();
         self.paths.ring_due();
@@ -573,38 +570,38 @@ impl<F: Fabric> Driver<F> {
 
     /// Whether all peers on other hosts that live have heard of it.
     pub(crate) fn has_said_farewell(&mut self) -> bool {
-        self.paths.has_said_farewell(&self.node)
+        self.paths.has_said_farewell(&self.local.node)
     }
 
     /// Closes the channels, and tells the launcher that this rank has left.
     pub(crate) fn leave(&mut self) {
         self.close_trace();
-        self.paths.leave(&mut self.outcomes);
-        self.outcomes.end_events();
-        self.outcomes.finish_log();
+        self.paths.leave(&mut self.local.outcomes);
+        self.local.outcomes.end_events();
+        self.local.outcomes.finish_log();
     }
 
     /// Ends the trace, with what this rank has counted itself.
     fn close_trace(&mut self) {
-        self.outcomes.take_traced(&mut self.node);
-        self.outcomes.flush_trace(&mut self.node);
-        if let Some(capture) = self.outcomes.take_capture() {
-            self.node.set_tracing(false);
+        self.local.outcomes.take_traced(&mut self.local.node);
+        self.local.outcomes.flush_trace(&mut self.local.node);
+        if let Some(capture) = self.local.outcomes.take_capture() {
+            self.local.node.set_tracing(false);
             // What exports have let go of, and nobody has come by to unpin.
             self.reclaim();
-            capture.write_counters(&(self.node.nic().translation().counters() + self.page_counters()));
+            capture.write_counters(&(self.local.node.nic().translation().counters() + self.page_counters()));
         }
     }
 
     /// Notifications that were dropped, since too many of their sender waited for the program.
     #[must_use]
     pub fn dropped_notices(&self) -> u64 {
-        self.outcomes.dropped_notices()
+        self.local.outcomes.dropped_notices()
     }
 
     /// Messages of this process that a peer refused after they had left: a revocation crossed them.
     #[must_use]
     pub fn refused_stores(&self) -> u64 {
-        self.outcomes.refused_stores()
+        self.local.outcomes.refused_stores()
     }
 }

@@ -26,8 +26,10 @@ pub mod exports;
 pub mod host_bell;
 mod ids;
 pub mod imports;
+mod local;
 mod log;
 #[cfg(all(test, loom))]
+#[path = "tests/loom.rs"]
 mod loom_tests;
 mod memories;
 pub mod metrics;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use mapwire_host::faults::ProtectionError;
 use mapwire_host::memory::SharedBuffer;
-use mapwire_nic::Transmit;
+use mapwire_nic::{Dma, Transmit};
 use mapwire_node::{HostErrorOf, Node};
 use mapwire_service::{Access, Region};
 use mapwire_translation::{AnyDesign, PageRange, PinRules};
@@ -130,16 +130,10 @@ impl Memories {
         (memory.map_or(Payload::EMPTY, Payload::one), inside)
     }
 
-    /// Moves the bytes of a packet that the node has taken to their frames, and passes on what is told of it.
+    /// Carries out a move of bytes of a packet. Gives what an updated word held before.
     #[inline]
-    pub(crate) fn deliver(&mut self, node: &mut Node<AnyDesign>, outcomes: &mut Outcomes, payload: &Taken<'_>) {
-        while let Some(dma) = node.poll_move() {
-            let old = mover::deliver(&self.pins, &mut self.garbage, &dma, payload);
-            node.handle_moved(&dma, old);
-        }
-        while let Some(told) = node.poll_told(payload, mapwire_host::waiting::now_ns) {
-            outcomes.tell(told);
-        }
+    pub(crate) fn deliver(&mut self, dma: &Dma, payload: &Taken<'_>) -> u64 {
+        mover::deliver(&self.pins, &mut self.garbage, dma, payload)
     }
 
     /// Marks the pages of `range` as in use by the command with completion word `word`.

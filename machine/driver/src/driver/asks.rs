@@ -13,23 +13,22 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     pub(super) fn serve_services(&mut self) -> bool {
         // The clock is read only while something has a deadline.
-        if let Some(at_ns) = self.node.poll_at()
+        if let Some(at_ns) = self.local.node.poll_at()
             && let now_ns = now_ns()
             && at_ns <= now_ns
         {
-            let (node, memories, outcomes) = (&mut self.node, &mut self.memories, &mut self.outcomes);
-            let now_ns = self.paths.catch_up(node, memories, outcomes, now_ns);
-            self.node.handle_time(now_ns);
+            let now_ns = self.paths.catch_up(&mut self.local, now_ns);
+            self.local.node.handle_time(now_ns);
         }
-        self.node.has_asks() && self.serve_asks()
+        self.local.node.has_asks() && self.serve_asks()
     }
 
     fn serve_asks(&mut self) -> bool {
-        while let Some(Ask { act, .. }) = self.node.poll_ask() {
+        while let Some(Ask { act, .. }) = self.local.node.poll_ask() {
             match act {
                 Act::Store { handler, to, region, at } => self.store(Store { handler, to, region, at }),
                 Act::Protect { handler, region, access } => {
-                    if let Err(error) = self.memories.protect(handler, &region, access)
+                    if let Err(error) = self.local.memories.protect(handler, &region, access)
                         && let Some(port) = &mut self.shared
                     {
                         port.handle_unprotected(error);
@@ -45,11 +44,11 @@ impl<F: Fabric> Driver<F> {
     /// Stores into a peer's memory. A grant of the shared memory never goes out without its data.
     #[inline]
     pub(super) fn store(&mut self, store: Store) {
-        if !self.memories.store(&mut self.node, &mut self.outcomes, store)
+        if !self.local.memories.store(&mut self.local.node, &mut self.local.outcomes, store)
             && store.handler == SHARED_HANDLER
             && let Some(port) = &mut self.shared
         {
-            port.handle_unstored(store.to.node, self.memories.has_peer(SHARED_HANDLER, store.to.node));
+            port.handle_unstored(store.to.node, self.local.memories.has_peer(SHARED_HANDLER, store.to.node));
         }
     }
 
@@ -58,20 +57,20 @@ impl<F: Fabric> Driver<F> {
         match act {
             Act::PassMemory { to, export, tag } => {
                 let pass = |tag, fd: std::os::fd::BorrowedFd<'_>| self.paths.pass(to.node, tag, fd);
-                self.memories.pass(&mut self.outcomes, (to.node, export, tag), pass);
-                if self.memories.is_of_views(export) {
+                self.local.memories.pass(&mut self.local.outcomes, (to.node, export, tag), pass);
+                if self.local.memories.is_of_views(export) {
                     self.hear(to);
                 }
             }
-            Act::GrantedApart { to, export } if self.memories.is_of_views(export) => self.hear(to),
+            Act::GrantedApart { to, export } if self.local.memories.is_of_views(export) => self.hear(to),
             Act::GrantedApart { to, export } => {
                 if self.paths.has_remote_access(to.node) {
-                    self.memories.announce(&mut self.node, &mut self.outcomes, to, export);
+                    self.local.memories.announce(&mut self.local.node, &mut self.local.outcomes, to, export);
                 }
             }
             Act::ImportOver { request } => {
-                if let Some(Err(_)) = self.node.outcome(PROCESS, request) {
-                    self.memories.drop_passed(request);
+                if let Some(Err(_)) = self.local.node.outcome(PROCESS, request) {
+                    self.local.memories.drop_passed(request);
                 }
                 self.end_meeting(request);
             }

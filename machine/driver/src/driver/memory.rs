@@ -25,12 +25,12 @@ impl<F: Fabric> Driver<F> {
     /// Pages that cannot be pinned.
     #[inline]
     pub fn hold(&mut self, word: u32, range: PageRange) -> Result<(), DriverError> {
-        self.memories.hold(&mut self.node, word, range)
+        self.local.memories.hold(&mut self.local.node, word, range)
     }
 
     /// Undoes [`hold`](Self::hold) for a command that was not submitted.
     pub fn unhold(&mut self, word: u32) {
-        self.node.release(PROCESS, word);
+        self.local.node.release(PROCESS, word);
     }
 
     /// Exports memory. See [`Node::export`](mapwire_node::Node::export). Of several exports of one buffer the first takes the direct
@@ -40,7 +40,7 @@ impl<F: Fabric> Driver<F> {
     /// Empty range, no rights, name taken, limit on pinned pages, NIC memory. Nothing is exported then.
     pub fn export(&mut self, request: ExportRequest) -> Result<ExportId, DriverError> {
         let can_map = self.paths.passes_memory();
-        let id = self.memories.export(&mut self.node, &mut self.outcomes, request, can_map)?;
+        let id = self.local.memories.export(&mut self.local.node, &mut self.local.outcomes, request, can_map)?;
         // Importers that wait for the name are answered now, not when this process next comes by.
         self.poll();
         Ok(id)
@@ -49,7 +49,7 @@ impl<F: Fabric> Driver<F> {
     /// How many imports of an export are held.
     #[must_use]
     pub fn holders(&self, id: ExportId) -> usize {
-        self.node.holders(PROCESS, id)
+        self.local.node.holders(PROCESS, id)
     }
 
     /// Takes an export back, at once: packets for it are refused from here on, and memory that importers have mapped is
@@ -58,7 +58,7 @@ impl<F: Fabric> Driver<F> {
     /// # Errors
     /// When there is no such export, or no memory for the copy; in the latter case packets are refused all the same.
     pub fn unexport(&mut self, id: ExportId) -> Result<(), DriverError> {
-        let taken_back = self.memories.unexport(&mut self.node, &mut self.outcomes, id);
+        let taken_back = self.local.memories.unexport(&mut self.local.node, &mut self.local.outcomes, id);
         self.poll();
         taken_back
     }
@@ -69,12 +69,12 @@ impl<F: Fabric> Driver<F> {
     /// # Errors
     /// No such export; one that importers have mapped; a buffer shorter than the export; the limit on pinned pages.
     pub fn redirect(&mut self, id: ExportId, to: Option<&Arc<Mutex<SharedBuffer>>>) -> Result<(), DriverError> {
-        self.memories.redirect(&mut self.node, id, to)
+        self.local.memories.redirect(&mut self.local.node, id, to)
     }
 
     /// Whether a node takes requests. One that is asked all the same, over and over, counts as gone when a message to it is lost.
     pub fn takes_requests(&self, from: NodeId) -> bool {
-        self.node.takes_requests(from)
+        self.local.node.takes_requests(from)
     }
 
     /// Asks a node for an export.
@@ -90,7 +90,7 @@ impl<F: Fabric> Driver<F> {
         timeout_ns: u64,
     ) -> Result<RequestId, DriverError> {
         let from = Endpoint::first_of(from);
-        let request = self.node.ask_import(now_ns(), PROCESS, from, name, rights, token, timeout_ns);
+        let request = self.local.node.ask_import(now_ns(), PROCESS, from, name, rights, token, timeout_ns);
         let request = request.map_err(|error| self.import_error(error))?;
         self.poll();
         Ok(request)
@@ -100,12 +100,12 @@ impl<F: Fabric> Driver<F> {
     /// memory has been passed as well.
     pub fn take_import(&mut self, request: RequestId) -> Option<Result<LocalImport, DriverError>> {
         let mut mapped = None;
-        if let Ok(granted) = self.node.outcome(PROCESS, request)? {
+        if let Ok(granted) = self.local.node.outcome(PROCESS, request)? {
             let grant = granted.grant;
-            let failed = match grant.direct.map(|_| self.memories.map_passed(request, &grant)) {
+            let failed = match grant.direct.map(|_| self.local.memories.map_passed(request, &grant)) {
                 None => {
                     // Nothing was promised; what was passed all the same is closed.
-                    self.memories.drop_passed(request);
+                    self.local.memories.drop_passed(request);
                     None
                 }
                 Some(Some(Ok(memory))) => {
@@ -121,7 +121,7 @@ impl<F: Fabric> Driver<F> {
                 return Some(Err(error));
             }
         }
-        Some(match self.node.enter_import(PROCESS, request)? {
+        Some(match self.local.node.enter_import(PROCESS, request)? {
             Ok((id, grant)) => Ok(LocalImport { id, grant, mapped }),
             Err(error) => {
                 self.poll();
@@ -143,44 +143,44 @@ impl<F: Fabric> Driver<F> {
 
     /// Gives up an import whose memory has not come, and all that has.
     pub fn abandon_import(&mut self, request: RequestId) {
-        self.memories.drop_passed(request);
-        self.node.abandon_import(PROCESS, request);
+        self.local.memories.drop_passed(request);
+        self.local.node.abandon_import(PROCESS, request);
         self.poll();
     }
 
     /// Gives an import up, and tells the exporter: at once, or when the commands that wait, which may use it, have been read.
     pub fn release_import(&mut self, id: ImportId, grant: &Grant) {
         if self.queue.has_commands() {
-            self.memories.give_up(&self.queue, id, grant);
+            self.local.memories.give_up(&self.queue, id, grant);
         } else {
-            self.node.release_import(PROCESS, id, grant);
+            self.local.node.release_import(PROCESS, id, grant);
             self.poll();
         }
     }
 
     /// What was noted of sends by an import that were dropped after their command was done; notes afresh.
     pub fn take_refused(&mut self, import: ImportId) -> RefusedStores {
-        self.node.take_refused(import)
+        self.local.node.take_refused(import)
     }
 
     /// Whether stores to and fetches from a rank can go past the NIC.
     pub(crate) fn has_rma(&self, of: NodeId) -> bool {
-        self.memories.has_rma() && self.paths.has_remote_access(of)
+        self.local.memories.has_rma() && self.paths.has_remote_access(of)
     }
 
     /// What libfabric moved so far.
     pub(crate) fn moved(&mut self) -> Moved {
-        self.memories.rma().map(|rma| rma.moved()).unwrap_or_default()
+        self.local.memories.rma().map(|rma| rma.moved()).unwrap_or_default()
     }
 
     /// Bytes that calls stored straight into mapped memory.
     pub(crate) fn stored_in_place(&mut self) -> u64 {
-        self.memories.stored_in_place()
+        self.local.memories.stored_in_place()
     }
 
     /// Whether the exporter has announced where `length` bytes from `offset` of an import on are.
     pub fn has_announced(&self, grant: &Grant, offset: u64, length: u64) -> bool {
-        rma::is_announced(&self.node, grant, offset, length)
+        rma::is_announced(&self.local.node, grant, offset, length)
     }
 
     /// Begins to move the `length` bytes at `address` to `offset` of an import, or back. `None` when they must go by packets: the exporter
@@ -197,8 +197,8 @@ impl<F: Fabric> Driver<F> {
         offset: u64,
         memory: (u64, u64),
     ) -> Result<Option<RmaTransfer>, DriverError> {
-        match (self.memories.rma(), self.paths.library()) {
-            (Some(rma), Some(ofi)) => rma.begin(&mut self.node, ofi, direction, (grant, offset), memory),
+        match (self.local.memories.rma(), self.paths.library()) {
+            (Some(rma), Some(ofi)) => rma.begin(&mut self.local.node, ofi, direction, (grant, offset), memory),
             _ => Ok(None),
         }
     }
@@ -206,19 +206,19 @@ impl<F: Fabric> Driver<F> {
     /// How a transfer ended, once it has: what was begun of it in bytes, and why no more.
     pub fn rma_over(&mut self, transfer: &RmaTransfer) -> Option<Result<(), (u64, RmaError)>> {
         let is_gone = self.paths.is_gone(transfer.peer());
-        self.memories.rma()?.take_over(&mut self.node, self.paths.library()?, transfer, is_gone)
+        self.local.memories.rma()?.take_over(&mut self.local.node, self.paths.library()?, transfer, is_gone)
     }
 
     /// Whether what is communicated is written down.
     #[inline]
     #[must_use]
     pub fn is_traced(&self) -> bool {
-        self.outcomes.is_traced()
+        self.local.outcomes.is_traced()
     }
 
     /// Notes an operation that the NIC takes no part in, or does not translate: see the flags of [`TraceRecord`](mapwire_wire::TraceRecord).
     #[cold]
     pub fn trace(&mut self, op: TraceOp, flags: u8, address: u64, bytes: u64) {
-        self.outcomes.trace(&mut self.node, op, flags, (address, bytes));
+        self.local.outcomes.trace(&mut self.local.node, op, flags, (address, bytes));
     }
 }

@@ -23,7 +23,7 @@ impl<F: Fabric> Driver<F> {
         if handler.0 < FIRST_FREE_HANDLER {
             return Err(mapwire_node::RegisterError::Reserved(handler).into());
         }
-        self.node.register(PROCESS, handler, service)?;
+        self.local.node.register(PROCESS, handler, service)?;
         self.poll();
         Ok(())
     }
@@ -33,24 +33,24 @@ impl<F: Fabric> Driver<F> {
         if handler.0 < FIRST_FREE_HANDLER {
             return None;
         }
-        self.memories.take_of_service(&mut self.node, handler);
-        self.node.deregister(PROCESS, handler)
+        self.local.memories.take_of_service(&mut self.local.node, handler);
+        self.local.node.deregister(PROCESS, handler)
     }
 
     /// Goes up whenever a service of the program is called, comes or goes. While it stands still, all are as they were.
     #[inline]
     #[must_use]
     pub fn service_calls(&self) -> u64 {
-        self.node.service_calls(PROCESS)
+        self.local.node.service_calls(PROCESS)
     }
 
     /// Calls a service of the program, and sends what it asks for; `None` when there is none of this type under the id.
     #[inline]
     pub fn call_service<T: Service, R>(&mut self, handler: HandlerId, call: impl FnOnce(&mut T) -> R) -> Option<R> {
         let done = self.ask_service(handler, call)?;
-        if self.node.has_asks() {
+        if self.local.node.has_asks() {
             self.send_out();
-            self.outcomes.fire_events();
+            self.local.outcomes.fire_events();
             self.paths.ring_due();
         }
         Some(done)
@@ -59,30 +59,30 @@ impl<F: Fabric> Driver<F> {
     /// As [`call_service`](Self::call_service), and leaves what the service asks for to the next turn: for a thread that waits next.
     #[inline]
     pub fn ask_service<T: Service, R>(&mut self, handler: HandlerId, call: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.node.call(PROCESS, handler, call)
+        self.local.node.call(PROCESS, handler, call)
     }
 
     /// Has messages that run on the host wait for whoever is told by `bell`, and calls [`serve_host`](Self::serve_host).
     pub fn set_host_bell(&mut self, bell: Option<Arc<HostBell>>) {
-        self.outcomes.set_host_bell(bell);
+        self.local.outcomes.set_host_bell(bell);
     }
 
     /// Messages wait for the host: tells it once.
     #[cold]
     pub(super) fn call_host(&mut self) {
-        if self.node.has_too_much_host_work(PROCESS) || !self.outcomes.ring_host() {
-            while self.node.serve_on_host(now_ns(), PROCESS) {}
+        if self.local.node.has_too_much_host_work(PROCESS) || !self.local.outcomes.ring_host() {
+            while self.local.node.serve_on_host(now_ns(), PROCESS) {}
         }
     }
 
     /// Gives messages that wait for a thread of the host to their services, and sends what these ask for. Whether there were any.
     pub fn serve_host(&mut self) -> bool {
-        self.outcomes.answer_host();
+        self.local.outcomes.answer_host();
         let mut worked = false;
-        while self.node.serve_on_host(now_ns(), PROCESS) {
+        while self.local.node.serve_on_host(now_ns(), PROCESS) {
             worked = true;
         }
-        if self.node.has_asks() {
+        if self.local.node.has_asks() {
             self.poll();
         }
         worked
@@ -93,12 +93,12 @@ impl<F: Fabric> Driver<F> {
     /// # Errors
     /// The NIC has not as much left; they keep what they had.
     pub fn set_service_bytes(&mut self, bytes: usize) -> Result<(), DriverError> {
-        Ok(self.node.set_service_bytes(bytes)?)
+        Ok(self.local.node.set_service_bytes(bytes)?)
     }
 
     /// Gives a service of the program its memory, which it keeps until it is [taken away](Self::deregister_service).
     pub fn set_service_memory(&mut self, handler: HandlerId, memory: ServiceMemory) {
-        self.memories.set_of_service(handler, memory);
+        self.local.memories.set_of_service(handler, memory);
     }
 
     /// Gives a service memory for one peer, or takes it away: what lies in it is stored into the peer's memory `import` by the NIC. Memory
@@ -109,12 +109,12 @@ impl<F: Fabric> Driver<F> {
         peer: NodeId,
         memory: Option<(Arc<Mutex<SharedBuffer>>, ImportId)>,
     ) {
-        self.memories.set_pair(&self.node, handler, peer, memory);
+        self.local.memories.set_pair(&self.local.node, handler, peer, memory);
     }
 
     /// Whether the NIC may still read memory of services, the shared memory among them.
     #[must_use]
     pub fn is_storing_for_services(&self) -> bool {
-        self.node.is_storing(PROCESS)
+        self.local.node.is_storing(PROCESS)
     }
 }

@@ -26,13 +26,13 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     #[must_use]
     pub fn shared_memory(&self) -> Option<&SharedMemory> {
-        self.node.service(PROCESS, SHARED_HANDLER)
+        self.local.node.service(PROCESS, SHARED_HANDLER)
     }
 
     /// Calls that model.
     #[inline]
     pub(crate) fn call_shared<T>(&mut self, call: impl FnOnce(&mut SharedMemory) -> T) -> Option<T> {
-        self.node.call(PROCESS, SHARED_HANDLER, call)
+        self.local.node.call(PROCESS, SHARED_HANDLER, call)
     }
 
     /// What the shared memories of this process did so far, also those that are closed.
@@ -54,9 +54,9 @@ impl<F: Fabric> Driver<F> {
     /// Carries out what the shared memory asks for, and sends what came of it.
     #[inline]
     pub(crate) fn serve_shared(&mut self) {
-        if self.node.has_asks() && self.serve_services() {
+        if self.local.node.has_asks() && self.serve_services() {
             self.transmit();
-            self.paths.ask_for_attention(&self.node);
+            self.paths.ask_for_attention(&self.local.node);
         }
     }
 
@@ -67,9 +67,9 @@ impl<F: Fabric> Driver<F> {
         if let Some(gone) = self.paths.all().find(|&rank| self.is_gone(rank)) {
             memory.handle_peer_gone(now_ns(), gone);
         }
-        self.node.register(PROCESS, SHARED_HANDLER, memory)?;
+        self.local.node.register(PROCESS, SHARED_HANDLER, memory)?;
         if let Some(memory) = port.take_memory() {
-            self.memories.set_of_service(SHARED_HANDLER, memory);
+            self.local.memories.set_of_service(SHARED_HANDLER, memory);
         }
         self.shared = Some(Box::new(port));
         Ok(())
@@ -85,9 +85,9 @@ impl<F: Fabric> Driver<F> {
     /// Imports the privileged view of a peer, unless that is done or under way: the shared memory sends nothing to the peer before, since
     /// whoever has imported its view knows that it has opened the memory. The page-fault handler leaves it to others.
     pub fn meet_sharer(&mut self, peer: NodeId) {
-        if self.node.is_confined() {
+        if self.local.node.is_confined() {
             self.left_meeting = Some(peer);
-            self.node.leave_for_later();
+            self.local.node.leave_for_later();
             return;
         }
         let Some(port) = self.shared.as_ref().filter(|port| peer != self.paths.me() && !port.knows(peer)) else {
@@ -96,7 +96,7 @@ impl<F: Fabric> Driver<F> {
         let from = Endpoint::first_of(peer);
         // Whoever opens the memory sees to it that this does not take too long.
         let (now_ns, forever) = (now_ns(), u64::MAX);
-        let asked = (self.node).ask_import(now_ns, PROCESS, from, port.name(), Rights::ALL, None, forever);
+        let asked = (self.local.node).ask_import(now_ns, PROCESS, from, port.name(), Rights::ALL, None, forever);
         let asked = asked.map_err(|error| self.import_error(error));
         if let Some(port) = &mut self.shared {
             match asked {
@@ -119,7 +119,7 @@ impl<F: Fabric> Driver<F> {
         if let Some(port) = &mut self.shared {
             port.end_meeting(request, outcome.as_ref().ok());
             match outcome {
-                Ok(local) => self.memories.set_peer(SHARED_HANDLER, peer, local.into()),
+                Ok(local) => self.local.memories.set_peer(SHARED_HANDLER, peer, local.into()),
                 Err(_) if is_gone => {}
                 Err(error) => port.lose(peer, error),
             }
@@ -147,8 +147,8 @@ impl<F: Fabric> Driver<F> {
             self.abandon_import(request);
         }
         self.shared_before = self.all_shared_counters();
-        let memory = self.memories.take_of_service(&mut self.node, SHARED_HANDLER);
-        let model = self.node.deregister(PROCESS, SHARED_HANDLER);
+        let memory = self.local.memories.take_of_service(&mut self.local.node, SHARED_HANDLER);
+        let model = self.local.node.deregister(PROCESS, SHARED_HANDLER);
         let mut port = self.shared.take();
         if let Some(port) = &mut port {
             port.put_memory(memory);
@@ -214,6 +214,7 @@ impl<F: Fabric> Driver<F> {
         let port = self.shared.as_deref().ok_or(SharedError::NotOpen)?;
         port.check()?;
         let begun = self
+            .local
             .node
             .call(PROCESS, SHARED_HANDLER, |memory: &mut SharedMemory| match memory.end() {
                 None => Ok(begin(memory, port)),
@@ -228,7 +229,7 @@ impl<F: Fabric> Driver<F> {
         let Some(port) = &mut self.shared else {
             return;
         };
-        let memory: Option<&SharedMemory> = self.node.service(PROCESS, SHARED_HANDLER);
+        let memory: Option<&SharedMemory> = self.local.node.service(PROCESS, SHARED_HANDLER);
         let at = port.locate(address);
         let protection = at.zip(memory).and_then(|((view, page), memory)| memory.dsm().minipage_at(view, page));
         let access = match protection {
@@ -236,7 +237,7 @@ impl<F: Fabric> Driver<F> {
             Some((_, Protection::Write)) => Access::Write,
             _ => return,
         };
-        if let (Some((view, page)), Some(pages)) = (at, self.memories.pages(SHARED_HANDLER))
+        if let (Some((view, page)), Some(pages)) = (at, self.local.memories.pages(SHARED_HANDLER))
             && let Err(error) = pages.reopen(view, page, access)
         {
             port.handle_unprotected(error);
@@ -246,12 +247,14 @@ impl<F: Fabric> Driver<F> {
     /// Notes how long a thread has computed up to a call. Allocates nothing.
     #[cold]
     pub(crate) fn note_computing(&mut self, thread: u16, began_ns: u64, computed_ns: u64) {
-        self.outcomes.note(&mut self.node, |capture, _| capture.note_thread(began_ns, thread, computed_ns));
+        self.local.outcomes.note(&mut self.local.node, |capture, _| capture.note_thread(began_ns, thread, computed_ns));
     }
 
     /// Notes a call of a thread that is over. Allocates nothing.
     #[cold]
     pub(crate) fn note_call(&mut self, thread: u16, op: TraceOp, (address, bytes): (u64, u64)) {
-        self.outcomes.note(&mut self.node, |capture, _| capture.note_call(now_ns(), thread, op, address, bytes));
+        self.local
+            .outcomes
+            .note(&mut self.local.node, |capture, _| capture.note_call(now_ns(), thread, op, address, bytes));
     }
 }

@@ -66,7 +66,7 @@ impl Service for Flood {
 /// Fills the queue of the peer.
 fn flood(driver: &mut Driver) {
     let flood = Box::new(Flood::default());
-    driver.node.register(PROCESS, HandlerId(9), flood).unwrap();
+    driver.local.node.register(PROCESS, HandlerId(9), flood).unwrap();
     driver.serve_services();
 }
 
@@ -111,7 +111,7 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     assert_eq!(begun, Some(Ok(())));
     driver.serve_shared();
     assert!(driver.check_shared().is_ok());
-    assert!(driver.node.idle_towards(PEER));
+    assert!(driver.local.node.idle_towards(PEER));
     let request = Message::Request { thread: 0, key: Key { view: 0, page: 0 }, access: Access::Read };
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = request.encode(&mut bytes);
@@ -129,7 +129,7 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     driver.serve_shared();
     let error = driver.check_shared().unwrap_err();
     assert!(matches!(error, SharedError::NoView(PEER)), "{error}");
-    assert!(driver.node.idle_towards(PEER), "no grant without its data");
+    assert!(driver.local.node.idle_towards(PEER), "no grant without its data");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_lost_message_of_the_shared_memory_ends_it_and_nothing_else() {
 #[test]
 fn shared_memory_opened_after_a_rank_has_gone_says_so() {
     let mut driver = driver();
-    driver.paths.handle_gone(&mut driver.node, &mut driver.memories, PEER);
+    driver.paths.handle_gone(&mut driver.local, PEER);
     let error = lock_of_the_peer(&mut driver, 0x4100_0000_0000);
     assert!(matches!(error, Some(SharedError::RankGone(PEER))), "{error:?}");
 }

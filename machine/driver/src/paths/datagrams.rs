@@ -18,10 +18,9 @@ use super::Paths;
 use crate::config::DriverConfig;
 use crate::error::DriverError;
 use crate::ids::job_key;
+use crate::local::Local;
 use crate::log::Line;
-use crate::memories::Memories;
 use crate::mover::Taken;
-use crate::outcomes::Outcomes;
 
 /// Datagrams taken in one turn, so that a busy peer does not keep a thread from its own work.
 const RECEIVE_BUDGET: usize = 64;
@@ -89,40 +88,28 @@ impl LeftDatagram {
 
 /// Takes a datagram, with `tries` to supply what it lacks. Whether it was taken.
 #[inline]
-fn take(
-    node: &mut Node<AnyDesign>,
-    memories: &mut Memories,
-    outcomes: &mut Outcomes,
-    (now_ns, from, bytes): (u64, NodeId, &[u8]),
-    tries: usize,
-) -> bool {
+fn take(local: &mut Local, (now_ns, from, bytes): (u64, NodeId, &[u8]), tries: usize) -> bool {
     let payload = Taken::from(Received::Inline(bytes.get(HEAD_BYTES..).unwrap_or(&[])));
     let mut is_taken = false;
     for left in (0..tries).rev() {
-        is_taken = node.handle_datagram(now_ns, from, bytes, BufferId(0)) == Verdict::Taken;
+        is_taken = local.node.handle_datagram(now_ns, from, bytes, BufferId(0)) == Verdict::Taken;
         if is_taken || left == 0 {
             break;
         }
-        memories.serve_misses(node, outcomes);
+        local.serve_misses();
     }
-    memories.deliver(node, outcomes, &payload);
+    local.deliver(&payload);
     is_taken
 }
 
 impl<F: Fabric> Paths<F> {
     /// Takes what waits in the sockets if the timer of a link is due at `now_ns`: it may have come while this thread had no processor, and
     /// then is not late. Gives a time up to which all has been taken.
-    pub(crate) fn catch_up(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-        mut now_ns: u64,
-    ) -> u64 {
-        let is_due = node.nic().poll_at().is_some_and(|at_ns| at_ns <= now_ns);
+    pub(crate) fn catch_up(&mut self, local: &mut Local, mut now_ns: u64) -> u64 {
+        let is_due = local.node.nic().poll_at().is_some_and(|at_ns| at_ns <= now_ns);
         if is_due && self.has_datagrams() {
             for _ in 0..MOST_CATCHES {
-                if !self.receive_datagrams(node, memories, outcomes) {
+                if !self.receive_datagrams(local) {
                     break;
                 }
                 now_ns = mapwire_host::waiting::now_ns();
@@ -131,16 +118,11 @@ impl<F: Fabric> Paths<F> {
         now_ns
     }
 
-    pub(super) fn receive_datagrams(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-    ) -> bool {
-        let is_confined = node.is_confined();
+    pub(super) fn receive_datagrams(&mut self, local: &mut Local) -> bool {
+        let is_confined = local.node.is_confined();
         let mut received = !is_confined && self.left_datagram.is_there();
         if received {
-            self.take_left(node, memories, outcomes);
+            self.take_left(local);
         }
         self.fabric.begin_look();
         // What one call to the kernel brings has come at one time.
@@ -155,7 +137,7 @@ impl<F: Fabric> Paths<F> {
                     None if is_free => break,
                     Some(true) if is_free => {}
                     _ => {
-                        node.leave_for_later();
+                        local.node.leave_for_later();
                         break;
                     }
                 }
@@ -170,23 +152,23 @@ impl<F: Fabric> Paths<F> {
                 // Its sender sends it again.
                 Arrival::Stranger(_) if is_confined => continue,
                 Arrival::Stranger(from) => {
-                    self.connect(outcomes, from);
+                    self.connect(&mut local.outcomes, from);
                     continue;
                 }
             };
             let datagram = (time_ns.unwrap_or_else(now_ns), from, bytes);
             if !is_confined {
                 // What could not be taken comes again.
-                take(node, memories, outcomes, datagram, TRIES);
-            } else if outcomes.is_full()
-                || !node.may_take_datagram(from, bytes)
-                || !take(node, memories, outcomes, datagram, 1)
+                take(local, datagram, TRIES);
+            } else if local.outcomes.is_full()
+                || !local.node.may_take_datagram(from, bytes)
+                || !take(local, datagram, 1)
             {
                 self.left_datagram.keep(from, bytes);
-                node.leave_for_later();
+                local.node.leave_for_later();
                 break;
             }
-            self.end_datagram(node, memories, outcomes, from);
+            self.end_datagram(local, from);
             // Others may wait for what came: what has come since is for the next turn.
             if !self.fabric.datagrams().is_some_and(|net| net.has_received()) {
                 break;
@@ -197,82 +179,65 @@ impl<F: Fabric> Paths<F> {
 
     /// Takes the datagram that the page-fault handler has left.
     #[cold]
-    fn take_left(&mut self, node: &mut Node<AnyDesign>, memories: &mut Memories, outcomes: &mut Outcomes) {
+    fn take_left(&mut self, local: &mut Local) {
         let mut left = core::mem::take(&mut self.left_datagram);
         if let Some((from, bytes)) = left.take() {
-            take(node, memories, outcomes, (now_ns(), from, bytes), TRIES);
-            self.end_datagram(node, memories, outcomes, from);
+            take(local, (now_ns(), from, bytes), TRIES);
+            self.end_datagram(local, from);
         }
         self.left_datagram = left;
     }
 
-    fn end_datagram(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-        from: NodeId,
-    ) {
-        if node.end_packet(from) {
-            self.tell(node, memories, outcomes);
+    fn end_datagram(&mut self, local: &mut Local, from: NodeId) {
+        if local.node.end_packet(from) {
+            self.tell(local);
         }
-        if !node.is_confined() {
-            self.take_early(node, memories, outcomes, from);
+        if !local.node.is_confined() {
+            self.take_early(local, from);
         }
     }
 
     /// Takes the packets of `from` that came before their turn, and whose turn has come.
-    fn take_early(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-        from: NodeId,
-    ) {
-        while let Some(packet) = node.poll_early(from) {
+    fn take_early(&mut self, local: &mut Local, from: NodeId) {
+        while let Some(packet) = local.node.poll_early(from) {
             // It was checked as it came.
             let Ok((header, bytes)) = Header::ref_from_prefix(&packet) else {
                 continue;
             };
             let payload = Taken::from(Received::Inline(bytes));
             let is_taken = (0..TRIES).any(|_| {
-                let is_taken = node.handle_packet(from, header, &payload, BufferId(0)) == Verdict::Taken;
+                let is_taken = local.node.handle_packet(from, header, &payload, BufferId(0)) == Verdict::Taken;
                 if !is_taken {
-                    memories.serve_misses(node, outcomes);
+                    local.serve_misses();
                 }
                 is_taken
             });
             if !is_taken {
                 // It is acked, and so cannot be dropped.
-                outcomes.log(Line::Stuck { from });
-                self.handle_gone(node, memories, from);
+                local.outcomes.log(Line::Stuck { from });
+                self.handle_gone(local, from);
                 return;
             }
-            memories.deliver(node, outcomes, &payload);
-            if node.end_packet(from) {
-                self.tell(node, memories, outcomes);
+            local.deliver(&payload);
+            if local.node.end_packet(from) {
+                self.tell(local);
             }
         }
     }
 
     /// Sends the datagrams that are due. Whether there were any.
-    pub(super) fn transmit_datagrams(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-    ) -> bool {
+    pub(super) fn transmit_datagrams(&mut self, local: &mut Local) -> bool {
         let Some(net) = self.fabric.datagrams() else {
             return false;
         };
-        if !node.has_datagrams() && !net.is_due_soon(now_ns) {
+        if !local.node.has_datagrams() && !net.is_due_soon(now_ns) {
             return false;
         }
         let now_ns = now_ns();
-        let is_confined = node.is_confined();
+        let is_confined = local.node.is_confined();
         if is_confined && net.is_due(now_ns) {
             // Handshakes need memory.
-            node.leave_for_later();
+            local.node.leave_for_later();
             return false;
         }
         let mut outbound = net.begin(now_ns);
@@ -280,7 +245,7 @@ impl<F: Fabric> Paths<F> {
         let mut sent = 0;
         let (mut stranger, mut has_session) = (None, true);
         while sent < SEND_BUDGET
-            && let Some(datagram) = node.poll_datagram(now_ns)
+            && let Some(datagram) = local.node.poll_datagram(now_ns)
         {
             sent += 1;
             let (to, path) = (datagram.to, datagram.header.path);
@@ -296,7 +261,7 @@ impl<F: Fabric> Paths<F> {
                     let mut head = [0; HEAD_BYTES];
                     head[..LINK_HEADER_BYTES].copy_from_slice(&link);
                     head[LINK_HEADER_BYTES..].copy_from_slice(packet.header.as_bytes());
-                    let (payload, tail) = memories.parts_of(packet);
+                    let (payload, tail) = local.memories.parts_of(packet);
                     outbound.push(to, path, &head, payload, tail)
                 }
             };
@@ -313,23 +278,23 @@ impl<F: Fabric> Paths<F> {
         if is_confined {
             if stranger.is_some() || !has_session {
                 // The link sends it again.
-                node.leave_for_later();
+                local.node.leave_for_later();
             }
             return sent > 0;
         }
         if let Some(to) = stranger {
-            self.connect(outcomes, to);
+            self.connect(&mut local.outcomes, to);
         }
         while let Some((peer, bytes)) = self.fabric.datagrams().and_then(Net::poll_shortened) {
-            self.handle_reached(node, peer, bytes);
+            self.handle_reached(&mut local.node, peer, bytes);
         }
         sent > 0
     }
 
     /// Sends the acks that wait for a packet to carry them: the thread that could send one goes on with its own work.
-    pub(crate) fn acknowledge(&mut self, node: &mut Node<AnyDesign>, memories: &mut Memories, outcomes: &mut Outcomes) {
-        if self.has_datagrams() && node.hasten_acks() {
-            self.transmit_datagrams(node, memories, outcomes);
+    pub(crate) fn acknowledge(&mut self, local: &mut Local) {
+        if self.has_datagrams() && local.node.hasten_acks() {
+            self.transmit_datagrams(local);
         }
     }
 

@@ -8,6 +8,7 @@ use mapwire_wire::NodeId;
 
 use super::Paths;
 use crate::breach::Breach;
+use crate::local::Local;
 use crate::log::Line;
 use crate::memories::Memories;
 use crate::outcomes::{Gone, Outcomes};
@@ -15,23 +16,18 @@ use crate::outcomes::{Gone, Outcomes};
 impl<F: Fabric> Paths<F> {
     /// Tells what does not come with a packet. Whether there was anything.
     #[inline]
-    pub(crate) fn tell(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-    ) -> bool {
-        node.has_told() && self.tell_all(node, memories, outcomes)
+    pub(crate) fn tell(&mut self, local: &mut Local) -> bool {
+        local.node.has_told() && self.tell_all(local)
     }
 
-    fn tell_all(&mut self, node: &mut Node<AnyDesign>, memories: &mut Memories, outcomes: &mut Outcomes) -> bool {
-        let told = outcomes.tell_all(node);
+    fn tell_all(&mut self, local: &mut Local) -> bool {
+        let told = local.outcomes.tell_all(&mut local.node);
         let mut has_gone = false;
-        while let Some((peer, why)) = outcomes.take_gone() {
+        while let Some((peer, why)) = local.outcomes.take_gone() {
             has_gone = true;
             let breach = match why {
                 Gone::Left => {
-                    self.handle_gone(node, memories, peer);
+                    self.handle_gone(local, peer);
                     continue;
                 }
                 Gone::Broken(breach) => breach.into(),
@@ -40,24 +36,18 @@ impl<F: Fabric> Paths<F> {
                     Breach::Silent { at, after: self.silence }
                 }
             };
-            self.handle_breach(node, memories, outcomes, (peer, breach));
+            self.handle_breach(local, (peer, breach));
         }
         told | has_gone
     }
 
     /// A peer broke the rules: it counts as gone.
     #[cold]
-    pub(crate) fn handle_breach(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-        (peer, breach): (NodeId, Breach),
-    ) {
-        outcomes.log(Line::PeerBroken { node: peer, breach });
+    pub(crate) fn handle_breach(&mut self, local: &mut Local, (peer, breach): (NodeId, Breach)) {
+        local.outcomes.log(Line::PeerBroken { node: peer, breach });
         if peer != self.me {
             self.breaches.note(peer, breach);
-            self.handle_gone(node, memories, peer);
+            self.handle_gone(local, peer);
         }
     }
 
@@ -67,15 +57,15 @@ impl<F: Fabric> Paths<F> {
     }
 
     /// A peer is gone, and so is what it had sent.
-    pub(crate) fn handle_gone(&mut self, node: &mut Node<AnyDesign>, memories: &mut Memories, peer: NodeId) {
+    pub(crate) fn handle_gone(&mut self, local: &mut Local, peer: NodeId) {
         if peer == self.me || self.is_gone(peer) {
             return;
         }
         self.peers.set_gone(peer);
         self.fabric.disconnect(peer);
-        node.handle_peer_gone(now_ns(), peer);
-        if !node.is_confined() {
-            self.forget_gone(memories);
+        local.node.handle_peer_gone(now_ns(), peer);
+        if !local.node.is_confined() {
+            self.forget_gone(&mut local.memories);
         }
     }
 
@@ -85,13 +75,7 @@ impl<F: Fabric> Paths<F> {
     }
 
     /// A rank has left or died. What it sent before may still be in its ring: that is received first.
-    pub(crate) fn handle_lost(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-        peer: NodeId,
-    ) {
+    pub(crate) fn handle_lost(&mut self, local: &mut Local, peer: NodeId) {
         if self.is_gone(peer) {
             return;
         }
@@ -99,14 +83,14 @@ impl<F: Fabric> Paths<F> {
         let most = self.fabric.most_waiting() * (self.fabric.peers().len() + 1);
         if !self.fabric.abilities(peer).rings {
             // What has come through the library has not been seen yet.
-            self.receive_packets(node, memories, outcomes);
+            self.receive_packets(local);
         }
         for _ in 0..most {
-            if !self.fabric.has_next(peer) || !self.receive_packets(node, memories, outcomes) {
+            if !self.fabric.has_next(peer) || !self.receive_packets(local) {
                 break;
             }
         }
-        self.handle_gone(node, memories, peer);
+        self.handle_gone(local, peer);
     }
 
     /// Peers that live and that packets have gone to, or come from.

@@ -9,9 +9,8 @@ use mapwire_wire::{NodeId, TRACE_FLAG_DIRECT, TraceOp};
 
 use super::Paths;
 use crate::ids::SHARED_HANDLER;
-use crate::memories::Memories;
+use crate::local::Local;
 use crate::mover::Taken;
-use crate::outcomes::Outcomes;
 use crate::shared;
 
 /// Packets taken in one turn, so that a busy peer does not keep a thread from its own work.
@@ -20,23 +19,13 @@ const RECEIVE_BUDGET: usize = 64;
 impl<F: Fabric> Paths<F> {
     /// Takes what has come. Whether there was anything.
     #[inline]
-    pub(crate) fn receive(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-    ) -> bool {
-        let received = self.receive_packets(node, memories, outcomes);
-        received | (self.has_datagrams() && self.receive_datagrams(node, memories, outcomes))
+    pub(crate) fn receive(&mut self, local: &mut Local) -> bool {
+        let received = self.receive_packets(local);
+        received | (self.has_datagrams() && self.receive_datagrams(local))
     }
 
     #[inline]
-    pub(super) fn receive_packets(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-    ) -> bool {
+    pub(super) fn receive_packets(&mut self, local: &mut Local) -> bool {
         let mut received = false;
         self.rings_empty = false;
         for _ in 0..RECEIVE_BUDGET {
@@ -47,11 +36,11 @@ impl<F: Fabric> Paths<F> {
                 }
                 Ok(Some(packet)) => packet,
                 Err(end) => {
-                    node.leave_for_later();
+                    local.node.leave_for_later();
                     match end {
-                        ReceiveError::PeerGone(peer) => self.handle_gone(node, memories, peer),
+                        ReceiveError::PeerGone(peer) => self.handle_gone(local, peer),
                         ReceiveError::PeerCorrupt { peer, corrupt } => {
-                            self.handle_breach(node, memories, outcomes, (peer, corrupt.into()));
+                            self.handle_breach(local, (peer, corrupt.into()));
                         }
                     }
                     received = true;
@@ -60,34 +49,34 @@ impl<F: Fabric> Paths<F> {
             };
             let from = packet.from;
             let payload = Taken::from(packet.payload);
-            if node.is_confined() && (!node.may_take(packet.header) || outcomes.is_full()) {
-                node.leave_for_later();
+            if local.node.is_confined() && (!local.node.may_take(packet.header) || local.outcomes.is_full()) {
+                local.node.leave_for_later();
                 break;
             }
-            let verdict = node.handle_packet(from, packet.header, &payload, BufferId(0));
+            let verdict = local.node.handle_packet(from, packet.header, &payload, BufferId(0));
             if verdict == Verdict::Wait {
                 // It stays at the head of its ring: the next turn finds it there, when the host has acted.
-                if node.is_confined() {
-                    node.leave_for_later();
+                if local.node.is_confined() {
+                    local.node.leave_for_later();
                     return received;
                 }
-                memories.serve_misses(node, outcomes);
+                local.serve_misses();
                 return true;
             }
             received = true;
-            memories.deliver(node, outcomes, &payload);
-            if outcomes.is_traced()
+            local.deliver(&payload);
+            if local.outcomes.is_traced()
                 && let Some((offset, bytes)) = shared::stored_before(packet.header, payload.private())
-                && let Some(stored) = memories.traced(SHARED_HANDLER, offset, bytes)
+                && let Some(stored) = local.memories.traced(SHARED_HANDLER, offset, bytes)
             {
-                outcomes.trace(node, TraceOp::Receive, TRACE_FLAG_DIRECT, stored);
+                local.outcomes.trace(&mut local.node, TraceOp::Receive, TRACE_FLAG_DIRECT, stored);
             }
             self.fabric.release(from);
             if !self.fabric.abilities(from).rings {
                 self.attention.note_far_talk();
             }
-            if node.end_packet(from) {
-                self.tell(node, memories, outcomes);
+            if local.node.end_packet(from) {
+                self.tell(local);
             } else if !self.fabric.has_next(from) {
                 // What others have sent is for the next turn: the program may wait for what has come.
                 break;

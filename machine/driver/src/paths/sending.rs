@@ -7,57 +7,46 @@ use mapwire_transport::transport::SendError;
 use mapwire_wire::NodeId;
 
 use super::Paths;
+use crate::local::Local;
 use crate::log::Line;
-use crate::memories::Memories;
 use crate::outcomes::Outcomes;
 
 impl<F: Fabric> Paths<F> {
     /// Sends all that can be sent. Whether there was anything. The bells of the peers that it went to are due:
     /// [`ring_due`](Self::ring_due).
     #[inline]
-    pub(crate) fn transmit(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-    ) -> bool {
-        node.retry_blocked();
+    pub(crate) fn transmit(&mut self, local: &mut Local) -> bool {
+        local.node.retry_blocked();
         let mut sent = false;
-        while let Some(packet) = node.poll_transmit() {
+        while let Some(packet) = local.node.poll_transmit() {
             let to = packet.to;
-            match self.fabric.send(to, &packet.header, memories.payload_of(packet)) {
+            match self.fabric.send(to, &packet.header, local.memories.payload_of(packet)) {
                 Ok(()) => {
-                    node.handle_transmitted(to);
+                    local.node.handle_transmitted(to);
                     sent = true;
                     self.owe_ring(to);
                 }
-                Err(error) => self.handle_unsent(node, memories, outcomes, (to, error)),
+                Err(error) => self.handle_unsent(local, (to, error)),
             }
         }
-        sent | (self.has_datagrams() && self.transmit_datagrams(node, memories, outcomes))
+        sent | (self.has_datagrams() && self.transmit_datagrams(local))
     }
 
     #[cold]
-    fn handle_unsent(
-        &mut self,
-        node: &mut Node<AnyDesign>,
-        memories: &mut Memories,
-        outcomes: &mut Outcomes,
-        (to, error): (NodeId, SendError),
-    ) {
-        let is_confined = node.is_confined();
+    fn handle_unsent(&mut self, local: &mut Local, (to, error): (NodeId, SendError)) {
+        let is_confined = local.node.is_confined();
         match error {
             // The page-fault handler may not call the library that has no room.
-            SendError::WouldBlock(_) if is_confined && !self.fabric.abilities(to).rings => node.leave_for_later(),
+            SendError::WouldBlock(_) if is_confined && !self.fabric.abilities(to).rings => local.node.leave_for_later(),
             SendError::WouldBlock(_) => {}
-            SendError::NotConnected(_) if is_confined => node.leave_for_later(),
-            SendError::NotConnected(_) => self.connect(outcomes, to),
+            SendError::NotConnected(_) if is_confined => local.node.leave_for_later(),
+            SendError::NotConnected(_) => self.connect(&mut local.outcomes, to),
             error => {
                 match error {
                     SendError::PeerCorrupt { corrupt, .. } => {
-                        self.handle_breach(node, memories, outcomes, (to, corrupt.into()));
+                        self.handle_breach(local, (to, corrupt.into()));
                     }
-                    _ => self.handle_gone(node, memories, to),
+                    _ => self.handle_gone(local, to),
                 }
                 if !is_confined {
                     return;
@@ -65,7 +54,7 @@ impl<F: Fabric> Paths<F> {
                 // The NIC has not been told, and would offer the packet for ever.
             }
         }
-        node.handle_transmit_blocked(to);
+        local.node.handle_transmit_blocked(to);
         // Whoever is asleep with a full queue must be woken to empty it.
         self.owe_ring(to);
     }

@@ -45,8 +45,6 @@ pub mod rma;
 mod sys;
 
 #[cfg(test)]
-mod rma_tests;
-#[cfg(test)]
 mod tests;
 
 use core::cell::RefCell;

@@ -44,7 +44,7 @@ impl<T: Transport + Debug + Send + 'static> Drivers<T> {
             let words = Arc::new(CompletionWords::new());
             let mut driver = Driver::new(&config, fabric, peers, words).unwrap();
             let talker = Box::new(Talker::default());
-            driver.node.register(PROCESS, TALKER, talker).unwrap();
+            driver.local.node.register(PROCESS, TALKER, talker).unwrap();
             Some(driver)
         };
         Self { drivers: fabrics.into_iter().map(driver).collect(), keeps_last_words, start: Instant::now() }
@@ -75,12 +75,12 @@ impl<T: Transport + Debug + Send + 'static> World for Drivers<T> {
         let settle = |driver: &mut Driver<Bare<T>>| {
             driver.poll();
         };
-        Talker::send(self.driver(from), |it| &mut it.node, settle, to, message)
+        Talker::send(self.driver(from), |it| &mut it.local.node, settle, to, message)
     }
 
     fn hear(&mut self, at: NodeId) -> Option<Heard> {
         let driver = self.drivers[usize::from(at.0)].as_mut()?;
-        Talker::hear(&mut driver.node)
+        Talker::hear(&mut driver.local.node)
     }
 
     fn go_on(&mut self) -> bool {
@@ -103,7 +103,7 @@ impl<T: Transport + Debug + Send + 'static> World for Drivers<T> {
 
     fn give_up(&mut self, at: NodeId, peer: NodeId) {
         let driver = self.driver(at);
-        driver.paths.handle_gone(&mut driver.node, &mut driver.memories, peer);
+        driver.paths.handle_gone(&mut driver.local, peer);
     }
 }
 
@@ -145,7 +145,7 @@ fn over_udp(nodes: u16, insecure: bool, faults: Option<&str>) -> Box<dyn World> 
     let mut drivers = Drivers::new(fabrics.collect(), false);
     for (me, peer, bytes) in reached {
         let driver = drivers.driver(me);
-        driver.paths.handle_reached(&mut driver.node, peer, bytes);
+        driver.paths.handle_reached(&mut driver.local.node, peer, bytes);
     }
     Box::new(drivers)
 }
