@@ -5,20 +5,24 @@
 //! and sleeps again (event-driven rather than polled, Millipage §3.3). In [`DriverMode::Thread`] the service thread polls all
 //! the time, and other threads only write commands and watch completion words.
 
+mod calls;
 mod deadline;
+mod ending;
 mod events;
 mod forks;
 mod holding;
+mod interrupts;
 mod naps;
 mod noting;
 mod polling;
 mod shared_calls;
 mod waits;
 
+use calls::ProcessorTimes;
+pub use calls::SharedCall;
+use ending::run_to_the_end;
 use naps::MemoryNap;
 pub use naps::{AskForWake, Asked};
-use noting::ProcessorTimes;
-pub use noting::SharedCall;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -45,8 +49,8 @@ pub use crate::peer_words::Way;
 use crate::place::Place;
 use crate::spin::SpinLock;
 use crate::threads::Threads;
-pub use holding::DriverGuard;
-use holding::Interrupts;
+pub use interrupts::DriverGuard;
+use interrupts::Interrupts;
 
 /// The driver of a process, shared by its threads.
 #[derive(Debug)]
@@ -194,10 +198,8 @@ impl<F: Fabric> Engine<F> {
                         }
                     }
                 };
-                // A handler of the program panicked, and has said so. Without this thread the rank would serve nobody.
-                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve)).is_err() {
-                    crate::mover::exit(EXIT_PANIC);
-                }
+                // A handler of the program may panic. Without this thread the rank would serve nobody.
+                run_to_the_end(serve);
             })
             .map_err(DriverError::Thread)?;
         drop(masked);
@@ -251,9 +253,7 @@ impl<F: Fabric> Engine<F> {
             }
         };
         // As without the service thread, the rank would serve nobody.
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve)).is_err() {
-            crate::mover::exit(EXIT_PANIC);
-        }
+        run_to_the_end(serve);
     }
 
     /// The completion words.
@@ -442,6 +442,3 @@ const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
 
 /// How long it then still answers peers that leave: some of their timeouts.
 const LINGER: Duration = Duration::from_millis(5);
-
-/// Exit status of a rank of which a thread panicked that it cannot do without: as of a Rust program that panics.
-const EXIT_PANIC: i32 = 101;

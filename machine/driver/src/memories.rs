@@ -2,6 +2,7 @@
 //! pass, pinned pages, memory of services, and what libfabric moves. Carries out the node's moves, stores and protections.
 
 mod exports;
+mod kept;
 mod passing;
 
 use std::collections::{HashMap, VecDeque};
@@ -18,8 +19,7 @@ use mapwire_transport::ofi::Ofi;
 use mapwire_transport::payload::Payload;
 use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId, TRACE_FLAG_DIRECT, TraceOp};
 
-use self::exports::{Export, FormerLanding};
-use self::passing::GivenUp;
+use self::kept::{Export, FormerLanding, GivenUp};
 use crate::config::DriverConfig;
 use crate::error::DriverError;
 use crate::ids::PROCESS;

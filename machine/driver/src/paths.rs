@@ -4,6 +4,7 @@
 mod attention;
 mod datagrams;
 mod gone;
+mod links;
 mod receiving;
 mod sending;
 
@@ -21,8 +22,8 @@ use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_wire::NodeId;
 
 pub(crate) use self::attention::ATTENTIVE_NAP;
-use self::attention::Attention;
-use self::datagrams::LeftDatagram;
+use self::attention::{Attention, waiting_nap};
+use self::links::LeftDatagram;
 use crate::breach::{Breach, Breaches};
 use crate::config::DriverConfig;
 use crate::error::DriverError;
@@ -57,7 +58,7 @@ impl<F: Fabric> Paths<F> {
         let nodes = fabric.size();
         let (delivery, left_datagram) = match fabric.datagrams() {
             None => (Delivery::Lossless, LeftDatagram::default()),
-            Some(net) => (Delivery::Lossy(datagrams::link_config(net, config)?), LeftDatagram::new()),
+            Some(net) => (Delivery::Lossy(links::link_config(net, config)?), LeftDatagram::new()),
         };
         let paths = Self {
             me: fabric.me(),
@@ -65,7 +66,7 @@ impl<F: Fabric> Paths<F> {
             fabric,
             peers,
             breaches: Breaches::new(nodes),
-            silence: datagrams::silence(config.timeout),
+            silence: links::silence(config.timeout),
             to_ring: Vec::with_capacity(nodes),
             rings_empty: false,
             glances: 0,
@@ -213,13 +214,6 @@ impl<F: Fabric> Paths<F> {
         }
     }
 
-    /// Makes the bell of this process's own service thread due.
-    pub(crate) fn owe_own_ring(&mut self) {
-        if !self.to_ring.contains(&self.me) {
-            self.to_ring.push(self.me);
-        }
-    }
-
     /// Rings the bells that are due.
     #[inline]
     pub(crate) fn ring_due(&mut self) {
@@ -239,6 +233,29 @@ impl<F: Fabric> Paths<F> {
     /// Wakes the service thread of this process.
     pub(crate) fn wake_service(&self) {
         self.bells.wake(self.me, Wake::Service);
+    }
+
+    /// How long a thread that waits sleeps at most, where some peers ring nobody.
+    pub(crate) fn far_nap(&self) -> Option<Duration> {
+        self.fabric.unrung().map(waiting_nap)
+    }
+
+    /// See [`Attention::begin_service_nap`].
+    pub(crate) fn begin_service_nap(&mut self, nap: Duration, is_awaited: bool) -> Duration {
+        self.attention.begin_service_nap(nap, self.fabric.unrung(), is_awaited)
+    }
+
+    /// Whether something must be done long before the service thread looks again.
+    #[inline]
+    pub(crate) fn needs_attention(&self, node: &Node<AnyDesign>) -> bool {
+        node.nic().poll_at().is_some_and(|due_ns| self.attention.is_late(due_ns))
+    }
+
+    /// Lets the service thread see to what a thread leaves behind that goes on with its own work.
+    pub(crate) fn ask_for_attention(&mut self, node: &Node<AnyDesign>) {
+        if (self.is_blocked(node) || self.needs_attention(node)) && !self.to_ring.contains(&self.me) {
+            self.to_ring.push(self.me);
+        }
     }
 
     /// Lets peers know how much of their rings is free.

@@ -5,7 +5,9 @@ use core::time::Duration;
 
 use mapwire_host::waiting::now_ns;
 
-use super::waits::as_ns;
+pub(super) fn as_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// When a wait is over. Its time begins when it is first asked: a wait that is short reads no clock.
 pub(super) struct Deadline {

@@ -14,7 +14,8 @@ use mapwire_transport::bells::Wake;
 use mapwire_transport::board::{NAP, RankState};
 
 use super::Engine;
-use super::noting::{Noted, SharedCall};
+use super::calls::{Noted, SharedCall};
+use super::ending::exit_lost;
 use crate::driver::Driver;
 use crate::error::SharedError;
 use crate::place::Place;
@@ -23,9 +24,6 @@ use crate::threads::MAX_THREADS;
 use mapwire_node::SharedMemory;
 use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::{NodeId, TraceOp};
-
-/// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
-const EXIT_LOST: i32 = 70;
 
 impl<F: Fabric> Engine<F> {
     /// The addresses of the shared memory's application views, while it is open.
@@ -142,7 +140,7 @@ impl<F: Fabric> Engine<F> {
         let (over, owing) = {
             let mut driver = self.lock();
             if let Some(noted) = noted {
-                noted.note_computing(&mut driver);
+                driver.note_computing(noted.thread, noted.began_ns, noted.computed_ns);
             }
             let begun = driver.begin_shared(|memory, port| begin(memory, port, thread))?;
             // What began may have ended a hold, also when it is refused.
@@ -228,7 +226,7 @@ impl<F: Fabric> Engine<F> {
         let done = {
             let mut driver = self.lock();
             if let Some(noted) = noted {
-                noted.note_computing(&mut driver);
+                driver.note_computing(noted.thread, noted.began_ns, noted.computed_ns);
             }
             let done = driver.call_shared(|memory| command(memory.dsm_mut(), thread)).ok_or(SharedError::NotOpen)?;
             driver.serve_shared();
@@ -322,7 +320,7 @@ impl<F: Fabric> Engine<F> {
             Err(error) => {
                 self.report(info.address, &error);
                 // The memory is lost and the access cannot go on: the process ends as a failed rank, not as a crash.
-                exit_now();
+                exit_lost();
             }
         }
     }
@@ -367,11 +365,6 @@ fn missing_text(ranks: &[NodeId]) -> String {
         2..=NAMED => format!("ranks {} have", named.join(", ")),
         all => format!("ranks {} and {} more have", named.join(", "), all - NAMED),
     }
-}
-
-#[cold]
-pub(super) fn exit_now() -> ! {
-    crate::mover::exit(EXIT_LOST)
 }
 
 /// A thread in the page-fault handler waits for packets that only other threads may take, until this is dropped.

@@ -10,7 +10,7 @@ use mapwire_transport::board::NAP;
 use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::NodeId;
 
-use super::deadline::Deadline;
+use super::deadline::{Deadline, as_ns};
 use super::naps::{AskForWake, Naps};
 use super::polling::{Asleep, is_polling_here};
 use super::{DriverGuard, Engine};
@@ -48,10 +48,6 @@ const LOOKS_BEFORE_RINGING: u32 = 8;
 
 /// Looks of a waiting thread between two questions whether a signal waits for it: a system call each.
 const LOOKS_BETWEEN_SIGNALS: u32 = 256;
-
-pub(super) fn as_ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
 
 impl<F: Fabric> Engine<F> {
     /// Waits until all that this process has sent to `peer` is delivered there.

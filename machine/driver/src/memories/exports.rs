@@ -12,38 +12,13 @@ use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_wire::{Endpoint, ExportId, NodeId};
 
 use super::Memories;
+use super::kept::{Export, FormerLanding, REQUEST, STATUS_TAG, tag_of};
 
 use crate::error::DriverError;
 use crate::exports::{DirectMemory, ExportRequest, writers};
 use crate::ids::{PROCESS, job_key};
 use crate::log::Line;
 use crate::outcomes::Outcomes;
-
-/// What this computer keeps of an export.
-#[derive(Debug)]
-pub(super) struct Export {
-    id: ExportId,
-    direct: Option<DirectMemory>,
-    /// Where it is redirected to.
-    landing: Option<Arc<Mutex<SharedBuffer>>>,
-}
-
-/// A former landing, with the export whose fetches may still read it.
-#[derive(Debug)]
-pub(super) struct FormerLanding {
-    export: ExportId,
-    _buffer: Arc<Mutex<SharedBuffer>>,
-}
-
-/// Bit of the tag under which the status of an export is passed; its memory is passed under the tag without it.
-pub(super) const STATUS_TAG: u64 = 1 << 63;
-/// Bits of the tag with the number of the importer's request.
-pub(super) const REQUEST: u64 = 0xffff_ffff;
-
-/// Bits of the tag with the number of the export, for this process's own use: the highest bit of the number is left out.
-fn tag_of(export: ExportId) -> u64 {
-    u64::from(export.0) << 32 & !STATUS_TAG
-}
 
 impl Memories {
     /// Exports memory. Of several exports of one buffer the first takes the direct path: revoking it moves the buffer, which the importers

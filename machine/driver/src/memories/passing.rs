@@ -9,21 +9,12 @@ use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::{ImportId, NodeId};
 
 use super::Memories;
-use super::exports::{REQUEST, STATUS_TAG};
+use super::kept::{GivenUp, REQUEST, STATUS_TAG};
 use crate::commands::CommandQueue;
 
 use crate::error::DriverError;
 use crate::ids::PROCESS;
 use crate::imports;
-
-/// An import that is given up when the commands before that have been read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GivenUp {
-    /// How many commands had been written.
-    behind: u64,
-    id: ImportId,
-    grant: Grant,
-}
 
 impl Memories {
     /// Keeps memory that an import under way waits for, and says which. What nobody asked for is closed, so that no peer can use up this

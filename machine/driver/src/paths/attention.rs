@@ -4,12 +4,7 @@
 use core::time::Duration;
 
 use mapwire_host::waiting::now_ns;
-use mapwire_node::Node;
-use mapwire_translation::AnyDesign;
-use mapwire_transport::fabric::{Fabric, Unrung};
-use mapwire_wire::NodeId;
-
-use super::Paths;
+use mapwire_transport::fabric::Unrung;
 
 /// How long the service thread sleeps at most while this rank talks to other hosts, and by how much timers are late then: acks and
 /// what is lost. A shorter time costs programs that compute.
@@ -50,76 +45,66 @@ pub(super) struct Attention {
 }
 
 impl Attention {
+    /// A datagram was sent.
     pub(super) fn note_talk(&mut self, now_ns: u64) {
         self.talked_ns = now_ns;
     }
 
+    /// A packet has gone to a far peer, or waits to, or has come from one.
     pub(super) fn note_far_talk(&mut self) {
         self.far_talked_ns = now_ns();
     }
-}
 
-impl<F: Fabric> Paths<F> {
-    /// How long a thread that waits sleeps at most, where some peers ring nobody.
-    pub(crate) fn far_nap(&self) -> Option<Duration> {
-        match self.fabric.unrung()? {
-            Unrung::Watched => Some(WATCHED_NAP),
-            Unrung::Blind => Some(BLIND_NAP),
+    /// Whether the last look at far peers is old; if so one is made now.
+    #[cold]
+    pub(super) fn begin_far_look(&mut self) -> bool {
+        let now_ns = now_ns();
+        let is_due = now_ns.saturating_sub(self.far_looked_ns) > LOOK_NS;
+        if is_due {
+            self.far_looked_ns = now_ns;
         }
+        is_due
     }
 
     /// Notes that the service thread is about to sleep for `nap` at most. Gives how long it may. `is_awaited`: a thread in the page-fault
     /// handler waits for it.
-    pub(crate) fn begin_service_nap(&mut self, mut nap: Duration, is_awaited: bool) -> Duration {
+    pub(super) fn begin_service_nap(
+        &mut self,
+        mut nap: Duration,
+        unrung: Option<Unrung>,
+        is_awaited: bool,
+    ) -> Duration {
         let now_ns = now_ns();
         let is_recent = |at_ns: u64, span_ns: u64| now_ns.saturating_sub(at_ns) < span_ns;
-        nap = nap.min(match self.fabric.unrung() {
+        nap = nap.min(match unrung {
             None => nap,
-            Some(Unrung::Watched) => WATCHED_NAP,
             Some(Unrung::Blind) if is_awaited => BLIND_NAP,
-            Some(Unrung::Blind) if is_recent(self.attention.far_talked_ns, FAR_TALK_NS) => BLIND_TALK_NAP,
+            Some(Unrung::Blind) if is_recent(self.far_talked_ns, FAR_TALK_NS) => BLIND_TALK_NAP,
             Some(Unrung::Blind) => BLIND_QUIET_NAP,
+            Some(Unrung::Watched) => WATCHED_NAP,
         });
-        if self.attention.talked_ns == 0 {
+        if self.talked_ns == 0 {
             return nap;
         }
-        if is_recent(self.attention.talked_ns, TALK_NS) {
+        if is_recent(self.talked_ns, TALK_NS) {
             nap = nap.min(ATTENTIVE_NAP);
         }
         let nap_ns = u64::try_from(nap.as_nanos()).unwrap_or(u64::MAX);
-        self.attention.until_ns = now_ns.saturating_add(nap_ns);
+        self.until_ns = now_ns.saturating_add(nap_ns);
         nap
     }
 
-    /// Whether something must be done long before the service thread looks again.
+    /// Whether what is due at `due_ns` must be done long before the service thread looks again.
     #[inline]
-    pub(crate) fn needs_attention(&self, node: &Node<AnyDesign>) -> bool {
-        let late_ns = ATTENTIVE_NAP.as_nanos() as u64;
-        let due_ns = node.nic().poll_at();
-        due_ns.is_some_and(|due_ns| due_ns.saturating_add(late_ns) < self.attention.until_ns)
+    pub(super) fn is_late(&self, due_ns: u64) -> bool {
+        due_ns.saturating_add(ATTENTIVE_NAP.as_nanos() as u64) < self.until_ns
     }
+}
 
-    /// Lets the service thread see to what a thread leaves behind that goes on with its own work.
-    pub(crate) fn ask_for_attention(&mut self, node: &Node<AnyDesign>) {
-        if self.is_blocked(node) || self.needs_attention(node) {
-            self.owe_own_ring();
-        }
-    }
-
-    /// Looks what a peer has sent that rings nobody, unless that was just done.
-    #[inline]
-    pub(super) fn look(&mut self, peer: NodeId) {
-        if !self.fabric.abilities(peer).rings {
-            self.look_now();
-        }
-    }
-
-    #[cold]
-    fn look_now(&mut self) {
-        let now_ns = now_ns();
-        if now_ns.saturating_sub(self.attention.far_looked_ns) > LOOK_NS {
-            self.attention.far_looked_ns = now_ns;
-            self.fabric.look();
-        }
+/// How long a thread that waits sleeps at most, where some peers ring nobody.
+pub(super) fn waiting_nap(unrung: Unrung) -> Duration {
+    match unrung {
+        Unrung::Watched => WATCHED_NAP,
+        Unrung::Blind => BLIND_NAP,
     }
 }

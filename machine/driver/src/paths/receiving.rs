@@ -88,7 +88,9 @@ impl<F: Fabric> Paths<F> {
     /// Takes what `peer` has sent. Whether anything had come.
     #[inline]
     pub(crate) fn has_news_of(&mut self, node: &Node<AnyDesign>, peer: NodeId) -> bool {
-        self.look(peer);
+        if !self.fabric.abilities(peer).rings && self.attention.begin_far_look() {
+            self.fabric.look();
+        }
         self.has_next(peer) || node.has_left()
     }
 
