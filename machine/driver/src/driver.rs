@@ -25,12 +25,10 @@ use crate::commands::CommandQueue;
 use crate::completions::{CompletionWords, WORDS};
 use crate::config::DriverConfig;
 use crate::error::DriverError;
-use crate::events::Events;
 use crate::ids::{PROCESS, job_key};
 use crate::local::Local;
 use crate::log::Line;
 use crate::memories::Memories;
-use crate::notices::Notice;
 use crate::outcomes::Outcomes;
 use crate::paths::Paths;
 use crate::peer_words::PeerWords;
@@ -108,6 +106,18 @@ impl<F: Fabric> Driver<F> {
         })
     }
 
+    /// What carries packets.
+    #[inline]
+    pub(crate) fn paths(&mut self) -> &mut Paths<F> {
+        &mut self.paths
+    }
+
+    /// Who hears of what is over.
+    #[inline]
+    pub(crate) fn outcomes(&mut self) -> &mut Outcomes {
+        &mut self.local.outcomes
+    }
+
     /// One turn: commands, packets in, then what followed from them, and packets out; bells last. Whether anything was done.
     #[inline]
     pub fn poll(&mut self) -> bool {
@@ -116,17 +126,9 @@ impl<F: Fabric> Driver<F> {
         worked
     }
 
-    /// Whether a thread that looks again and again may leave this turn out: the last one has found nothing, and nothing waits in the
-    /// rings. All else that a turn sees to (timers, news of the job, peers that have room again) can wait for some looks. Whoever has
-    /// given the driver something to do takes a turn first.
-    #[inline]
-    pub(crate) fn may_only_glance(&mut self) -> bool {
-        self.paths.may_only_glance()
-    }
-
     /// A turn that leaves the bells due, for a thread that looks again at once: to read whether a peer polls costs a cache line's
     /// way between processors, during which the peer's answer may come. Only a thread that goes on to [`poll`](Self::poll) or
-    /// [`ring_due`](Self::ring_due) very soon may call it, as peers sleep meanwhile.
+    /// [`ring_due`](Paths::ring_due) very soon may call it, as peers sleep meanwhile.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
         if self.local.node.is_confined() {
@@ -195,18 +197,6 @@ impl<F: Fabric> Driver<F> {
         self.paths.tell(&mut self.local)
     }
 
-    /// Rings the bells that are due.
-    #[inline]
-    pub(crate) fn ring_due(&mut self) {
-        self.paths.ring_due();
-    }
-
-    /// As [`ring_due`](Self::ring_due), for a caller that has made a full fence since the packets left.
-    #[inline]
-    pub(crate) fn ring_due_fenced(&mut self) {
-        self.paths.ring_due_fenced();
-    }
-
     /// Does `work` as may be done at `place`.
     #[inline]
     pub(crate) fn at<T>(&mut self, place: Place, work: impl FnOnce(&mut Self) -> T) -> T {
@@ -258,11 +248,6 @@ impl<F: Fabric> Driver<F> {
         self.local.node.has_left() || self.local.node.has_misses()
     }
 
-    /// Looks whether the broker has ended: a system call.
-    pub(crate) fn look_for_end(&mut self) {
-        self.paths.look_for_end();
-    }
-
     /// The NIC may ask for something. A design that drops what misses leaves it to a thread of the host (dynamic handle lookup §IV.A:
     /// the miss event queue); for the others this thread is interrupted (UTLB §6.2). Whether anything was done.
     #[inline]
@@ -304,45 +289,7 @@ impl<F: Fabric> Driver<F> {
     /// As [`has_work`](Self::has_work), without a look at the peers' rings.
     #[inline]
     pub(crate) fn has_duties(&self) -> bool {
-        self.owes_program() || self.queue.has_commands() || self.paths.has_news()
-    }
-
-    /// Whether the last turn has seen the rings of all peers empty.
-    #[inline]
-    pub(crate) fn has_seen_all(&self) -> bool {
-        self.paths.has_seen_all()
-    }
-
-    /// Whether handlers of the program or lines of its log wait for a thread that may run and write them.
-    #[inline]
-    pub(crate) fn owes_program(&self) -> bool {
-        self.local.outcomes.owes_program()
-    }
-
-    /// The next notification for the program.
-    #[inline]
-    pub(crate) fn take_notice(&mut self) -> Option<Notice> {
-        self.local.outcomes.take_notice()
-    }
-
-    /// The next line of the program's log.
-    pub(crate) fn take_line(&mut self) -> Option<Line> {
-        self.local.outcomes.take_line()
-    }
-
-    /// Adds a descriptor for an event loop.
-    pub(crate) fn add_events(&mut self, events: Arc<Events>) {
-        self.local.outcomes.add_events(events);
-    }
-
-    /// Takes one away.
-    pub(crate) fn remove_events(&mut self, events: &Arc<Events>) {
-        self.local.outcomes.remove_events(events);
-    }
-
-    /// Makes all armed descriptors readable.
-    pub(crate) fn fire_events(&self) {
-        self.local.outcomes.fire_events();
+        self.local.outcomes.owes_program() || self.queue.has_commands() || self.paths.has_news()
     }
 
     /// Has importers ring after each direct store from here on. Whether one is asked that was not before.
@@ -430,7 +377,7 @@ impl<F: Fabric> Driver<F> {
                 break;
             }
         }
-        if self.owes_program() {
+        if self.local.outcomes.owes_program() {
             self.paths.wake_service();
         }
     }
@@ -489,21 +436,6 @@ impl<F: Fabric> Driver<F> {
         }
     }
 
-    /// Whether a rank is on another host.
-    pub(crate) fn is_remote(&self, peer: NodeId) -> bool {
-        self.paths.is_remote(peer)
-    }
-
-    /// The provider of libfabric that some ranks are reached by.
-    pub(crate) fn provider(&self) -> Option<&str> {
-        self.paths.provider()
-    }
-
-    /// Whether some ranks are reached by datagrams.
-    pub(crate) fn has_datagrams(&mut self) -> bool {
-        self.paths.has_datagrams()
-    }
-
     /// Datagrams that came and were rejected, by cause; `None` where no rank is on another host.
     pub fn rejections(&mut self) -> Option<mapwire_seal::Counters> {
         self.paths.rejections()
@@ -529,16 +461,6 @@ impl<F: Fabric> Driver<F> {
     /// Whether packets wait for room at a peer, which nobody is sure to ring for.
     pub(crate) fn is_blocked(&self) -> bool {
         self.paths.is_blocked(&self.local.node)
-    }
-
-    /// How long a thread that waits sleeps at most, where some peers ring nobody.
-    pub(crate) fn far_nap(&self) -> Option<core::time::Duration> {
-        self.paths.far_nap()
-    }
-
-    /// See [`Paths::begin_service_nap`].
-    pub(crate) fn begin_service_nap(&mut self, nap: core::time::Duration, is_awaited: bool) -> core::time::Duration {
-        self.paths.begin_service_nap(nap, is_awaited)
     }
 
     /// Whether something must be done long before the service thread looks again.

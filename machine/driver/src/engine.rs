@@ -141,7 +141,7 @@ impl<F: Fabric> Engine<F> {
         let peers = PeerWords::new(size as usize)?;
         let home = forks::home()?;
         let mut driver = Driver::new(config, fabric, peers.clone(), Arc::clone(&words))?;
-        let has_far = driver.far_nap().is_some();
+        let has_far = driver.paths().far_nap().is_some();
         let look = || {
             driver.poll();
         };
@@ -317,7 +317,7 @@ impl<F: Fabric> Engine<F> {
     /// Whether a rank is on another host.
     #[must_use]
     pub fn is_remote(&self, rank: NodeId) -> bool {
-        self.lock().is_remote(rank)
+        self.lock().paths().is_remote(rank)
     }
 
     /// Whether libfabric stores to and fetches from the memory of a rank.
@@ -329,7 +329,7 @@ impl<F: Fabric> Engine<F> {
     /// The provider of libfabric that far ranks are reached by, where there are any.
     #[must_use]
     pub fn provider(&self) -> Option<String> {
-        self.lock().provider().map(str::to_owned)
+        self.lock().paths().provider().map(str::to_owned)
     }
 
     /// Whether a rank is known to have failed, rather than left.
@@ -386,7 +386,7 @@ impl<F: Fabric> Engine<F> {
         let limit = self.timeout.min(LONGEST_FAREWELL);
         let told = |driver: &mut Driver<F>| driver.has_said_farewell().then_some(());
         self.wait_driver(Place::Program, Some(limit), told);
-        if self.lock().has_datagrams() {
+        if self.lock().paths().has_datagrams() {
             // A peer that leaves too waits for this rank's ack, which may be lost: then the peer says farewell again.
             self.wait_driver(Place::Program, Some(LINGER), |_| None::<()>);
         }
@@ -433,7 +433,7 @@ impl<F: Fabric> Engine<F> {
 
     /// The next line of the log, taken in a hold of its own.
     fn next_line(&self) -> Option<Line> {
-        self.lock().take_line()
+        self.lock().outcomes().take_line()
     }
 }
 

@@ -144,7 +144,7 @@ fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
         matches!(outcome, Some(Err(DriverError::PeerBroken { peer: at, breach: why })) if (at, why) == (peer, breach)),
         "{outcome:?}"
     );
-    let line = driver.take_line();
+    let line = driver.outcomes().take_line();
     assert!(matches!(line, Some(Line::PeerBroken { node, breach: why }) if (node, why) == (peer, breach)), "{line:?}");
 }
 
@@ -178,13 +178,13 @@ fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a
     send(&mut driver, ME, HandlerId::CONTROL, b"no control message");
     driver.transmit();
     driver.at(Place::FaultHandler, Driver::poll);
-    assert!(driver.has_left() && !driver.owes_program());
+    assert!(driver.has_left() && !driver.outcomes().owes_program());
     assert!(driver.needs_service(), "the service thread is woken");
     assert!(!driver.needs_service(), "once");
     assert!(driver.has_left(), "it looks for this before it sleeps again");
     driver.take_news_of(PEER);
     assert!(!driver.has_left());
-    assert!(matches!(driver.take_line(), Some(Line::PeerBroken { node: ME, .. })));
+    assert!(matches!(driver.outcomes().take_line(), Some(Line::PeerBroken { node: ME, .. })));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
         driver.transmit();
         let _in_handler = mapwire_host::masking::in_fault_handler();
         driver.at(Place::FaultHandler, Driver::poll);
-        !driver.has_left() && driver.owes_program()
+        !driver.has_left() && driver.outcomes().owes_program()
     });
     assert!(served.join().unwrap());
 }
@@ -218,23 +218,23 @@ fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_
     send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
     driver.transmit();
     assert!(driver.poll());
-    assert!(!driver.has_seen_all());
+    assert!(!driver.paths().has_seen_all());
     driver.poll();
-    assert!(driver.has_seen_all());
+    assert!(driver.paths().has_seen_all());
 }
 
 #[test]
 fn looks_after_a_turn_that_found_nothing_are_glances_until_a_packet_comes_or_another_turn_is_due() {
     let mut driver = driver();
-    assert!(!driver.may_only_glance(), "no turn has found nothing yet");
+    assert!(!driver.paths().may_only_glance(), "no turn has found nothing yet");
     while driver.poll() {}
-    assert!(driver.may_only_glance());
+    assert!(driver.paths().may_only_glance());
     send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
-    assert!(!driver.may_only_glance(), "a packet waits");
+    assert!(!driver.paths().may_only_glance(), "a packet waits");
     assert!(driver.poll());
-    assert!(!driver.may_only_glance(), "a turn that worked is not the last");
+    assert!(!driver.paths().may_only_glance(), "a turn that worked is not the last");
     while driver.poll() {}
-    let glances = (0..100).take_while(|_| driver.may_only_glance());
+    let glances = (0..100).take_while(|_| driver.paths().may_only_glance());
     assert_eq!(glances.count(), crate::paths::MOST_GLANCES as usize);
 }
 
@@ -243,7 +243,7 @@ fn a_request_that_ends_in_a_call_of_another_thread_makes_a_descriptor_readable()
     let words = Arc::new(CompletionWords::new());
     let mut driver = driver_with(Arc::clone(&words));
     let events = Arc::new(Events::new().unwrap());
-    driver.add_events(Arc::clone(&events));
+    driver.outcomes().add_events(Arc::clone(&events));
     let word = words.take().unwrap();
     let command = CommandRepr::Fetch {
         // Of no import, so that it ends at once.

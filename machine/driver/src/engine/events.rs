@@ -19,7 +19,7 @@ impl<F: Fabric> Engine<F> {
         self.check_here()?;
         let events = Arc::new(Events::new()?);
         self.has_events.store(true, Ordering::Relaxed);
-        self.lock().add_events(Arc::clone(&events));
+        self.lock().outcomes().add_events(Arc::clone(&events));
         Ok(events)
     }
 
@@ -28,7 +28,7 @@ impl<F: Fabric> Engine<F> {
         if !self.is_here() {
             return;
         }
-        self.lock().remove_events(events);
+        self.lock().outcomes().remove_events(events);
     }
 
     /// Makes the descriptor not readable, and arms it: what comes from here on makes it readable again. Look once more after this.

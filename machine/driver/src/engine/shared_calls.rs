@@ -146,14 +146,14 @@ impl<F: Fabric> Engine<F> {
             // What began may have ended a hold, also when it is refused.
             driver.at(place, Driver::serve_shared);
             if begun.is_err() {
-                driver.ring_due();
+                driver.paths().ring_due();
             }
             let over = match begun? {
                 Progress::Done => Some(Ok(None)),
                 Progress::Pending => driver.take_outcome(thread).map(|outcome| outcome.map(Some)),
             };
             if over.is_some() {
-                driver.ring_due();
+                driver.paths().ring_due();
             }
             let owing = place == Place::FaultHandler && driver.needs_service();
             (over, owing)
@@ -230,7 +230,7 @@ impl<F: Fabric> Engine<F> {
             }
             let done = driver.call_shared(|memory| command(memory.dsm_mut(), thread)).ok_or(SharedError::NotOpen)?;
             driver.serve_shared();
-            driver.ring_due();
+            driver.paths().ring_due();
             done?
         };
         self.wake_sleepers();

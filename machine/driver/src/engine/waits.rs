@@ -129,7 +129,7 @@ impl<F: Fabric> Engine<F> {
     pub(super) fn serve_host(&self) {
         let (worked, owing) = {
             let mut driver = self.lock();
-            (driver.serve_host(), driver.owes_program())
+            (driver.serve_host(), driver.outcomes().owes_program())
         };
         if owing {
             self.bells.wake(self.me, Wake::All);
@@ -158,7 +158,7 @@ impl<F: Fabric> Engine<F> {
         };
         let (worked, owing, notice) = match held {
             None => return false,
-            Some(mut driver) => (driver.poll(), driver.owes_program(), driver.take_notice()),
+            Some(mut driver) => (driver.poll(), driver.outcomes().owes_program(), driver.outcomes().take_notice()),
         };
         if owing {
             self.serve_program(notice);
@@ -172,7 +172,7 @@ impl<F: Fabric> Engine<F> {
     fn end_quietly(&self, place: Place, ending: Ending) {
         let (owing, needs_care) = {
             let mut driver = self.lock();
-            let rings_later = ending.rings_later && driver.has_seen_all();
+            let rings_later = ending.rings_later && driver.paths().has_seen_all();
             let has_work = driver.at(place, |driver| match rings_later {
                 true => driver.has_duties(),
                 false => driver.has_work(),
@@ -180,15 +180,15 @@ impl<F: Fabric> Engine<F> {
             if has_work {
                 driver.at(place, Driver::poll);
             } else if ending.fenced {
-                driver.ring_due_fenced();
+                driver.paths().ring_due_fenced();
             } else {
-                driver.ring_due();
+                driver.paths().ring_due();
             }
             if place == Place::FaultHandler {
                 driver.at(place, Driver::acknowledge);
             }
             let owing = match place {
-                Place::Program => driver.owes_program(),
+                Place::Program => driver.outcomes().owes_program(),
                 Place::FaultHandler => driver.needs_service(),
             };
             // A peer may wait for what this thread was just granted, and this thread may compute from here on.
@@ -224,12 +224,12 @@ impl<F: Fabric> Engine<F> {
             let mut driver = self.lock();
             if is_handled {
                 // The program may wait for what its handler did, and has looked for it since the packet came.
-                driver.fire_events();
+                driver.outcomes().fire_events();
             }
-            if !driver.owes_program() {
+            if !driver.outcomes().owes_program() {
                 return;
             }
-            next = (driver.take_notice(), driver.take_line());
+            next = (driver.outcomes().take_notice(), driver.outcomes().take_line());
         }
     }
 
@@ -307,13 +307,13 @@ impl<F: Fabric> Engine<F> {
             };
             looks += 1;
             let spins = looks > 1 && !sleeping;
-            let glances = spins && driver.may_only_glance();
+            let glances = spins && driver.paths().may_only_glance();
             if spins && !glances {
                 engine.keep_polling();
             }
             let worked = if glances {
                 if looks > patience {
-                    driver.ring_due();
+                    driver.paths().ring_due();
                 }
                 false
             } else if looks > patience || sleeping {
@@ -323,15 +323,15 @@ impl<F: Fabric> Engine<F> {
             };
             found = check(&mut driver);
             let owing = match place {
-                Place::Program => driver.owes_program(),
+                Place::Program => driver.outcomes().owes_program(),
                 Place::FaultHandler => driver.needs_service(),
             };
             if owing {
                 // What the program is owed may take long.
-                driver.ring_due();
+                driver.paths().ring_due();
             }
             let notice = match place {
-                Place::Program => driver.take_notice(),
+                Place::Program => driver.outcomes().take_notice(),
                 Place::FaultHandler => None,
             };
             drop(driver);
@@ -348,7 +348,7 @@ impl<F: Fabric> Engine<F> {
         if looks == 1 {
             let is_holding = {
                 let mut driver = self.lock();
-                driver.ring_due();
+                driver.paths().ring_due();
                 driver.is_holding()
             };
             if is_holding {
@@ -485,7 +485,7 @@ impl<F: Fabric> Engine<F> {
             let due = driver.next_deadline(place).map(left);
             let far = match self.leaves_far(place) {
                 true => None,
-                false => driver.far_nap(),
+                false => driver.paths().far_nap(),
             };
             [deadline.at_ns().map(left), blocked, due, far].into_iter().flatten().min()
         };
@@ -639,7 +639,7 @@ impl<F: Fabric> Engine<F> {
         let (nap, was_blocked) = {
             let mut driver = self.lock();
             if self.is_open {
-                driver.look_for_end();
+                driver.paths().look_for_end();
             }
             driver.reclaim();
             driver.flush(Place::Program);
@@ -652,7 +652,7 @@ impl<F: Fabric> Engine<F> {
             let due = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
             let nap = blocked.into_iter().chain(due).fold(longest, Duration::min);
             let is_awaited = self.has_far_faults();
-            (driver.begin_service_nap(nap, is_awaited), blocked.is_some())
+            (driver.paths().begin_service_nap(nap, is_awaited), blocked.is_some())
         };
         self.bells.sleep(
             Sleeper::Service,

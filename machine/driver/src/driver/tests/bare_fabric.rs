@@ -351,8 +351,8 @@ fn store_fetch_and_notify(mut pair: Pair) {
         signal: None,
         completion,
     });
-    pair.run_until(|pair| pair.drivers[1].owes_program());
-    let notice = pair.drivers[1].take_notice().unwrap();
+    pair.run_until(|pair| pair.drivers[1].outcomes().owes_program());
+    let notice = pair.drivers[1].outcomes().take_notice().unwrap();
     (notice.handler)(notice.notification);
     assert_eq!(told.lock().unwrap()[0].length, BYTES as u64);
     let mut there = vec![0; BYTES];
