@@ -2,6 +2,7 @@
 //! [outcomes](crate::outcomes) that somebody waits for.
 
 mod asks;
+pub(crate) mod confined;
 mod memory;
 mod services;
 mod shared;
@@ -32,7 +33,6 @@ use crate::memories::Memories;
 use crate::outcomes::Outcomes;
 use crate::paths::Paths;
 use crate::peer_words::PeerWords;
-use crate::place::Place;
 use crate::rma::Rma;
 use crate::shared::SharedPort;
 
@@ -131,9 +131,6 @@ impl<F: Fabric> Driver<F> {
     /// [`ring_due`](Paths::ring_due) very soon may call it, as peers sleep meanwhile.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
-        if self.local.node.is_confined() {
-            return self.turn_in_handler();
-        }
         let mut worked = self.make_up();
         worked |= self.queue.has_commands() && self.queue.serve(&mut self.local.node, PROCESS);
         worked |= self.local.memories.release_given_up(&mut self.local.node, &self.queue);
@@ -169,18 +166,6 @@ impl<F: Fabric> Driver<F> {
         worked
     }
 
-    /// A turn in the page-fault handler: nothing of it allocates or frees.
-    fn turn_in_handler(&mut self) -> bool {
-        let mut worked = self.receive();
-        worked |= self.serve_services();
-        worked |= self.transmit();
-        self.tell();
-        if worked {
-            self.local.outcomes.fire_events();
-        }
-        worked
-    }
-
     #[inline]
     fn receive(&mut self) -> bool {
         self.paths.receive(&mut self.local)
@@ -195,24 +180,6 @@ impl<F: Fabric> Driver<F> {
     #[inline]
     fn tell(&mut self) -> bool {
         self.paths.tell(&mut self.local)
-    }
-
-    /// Does `work` as may be done at `place`.
-    #[inline]
-    pub(crate) fn at<T>(&mut self, place: Place, work: impl FnOnce(&mut Self) -> T) -> T {
-        if place == Place::Program {
-            return work(self);
-        }
-        // A fault on the service thread interrupts nothing, and nobody else would do what it left.
-        self.set_confined(!masking::is_library_thread());
-        let done = work(self);
-        self.set_confined(false);
-        done
-    }
-
-    fn set_confined(&mut self, on: bool) {
-        self.local.node.set_confined(on);
-        self.paths.set_confined(on);
     }
 
     /// Carries out what the page-fault handler has left. Whether there was anything.
@@ -302,10 +269,9 @@ impl<F: Fabric> Driver<F> {
         self.local.memories.handle_ring(&self.local.outcomes, rung);
     }
 
-    /// When this driver must be polled at `place` even if nobody rings, on the monotonic clock.
-    pub(crate) fn next_deadline(&mut self, place: Place) -> Option<u64> {
-        // The page-fault handler carries out nothing of imports.
-        self.at(place, |driver| driver.local.node.poll_at())
+    /// When this driver must be polled even if nobody rings, on the monotonic clock.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.local.node.poll_at()
     }
 
     /// The NIC: counters, translation, memory.
@@ -469,15 +435,10 @@ impl<F: Fabric> Driver<F> {
         self.paths.needs_attention(&self.local.node)
     }
 
-    /// Sends the acks that wait for a packet to carry them.
-    pub(crate) fn acknowledge(&mut self) {
-        self.paths.acknowledge(&mut self.local);
-    }
-
-    /// Lets peers know how much of their rings is free.
-    pub(crate) fn flush(&mut self, place: Place) {
-        self.at(place, |driver| driver.paths.flush());
-        if place == Place::Program && self.local.outcomes.is_traced() {
+    /// Lets peers know how much of their rings is free, and writes what the trace has in memory: before a sleep.
+    pub(crate) fn flush(&mut self) {
+        self.paths.flush();
+        if self.local.outcomes.is_traced() {
             self.local.outcomes.flush_trace(&mut self.local.node);
         }
     }

@@ -37,3 +37,34 @@ impl Local {
         self.memories.serve_misses(&mut self.node, &mut self.outcomes)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use mapwire_nic::{Config, Delivery};
+    use mapwire_node::NodeConfig;
+    use mapwire_wire::{Key, MAX_PAYLOAD_BYTES, NodeId};
+
+    use super::*;
+    use crate::completions::{CompletionWords, WORDS};
+    use crate::config::DriverConfig;
+    use crate::ids::PROCESS;
+
+    /// The side of node 0 of `nodes`.
+    pub(crate) fn local(nodes: usize) -> Local {
+        let config = DriverConfig::default();
+        let nic = Config {
+            node: NodeId(0),
+            reply_keys: vec![Key([1; 16]); nodes],
+            memory_bytes: config.nic_memory(nodes),
+            max_payload_bytes: MAX_PAYLOAD_BYTES,
+            delivery: Delivery::Lossless,
+        };
+        let design = AnyDesign::new(&config.translation).unwrap();
+        let mut node = Node::new(NodeConfig { nic, uid: 0 }, design).unwrap();
+        let (memories, rules) = Memories::new(&config).unwrap();
+        node.open_process(PROCESS, rules, WORDS).unwrap();
+        Local { node, memories, outcomes: Outcomes::new(Arc::new(CompletionWords::new()), nodes, None) }
+    }
+}

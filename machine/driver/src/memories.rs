@@ -4,6 +4,8 @@
 mod exports;
 mod kept;
 mod passing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;

@@ -7,6 +7,8 @@ mod gone;
 mod links;
 mod receiving;
 mod sending;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

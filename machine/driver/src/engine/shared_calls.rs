@@ -17,6 +17,7 @@ use super::Engine;
 use super::calls::{Noted, SharedCall};
 use super::ending::exit_lost;
 use crate::driver::Driver;
+use crate::driver::confined::Confined;
 use crate::error::SharedError;
 use crate::place::Place;
 use crate::shared::SharedPort;
@@ -144,7 +145,7 @@ impl<F: Fabric> Engine<F> {
             }
             let begun = driver.begin_shared(|memory, port| begin(memory, port, thread))?;
             // What began may have ended a hold, also when it is refused.
-            driver.at(place, Driver::serve_shared);
+            driver.at(place, Driver::serve_shared, Confined::serve_shared);
             if begun.is_err() {
                 driver.paths().ring_due();
             }

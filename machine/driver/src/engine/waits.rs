@@ -16,6 +16,7 @@ use super::polling::{Asleep, is_polling_here};
 use super::{DriverGuard, Engine};
 use crate::config::DriverMode;
 use crate::driver::Driver;
+use crate::driver::confined::Confined;
 use crate::error::DriverError;
 use crate::log::Line;
 use crate::notices::Notice;
@@ -173,19 +174,19 @@ impl<F: Fabric> Engine<F> {
         let (owing, needs_care) = {
             let mut driver = self.lock();
             let rings_later = ending.rings_later && driver.paths().has_seen_all();
-            let has_work = driver.at(place, |driver| match rings_later {
+            let has_work = match rings_later {
                 true => driver.has_duties(),
-                false => driver.has_work(),
-            });
+                false => driver.at(place, |driver| driver.has_work(), Confined::has_work),
+            };
             if has_work {
-                driver.at(place, Driver::poll);
+                driver.at(place, Driver::poll, Confined::poll);
             } else if ending.fenced {
                 driver.paths().ring_due_fenced();
             } else {
                 driver.paths().ring_due();
             }
             if place == Place::FaultHandler {
-                driver.at(place, Driver::acknowledge);
+                driver.at(place, |_| (), Confined::acknowledge);
             }
             let owing = match place {
                 Place::Program => driver.outcomes().owes_program(),
@@ -317,9 +318,9 @@ impl<F: Fabric> Engine<F> {
                 }
                 false
             } else if looks > patience || sleeping {
-                driver.at(place, Driver::poll)
+                driver.at(place, Driver::poll, Confined::poll)
             } else {
-                driver.at(place, Driver::turn)
+                driver.at(place, Driver::turn, Confined::turn)
             };
             found = check(&mut driver);
             let owing = match place {
@@ -480,9 +481,9 @@ impl<F: Fabric> Engine<F> {
                 core::hint::spin_loop();
                 return (step(self, true).1, true);
             }
-            driver.flush(place);
+            driver.at(place, Driver::flush, Confined::flush);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
-            let due = driver.next_deadline(place).map(left);
+            let due = driver.at(place, |driver| driver.next_deadline(), Confined::next_deadline).map(left);
             let far = match self.leaves_far(place) {
                 true => None,
                 false => driver.paths().far_nap(),
@@ -509,14 +510,14 @@ impl<F: Fabric> Engine<F> {
                 // look again. The page-fault handler has woken the service thread for what it may not do itself.
                 let is_duty = place == Place::Program && driver.has_duties();
                 let goes_on = is_duty
-                    || self.has_far && driver.at(place, |driver| driver.has_work())
+                    || self.has_far && driver.at(place, |driver| driver.has_work(), Confined::has_work)
                     || worked
-                        && (driver.at(place, |driver| driver.has_work())
+                        && (driver.at(place, |driver| driver.has_work(), Confined::has_work)
                             || driver.is_blocked()
-                            || driver.next_deadline(place).is_some());
+                            || driver.at(place, |driver| driver.next_deadline(), Confined::next_deadline).is_some());
                 if worked && !goes_on {
                     // A peer that waits for room must see what this turn has freed: nobody else tells it while this thread sleeps.
-                    driver.flush(place);
+                    driver.at(place, Driver::flush, Confined::flush);
                 }
                 goes_on
             },
@@ -642,12 +643,12 @@ impl<F: Fabric> Engine<F> {
                 driver.paths().look_for_end();
             }
             driver.reclaim();
-            driver.flush(Place::Program);
+            driver.flush();
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
             // A thread that polls sees to what is due.
             let due = match self.bells.is_polling() {
                 true => None,
-                false => driver.next_deadline(Place::Program),
+                false => driver.next_deadline(),
             };
             let due = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
             let nap = blocked.into_iter().chain(due).fold(longest, Duration::min);
