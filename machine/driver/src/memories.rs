@@ -181,11 +181,16 @@ impl Memories {
         self.of_services.push((handler, memory));
     }
 
-    /// Takes the memory of a service away, and gives up the store that it waits for.
-    pub(crate) fn take_of_service(&mut self, node: &mut Node<AnyDesign>, handler: HandlerId) -> Option<ServiceMemory> {
+    /// Gives up the store that a service waits for.
+    pub(crate) fn drop_left_store(&mut self, node: &mut Node<AnyDesign>, handler: HandlerId) {
         if self.left_store.take_if(|store| store.handler == handler).is_some() {
             node.handle_stored(PROCESS, false);
         }
+    }
+
+    /// Takes the memory of a service away, and gives up the store that it waits for.
+    pub(crate) fn take_of_service(&mut self, node: &mut Node<AnyDesign>, handler: HandlerId) -> Option<ServiceMemory> {
+        self.drop_left_store(node, handler);
         let at = self.of_services.iter().position(|(id, _)| *id == handler)?;
         Some(self.of_services.swap_remove(at).1)
     }

@@ -141,6 +141,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Takes the shared memory away.
     pub(crate) fn close_shared(&mut self) -> (Option<Box<SharedPort>>, Option<Box<dyn Service>>) {
+        self.local.memories.drop_left_store(&mut self.local.node, SHARED_HANDLER);
         self.left_meeting = None;
         let meetings = self.shared.as_mut().map(|port| port.take_meetings());
         for request in meetings.into_iter().flatten() {
