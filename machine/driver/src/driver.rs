@@ -84,15 +84,16 @@ impl<F: Fabric> Driver<F> {
         paths.introduce(&mut node);
         let (mut memories, rules) = Memories::new(config)?;
         node.open_process(PROCESS, rules, WORDS)?;
+        let me = paths.me();
         if let Some(library) = paths.library() {
-            memories.add_rma(Rma::new(library, &mut node, rules)?);
+            memories.add_rma(Rma::new(me, library, &mut node, rules)?);
         }
         let capture = match &config.trace {
             None => None,
             Some(folder) => {
                 node.set_tracing(true);
                 peers.set_traced();
-                Some(Capture::create(folder, u32::from(paths.me().0))?)
+                Some(Capture::create(folder, u32::from(me.0))?)
             }
         };
         Ok(Self {

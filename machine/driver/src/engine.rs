@@ -15,6 +15,7 @@ mod interrupts;
 mod naps;
 mod noting;
 mod polling;
+mod serving;
 mod shared_calls;
 mod waits;
 

@@ -2,8 +2,8 @@
 //! pass, pinned pages, memory of services, and what libfabric moves. Carries out the node's moves, stores and protections.
 
 mod exports;
-mod kept;
 mod passing;
+mod records;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +21,7 @@ use mapwire_transport::ofi::Ofi;
 use mapwire_transport::payload::Payload;
 use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId, TRACE_FLAG_DIRECT, TraceOp};
 
-use self::kept::{Export, FormerLanding, GivenUp};
+use self::records::{Export, FormerLanding, GivenUp};
 use crate::config::DriverConfig;
 use crate::error::DriverError;
 use crate::ids::PROCESS;

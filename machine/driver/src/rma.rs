@@ -47,6 +47,7 @@ pub(crate) struct Moved {
 /// See [the module](self).
 #[derive(Debug)]
 pub(crate) struct Rma {
+    me: NodeId,
     moved: Moved,
     registrar: Registrar,
     sources: Sources,
@@ -55,10 +56,16 @@ pub(crate) struct Rma {
 
 impl Rma {
     /// For an endpoint whose provider moves memory of peers.
-    pub(crate) fn new(ofi: &Ofi, node: &mut Node<AnyDesign>, rules: PinRules) -> Result<Box<Self>, ServiceError> {
+    pub(crate) fn new(
+        me: NodeId,
+        ofi: &Ofi,
+        node: &mut Node<AnyDesign>,
+        rules: PinRules,
+    ) -> Result<Box<Self>, ServiceError> {
         let registrar = ofi.registrar();
         node.register(PROCESS, HANDLER, Box::new(Announcements::default()))?;
         Ok(Box::new(Self {
+            me,
             moved: Moved::default(),
             sources: Sources::new(mover::pinner(registrar.clone()), rules, !ofi.has_hardware()),
             transfers: Transfers::default(),
@@ -169,8 +176,8 @@ impl Rma {
             }
             Progress::Stuck => {
                 mapwire_host::saying::say(format_args!(
-                    "rank {} is gone, and libfabric still uses memory of this program for a transfer with it; the process ends",
-                    transfer.peer.0
+                    "rank {}: rank {} is gone, and libfabric still uses memory of this program for a transfer with it; the process ends",
+                    self.me.0, transfer.peer.0
                 ));
                 mover::exit(EXIT_STUCK)
             }

@@ -5,6 +5,10 @@ use core::time::Duration;
 
 use mapwire_host::waiting::now_ns;
 
+/// How long a thread sleeps while packets wait for room at a peer, which does not ring when there is room again, or commands until
+/// a peer has read their memory.
+pub(super) const BLOCKED_NAP: Duration = Duration::from_micros(50);
+
 pub(super) fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

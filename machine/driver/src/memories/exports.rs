@@ -12,7 +12,7 @@ use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_wire::{Endpoint, ExportId, NodeId};
 
 use super::Memories;
-use super::kept::{Export, FormerLanding, REQUEST, STATUS_TAG, tag_of};
+use super::records::{Export, FormerLanding, REQUEST, STATUS_TAG, tag_of};
 
 use crate::error::DriverError;
 use crate::exports::{DirectMemory, ExportRequest, writers};

@@ -9,7 +9,7 @@ use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::{ImportId, NodeId};
 
 use super::Memories;
-use super::kept::{GivenUp, REQUEST, STATUS_TAG};
+use super::records::{GivenUp, REQUEST, STATUS_TAG};
 use crate::commands::CommandQueue;
 
 use crate::error::DriverError;
