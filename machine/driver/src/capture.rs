@@ -226,7 +226,6 @@ impl Capture {
         follows
     }
 
-    /// Writes what waits.
     pub(crate) fn flush(&mut self) -> std::io::Result<()> {
         self.settle();
         let outcome = self.file.write_all(self.waiting.as_bytes());

@@ -107,7 +107,6 @@ impl<F: Fabric> Driver<F> {
         })
     }
 
-    /// What carries packets.
     #[inline]
     pub(crate) fn paths(&mut self) -> &mut Paths<F> {
         &mut self.paths

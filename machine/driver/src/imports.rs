@@ -55,7 +55,6 @@ impl StoredInPlace {
         self.imports.push(Arc::clone(stored));
     }
 
-    /// All of them.
     pub(crate) fn total(&mut self) -> u64 {
         let (mut mapped, others) = (0, &mut self.others);
         self.imports.retain(|stored| {

@@ -100,7 +100,6 @@ impl Memories {
         self.rma.as_deref_mut()
     }
 
-    /// Whether libfabric moves memory.
     pub(crate) fn has_rma(&self) -> bool {
         self.rma.is_some()
     }

@@ -171,7 +171,6 @@ pub fn metrics() -> Vec<Metric> {
 }
 
 impl<F: Fabric> Driver<F> {
-    /// The figures of now.
     pub(crate) fn figures(&mut self, now_ns: u64, size: u32) -> Figures {
         let mut links = Links::default();
         for peer in 0..size {

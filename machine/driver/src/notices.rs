@@ -105,7 +105,6 @@ impl Notices {
         self.waiting.len() >= NOTICES
     }
 
-    /// How many were dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }

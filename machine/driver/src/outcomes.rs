@@ -155,7 +155,6 @@ impl Outcomes {
         self.log.pop()
     }
 
-    /// No line follows.
     pub(crate) fn finish_log(&mut self) {
         self.log.finish();
     }
@@ -165,7 +164,6 @@ impl Outcomes {
         self.events.push(events);
     }
 
-    /// Takes one away.
     pub(crate) fn remove_events(&mut self, events: &Arc<Events>) {
         self.events.retain(|other| !Arc::ptr_eq(other, events));
     }

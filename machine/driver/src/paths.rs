@@ -91,7 +91,6 @@ impl<F: Fabric> Paths<F> {
         }
     }
 
-    /// This process's number.
     #[inline]
     pub(crate) fn me(&self) -> NodeId {
         self.me
@@ -242,7 +241,6 @@ impl<F: Fabric> Paths<F> {
         self.fabric.unrung().map(waiting_nap)
     }
 
-    /// See [`Attention::begin_service_nap`].
     pub(crate) fn begin_service_nap(&mut self, nap: Duration, is_awaited: bool) -> Duration {
         self.attention.begin_service_nap(nap, self.fabric.unrung(), is_awaited)
     }

@@ -35,7 +35,6 @@ const HANDLER: HandlerId = HandlerId(3);
 /// Exit status when the library does not give memory of the program back.
 const EXIT_STUCK: i32 = 1;
 
-/// What was moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
     /// Stores and fetches.
@@ -83,7 +82,6 @@ pub struct RmaTransfer {
 }
 
 impl RmaTransfer {
-    /// Whose memory is moved.
     pub(crate) fn peer(&self) -> NodeId {
         self.peer
     }

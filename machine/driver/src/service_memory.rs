@@ -91,7 +91,6 @@ impl ServiceMemory {
         Self::of(Some(own), Some(ViewPages::new(views, protection)), peers)
     }
 
-    /// Memory of [pairs](Self::set_pair) alone.
     pub(crate) fn of_pairs() -> Self {
         Self::of(None, None, Arc::new(PeerMemory::new(0)))
     }

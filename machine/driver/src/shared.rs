@@ -80,7 +80,6 @@ impl SharedPort {
         self.memory.take()
     }
 
-    /// Gives it back.
     pub(crate) fn put_memory(&mut self, memory: Option<ServiceMemory>) {
         self.memory = memory;
     }

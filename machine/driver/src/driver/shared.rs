@@ -29,7 +29,6 @@ impl<F: Fabric> Driver<F> {
         self.local.node.service(PROCESS, SHARED_HANDLER)
     }
 
-    /// Calls that model.
     #[inline]
     pub(crate) fn call_shared<T>(&mut self, call: impl FnOnce(&mut SharedMemory) -> T) -> Option<T> {
         self.local.node.call(PROCESS, SHARED_HANDLER, call)

@@ -78,7 +78,6 @@ impl Interrupts {
         found.is_ok()
     }
 
-    /// Shared memory is closed.
     pub(super) fn close(&self) {
         self.state.store(CLOSED, Ordering::Release);
     }

@@ -45,7 +45,6 @@ pub(super) struct Attention {
 }
 
 impl Attention {
-    /// A datagram was sent.
     pub(super) fn note_talk(&mut self, now_ns: u64) {
         self.talked_ns = now_ns;
     }

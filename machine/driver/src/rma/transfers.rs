@@ -109,7 +109,6 @@ pub(super) struct Ended {
     pub(super) error: Option<RmaError>,
 }
 
-/// How a transfer stands.
 #[derive(Debug)]
 pub(super) enum Progress {
     UnderWay,

@@ -26,7 +26,6 @@ use crate::exports::{DirectMemory, ExportRequest};
 
 const BYTES: usize = 64 << 10;
 
-/// Bells that nobody hears.
 #[derive(Debug)]
 pub(super) struct Silent;
 
