@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::service_memory::{PeerMemory, ServiceMemory};
-use mapwire_driver::shared::Segment;
 /// What a [`Service`] is made of.
 pub use mapwire_service::{Access, Action, Broken, Region, Service};
 pub use mapwire_wire::{Endpoint, HandlerId, NodeId};
@@ -126,11 +125,7 @@ impl ServiceBuffer {
             let late = || format!("rank {} has not registered its service", peer.0);
             let local = engine.wait_for(Some(timeout), late, |driver| driver.take_import(request))??;
             self.imports.push((local.id, local.grant));
-            let segment = match local.mapped {
-                Some(mapped) if mapped.part().start == 0 => Segment::Mapped(mapped),
-                _ => Segment::Imported(local.id),
-            };
-            peers.set(peer, segment);
+            peers.set(peer, local.into());
         }
         self.peers = Arc::new(peers);
         Ok(())

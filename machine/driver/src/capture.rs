@@ -9,14 +9,11 @@ use mapwire_host::private_folder::PrivateFolder;
 use mapwire_host::waiting::now_ns;
 use mapwire_nic::Traced;
 use mapwire_node::Event;
-use mapwire_translation::{PAGE_BYTES, PageRange, TranslationDesign};
-use mapwire_transport::fabric::Fabric;
+use mapwire_translation::{Counters, PAGE_BYTES, PageRange};
 use mapwire_wire::{TRACE_RECORD_BYTES, TraceOp, TraceRecord};
 use zerocopy::IntoBytes;
 
-use crate::driver::Driver;
 use crate::error::DriverError;
-use crate::log::Line;
 
 /// Records that wait in memory: what is lost when the process is killed.
 const WAITING: usize = 128;
@@ -229,7 +226,6 @@ impl Capture {
         follows
     }
 
-    /// Writes what waits.
     pub(crate) fn flush(&mut self) -> std::io::Result<()> {
         self.settle();
         let outcome = self.file.write_all(self.waiting.as_bytes());
@@ -242,115 +238,64 @@ impl Capture {
         self.waiting.clear();
         outcome
     }
-}
 
-impl<F: Fabric> Driver<F> {
-    /// Whether what is communicated is written down.
-    #[inline]
-    #[must_use]
-    pub fn is_traced(&self) -> bool {
-        self.capture.is_some()
-    }
-
-    /// Notes an operation that the NIC takes no part in, or does not translate: see the flags of [`TraceRecord`].
+    /// Notes what the node has communicated.
     #[cold]
-    pub fn trace(&mut self, op: TraceOp, flags: u8, address: u64, bytes: u64) {
-        if let Some(capture) = &mut self.capture
-            && let Err(error) = capture.record(now_ns(), op, flags, address, bytes)
-        {
-            self.end_trace(error);
-        }
-    }
-
-    /// Notes that a thread has computed, and that the calls of the shared memory that follow are its.
-    #[cold]
-    pub(crate) fn note_thread(&mut self, time_ns: u64, thread: u16, computed_ns: u64) {
-        let Some(capture) = &mut self.capture else {
-            return;
-        };
-        capture.thread = Some(thread);
-        let (op, thread) = (TraceOp::Compute, u64::from(thread));
-        if let Err(error) = capture.record(time_ns, op, 0, thread, computed_ns) {
-            self.end_trace(error);
-        }
-    }
-
-    /// Notes a call of the shared memory that a thread has made.
-    #[cold]
-    pub(crate) fn note_call(&mut self, time_ns: u64, thread: u16, op: TraceOp, address: u64, bytes: u64) {
-        if self.capture.as_ref().and_then(|it| it.thread) != Some(thread) {
-            self.note_thread(time_ns, thread, 0);
-        }
-        let Some(capture) = &mut self.capture else {
-            return;
-        };
-        if let Err(error) = capture.record(time_ns, op, 0, address, bytes) {
-            self.end_trace(error);
-        }
-    }
-
-    /// Notes what the node has communicated since.
-    #[cold]
-    pub(crate) fn take_traced(&mut self) {
-        let Some(capture) = &mut self.capture else {
-            return;
-        };
+    pub(crate) fn take(&mut self, events: impl FnMut() -> Option<Event>) -> std::io::Result<()> {
         let mut time_ns = None;
         let mut outcome = Ok(());
-        while let Some(event) = self.node.poll_event() {
+        for event in core::iter::from_fn(events) {
             outcome = outcome.and_then(|()| match event {
-                Event::Lookup(traced) => capture.lookup(&mut time_ns, traced),
+                Event::Lookup(traced) => self.lookup(&mut time_ns, traced),
                 Event::Pages { op, range, .. } => {
                     let now_ns = *time_ns.get_or_insert_with(now_ns);
                     match op {
                         TraceOp::Hold => {
-                            capture.hold(now_ns, range);
+                            self.hold(now_ns, range);
                             Ok(())
                         }
-                        TraceOp::Release => capture.release(now_ns, range),
-                        op => capture.pages(now_ns, op, range),
+                        TraceOp::Release => self.release(now_ns, range),
+                        op => self.pages(now_ns, op, range),
                     }
                 }
             });
         }
-        if let Err(error) = outcome {
-            self.end_trace(error);
+        outcome
+    }
+
+    /// Notes that a thread has computed, and that the calls of the shared memory that follow are its.
+    pub(crate) fn note_thread(&mut self, time_ns: u64, thread: u16, computed_ns: u64) -> std::io::Result<()> {
+        self.thread = Some(thread);
+        self.record(time_ns, TraceOp::Compute, 0, u64::from(thread), computed_ns)
+    }
+
+    /// Notes a call of the shared memory that a thread has made.
+    pub(crate) fn note_call(
+        &mut self,
+        time_ns: u64,
+        thread: u16,
+        op: TraceOp,
+        address: u64,
+        bytes: u64,
+    ) -> std::io::Result<()> {
+        if self.thread != Some(thread) {
+            self.note_thread(time_ns, thread, 0)?;
+        }
+        self.record(time_ns, op, 0, address, bytes)
+    }
+
+    /// Writes what waits, if anything does.
+    pub(crate) fn flush_if_any(&mut self) -> std::io::Result<()> {
+        match self.waiting.is_empty() && self.pending.is_none() {
+            true => Ok(()),
+            false => self.flush(),
         }
     }
 
-    /// Writes what waits: before a sleep, and at the end.
-    pub(crate) fn flush_trace(&mut self) {
-        if let Some(capture) = &mut self.capture
-            && (!capture.waiting.is_empty() || capture.pending.is_some())
-            && let Err(error) = capture.flush()
-        {
-            self.end_trace(error);
-        }
-    }
-
-    /// Ends the trace, with what this rank has counted itself: a study of the trace must come to the same.
-    pub(crate) fn close_trace(&mut self) {
-        self.take_traced();
-        self.flush_trace();
-        if let Some(capture) = self.capture.take() {
-            self.node.set_tracing(false);
-            // What exports have let go of, and nobody has come by to unpin.
-            self.reclaim();
-            let counters = self.node.nic().translation().counters() + self.page_counters();
-            // The trace is whole without it.
-            let _ = capture
-                .folder
-                .create(&capture.counters)
-                .and_then(|mut file| file.write_all(counters.to_string().as_bytes()));
-        }
-    }
-
-    /// The program goes on without its trace, and its log says so.
-    #[cold]
-    pub(crate) fn end_trace(&mut self, error: std::io::Error) {
-        self.capture = None;
-        self.node.set_tracing(false);
-        self.log.push(Line::TraceEnded(error));
+    /// Writes down what this rank has counted itself: a study of the trace must come to the same. The trace is whole without it.
+    pub(crate) fn write_counters(self, counters: &Counters) {
+        let created = self.folder.create(&self.counters);
+        let _ = created.and_then(|mut file| file.write_all(counters.to_string().as_bytes()));
     }
 }
 

@@ -12,7 +12,6 @@ use mapwire_wire::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Commands that may wait.
 pub(crate) const QUEUE_ENTRIES: u32 = 64;
 
 /// The queue and both its ends: the library writes it, the driver reads it, both under the driver's lock.
@@ -111,7 +110,6 @@ impl CommandQueue {
         self.read >= count
     }
 
-    /// Whether commands wait.
     #[inline]
     pub(crate) fn has_commands(&self) -> bool {
         self.ring.receiver.has_packet()

@@ -5,19 +5,25 @@
 //! and sleeps again (event-driven rather than polled, Millipage §3.3). In [`DriverMode::Thread`] the service thread polls all
 //! the time, and other threads only write commands and watch completion words.
 
+mod calls;
 mod deadline;
+mod ending;
+mod events;
 mod forks;
 mod holding;
+mod interrupts;
 mod naps;
 mod noting;
 mod polling;
+mod serving;
 mod shared_calls;
 mod waits;
 
+use calls::ProcessorTimes;
+pub use calls::SharedCall;
+use ending::run_to_the_end;
 use naps::MemoryNap;
 pub use naps::{AskForWake, Asked};
-use noting::ProcessorTimes;
-pub use noting::SharedCall;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -35,14 +41,17 @@ use mapwire_wire::{CommandRepr, NodeId};
 
 use crate::completions::CompletionWords;
 use crate::config::{DriverConfig, DriverMode};
-use crate::driver::{Driver, PeerWords, peer_flags, peer_words};
+use crate::driver::Driver;
 use crate::error::DriverError;
 use crate::host_bell::HostBell;
 use crate::log::Line;
+use crate::peer_words::PeerWords;
+pub use crate::peer_words::Way;
+use crate::place::Place;
 use crate::spin::SpinLock;
 use crate::threads::Threads;
-pub use holding::DriverGuard;
-use holding::Interrupts;
+pub use interrupts::DriverGuard;
+use interrupts::Interrupts;
 
 /// The driver of a process, shared by its threads.
 #[derive(Debug)]
@@ -50,8 +59,8 @@ pub struct Engine<F: Fabric = JobFabric> {
     driver: SpinLock<Driver<F>>,
     /// Not 0 in the process that this belongs to.
     home: OwnWord,
-    pub(crate) bells: Arc<F::Bells>,
-    pub(crate) me: NodeId,
+    bells: Arc<F::Bells>,
+    me: NodeId,
     size: u32,
     mode: DriverMode,
     wait: WaitStrategy,
@@ -62,7 +71,7 @@ pub struct Engine<F: Fabric = JobFabric> {
     threads: Threads,
     stop: AtomicBool,
     service: Mutex<Option<JoinHandle<()>>>,
-    /// Some ranks are far: see [`Fabric::is_far`].
+    /// Some ranks ring nobody: see [`Fabric::unrung`].
     has_far: bool,
     /// Threads in the page-fault handler that wait for packets which only other threads may take.
     far_faults: AtomicU32,
@@ -71,11 +80,11 @@ pub struct Engine<F: Fabric = JobFabric> {
     interrupts: Interrupts,
     memory_nap: MemoryNap,
     /// Whether there ever was a descriptor for an event loop.
-    pub(crate) has_events: AtomicBool,
+    has_events: AtomicBool,
     /// Held while a descriptor is armed.
-    pub(crate) arming: Mutex<()>,
+    arming: Mutex<()>,
     /// Rings of its bell that the service thread has seen.
-    pub(crate) seen_rings: AtomicU32,
+    seen_rings: AtomicU32,
     /// Rings of its bell before its last round, and how often it has rested since.
     served_rings: AtomicU32,
     rests: AtomicU32,
@@ -121,41 +130,6 @@ impl core::fmt::Display for Undelivered {
     }
 }
 
-/// Says whether direct stores to a peer may go ahead. Kept by whoever makes them, so that it costs two loads.
-#[derive(Clone, Debug)]
-pub struct Way(OwnWord);
-
-impl Way {
-    /// Whether a direct store may go ahead: nothing sent before is still under way, the peer is there, and this is no forked child.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_clear(&self) -> bool {
-        self.0.load(Ordering::Acquire) == peer_flags::HERE
-    }
-
-    /// Whether direct stores are written down.
-    #[inline]
-    #[must_use]
-    pub fn is_traced(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & peer_flags::TRACED != 0
-    }
-
-    /// Whether nothing that was sent before is still under way, and this is no forked child.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.0.load(Ordering::Acquire) & !peer_flags::TRACED == peer_flags::HERE
-    }
-}
-
-/// Where a thread is that works on the shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In a call of the program.
-    Program,
-    /// In the page-fault handler: no handler of the program runs, and nothing allocates or frees.
-    FaultHandler,
-}
-
 impl<F: Fabric> Engine<F> {
     /// Starts the driver of this process over `fabric`.
     ///
@@ -165,10 +139,10 @@ impl<F: Fabric> Engine<F> {
         let bells = Arc::clone(fabric.bells());
         let (me, size) = (fabric.me(), fabric.size() as u32);
         let words = Arc::new(CompletionWords::new());
-        let peers = peer_words(size as usize)?;
+        let peers = PeerWords::new(size as usize)?;
         let home = forks::home()?;
-        let mut driver = Driver::new(config, fabric, Arc::clone(&peers), Arc::clone(&words))?;
-        let has_far = driver.has_far();
+        let mut driver = Driver::new(config, fabric, peers.clone(), Arc::clone(&words))?;
+        let has_far = driver.paths().far_nap().is_some();
         let look = || {
             driver.poll();
         };
@@ -225,10 +199,8 @@ impl<F: Fabric> Engine<F> {
                         }
                     }
                 };
-                // A handler of the program panicked, and has said so. Without this thread the rank would serve nobody.
-                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve)).is_err() {
-                    crate::mover::exit(EXIT_PANIC);
-                }
+                // A handler of the program may panic. Without this thread the rank would serve nobody.
+                run_to_the_end(serve);
             })
             .map_err(DriverError::Thread)?;
         drop(masked);
@@ -282,9 +254,7 @@ impl<F: Fabric> Engine<F> {
             }
         };
         // As without the service thread, the rank would serve nobody.
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve)).is_err() {
-            crate::mover::exit(EXIT_PANIC);
-        }
+        run_to_the_end(serve);
     }
 
     /// The completion words.
@@ -296,17 +266,14 @@ impl<F: Fabric> Engine<F> {
     /// What says whether direct stores to `peer` may go ahead.
     #[must_use]
     pub fn way_to(&self, peer: NodeId) -> Way {
-        Way(self.peers[usize::from(peer.0)].clone())
+        self.peers.way_to(peer)
     }
 
     /// Notes that something is under way to `peer` that a direct store must not overtake. To be called with the driver held,
     /// together with what it is for: [`settle`](Self::settle) takes the note back when it finds nothing under way.
     #[inline]
     pub fn mark_dirty(&self, _held: &Driver<F>, peer: NodeId) {
-        let flags = &self.peers[usize::from(peer.0)];
-        if flags.load(Ordering::Relaxed) & peer_flags::RING_DIRTY == 0 {
-            flags.fetch_or(peer_flags::RING_DIRTY, Ordering::Relaxed);
-        }
+        self.peers.mark_dirty(peer);
     }
 
     /// Writes a command towards `to` to the queue of `driver`; false when it is full. In [`DriverMode::Inline`] the caller's
@@ -351,7 +318,7 @@ impl<F: Fabric> Engine<F> {
     /// Whether a rank is on another host.
     #[must_use]
     pub fn is_remote(&self, rank: NodeId) -> bool {
-        self.lock().fabric.is_remote(rank)
+        self.lock().paths().is_remote(rank)
     }
 
     /// Whether libfabric stores to and fetches from the memory of a rank.
@@ -363,8 +330,7 @@ impl<F: Fabric> Engine<F> {
     /// The provider of libfabric that far ranks are reached by, where there are any.
     #[must_use]
     pub fn provider(&self) -> Option<String> {
-        let mut driver = self.lock();
-        driver.fabric.far().map(|far| far.provider().to_owned())
+        self.lock().paths().provider().map(str::to_owned)
     }
 
     /// Whether a rank is known to have failed, rather than left.
@@ -387,7 +353,7 @@ impl<F: Fabric> Engine<F> {
         let mut text = String::from("ranks:");
         for rank in 0..self.size.min(64) {
             // Who leaves says so to its peers first.
-            let gone = self.peers[rank as usize].load(Ordering::Relaxed) & peer_flags::GONE != 0;
+            let gone = self.peers.is_gone(NodeId(rank as u16));
             let state = match self.bells.state(NodeId(rank as u16)) {
                 RankState::Joined if gone => RankState::Left,
                 state => state,
@@ -421,14 +387,12 @@ impl<F: Fabric> Engine<F> {
         let limit = self.timeout.min(LONGEST_FAREWELL);
         let told = |driver: &mut Driver<F>| driver.has_said_farewell().then_some(());
         self.wait_driver(Place::Program, Some(limit), told);
-        if self.lock().fabric.net().is_some() {
+        if self.lock().paths().has_datagrams() {
             // A peer that leaves too waits for this rank's ack, which may be lost: then the peer says farewell again.
             self.wait_driver(Place::Program, Some(LINGER), |_| None::<()>);
         }
         self.publish(now_ns());
         self.lock().leave();
-        self.end_events();
-        self.lock().log.finish();
         while let Some(line) = self.next_line() {
             line.write();
         }
@@ -470,7 +434,7 @@ impl<F: Fabric> Engine<F> {
 
     /// The next line of the log, taken in a hold of its own.
     fn next_line(&self) -> Option<Line> {
-        self.lock().log.pop()
+        self.lock().outcomes().take_line()
     }
 }
 
@@ -479,6 +443,3 @@ const LONGEST_FAREWELL: Duration = Duration::from_secs(2);
 
 /// How long it then still answers peers that leave: some of their timeouts.
 const LINGER: Duration = Duration::from_millis(5);
-
-/// Exit status of a rank of which a thread panicked that it cannot do without: as of a Rust program that panics.
-const EXIT_PANIC: i32 = 101;

@@ -2,14 +2,12 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`driver`] | one turn of the cycle: commands in, packets out and in, memory moved, completions told |
 //! | [`engine`] | who runs the cycle: the caller's thread while it waits, else a service thread that sleeps until rung |
-//! | [`pages`] | pins pages on demand and keeps the translations that the NIC uses (UTLB §3) |
-//! | [`exports`], [`imports`] | what the VMMC model asks of the machine: memory pinned, passed, mapped, revoked |
-//! | [`capture`] | what this process communicates, written down for a trace |
-//! | [`host_bell`] | how a thread of the host learns that messages of a service wait for it |
-//! | [`service_memory`] | memory that a service of the program shares between ranks |
-//! | [`shared`] | the DSM model's port to views, page protections and peers' memory (Millipage §2) |
+//! | [`driver`] | one turn of the cycle: the loop between the node and the three that follow |
+//! | `paths` | carries packets: rings, libfabric, datagrams with their links; bells; who is gone |
+//! | `memories` | owns what peers may reach, and carries out the node's moves, stores and protections |
+//! | `outcomes` | says what is over: completion words, notifications, events, the log, the trace |
+//! | [`shared`] | the views of the shared memory, and the imports of its peers' views (Millipage §2) |
 //!
 //! The firmware and the models are pure; every effect is here. One lock guards them all ([`engine::Engine::lock`]): whoever
 //! wants progress takes it, and code that holds it never touches application memory that could fault.
@@ -26,15 +24,23 @@ pub mod error;
 pub mod events;
 pub mod exports;
 pub mod host_bell;
+mod ids;
 pub mod imports;
+mod local;
 mod log;
 #[cfg(all(test, loom))]
+#[path = "tests/loom.rs"]
 mod loom_tests;
+mod memories;
 pub mod metrics;
 #[allow(unsafe_code)]
 mod mover;
 pub mod notices;
+mod outcomes;
 pub mod pages;
+mod paths;
+mod peer_words;
+mod place;
 pub mod rma;
 pub mod service_memory;
 pub mod shared;
@@ -42,6 +48,7 @@ pub mod shared;
 mod spin;
 mod sync;
 mod threads;
+mod views;
 
 pub use config::{DriverConfig, DriverMode};
 pub use driver::Driver;

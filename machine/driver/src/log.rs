@@ -19,7 +19,6 @@ use crate::rma::RegisterError;
 /// Lines that are kept; those beyond are counted.
 const LINES: usize = 64;
 
-/// What happened.
 #[derive(Debug)]
 pub(crate) enum Line {
     PeerBroken {

@@ -172,7 +172,6 @@ pub fn metrics() -> Vec<Metric> {
 }
 
 impl<F: Fabric> Driver<F> {
-    /// The figures of now.
     pub(crate) fn figures(&mut self, now_ns: u64, size: u32) -> Figures {
         let mut links = Links::default();
         for peer in 0..size {
@@ -185,9 +184,9 @@ impl<F: Fabric> Driver<F> {
             refused_stores: self.refused_stores(),
             dropped_notices: self.dropped_notices(),
             moved: self.moved(),
-            stored_in_place: self.stored_in_place.total(),
+            stored_in_place: self.stored_in_place(),
             pages: TranslationDesign::counters(self.nic().translation()) + self.page_counters(),
-            shared: self.shared_before + self.shared_counters(),
+            shared: self.all_shared_counters(),
             links,
             seal: self.rejections().unwrap_or_default(),
         };

@@ -4,16 +4,46 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mapwire_host::memory::{MappedBuffer, SharedBuffer, raw, words};
+use mapwire_host::memory::{SharedBuffer, raw, words};
+use mapwire_host::views::MultiView;
 use mapwire_nic::{Dma, Piece, Source, Transmit};
 use mapwire_translation::{Frame, PAGE_BYTES};
 use mapwire_transport::ofi::OfiPinner;
 use mapwire_transport::ofi::rma::Registrar;
 use mapwire_transport::payload::{Payload, Piece as Bytes, Received};
-use mapwire_transport::transport::{SendError, Transport};
 use mapwire_wire::{Atomic, CHUNK_BYTES, Width};
 
 use crate::pages::Pins;
+
+/// A payload of the transport, for the node.
+pub(crate) struct Taken<'a>(Received<'a>);
+
+impl<'a> From<Received<'a>> for Taken<'a> {
+    #[inline(always)]
+    fn from(payload: Received<'a>) -> Self {
+        Self(payload)
+    }
+}
+
+impl mapwire_node::Payload for Taken<'_> {
+    #[inline(always)]
+    fn len_bytes(&self) -> usize {
+        self.0.len_bytes()
+    }
+
+    #[inline(always)]
+    fn private(&self) -> &[u8] {
+        match self.0 {
+            Received::Inline(bytes) => bytes,
+            Received::Bulk(_) => &[],
+        }
+    }
+
+    #[inline]
+    fn copy_to_slice(&self, offset: usize, into: &mut [u8]) {
+        self.0.copy_to_slice(offset, into);
+    }
+}
 
 /// Bytes of the longest piece, wherever it begins in its first frame.
 const GARBAGE_BYTES: usize = CHUNK_BYTES + PAGE_BYTES;
@@ -67,7 +97,7 @@ fn source_of(pins: &Pins, garbage: &GarbagePage, piece: &Piece) -> *const u8 {
 
 /// Carries out a DMA: the payload's bytes to their frames, then the signal, then the update of a word, whose old value it gives.
 #[inline]
-pub(crate) fn deliver(pins: &Pins, garbage: &mut GarbagePage, dma: &Dma, payload: &Received<'_>) -> u64 {
+pub(crate) fn deliver(pins: &Pins, garbage: &mut GarbagePage, dma: &Dma, Taken(payload): &Taken<'_>) -> u64 {
     let length = dma.piece.length as usize;
     if length > 0 {
         let to = address(pins, garbage, &dma.piece);
@@ -105,75 +135,73 @@ fn apply(pins: &Pins, piece: &Piece, atomic: Atomic) -> u64 {
     }
 }
 
-/// Gives a packet to the transport.
-#[inline]
-pub(crate) fn transmit(
-    pins: &Pins,
-    garbage: &GarbagePage,
-    transport: &mut impl Transport,
-    packet: &Transmit,
-) -> Result<(), SendError> {
-    let payload = payload_of(pins, garbage, packet);
-    transport.send(packet.to, &packet.header, payload)
-}
-
 /// The payload of a packet.
 #[inline(always)]
-fn payload_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, packet: &'a Transmit) -> Payload<'a> {
+pub(crate) fn payload_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, packet: &'a Transmit) -> Payload<'a> {
+    match parts_of(pins, garbage, packet) {
+        (None, inside) => Payload::one(inside),
+        (Some(bytes), []) => Payload::one(bytes),
+        (Some(bytes), trailer) => Payload::two(bytes, trailer),
+    }
+}
+
+/// The memory that a packet is sent from, and the bytes behind it that travel inside it.
+#[inline(always)]
+pub(crate) fn parts_of<'a, 'b>(
+    pins: &'a Pins,
+    garbage: &'a GarbagePage,
+    packet: &'b Transmit,
+) -> (Option<Bytes<'a>>, &'b [u8]) {
     match &packet.source {
-        Source::Inline { bytes, length } => Payload::one(&bytes[..usize::from(*length)]),
-        Source::Message(bytes) => Payload::one(&bytes[..]),
+        Source::Inline { bytes, length } => (None, &bytes[..usize::from(*length)]),
+        Source::Message(bytes) => (None, &bytes[..]),
         Source::Memory { piece, trailer, .. } => {
-            let bytes = bytes_of(pins, garbage, piece);
-            match trailer {
-                None => Payload::one(bytes),
-                Some(trailer) => Payload::two(bytes, &trailer[..]),
-            }
+            let trailer = trailer.as_ref().map_or(&[][..], |trailer| trailer);
+            (Some(bytes_of(pins, garbage, piece)), trailer)
         }
     }
 }
 
 /// The bytes that a piece is sent from.
 #[inline(always)]
-pub(crate) fn bytes_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, piece: &Piece) -> Bytes<'a> {
+fn bytes_of<'a>(pins: &'a Pins, garbage: &'a GarbagePage, piece: &Piece) -> Bytes<'a> {
     let from = source_of(pins, garbage, piece);
     // SAFETY: the piece lies within the zeros, which hold the longest, or within consecutive pages that are all pinned by this
     // process (`page_of` has checked each), so mapped and readable while `pins` is borrowed; rings are never pinned.
     unsafe { Bytes::from_raw(from, piece.length as usize) }
 }
 
-/// Copies a region from this rank's privileged view, at `from`, to the offset `at` of a peer's.
-#[inline]
-pub(crate) fn store_region(from: *const u8, peer: &MappedBuffer, at: usize, length: usize) {
-    let to = peer.at(at, length).expect("region outside the segment");
-    // SAFETY: `from` is the start of `length` bytes of the privileged view (`MultiView::privileged` checked them), which stays
-    // mapped while the port lives; the destination was checked above, and is another memory. The application may not
-    // store to the region meanwhile: the model takes its write access away before it asks for this copy.
-    unsafe { raw::copy(from, to, length) };
-}
-
-/// The bytes of a buffer, reached without its lock: that is taken before the driver's, by whoever takes both.
+/// Memory of this process that a service stores from.
 #[derive(Debug)]
-pub(crate) struct BufferBytes {
-    address: usize,
-    bytes: usize,
-    _buffer: Arc<Mutex<SharedBuffer>>,
+pub(crate) enum OwnBytes {
+    /// A buffer, reached without its lock: that is taken before the driver's, by whoever takes both.
+    Buffer { address: usize, bytes: usize, _buffer: Arc<Mutex<SharedBuffer>> },
+    /// The privileged view of memory with several.
+    Views(Arc<MultiView>),
 }
 
-impl BufferBytes {
+impl OwnBytes {
     /// The bytes of a buffer with memory of its own.
-    pub(crate) fn new(buffer: Arc<Mutex<SharedBuffer>>) -> Self {
+    pub(crate) fn of_buffer(buffer: Arc<Mutex<SharedBuffer>>) -> Self {
         let held = buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let (address, bytes) = (held.as_ptr().addr(), held.len());
         drop(held);
-        Self { address, bytes, _buffer: buffer }
+        Self::Buffer { address, bytes, _buffer: buffer }
     }
 
     /// The `bytes` bytes from `offset` on, to be copied elsewhere; peers may change them meanwhile. `None`: they are not all there.
+    #[inline]
     pub(crate) fn part(&self, offset: usize, bytes: usize) -> Option<raw::Source<'_>> {
-        let is_in = offset <= self.bytes && bytes <= self.bytes - offset;
-        // SAFETY: the range lies in the buffer, which stays mapped at its address while it lives, also when it is revoked.
-        is_in.then(|| unsafe { raw::Source::from_raw((self.address + offset) as *const u8, bytes) })
+        let first = match self {
+            Self::Buffer { address, bytes: all, .. } => {
+                let is_in = offset <= *all && bytes <= *all - offset;
+                is_in.then(|| (address + offset) as *const u8)?
+            }
+            Self::Views(views) => views.privileged(offset, bytes).ok()?.cast_const(),
+        };
+        // SAFETY: the range lies in the buffer, which stays mapped at its address while it lives, also when it is revoked, or in the
+        // privileged view, which is mapped while the views live.
+        Some(unsafe { raw::Source::from_raw(first, bytes) })
     }
 }
 

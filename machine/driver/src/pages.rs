@@ -37,7 +37,6 @@ pub enum PagesError {
     Nic(#[from] NicError),
 }
 
-/// The operating system's pinning.
 pub(crate) struct Pins {
     pinner: Box<dyn Pinner>,
     /// RLIMIT_MEMLOCK, when it is what limits.

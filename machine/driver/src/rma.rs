@@ -14,21 +14,19 @@ mod transfers;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_node::{Node, RegisterError as ServiceError};
 use mapwire_translation::{AnyDesign, PageRange, PinRules};
-use mapwire_transport::fabric::Fabric;
-use mapwire_transport::far::Far;
+use mapwire_transport::ofi::Ofi;
 pub use mapwire_transport::ofi::rma::Direction;
 use mapwire_transport::ofi::rma::Registrar;
 pub use mapwire_transport::ofi::rma::RmaError;
 use mapwire_vmmc::Grant;
 use mapwire_wire::{Endpoint, ExportId, HandlerId, NodeId};
 
-use self::announcements::Announcements;
+use self::announcements::{Announcements, Part};
 pub(crate) use self::exported::RegisterError;
 use self::sources::Sources;
 use self::transfers::{Ended, Progress, Transfer, Transfers};
-use crate::driver::{Driver, PROCESS};
 use crate::error::DriverError;
-use crate::log::Line;
+use crate::ids::PROCESS;
 use crate::mover;
 
 /// Handler of the announcements.
@@ -37,16 +35,18 @@ const HANDLER: HandlerId = HandlerId(3);
 /// Exit status when the library does not give memory of the program back.
 const EXIT_STUCK: i32 = 1;
 
-/// What was moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
-    pub(crate) transfers: u64,
-    pub(crate) bytes: u64,
+    /// Stores and fetches.
+    pub transfers: u64,
+    /// Bytes of those.
+    pub bytes: u64,
 }
 
 /// See [the module](self).
 #[derive(Debug)]
 pub(crate) struct Rma {
+    me: NodeId,
     moved: Moved,
     registrar: Registrar,
     sources: Sources,
@@ -54,32 +54,26 @@ pub(crate) struct Rma {
 }
 
 impl Rma {
-    /// `None` where the provider moves no memory.
+    /// For an endpoint whose provider moves memory of peers.
     pub(crate) fn new(
-        far: Option<&mut Far>,
+        me: NodeId,
+        ofi: &Ofi,
         node: &mut Node<AnyDesign>,
         rules: PinRules,
-    ) -> Result<Option<Box<Self>>, ServiceError> {
-        let Some(far) = far.filter(|far| far.has_rma()) else {
-            return Ok(None);
-        };
-        let has_hardware = far.has_hardware();
-        // Nobody is in the page-fault handler yet.
-        let Some(ofi) = far.memory() else {
-            return Ok(None);
-        };
+    ) -> Result<Box<Self>, ServiceError> {
         let registrar = ofi.registrar();
         node.register(PROCESS, HANDLER, Box::new(Announcements::default()))?;
-        Ok(Some(Box::new(Self {
+        Ok(Box::new(Self {
+            me,
             moved: Moved::default(),
-            sources: Sources::new(mover::pinner(registrar.clone()), rules, !has_hardware),
+            sources: Sources::new(mover::pinner(registrar.clone()), rules, !ofi.has_hardware()),
             transfers: Transfers::default(),
             registrar,
-        })))
+        }))
     }
 }
 
-/// A transfer under way. The memory of this process that it uses must stay until [`Driver::rma_over`] says that it is over.
+/// A transfer under way. The memory of this process that it uses must stay until [`Driver::rma_over`](crate::Driver::rma_over) says that it is over.
 #[derive(Debug)]
 #[must_use]
 pub struct RmaTransfer {
@@ -87,122 +81,96 @@ pub struct RmaTransfer {
     peer: NodeId,
 }
 
-impl<F: Fabric> Driver<F> {
-    /// Whether stores to and fetches from a rank can go past the NIC.
-    pub(crate) fn has_rma(&self, of: NodeId) -> bool {
-        self.rma.is_some() && self.fabric.is_far(of)
+impl RmaTransfer {
+    pub(crate) fn peer(&self) -> NodeId {
+        self.peer
     }
+}
 
+impl Rma {
     /// Registers an export for a far rank that has been granted it, and tells it where.
-    pub(crate) fn announce(&mut self, to: Endpoint, export: ExportId, buffer: &SharedBuffer) {
-        let Some(rma) = self.rma.as_ref().filter(|_| self.fabric.is_far(to.node)) else {
-            return;
-        };
-        let Some((memory, _)) = buffer.descriptors() else {
-            return;
-        };
-        let Some(known) = self.node.nic().exported(export) else {
-            return;
+    pub(crate) fn announce(
+        &self,
+        node: &mut Node<AnyDesign>,
+        to: Endpoint,
+        export: ExportId,
+        buffer: &SharedBuffer,
+    ) -> Result<(), RegisterError> {
+        let (Some((memory, _)), Some(known)) = (buffer.descriptors(), node.nic().exported(export)) else {
+            return Ok(());
         };
         let (name, rights) = ((export, known.key), known.rights);
         // It was checked to lie there.
         let offset = (buffer.as_ptr().addr() as u64).saturating_sub(known.address);
         let bytes = (buffer.len() as u64).min(known.length.saturating_sub(offset));
-        let registrar = &rma.registrar;
         let announce =
-            |service: &mut Announcements| service.announce(registrar, to, name, memory, (offset, bytes), rights);
-        if let Some(Err(error)) = self.node.call(PROCESS, HANDLER, announce) {
-            self.log.push(Line::NotRegistered { export, error });
-        }
+            |service: &mut Announcements| service.announce(&self.registrar, to, name, memory, (offset, bytes), rights);
+        node.call(PROCESS, HANDLER, announce).unwrap_or(Ok(()))
     }
 
     /// An export is revoked; nobody stores to it from here on.
-    pub(crate) fn orphan(&mut self, export: ExportId) {
-        if self.rma.is_some() {
-            let withdraw = |service: &mut Announcements| service.withdraw(export);
-            let _ = self.node.call(PROCESS, HANDLER, withdraw);
-        }
-    }
-
-    /// Whether the exporter has announced where `length` bytes from `offset` of an import on are.
-    pub fn has_announced(&self, grant: &Grant, offset: u64, length: u64) -> bool {
-        let service = self.node.service::<Announcements>(PROCESS, HANDLER);
-        let part = service.and_then(|service| service.part_of(grant));
-        part.is_some_and(|part| part.place(offset, length).is_some())
+    pub(crate) fn withdraw(&self, node: &mut Node<AnyDesign>, export: ExportId) {
+        let _ = node.call(PROCESS, HANDLER, |service: &mut Announcements| service.withdraw(export));
     }
 
     /// Begins to move the `length` bytes at `address` to `offset` of an import, or back. `None` when they must go by packets: the exporter
     /// has not announced them, or the limit on pinned pages is too small.
-    ///
-    /// The caller has waited until the exporter has taken what was sent before.
-    ///
-    /// # Errors
-    /// Memory that is not mapped.
-    pub fn begin_rma(
+    pub(crate) fn begin(
         &mut self,
+        node: &mut Node<AnyDesign>,
+        ofi: &mut Ofi,
         direction: Direction,
-        grant: &Grant,
-        offset: u64,
+        (grant, offset): (&Grant, u64),
         (address, length): (u64, u64),
     ) -> Result<Option<RmaTransfer>, DriverError> {
-        let announced = |service: &Announcements| service.part_of(grant);
-        let part = self.node.service(PROCESS, HANDLER).and_then(announced);
-        let (Some(part), Some(rma)) = (part, &mut self.rma) else {
-            return Ok(None);
-        };
-        let ofi = self.fabric.far().and_then(Far::memory);
-        let (Some(at), Some(ofi)) = (part.place(offset, length), ofi) else {
+        let Some((part, at)) = announced(node, grant, offset, length) else {
             return Ok(None);
         };
         let range = PageRange::covering(address, length)?;
         // Memory that the provider does not take, or too much of it, goes by packets.
-        if !rma.sources.hold(range).unwrap_or(false) {
+        if !self.sources.hold(range).unwrap_or(false) {
             return Ok(None);
         }
         let peer = grant.node();
         let name = (peer, grant.export);
         let transfer = Transfer::new(direction, name, (part.memory, at), (address, length), range);
-        let number = rma.transfers.begin(transfer, ofi, &rma.sources);
-        let begin = |service: &mut Announcements| service.begin(name);
-        let _ = self.node.call(PROCESS, HANDLER, begin);
+        let number = self.transfers.begin(transfer, ofi, &self.sources);
+        let _ = node.call(PROCESS, HANDLER, |service: &mut Announcements| service.begin(name));
         Ok(Some(RmaTransfer { number, peer }))
     }
 
-    /// Takes note of operations that are over. Whether there were any: the threads that wait for them may sleep.
-    #[inline]
-    pub(crate) fn drain_moves(&mut self) -> bool {
-        match (&mut self.rma, self.fabric.far().and_then(Far::memory)) {
-            (Some(rma), Some(ofi)) => rma.transfers.drain(ofi),
-            _ => false,
-        }
+    /// Takes note of operations that are over. Whether there were any.
+    pub(crate) fn drain(&mut self, ofi: &mut Ofi) -> bool {
+        self.transfers.drain(ofi)
     }
 
     /// What was moved so far.
     pub(crate) fn moved(&self) -> Moved {
-        self.rma.as_ref().map(|it| it.moved).unwrap_or_default()
+        self.moved
     }
 
     /// How a transfer ended, once it has: what was begun of it in bytes, and why no more.
-    pub fn rma_over(&mut self, transfer: &RmaTransfer) -> Option<Result<(), (u64, RmaError)>> {
-        let (rma, ofi) = (self.rma.as_mut()?, self.fabric.far()?.memory()?);
-        let peers = &self.peers;
-        let is_gone = |peer| crate::driver::peers::is_gone(peers, peer);
-        let sources = &mut rma.sources;
-        match rma.transfers.progress(transfer.number, ofi, sources, is_gone) {
+    pub(crate) fn take_over(
+        &mut self,
+        node: &mut Node<AnyDesign>,
+        ofi: &mut Ofi,
+        transfer: &RmaTransfer,
+        is_gone: bool,
+    ) -> Option<Result<(), (u64, RmaError)>> {
+        match self.transfers.progress(transfer.number, ofi, &mut self.sources, is_gone) {
             Progress::UnderWay => None,
-            Progress::Over(ended) => {
-                let Ended { name, begun_bytes, error } = ended;
+            Progress::Over(Ended { name, begun_bytes, error }) => {
                 // What comes next may be a signal, and then another transfer, which waits until the peer has taken that.
                 ofi.ask_with_next(transfer.peer);
-                if error.is_none() {
-                    rma.moved.transfers += 1;
-                    rma.moved.bytes += begun_bytes;
-                }
                 if let Some(name) = name {
-                    let end = |service: &mut Announcements| service.end(name);
-                    let _ = self.node.call(PROCESS, HANDLER, end);
+                    let _ = node.call(PROCESS, HANDLER, |service: &mut Announcements| service.end(name));
                 }
-                Some(error.map_or(Ok(()), |error| Err((begun_bytes, error))))
+                if let Some(error) = error {
+                    return Some(Err((begun_bytes, error)));
+                }
+                self.moved.transfers += 1;
+                self.moved.bytes += begun_bytes;
+                Some(Ok(()))
             }
             Progress::Stuck => {
                 mapwire_host::saying::say(format_args!(
@@ -213,4 +181,15 @@ impl<F: Fabric> Driver<F> {
             }
         }
     }
+}
+
+/// The part of an import that its exporter has announced, and where in it `length` bytes from `offset` of the import on are.
+fn announced(node: &Node<AnyDesign>, grant: &Grant, offset: u64, length: u64) -> Option<(Part, u64)> {
+    let part = node.service::<Announcements>(PROCESS, HANDLER)?.part_of(grant)?;
+    Some((part, part.place(offset, length)?))
+}
+
+/// Whether the exporter has announced where `length` bytes from `offset` of an import on are.
+pub(crate) fn is_announced(node: &Node<AnyDesign>, grant: &Grant, offset: u64, length: u64) -> bool {
+    announced(node, grant, offset, length).is_some()
 }

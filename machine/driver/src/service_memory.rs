@@ -1,21 +1,24 @@
-//! Memory that a service of the program shares between ranks: where its regions lie here, and in each peer's memory.
+//! Memory that a service shares between ranks: where its regions lie here, and in each peer's memory.
 
 use std::sync::{Arc, Mutex};
 
+use mapwire_host::faults::PageProtection;
 use mapwire_host::memory::SharedBuffer;
+use mapwire_host::views::MultiView;
 use mapwire_service::Region;
-use mapwire_transport::fabric::Fabric;
-use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId};
+use mapwire_wire::{ImportId, NodeId};
 
-use crate::driver::{Driver, PROCESS};
-use crate::mover::BufferBytes;
-use crate::shared::Segment;
+use crate::imports::Segment;
+use crate::mover::OwnBytes;
+use crate::views::ViewPages;
 
 /// The memory of a service, and that of its peers.
 #[derive(Debug)]
 pub struct ServiceMemory {
     /// Offset 0 of a region is its first byte.
-    own: Option<BufferBytes>,
+    own: Option<OwnBytes>,
+    /// The pages of it that the program sees, where the service protects them.
+    pages: Option<ViewPages>,
     peers: Arc<PeerMemory>,
     /// Memory for one peer alone each.
     pairs: Vec<Pair>,
@@ -27,7 +30,7 @@ pub struct ServiceMemory {
 #[derive(Debug)]
 struct Pair {
     peer: NodeId,
-    own: BufferBytes,
+    own: OwnBytes,
     import: ImportId,
 }
 
@@ -44,8 +47,8 @@ impl PeerMemory {
 
     /// Says where the memory of a peer is.
     pub fn set(&mut self, peer: NodeId, segment: Segment) {
-        if let Some(slot) = self.0.get_mut(usize::from(peer.0)) {
-            *slot = Some(segment);
+        if let Some(entry) = self.0.get_mut(usize::from(peer.0)) {
+            *entry = Some(segment);
         }
     }
 
@@ -65,8 +68,8 @@ impl PeerMemory {
 }
 
 /// How a region gets into a peer's memory.
-#[derive(Clone, Copy, Debug)]
-enum Stored {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
     InPlace,
     /// The NIC stores it: which import, and the address of the bytes here.
     ByNic(ImportId, u64),
@@ -78,93 +81,85 @@ impl ServiceMemory {
     /// The memory `own` of this rank, and that of its peers.
     #[must_use]
     pub fn new(own: Arc<Mutex<SharedBuffer>>, peers: Arc<PeerMemory>) -> Self {
-        Self { own: Some(BufferBytes::new(own)), peers, pairs: Vec::new(), retired: Vec::new() }
+        Self::of(Some(OwnBytes::of_buffer(own)), None, peers)
     }
 
-    /// Memory of pairs alone: see [`Driver::set_pair_memory`].
-    fn of_pairs() -> Self {
-        Self { own: None, peers: Arc::new(PeerMemory::new(0)), pairs: Vec::new(), retired: Vec::new() }
+    /// The views of memory that `ranks` ranks share, whose pages the service protects.
+    pub(crate) fn of_views(ranks: u16, views: Arc<MultiView>, protection: PageProtection) -> Self {
+        let own = OwnBytes::Views(Arc::clone(&views));
+        let peers = Arc::new(PeerMemory::new(ranks.into()));
+        Self::of(Some(own), Some(ViewPages::new(views, protection)), peers)
     }
 
-    /// Stores a region at the offset `at` of a peer's memory, where that is mapped. The message that follows it through the ring is
-    /// published after it.
-    fn store(&self, to: NodeId, region: &Region, at: u64) -> Stored {
-        let (offset, bytes) = (region.offset as usize, region.bytes as usize);
-        if let Some(pair) = self.pairs.iter().find(|pair| pair.peer == to) {
-            return match pair.own.part(offset, bytes) {
-                Some(source) => Stored::ByNic(pair.import, source.as_ptr().addr() as u64),
-                None => Stored::Never,
-            };
+    pub(crate) fn of_pairs() -> Self {
+        Self::of(None, None, Arc::new(PeerMemory::new(0)))
+    }
+
+    fn of(own: Option<OwnBytes>, pages: Option<ViewPages>, peers: Arc<PeerMemory>) -> Self {
+        Self { own, pages, peers, pairs: Vec::new(), retired: Vec::new() }
+    }
+
+    /// The pages that the service protects, if it does.
+    #[inline]
+    pub(crate) fn pages(&mut self) -> Option<&mut ViewPages> {
+        self.pages.as_mut()
+    }
+
+    /// Says where the memory of a peer is, if nobody else shares the list of peers.
+    pub(crate) fn set_peer(&mut self, peer: NodeId, segment: Segment) {
+        if let Some(peers) = Arc::get_mut(&mut self.peers) {
+            peers.set(peer, segment);
         }
-        let own = self.own.as_ref();
+    }
+
+    /// Whether it is known where the memory of a peer is.
+    pub(crate) fn has_peer(&self, peer: NodeId) -> bool {
+        self.peers.of(peer).is_some()
+    }
+
+    /// Address and length of bytes that the program sees in views, for a trace.
+    pub(crate) fn traced(&self, offset: u64, bytes: u64) -> Option<(u64, u64)> {
+        let views = self.pages.as_ref()?.views();
+        let first = views.privileged(offset as usize, bytes as usize).ok()?;
+        Some((first as u64, bytes))
+    }
+
+    /// Gives the service memory for one peer, or takes it away. What is taken away is kept while the NIC may read it (`is_storing`).
+    pub(crate) fn set_pair(
+        &mut self,
+        peer: NodeId,
+        memory: Option<(Arc<Mutex<SharedBuffer>>, ImportId)>,
+        is_storing: bool,
+    ) {
+        if !is_storing {
+            self.retired.clear();
+        }
+        if let Some(old) = self.pairs.iter().position(|pair| pair.peer == peer) {
+            let old = self.pairs.swap_remove(old);
+            self.retired.extend(is_storing.then_some(old));
+        }
+        let pair = memory.map(|(own, import)| Pair { peer, own: OwnBytes::of_buffer(own), import });
+        self.pairs.extend(pair);
+    }
+
+    /// Stores a region at the offset `at` of a peer's memory, where that is mapped: the message that follows it through the ring is
+    /// published after it (x86 keeps stores in order; the ring's release store does so everywhere).
+    #[inline]
+    pub(crate) fn store(&self, to: NodeId, region: &Region, at: u64) -> Stored {
+        let (offset, bytes) = (region.offset as usize, region.bytes as usize);
+        let (own, import) = match self.pairs.iter().find(|pair| pair.peer == to) {
+            Some(pair) => (Some(&pair.own), Some(pair.import)),
+            None => (self.own.as_ref(), None),
+        };
         let Some(source) = own.and_then(|own| own.part(offset, bytes)) else {
             return Stored::Never;
         };
-        match self.peers.of(to) {
-            Some(Segment::Mapped(peer)) if peer.put(at as usize, source) => Stored::InPlace,
-            Some(&Segment::Imported(import)) => Stored::ByNic(import, source.as_ptr().addr() as u64),
+        match (import, self.peers.of(to)) {
+            (Some(import), _) | (None, Some(&Segment::Imported(import))) => {
+                Stored::ByNic(import, source.as_ptr().addr() as u64)
+            }
+            (None, Some(Segment::Mapped(peer))) if peer.put(at as usize, source) => Stored::InPlace,
             _ => Stored::Never,
-        }
-    }
-}
-
-impl<F: Fabric> Driver<F> {
-    /// Gives a service of the program its memory, which it keeps until it is [taken away](Self::deregister_service).
-    pub fn set_service_memory(&mut self, handler: HandlerId, memory: ServiceMemory) {
-        self.service_memories.retain(|(id, _)| *id != handler);
-        self.service_memories.push((handler, memory));
-    }
-
-    /// Gives a service memory for one peer, or takes it away: what lies in it is stored into the peer's memory `import` by the NIC. Memory
-    /// that is taken away is kept until the NIC is done with it.
-    pub fn set_pair_memory(
-        &mut self,
-        handler: HandlerId,
-        peer: NodeId,
-        memory: Option<(Arc<Mutex<SharedBuffer>>, ImportId)>,
-    ) {
-        let is_storing = self.node.is_storing(PROCESS);
-        let found = self.service_memories.iter().position(|(id, _)| *id == handler);
-        let at = match found {
-            Some(at) => at,
-            None if memory.is_none() => return,
-            None => {
-                self.service_memories.push((handler, ServiceMemory::of_pairs()));
-                self.service_memories.len() - 1
-            }
-        };
-        let (_, of_service) = &mut self.service_memories[at];
-        if !is_storing {
-            of_service.retired.clear();
-        }
-        let old = of_service.pairs.iter().position(|pair| pair.peer == peer);
-        if let Some(old) = old {
-            let old = of_service.pairs.swap_remove(old);
-            if is_storing {
-                of_service.retired.push(old);
-            }
-        }
-        if let Some((own, import)) = memory {
-            let own = BufferBytes::new(own);
-            of_service.pairs.push(Pair { peer, own, import });
-        }
-    }
-
-    /// Whether the NIC may still read memory of services.
-    #[must_use]
-    pub fn is_storing_for_services(&self) -> bool {
-        self.node.is_storing(PROCESS)
-    }
-
-    /// Stores a region of a program's service into a peer's memory. Without memory the service is told that the store is lost.
-    pub(crate) fn store_of_service(&mut self, handler: HandlerId, to: Endpoint, region: &Region, at: u64) {
-        let mut memories = self.service_memories.iter();
-        let memory = memories.find(|(id, _)| *id == handler);
-        let stored = memory.map_or(Stored::Never, |(_, memory)| memory.store(to.node, region, at));
-        match stored {
-            Stored::InPlace => self.node.handle_stored(PROCESS, true),
-            Stored::Never => self.node.handle_stored(PROCESS, false),
-            Stored::ByNic(import, address) => self.store_by_nic(import, address),
         }
     }
 }

@@ -82,7 +82,6 @@ impl<T> SpinLock<T> {
     }
 }
 
-/// The lock, held.
 #[derive(Debug)]
 pub(crate) struct SpinGuard<'a, T> {
     lock: &'a SpinLock<T>,

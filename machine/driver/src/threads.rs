@@ -4,7 +4,8 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use crate::shared::MAX_THREADS;
+/// Threads of a process that may use the shared memory.
+pub const MAX_THREADS: usize = 64;
 
 static NEXT_TABLE: AtomicU32 = AtomicU32::new(1);
 

@@ -1,7 +1,7 @@
 //! What a process is given besides packets: its place in the job, news of its peers, bells, and memory that neighbours pass.
 //!
-//! A [`Fabric`] is a [`Transport`] with all of that. That of a job is [`crate::job::JobFabric`]. What a fabric does not have it
-//! answers by "no", peer by peer: where it cannot pass memory, imports go by packets.
+//! A [`Fabric`] is a [`Transport`] with all of that. That of a job is [`crate::job::JobFabric`]. What a way to a peer can do its
+//! [`Abilities`](crate::transport::Abilities) say: where it cannot pass memory, imports go by packets.
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -12,8 +12,8 @@ use mapwire_wire::NodeId;
 
 use crate::bells::{Sleeper, Slept, Wake};
 use crate::board::{Figures, RankState};
-use crate::far::Far;
 use crate::net::{CardError, Net};
+use crate::ofi::Ofi;
 use crate::rendezvous::RendezvousError;
 use crate::shm::channel::ChannelError;
 use crate::transport::Transport;
@@ -116,6 +116,15 @@ pub enum News {
     Lost(NodeId),
 }
 
+/// How threads that sleep learn of packets that no bell is rung for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrung {
+    /// A descriptor is watched.
+    Watched,
+    /// They look again soon.
+    Blind,
+}
+
 /// A transport, and what a process of a job has besides.
 pub trait Fabric: Transport + Debug + Send + 'static {
     /// Its bells.
@@ -133,30 +142,30 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// The bells.
     fn bells(&self) -> &Arc<Self::Bells>;
 
-    /// Whether a peer, which may be this process, can map what this process exports: [`pass`](Self::pass) reaches it. Known from the
-    /// start, and never changes.
-    fn passes_memory(&self, to: NodeId) -> bool;
-
-    /// Whether only datagrams reach a peer. Known from the start, and never changes.
-    fn is_remote(&self, _peer: NodeId) -> bool {
-        false
-    }
-
-    /// The way to remote peers, where there are any.
-    fn net(&mut self) -> Option<&mut Net> {
+    /// The sockets by which peers are reached that lose packets, where there are any.
+    #[inline]
+    fn datagrams(&mut self) -> Option<&mut Net> {
         None
     }
 
-    /// Whether a peer is reached by libfabric: nobody rings it, and the page-fault handler leaves it to others. Known from the start, and
-    /// never changes.
-    fn is_far(&self, _peer: NodeId) -> bool {
-        false
-    }
-
-    /// The way to far peers, where there are any.
-    fn far(&mut self) -> Option<&mut Far> {
+    /// The endpoint that reaches memory of peers, where there is one, and outside the page-fault handler.
+    #[inline]
+    fn library(&mut self) -> Option<&mut Ofi> {
         None
     }
+
+    /// The provider of libfabric that peers are reached by, where any are.
+    fn provider(&self) -> Option<&str> {
+        None
+    }
+
+    /// How threads that sleep learn of packets of peers that ring nobody; `None`: all ring.
+    fn unrung(&self) -> Option<Unrung> {
+        None
+    }
+
+    /// Looks what peers have sent that ring nobody, also while a packet of another waits.
+    fn look(&mut self) {}
 
     /// Says that the page-fault handler uses the fabric, or no more: nothing may allocate or take a lock meanwhile.
     fn set_confined(&mut self, _on: bool) {}
@@ -188,7 +197,8 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Passes a descriptor to a peer.
     ///
     /// # Errors
-    /// Whoever passes descriptors is gone, or the kernel refuses, or nothing can be [passed](Self::passes_memory) to this peer.
+    /// Whoever passes descriptors is gone, or the kernel refuses, or nothing can be
+    /// [passed](crate::transport::Abilities::passes_memory) to this peer.
     fn pass(&mut self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError>;
 
     /// Leaves the job in good order: peers learn that this process left, rather than died.
@@ -199,6 +209,11 @@ pub trait Fabric: Transport + Debug + Send + 'static {
 
     /// Peers with a connection, this process included, in no particular order.
     fn peers(&self) -> &[NodeId];
+
+    /// Peers that packets have gone to, or come from, by any way.
+    fn acquaintances(&mut self) -> Vec<NodeId> {
+        self.peers().to_vec()
+    }
 
     /// Packets of one peer that may wait to be received, at most.
     fn most_waiting(&self) -> usize;

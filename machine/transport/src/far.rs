@@ -10,26 +10,22 @@ use mapwire_host::descriptors::occupy_stdio;
 use mapwire_wire::{Header, NodeId};
 
 use crate::net::{CardError, NetConfig};
-use crate::ofi::{Ofi, OfiConfig, OfiError, usual_provider};
+use crate::ofi::{Ofi, OfiConfig, OfiError, core_of, usual_provider};
 use crate::payload::Payload;
 use crate::rendezvous::Card;
-use crate::transport::{Packet, ReceiveError, SendError, Transport};
+use crate::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
 
 /// Providers whose endpoints have addresses of the Internet protocol, by which an interface is chosen.
 const BY_ADDRESS: [&str; 5] = ["tcp", "net", "udp", "sockets", "verbs"];
-
-/// The provider that a name of a layered one begins with.
-fn core_of(provider: &str) -> &str {
-    provider.split(';').next().unwrap_or_default()
-}
 
 /// See [the module](self).
 #[derive(Debug)]
 pub struct Far {
     ofi: Ofi,
     fd: Option<OwnedFd>,
-    /// The ranks that are reached so, by number.
-    reaches: Box<[bool]>,
+    /// The provider stores to and fetches from memory of peers, and says of each operation how it ended, so that the memory can be given
+    /// back.
+    has_memory: bool,
     is_confined: bool,
     /// Its packets come before those of others, the next time that both have some.
     is_first: Cell<bool>,
@@ -42,7 +38,7 @@ impl Far {
     ///
     /// # Errors
     /// [`OfiError`].
-    pub fn open(provider: Option<&str>, net: &NetConfig, me: NodeId, reaches: Box<[bool]>) -> Result<Self, OfiError> {
+    pub fn open(provider: Option<&str>, net: &NetConfig, me: NodeId) -> Result<Self, OfiError> {
         // The library takes whatever number a descriptor gets.
         occupy_stdio();
         let provider = match provider {
@@ -74,7 +70,8 @@ impl Far {
             }
         }
         let ofi = opened?;
-        Ok(Self { fd: ofi.fd(), ofi, reaches, is_confined: false, is_first: Cell::new(false) })
+        let has_memory = ofi.has_rma() && !["udp", "shm"].contains(&core_of(&provider));
+        Ok(Self { fd: ofi.fd(), ofi, has_memory, is_confined: false, is_first: Cell::new(false) })
     }
 
     /// What other ranks need to know of this endpoint.
@@ -96,36 +93,16 @@ impl Far {
         })
     }
 
-    /// Whether a rank is reached so.
-    #[inline]
-    #[must_use]
-    pub fn reaches(&self, peer: NodeId) -> bool {
-        self.reaches.get(usize::from(peer.0)).is_some_and(|reaches| *reaches)
-    }
-
     /// The provider's full name.
     #[must_use]
     pub fn provider(&self) -> &str {
         self.ofi.provider()
     }
 
-    /// Whether the provider stores to and fetches from memory of peers, and says of each operation how it ended, so that the memory can be
-    /// given back.
-    #[must_use]
-    pub fn has_rma(&self) -> bool {
-        self.ofi.has_rma() && !["udp", "shm"].contains(&core_of(self.provider()))
-    }
-
-    /// Whether registered memory is reached by hardware, by the frames that it had as it was registered.
-    #[must_use]
-    pub fn has_hardware(&self) -> bool {
-        !["tcp", "udp", "net", "sockets", "shm"].contains(&core_of(self.provider()))
-    }
-
-    /// The endpoint, for stores and fetches. None while the library is left alone.
+    /// The endpoint, where it stores to and fetches from memory of peers, and while the library is not left alone.
     #[must_use]
     pub fn memory(&mut self) -> Option<&mut Ofi> {
-        (!self.is_confined).then_some(&mut self.ofi)
+        (self.has_memory && !self.is_confined).then_some(&mut self.ofi)
     }
 
     /// What threads may sleep on, where the provider has it: see [`Ofi::fd`].
@@ -193,6 +170,11 @@ impl Far {
 }
 
 impl Transport for Far {
+    #[inline]
+    fn abilities(&self, _: NodeId) -> Abilities {
+        Abilities { remote_access: self.has_memory, lossless: true, passes_memory: false, rings: false }
+    }
+
     fn max_payload_bytes(&self) -> usize {
         self.ofi.max_payload_bytes()
     }

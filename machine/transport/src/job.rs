@@ -15,17 +15,17 @@ use mapwire_wire::{Header, NodeId};
 
 use crate::bells::{Sleeper, Slept, Wake};
 use crate::board::{Board, BrokersBoard, Figures, RankState};
-use crate::fabric::{Doorbells, Fabric, News};
+use crate::fabric::{Doorbells, Fabric, News, Unrung};
 use crate::far::Far;
 use crate::net::{Alarm, Carrier, Net, NetConfig, NetError};
-use crate::ofi::OfiError;
+use crate::ofi::{Ofi, OfiError};
 use crate::payload::Payload;
 use crate::rendezvous::{Card, Client, Event, JobAddress, MakeChannel, RendezvousError};
 use crate::rousing::Rousing;
 use crate::shm::ShmTransport;
 use crate::shm::channel::{Channel, ChannelError, Side};
 use crate::shm::ring::RingConfig;
-use crate::transport::{Packet, ReceiveError, SendError, Transport};
+use crate::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
 
 /// Why a process has no place in a job.
 #[derive(Debug, thiserror::Error)]
@@ -203,7 +203,8 @@ pub struct JobFabric {
     size: u32,
     ring: RingConfig,
     transport: ShmTransport,
-    /// One of these is there when some ranks are on other hosts.
+    /// Which ranks are on other hosts. One of the next two is there when any is.
+    others: Box<[bool]>,
     net: Option<Box<Net>>,
     far: Option<Box<Far>>,
     /// Peers that a connection has been asked for.
@@ -239,12 +240,12 @@ impl JobFabric {
                 datagrams = Some(Box::new(net));
             }
             Carrier::Libfabric { provider } => {
-                let opened = Far::open(provider.as_deref(), net, me, others)?;
+                let opened = Far::open(provider.as_deref(), net, me)?;
                 client.publish(opened.card())?;
                 far = Some(Box::new(opened));
             }
         }
-        Self::new(Some(client), board, rank, size, (datagrams, far))
+        Self::new(Some(client), board, rank, others, (datagrams, far))
     }
 
     /// A job of this process alone.
@@ -262,14 +263,14 @@ impl JobFabric {
     pub fn without_broker(size: u32) -> Result<Self, JoinError> {
         let (board, _files) = BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
         let board = Arc::new(board.into_board());
-        Self::new(None, board, 0, size, (None, None))
+        Self::new(None, board, 0, vec![false; size as usize].into(), (None, None))
     }
 
     fn new(
         client: Option<Client>,
         board: Arc<Board>,
         rank: u32,
-        size: u32,
+        others: Box<[bool]>,
         (net, far): (Option<Box<Net>>, Option<Box<Far>>),
     ) -> Result<Self, JoinError> {
         let is_far = far.is_some();
@@ -312,13 +313,14 @@ impl JobFabric {
                 either: either.map(Mutex::new),
                 is_far,
             }),
-            size,
+            size: others.len() as u32,
             ring,
             transport,
+            requested: vec![false; others.len()],
+            lost: vec![false; others.len()],
+            others,
             net,
             far,
-            requested: vec![false; size as usize],
-            lost: vec![false; size as usize],
             uid: rustix::process::getuid().as_raw(),
             found: VecDeque::new(),
         })
@@ -353,7 +355,7 @@ impl JobFabric {
     /// Asks for the cards of ranks that have spoken, each once: their broker does not tell this rank's own.
     fn meet_strangers(&mut self) {
         while let Some(stranger) = self.far.as_mut().and_then(|far| far.poll_stranger()) {
-            if self.is_far(stranger) && self.request_connection(stranger).is_err() {
+            if !self.abilities(stranger).rings && self.request_connection(stranger).is_err() {
                 // The job has ended, which is news of its own.
                 return;
             }
@@ -400,7 +402,23 @@ impl JobFabric {
     }
 }
 
+/// Whether a peer is one of `others`.
+#[inline(always)]
+fn is_in(others: &[bool], peer: NodeId) -> bool {
+    others.get(usize::from(peer.0)).is_some_and(|is_other| *is_other)
+}
+
 impl Transport for JobFabric {
+    #[inline(always)]
+    fn abilities(&self, peer: NodeId) -> Abilities {
+        match (&self.far, &self.net) {
+            (None, None) => Abilities::RINGS,
+            _ if !is_in(&self.others, peer) => Abilities::RINGS,
+            (Some(far), _) => far.abilities(peer),
+            (None, Some(_)) => Abilities::DATAGRAMS,
+        }
+    }
+
     #[inline]
     fn max_payload_bytes(&self) -> usize {
         let ring = self.transport.max_payload_bytes();
@@ -414,7 +432,7 @@ impl Transport for JobFabric {
     #[inline(always)]
     fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
         match &mut self.far {
-            Some(far) if far.reaches(to) => far.send(to, header, payload),
+            Some(far) if is_in(&self.others, to) => far.send(to, header, payload),
             _ => self.transport.send(to, header, payload),
         }
     }
@@ -438,7 +456,7 @@ impl Transport for JobFabric {
     #[inline(always)]
     fn release(&mut self, from: NodeId) {
         match &mut self.far {
-            Some(far) if far.reaches(from) => far.release(from),
+            Some(far) if is_in(&self.others, from) => far.release(from),
             _ => self.transport.release(from),
         }
     }
@@ -461,14 +479,14 @@ impl Transport for JobFabric {
     #[inline]
     fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
         match &mut self.far {
-            Some(far) if far.reaches(to) => far.drained(to),
+            Some(far) if is_in(&self.others, to) => far.drained(to),
             _ => self.transport.drained(to),
         }
     }
 
     fn disconnect(&mut self, peer: NodeId) {
         match &mut self.far {
-            Some(far) if far.reaches(peer) => far.disconnect(peer),
+            Some(far) if is_in(&self.others, peer) => far.disconnect(peer),
             _ => self.transport.disconnect(peer),
         }
     }
@@ -494,31 +512,36 @@ impl Fabric for JobFabric {
         &self.bells
     }
 
-    fn passes_memory(&self, to: NodeId) -> bool {
-        !self.is_remote(to) && !self.is_far(to)
-    }
-
-    fn is_remote(&self, peer: NodeId) -> bool {
-        self.net.is_some() && self.board().host(peer.0.into()) != self.board().host(self.bells.rank)
+    #[inline]
+    fn datagrams(&mut self) -> Option<&mut Net> {
+        self.net.as_deref_mut()
     }
 
     #[inline]
-    fn net(&mut self) -> Option<&mut Net> {
-        self.net.as_deref_mut()
+    fn library(&mut self) -> Option<&mut Ofi> {
+        self.far.as_mut()?.memory()
+    }
+
+    fn provider(&self) -> Option<&str> {
+        self.far.as_ref().map(|far| far.provider())
+    }
+
+    fn unrung(&self) -> Option<Unrung> {
+        self.far.as_ref().map(|far| match far.fd() {
+            Some(_) => Unrung::Watched,
+            None => Unrung::Blind,
+        })
+    }
+
+    fn look(&mut self) {
+        if let Some(far) = &self.far {
+            far.look();
+        }
     }
 
     #[inline]
     fn has_packet(&self) -> bool {
         self.far.is_some() || self.transport.has_packet()
-    }
-
-    fn is_far(&self, peer: NodeId) -> bool {
-        self.far.as_ref().is_some_and(|far| far.reaches(peer))
-    }
-
-    #[inline]
-    fn far(&mut self) -> Option<&mut Far> {
-        self.far.as_deref_mut()
     }
 
     fn set_confined(&mut self, on: bool) {
@@ -598,6 +621,17 @@ impl Fabric for JobFabric {
         self.transport.peers()
     }
 
+    fn acquaintances(&mut self) -> Vec<NodeId> {
+        let mut peers = self.transport.peers().to_vec();
+        if let Some(far) = &mut self.far {
+            peers.extend(far.peers());
+        }
+        if let Some(net) = &self.net {
+            peers.extend((0..self.size).map(|rank| NodeId(rank as u16)).filter(|&peer| net.knows(peer)));
+        }
+        peers
+    }
+
     fn most_waiting(&self) -> usize {
         self.ring.slots as usize
     }
@@ -605,7 +639,7 @@ impl Fabric for JobFabric {
     #[inline]
     fn has_next(&mut self, from: NodeId) -> bool {
         match &mut self.far {
-            Some(far) if far.reaches(from) => far.has_next(from),
+            Some(far) if is_in(&self.others, from) => far.has_next(from),
             _ => self.transport.has_next(from),
         }
     }

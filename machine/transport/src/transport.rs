@@ -6,7 +6,7 @@
 //! * commands: [`Transport::send`], [`Transport::disconnect`];
 //! * polls: [`Transport::poll_receive`], then [`Transport::release`] when the packet has been dealt with;
 //!   [`Transport::flush`] before the caller turns to other work or sleeps;
-//! * getters: [`Transport::has_input`], [`Transport::drained`], [`Transport::max_payload_bytes`].
+//! * getters: [`Transport::abilities`], [`Transport::has_input`], [`Transport::drained`], [`Transport::max_payload_bytes`].
 
 use mapwire_wire::{Header, NodeId};
 
@@ -71,8 +71,32 @@ pub struct Packet<'a> {
     pub payload: Received<'a>,
 }
 
+/// What a way to a peer can do. Known from the start, and never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Packets arrive once and in order; else they are the datagrams of a link, which recovers them.
+    pub lossless: bool,
+    /// Descriptors can be passed there, so that the peer maps memory of this process.
+    pub passes_memory: bool,
+    /// Stores to and fetches from memory of the peer go past its NIC.
+    pub remote_access: bool,
+    /// Whoever publishes packets there rings the peer's bell, and may do so in the page-fault handler. Else nobody rings, and the handler
+    /// leaves the peer to other threads.
+    pub rings: bool,
+}
+
+impl Abilities {
+    /// Those of rings in memory of one host.
+    pub const RINGS: Self = Self { lossless: true, passes_memory: true, remote_access: false, rings: true };
+    /// Those of datagrams.
+    pub const DATAGRAMS: Self = Self { lossless: false, passes_memory: false, remote_access: false, rings: true };
+}
+
 /// Moves packets between this node and its peers.
 pub trait Transport {
+    /// What the way to a peer can do.
+    fn abilities(&self, peer: NodeId) -> Abilities;
+
     /// Longest payload of a packet.
     fn max_payload_bytes(&self) -> usize;
 

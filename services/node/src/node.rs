@@ -463,6 +463,13 @@ impl<D: TranslationDesign> Node<D> {
         self.confinement.set(on);
     }
 
+    /// Whether the node is confined.
+    #[inline]
+    #[must_use]
+    pub fn is_confined(&self) -> bool {
+        self.confinement.is_on()
+    }
+
     /// Something is left where it is, for whoever is not confined.
     pub fn leave_for_later(&mut self) {
         self.confinement.leave();

@@ -1,5 +1,8 @@
 //! What is lost towards a peer that takes nothing, and who is told.
 
+mod bare_fabric;
+mod conformance;
+
 use std::sync::Arc;
 
 use mapwire_dsm::{Access, Config as ModelConfig, Dsm, Key, MAX_MESSAGE_BYTES, Message, Progress};
@@ -9,15 +12,19 @@ use mapwire_service::{Action, Broken, Service};
 use mapwire_transport::job::JobFabric;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
-use super::{Driver, PROCESS, SHARED_HANDLER};
+use super::Driver;
+use super::confined::Confined;
 use crate::breach::Breach;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
-use crate::engine::Place;
-use crate::error::DriverError;
+use crate::error::{DriverError, SharedError};
 use crate::events::Events;
+use crate::ids::{PROCESS, SHARED_HANDLER};
 use crate::log::Line;
-use crate::shared::{MAX_THREADS, SharedError, SharedPort};
+use crate::peer_words::PeerWords;
+use crate::place::Place;
+use crate::shared::SharedPort;
+use crate::threads::MAX_THREADS;
 
 const PEER: NodeId = NodeId(1);
 
@@ -60,15 +67,18 @@ impl Service for Flood {
 /// Fills the queue of the peer.
 fn flood(driver: &mut Driver) {
     let flood = Box::new(Flood::default());
-    driver.node.register(PROCESS, HandlerId(9), flood).unwrap();
+    driver.local.node.register(PROCESS, HandlerId(9), flood).unwrap();
     driver.serve_services();
 }
 
 /// A driver whose peer is never connected.
 fn driver() -> Driver {
+    driver_with(Arc::new(CompletionWords::new()))
+}
+
+fn driver_with(words: Arc<CompletionWords>) -> Driver {
     let local = JobFabric::without_broker(2).unwrap();
-    let peers = crate::driver::peer_words(2).unwrap();
-    let words = Arc::new(CompletionWords::new());
+    let peers = PeerWords::new(2).unwrap();
     Driver::new(&DriverConfig::default(), local, peers, words).unwrap()
 }
 
@@ -102,7 +112,7 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     assert_eq!(begun, Some(Ok(())));
     driver.serve_shared();
     assert!(driver.check_shared().is_ok());
-    assert!(driver.node.idle_towards(PEER));
+    assert!(driver.local.node.idle_towards(PEER));
     let request = Message::Request { thread: 0, key: Key { view: 0, page: 0 }, access: Access::Read };
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = request.encode(&mut bytes);
@@ -120,7 +130,7 @@ fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
     driver.serve_shared();
     let error = driver.check_shared().unwrap_err();
     assert!(matches!(error, SharedError::NoView(PEER)), "{error}");
-    assert!(driver.node.idle_towards(PEER), "no grant without its data");
+    assert!(driver.local.node.idle_towards(PEER), "no grant without its data");
 }
 
 #[test]
@@ -135,7 +145,7 @@ fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
         matches!(outcome, Some(Err(DriverError::PeerBroken { peer: at, breach: why })) if (at, why) == (peer, breach)),
         "{outcome:?}"
     );
-    let line = driver.log.pop();
+    let line = driver.outcomes().take_line();
     assert!(matches!(line, Some(Line::PeerBroken { node, breach: why }) if (node, why) == (peer, breach)), "{line:?}");
 }
 
@@ -157,7 +167,7 @@ fn a_lost_message_of_the_shared_memory_ends_it_and_nothing_else() {
 #[test]
 fn shared_memory_opened_after_a_rank_has_gone_says_so() {
     let mut driver = driver();
-    driver.handle_peer_gone(PEER);
+    driver.paths.handle_gone(&mut driver.local, PEER);
     let error = lock_of_the_peer(&mut driver, 0x4100_0000_0000);
     assert!(matches!(error, Some(SharedError::RankGone(PEER))), "{error:?}");
 }
@@ -168,14 +178,14 @@ fn what_the_fault_handler_leaves_keeps_the_service_thread_awake_and_is_news_to_a
     let mut driver = driver();
     send(&mut driver, ME, HandlerId::CONTROL, b"no control message");
     driver.transmit();
-    driver.at(Place::FaultHandler, Driver::poll);
-    assert!(driver.has_left() && driver.log.is_empty());
+    driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
+    assert!(driver.has_left() && !driver.outcomes().owes_program());
     assert!(driver.needs_service(), "the service thread is woken");
     assert!(!driver.needs_service(), "once");
     assert!(driver.has_left(), "it looks for this before it sleeps again");
-    driver.take_news(PEER);
+    driver.take_news_of(PEER);
     assert!(!driver.has_left());
-    assert!(matches!(driver.log.pop(), Some(Line::PeerBroken { node: ME, .. })));
+    assert!(matches!(driver.outcomes().take_line(), Some(Line::PeerBroken { node: ME, .. })));
 }
 
 #[test]
@@ -186,8 +196,8 @@ fn a_fault_on_a_thread_of_the_library_leaves_nothing_to_others() {
         send(&mut driver, NodeId(0), HandlerId::CONTROL, b"no control message");
         driver.transmit();
         let _in_handler = mapwire_host::masking::in_fault_handler();
-        driver.at(Place::FaultHandler, Driver::poll);
-        !driver.has_left() && !driver.log.is_empty()
+        driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
+        !driver.has_left() && driver.outcomes().owes_program()
     });
     assert!(served.join().unwrap());
 }
@@ -197,7 +207,7 @@ fn commands_that_the_fault_handler_leaves_wake_the_service_thread() {
     let mut driver = driver();
     let command = CommandRepr::ShortSend { import: ImportId(0), offset: 0, length: 0, notify: false, signal: None };
     assert!(driver.enqueue(&command, &[]).unwrap());
-    driver.at(Place::FaultHandler, Driver::poll);
+    driver.at(Place::FaultHandler, Driver::poll, Confined::poll);
     assert!(driver.needs_service());
     driver.poll();
     assert!(!driver.queue.has_commands());
@@ -209,32 +219,33 @@ fn a_turn_that_takes_a_packet_may_leave_others_and_only_one_that_finds_none_has_
     send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
     driver.transmit();
     assert!(driver.poll());
-    assert!(!driver.rings_empty);
+    assert!(!driver.paths().has_seen_all());
     driver.poll();
-    assert!(driver.rings_empty);
+    assert!(driver.paths().has_seen_all());
 }
 
 #[test]
 fn looks_after_a_turn_that_found_nothing_are_glances_until_a_packet_comes_or_another_turn_is_due() {
     let mut driver = driver();
-    assert!(!driver.may_only_glance(), "no turn has found nothing yet");
+    assert!(!driver.paths().may_only_glance(), "no turn has found nothing yet");
     while driver.poll() {}
-    assert!(driver.may_only_glance());
+    assert!(driver.paths().may_only_glance());
     send(&mut driver, NodeId(0), SHARED_HANDLER, &[]);
-    assert!(!driver.may_only_glance(), "a packet waits");
+    assert!(!driver.paths().may_only_glance(), "a packet waits");
     assert!(driver.poll());
-    assert!(!driver.may_only_glance(), "a turn that worked is not the last");
+    assert!(!driver.paths().may_only_glance(), "a turn that worked is not the last");
     while driver.poll() {}
-    let glances = (0..100).take_while(|_| driver.may_only_glance());
-    assert_eq!(glances.count(), super::MOST_GLANCES as usize);
+    let glances = (0..100).take_while(|_| driver.paths().may_only_glance());
+    assert_eq!(glances.count(), crate::paths::MOST_GLANCES as usize);
 }
 
 #[test]
 fn a_request_that_ends_in_a_call_of_another_thread_makes_a_descriptor_readable() {
-    let mut driver = driver();
+    let words = Arc::new(CompletionWords::new());
+    let mut driver = driver_with(Arc::clone(&words));
     let events = Arc::new(Events::new().unwrap());
-    driver.events.push(Arc::clone(&events));
-    let word = driver.teller.words.take().unwrap();
+    driver.outcomes().add_events(Arc::clone(&events));
+    let word = words.take().unwrap();
     let command = CommandRepr::Fetch {
         // Of no import, so that it ends at once.
         import: ImportId(0),
@@ -249,6 +260,6 @@ fn a_request_that_ends_in_a_call_of_another_thread_makes_a_descriptor_readable()
     assert!(!is_readable());
     let other = CommandRepr::Handler { to: Endpoint::first_of(NodeId(0)), handler: SHARED_HANDLER, length: 0 };
     assert!(driver.submit(&other, &[]).unwrap());
-    assert!(driver.teller.words.is_over(word));
+    assert!(words.is_over(word));
     assert!(is_readable());
 }

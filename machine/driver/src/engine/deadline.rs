@@ -5,7 +5,13 @@ use core::time::Duration;
 
 use mapwire_host::waiting::now_ns;
 
-use super::waits::as_ns;
+/// How long a thread sleeps while packets wait for room at a peer, which does not ring when there is room again, or commands until
+/// a peer has read their memory.
+pub(super) const BLOCKED_NAP: Duration = Duration::from_micros(50);
+
+pub(super) fn as_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// When a wait is over. Its time begins when it is first asked: a wait that is short reads no clock.
 pub(super) struct Deadline {

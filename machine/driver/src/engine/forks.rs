@@ -11,7 +11,8 @@ use mapwire_host::own_words::OwnWord;
 use mapwire_host::processes::Forked;
 use mapwire_transport::fabric::Fabric;
 
-use super::{Engine, shared_calls};
+use super::Engine;
+use super::ending::exit_lost;
 
 /// The word of the process that joins.
 pub(super) fn home() -> Result<OwnWord, MemoryError> {
@@ -41,6 +42,6 @@ impl<F: Fabric> Engine<F> {
     #[cold]
     pub(super) fn end_child(&self) -> ! {
         self.say(format_args!("{Forked}"));
-        shared_calls::exit_now()
+        exit_lost()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use mapwire_host::memory::SharedBuffer;
 use mapwire_transport::board::NAP;
 
-use super::waits::as_ns;
+use super::deadline::as_ns;
 
 /// How long a thread sleeps at least, and at most, that waits for memory which a peer may store into without a call.
 const SHORTEST_MEMORY_NAP: Duration = Duration::from_micros(200);

@@ -13,16 +13,18 @@ use mapwire_host::waiting::now_ns;
 use mapwire_transport::bells::Wake;
 use mapwire_transport::board::{NAP, RankState};
 
-use super::noting::{Noted, SharedCall};
-use super::{Engine, Place};
+use super::Engine;
+use super::calls::{Noted, SharedCall};
+use super::ending::exit_lost;
 use crate::driver::Driver;
-use crate::shared::{MAX_THREADS, SharedError, SharedPort};
+use crate::driver::confined::Confined;
+use crate::error::SharedError;
+use crate::place::Place;
+use crate::shared::SharedPort;
+use crate::threads::MAX_THREADS;
 use mapwire_node::SharedMemory;
 use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::{NodeId, TraceOp};
-
-/// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
-const EXIT_LOST: i32 = 70;
 
 impl<F: Fabric> Engine<F> {
     /// The addresses of the shared memory's application views, while it is open.
@@ -139,20 +141,20 @@ impl<F: Fabric> Engine<F> {
         let (over, owing) = {
             let mut driver = self.lock();
             if let Some(noted) = noted {
-                driver.note_computing(noted);
+                driver.note_computing(noted.thread, noted.began_ns, noted.computed_ns);
             }
             let begun = driver.begin_shared(|memory, port| begin(memory, port, thread))?;
             // What began may have ended a hold, also when it is refused.
-            driver.at(place, Driver::serve_shared);
+            driver.at(place, Driver::serve_shared, Confined::serve_shared);
             if begun.is_err() {
-                driver.ring_due();
+                driver.paths().ring_due();
             }
             let over = match begun? {
                 Progress::Done => Some(Ok(None)),
                 Progress::Pending => driver.take_outcome(thread).map(|outcome| outcome.map(Some)),
             };
             if over.is_some() {
-                driver.ring_due();
+                driver.paths().ring_due();
             }
             let owing = place == Place::FaultHandler && driver.needs_service();
             (over, owing)
@@ -225,11 +227,11 @@ impl<F: Fabric> Engine<F> {
         let done = {
             let mut driver = self.lock();
             if let Some(noted) = noted {
-                driver.note_computing(noted);
+                driver.note_computing(noted.thread, noted.began_ns, noted.computed_ns);
             }
             let done = driver.call_shared(|memory| command(memory.dsm_mut(), thread)).ok_or(SharedError::NotOpen)?;
             driver.serve_shared();
-            driver.ring_due();
+            driver.paths().ring_due();
             done?
         };
         self.wake_sleepers();
@@ -249,14 +251,14 @@ impl<F: Fabric> Engine<F> {
     pub fn open_shared(&self, dsm: Dsm, port: SharedPort) -> Result<(), SharedError> {
         self.check_here()?;
         let mut driver = self.lock();
-        if driver.shared.is_some() {
+        if driver.shared().is_some() {
             return Err(SharedError::Open);
         }
         let range = port.views().layout().views_range();
         let participants = dsm.config().participants;
         driver.open_shared(dsm, port)?;
         if self.processor_times.is_some() {
-            driver.note_open_shared(self.threads.current().unwrap_or(0), participants);
+            Self::note_open_shared(&mut driver, self.threads.current().unwrap_or(0), participants);
         }
         self.interrupts.open();
         self.shared_end.store(range.end, Ordering::Release);
@@ -270,8 +272,9 @@ impl<F: Fabric> Engine<F> {
             return None;
         }
         self.shared_start.store(0, Ordering::Release);
-        let is_over =
-            self.wait_driver(Place::Program, Some(self.timeout), |driver| (!driver.is_storing()).then_some(()));
+        let is_over = self.wait_driver(Place::Program, Some(self.timeout), |driver| {
+            (!driver.is_storing_for_services()).then_some(())
+        });
         let (port, memory) = self.lock().close_shared();
         if let (None, Some(port)) = (is_over, &port) {
             // The NIC may still read what it could not deliver.
@@ -318,7 +321,7 @@ impl<F: Fabric> Engine<F> {
             Err(error) => {
                 self.report(info.address, &error);
                 // The memory is lost and the access cannot go on: the process ends as a failed rank, not as a crash.
-                exit_now();
+                exit_lost();
             }
         }
     }
@@ -363,11 +366,6 @@ fn missing_text(ranks: &[NodeId]) -> String {
         2..=NAMED => format!("ranks {} have", named.join(", ")),
         all => format!("ranks {} and {} more have", named.join(", "), all - NAMED),
     }
-}
-
-#[cold]
-pub(super) fn exit_now() -> ! {
-    crate::mover::exit(EXIT_LOST)
 }
 
 /// A thread in the page-fault handler waits for packets that only other threads may take, until this is dropped.

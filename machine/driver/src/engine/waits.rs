@@ -1,4 +1,4 @@
-//! How threads run the duty cycle while they wait: every wait of a thread, and the rounds of the service thread.
+//! How threads run the duty cycle while they wait: every wait of a thread.
 
 use core::sync::atomic::{Ordering, fence};
 use core::time::Duration;
@@ -6,37 +6,19 @@ use core::time::Duration;
 use mapwire_host::masking::{self, Mask};
 use mapwire_host::waiting::{Spinner, WaitStrategy, now_ns};
 use mapwire_transport::bells::{Sleeper, Slept, Wake};
-use mapwire_transport::board::NAP;
 use mapwire_transport::fabric::{Doorbells, Fabric};
 use mapwire_wire::NodeId;
 
-use super::deadline::Deadline;
+use super::deadline::{BLOCKED_NAP, Deadline, as_ns};
 use super::naps::{AskForWake, Naps};
 use super::polling::{Asleep, is_polling_here};
-use super::{DriverGuard, Engine, Place};
-use crate::config::DriverMode;
-use crate::driver::{ATTENTIVE_NAP, Driver, peer_flags};
+use super::{DriverGuard, Engine};
+use crate::driver::Driver;
+use crate::driver::confined::Confined;
 use crate::error::DriverError;
 use crate::log::Line;
 use crate::notices::Notice;
-
-/// How long a thread sleeps while packets wait for room at a peer, which does not ring when there is room again, or commands until
-/// a peer has read their memory.
-const BLOCKED_NAP: Duration = Duration::from_micros(50);
-
-/// How long the service thread sleeps at most before it looks whether anything is left to do.
-const LONGEST_SERVICE_NAP: Duration = Duration::from_secs(1);
-
-/// The same in a job whose broker can end without a word: as long as that stays unknown.
-const LONGEST_OPEN_NAP: Duration = Duration::from_millis(200);
-
-/// Least time between two publications of figures, by a service thread that is awake.
-const PUBLISH_NS: u64 = 100_000_000;
-/// Turns of a service thread that does not sleep between two looks at the time.
-const TURNS_TO_PUBLISH: u32 = 1 << 10;
-
-/// How often the service thread rests between two rounds, for what nobody else does.
-const MOST_RESTS: u32 = 50;
+use crate::place::Place;
 
 /// Looks of a thread that spins between two thorough ones.
 const THOROUGH_LOOKS: u32 = 1 << 16;
@@ -46,10 +28,6 @@ const LOOKS_BEFORE_RINGING: u32 = 8;
 
 /// Looks of a waiting thread between two questions whether a signal waits for it: a system call each.
 const LOOKS_BETWEEN_SIGNALS: u32 = 256;
-
-pub(super) fn as_ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
 
 impl<F: Fabric> Engine<F> {
     /// Waits until all that this process has sent to `peer` is delivered there.
@@ -72,8 +50,7 @@ impl<F: Fabric> Engine<F> {
                     return Some(Err(driver.why_gone(peer)));
                 }
                 driver.settled(peer).then(|| {
-                    let flags = &engine.peers[usize::from(peer.0)];
-                    flags.fetch_and(!peer_flags::RING_DIRTY, Ordering::AcqRel);
+                    engine.peers.clear_dirty(peer);
                     Ok(())
                 })
             });
@@ -132,7 +109,7 @@ impl<F: Fabric> Engine<F> {
     pub(super) fn serve_host(&self) {
         let (worked, owing) = {
             let mut driver = self.lock();
-            (driver.serve_host(), driver.owes_program())
+            (driver.serve_host(), driver.outcomes().owes_program())
         };
         if owing {
             self.bells.wake(self.me, Wake::All);
@@ -146,7 +123,7 @@ impl<F: Fabric> Engine<F> {
     #[inline]
     pub fn lock_with_news(&self, peer: NodeId) -> DriverGuard<'_, F> {
         let mut driver = self.lock();
-        if driver.take_news(peer) {
+        if driver.take_news_of(peer) {
             self.wake_sleepers();
         }
         driver
@@ -161,7 +138,7 @@ impl<F: Fabric> Engine<F> {
         };
         let (worked, owing, notice) = match held {
             None => return false,
-            Some(mut driver) => (driver.poll(), driver.owes_program(), driver.teller.take_notice()),
+            Some(mut driver) => (driver.poll(), driver.outcomes().owes_program(), driver.outcomes().take_notice()),
         };
         if owing {
             self.serve_program(notice);
@@ -175,23 +152,23 @@ impl<F: Fabric> Engine<F> {
     fn end_quietly(&self, place: Place, ending: Ending) {
         let (owing, needs_care) = {
             let mut driver = self.lock();
-            let rings_later = ending.rings_later && driver.rings_empty;
-            let has_work = driver.at(place, |driver| match rings_later {
+            let rings_later = ending.rings_later && driver.paths().has_seen_all();
+            let has_work = match rings_later {
                 true => driver.has_duties(),
-                false => driver.has_work(),
-            });
+                false => driver.at(place, |driver| driver.has_work(), Confined::has_work),
+            };
             if has_work {
-                driver.at(place, Driver::poll);
+                driver.at(place, Driver::poll, Confined::poll);
             } else if ending.fenced {
-                driver.ring_due_fenced();
+                driver.paths().ring_due_fenced();
             } else {
-                driver.ring_due();
+                driver.paths().ring_due();
             }
             if place == Place::FaultHandler {
-                driver.at(place, Driver::acknowledge);
+                driver.at(place, |_| (), Confined::acknowledge);
             }
             let owing = match place {
-                Place::Program => driver.owes_program(),
+                Place::Program => driver.outcomes().owes_program(),
                 Place::FaultHandler => driver.needs_service(),
             };
             // A peer may wait for what this thread was just granted, and this thread may compute from here on.
@@ -227,12 +204,12 @@ impl<F: Fabric> Engine<F> {
             let mut driver = self.lock();
             if is_handled {
                 // The program may wait for what its handler did, and has looked for it since the packet came.
-                driver.fire_events();
+                driver.outcomes().fire_events();
             }
-            if !driver.owes_program() {
+            if !driver.outcomes().owes_program() {
                 return;
             }
-            next = (driver.teller.take_notice(), driver.log.pop());
+            next = (driver.outcomes().take_notice(), driver.outcomes().take_line());
         }
     }
 
@@ -310,31 +287,31 @@ impl<F: Fabric> Engine<F> {
             };
             looks += 1;
             let spins = looks > 1 && !sleeping;
-            let glances = spins && driver.may_only_glance();
+            let glances = spins && driver.paths().may_only_glance();
             if spins && !glances {
                 engine.keep_polling();
             }
             let worked = if glances {
                 if looks > patience {
-                    driver.ring_due();
+                    driver.paths().ring_due();
                 }
                 false
             } else if looks > patience || sleeping {
-                driver.at(place, Driver::poll)
+                driver.at(place, Driver::poll, Confined::poll)
             } else {
-                driver.at(place, Driver::turn)
+                driver.at(place, Driver::turn, Confined::turn)
             };
             found = check(&mut driver);
             let owing = match place {
-                Place::Program => driver.owes_program(),
+                Place::Program => driver.outcomes().owes_program(),
                 Place::FaultHandler => driver.needs_service(),
             };
             if owing {
                 // What the program is owed may take long.
-                driver.ring_due();
+                driver.paths().ring_due();
             }
             let notice = match place {
-                Place::Program => driver.teller.take_notice(),
+                Place::Program => driver.outcomes().take_notice(),
                 Place::FaultHandler => None,
             };
             drop(driver);
@@ -351,7 +328,7 @@ impl<F: Fabric> Engine<F> {
         if looks == 1 {
             let is_holding = {
                 let mut driver = self.lock();
-                driver.ring_due();
+                driver.paths().ring_due();
                 driver.is_holding()
             };
             if is_holding {
@@ -483,12 +460,12 @@ impl<F: Fabric> Engine<F> {
                 core::hint::spin_loop();
                 return (step(self, true).1, true);
             }
-            driver.flush(place);
+            driver.at(place, Driver::flush, Confined::flush);
             let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
-            let due = driver.next_deadline(place).map(left);
+            let due = driver.at(place, |driver| driver.next_deadline(), Confined::next_deadline).map(left);
             let far = match self.leaves_far(place) {
                 true => None,
-                false => driver.far_nap(),
+                false => driver.paths().far_nap(),
             };
             [deadline.at_ns().map(left), blocked, due, far].into_iter().flatten().min()
         };
@@ -512,14 +489,14 @@ impl<F: Fabric> Engine<F> {
                 // look again. The page-fault handler has woken the service thread for what it may not do itself.
                 let is_duty = place == Place::Program && driver.has_duties();
                 let goes_on = is_duty
-                    || self.has_far && driver.at(place, |driver| driver.has_work())
+                    || self.has_far && driver.at(place, |driver| driver.has_work(), Confined::has_work)
                     || worked
-                        && (driver.at(place, |driver| driver.has_work())
+                        && (driver.at(place, |driver| driver.has_work(), Confined::has_work)
                             || driver.is_blocked()
-                            || driver.next_deadline(place).is_some());
+                            || driver.at(place, |driver| driver.next_deadline(), Confined::next_deadline).is_some());
                 if worked && !goes_on {
                     // A peer that waits for room must see what this turn has freed: nobody else tells it while this thread sleeps.
-                    driver.flush(place);
+                    driver.at(place, Driver::flush, Confined::flush);
                 }
                 goes_on
             },
@@ -543,138 +520,6 @@ impl<F: Fabric> Engine<F> {
         if self.sleepers.load(Ordering::SeqCst) > mine {
             self.bells.wake(self.me, Wake::Waiting);
         }
-    }
-
-    /// Serves misses that the NIC has left to this thread, the packets that waited for them, and what the page-fault handler has
-    /// left. Whether there were any.
-    fn serve_left(&self, is_polled: bool) -> bool {
-        let held = match is_polled && !self.owes_look.load(Ordering::Relaxed) {
-            true => self.try_lock(),
-            false => Some(self.lock()),
-        };
-        // What is left for this thread nobody else does: it may not rest before it has looked.
-        self.owes_look.store(held.is_none(), Ordering::Relaxed);
-        let Some(mut driver) = held else {
-            return false;
-        };
-        if !driver.has_misses() && !driver.has_left() {
-            return false;
-        }
-        driver.serve_misses();
-        driver.poll();
-        true
-    }
-
-    /// Lets the service thread rest for a moment where another thread polls, who would have to wait for it, and nobody has asked for it
-    /// since its last round. Whether it has rested.
-    fn rest(&self) -> bool {
-        let is_asked =
-            || self.bells.service_rings() != self.served_rings.load(Ordering::Relaxed) || self.has_far_faults();
-        let is_needed = || self.stop.load(Ordering::Acquire) || is_asked() || !self.bells.is_polling();
-        if is_needed() || self.rests.fetch_add(1, Ordering::Relaxed) >= MOST_RESTS {
-            return false;
-        }
-        let recheck = |_| is_needed();
-        (self.bells).sleep(Sleeper::Service, recheck, Some(ATTENTIVE_NAP), || NAP);
-        true
-    }
-
-    /// Publishes figures if the last ones are old.
-    fn publish_now_and_then(&self) {
-        let now_ns = now_ns();
-        if now_ns.saturating_sub(self.published_at_ns.load(Ordering::Relaxed)) >= PUBLISH_NS {
-            self.publish(now_ns);
-        }
-    }
-
-    /// Shows what this process has counted to whoever looks.
-    pub(super) fn publish(&self, now_ns: u64) {
-        self.published_at_ns.store(now_ns, Ordering::Relaxed);
-        let figures = self.lock().figures(now_ns, self.size);
-        self.bells.publish(&figures);
-    }
-
-    /// One round of the service thread. False when it should end.
-    pub(super) fn serve_once(&self) -> bool {
-        if self.stop.load(Ordering::Acquire) {
-            return false;
-        }
-        let owes_look = self.owes_look.load(Ordering::Relaxed);
-        if self.mode == DriverMode::Inline && !owes_look && self.rest() {
-            return true;
-        }
-        self.rests.store(0, Ordering::Relaxed);
-        self.served_rings.store(self.bells.service_rings(), Ordering::Relaxed);
-        // Where other threads run the cycle, how they wait is none of this thread's business.
-        let is_alone = self.mode == DriverMode::Thread || self.has_far_faults();
-        let mut spinner = is_alone.then(|| self.patience.begin());
-        let is_polled = self.bells.is_polling();
-        self.begin_polling();
-        let mut turns = 0_u32;
-        loop {
-            turns = turns.wrapping_add(1);
-            if turns.is_multiple_of(TURNS_TO_PUBLISH) {
-                self.publish_now_and_then();
-            }
-            if self.serve_left(is_polled) || self.look(false) {
-                if let Some(spinner) = &mut spinner {
-                    spinner.reset();
-                }
-                self.wake_sleepers();
-            } else if self.try_lock().is_some_and(|driver| driver.is_holding()) {
-                // A few microseconds, which a sleep would turn into many.
-                core::hint::spin_loop();
-            } else if !spinner.as_mut().is_some_and(Spinner::spin) || self.stop.load(Ordering::Acquire) {
-                break;
-            }
-            self.notice_rings(false);
-        }
-        self.end_polling();
-        if self.stop.load(Ordering::Acquire) {
-            return false;
-        }
-        self.interrupts.look_now_and_then();
-        self.publish_now_and_then();
-        let longest = match self.is_open {
-            true => LONGEST_OPEN_NAP,
-            false => LONGEST_SERVICE_NAP,
-        };
-        let (nap, was_blocked) = {
-            let mut driver = self.lock();
-            if self.is_open {
-                driver.look_for_end();
-            }
-            driver.reclaim();
-            driver.flush(Place::Program);
-            let blocked = driver.is_blocked().then_some(BLOCKED_NAP);
-            // A thread that polls sees to what is due.
-            let due = match self.bells.is_polling() {
-                true => None,
-                false => driver.next_deadline(Place::Program),
-            };
-            let due = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns())));
-            let nap = blocked.into_iter().chain(due).fold(longest, Duration::min);
-            let is_awaited = self.has_far_faults();
-            (driver.begin_service_nap(nap, is_awaited), blocked.is_some())
-        };
-        self.bells.sleep(
-            Sleeper::Service,
-            |was_nap| {
-                self.notice_rings(was_nap);
-                let driver = self.lock();
-                self.stop.load(Ordering::Acquire)
-                    || driver.has_work()
-                    || driver.has_misses()
-                    || driver.has_left()
-                    || driver.is_holding()
-                    || driver.needs_attention()
-                    // Packets have begun to wait for room since the nap was chosen, or while this thread sleeps.
-                    || !was_blocked && driver.is_blocked()
-            },
-            Some(nap),
-            || NAP,
-        );
-        true
     }
 }
 

@@ -83,7 +83,6 @@ struct Known {
 /// An export, by who has it and its number there.
 pub(super) type Name = (NodeId, ExportId);
 
-/// The service.
 #[derive(Debug, Default)]
 pub(super) struct Announcements {
     exported: Exported,
@@ -122,7 +121,6 @@ impl Announcements {
         self.due.push_back((to, announcement));
     }
 
-    /// An export is revoked.
     pub(super) fn withdraw(&mut self, export: ExportId) {
         if let Some((key, holders)) = self.exported.orphan(export) {
             let withdrawal = Message::new(WITHDRAWAL, export, key);
@@ -143,7 +141,6 @@ impl Announcements {
         }
     }
 
-    /// A transfer is over.
     pub(super) fn end(&mut self, name: Name) {
         if let Some(known) = self.known.get_mut(&name) {
             known.busy = known.busy.saturating_sub(1);

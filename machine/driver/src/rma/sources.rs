@@ -56,7 +56,6 @@ impl Sources {
         Ok(())
     }
 
-    /// A transfer is over.
     pub(super) fn release(&mut self, range: PageRange) {
         let _ = self.table.release(range);
         if !self.keeps {

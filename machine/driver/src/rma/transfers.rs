@@ -109,7 +109,6 @@ pub(super) struct Ended {
     pub(super) error: Option<RmaError>,
 }
 
-/// How a transfer stands.
 #[derive(Debug)]
 pub(super) enum Progress {
     UnderWay,
@@ -150,18 +149,12 @@ impl Transfers {
     }
 
     /// Begins what can be begun of a transfer, and says how it stands. `is_gone`: whether its peer is.
-    pub(super) fn progress(
-        &mut self,
-        number: usize,
-        ofi: &mut Ofi,
-        sources: &mut Sources,
-        is_gone: impl FnOnce(NodeId) -> bool,
-    ) -> Progress {
+    pub(super) fn progress(&mut self, number: usize, ofi: &mut Ofi, sources: &mut Sources, is_gone: bool) -> Progress {
         let Some(Some(transfer)) = self.0.get_mut(number) else {
             return Progress::Over(Ended::default());
         };
         transfer.advance(number, ofi, sources);
-        if !transfer.is_over() && is_gone(transfer.peer) {
+        if !transfer.is_over() && is_gone {
             transfer.error.get_or_insert(RmaError::PeerGone(transfer.peer));
             let since = *transfer.gone_since.get_or_insert_with(Instant::now);
             if since.elapsed() > LONGEST_AFTER_GONE {

@@ -5,10 +5,10 @@ mod alarm;
 pub mod capture;
 mod card;
 mod carrier;
-#[cfg(test)]
-mod fork_tests;
 mod naming;
 mod outbound;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;

@@ -44,8 +44,6 @@ pub mod rma;
 mod sys;
 
 #[cfg(test)]
-mod rma_tests;
-#[cfg(test)]
 mod tests;
 
 use core::cell::RefCell;
@@ -65,7 +63,7 @@ use rma::{Direction, LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
 use sys::{Endpoint, InfoList, Library, Needs, Wanted};
 
 use crate::payload::Payload;
-use crate::transport::{Packet, ReceiveError, SendError, Transport};
+use crate::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
 
 /// Bytes of a buffer, and so of the longest message. ofi_rxm asks the receiver before it sends more.
 const SLOT_BYTES: usize = 16 << 10;
@@ -164,6 +162,12 @@ impl Ofi {
     #[must_use]
     pub fn has_rma(&self) -> bool {
         self.engine.borrow().endpoint().info().has_rma()
+    }
+
+    /// Whether registered memory is reached by hardware, by the frames that it had as it was registered.
+    #[must_use]
+    pub fn has_hardware(&self) -> bool {
+        !["tcp", "udp", "net", "sockets", "shm"].contains(&core_of(&self.provider))
     }
 
     /// Connects to a peer by its name, in place of an earlier connection. Packets can be sent once the peer has connected too; until
@@ -273,6 +277,11 @@ impl Ofi {
     }
 }
 
+/// The provider that a name of a layered one begins with.
+pub(crate) fn core_of(provider: &str) -> &str {
+    provider.split(';').next().unwrap_or_default()
+}
+
 /// Removes what provider `shm` leaves of a process that was killed: the memory of its endpoints. No process of this number may live that
 /// has one.
 pub fn remove_leftovers(process: u32) {
@@ -285,7 +294,7 @@ pub fn remove_leftovers(process: u32) {
 /// `slot_bytes` and come in chunks of `chunk_slots`.
 fn open_endpoint(config: &OfiConfig, slot_bytes: usize, chunk_slots: usize) -> Result<(Endpoint, String), OfiError> {
     let library = Library::load()?;
-    let is_local = ["tcp", "udp", "net", "sockets"].iter().any(|name| config.provider.split(';').next() == Some(name));
+    let is_local = ["tcp", "udp", "net", "sockets"].contains(&core_of(&config.provider));
     let loopback = is_local.then_some("127.0.0.1");
     let mut wanted =
         Wanted { provider: Some(&config.provider), source: config.source.as_deref().or(loopback), needs: None };
@@ -318,6 +327,11 @@ fn open_endpoint(config: &OfiConfig, slot_bytes: usize, chunk_slots: usize) -> R
 }
 
 impl Transport for Ofi {
+    #[inline]
+    fn abilities(&self, _: NodeId) -> Abilities {
+        Abilities { lossless: true, passes_memory: false, remote_access: self.has_rma(), rings: false }
+    }
+
     fn max_payload_bytes(&self) -> usize {
         MAX_PAYLOAD
     }

@@ -1,5 +1,7 @@
 //! Packets between endpoints of this process.
 
+mod rma;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::*;

@@ -14,6 +14,7 @@ mod tests;
 
 #[cfg(all(test, loom))]
 #[allow(unsafe_code)]
+#[path = "tests/loom.rs"]
 mod loom_tests;
 
 pub use shared::ShmTransport;

@@ -6,7 +6,7 @@ use super::PeerCorrupt;
 use super::channel::{Channel, ChannelError};
 use super::ring::{PushError, RingConfig};
 use crate::payload::Payload;
-use crate::transport::{Packet, ReceiveError, SendError, Transport};
+use crate::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
 
 /// Idle sweeps between two looks at whether peers have closed.
 const CLOSED_CHECK_SWEEPS: u32 = 64;
@@ -166,6 +166,11 @@ impl ShmTransport {
 }
 
 impl Transport for ShmTransport {
+    #[inline]
+    fn abilities(&self, _: NodeId) -> Abilities {
+        Abilities::RINGS
+    }
+
     fn max_payload_bytes(&self) -> usize {
         self.max_payload_bytes
     }

@@ -13,10 +13,12 @@ use mapwire_transport::shm::ring::RingConfig;
 use mapwire_transport::transport::Transport;
 use mapwire_wire::NodeId;
 
+use super::super::Driver;
 use super::bare_fabric::{Bare, Queues};
-use super::{Driver, PROCESS};
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
+use crate::ids::PROCESS;
+use crate::peer_words::PeerWords;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -38,11 +40,11 @@ impl<T: Transport + Debug + Send + 'static> Drivers<T> {
         let nodes = fabrics.len();
         let driver = |fabric| {
             let config = DriverConfig { timeout: SILENCE, ..DriverConfig::default() };
-            let peers = crate::driver::peer_words(nodes).unwrap();
+            let peers = PeerWords::new(nodes).unwrap();
             let words = Arc::new(CompletionWords::new());
             let mut driver = Driver::new(&config, fabric, peers, words).unwrap();
             let talker = Box::new(Talker::default());
-            driver.node.register(PROCESS, TALKER, talker).unwrap();
+            driver.local.node.register(PROCESS, TALKER, talker).unwrap();
             Some(driver)
         };
         Self { drivers: fabrics.into_iter().map(driver).collect(), keeps_last_words, start: Instant::now() }
@@ -73,12 +75,12 @@ impl<T: Transport + Debug + Send + 'static> World for Drivers<T> {
         let settle = |driver: &mut Driver<Bare<T>>| {
             driver.poll();
         };
-        Talker::send(self.driver(from), |it| &mut it.node, settle, to, message)
+        Talker::send(self.driver(from), |it| &mut it.local.node, settle, to, message)
     }
 
     fn hear(&mut self, at: NodeId) -> Option<Heard> {
         let driver = self.drivers[usize::from(at.0)].as_mut()?;
-        Talker::hear(&mut driver.node)
+        Talker::hear(&mut driver.local.node)
     }
 
     fn go_on(&mut self) -> bool {
@@ -100,7 +102,8 @@ impl<T: Transport + Debug + Send + 'static> World for Drivers<T> {
     }
 
     fn give_up(&mut self, at: NodeId, peer: NodeId) {
-        self.driver(at).handle_peer_gone(peer);
+        let driver = self.driver(at);
+        driver.paths.handle_gone(&mut driver.local, peer);
     }
 }
 
@@ -141,7 +144,8 @@ fn over_udp(nodes: u16, insecure: bool, faults: Option<&str>) -> Box<dyn World> 
     });
     let mut drivers = Drivers::new(fabrics.collect(), false);
     for (me, peer, bytes) in reached {
-        drivers.driver(me).handle_reached(peer, bytes);
+        let driver = drivers.driver(me);
+        driver.paths.handle_reached(&mut driver.local.node, peer, bytes);
     }
     Box::new(drivers)
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use mapwire_host::mapping::Mapping;
 
-use super::rma::{Region, RemoteRights};
-use super::tests::{alone, network};
-use super::*;
+use super::super::rma::{Region, RemoteRights};
+use super::super::*;
+use super::{alone, network};
 
 /// Polls both until an operation of the first is over.
 fn done(net: &mut [Ofi]) -> RmaDone {

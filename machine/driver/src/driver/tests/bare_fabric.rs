@@ -15,18 +15,17 @@ use mapwire_transport::fabric::{Doorbells, Fabric, News};
 use mapwire_transport::net::Net;
 use mapwire_transport::payload::{Payload, Received};
 use mapwire_transport::rendezvous::RendezvousError;
-use mapwire_transport::transport::{Packet, ReceiveError, SendError, Transport};
+use mapwire_transport::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
 use mapwire_vmmc::Importers;
 use mapwire_wire::{CommandRepr, Header, MAX_PAYLOAD_BYTES, NodeId, Rights};
 
-use super::Driver;
+use super::super::Driver;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
 use crate::exports::{DirectMemory, ExportRequest};
 
 const BYTES: usize = 64 << 10;
 
-/// Bells that nobody hears.
 #[derive(Debug)]
 pub(super) struct Silent;
 
@@ -90,6 +89,10 @@ impl Queues {
 }
 
 impl Transport for Queues {
+    fn abilities(&self, _: NodeId) -> Abilities {
+        Abilities { passes_memory: false, ..Abilities::RINGS }
+    }
+
     fn max_payload_bytes(&self) -> usize {
         MAX_PAYLOAD_BYTES
     }
@@ -162,6 +165,14 @@ impl<T> Bare<T> {
 }
 
 impl<T: Transport> Transport for Bare<T> {
+    fn abilities(&self, peer: NodeId) -> Abilities {
+        let is_me = peer == self.me;
+        match self.net.is_some() && !is_me {
+            true => Abilities::DATAGRAMS,
+            false => Abilities { passes_memory: self.passes_to_itself && is_me, ..self.transport.abilities(peer) },
+        }
+    }
+
     fn max_payload_bytes(&self) -> usize {
         let of_packets = self.transport.max_payload_bytes();
         match &self.net {
@@ -214,13 +225,7 @@ impl<T: Transport + Debug + Send + 'static> Fabric for Bare<T> {
     fn bells(&self) -> &Arc<Silent> {
         &self.bells
     }
-    fn passes_memory(&self, to: NodeId) -> bool {
-        self.passes_to_itself && to == self.me
-    }
-    fn is_remote(&self, peer: NodeId) -> bool {
-        self.net.is_some() && peer != self.me
-    }
-    fn net(&mut self) -> Option<&mut Net> {
+    fn datagrams(&mut self) -> Option<&mut Net> {
         self.net.as_mut()
     }
     fn has_news(&self) -> bool {
@@ -263,7 +268,7 @@ impl Pair {
             let me = NodeId(number);
             let packets = Queues { me, queues: Arc::clone(&queues), head: None };
             let bare = Bare { passes_to_itself, ..Bare::new(packets, None, me, 2) };
-            let peers = crate::driver::peer_words(2).unwrap();
+            let peers = crate::peer_words::PeerWords::new(2).unwrap();
             let words = Arc::clone(&words[usize::from(number)]);
             Driver::new(&DriverConfig::default(), bare, peers, words).unwrap()
         };
@@ -345,8 +350,8 @@ fn store_fetch_and_notify(mut pair: Pair) {
         signal: None,
         completion,
     });
-    pair.run_until(|pair| pair.drivers[1].teller.has_notices());
-    let notice = pair.drivers[1].teller.take_notice().unwrap();
+    pair.run_until(|pair| pair.drivers[1].outcomes().owes_program());
+    let notice = pair.drivers[1].outcomes().take_notice().unwrap();
     (notice.handler)(notice.notification);
     assert_eq!(told.lock().unwrap()[0].length, BYTES as u64);
     let mut there = vec![0; BYTES];

@@ -1,0 +1,86 @@
+//! What the models and services ask of this computer.
+
+use mapwire_host::waiting::now_ns;
+use mapwire_node::{Act, Ask};
+use mapwire_transport::fabric::Fabric;
+
+use super::Driver;
+use crate::ids::{PROCESS, SHARED_HANDLER};
+use crate::memories::Store;
+
+impl<F: Fabric> Driver<F> {
+    /// Carries out what the models and services ask for. Whether there was anything.
+    #[inline]
+    pub(super) fn serve_services(&mut self) -> bool {
+        // The clock is read only while something has a deadline.
+        if let Some(at_ns) = self.local.node.poll_at()
+            && let now_ns = now_ns()
+            && at_ns <= now_ns
+        {
+            let now_ns = self.paths.catch_up(&mut self.local, now_ns);
+            self.local.node.handle_time(now_ns);
+        }
+        self.local.node.has_asks() && self.serve_asks()
+    }
+
+    fn serve_asks(&mut self) -> bool {
+        while let Some(Ask { act, .. }) = self.local.node.poll_ask() {
+            match act {
+                Act::Store { handler, to, region, at } => self.store(Store { handler, to, region, at }),
+                Act::Protect { handler, region, access } => {
+                    if let Err(error) = self.local.memories.protect(handler, &region, access)
+                        && let Some(port) = &mut self.shared
+                    {
+                        port.handle_unprotected(error);
+                    }
+                }
+                act => self.serve_rare(act),
+            }
+        }
+        // What the node did itself is work, too: there may be messages to transmit.
+        true
+    }
+
+    /// Stores into a peer's memory. A grant of the shared memory never goes out without its data.
+    #[inline]
+    pub(super) fn store(&mut self, store: Store) {
+        if !self.local.memories.store(&mut self.local.node, &mut self.local.outcomes, store)
+            && store.handler == SHARED_HANDLER
+            && let Some(port) = &mut self.shared
+        {
+            port.handle_unstored(store.to.node, self.local.memories.has_peer(SHARED_HANDLER, store.to.node));
+        }
+    }
+
+    #[cold]
+    fn serve_rare(&mut self, act: Act) {
+        match act {
+            Act::PassMemory { to, export, tag } => {
+                let pass = |tag, fd: std::os::fd::BorrowedFd<'_>| self.paths.pass(to.node, tag, fd);
+                self.local.memories.pass(&mut self.local.outcomes, (to.node, export, tag), pass);
+                if self.local.memories.is_of_views(export) {
+                    self.hear(to);
+                }
+            }
+            Act::GrantedApart { to, export } if self.local.memories.is_of_views(export) => self.hear(to),
+            Act::GrantedApart { to, export } => {
+                if self.paths.has_remote_access(to.node) {
+                    self.local.memories.announce(&mut self.local.node, &mut self.local.outcomes, to, export);
+                }
+            }
+            Act::ImportOver { request } => {
+                if let Some(Err(_)) = self.local.node.outcome(PROCESS, request) {
+                    self.local.memories.drop_passed(request);
+                }
+                self.end_meeting(request);
+            }
+            Act::Revoked { from, export } => {
+                if let Some(port) = &mut self.shared {
+                    port.handle_revoked(from.node, export);
+                }
+            }
+            Act::Meet { to, .. } => self.meet_sharer(to.node),
+            Act::Store { .. } | Act::Protect { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Where a thread runs the driver.
+
+/// Where a thread is that works on the shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a call of the program.
+    Program,
+    /// In the page-fault handler: no handler of the program runs, and nothing allocates or frees.
+    FaultHandler,
+}
