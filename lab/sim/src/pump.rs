@@ -17,7 +17,6 @@ const EXPORT_BYTES: u64 = 4096;
 /// Sends that a program lets wait in its queue.
 const QUEUED: usize = 32;
 
-/// What the programs wait for.
 #[derive(Debug, Default)]
 struct Pump {
     requests: BTreeMap<NodeId, RequestId>,
@@ -31,8 +30,7 @@ impl Observer for Pump {
 
     fn told(&mut self, _now_ns: u64, at: NodeId, told: &Told) {
         let text = format!("{at}: {told:?}");
-        let check = "pump";
-        self.violation.get_or_insert(Violation { check, text });
+        self.violation.get_or_insert(Violation { check: "pump", text });
     }
 
     fn asked(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) {
@@ -50,21 +48,15 @@ impl Observer for Pump {
     }
 }
 
-/// Why a pump does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum PumpError {
-    /// Its cluster.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// A node did what it must not.
     #[error("the simulated programs cannot send: {0}")]
     Wrong(String),
 }
 
 /// Lets each of so many nodes send short messages of `message_bytes`, 1 to 128, to its neighbour until `packets` have arrived.
-///
-/// # Errors
-/// [`PumpError`].
 pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, PumpError> {
     let config = ClusterConfig {
         nodes,
@@ -111,9 +103,7 @@ pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, Pump
             Step::Program(number) => {
                 let node = NodeId(number as u16);
                 let at = Endpoint::first_of(node);
-                let Some(&import) = pump.imports.get(&node) else {
-                    continue;
-                };
+                let Some(&import) = pump.imports.get(&node) else { continue };
                 while cluster.queued_commands(at) < QUEUED {
                     let command = CommandRepr::ShortSend { import, offset: 0, length, notify: false, signal: None };
                     let submitted = cluster.submit(at, &command, &data[..length as usize]);
@@ -127,9 +117,7 @@ pub fn pump(nodes: u16, message_bytes: u32, packets: u64) -> Result<Totals, Pump
         }
         while let Some(node) = pump.over.pop() {
             let at = Endpoint::first_of(node);
-            let Some(request) = pump.requests.remove(&node) else {
-                continue;
-            };
+            let Some(request) = pump.requests.remove(&node) else { continue };
             match cluster.parts(node).0.enter_import(at.process, request) {
                 Some(Ok((id, _))) => {
                     pump.imports.insert(node, id);
