@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What takes less shows no bar.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// How often the time of a long step is shown anew.

@@ -1,127 +1,66 @@
 //! Bugs that are put in on purpose, to show that the checkers find them.
 
-/// A bug of whoever runs a node, or of the link between nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Canary {
-    /// The link loses a packet now and then, and says nothing.
-    LostPacket,
-    /// The link delivers a packet twice.
-    RepeatedPacket,
-    /// A packet overtakes the one before it.
-    Overtaking,
-    /// A packet carries the sequence number of the one before it.
-    ReusedSequence,
-    /// A byte of a payload changes on the way.
-    ChangedByte,
-    /// A packet counts as transmitted before its source has been read.
-    EarlyTransmitted,
-    /// Pages of a command are let go as soon as it is submitted.
-    EarlyRelease,
-    /// A completion is told twice.
-    ToldTwice,
-    /// A completion is not told.
-    LostCompletion,
-    /// A notification is not told.
-    LostNotification,
-    /// The signal of a message is not written.
-    LostSignal,
-    /// An atomic operation is carried out twice.
-    AtomicTwice,
-    /// An export is revoked some time after the program believes so.
-    LateRevoke,
-    /// A program gives an import up, and its node is not told.
-    KeptImport,
-    /// Nobody is told that a node has crashed.
-    UntoldCrash,
-    /// A transport that was full is never tried again.
-    NeverRetried,
-    /// Misses of the network interface are not served.
-    UnservedMiss,
-    /// Deadlines pass without notice.
-    LostTimer,
-    /// Acks that go by themselves are lost.
-    LostAck,
-    /// A node that restarts keeps the epoch of its former self.
-    KeptEpoch,
-    /// Datagrams that were damaged are delivered.
-    UncheckedSum,
-    /// Packets that came before their turn are forgotten.
-    LostEarly,
-    /// An exporter takes any key of a forged packet for the right one.
-    AnyKey,
-    /// The key of an export that is gone opens the one in its place.
-    StaleKey,
-    /// A node that was granted nothing may use what another was granted.
-    UnboundGrant,
-    /// An export's list of importers is not looked at.
-    AnyImporter,
-    /// Of two notifications that wait the second is lost.
-    LostSecond,
-    /// Of two notifications that wait the second is told first.
-    SwappedNotifications,
-    /// A pin that was refused counts as done.
-    RefusedPin,
-    /// Packets that came early of a node that has started anew are applied.
-    FormerEarly,
-    /// Pages of an export that is revoked stay held.
-    KeptPages,
-    /// A program is not told that an export which it imports is revoked.
-    UntoldRevoke,
-    /// A node that has started anew may use what its former self was granted.
-    KeptGrant,
-    /// A node takes any key of the answer to a fetch for the right one.
-    AnyReply,
-    /// A node keeps a packet that lies beyond its window.
-    WideWindow,
-    /// A node takes a peer that has started anew for one that has done so twice.
-    RestartedTwice,
-    /// What follows a packet that is refused is applied, though it is of the same message.
-    AppliedRest,
+/// Bugs, a bug a line: its name in code, its name on a command line, and what it does.
+macro_rules! canaries {
+    ($(#[$meta:meta])* $type:ident { $($name:ident = $text:literal: $about:literal;)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum $type {
+            $(#[doc = $about] $name,)*
+        }
+
+        impl $type {
+            /// All of them, with their names.
+            pub const ALL: [(&'static str, Self); [$($text),*].len()] = [$(($text, Self::$name)),*];
+        }
+    };
+}
+
+canaries! {
+    /// A bug of whoever runs a node, or of the link between nodes.
+    Canary {
+        LostPacket = "lost-packet": "The link loses a packet now and then, and says nothing.";
+        RepeatedPacket = "repeated-packet": "The link delivers a packet twice.";
+        Overtaking = "overtaking": "A packet overtakes the one before it.";
+        ReusedSequence = "reused-sequence": "A packet carries the sequence number of the one before it.";
+        ChangedByte = "changed-byte": "A byte of a payload changes on the way.";
+        EarlyTransmitted = "early-transmitted": "A packet counts as transmitted before its source has been read.";
+        EarlyRelease = "early-release": "Pages of a command are let go as soon as it is submitted.";
+        ToldTwice = "told-twice": "A completion is told twice.";
+        LostCompletion = "lost-completion": "A completion is not told.";
+        LostNotification = "lost-notification": "A notification is not told.";
+        LostSignal = "lost-signal": "The signal of a message is not written.";
+        AtomicTwice = "atomic-twice": "An atomic operation is carried out twice.";
+        LateRevoke = "late-revoke": "An export is revoked some time after the program believes so.";
+        KeptImport = "kept-import": "A program gives an import up, and its node is not told.";
+        UntoldCrash = "untold-crash": "Nobody is told that a node has crashed.";
+        NeverRetried = "never-retried": "A transport that was full is never tried again.";
+        UnservedMiss = "unserved-miss": "Misses of the network interface are not served.";
+        LostTimer = "lost-timer": "Deadlines pass without notice.";
+        LostAck = "lost-ack": "Acks that go by themselves are lost.";
+        KeptEpoch = "kept-epoch": "A node that restarts keeps the epoch of its former self.";
+        UncheckedSum = "unchecked-sum": "Datagrams that were damaged are delivered.";
+        LostEarly = "lost-early": "Packets that came before their turn are forgotten.";
+        AnyKey = "any-key": "An exporter takes any key of a forged packet for the right one.";
+        StaleKey = "stale-key": "The key of an export that is gone opens the one in its place.";
+        UnboundGrant = "unbound-grant": "A node that was granted nothing may use what another was granted.";
+        AnyImporter = "any-importer": "An export's list of importers is not looked at.";
+        LostSecond = "lost-second": "Of two notifications that wait the second is lost.";
+        SwappedNotifications = "swapped-notifications": "Of two notifications that wait the second is told first.";
+        RefusedPin = "refused-pin": "A pin that was refused counts as done.";
+        FormerEarly = "former-early": "Packets that came early of a node that has started anew are applied.";
+        KeptPages = "kept-pages": "Pages of an export that is revoked stay held.";
+        UntoldRevoke = "untold-revoke": "A program is not told that an export which it imports is revoked.";
+        KeptGrant = "kept-grant": "A node that has started anew may use what its former self was granted.";
+        AnyReply = "any-reply": "A node takes any key of the answer to a fetch for the right one.";
+        WideWindow = "wide-window": "A node keeps a packet that lies beyond its window.";
+        RestartedTwice = "restarted-twice": "A node takes a peer that has started anew for one that has done so twice.";
+        AppliedRest = "applied-rest": "What follows a packet that is refused is applied, though it is of the same message.";
+    }
 }
 
 impl Canary {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 37] = [
-        ("lost-packet", Self::LostPacket),
-        ("repeated-packet", Self::RepeatedPacket),
-        ("overtaking", Self::Overtaking),
-        ("reused-sequence", Self::ReusedSequence),
-        ("changed-byte", Self::ChangedByte),
-        ("early-transmitted", Self::EarlyTransmitted),
-        ("early-release", Self::EarlyRelease),
-        ("told-twice", Self::ToldTwice),
-        ("lost-completion", Self::LostCompletion),
-        ("lost-notification", Self::LostNotification),
-        ("lost-signal", Self::LostSignal),
-        ("atomic-twice", Self::AtomicTwice),
-        ("late-revoke", Self::LateRevoke),
-        ("kept-import", Self::KeptImport),
-        ("untold-crash", Self::UntoldCrash),
-        ("never-retried", Self::NeverRetried),
-        ("unserved-miss", Self::UnservedMiss),
-        ("lost-timer", Self::LostTimer),
-        ("lost-ack", Self::LostAck),
-        ("kept-epoch", Self::KeptEpoch),
-        ("unchecked-sum", Self::UncheckedSum),
-        ("lost-early", Self::LostEarly),
-        ("any-key", Self::AnyKey),
-        ("stale-key", Self::StaleKey),
-        ("unbound-grant", Self::UnboundGrant),
-        ("any-importer", Self::AnyImporter),
-        ("lost-second", Self::LostSecond),
-        ("swapped-notifications", Self::SwappedNotifications),
-        ("refused-pin", Self::RefusedPin),
-        ("former-early", Self::FormerEarly),
-        ("kept-pages", Self::KeptPages),
-        ("untold-revoke", Self::UntoldRevoke),
-        ("kept-grant", Self::KeptGrant),
-        ("any-reply", Self::AnyReply),
-        ("wide-window", Self::WideWindow),
-        ("restarted-twice", Self::RestartedTwice),
-        ("applied-rest", Self::AppliedRest),
-    ];
-
     /// Whether it is a bug of a lossy transport or its links, or one of a lossless transport; `None`: of whoever runs the node.
     pub(crate) const fn is_lossy(self) -> Option<bool> {
         match self {
@@ -146,41 +85,21 @@ impl Canary {
     }
 }
 
-/// A bug of whoever carries out what a shared memory asks for, or of the link below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SharedCanary {
-    /// A rank keeps a right that the protocol takes from it.
-    LateInvalidation,
-    /// Bytes of a minipage count as stored in a peer's memory, and are not.
-    LostStore,
-    /// The link loses a packet now and then, and says nothing.
-    LostPacket,
-    /// A packet overtakes the one before it.
-    Overtaking,
-    /// A thread that gets a lock for which others of its rank wait too is not told.
-    LostWaiter,
-    /// A lock is given to a thread and to the next of its rank at once.
-    DoubleGrant,
-    /// A thread gets a lock before another of its rank that has waited for longer.
-    SwappedWaiters,
-    /// Threads of a rank hand a lock to each other as long as they like, though another rank waits.
-    KeptLock,
+canaries! {
+    /// A bug of whoever carries out what a shared memory asks for, or of the link below.
+    SharedCanary {
+        LateInvalidation = "late-invalidation": "A rank keeps a right that the protocol takes from it.";
+        LostStore = "lost-store": "Bytes of a minipage count as stored in a peer's memory, and are not.";
+        LostPacket = "lost-packet": "The link loses a packet now and then, and says nothing.";
+        Overtaking = "overtaking": "A packet overtakes the one before it.";
+        LostWaiter = "lost-waiter": "A thread that gets a lock for which others of its rank wait too is not told.";
+        DoubleGrant = "double-grant": "A lock is given to a thread and to the next of its rank at once.";
+        SwappedWaiters = "swapped-waiters": "A thread gets a lock before another of its rank that has waited for longer.";
+        KeptLock = "kept-lock": "Threads of a rank hand a lock to each other as long as they like, though another rank waits.";
+    }
 }
 
 impl SharedCanary {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 8] = [
-        ("late-invalidation", Self::LateInvalidation),
-        ("lost-store", Self::LostStore),
-        ("lost-packet", Self::LostPacket),
-        ("overtaking", Self::Overtaking),
-        ("lost-waiter", Self::LostWaiter),
-        ("double-grant", Self::DoubleGrant),
-        ("swapped-waiters", Self::SwappedWaiters),
-        ("kept-lock", Self::KeptLock),
-    ];
-
     /// The bug of the cluster that it stands for.
     pub(crate) const fn of_cluster(self) -> Option<Canary> {
         match self {
@@ -191,35 +110,19 @@ impl SharedCanary {
     }
 }
 
-/// A bug of the protocol of global memory, of whoever carries out what it asks for, or of the link below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GlobalCanary {
-    /// A node that goes by a new map says at once that it has reported its pages.
-    EarlyReported,
-    /// A node that drops a page does not tell the directory.
-    LostRemove,
-    /// A node that sends a page counts it as landed as soon as it is on its way.
-    EarlyLanded,
-    /// Bytes of a page count as stored in a peer's memory, and are not.
-    LostStore,
-    /// The link loses a packet now and then, and says nothing.
-    LostPacket,
-    /// A packet overtakes the one before it.
-    Overtaking,
+canaries! {
+    /// A bug of the protocol of global memory, of whoever carries out what it asks for, or of the link below.
+    GlobalCanary {
+        EarlyReported = "early-reported": "A node that goes by a new map says at once that it has reported its pages.";
+        LostRemove = "lost-remove": "A node that drops a page does not tell the directory.";
+        EarlyLanded = "early-landed": "A node that sends a page counts it as landed as soon as it is on its way.";
+        LostStore = "lost-store": "Bytes of a page count as stored in a peer's memory, and are not.";
+        LostPacket = "lost-packet": "The link loses a packet now and then, and says nothing.";
+        Overtaking = "overtaking": "A packet overtakes the one before it.";
+    }
 }
 
 impl GlobalCanary {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 6] = [
-        ("early-reported", Self::EarlyReported),
-        ("lost-remove", Self::LostRemove),
-        ("early-landed", Self::EarlyLanded),
-        ("lost-store", Self::LostStore),
-        ("lost-packet", Self::LostPacket),
-        ("overtaking", Self::Overtaking),
-    ];
-
     /// The bug of the cluster that it stands for.
     pub(crate) const fn of_cluster(self) -> Option<Canary> {
         match self {
@@ -235,32 +138,18 @@ impl GlobalCanary {
     }
 }
 
-/// A bug of remote procedure calls, or of the link below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RpcCanary {
-    /// The link loses a packet now and then, and says nothing.
-    LostPacket,
-    /// A packet overtakes the one before it.
-    Overtaking,
-    /// A byte of a payload changes on the way.
-    ChangedByte,
-    /// Deadlines pass without notice.
-    LostTimer,
-    /// A call that comes again is answered by the reply to another.
-    OtherReply,
+canaries! {
+    /// A bug of remote procedure calls, or of the link below.
+    RpcCanary {
+        LostPacket = "lost-packet": "The link loses a packet now and then, and says nothing.";
+        Overtaking = "overtaking": "A packet overtakes the one before it.";
+        ChangedByte = "changed-byte": "A byte of a payload changes on the way.";
+        LostTimer = "lost-timer": "Deadlines pass without notice.";
+        OtherReply = "other-reply": "A call that comes again is answered by the reply to another.";
+    }
 }
 
 impl RpcCanary {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("lost-packet", Self::LostPacket),
-        ("overtaking", Self::Overtaking),
-        ("changed-byte", Self::ChangedByte),
-        ("lost-timer", Self::LostTimer),
-        ("other-reply", Self::OtherReply),
-    ];
-
     /// The bug of the cluster that it stands for.
     pub(crate) const fn of_cluster(self) -> Option<Canary> {
         match self {

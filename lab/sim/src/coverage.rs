@@ -168,6 +168,34 @@ impl Coverage {
     }
 }
 
+/// What happened in the runs of a service, a count a line: its name, what it counts, and the condition that it says has held.
+macro_rules! counted {
+    ($name:ident { $($count:ident $(= $condition:ident)?: $about:literal;)* }) => {
+        /// What happened in a run, so that one that shows nothing is noticed.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $(#[doc = $about] pub $count: u64,)*
+        }
+
+        impl $name {
+            /// All counts, in order.
+            pub fn counts(&self) -> Vec<u64> {
+                vec![$(self.$count),*]
+            }
+
+            pub(crate) fn cover(&self, coverage: &mut $crate::Coverage) {
+                $($(coverage.note_many($crate::Condition::$condition, self.$count);)?)*
+            }
+
+            /// Adds what happened in another run.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$count += other.$count;)*
+            }
+        }
+    };
+}
+pub(crate) use counted;
+
 #[cfg(test)]
 mod tests {
     use super::*;

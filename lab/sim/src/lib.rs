@@ -7,6 +7,7 @@
 //! [`hardware`] is another kind of cluster: computers whose every step takes the time that a [profile](hardware::Profile) states, to run
 //! the machines that [papers](paper) measured; [`computers`] run whole nodes in that manner.
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "used inside this project only")]
 
 pub mod canary;
 pub mod checks;
@@ -21,6 +22,7 @@ pub mod random;
 pub mod replay;
 pub mod rpc;
 pub mod rules;
+mod run;
 pub mod scenario;
 mod segments;
 pub mod shared;
@@ -34,4 +36,5 @@ pub use coverage::{Condition, Coverage};
 pub use random::Random;
 pub use replay::{Replay, ReplayError};
 pub use rules::{RULES, Rule, RuleError, parse_rules};
-pub use scenario::{Outcome, Scenario};
+pub use run::{Outcome, RunError, ServiceWanted, Workload};
+pub use scenario::Scenario;

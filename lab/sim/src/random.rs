@@ -1,11 +1,9 @@
 //! Random numbers that a seed repeats: xoshiro256**, its state filled by SplitMix64.
 
-/// A source of choices.
 #[derive(Clone, Debug)]
 pub struct Random([u64; 4]);
 
 /// One step of SplitMix64 from `state`. Different states give different numbers.
-#[must_use]
 pub const fn mix(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,13 +13,11 @@ pub const fn mix(state: u64) -> u64 {
 
 impl Random {
     /// The source that `seed` names.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         Self(core::array::from_fn(|word| mix(seed.wrapping_add(STEP.wrapping_mul(word as u64)))))
     }
 
-    /// Any number.
     #[inline]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
@@ -55,7 +51,6 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of several.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }

@@ -28,39 +28,16 @@ const START_NS: u64 = 1_000_000;
 /// A trace that cannot be replayed.
 #[derive(Debug, Error)]
 pub enum ReplayError {
-    /// A node beyond those of the largest cluster.
     #[error("record {record} is of node {node}; a simulated cluster has nodes 0 to {most}", most = MOST_NODES - 1)]
-    Node {
-        /// The record's number, from 0.
-        record: u64,
-        /// Its node.
-        node: u16,
-    },
-    /// A process beyond those of a node.
+    Node { record: u64, node: u16 },
     #[error("record {record} is of process {process}; a simulated node has processes 0 to {most}", most = MOST_PROCESSES - 1)]
-    Process {
-        /// The record's number, from 0.
-        record: u64,
-        /// Its process.
-        process: u16,
-    },
-    /// More calls than a run makes.
+    Process { record: u64, process: u16 },
     #[error("record {record} would be call {MOST_CALLS} of the run, which is too long: replay its beginning only")]
-    Long {
-        /// The record's number, from 0.
-        record: u64,
-    },
-    /// There is nothing to replay.
+    Long { record: u64 },
     #[error("the trace has {0} records, and no send or fetch among them")]
     Nothing(u64),
-    /// Fewer nodes than the trace has.
     #[error("the trace has {has} nodes, more than the {given} that were asked for")]
-    Few {
-        /// Nodes of the trace.
-        has: u16,
-        /// Nodes of the cluster.
-        given: u16,
-    },
+    Few { has: u16, given: u16 },
 }
 
 /// One transfer of the trace.
@@ -83,10 +60,6 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Takes the next record.
-    ///
-    /// # Errors
-    /// [`ReplayError`], for what a cluster has no room for.
     pub fn push(&mut self, record: &TraceRecord) -> Result<(), ReplayError> {
         let number = self.records;
         self.records += 1;
@@ -129,13 +102,10 @@ impl Replay {
     }
 
     /// Transfers so far, longer ones in their parts.
-    #[must_use]
     pub fn calls(&self) -> usize {
         self.transfers.len()
     }
 
-    /// Records so far.
-    #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }

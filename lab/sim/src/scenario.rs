@@ -4,21 +4,18 @@ use core::fmt;
 
 use mapwire_settings::{DesignText, parse_design};
 use mapwire_translation::{AnyDesign, DesignConfig, PinLimit, PinRules, Pinning, TranslationDesign};
-use thiserror::Error;
 
 use crate::canary::Canary;
 use crate::checks::liveness;
 use crate::cluster::{
     Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, Interrupt, LinkConfig, Step, Violation,
 };
-use crate::coverage::Coverage;
 use crate::random::Random;
-use crate::replay::{LANE_BYTES, Replay, ReplayError};
-use crate::rules::{Fault, Rule, Shape, names};
-use crate::workload::{Call, Made, Workload, WorkloadConfig};
+use crate::replay::{LANE_BYTES, Replay};
+use crate::rules::{Fault, Rule, Shape};
+use crate::run::{AFTER_HEALING, Outcome, RunError, Workload, links, print_end};
+use crate::workload::{self as programs, Call, Made, WorkloadConfig};
 
-/// Programs make calls for so long after the last fault has ended, in parts of the time before.
-const AFTER_HEALING: u64 = 4;
 /// Everything must be at rest so long after the last call. A handshake with a node that has crashed is tried for 20 s.
 const REST_NS: u64 = 40_000_000_000;
 /// How long a link waits for a silent peer: longer than any fault.
@@ -50,11 +47,8 @@ const DESIGNS: [&str; 6] = [
 /// What a run is to be like. What is `None` is drawn from the seed.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Nodes.
     pub nodes: Option<u16>,
-    /// Rules; empty: no faults.
     pub rules: Vec<Rule>,
-    /// Calls of all programs.
     pub calls: Option<u32>,
     /// The calls are those of a trace, whatever else is wanted of them.
     pub replay: Option<Replay>,
@@ -62,20 +56,15 @@ pub struct Wanted {
     pub translation: Option<(String, PinLimit)>,
     /// Whether the transport may lose packets.
     pub lossy: Option<bool>,
-    /// The bug to put in.
     pub canary: Option<Canary>,
 }
 
 /// A run as it was drawn.
 #[derive(Debug)]
 pub struct Scenario {
-    /// Its seed.
     pub seed: u64,
-    /// The cluster.
     pub cluster: ClusterConfig,
-    /// The programs.
     pub workload: WorkloadConfig,
-    /// Rules by name.
     pub rules: Vec<Rule>,
     /// When the last fault ends, in nanoseconds from the start.
     pub heal_ns: u64,
@@ -83,51 +72,98 @@ pub struct Scenario {
     pub calls: Vec<Call>,
     /// Records of the trace that is replayed.
     pub replayed: Option<u64>,
-    /// The bug that is put in.
     pub canary: Option<Canary>,
-    /// Draws the faults.
     fault_seed: u64,
 }
 
-/// A scenario that cannot be drawn.
-#[derive(Debug, Error)]
-pub enum ScenarioError {
-    /// The cluster.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// The design.
-    #[error(transparent)]
-    Design(#[from] mapwire_settings::ParseDesignError),
-    /// The trace.
-    #[error(transparent)]
-    Replay(#[from] ReplayError),
-}
-
-/// How a run went.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// It was not interrupted.
-    pub is_whole: bool,
-    /// What happened.
-    pub coverage: Coverage,
-    /// The first violation, with its time.
-    pub violation: Option<(u64, Violation)>,
-    /// Events.
-    pub events: u64,
-    /// Packets delivered.
-    pub packets: u64,
-    /// Virtual time at its end.
-    pub end_ns: u64,
-    /// Calls that did something, in order.
-    pub history: Vec<Made>,
-}
-
 impl Scenario {
-    /// Draws a run.
-    ///
-    /// # Errors
-    /// A cluster of no or too many nodes.
-    pub fn draw(seed: u64, wanted: &Wanted) -> Result<Self, ScenarioError> {
+    /// The faults of its rules. Each rule draws from a seed of its own, so that one fewer leaves the others as they are.
+    pub fn faults(&self) -> Vec<Box<dyn Fault>> {
+        let shape = Shape { nodes: self.cluster.nodes, heal_ns: self.heal_ns };
+        let mut faults = Vec::new();
+        for rule in &self.rules {
+            let name = rule.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+            let mut random = Random::new(self.fault_seed ^ name);
+            faults.extend((rule.draw)(&mut random, &shape));
+        }
+        faults
+    }
+
+    /// Runs it with some of its faults and calls only, chosen by number.
+    pub fn run_part(
+        &self,
+        has_fault: impl Fn(usize) -> bool,
+        has_call: impl Fn(usize) -> bool,
+    ) -> Result<Outcome<Vec<Made>>, RunError> {
+        self.run_some(has_fault, has_call, &Interrupt::default())
+    }
+
+    fn run_some(
+        &self,
+        has_fault: impl Fn(usize) -> bool,
+        has_call: impl Fn(usize) -> bool,
+        interrupt: &Interrupt,
+    ) -> Result<Outcome<Vec<Made>>, RunError> {
+        let random = Random::new(self.seed ^ 0x5eed);
+        let mut cluster = Cluster::new(self.cluster.clone(), random)?;
+        cluster.set_canary(self.canary);
+        cluster.set_interrupt(interrupt);
+        let faults = self.faults().into_iter().enumerate().filter(|(number, _)| has_fault(*number));
+        cluster.set_faults(faults.map(|(_, fault)| fault).collect());
+        let mut workload = programs::Callers::new(&cluster, self.workload);
+        let mut last_ns = self.heal_ns;
+        for (number, call) in self.calls.iter().enumerate() {
+            if has_call(number) {
+                cluster.schedule(call.at_ns, number as u32);
+                last_ns = last_ns.max(call.at_ns);
+            }
+        }
+        let most_events = EVENTS_A_CALL * (self.calls.len() as u64 + 50);
+        let mut is_whole = true;
+        while workload.violation().is_none() {
+            match cluster.step(&mut workload) {
+                Step::Inside => workload.follow_up(&mut cluster),
+                Step::Program(number) => {
+                    let call = &self.calls[number as usize];
+                    let node = (call.process / u32::from(self.cluster.processes)) as u16;
+                    let node = mapwire_wire::NodeId(node);
+                    // A program runs when its processor has time for it.
+                    let busy_ns = cluster.busy_until_ns(node);
+                    if cluster.is_alive(node) && busy_ns > cluster.now_ns() {
+                        cluster.schedule(busy_ns, number);
+                    } else {
+                        let again = workload.call(&mut cluster, call);
+                        if again {
+                            cluster.schedule(cluster.now_ns() + AGAIN_NS, number);
+                        }
+                    }
+                }
+                Step::Rest => {
+                    workload.check_rest(&mut cluster);
+                    break;
+                }
+                Step::Interrupted => {
+                    is_whole = false;
+                    break;
+                }
+            }
+            let events = cluster.totals().events;
+            if cluster.now_ns() > last_ns + REST_NS || events > most_events {
+                let violation = liveness::never_rests(cluster.now_ns(), events);
+                return Ok(outcome(&cluster, &workload, true, Some((cluster.now_ns(), violation))));
+            }
+        }
+        let violation = workload.violation().cloned();
+        Ok(outcome(&cluster, &workload, is_whole, violation))
+    }
+}
+
+impl Workload for Scenario {
+    type Wanted = Wanted;
+    /// Calls that did something, in order.
+    type Seen = Vec<Made>;
+
+    fn draw(seed: u64, wanted: &Wanted) -> Result<Self, RunError> {
         let mut random = Random::new(seed);
         let nodes = random.spread(2, 16) as u16;
         let processes = random.spread(1, 3) as u16;
@@ -144,10 +180,7 @@ impl Scenario {
             false => Delivery::Lossless,
             true => Delivery::Lossy {
                 paths: random.within(1, 3) as u8,
-                dead_after_ns: match is_sealed {
-                    true => SEALED_DEAD_AFTER_NS,
-                    false => DEAD_AFTER_NS,
-                },
+                dead_after_ns: if is_sealed { SEALED_DEAD_AFTER_NS } else { DEAD_AFTER_NS },
                 tells_of_crashes: random.chance(50),
                 early_packets: EARLY_PACKETS,
                 is_sealed,
@@ -234,125 +267,24 @@ impl Scenario {
         })
     }
 
-    /// The faults of its rules. Each rule draws from a seed of its own, so that one fewer leaves the others as they are.
-    #[must_use]
-    pub fn faults(&self) -> Vec<Box<dyn Fault>> {
-        let shape = Shape { nodes: self.cluster.nodes, heal_ns: self.heal_ns };
-        let mut faults = Vec::new();
-        for rule in &self.rules {
-            let name = rule.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-            let mut random = Random::new(self.fault_seed ^ name);
-            faults.extend((rule.draw)(&mut random, &shape));
-        }
-        faults
-    }
-
-    /// Runs it.
-    ///
-    /// # Errors
-    /// The cluster cannot be built.
-    pub fn run(&self) -> Result<Outcome, ScenarioError> {
-        self.run_until(&Interrupt::default())
-    }
-
-    /// Runs it, unless it is interrupted.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome, ScenarioError> {
+    fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome<Vec<Made>>, RunError> {
         self.run_some(|_| true, |_| true, interrupt)
-    }
-
-    /// Runs it with some of its faults and calls only, chosen by number.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_part(
-        &self,
-        has_fault: impl Fn(usize) -> bool,
-        has_call: impl Fn(usize) -> bool,
-    ) -> Result<Outcome, ScenarioError> {
-        self.run_some(has_fault, has_call, &Interrupt::default())
-    }
-
-    fn run_some(
-        &self,
-        has_fault: impl Fn(usize) -> bool,
-        has_call: impl Fn(usize) -> bool,
-        interrupt: &Interrupt,
-    ) -> Result<Outcome, ScenarioError> {
-        let random = Random::new(self.seed ^ 0x5eed);
-        let mut cluster = Cluster::new(self.cluster.clone(), random)?;
-        cluster.set_canary(self.canary);
-        cluster.set_interrupt(interrupt);
-        let faults = self.faults().into_iter().enumerate();
-        let faults = faults.filter(|(number, _)| has_fault(*number));
-        cluster.set_faults(faults.map(|(_, fault)| fault).collect());
-        let mut workload = Workload::new(&cluster, self.workload);
-        let mut last_ns = self.heal_ns;
-        for (number, call) in self.calls.iter().enumerate() {
-            if has_call(number) {
-                cluster.schedule(call.at_ns, number as u32);
-                last_ns = last_ns.max(call.at_ns);
-            }
-        }
-        let most_events = EVENTS_A_CALL * (self.calls.len() as u64 + 50);
-        let mut is_whole = true;
-        while workload.violation().is_none() {
-            match cluster.step(&mut workload) {
-                Step::Inside => workload.follow_up(&mut cluster),
-                Step::Program(number) => {
-                    let call = &self.calls[number as usize];
-                    let node = (call.process / u32::from(self.cluster.processes)) as u16;
-                    let node = mapwire_wire::NodeId(node);
-                    // A program runs when its processor has time for it.
-                    let busy_ns = cluster.busy_until_ns(node);
-                    if cluster.is_alive(node) && busy_ns > cluster.now_ns() {
-                        cluster.schedule(busy_ns, number);
-                    } else {
-                        let again = workload.call(&mut cluster, call);
-                        if again {
-                            cluster.schedule(cluster.now_ns() + AGAIN_NS, number);
-                        }
-                    }
-                }
-                Step::Rest => {
-                    workload.check_rest(&mut cluster);
-                    break;
-                }
-                Step::Interrupted => {
-                    is_whole = false;
-                    break;
-                }
-            }
-            let events = cluster.totals().events;
-            if cluster.now_ns() > last_ns + REST_NS || events > most_events {
-                let violation = liveness::never_rests(cluster.now_ns(), events);
-                return Ok(outcome(&cluster, &workload, Some((cluster.now_ns(), violation))));
-            }
-        }
-        let violation = workload.violation().cloned();
-        Ok(Outcome { is_whole, ..outcome(&cluster, &workload, violation) })
     }
 }
 
-fn outcome(cluster: &Cluster, workload: &Workload, violation: Option<(u64, Violation)>) -> Outcome {
-    let totals = cluster.totals();
-    let mut coverage = cluster.coverage();
-    coverage.add(workload.coverage());
-    Outcome {
-        is_whole: true,
-        coverage,
-        violation,
-        events: totals.events,
-        packets: totals.packets,
-        end_ns: cluster.now_ns(),
-        history: workload.history().to_vec(),
-    }
+fn outcome(
+    cluster: &Cluster,
+    programs: &programs::Callers,
+    is_whole: bool,
+    violation: Option<(u64, Violation)>,
+) -> Outcome<Vec<Made>> {
+    Outcome::new(cluster, is_whole, violation, programs.history().to_vec(), |coverage| {
+        coverage.add(programs.coverage())
+    })
 }
 
 /// Whether a design pins on a miss, and whether it pins exports beforehand.
-fn habits(design: &DesignConfig) -> Result<(bool, bool), ScenarioError> {
+fn habits(design: &DesignConfig) -> Result<(bool, bool), RunError> {
     let design = AnyDesign::new(design).map_err(ClusterError::from)?;
     let on_miss = [design.pinning(), design.pinning_receive()].contains(&Pinning::OnMiss);
     let pins_exports = design.pinning_receive() == Pinning::BeforeTransfer;
@@ -361,24 +293,11 @@ fn habits(design: &DesignConfig) -> Result<(bool, bool), ScenarioError> {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClusterConfig {
-            nodes,
-            processes,
-            link,
-            delivery,
-            design,
-            pin_rules,
-            words,
-            nic_memory_bytes,
-            max_payload_bytes,
-        } = &self.cluster;
+        let ClusterConfig { nodes, processes, delivery, design, pin_rules, words, nic_memory_bytes, .. } =
+            &self.cluster;
         writeln!(f, "seed {}", self.seed)?;
         writeln!(f, "  nodes {nodes}, processes of each {processes}")?;
-        writeln!(
-            f,
-            "  link {} ns, {} bit/s, {} packets, payloads up to {max_payload_bytes} B",
-            link.latency_ns, link.bits_per_second, link.queue_packets
-        )?;
+        writeln!(f, "  {}, payloads up to {} B", links(&self.cluster), self.cluster.max_payload_bytes)?;
         writeln!(f, "  {delivery}")?;
         writeln!(
             f,
@@ -391,10 +310,6 @@ impl fmt::Display for Scenario {
         if let Some(records) = self.replayed {
             writeln!(f, "  which replay {records} records of a trace")?;
         }
-        writeln!(f, "  rules {}, healed at {} ns", names(&self.rules), self.heal_ns)?;
-        match self.canary {
-            Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
-            None => Ok(()),
-        }
+        print_end(f, &self.rules, self.heal_ns, self.canary)
     }
 }

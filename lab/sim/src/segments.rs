@@ -23,7 +23,6 @@ pub(crate) struct Segments {
     bytes: u64,
     /// Network interfaces store there, by imports.
     by_nic: bool,
-    /// By importer, then exporter.
     imports: BTreeMap<(Endpoint, Endpoint), ImportId>,
     /// Imports that were asked for, with the exporter, and those that have an outcome.
     asked: BTreeMap<(Endpoint, RequestId), Endpoint>,
@@ -41,9 +40,6 @@ impl Segments {
     }
 
     /// Lets the others import a process's memory, where network interfaces store there.
-    ///
-    /// # Errors
-    /// The export was refused.
     pub(crate) fn export(&self, cluster: &mut Cluster, at: Endpoint) -> Result<(), String> {
         if !self.by_nic {
             return Ok(());
@@ -59,14 +55,10 @@ impl Segments {
             pins_late: true,
         };
         let (node, memory) = cluster.parts(at.node);
-        let exported = node.export(at.process, memory, request);
-        exported.map(|_| ()).map_err(|error| error.to_string())
+        node.export(at.process, memory, request).map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// Asks for imports of the others' memory, where network interfaces store there. Settle the node afterwards.
-    ///
-    /// # Errors
-    /// An import was refused.
     pub(crate) fn ask(
         &mut self,
         cluster: &mut Cluster,
@@ -106,14 +98,9 @@ impl Segments {
     }
 
     /// Enters imports that are over.
-    ///
-    /// # Errors
-    /// One was refused.
     pub(crate) fn enter(&mut self, cluster: &mut Cluster) -> Result<(), String> {
         while let Some((at, request)) = self.over.pop() {
-            let Some(from) = self.asked.remove(&(at, request)) else {
-                continue;
-            };
+            let Some(from) = self.asked.remove(&(at, request)) else { continue };
             let (node, _) = cluster.parts(at.node);
             match node.enter_import(at.process, request) {
                 Some(Ok((id, _))) => _ = self.imports.insert((at, from), id),
@@ -125,9 +112,7 @@ impl Segments {
 
     /// How the bytes of a store get into the receiver's memory; `None` if another service asks.
     pub(crate) fn store(&self, at: NodeId, ask: &Ask) -> Option<StoreBy> {
-        let Act::Store { handler, to, region, at: there } = ask.act else {
-            return None;
-        };
+        let Act::Store { handler, to, region, at: there } = ask.act else { return None };
         if handler != self.handler {
             return None;
         }

@@ -15,10 +15,9 @@ use mapwire_dsm::{Access as Wanted, Address, Dsm, Outcome as DsmOutcome, PAGE_BY
 use mapwire_node::{Act, Ask, SharedMemory, Told};
 use mapwire_service::{Access, Region};
 use mapwire_wire::{Endpoint, HandlerId, NodeId};
-use thiserror::Error;
 
 use crate::canary::SharedCanary;
-use crate::cluster::{Cluster, ClusterError, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
+use crate::cluster::{Cluster, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 use crate::segments::Segments;
@@ -42,7 +41,6 @@ struct Touch {
     lock: Option<u32>,
 }
 
-/// What a thread is at.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Nothing,
@@ -66,18 +64,12 @@ struct Program {
     random: Random,
 }
 
-/// What was drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedShape {
-    /// Ranks.
     pub ranks: u16,
-    /// Processes of each node.
     pub processes: u16,
-    /// Threads of each rank.
     pub threads: u16,
-    /// Allocations.
     pub allocations: u32,
-    /// Locks.
     pub locks: u32,
     /// Barriers that the ranks pass.
     pub phases: u32,
@@ -115,37 +107,6 @@ struct Programs {
     /// Litmus tests, which alone say then whether memory is as it must be.
     tests: Option<Tests>,
     violation: Option<(u64, Violation)>,
-}
-
-/// A run of the shared memory that cannot be made.
-#[derive(Debug, Error)]
-pub enum SharedError {
-    /// Its cluster.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// Its shared memory.
-    #[error(transparent)]
-    Config(#[from] mapwire_dsm::ConfigError),
-    /// A service could not be registered.
-    #[error(transparent)]
-    Register(#[from] mapwire_node::RegisterError),
-}
-
-/// How a run went.
-#[derive(Clone, Debug)]
-pub struct SharedOutcome {
-    /// What was drawn.
-    pub shape: SharedShape,
-    /// The first violation, with its time.
-    pub violation: Option<(u64, Violation)>,
-    /// Packets delivered.
-    pub packets: u64,
-    /// What the loads of litmus tests gave.
-    pub seen: Vec<Seen>,
-    /// What happened.
-    pub coverage: Coverage,
-    /// It was not interrupted.
-    pub is_whole: bool,
 }
 
 impl Programs {
@@ -225,17 +186,14 @@ impl Programs {
         cluster.schedule(cluster.now_ns() + after_ns, who as u32);
     }
 
-    /// Begins the next operation.
     fn begin(&mut self, cluster: &mut Cluster, who: usize) {
         let now_ns = cluster.now_ns();
         let SharedShape { allocations, locks, phases, steps, .. } = self.shape;
         if self.allocations.len() < allocations as usize {
             // Rank 0 allocates for all.
             self.programs[who].doing = Doing::Allocating;
-            let bytes = match self.allocations.len() < locks as usize {
-                true => 64,
-                false => self.programs[who].random.spread(8, 9_000),
-            };
+            let bytes =
+                if self.allocations.len() < locks as usize { 64 } else { self.programs[who].random.spread(8, 9_000) };
             self.allocations.push((Address { view: 0, offset_bytes: 0 }, bytes));
             let thread = self.thread_of(who);
             if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.alloc(thread, bytes)) {
@@ -328,9 +286,7 @@ impl Programs {
     /// A thread has done what a litmus test had it do.
     fn tested(&mut self, cluster: &mut Cluster, who: usize) {
         self.programs[who].doing = Doing::Nothing;
-        let Some(tests) = &mut self.tests else {
-            return;
-        };
+        let Some(tests) = &mut self.tests else { return };
         let most_ns = tests.most_ns;
         let before = tests.seen.len();
         let said = tests.note_done(who);
@@ -418,6 +374,23 @@ impl Programs {
             cluster.schedule(cluster.now_ns(), 0);
         }
     }
+}
+
+impl crate::run::Programs for Programs {
+    fn violation(&mut self) -> &mut Option<(u64, Violation)> {
+        &mut self.violation
+    }
+
+    fn event(&mut self, cluster: &mut Cluster, who: u32) -> bool {
+        let at = self.programs[who as usize].at;
+        let busy_ns = cluster.busy_until_ns(at.node);
+        if busy_ns > cluster.now_ns() {
+            cluster.schedule(busy_ns, who);
+        } else {
+            self.go(cluster, who as usize);
+        }
+        false
+    }
 
     /// Operations of ranks may be over.
     fn follow_up(&mut self, cluster: &mut Cluster) {
@@ -431,9 +404,7 @@ impl Programs {
             let (node, _) = cluster.parts(at.node);
             let outcome = node.call(at.process, SHARED, |shared: &mut SharedMemory| shared.take_outcome(thread));
             let now_ns = cluster.now_ns();
-            let Some(outcome) = outcome.flatten() else {
-                continue;
-            };
+            let Some(outcome) = outcome.flatten() else { continue };
             self.programs[who].is_pending = false;
             match (outcome, self.programs[who].doing) {
                 (Ok(DsmOutcome::Served(_)), Doing::Touching(_)) => {
@@ -491,8 +462,8 @@ impl Programs {
         }
     }
 
-    /// Nothing is left to happen.
-    fn check_rest(&mut self, now_ns: u64) {
+    fn rest(&mut self, cluster: &mut Cluster) {
+        let now_ns = cluster.now_ns();
         for who in 0..self.programs.len() {
             let doing = self.programs[who].doing;
             if !matches!(doing, Doing::Finished) {
@@ -547,8 +518,7 @@ impl Observer for Programs {
         if self.canary == Some(SharedCanary::LostStore) && self.random.chance(5) {
             return StoreBy::Nothing { is_claimed: true };
         }
-        let by = self.segments.store(at, ask);
-        by.unwrap_or(StoreBy::Nothing { is_claimed: false })
+        self.segments.store(at, ask).unwrap_or(StoreBy::Nothing { is_claimed: false })
     }
 
     fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}

@@ -6,19 +6,17 @@
 use std::collections::BTreeSet;
 
 use crate::cluster::Violation;
-use crate::scenario::{Outcome, Scenario, ScenarioError};
+use crate::run::{Outcome, RunError};
+use crate::scenario::Scenario;
 use crate::workload::Made;
 
-/// What is left of a run.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
     /// Numbers of the faults that it takes, of [`Scenario::faults`].
     pub faults: Vec<usize>,
     /// Numbers of the calls that it takes.
     pub calls: Vec<usize>,
-    /// What programs did.
     pub history: Vec<Made>,
-    /// How it fails.
     pub violation: Violation,
     /// When, in nanoseconds from the start.
     pub at_ns: u64,
@@ -27,21 +25,16 @@ pub struct Shrunk {
 }
 
 /// Shrinks a run, in `most_runs` runs at most. `None` if it does not fail.
-///
-/// # Errors
-/// The run cannot be made.
-pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, ScenarioError> {
+pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, RunError> {
     let faults = scenario.faults().len();
     // Faults first, then calls.
     let mut kept: Vec<usize> = (0..faults + scenario.calls.len()).collect();
-    let run = |kept: &[usize]| -> Result<Outcome, ScenarioError> {
+    let run = |kept: &[usize]| -> Result<Outcome<Vec<Made>>, RunError> {
         let kept: BTreeSet<usize> = kept.iter().copied().collect();
         scenario.run_part(|fault| kept.contains(&fault), |call| kept.contains(&(faults + call)))
     };
-    let Outcome { violation, mut history, .. } = run(&kept)?;
-    let Some((mut at_ns, mut violation)) = violation else {
-        return Ok(None);
-    };
+    let Outcome { violation, seen: mut history, .. } = run(&kept)?;
+    let Some((mut at_ns, mut violation)) = violation else { return Ok(None) };
     let mut runs = 1;
     let mut parts = 2;
     while parts <= kept.len() && runs < most_runs {
@@ -57,7 +50,7 @@ pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, Sce
             match outcome.violation {
                 Some((at, found)) if found.check == violation.check => {
                     (kept, at_ns, violation) = (rest, at, found);
-                    history = outcome.history;
+                    history = outcome.seen;
                     is_smaller = true;
                 }
                 _ => start = end,

@@ -1,7 +1,7 @@
 //! Bugs that are put in on purpose are found, each within the first seeds.
 
 use mapwire_sim::scenario::Wanted;
-use mapwire_sim::{Canary, Scenario, parse_rules};
+use mapwire_sim::{Canary, Scenario, Workload, parse_rules};
 
 /// Seeds within which each is found.
 const SEEDS: u64 = 150;

@@ -116,10 +116,7 @@ impl World for Simulated {
     }
 
     fn hear(&mut self, at: NodeId) -> Option<Heard> {
-        match self.0.is_alive(at) {
-            true => Talker::hear(self.0.parts(at).0),
-            false => None,
-        }
+        if self.0.is_alive(at) { Talker::hear(self.0.parts(at).0) } else { None }
     }
 
     fn go_on(&mut self) -> bool {

@@ -5,7 +5,7 @@ use mapwire_sim::rpc::RpcWanted;
 use mapwire_sim::scenario::Wanted;
 use mapwire_sim::shared::SharedWanted;
 use mapwire_sim::vopr::{Mixture, Wants, never};
-use mapwire_sim::{Coverage, Interrupt, Scenario, parse_rules};
+use mapwire_sim::{Coverage, Interrupt, Scenario, Workload, parse_rules};
 
 fn mixture() -> Mixture {
     let rules = parse_rules("all").unwrap();

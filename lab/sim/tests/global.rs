@@ -1,12 +1,12 @@
 //! Global memory in simulated clusters.
 
 use mapwire_sim::canary::GlobalCanary;
-use mapwire_sim::global::{GlobalOutcome, GlobalScenario, GlobalWanted, Seen};
-use mapwire_sim::parse_rules;
+use mapwire_sim::global::{GlobalScenario, GlobalWanted, Seen};
+use mapwire_sim::{Outcome, Workload, parse_rules};
 
-fn run(seed: u64, rules: &str, canary: Option<GlobalCanary>) -> GlobalOutcome {
+fn run(seed: u64, rules: &str, canary: Option<GlobalCanary>) -> Outcome<Seen> {
     let wanted = GlobalWanted { rules: parse_rules(rules).unwrap(), canary, ..GlobalWanted::default() };
-    GlobalScenario::draw(seed, &wanted).run().unwrap()
+    GlobalScenario::draw(seed, &wanted).unwrap().run().unwrap()
 }
 
 /// SIM_GLOBAL_SEED is the first of other seeds, SIM_SEEDS says how many.
@@ -53,7 +53,7 @@ fn a_seed_repeats_its_run() {
 fn a_global_memory_of_too_few_or_too_many_nodes_is_an_error() {
     for nodes in [0, 1, 300] {
         let wanted = GlobalWanted { nodes: Some(nodes), ..GlobalWanted::default() };
-        let error = GlobalScenario::draw(1, &wanted).run().unwrap_err();
+        let error = GlobalScenario::draw(1, &wanted).unwrap().run().unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with(&format!("invalid number of nodes `{nodes}`: expected 2 to 256")), "{text}");
     }

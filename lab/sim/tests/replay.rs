@@ -1,7 +1,7 @@
 //! Traces as programs.
 
 use mapwire_sim::scenario::Wanted;
-use mapwire_sim::{Canary, Random, Replay, Scenario, parse_rules};
+use mapwire_sim::{Canary, Random, Replay, Scenario, Workload, parse_rules};
 use mapwire_translation::PinLimit;
 use mapwire_wire::{TraceOp, TraceRecord};
 
@@ -43,7 +43,7 @@ fn what_a_trace_sends_and_fetches_is_sent_and_fetched_and_nothing_is_violated() 
         assert!(outcome.violation.is_none(), "{scenario}{:?}", outcome.violation);
         if rules == "none" {
             let transfers = |made: &&mapwire_sim::workload::Made| ["long send", "fetch"].contains(&made.call);
-            let done = outcome.history.iter().filter(transfers).count();
+            let done = outcome.seen.iter().filter(transfers).count();
             let due = wanted.replay.as_ref().map_or(0, Replay::calls);
             assert!(10 * done >= 9 * due, "seed {seed}: {done} of {due}");
             made += done;

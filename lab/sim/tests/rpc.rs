@@ -1,12 +1,12 @@
 //! Remote procedure calls in simulated clusters.
 
 use mapwire_sim::canary::RpcCanary;
-use mapwire_sim::parse_rules;
-use mapwire_sim::rpc::{RpcOutcome, RpcScenario, RpcSeen, RpcWanted};
+use mapwire_sim::rpc::{RpcScenario, RpcSeen, RpcWanted};
+use mapwire_sim::{Outcome, Workload, parse_rules};
 
-fn run(seed: u64, rules: &str, canary: Option<RpcCanary>) -> RpcOutcome {
+fn run(seed: u64, rules: &str, canary: Option<RpcCanary>) -> Outcome<RpcSeen> {
     let wanted = RpcWanted { rules: parse_rules(rules).unwrap(), canary, ..RpcWanted::default() };
-    RpcScenario::draw(seed, &wanted).run().unwrap()
+    RpcScenario::draw(seed, &wanted).unwrap().run().unwrap()
 }
 
 /// SIM_RPC_SEED is the first of other seeds, SIM_SEEDS says how many.

@@ -1,7 +1,7 @@
 //! Runs of whole clusters.
 
 use mapwire_sim::scenario::Wanted;
-use mapwire_sim::{Scenario, parse_rules};
+use mapwire_sim::{Scenario, Workload, parse_rules};
 use mapwire_translation::PinLimit;
 
 fn run_seeds(first: u64, count: u64, rules: &str) {
@@ -65,7 +65,7 @@ fn a_seed_repeats_its_run_to_the_last_event() {
     let wanted = Wanted { rules: parse_rules("all").unwrap(), ..Wanted::default() };
     let run = |seed| {
         let outcome = Scenario::draw(seed, &wanted).unwrap().run().unwrap();
-        (outcome.events, outcome.packets, outcome.end_ns, outcome.history)
+        (outcome.events, outcome.packets, outcome.end_ns, outcome.seen)
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));

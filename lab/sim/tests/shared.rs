@@ -1,13 +1,13 @@
 //! The shared memory in simulated clusters.
 
 use mapwire_sim::canary::SharedCanary;
-use mapwire_sim::parse_rules;
-use mapwire_sim::shared::{LITMUS, SharedOutcome, SharedScenario, SharedWanted, Variant};
+use mapwire_sim::shared::{LITMUS, Seen, SharedScenario, SharedWanted, Variant};
+use mapwire_sim::{Outcome, Workload, parse_rules};
 use std::collections::{BTreeMap, BTreeSet};
 
-fn run(seed: u64, rules: &str, litmus: bool, canary: Option<SharedCanary>) -> SharedOutcome {
+fn run(seed: u64, rules: &str, litmus: bool, canary: Option<SharedCanary>) -> Outcome<Vec<Seen>> {
     let wanted = SharedWanted { rules: parse_rules(rules).unwrap(), litmus, canary, ..SharedWanted::default() };
-    SharedScenario::draw(seed, &wanted).run().unwrap()
+    SharedScenario::draw(seed, &wanted).unwrap().run().unwrap()
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_shared_memory_of_too_few_or_too_many_ranks_is_an_error() {
     for nodes in [0, 1, 2_000] {
         let wanted = SharedWanted { nodes: Some(nodes), ..SharedWanted::default() };
         // Of one process a node.
-        let mut scenarios = (0..).map(|seed| SharedScenario::draw(seed, &wanted));
+        let mut scenarios = (0..).map(|seed| SharedScenario::draw(seed, &wanted).unwrap());
         let single = scenarios.find(|scenario| scenario.shape.processes == 1);
         let error = single.unwrap().run().unwrap_err().to_string();
         assert!(error.starts_with(&format!("invalid number of ranks `{nodes}`: expected 2 to 1024")), "{error}");

@@ -12,9 +12,7 @@ use crate::counts::{Counts, PathMisses};
 /// A design and how a process pins: one row of a study.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Configuration {
-    /// The NIC's side.
     pub design: DesignConfig,
-    /// The library's side.
     pub rules: PinRules,
     /// Who chooses what is unpinned, if that is not the library: then the policy of `rules` is the application's.
     pub chooser: Option<Chooser>,
@@ -42,7 +40,6 @@ impl Configuration {
         Configuration { rules: self.rules.with_policy(policy), chooser, ..self }
     }
 
-    /// The policy for unpinning.
     pub fn policy(&self) -> UnpinPolicy {
         let library = UnpinPolicy::Library(self.rules.policy);
         self.chooser.map_or(library, UnpinPolicy::Application)

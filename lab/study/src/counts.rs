@@ -44,7 +44,6 @@ pub struct Causes {
     pub associative: u64,
 }
 
-/// Why a miss occurs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// [`Causes::compulsory`].
@@ -56,7 +55,6 @@ pub enum Cause {
 }
 
 impl Causes {
-    /// Counts a miss.
     pub fn count(&mut self, cause: Cause) {
         *match cause {
             Cause::Compulsory => &mut self.compulsory,
@@ -95,7 +93,6 @@ pub struct PathMisses {
 }
 
 impl PathMisses {
-    /// All of them.
     pub fn sum(&self) -> u64 {
         self.send_cold + self.send_other + self.receive_cold + self.receive_other
     }
@@ -112,7 +109,6 @@ impl PathMisses {
         }
     }
 
-    /// Counts a miss.
     #[inline]
     pub fn count(&mut self, receive: bool, cold: bool) {
         match (receive, cold) {

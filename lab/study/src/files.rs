@@ -11,11 +11,8 @@ use crate::study::{Allowed, Findings, Request, Study, StudyError};
 /// What was found out about one trace.
 #[derive(Clone, Debug)]
 pub struct TraceFindings {
-    /// The file.
     pub path: PathBuf,
-    /// What it says of itself.
     pub metadata: Metadata,
-    /// What was found.
     pub findings: Findings,
     /// Where its good part ends, if that is not its end. Only the good part was studied.
     pub damage: Option<Damage>,
@@ -24,51 +21,26 @@ pub struct TraceFindings {
 impl TraceFindings {
     /// The file's name without folder and ending.
     pub fn name(&self) -> String {
-        let name = self.path.file_stem().unwrap_or(self.path.as_os_str());
-        name.to_string_lossy().into_owned()
+        self.path.file_stem().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
     }
 }
 
-/// Why a trace was not studied.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It cannot be studied.
     #[error("{file}: {cause}")]
-    Study {
-        /// The file.
-        file: String,
-        /// Why.
-        cause: StudyError,
-    },
-    /// It has no operation of those that were selected.
+    Study { file: String, cause: StudyError },
     #[error("{file} has no lookup in its {records} records; see `mapwire lab info`, and choose other --ops or --paths")]
-    Empty {
-        /// The file.
-        file: String,
-        /// Its records.
-        records: u64,
-    },
-    /// It is damaged, and has no such operation before that.
+    Empty { file: String, records: u64 },
     #[error("{0}; there is no lookup in that part")]
     NothingGood(Damage),
-    /// Pages of another size.
     #[error("{file} has pages of {page_bytes} bytes; only traces with pages of 4096 are studied")]
-    PageSize {
-        /// The file.
-        file: String,
-        /// What it says.
-        page_bytes: u64,
-    },
+    PageSize { file: String, page_bytes: u64 },
 }
 
 /// Studies the files, several at once if there are threads for it; each is read once or, where the trace needs other engines
 /// than were tried first, or a policy needs to know its future, again. `progress` is told how many bytes of all files have been read.
-///
-/// # Errors
-/// That of the first file that has one.
 pub fn study_files(
     paths: &[PathBuf],
     request: &Request,
@@ -86,9 +58,7 @@ pub fn study_files(
     let next = Mutex::new(0..paths.len());
     let found: Mutex<Vec<Option<Result<TraceFindings, FileError>>>> = Mutex::new(paths.iter().map(|_| None).collect());
     let work = || loop {
-        let Some(at) = next.lock().ok().and_then(|mut next| next.next()) else {
-            return;
-        };
+        let Some(at) = next.lock().ok().and_then(|mut next| next.next()) else { return };
         let outcome = study_file(&paths[at], &request, &|bytes| tell(at, bytes));
         let failed = outcome.is_err();
         if let Ok(mut found) = found.lock() {

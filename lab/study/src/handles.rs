@@ -99,9 +99,6 @@ pub(crate) struct HandleReplay {
 
 impl HandleReplay {
     /// Empty caches of so many entries.
-    ///
-    /// # Errors
-    /// A cache that cannot be built.
     pub(crate) fn new(cbh_entries: usize, pch_entries: usize) -> Result<Self, CacheError> {
         let config = DynamicHandleConfig::default().with_handles(cbh_entries, pch_entries);
         // Nothing is translated.
@@ -133,7 +130,6 @@ impl HandleReplay {
         events.for_each(|event| self.handles.event(event));
     }
 
-    /// What was counted.
     pub(crate) fn counts(&self) -> mapwire_translation::HandleCounters {
         self.design.counters().handles
     }

@@ -14,6 +14,7 @@
 //! | [`published`], [`tables`] | the papers' tables and figures as data; ours beside them |
 //! | [`rows`] | outcomes as rows |
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "used inside this project only")]
 
 pub mod choosers;
 pub mod config;

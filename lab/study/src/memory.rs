@@ -15,18 +15,14 @@ use mapwire_wire::{ExportId, Key, NodeId, ProcessId, Rights};
 use crate::config::Configuration;
 use crate::decode::Pages;
 
-/// What a NIC serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
     /// Nodes of the cluster, this one included; at least 1.
     pub nodes: u16,
-    /// Processes of the node.
     pub processes: u16,
     /// Pages that each process has pinned, one behind the other. A table that holds fewer is full.
     pub pages: u64,
-    /// Exports of each process.
     pub exports: u32,
-    /// Imports of each process.
     pub imports: u32,
 }
 
@@ -40,29 +36,20 @@ impl Default for Load {
 /// One structure in the NIC's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Structure {
-    /// Its name.
     pub name: &'static str,
     /// Whether addresses or handles are looked up in it: translations, exports and imports.
     pub is_lookup: bool,
-    /// Its size.
     pub bytes: u64,
 }
 
 /// A load that the firmware does not take.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// The cache cannot be built.
     #[error("{0}")]
     Cache(#[from] CacheError),
-    /// The NIC refuses.
     #[error("the NIC does not take {nodes} nodes, {processes} processes, {exports} exports and {imports} imports each: {cause}",
         nodes = .load.nodes, processes = .load.processes, exports = .load.exports, imports = .load.imports)]
-    Nic {
-        /// What was asked of it.
-        load: Load,
-        /// Why.
-        cause: NicError,
-    },
+    Nic { load: Load, cause: NicError },
 }
 
 /// More than any NIC has: nothing is refused for it.
@@ -80,9 +67,6 @@ const FIRST_PAGE: Page = Page(1 << 20);
 /// assert_eq!(structures[0].name, "VMH cache");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// # Errors
-/// [`MemoryError`].
 pub fn nic_memory(design: &DesignConfig, load: Load) -> Result<Vec<Structure>, MemoryError> {
     let design = AnyDesign::new(design)?;
     let nic = filled(design, load).map_err(|cause| MemoryError::Nic { load, cause })?;

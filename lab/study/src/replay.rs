@@ -15,16 +15,12 @@ use crate::decode::{Chunk, Event, FIRST, HostEvent, PAGE_ID, Pages, RECEIVE};
 use crate::handles::Handles;
 use crate::shadow::Shadow;
 
-/// Why a configuration cannot be replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The limit on pinned pages is too small for what the trace does.
     #[error("{0}")]
     Limit(PinError),
-    /// The design refuses.
     #[error("{0}")]
     Nic(TranslationError),
-    /// A design that asks for the same thing again and again.
     #[error("the design asks its host for {0} again and again")]
     Stuck(Page),
     /// The trace says that the memory is not there.
@@ -101,7 +97,6 @@ pub const RECLAIM_LOOKUPS: u64 = 1 << 16;
 /// Memory of a process that is pinned for longer than a record of the trace.
 #[derive(Debug, Default)]
 struct Kept {
-    /// For peers.
     exports: Vec<PageRange>,
     /// For peers, by exports of which the trace does not tell.
     unknown: HashSet<Page>,
@@ -122,7 +117,6 @@ pub struct Replay {
     design: AnyDesign,
     hosts: Hosts,
     opened: HashSet<Process>,
-    /// What stays pinned for each process.
     kept: HashMap<Process, Kept>,
     since_reclaim: u64,
     pinner: Pinner,
@@ -140,9 +134,6 @@ pub struct Replay {
 
 impl Replay {
     /// Nothing pinned, empty caches. With `causes`, a fully associative cache is replayed beside, where the design has a cache.
-    ///
-    /// # Errors
-    /// A cache that cannot be built.
     pub fn new(configuration: Configuration, causes: bool) -> Result<Self, CacheError> {
         let cache = configuration.cache();
         Ok(Replay {
@@ -172,10 +163,6 @@ impl Replay {
         Replay { known: Some((node, knowledge)), ..self }
     }
 
-    /// Replays a chunk.
-    ///
-    /// # Errors
-    /// [`ReplayError`].
     pub fn run(&mut self, chunk: &Chunk, pages: &Pages) -> Result<(), ReplayError> {
         let lookups = chunk.lookups.as_slice();
         let mut events = chunk.events.iter().peekable();
@@ -200,7 +187,6 @@ impl Replay {
         Ok(())
     }
 
-    /// What was counted.
     pub fn counts(&self) -> Counts {
         let host: Counters = self.hosts.counters();
         let nic = self.design.counters();
@@ -227,8 +213,7 @@ impl Replay {
             let rules = self.configuration.rules;
             self.hosts.open(&mut self.design, process, rules).map_err(ReplayError::Nic)?;
             if let Some(chooser) = self.configuration.chooser {
-                let known = self.known.as_ref();
-                let future = known.map(|(node, knowledge)| knowledge.of(*node, process));
+                let future = self.known.as_ref().map(|(node, knowledge)| knowledge.of(*node, process));
                 let side = self.hosts.side_mut(process).map_err(ReplayError::Nic)?;
                 side.set_chooser(chooser.with_future(future.unwrap_or_default()));
             }
@@ -299,10 +284,8 @@ impl Replay {
         }
         let mut missed = false;
         for _ in 0..4 {
-            let answer = match receive {
-                true => self.design.lookup_receive(process, page),
-                false => self.design.lookup(process, page),
-            };
+            let answer =
+                if receive { self.design.lookup_receive(process, page) } else { self.design.lookup(process, page) };
             match answer {
                 Lookup::Hit(_) => {}
                 Lookup::Miss(_) => missed = true,
@@ -385,11 +368,7 @@ impl Replay {
         if let Some(at) = kept.iter().position(|kept| *kept == range) {
             kept.swap_remove(at);
             let side = self.hosts.side_mut(process).map_err(ReplayError::Nic)?;
-            match export {
-                true => side.release_receive(range),
-                false => side.release(range),
-            }
-            .map_err(ReplayError::Limit)?;
+            if export { side.release_receive(range) } else { side.release(range) }.map_err(ReplayError::Limit)?;
             self.forget_unpinned();
         }
         Ok(())

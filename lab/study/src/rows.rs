@@ -17,73 +17,69 @@ pub const ALL_TRACES: &str = "all traces";
 /// What the values of a column are. Any may be missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Text.
     Text,
     /// A count from 0 on.
     Count,
     /// A count that may be below 0.
     Signed,
-    /// A switch.
     Switch,
     /// A number of a lookup, or microseconds of one.
     Rate,
 }
 
-/// All columns of a row, in order.
-pub const COLUMNS: &[(&str, Kind)] = &[
-    ("trace", Kind::Text),
-    ("design", Kind::Text),
-    ("configuration", Kind::Text),
-    ("entries", Kind::Count),
-    ("ways", Kind::Count),
-    ("line", Kind::Count),
-    ("offset", Kind::Switch),
-    ("prefetch", Kind::Count),
-    ("limit_bytes", Kind::Count),
-    ("policy", Kind::Text),
-    ("prepin", Kind::Count),
-    ("nodes", Kind::Count),
-    ("lookups", Kind::Count),
-    ("receive_lookups", Kind::Count),
-    ("check_misses", Kind::Count),
-    ("nic_misses", Kind::Count),
-    ("compulsory_misses", Kind::Count),
-    ("capacity_misses", Kind::Count),
-    ("conflict_misses", Kind::Count),
-    ("hill_conflict_misses", Kind::Signed),
-    ("send_cold_misses", Kind::Count),
-    ("send_other_misses", Kind::Count),
-    ("receive_cold_misses", Kind::Count),
-    ("receive_other_misses", Kind::Count),
-    ("pins", Kind::Count),
-    ("unpins", Kind::Count),
-    ("interrupts", Kind::Count),
-    ("cbh_misses", Kind::Count),
-    ("pch_misses", Kind::Count),
-    ("fragmented_pages", Kind::Count),
-    ("nic_bytes", Kind::Count),
-    ("check_miss_rate", Kind::Rate),
-    ("nic_miss_rate", Kind::Rate),
-    ("unpin_rate", Kind::Rate),
-    ("interrupt_rate", Kind::Rate),
-    ("cost_us", Kind::Rate),
-    ("cost_low_us", Kind::Rate),
-    ("cost_high_us", Kind::Rate),
-    ("unlimited_cost_us", Kind::Rate),
-    ("cost_profile", Kind::Text),
-    ("left_out_lookups", Kind::Count),
+type ValueOf = fn(&Row) -> Value;
+
+/// All columns of a row, in order: name, kind, and the value of a row, null where there is none.
+pub const COLUMNS: &[(&str, Kind, ValueOf)] = &[
+    ("trace", Kind::Text, |row| json!(row.trace)),
+    ("design", Kind::Text, |row| json!(row.configuration.design.name())),
+    ("configuration", Kind::Text, |row| json!(row.configuration.to_string())),
+    ("entries", Kind::Count, |row| json!(row.configuration.entries())),
+    ("ways", Kind::Count, |row| json!(row.configuration.cache().map(|cache| cache.ways))),
+    ("line", Kind::Count, |row| json!(row.configuration.cache().map(|cache| cache.line_entries))),
+    ("offset", Kind::Switch, |row| json!(row.configuration.cache().map(|cache| cache.offset_per_process))),
+    ("prefetch", Kind::Count, |row| json!(row.configuration.cache().map(|_| row.configuration.prefetch()))),
+    ("limit_bytes", Kind::Count, |row| json!(row.limit_bytes())),
+    ("policy", Kind::Text, |row| json!(row.configuration.has_policy().then(|| row.configuration.policy().to_string()))),
+    ("prepin", Kind::Count, |row| json!(row.configuration.rules.prepin_pages)),
+    ("nodes", Kind::Count, |row| json!(row.nodes)),
+    ("lookups", Kind::Count, |row| json!(row.outcome.counts.lookups)),
+    ("receive_lookups", Kind::Count, |row| json!(row.outcome.counts.receive_lookups)),
+    ("check_misses", Kind::Count, |row| json!(row.outcome.counts.check_misses)),
+    ("nic_misses", Kind::Count, |row| json!(row.outcome.counts.nic_misses)),
+    ("compulsory_misses", Kind::Count, |row| json!(row.outcome.causes.map(|causes| causes.compulsory))),
+    ("capacity_misses", Kind::Count, |row| json!(row.outcome.causes.map(|causes| causes.capacity))),
+    ("conflict_misses", Kind::Count, |row| json!(row.outcome.causes.map(|causes| causes.conflict))),
+    ("hill_conflict_misses", Kind::Signed, |row| json!(row.outcome.causes.map(|causes| causes.hill_conflict()))),
+    ("send_cold_misses", Kind::Count, |row| json!(row.outcome.counts.misses.send_cold)),
+    ("send_other_misses", Kind::Count, |row| json!(row.outcome.counts.misses.send_other)),
+    ("receive_cold_misses", Kind::Count, |row| json!(row.outcome.counts.misses.receive_cold)),
+    ("receive_other_misses", Kind::Count, |row| json!(row.outcome.counts.misses.receive_other)),
+    ("pins", Kind::Count, |row| json!(row.outcome.counts.pins)),
+    ("unpins", Kind::Count, |row| json!(row.outcome.counts.unpins)),
+    ("interrupts", Kind::Count, |row| json!(row.outcome.counts.interrupts)),
+    ("cbh_misses", Kind::Count, |row| json!(row.of_handles(row.outcome.counts.buffer_misses))),
+    ("pch_misses", Kind::Count, |row| json!(row.of_handles(row.outcome.counts.process_misses))),
+    ("fragmented_pages", Kind::Count, |row| json!(row.fragmented_pages())),
+    ("nic_bytes", Kind::Count, |row| json!(row.nic_bytes)),
+    ("check_miss_rate", Kind::Rate, |row| json!(rounded(row.rate(row.outcome.counts.check_misses)))),
+    ("nic_miss_rate", Kind::Rate, |row| json!(rounded(row.rate(row.outcome.counts.nic_misses)))),
+    ("unpin_rate", Kind::Rate, |row| json!(rounded(row.rate(row.outcome.counts.unpins)))),
+    ("interrupt_rate", Kind::Rate, |row| json!(rounded(row.rate(row.outcome.counts.interrupts)))),
+    ("cost_us", Kind::Rate, |row| json!(row.cost.map(|cost| rounded(cost.middle_us())))),
+    ("cost_low_us", Kind::Rate, |row| json!(row.cost.map(|cost| rounded(cost.low.us())))),
+    ("cost_high_us", Kind::Rate, |row| json!(row.cost.map(|cost| rounded(cost.high.us())))),
+    ("unlimited_cost_us", Kind::Rate, |row| json!(row.unlimited_cost.map(|cost| rounded(cost.middle_us())))),
+    ("cost_profile", Kind::Text, |row| json!(row.profile)),
+    ("left_out_lookups", Kind::Count, |row| json!(row.left_out)),
 ];
 
 /// One configuration on one trace, or on all of them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// The trace's name.
     pub trace: String,
-    /// The configuration.
     pub configuration: Configuration,
-    /// Nodes of the trace.
     pub nodes: u64,
-    /// What it counted.
     pub outcome: Outcome,
     /// What it would count with unlimited NIC memory, if that is known.
     pub unlimited: Option<Counts>,
@@ -93,7 +89,6 @@ pub struct Row {
     pub cost: Option<CostRange>,
     /// The same of [`unlimited`](Self::unlimited).
     pub unlimited_cost: Option<CostRange>,
-    /// The profile's name.
     pub profile: String,
     /// Lookups of operations or paths that were not asked for.
     pub left_out: u64,
@@ -148,66 +143,32 @@ impl Row {
         (unlimited > 0.0).then(|| cost / unlimited - 1.0)
     }
 
-    /// Events per lookup.
     pub fn rate(&self, count: u64) -> f64 {
         count as f64 / self.outcome.counts.lookups.max(1) as f64
     }
 
-    /// The values of [`COLUMNS`]; null where there is none.
-    pub fn values(&self) -> Vec<Value> {
-        let Row { configuration, outcome, .. } = self;
-        let (counts, causes) = (outcome.counts, outcome.causes);
-        let cache = configuration.cache();
-        let has_handles = matches!(configuration.design, DesignConfig::DynamicHandle(_));
-        let has_slots = matches!(configuration.design, DesignConfig::SharedCache(_) | DesignConfig::PerProcess(_));
-        let of_handles = |count: u64| has_handles.then_some(count);
-        let limit = match configuration.rules.limit {
+    /// Bytes that a process may have pinned, if that is limited.
+    fn limit_bytes(&self) -> Option<u64> {
+        match self.configuration.rules.limit {
             PinLimit::Unlimited => None,
             PinLimit::Pages(pages) => Some(pages * mapwire_translation::PAGE_BYTES as u64),
-        };
-        vec![
-            json!(self.trace),
-            json!(configuration.design.name()),
-            json!(configuration.to_string()),
-            json!(configuration.entries()),
-            json!(cache.map(|cache| cache.ways)),
-            json!(cache.map(|cache| cache.line_entries)),
-            json!(cache.map(|cache| cache.offset_per_process)),
-            json!(cache.map(|_| configuration.prefetch())),
-            json!(limit),
-            json!(configuration.has_policy().then(|| configuration.policy().to_string())),
-            json!(configuration.rules.prepin_pages),
-            json!(self.nodes),
-            json!(counts.lookups),
-            json!(counts.receive_lookups),
-            json!(counts.check_misses),
-            json!(counts.nic_misses),
-            json!(causes.map(|causes| causes.compulsory)),
-            json!(causes.map(|causes| causes.capacity)),
-            json!(causes.map(|causes| causes.conflict)),
-            json!(causes.map(|causes| causes.hill_conflict())),
-            json!(counts.misses.send_cold),
-            json!(counts.misses.send_other),
-            json!(counts.misses.receive_cold),
-            json!(counts.misses.receive_other),
-            json!(counts.pins),
-            json!(counts.unpins),
-            json!(counts.interrupts),
-            json!(of_handles(counts.buffer_misses)),
-            json!(of_handles(counts.process_misses)),
-            json!(has_slots.then_some(counts.fragmented_pages)),
-            json!(self.nic_bytes),
-            json!(rounded(self.rate(counts.check_misses))),
-            json!(rounded(self.rate(counts.nic_misses))),
-            json!(rounded(self.rate(counts.unpins))),
-            json!(rounded(self.rate(counts.interrupts))),
-            json!(self.cost.map(|cost| rounded(cost.middle_us()))),
-            json!(self.cost.map(|cost| rounded(cost.low.us()))),
-            json!(self.cost.map(|cost| rounded(cost.high.us()))),
-            json!(self.unlimited_cost.map(|cost| rounded(cost.middle_us()))),
-            json!(self.profile),
-            json!(self.left_out),
-        ]
+        }
+    }
+
+    /// A count that only dynamic handle lookup has.
+    fn of_handles(&self, count: u64) -> Option<u64> {
+        matches!(self.configuration.design, DesignConfig::DynamicHandle(_)).then_some(count)
+    }
+
+    /// What only designs with tables of slots count.
+    fn fragmented_pages(&self) -> Option<u64> {
+        let has_slots = matches!(self.configuration.design, DesignConfig::SharedCache(_) | DesignConfig::PerProcess(_));
+        has_slots.then_some(self.outcome.counts.fragmented_pages)
+    }
+
+    /// The values of [`COLUMNS`].
+    pub fn values(&self) -> Vec<Value> {
+        COLUMNS.iter().map(|(_, _, value)| value(self)).collect()
     }
 
     /// As a JSON object; what is missing is null.
@@ -329,7 +290,7 @@ mod tests {
         };
         let values = row.values();
         assert_eq!(values.len(), COLUMNS.len());
-        for ((name, kind), value) in COLUMNS.iter().zip(&values) {
+        for ((name, kind, _), value) in COLUMNS.iter().zip(&values) {
             let right = match kind {
                 Kind::Text => value.is_string(),
                 Kind::Count => value.is_u64(),

@@ -59,7 +59,6 @@ impl Shadow {
         }
     }
 
-    /// Misses so far.
     pub fn misses(&self) -> u64 {
         self.misses
     }
@@ -107,9 +106,7 @@ impl Shadow {
 
     /// Forgets the page, which is unpinned.
     pub fn remove(&mut self, process: Process, page: Page) {
-        let Some(&line) = self.numbers.get(&(process, page.0 / self.line_entries)) else {
-            return;
-        };
+        let Some(&line) = self.numbers.get(&(process, page.0 / self.line_entries)) else { return };
         let (word, bit) = self.place(line, page);
         self.valid[word] &= !bit;
         let from = line as usize * self.words;

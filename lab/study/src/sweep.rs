@@ -29,11 +29,9 @@ pub struct Sweep {
 /// A limit on the pinned pages of a process. As text `none`, a size (`4MiB`), or a fraction (`1/16`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// As it is.
     Is(PinLimit),
     /// A part of the largest footprint that a process has, rounded up to whole pages.
     Share {
-        /// So many
         parts: u64,
         /// of so many equal parts.
         of: u64,
@@ -78,44 +76,16 @@ impl FromStr for Limit {
 /// A list that makes no configurations.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SweepError {
-    /// A value that the design does not take.
     #[error("--{option} {value}, for {design}: {cause}")]
-    Value {
-        /// The option.
-        option: &'static str,
-        /// The value.
-        value: String,
-        /// The design's name.
-        design: &'static str,
-        /// What is wrong.
-        cause: ParseDesignError,
-    },
-    /// No design has the option.
+    Value { option: &'static str, value: String, design: &'static str, cause: ParseDesignError },
     #[error("--{option} does not apply: none of {designs} has such an option")]
-    Option {
-        /// The option.
-        option: &'static str,
-        /// The designs.
-        designs: String,
-    },
-    /// A policy that cannot choose what the design unpins.
+    Option { option: &'static str, designs: String },
     #[error(
         "--policy {policy}, for {design}: it pins on a miss, and its host does not see the uses that the policy goes by; choose lru, mru, lfu, mfu or random, or another design"
     )]
-    Policy {
-        /// The policy.
-        policy: UnpinPolicy,
-        /// The design's name.
-        design: &'static str,
-    },
-    /// Values that do not go together.
+    Policy { policy: UnpinPolicy, design: &'static str },
     #[error("{text} cannot be built: {cause}")]
-    Together {
-        /// The design and its options.
-        text: String,
-        /// What is wrong.
-        cause: ParseDesignError,
-    },
+    Together { text: String, cause: ParseDesignError },
 }
 
 impl Sweep {
@@ -127,9 +97,6 @@ impl Sweep {
 
     /// All configurations, designs slowest, then options in their order, then limits, policies, and pre-pinning. None is there
     /// twice. `footprint_pages` is the largest footprint of a process, of which limits may be parts.
-    ///
-    /// # Errors
-    /// A value that does not suit.
     pub fn configurations(&self, footprint_pages: u64) -> Result<Vec<Configuration>, SweepError> {
         let designs = match self.designs.as_slice() {
             [] => &[DesignConfig::default()],
@@ -216,9 +183,6 @@ fn check_alone(design: DesignConfig, option: &'static str, value: &str) -> Resul
 }
 
 /// Designs from one word, in which commas part designs as well as their options: what has a `=` belongs to the design before.
-///
-/// # Errors
-/// What is no design.
 pub fn parse_designs(text: &str) -> Result<Vec<DesignConfig>, ParseDesignError> {
     let mut designs: Vec<String> = Vec::new();
     for word in text.split(',') {

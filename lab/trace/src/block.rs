@@ -7,7 +7,6 @@ use mapwire_wire::TraceRecord;
 pub struct Block<'a> {
     /// Times, ascending; equal ones in the trace's order.
     pub time_ns: &'a [u64],
-    /// Nodes.
     pub node: &'a [u16],
     /// Processes, by their numbers on the node.
     pub process: &'a [u16],
@@ -22,20 +21,16 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Records.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.time_ns.len()
     }
 
     /// Whether it has no record; no block of a file is so.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.time_ns.is_empty()
     }
 
     /// The record at `index`, which is below [`len`](Self::len).
-    #[must_use]
     pub fn record(&self, index: usize) -> TraceRecord {
         TraceRecord {
             time_ns: self.time_ns[index].into(),

@@ -30,7 +30,6 @@ pub(crate) struct Columns {
 #[derive(Clone, Copy, Debug)]
 struct StreamState {
     stream: Stream,
-    /// Its address before.
     before: u64,
 }
 
@@ -53,7 +52,6 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// What was decoded last.
     pub(crate) fn block(&self) -> Block<'_> {
         let n = self.records;
         Block {

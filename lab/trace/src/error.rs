@@ -5,34 +5,14 @@ use std::io;
 /// Why a trace file cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system did not give the bytes.
     #[error("cannot read {file} at byte {at}")]
-    Io {
-        /// The file's name.
-        file: String,
-        /// Where reading stopped.
-        at: u64,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The first bytes are not those of a trace file.
+    Io { file: String, at: u64, source: io::Error },
     #[error(
         "{file} is not a trace file of mapwire: {why}; `mapwire lab import` makes one from CSV, din, oracleGeneral or Parquet"
     )]
-    NotATrace {
-        /// The file's name.
-        file: String,
-        /// What was found.
-        why: String,
-    },
-    /// A later version of the format.
+    NotATrace { file: String, why: String },
     #[error("{file} is a trace file of version {version}; this mapwire reads versions 1 to {supported}", supported = crate::format::VERSION)]
-    Version {
-        /// The file's name.
-        file: String,
-        /// Its version.
-        version: u16,
-    },
+    Version { file: String, version: u16 },
     /// The file is good up to a place, and not behind it.
     #[error(transparent)]
     Damaged(#[from] Damage),
@@ -42,13 +22,11 @@ pub enum ReadError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file} is good for {records} records, up to byte {at}: {kind}")]
 pub struct Damage {
-    /// The file's name.
     pub file: String,
     /// Bytes of the good part.
     pub at: u64,
     /// Records of the good part.
     pub records: u64,
-    /// What is wrong behind it.
     pub kind: DamageKind,
 }
 
@@ -95,7 +73,6 @@ pub enum DamageKind {
     /// The end does not fit what stood before it.
     #[error("the end tells of other blocks than there are")]
     WrongEnd,
-    /// Something follows the end.
     #[error("bytes follow the file's end")]
     BehindEnd,
 }
@@ -103,33 +80,14 @@ pub enum DamageKind {
 /// Why a record or a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The system did not take the bytes.
     #[error("cannot write the trace")]
     Io(#[from] io::Error),
-    /// The record has no valid operation.
     #[error("record {record} of the trace has operation {op}, which does not exist")]
-    Op {
-        /// The record's number, from 0.
-        record: u64,
-        /// Its operation.
-        op: u8,
-    },
-    /// The record is older than the one before it.
+    Op { record: u64, op: u8 },
     #[error(
         "record {record} of the trace is of {time_ns} ns, the one before it of {last_ns} ns; a trace is in order of time"
     )]
-    Unordered {
-        /// The record's number, from 0.
-        record: u64,
-        /// Its time.
-        time_ns: u64,
-        /// The time of the one before it.
-        last_ns: u64,
-    },
-    /// The metadata is too long.
+    Unordered { record: u64, time_ns: u64, last_ns: u64 },
     #[error("the trace's metadata has {bytes} bytes, more than {max}", max = crate::format::MAX_METADATA_BYTES)]
-    Metadata {
-        /// Its length.
-        bytes: usize,
-    },
+    Metadata { bytes: usize },
 }

@@ -14,40 +14,25 @@ use crate::reader::{Summary, TraceReader};
 use crate::spread::Spread;
 
 /// All operations, in the order of their codes.
-pub const OPS: [TraceOp; 21] = [
-    TraceOp::Send,
-    TraceOp::Fetch,
-    TraceOp::Receive,
-    TraceOp::Export,
-    TraceOp::Unexport,
-    TraceOp::Hold,
-    TraceOp::Release,
-    TraceOp::Absent,
-    TraceOp::Present,
-    TraceOp::Compute,
-    TraceOp::OpenShared,
-    TraceOp::ShapeShared,
-    TraceOp::Allocate,
-    TraceOp::ReadFault,
-    TraceOp::WriteFault,
-    TraceOp::Prefetch,
-    TraceOp::PrefetchWrite,
-    TraceOp::Lock,
-    TraceOp::Unlock,
-    TraceOp::Barrier,
-    TraceOp::Broadcast,
-];
+pub const OPS: [TraceOp; 21] = {
+    let mut ops = [TraceOp::Send; 21];
+    let mut at = 0;
+    while at < ops.len() {
+        if let Some(op) = TraceOp::from_code(at as u8 + 1) {
+            ops[at] = op;
+        }
+        at += 1;
+    }
+    ops
+};
 
 /// Whether the pages of an operation are looked up by a NIC: those of a transfer are, other records say what its host did.
-#[must_use]
 pub const fn is_transfer(op: TraceOp) -> bool {
     matches!(op, TraceOp::Send | TraceOp::Fetch | TraceOp::Receive)
 }
 
-/// What was counted of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpCount {
-    /// Records.
     pub records: u64,
     /// Those that went by mapped memory, without the NIC.
     pub direct: u64,
@@ -68,19 +53,16 @@ impl OpCount {
     }
 }
 
-/// What was counted, by operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts([OpCount; OPS.len()]);
 
 impl Counts {
     /// Of one operation.
-    #[must_use]
     pub const fn of(&self, op: TraceOp) -> &OpCount {
         &self.0[op as usize - 1]
     }
 
     /// Of all transfers: sends, fetches and receives.
-    #[must_use]
     pub fn transfers(&self) -> OpCount {
         let mut sum = OpCount::default();
         for op in OPS.into_iter().filter(|op| is_transfer(*op)) {
@@ -90,20 +72,17 @@ impl Counts {
     }
 
     /// Lookups: pages of transfers.
-    #[must_use]
     pub fn lookups(&self) -> u64 {
         self.transfers().pages
     }
 
     /// Pages of sends and fetches: what the library prepares before a transfer.
-    #[must_use]
     pub const fn send_side_lookups(&self) -> u64 {
         let (sends, fetches) = (self.of(TraceOp::Send).pages, self.of(TraceOp::Fetch).pages);
         sends.saturating_add(fetches)
     }
 
     /// The share of transfers that went by mapped memory; 0 if there was none.
-    #[must_use]
     pub fn direct_share(&self) -> f64 {
         let all = self.transfers();
         if all.records == 0 { 0.0 } else { all.direct as f64 / all.records as f64 }
@@ -116,14 +95,11 @@ impl Counts {
     }
 }
 
-/// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Its node.
     pub node: u16,
     /// Its number on the node.
     pub process: u16,
-    /// What it did.
     pub counts: Counts,
     /// Nanoseconds of processor time between its calls of the shared memory.
     pub computed_ns: u64,
@@ -136,20 +112,16 @@ pub struct ProcessInfo {
 /// One node: all its processes together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
-    /// The node.
     pub node: u16,
     /// Its processes that occur in the trace.
     pub processes: u64,
-    /// What they did.
     pub counts: Counts,
     /// The sum of their footprints: a page of each process is a page of its own.
     pub footprint_pages: u64,
 }
 
-/// What a trace is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Info {
-    /// What the file says of itself.
     pub metadata: Metadata,
     /// Records, and the times of the first and the last.
     pub summary: Summary,
@@ -164,8 +136,6 @@ pub struct Info {
 }
 
 impl Info {
-    /// By node.
-    #[must_use]
     pub fn nodes(&self) -> Vec<NodeInfo> {
         let mut nodes: Vec<NodeInfo> = Vec::new();
         for process in &self.processes {
@@ -187,7 +157,6 @@ impl Info {
     }
 
     /// Of the whole trace.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for process in &self.processes {
@@ -197,22 +166,17 @@ impl Info {
     }
 
     /// Nanoseconds of processor time between calls of the shared memory, of all processes.
-    #[must_use]
     pub fn computed_ns(&self) -> u64 {
-        let computed = self.processes.iter().map(|p| p.computed_ns);
-        computed.fold(0, u64::saturating_add)
+        self.processes.iter().map(|p| p.computed_ns).fold(0, u64::saturating_add)
     }
 
     /// Footprints of all processes together.
-    #[must_use]
     pub fn footprint_pages(&self) -> u64 {
-        let pages = self.processes.iter().map(|p| p.footprint_pages);
-        pages.fold(0, u64::saturating_add)
+        self.processes.iter().map(|p| p.footprint_pages).fold(0, u64::saturating_add)
     }
 
     /// Footprint and lookups of the average node that sends or fetches, of its sends and fetches alone: UTLB Table 3. `None` without
     /// such a node.
-    #[must_use]
     pub fn per_node(&self) -> Option<(f64, f64)> {
         let (mut nodes, mut footprint, mut lookups) = (Vec::new(), 0_u64, 0_u64);
         for process in &self.processes {
@@ -248,12 +212,10 @@ pub struct Counter {
 
 impl Counter {
     /// Counts pages of `page_bytes` bytes, a power of two.
-    #[must_use]
     pub fn new(page_bytes: u64) -> Self {
         Self { page_bytes, tallies: Vec::new(), index_of: HashMap::default() }
     }
 
-    /// Counts a block.
     pub fn count(&mut self, block: &Block<'_>) {
         let mut last = (None, 0);
         for i in 0..block.len() {
@@ -299,7 +261,6 @@ impl Counter {
     }
 
     /// What was counted, by node and process.
-    #[must_use]
     pub fn processes(&self) -> Vec<ProcessInfo> {
         let mut keys: Vec<(u32, usize)> = self.index_of.iter().map(|(k, i)| (*k, *i)).collect();
         keys.sort_unstable();
@@ -317,9 +278,6 @@ impl Counter {
 }
 
 /// Counts a whole trace. One that is cut off or damaged gives the counts of its good part, and says so.
-///
-/// # Errors
-/// It cannot be read.
 pub fn info<R: Read>(reader: TraceReader<R>, page_bytes: u64) -> Result<Info, ReadError> {
     let mut reader = reader.keep_good_part();
     let mut counter = Counter::new(page_bytes);

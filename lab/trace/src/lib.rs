@@ -12,6 +12,7 @@
 //!
 //! [`TraceRecord`]: mapwire_wire::TraceRecord
 #![forbid(unsafe_code)]
+#![allow(missing_docs, reason = "used inside this project only")]
 
 pub mod block;
 mod columns;

@@ -17,7 +17,6 @@ pub const STEP_BACK_NS: u64 = 1_000_000_000;
 
 /// A stream of valid records with a name.
 pub trait RecordStream: Iterator<Item = Result<TraceRecord, Self::Error>> {
-    /// Why it cannot go on.
     type Error;
 
     /// Its file, as errors call it.
@@ -40,7 +39,6 @@ impl<R: Read> RecordStream for Records<R> {
     }
 }
 
-/// Why streams cannot be merged further.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError<E> {
     /// One of them cannot go on.
@@ -51,16 +49,7 @@ pub enum MergeError<E> {
         "record {record} of {file} is of {time_ns} ns, the one before it of {last_ns} ns: {} ms earlier, which is more than threads that \
          wait for their turn explain", (last_ns - time_ns) / 1_000_000
     )]
-    StepBack {
-        /// The stream's file.
-        file: String,
-        /// The record, from 0.
-        record: u64,
-        /// Its time.
-        time_ns: u64,
-        /// The time of the one before it.
-        last_ns: u64,
-    },
+    StepBack { file: String, record: u64, time_ns: u64, last_ns: u64 },
 }
 
 /// One stream with its next record.
@@ -88,14 +77,12 @@ pub struct Merge<S> {
 }
 
 /// Merges the files of several ranks.
-#[must_use]
 pub fn merge(readers: Vec<RawReader<File>>) -> Merge<RawReader<File>> {
     Merge::new(readers)
 }
 
 impl<S: RecordStream> Merge<S> {
     /// Merges `streams`.
-    #[must_use]
     pub fn new(streams: Vec<S>) -> Self {
         let source = |stream| Source { stream, next: None, records: 0, last_ns: 0 };
         Self {
@@ -108,7 +95,6 @@ impl<S: RecordStream> Merge<S> {
     }
 
     /// Records that got the time of the one before them.
-    #[must_use]
     pub fn clamped(&self) -> u64 {
         self.clamped
     }
@@ -153,9 +139,7 @@ impl<S: RecordStream> Merge<S> {
                 self.advance(index)?;
             }
         }
-        let Some(Reverse((_, index))) = self.order.pop() else {
-            return Ok(None);
-        };
+        let Some(Reverse((_, index))) = self.order.pop() else { return Ok(None) };
         let record = self.sources[index].next.take();
         self.advance(index)?;
         Ok(record)

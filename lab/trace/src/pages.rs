@@ -15,7 +15,6 @@ const WIDE_PAGES: u64 = 1 << 24;
 
 /// The pages that `bytes` bytes from `address` on lie on: the first, and how many; none for no bytes. Memory that would reach
 /// beyond the end of the address space ends there. `page_bytes` is a power of two.
-#[must_use]
 pub const fn pages_of(address: u64, bytes: u64, page_bytes: u64) -> (u64, u64) {
     let shift = page_bytes.trailing_zeros();
     let first = address >> shift;
@@ -88,7 +87,6 @@ impl PageSet {
     }
 
     /// How many pages are in it.
-    #[must_use]
     pub fn len(&self) -> u64 {
         let wide: u64 = self.wide.iter().map(|(first, end)| end - first).sum();
         let mut single = 0;
@@ -102,7 +100,6 @@ impl PageSet {
     }
 
     /// Whether no page is in it.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty() && self.wide.is_empty()
     }

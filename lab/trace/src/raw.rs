@@ -11,42 +11,16 @@ use zerocopy::{FromZeros, IntoBytes};
 /// Why a rank's file cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
-    /// The system did not give the bytes.
     #[error("cannot read {file} at record {record}")]
-    Io {
-        /// The file's name.
-        file: String,
-        /// The record, from 0.
-        record: u64,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A record has an operation that does not exist.
+    Io { file: String, record: u64, source: io::Error },
     #[error(
         "record {record} of {file} has operation {op}, which does not exist: the file is not a rank's trace, or was damaged"
     )]
-    Op {
-        /// The file's name.
-        file: String,
-        /// The record, from 0.
-        record: u64,
-        /// Its operation.
-        op: u8,
-    },
-    /// A record has something where this version writes zeros.
+    Op { file: String, record: u64, op: u8 },
     #[error(
         "record {record} of {file} has flags {flags:#04x} and reserved bytes {reserved:#06x}, which this version does not know"
     )]
-    Unknown {
-        /// The file's name.
-        file: String,
-        /// The record, from 0.
-        record: u64,
-        /// Its flags.
-        flags: u8,
-        /// Its reserved bytes.
-        reserved: u16,
-    },
+    Unknown { file: String, record: u64, flags: u8, reserved: u16 },
 }
 
 /// Reads the file of one rank. Every record that it gives is valid; their order is not checked here
@@ -64,9 +38,6 @@ pub struct RawReader<R: Read> {
 
 impl RawReader<File> {
     /// Opens the file of a rank.
-    ///
-    /// # Errors
-    /// It cannot be opened.
     pub fn open(path: &Path) -> Result<Self, RawError> {
         let name = path.display().to_string();
         match File::open(path) {
@@ -96,20 +67,16 @@ impl<R: Read> RawReader<R> {
     }
 
     /// The file's name, as errors call it.
-    #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Records so far.
-    #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
     /// Bytes behind the last whole record, once the end was met: not 0 if the rank was stopped in the middle of one, or left room
     /// that it never wrote.
-    #[must_use]
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }

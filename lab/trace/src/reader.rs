@@ -19,7 +19,6 @@ use crate::metadata::Metadata;
 /// What the end of a trace file says about the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Records.
     pub records: u64,
     /// Time of the first record; 0 if there is none.
     pub first_ns: u64,
@@ -68,9 +67,6 @@ fn read_up_to(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
 
 impl TraceReader<File> {
     /// Opens the trace file at `path`.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|source| ReadError::Io { file: name.clone(), at: 0, source })?;
@@ -78,9 +74,6 @@ impl TraceReader<File> {
     }
 
     /// What the file's end says; `None` if it has none, or cannot be read from its end. Reading goes on where it was.
-    ///
-    /// # Errors
-    /// The place cannot be found again.
     pub fn summary(&mut self) -> Result<Option<Summary>, ReadError> {
         let read = (|| {
             let here = self.input.stream_position()?;
@@ -99,9 +92,7 @@ impl TraceReader<File> {
             }
             Err(source) => return Err(self.io(source)),
         };
-        let Ok((head, payload)) = BlockHead::read_from_prefix(&bytes) else {
-            return Ok(None);
-        };
+        let Ok((head, payload)) = BlockHead::read_from_prefix(&bytes) else { return Ok(None) };
         let right = head.mark == END_MARK && head.checksum.get() == head.checksum_with(payload);
         let records = <[u8; 8]>::try_from(payload).map(u64::from_le_bytes);
         Ok(records.ok().filter(|_| found && right).map(|records| Summary {
@@ -112,7 +103,6 @@ impl TraceReader<File> {
     }
 
     /// Bytes of the file; `None` if it is a pipe.
-    #[must_use]
     pub fn file_bytes(&self) -> Option<u64> {
         let metadata = self.input.metadata().ok()?;
         metadata.is_file().then_some(metadata.len())
@@ -179,38 +169,31 @@ impl<R: Read> TraceReader<R> {
         self
     }
 
-    /// What the file says of itself.
-    #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
     /// The file's name, as errors call it.
-    #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
     /// Records and times so far.
-    #[must_use]
     pub fn so_far(&self) -> Summary {
         self.so_far
     }
 
     /// Bytes read so far.
-    #[must_use]
     pub fn position_bytes(&self) -> u64 {
         self.at
     }
 
     /// Whether the file was read to its end, and was whole.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete
     }
 
     /// The damage at which the good part ended, once it was met.
-    #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         match &self.state {
             State::Damaged(damage) => Some(damage),
@@ -337,7 +320,6 @@ pub struct Records<R: Read> {
 
 impl<R: Read> Records<R> {
     /// The reader, which may have decoded more than was taken from here.
-    #[must_use]
     pub fn reader(&self) -> &TraceReader<R> {
         &self.reader
     }

@@ -2,7 +2,6 @@
 
 use std::hash::Hasher;
 
-/// The hash so far.
 #[derive(Debug, Default)]
 pub(crate) struct Spread(u64);
 

@@ -41,7 +41,6 @@ pub struct TraceWriter<W: Write> {
     step: Vec<u64>,
     address: Vec<u64>,
     bytes: Vec<u64>,
-    /// Room for address steps.
     steps: Vec<u64>,
     /// The block's first time.
     begin_ns: u64,
@@ -55,9 +54,6 @@ pub struct TraceWriter<W: Write> {
 
 impl<W: Write> TraceWriter<W> {
     /// Begins a trace file on `out`, which takes whole blocks by single writes.
-    ///
-    /// # Errors
-    /// `out` does not take the header; the metadata has more than 1 MiB.
     pub fn new(mut out: W, metadata: &Metadata) -> Result<Self, WriteError> {
         let text = serde_json::to_vec(metadata).map_err(std::io::Error::from)?;
         if text.len() > MAX_METADATA_BYTES {
@@ -128,15 +124,11 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Records so far.
     pub fn records(&self) -> u64 {
         self.records
     }
 
     /// Ends the file, and gives back what it was written to.
-    ///
-    /// # Errors
-    /// The system does not take the rest.
     pub fn finish(mut self) -> Result<W, WriteError> {
         if !self.step.is_empty() {
             self.write_block()?;

@@ -1,6 +1,5 @@
 //! Counts as people write them: `5000`, `64K`, `10M`. Units are powers of 1000, unlike those of sizes.
 
-/// Reads a count.
 pub(super) fn parse(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(

@@ -46,8 +46,7 @@ pub(super) fn open_trace(path: &Path) -> Result<File, ReadError> {
 
 /// The length of a file, if it is one.
 pub(super) fn length(file: &File) -> Option<u64> {
-    let metadata = file.metadata().ok().filter(Metadata::is_file);
-    metadata.map(|it| it.len())
+    file.metadata().ok().filter(Metadata::is_file).map(|it| it.len())
 }
 
 /// Reads the size of a page.

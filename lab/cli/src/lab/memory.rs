@@ -60,10 +60,7 @@ pub(crate) fn command(args: &MemoryArgs) -> Result<(), LabError> {
             nic_memory(&configuration.design, load).map_err(|error| UsageError(format!("{design}: {error}")))?;
         all.push((design, structures));
     }
-    match args.json {
-        true => print(&json_lines(&all)),
-        false => print(&text(&all)),
-    }
+    if args.json { print(&json_lines(&all)) } else { print(&text(&all)) }
 }
 
 fn json_lines(all: &[(String, Vec<Structure>)]) -> String {
@@ -87,10 +84,7 @@ fn text(all: &[(String, Vec<Structure>)]) -> String {
     let row = |name: &str, of: &dyn Fn(&Structure) -> bool| {
         let cell = |structures: &[Structure]| {
             let of_row: Vec<u64> = structures.iter().filter(|it| of(it)).map(|it| it.bytes).collect();
-            match of_row.is_empty() {
-                true => "-".to_owned(),
-                false => grouped(of_row.iter().sum()),
-            }
+            if of_row.is_empty() { "-".to_owned() } else { grouped(of_row.iter().sum()) }
         };
         let cells = all.iter().map(|(_, structures)| cell(structures));
         std::iter::once(name.to_owned()).chain(cells).collect::<Vec<String>>()

@@ -29,7 +29,6 @@ use clap::Subcommand;
 
 use crate::args::LabArgs;
 
-/// What went wrong, for the user.
 pub(crate) type LabError = Box<dyn std::error::Error>;
 
 /// Options that make no sense, or not together.

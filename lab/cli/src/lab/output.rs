@@ -28,9 +28,7 @@ impl Output {
 
     /// Writes all that there is to write.
     pub(crate) fn write(self, bytes: &[u8]) -> Result<(), LabError> {
-        let Some((path, mut file)) = self.0 else {
-            return print(&String::from_utf8_lossy(bytes));
-        };
+        let Some((path, mut file)) = self.0 else { return print(&String::from_utf8_lossy(bytes)) };
         let named = cannot_write(&path);
         file.write_all(bytes).map_err(|error| named(&error))?;
         file.keep().map_err(|error| named(&error))?;
@@ -58,16 +56,12 @@ pub(crate) fn known_columns() -> usize {
 /// A table of at most so many `columns`, if need be in parts, each of which begins with the first `keys` columns. Those are to the
 /// left, all others to the right. A heading that has no room even alone is broken behind commas.
 pub(crate) fn fitted(headings: &[&str], rows: &[Vec<String>], keys: usize, columns: usize) -> String {
-    let of_cells = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
+    let of_cells = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let of_key = |key: usize| of_cells(key).max(headings[key].chars().count());
     let room = columns.saturating_sub((0..keys).map(|key| of_key(key) + 2).sum());
     let headings: Vec<Vec<String>> = headings.iter().map(|it| broken(it, room)).collect();
     let width = |column: usize| {
-        let lines = headings[column].iter().map(|line| line.chars().count());
-        lines.max().unwrap_or(0).max(of_cells(column))
+        headings[column].iter().map(|line| line.chars().count()).max().unwrap_or(0).max(of_cells(column))
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let mut text = String::new();
@@ -84,9 +78,10 @@ pub(crate) fn fitted(headings: &[&str], rows: &[Vec<String>], keys: usize, colum
             let mut cells = String::new();
             for column in shown() {
                 let (gap, width) = (if column == 0 { "" } else { "  " }, widths[column]);
-                cells.push_str(&match column < keys {
-                    true => format!("{gap}{:<width$}", cell(column)),
-                    false => format!("{gap}{:>width$}", cell(column)),
+                cells.push_str(&if column < keys {
+                    format!("{gap}{:<width$}", cell(column))
+                } else {
+                    format!("{gap}{:>width$}", cell(column))
                 });
             }
             text.push_str(cells.trim_end());
@@ -117,9 +112,10 @@ fn broken(heading: &str, room: usize) -> Vec<String> {
     for part in heading.split_inclusive(',') {
         let last = lines.len() - 1;
         let used = lines[last].chars().count();
-        match used > 0 && used + part.chars().count() > room {
-            true => lines.push(part.to_owned()),
-            false => lines[last].push_str(part),
+        if used > 0 && used + part.chars().count() > room {
+            lines.push(part.to_owned())
+        } else {
+            lines[last].push_str(part)
         }
     }
     lines

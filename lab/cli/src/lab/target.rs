@@ -18,7 +18,6 @@ pub(super) struct Written {
     pub(super) bytes: u64,
 }
 
-/// Where records come from.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     /// They are made up, and there is at least one.
@@ -87,13 +86,11 @@ pub(super) fn write<E: Into<LabError>>(
     {
         return Err(format!("{name} holds no records: {} was not written", path.display()).into());
     }
-    let file = writer.finish().map_err(failed)?;
-    let bytes = file.keep().map_err(|error| named(&error))?;
+    let bytes = writer.finish().map_err(failed)?.keep().map_err(|error| named(&error))?;
     Ok(Written { records: count, bytes })
 }
 
 impl Written {
-    /// Tells of the file.
     pub(super) fn report(&self, command: &str, path: &Path, json: bool) -> Result<(), LabError> {
         let file = path.display().to_string();
         let each = self.bytes as f64 / self.records.max(1) as f64;

@@ -7,7 +7,6 @@ use serde_json::json;
 /// Seeds after which what never happened is worth a line of its own.
 const ENOUGH: u64 = 500;
 
-/// All runs together.
 pub(super) struct Ran {
     pub(super) first: u64,
     pub(super) seeds: u64,
@@ -28,7 +27,6 @@ fn conditions(kinds: &[Wants]) -> impl Iterator<Item = Condition> {
     Condition::ALL.iter().copied().filter(move |condition| has(condition))
 }
 
-/// For people.
 pub(super) fn show(seeds: u64, kinds: &[Wants], sum: &Coverage) {
     for name in rules(kinds) {
         let of = sum.of_rule(name);

@@ -3,20 +3,16 @@
 //! | module | command |
 //! |---|---|
 //! | [`run`] | `mapwire sim run`: one seed, shrunk if it fails |
-//! | [`shared`] | the same of a shared memory |
-//! | [`global`] | the same of global memory |
-//! | [`rpc`] | the same of remote procedure calls |
+//! | [`services`] | the same of a shared memory, of global memory and of remote procedure calls |
 //! | [`vopr`] | `mapwire sim vopr`: new seeds for a time, with the [`coverage`] of rules and checks |
 //! | [`paper`] | `mapwire sim paper`: the machines that papers measured |
 //! | [`replay`] | `mapwire sim replay`: a traced program of the shared memory on another machine |
 
 mod coverage;
-mod global;
 pub(crate) mod paper;
 mod replay;
-mod rpc;
 mod run;
-mod shared;
+mod services;
 mod vopr;
 
 use std::path::PathBuf;
@@ -25,15 +21,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
 use mapwire_sim::canary::{GlobalCanary, RpcCanary, SharedCanary};
-use mapwire_sim::global::GlobalWanted;
-use mapwire_sim::rpc::RpcWanted;
 use mapwire_sim::scenario::{MOST_NODES, Wanted};
-use mapwire_sim::shared::SharedWanted;
 use mapwire_sim::vopr::Wants;
-use mapwire_sim::{Canary, RULES, Replay, Rule, parse_rules};
+use mapwire_sim::{Canary, RULES, Replay, Rule, ServiceWanted, parse_rules};
 use mapwire_trace::TraceReader;
 
-/// What went wrong, for the user.
 pub(crate) type SimError = Box<dyn std::error::Error>;
 
 #[derive(Debug, Subcommand)]
@@ -152,35 +144,28 @@ impl DrawArgs {
                 canary: self.bug_of(&Canary::ALL)?,
                 ..Wanted::default()
             })),
-            Workload::Shared | Workload::Litmus => Wants::Shared(SharedWanted {
-                nodes: self.nodes,
-                rules,
-                lossy,
-                litmus: workload == Workload::Litmus,
-                canary: self.bug_of(&SharedCanary::ALL)?,
-            }),
-            Workload::Global => Wants::Global(GlobalWanted {
-                nodes: self.nodes,
-                rules,
-                lossy,
-                calls: self.calls,
-                canary: self.bug_of(&GlobalCanary::ALL)?,
-            }),
-            Workload::Rpc => Wants::Rpc(RpcWanted {
-                nodes: self.nodes,
-                rules,
-                lossy,
-                calls: self.calls,
-                canary: self.bug_of(&RpcCanary::ALL)?,
-            }),
+            Workload::Shared => Wants::Shared(self.service(rules, lossy, &SharedCanary::ALL)?),
+            Workload::Litmus => {
+                Wants::Shared(ServiceWanted { litmus: true, ..self.service(rules, lossy, &SharedCanary::ALL)? })
+            }
+            Workload::Global => Wants::Global(self.service(rules, lossy, &GlobalCanary::ALL)?),
+            Workload::Rpc => Wants::Rpc(self.service(rules, lossy, &RpcCanary::ALL)?),
         })
+    }
+
+    fn service<C: Copy>(
+        &self,
+        rules: Vec<Rule>,
+        lossy: Option<bool>,
+        bugs: &[(&'static str, C)],
+    ) -> Result<ServiceWanted<C>, SimError> {
+        let (nodes, calls, canary) = (self.nodes, self.calls, self.bug_of(bugs)?);
+        Ok(ServiceWanted { nodes, rules, lossy, calls, litmus: false, canary })
     }
 
     /// The bug, of those that the workload knows.
     fn bug_of<T: Copy>(&self, all: &[(&'static str, T)]) -> Result<Option<T>, SimError> {
-        let Some(wanted) = &self.bug else {
-            return Ok(None);
-        };
+        let Some(wanted) = &self.bug else { return Ok(None) };
         let found = all.iter().find(|(name, _)| name == wanted);
         found.map(|(_, bug)| Some(*bug)).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
@@ -192,9 +177,7 @@ impl DrawArgs {
     /// The beginning of the trace, or all of it.
     fn replay(&self) -> Result<Replay, SimError> {
         let mut replay = Replay::default();
-        let Some(path) = &self.trace else {
-            return Ok(replay);
-        };
+        let Some(path) = &self.trace else { return Ok(replay) };
         let most = self.calls.map_or(usize::MAX, |calls| calls as usize);
         for record in TraceReader::open(path)?.records() {
             if replay.calls() >= most {
@@ -241,9 +224,10 @@ fn seed(text: &str) -> Result<u64, String> {
 }
 
 fn bug(text: &str) -> Result<String, String> {
-    match bug_names().contains(&text) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("unknown bug: expected one of {}", bug_names().join(", "))),
+    if bug_names().contains(&text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("unknown bug: expected one of {}", bug_names().join(", ")))
     }
 }
 
@@ -260,7 +244,7 @@ fn repeats(seed: u64, wants: &Wants, args: &DrawArgs) -> String {
     let mut command = format!("mapwire sim run --seed {seed} --rules {}", args.rules);
     command.push_str(match wants {
         Wants::Calls(_) => "",
-        Wants::Shared(SharedWanted { litmus: false, .. }) => " --workload shared",
+        Wants::Shared(ServiceWanted { litmus: false, .. }) => " --workload shared",
         Wants::Shared(_) => " --workload litmus",
         Wants::Global(_) => " --workload global",
         Wants::Rpc(_) => " --workload rpc",

@@ -156,8 +156,7 @@ fn drawn(figure: &Figure) -> Vec<Map<String, Value>> {
     match &figure.plot {
         Plot::Lines(lines) => {
             let of_line = |line: &mapwire_sim::paper::Line| {
-                let points = line.points.iter();
-                let points = points.map(|&(x, milli)| (x, milli as f64 / 1000.0));
+                let points = line.points.iter().map(|&(x, milli)| (x, milli as f64 / 1000.0));
                 let points: Vec<(i64, f64)> = points.collect();
                 object(json!({ "kind": "line", "figure": name, "line": line.name, "unit": figure.y, "points": points }))
             };

@@ -124,9 +124,10 @@ pub(super) fn command(args: &ReplayArgs) -> Result<ExitCode, SimError> {
     let named = |error: &dyn std::fmt::Display| format!("cannot replay the trace: {error}");
     let machine = args.machine(program.ranks)?;
     let outcome = hosts::run(&machine, &program, &[]).map_err(|error| named(&error))?;
-    print(&match args.json {
-        true => in_json(args, &machine, &program, &live, &outcome),
-        false => text(args, &machine, &program, &live, &outcome),
+    print(&if args.json {
+        in_json(args, &machine, &program, &live, &outcome)
+    } else {
+        text(args, &machine, &program, &live, &outcome)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -196,7 +197,6 @@ fn in_json(args: &ReplayArgs, machine: &Machine, program: &Program, live: &Live,
     format!("{object}\n")
 }
 
-/// A number of things.
 fn counted(number: u16, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
@@ -220,9 +220,7 @@ fn text(args: &ReplayArgs, machine: &Machine, program: &Program, live: &Live, ou
         counted(machine.processors, "processor"),
     );
     let mut line = |name: &str, ours: Option<f64>, theirs: Option<f64>| {
-        let Some(ours) = ours else {
-            return;
-        };
+        let Some(ours) = ours else { return };
         text.push_str(&format!("{name:<34}{ours:>12.6} s"));
         // Another machine's time is nothing to compare with.
         if let (MachineArg::Here, Some(theirs)) = (args.machine, theirs) {

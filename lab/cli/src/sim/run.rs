@@ -3,12 +3,16 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use mapwire_sim::global::GlobalScenario;
+use mapwire_sim::rpc::RpcScenario;
+use mapwire_sim::shared::SharedScenario;
 use mapwire_sim::shrink::{Shrunk, shrink};
 use mapwire_sim::vopr::Wants;
-use mapwire_sim::{Delivery, Outcome, Scenario, Violation};
-use serde_json::json;
+use mapwire_sim::workload::Made;
+use mapwire_sim::{ClusterConfig, Delivery, Outcome, Rule, RunError, Scenario};
+use serde_json::{Value, json};
 
-use super::{DrawArgs, SimError, Workload, global, new_seed, repeats, rpc, seed, shared};
+use super::{DrawArgs, SimError, Workload, new_seed, repeats, seed};
 
 /// Runs that shrinking takes at most.
 const SHRINK_RUNS: u32 = 5_000;
@@ -32,64 +36,159 @@ pub(crate) fn command(args: &RunArgs) -> Result<ExitCode, SimError> {
     show(&wants, args.seed.unwrap_or_else(new_seed), &args.draw, args.json)
 }
 
+/// A kind of run, as it is shown: each gives what tells it from others.
+pub(super) trait Shown: mapwire_sim::Workload {
+    fn drawn(&self) -> Value;
+
+    fn went(&self, outcome: &Outcome<Self::Seen>, shrunk: Option<&Shrunk>) -> Value;
+
+    /// The same for people.
+    fn tell(&self, outcome: &Outcome<Self::Seen>) -> String;
+
+    /// The fewest faults and calls with which it fails, where that can be found.
+    fn shrunk(&self) -> Result<Option<Shrunk>, RunError> {
+        Ok(None)
+    }
+
+    fn tell_shrunk(&self, _shrunk: &Shrunk) {}
+}
+
 /// Runs a seed, and says what was drawn and how it went.
 pub(super) fn show(wants: &Wants, seed: u64, args: &DrawArgs, json: bool) -> Result<ExitCode, SimError> {
     let repeats = repeats(seed, wants, args);
-    let wanted = match wants {
-        Wants::Calls(wanted) => wanted,
-        Wants::Shared(wanted) => return shared::show(wanted, seed, &repeats, json),
-        Wants::Global(wanted) => return global::show(wanted, seed, &repeats, json),
-        Wants::Rpc(wanted) => return rpc::show(wanted, seed, &repeats, json),
-    };
-    let scenario = Scenario::draw(seed, wanted)?;
-    match json {
-        true => println!("{}", drawn(&scenario)),
-        false => println!("{}", scenario.to_string().trim_end()),
+    match wants {
+        Wants::Calls(wanted) => show_one::<Scenario>(wanted, seed, &repeats, json),
+        Wants::Shared(wanted) => show_one::<SharedScenario>(wanted, seed, &repeats, json),
+        Wants::Global(wanted) => show_one::<GlobalScenario>(wanted, seed, &repeats, json),
+        Wants::Rpc(wanted) => show_one::<RpcScenario>(wanted, seed, &repeats, json),
     }
-    let outcome = scenario.run()?;
-    let shrunk = match outcome.violation {
-        Some(_) => shrink(&scenario, SHRINK_RUNS)?,
-        None => None,
-    };
-    match json {
-        true => println!("{}", went(&scenario, &outcome, shrunk.as_ref())),
-        false => tell(&scenario, &outcome, shrunk.as_ref(), &repeats),
-    }
-    Ok(match outcome.violation {
-        Some(_) => ExitCode::FAILURE,
-        None => ExitCode::SUCCESS,
-    })
 }
 
-/// What was drawn, for programs.
-fn drawn(scenario: &Scenario) -> serde_json::Value {
-    let cluster = &scenario.cluster;
-    let rules: Vec<&str> = scenario.rules.iter().map(|rule| rule.name).collect();
-    json!({
+fn show_one<W: Shown>(wanted: &W::Wanted, seed: u64, repeats: &str, json: bool) -> Result<ExitCode, SimError> {
+    let run = W::draw(seed, wanted)?;
+    if json {
+        println!("{}", run.drawn());
+    } else {
+        println!("{}", run.to_string().trim_end());
+    }
+    let outcome = run.run()?;
+    let shrunk = if outcome.violation.is_some() { run.shrunk()? } else { None };
+    let found = outcome.violation.as_ref();
+    if json {
+        let violation = found.map(|(at_ns, it)| json!({ "at_ns": at_ns, "check": it.check, "text": it.text }));
+        let common = json!({ "kind": "outcome", "violation": violation, "packets": outcome.packets });
+        println!("{}", with(run.went(&outcome, shrunk.as_ref()), common));
+    } else {
+        println!("{}", run.tell(&outcome));
+        match found {
+            None => println!("no violation"),
+            Some((at_ns, violation)) => {
+                println!("VIOLATION at {at_ns} ns ({}): {}", violation.check, violation.text);
+                if let Some(shrunk) = &shrunk {
+                    run.tell_shrunk(shrunk);
+                }
+                println!("Repeat it: {repeats}");
+            }
+        }
+    }
+    Ok(if found.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// An object with the members of another.
+fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more);
+    }
+    object
+}
+
+/// What is drawn of all kinds of run, besides `more`.
+pub(super) fn drawn(
+    seed: u64,
+    cluster: &ClusterConfig,
+    (rules, heal_ns): (&[Rule], u64),
+    bug: Option<impl std::fmt::Debug>,
+    more: Value,
+) -> Value {
+    let rules: Vec<&str> = rules.iter().map(|rule| rule.name).collect();
+    let common = json!({
         "kind": "drawn",
-        "seed": scenario.seed,
+        "seed": seed,
         "nodes": cluster.nodes,
-        "processes": cluster.processes,
         "latency_ns": cluster.link.latency_ns,
         "bits_per_second": cluster.link.bits_per_second,
         "queue_packets": cluster.link.queue_packets,
         "delivery": delivery(cluster.delivery),
-        "max_payload_bytes": cluster.max_payload_bytes,
-        "translation": mapwire_settings::DesignText(cluster.design).to_string(),
-        "pin_limit": cluster.pin_rules.limit.to_string(),
-        "prepin_pages": cluster.pin_rules.prepin_pages,
-        "words": cluster.words,
-        "lane_bytes": scenario.workload.lane_bytes,
-        "calls": scenario.calls.len(),
-        "trace_records": scenario.replayed,
         "rules": rules,
-        "heal_ns": scenario.heal_ns,
-        "bug": scenario.canary.map(|bug| format!("{bug:?}")),
-    })
+        "heal_ns": heal_ns,
+        "bug": bug.map(|bug| format!("{bug:?}")),
+    });
+    with(more, common)
 }
 
-/// What the transport does, for programs.
-pub(super) fn delivery(delivery: Delivery) -> serde_json::Value {
+impl Shown for Scenario {
+    fn drawn(&self) -> Value {
+        let cluster = &self.cluster;
+        let more = json!({
+            "processes": cluster.processes,
+            "max_payload_bytes": cluster.max_payload_bytes,
+            "translation": mapwire_settings::DesignText(cluster.design).to_string(),
+            "pin_limit": cluster.pin_rules.limit.to_string(),
+            "prepin_pages": cluster.pin_rules.prepin_pages,
+            "words": cluster.words,
+            "lane_bytes": self.workload.lane_bytes,
+            "calls": self.calls.len(),
+            "trace_records": self.replayed,
+        });
+        drawn(self.seed, cluster, (&self.rules, self.heal_ns), self.canary, more)
+    }
+
+    fn went(&self, outcome: &Outcome<Vec<Made>>, shrunk: Option<&Shrunk>) -> Value {
+        let faults = self.faults();
+        let shrunk = shrunk.map(|shrunk| {
+            let calls = shrunk.history.iter().map(|made| {
+                let (node, process) = (made.by.node.0, made.by.process.0);
+                json!({ "at_ns": made.at_ns, "node": node, "process": process, "call": made.call })
+            });
+            let kept = shrunk.faults.iter().map(|number| format!("{:?}", faults[*number]));
+            json!({
+                "runs": shrunk.runs,
+                "faults": kept.collect::<Vec<_>>(),
+                "calls": calls.collect::<Vec<_>>(),
+                "at_ns": shrunk.at_ns,
+                "text": shrunk.violation.text,
+            })
+        });
+        let Outcome { events, end_ns, seen, .. } = outcome;
+        json!({ "events": events, "end_ns": end_ns, "calls": seen.len(), "shrunk": shrunk })
+    }
+
+    fn tell(&self, outcome: &Outcome<Vec<Made>>) -> String {
+        let Outcome { events, packets, end_ns, seen, .. } = outcome;
+        format!("{} calls, {packets} packets, {events} events in {end_ns} ns of virtual time", seen.len())
+    }
+
+    fn shrunk(&self) -> Result<Option<Shrunk>, RunError> {
+        shrink(self, SHRINK_RUNS)
+    }
+
+    fn tell_shrunk(&self, shrunk: &Shrunk) {
+        let Shrunk { faults, calls, runs, .. } = shrunk;
+        let (few_faults, few_calls) = (faults.len(), calls.len());
+        println!("The same check fails with {few_faults} faults and {few_calls} calls (found in {runs} runs):");
+        let drawn = self.faults();
+        for number in faults {
+            println!("  {:?}", drawn[*number]);
+        }
+        for made in &shrunk.history {
+            let (node, process) = (made.by.node, made.by.process);
+            println!("  {:>12} ns  {node}, {process}: {}", made.at_ns, made.call);
+        }
+        println!("  {:>12} ns  {}", shrunk.at_ns, shrunk.violation.text);
+    }
+}
+
+fn delivery(delivery: Delivery) -> Value {
     match delivery {
         Delivery::Lossless => json!("lossless"),
         Delivery::Lossy { paths, dead_after_ns, tells_of_crashes, early_packets, is_sealed } => json!({
@@ -100,84 +199,4 @@ pub(super) fn delivery(delivery: Delivery) -> serde_json::Value {
             "is_sealed": is_sealed,
         }),
     }
-}
-
-/// A violation, for programs.
-pub(super) fn violation(found: Option<&(u64, Violation)>) -> serde_json::Value {
-    let violation =
-        found.map(|(at_ns, violation)| json!({ "at_ns": at_ns, "check": violation.check, "text": violation.text }));
-    json!(violation)
-}
-
-/// How a run that cannot be shrunk ended, for people.
-pub(super) fn tell_end(found: Option<&(u64, Violation)>, repeats: &str) {
-    match found {
-        None => println!("no violation"),
-        Some((at_ns, violation)) => {
-            println!("VIOLATION at {at_ns} ns ({}): {}\nRepeat it: {repeats}", violation.check, violation.text)
-        }
-    }
-}
-
-/// How it went, for programs.
-fn went(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>) -> serde_json::Value {
-    let violation = violation(outcome.violation.as_ref());
-    let faults = scenario.faults();
-    let shrunk = shrunk.map(|shrunk| {
-        let calls = shrunk.history.iter().map(|made| {
-            let (node, process) = (made.by.node.0, made.by.process.0);
-            json!({ "at_ns": made.at_ns, "node": node, "process": process, "call": made.call })
-        });
-        let kept = shrunk.faults.iter().map(|number| format!("{:?}", faults[*number]));
-        json!({
-            "runs": shrunk.runs,
-            "faults": kept.collect::<Vec<_>>(),
-            "calls": calls.collect::<Vec<_>>(),
-            "at_ns": shrunk.at_ns,
-            "text": shrunk.violation.text,
-        })
-    });
-    json!({
-        "kind": "outcome",
-        "violation": violation,
-        "events": outcome.events,
-        "packets": outcome.packets,
-        "end_ns": outcome.end_ns,
-        "calls": outcome.history.len(),
-        "shrunk": shrunk,
-    })
-}
-
-/// How it went, for people.
-fn tell(scenario: &Scenario, outcome: &Outcome, shrunk: Option<&Shrunk>, repeats: &str) {
-    println!(
-        "{} calls, {} packets, {} events in {} ns of virtual time",
-        outcome.history.len(),
-        outcome.packets,
-        outcome.events,
-        outcome.end_ns
-    );
-    let Some((at_ns, violation)) = &outcome.violation else {
-        println!("no violation");
-        return;
-    };
-    println!("VIOLATION at {at_ns} ns ({}): {}", violation.check, violation.text);
-    if let Some(shrunk) = shrunk {
-        println!(
-            "The same check fails with {} faults and {} calls (found in {} runs):",
-            shrunk.faults.len(),
-            shrunk.calls.len(),
-            shrunk.runs
-        );
-        let faults = scenario.faults();
-        for number in &shrunk.faults {
-            println!("  {:?}", faults[*number]);
-        }
-        for made in &shrunk.history {
-            let (node, process) = (made.by.node, made.by.process);
-            println!("  {:>12} ns  {node}, {process}: {}", made.at_ns, made.call);
-        }
-        println!("  {:>12} ns  {}", shrunk.at_ns, shrunk.violation.text);
-    }
-    println!("Repeat it: {repeats}");
 }

@@ -81,10 +81,7 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     let draw = &args.draw;
     let drawn = Drawn::new(draw)?;
     let first = args.seed.unwrap_or_else(new_seed);
-    let say = |text: String| match args.json {
-        true => eprintln!("{text}"),
-        false => println!("{text}"),
-    };
+    let say = |text: String| if args.json { eprintln!("{text}") } else { println!("{text}") };
     say(format!("first seed {first}, rules {}", draw.rules));
     let start = Instant::now();
     let end = Duration::from_secs_f64(args.minutes * 60.0);

@@ -19,10 +19,7 @@ impl Adds {
         if old >= self.applied {
             return Err(violation("atomics", format!("an addition gave {old}, and {} were done", self.applied)));
         }
-        match self.answers.insert(old) {
-            true => Ok(()),
-            false => Err(violation("atomics", format!("two additions gave {old}"))),
-        }
+        if self.answers.insert(old) { Ok(()) } else { Err(violation("atomics", format!("two additions gave {old}"))) }
     }
 
     /// The word at the end.

@@ -10,7 +10,6 @@ use crate::cluster::{FIRST_ADDRESS, Violation};
 pub const STATIC_BYTES: u64 = 2048;
 /// Where the word lies that importers add to.
 pub const WORD_OFFSET: u64 = 2048;
-/// Where the lanes begin.
 pub const LANES_OFFSET: u64 = 3072;
 /// Bytes behind the word that nobody uses: what is forged goes there.
 pub const STRIP_OFFSET: u64 = WORD_OFFSET + 8;
@@ -33,14 +32,12 @@ const WORDS: u64 = 32;
 pub const MAPPED_ADDRESS: u64 = FIRST_ADDRESS + BUFFERS + WORDS * BUFFER_SPAN;
 
 /// Where the memory of an export may begin: its own, or the one that it is redirected to.
-#[must_use]
 pub const fn slot_address(slot: usize, redirected: bool) -> u64 {
     let number = slot as u64 + if redirected { SLOTS as u64 } else { 0 };
     FIRST_ADDRESS + number * SLOT_SPAN
 }
 
 /// Where the buffer of a completion word begins.
-#[must_use]
 pub const fn buffer_address(word: u32) -> u64 {
     FIRST_ADDRESS + BUFFERS + word as u64 * BUFFER_SPAN
 }
@@ -51,13 +48,11 @@ pub(crate) struct Instance {
     pub(crate) exporter: Endpoint,
     pub(crate) slot: usize,
     pub(crate) id: ExportId,
-    /// Names the bytes that importers fetch.
     pub(crate) seed: u64,
     pub(crate) address: u64,
     pub(crate) length: u64,
     pub(crate) rights: Rights,
     pub(crate) key: Key,
-    /// Who may import it.
     pub(crate) importers: Allowed,
     /// Until when it could be imported, if that is over.
     pub(crate) until_ns: Option<u64>,
@@ -95,9 +90,7 @@ pub(crate) fn find(
         let text = format!("{node}, {process}: {length} bytes at {address:#x} were stored {text}");
         Err(violation("bounds", text))
     };
-    let Some(from_start) = address.checked_sub(FIRST_ADDRESS) else {
-        return wrong("before all of its memory".into());
-    };
+    let Some(from_start) = address.checked_sub(FIRST_ADDRESS) else { return wrong("before all of its memory".into()) };
     if let Some(behind) = from_start.checked_sub(BUFFERS) {
         return Ok(Spot::Buffer((behind / BUFFER_SPAN) as u32, behind % BUFFER_SPAN));
     }
@@ -106,10 +99,7 @@ pub(crate) fn find(
     let Some((number_of, instance)) = found.filter(|(_, instance)| instance.stands) else {
         return wrong("where nothing is exported".into());
     };
-    let start = match number < SLOTS {
-        true => Some(instance.address),
-        false => instance.landing,
-    };
+    let start = if number < SLOTS { Some(instance.address) } else { instance.landing };
     let offset = start.and_then(|start| address.checked_sub(start));
     match offset {
         Some(offset) if offset + length <= instance.length => Ok(Spot::Export(number_of, offset)),

@@ -9,7 +9,6 @@ use crate::cluster::Violation;
 /// What a command with a completion word does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// A long send.
     Send,
     /// A fetch of bytes that its export keeps as they are.
     Fetch {
@@ -19,16 +18,19 @@ pub(crate) enum Work {
         received: u64,
     },
     /// A flush of all that was sent to the node before: so many messages.
-    Flush { sent: u64 },
+    Flush {
+        sent: u64,
+    },
     /// An addition to the export's word.
     Add,
     /// A forged fetch, addition or long send, and the export that it names, by the workload's number.
-    Forged { kind: forgery::Kind, target: usize },
-    /// What the node itself must refuse.
+    Forged {
+        kind: forgery::Kind,
+        target: usize,
+    },
     Misused(Misuse),
 }
 
-/// A command under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) work: Work,
@@ -63,13 +65,10 @@ impl Words {
         self.0.get_mut(word as usize)?.as_mut()
     }
 
-    /// The commands under way.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Pending)> {
-        let words = (0..).zip(&self.0);
-        words.filter_map(|(word, pending)| Some((word, pending.as_ref()?)))
+        (0..).zip(&self.0).filter_map(|(word, pending)| Some((word, pending.as_ref()?)))
     }
 
-    /// A command is over.
     pub(crate) fn over(&mut self, of: Endpoint, word: u32) -> Result<Pending, Violation> {
         let pending = self.0.get_mut(word as usize).and_then(Option::take);
         pending.ok_or_else(|| {

@@ -50,13 +50,11 @@ pub(crate) struct Sent {
     pub(crate) signal: Option<Signal>,
     pub(crate) notify: bool,
     pub(crate) seed: u64,
-    /// Its sender has crashed.
     pub(crate) is_given_up: bool,
     /// How often its sender had restarted.
     pub(crate) incarnation: u32,
 }
 
-/// What arrived at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived<'a> {
     pub(crate) instance: usize,
@@ -144,9 +142,7 @@ impl Stream {
         };
         let gap = gap_of(&self.waiting[due]).unwrap_or_default();
         self.waiting.drain(..due);
-        let Some(sent) = self.waiting.front_mut() else {
-            return Ok(None);
-        };
+        let Some(sent) = self.waiting.front_mut() else { return Ok(None) };
         self.arrived_of = sent.incarnation;
         sent.arrived += gap;
         sent.arrived += length;

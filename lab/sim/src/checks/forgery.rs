@@ -10,7 +10,6 @@ use crate::coverage::Condition;
 /// What is wrong with a forged packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A key of nothing.
     Key,
     /// An export that is gone, with its key.
     StaleExport,
@@ -90,7 +89,6 @@ impl Kind {
     }
 }
 
-/// A forged packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forged {
     pub(crate) from: NodeId,
@@ -108,9 +106,7 @@ const AFTER_CHANGE: [Refusal; 3] = [Refusal::Revoked, Refusal::UnknownExport, Re
 
 /// At rest: of one node's packets another has refused as many as these, which surely arrived, at the least.
 pub(crate) fn were_refused(sent: &[&Forged], refusals: usize) -> Result<(), Violation> {
-    let Some(forged) = sent.get(refusals) else {
-        return Ok(());
-    };
+    let Some(forged) = sent.get(refusals) else { return Ok(()) };
     let (Forged { from, to, .. }, count) = (forged, sent.len());
     let text = format!("{to} has refused {refusals} packets of {from}, which has forged {count}");
     Err(violation("forgery", text))

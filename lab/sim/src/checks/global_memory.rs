@@ -70,9 +70,7 @@ pub(crate) fn is_right(at: NodeId, read: Read<'_>, own: Option<&Truth>, has_chan
         return Err(violation("checksums", text));
     }
     holds(at, read)?;
-    let Some(truth) = own else {
-        return Ok(());
-    };
+    let Some(truth) = own else { return Ok(()) };
     let may_be_older = has_changes && !truth.must_be_there;
     if read.version == truth.version || (may_be_older && read.version < truth.version) {
         return Ok(());
@@ -83,9 +81,10 @@ pub(crate) fn is_right(at: NodeId, read: Read<'_>, own: Option<&Truth>, has_chan
 
 /// A page was not found. Its contents must be on permanent storage, unless it may be lost.
 pub(crate) fn may_be_absent(at: NodeId, name: PageName, truth: &Truth) -> Result<(), Violation> {
-    match truth.must_be_there {
-        false => Ok(()),
-        true => Err(violation("pages", format!("{at}: {name:?} is absent, of which {truth:?}"))),
+    if truth.must_be_there {
+        Err(violation("pages", format!("{at}: {name:?} is absent, of which {truth:?}")))
+    } else {
+        Ok(())
     }
 }
 
@@ -111,9 +110,7 @@ pub(crate) fn fits_together(living: &[&Gms], pool_frames: u32) -> Result<(), Vio
 
 /// All members go by the same map, which is settled and names exactly them.
 fn one_map(members: &[&Gms]) -> Result<(), Violation> {
-    let Some(first) = members.first() else {
-        return Ok(());
-    };
+    let Some(first) = members.first() else { return Ok(()) };
     let wrong = |text| Err(violation("membership", text));
     let named: Vec<NodeId> = first.map().members().iter().collect();
     let there: Vec<NodeId> = members.iter().map(|gms| gms.config().node).collect();

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Entry<E> {
     at_ns: u64,
     number: u64,
@@ -31,14 +31,13 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// The events to come.
 #[derive(Debug)]
 pub(crate) struct Agenda<E> {
     heap: BinaryHeap<Entry<E>>,
     next: u64,
 }
 
-impl<E: Copy> Agenda<E> {
+impl<E> Agenda<E> {
     pub(crate) fn new() -> Self {
         Self { heap: BinaryHeap::with_capacity(1024), next: 0 }
     }

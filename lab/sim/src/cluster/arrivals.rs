@@ -2,7 +2,7 @@
 
 use mapwire_nic::{BufferId, Dma, Verdict};
 use mapwire_node::Told;
-use mapwire_wire::{Endpoint, HEADER_BYTES, NodeId, SignalOp};
+use mapwire_wire::{Endpoint, HEADER_BYTES, NodeId};
 
 use super::host::Host;
 use super::memory::{BadAccess, Memory, POISON};
@@ -52,10 +52,7 @@ impl Cluster {
         if host.inbox.is_empty() {
             return;
         }
-        let mut left = match host.inbox.len() > 1 && self.random.chance(50) {
-            true => self.random.below(MOST_UNTOLD),
-            false => 0,
-        };
+        let mut left = if host.inbox.len() > 1 && self.random.chance(50) { self.random.below(MOST_UNTOLD) } else { 0 };
         // Stores that have come one behind the other may all be taken before the first is told of.
         while self.take(number, left > 0, observer) {
             left -= 1;
@@ -65,9 +62,7 @@ impl Cluster {
     /// The processor takes the packet at the front. Whether it takes another before that is told of, which it does only if it `may`.
     fn take(&mut self, number: NodeId, may: bool, observer: &mut impl Observer) -> bool {
         let host = &mut self.hosts[usize::from(number.0)];
-        let Some(&packet) = host.inbox.front() else {
-            return false;
-        };
+        let Some(&packet) = host.inbox.front() else { return false };
         self.read_late(packet, observer);
         let host = &mut self.hosts[usize::from(number.0)];
         let taken = &self.packets[packet as usize];
@@ -88,8 +83,7 @@ impl Cluster {
             host.tries += 1;
             if host.tries > MAX_TRIES {
                 let text = format!("{number} never takes a packet of {from}: {MAX_TRIES} tries");
-                let check = "liveness";
-                observer.violated(self.now_ns, Violation { check, text });
+                observer.violated(self.now_ns, Violation { check: "liveness", text });
                 host.is_alive = false;
                 return false;
             }
@@ -209,8 +203,7 @@ impl Cluster {
             let packet = &packets[dma.buffer.0 as usize];
             let done = Self::make_move(now_ns, number, &mut host.memory, packet, &dma, canary, observer);
             let old = done.unwrap_or_else(|BadAccess(text)| {
-                let check = "pinned pages";
-                observer.violated(now_ns, Violation { check, text });
+                observer.violated(now_ns, Violation { check: "pinned pages", text });
                 0
             });
             host.node.handle_moved(&dma, old);
@@ -227,41 +220,11 @@ impl Cluster {
         canary: Option<Canary>,
         observer: &mut impl Observer,
     ) -> Result<u64, BadAccess> {
-        let process = dma.process.0;
+        let old = memory.carry_out(packet.body(), dma, canary)?;
+        let signal = dma.signal.filter(|_| canary != Some(Canary::LostSignal));
+        let signal = signal.map(|write| (memory.address_of(write.piece), write.value, write.op));
+        let update = dma.update.map(|wanted| (memory.address_of(wanted.piece), wanted.atomic));
         let bytes = &packet.body()[dma.at as usize..][..dma.piece.length as usize];
-        memory.scatter(process, dma.piece, bytes)?;
-        let word = |memory: &mut Memory, piece| {
-            let mut bytes = Vec::with_capacity(8);
-            memory.gather(process, piece, &mut bytes)?;
-            bytes.resize(8, 0);
-            let bytes: [u8; 8] = bytes.try_into().unwrap_or_default();
-            Ok(u64::from_le_bytes(bytes))
-        };
-        let mut signal = None;
-        if let Some(write) = dma.signal
-            && canary != Some(Canary::LostSignal)
-        {
-            let old: u64 = word(memory, write.piece)?;
-            let new = match write.op {
-                SignalOp::Set => write.value,
-                SignalOp::Add => old.wrapping_add(write.value),
-                SignalOp::Or => old | write.value,
-            };
-            memory.scatter(process, write.piece, &new.to_le_bytes())?;
-            signal = Some((memory.address_of(write.piece), write.value, write.op));
-        }
-        let mut old = 0;
-        let mut update = None;
-        if let Some(wanted) = dma.update {
-            old = word(memory, wanted.piece)?;
-            let mut new = wanted.atomic.result(old);
-            if canary == Some(Canary::AtomicTwice) && old % 4 == 3 {
-                new = wanted.atomic.result(new);
-            }
-            let length = wanted.piece.length as usize;
-            memory.scatter(process, wanted.piece, &new.to_le_bytes()[..length])?;
-            update = Some((memory.address_of(wanted.piece), wanted.atomic));
-        }
         let moved = Moved {
             at: Endpoint { node: number, process: dma.process },
             from: packet.from,
@@ -277,14 +240,11 @@ impl Cluster {
     /// Reads the source of a packet that a canary has let out too early.
     pub(super) fn read_late(&mut self, packet: u32, observer: &mut impl Observer) {
         let packet = &mut self.packets[packet as usize];
-        let Some(source) = packet.late.take() else {
-            return;
-        };
+        let Some(source) = packet.late.take() else { return };
         let memory = &mut self.hosts[usize::from(packet.from.0)].memory;
         packet.payload.clear();
         if let Err(BadAccess(text)) = read_source(memory, &source, &mut packet.payload) {
-            let check = "pinned pages";
-            observer.violated(self.now_ns, Violation { check, text });
+            observer.violated(self.now_ns, Violation { check: "pinned pages", text });
             packet.payload.resize(packet.header.payload_bytes() as usize, POISON);
         }
     }

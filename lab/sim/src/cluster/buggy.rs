@@ -18,9 +18,7 @@ impl Cluster {
     pub(super) fn tell_badly(&self, told: &mut Vec<Told>) {
         let mut notified =
             told.iter().enumerate().filter(|(_, told)| matches!(told, Told::Notified { .. })).map(|(at, _)| at);
-        let (Some(first), Some(second)) = (notified.next(), notified.next()) else {
-            return;
-        };
+        let (Some(first), Some(second)) = (notified.next(), notified.next()) else { return };
         match self.canary {
             Some(Canary::LostSecond) => _ = told.remove(second),
             Some(Canary::SwappedNotifications) => told.swap(first, second),
@@ -66,9 +64,10 @@ impl Cluster {
             }
             Some(Canary::FormerEarly) if told.iter().any(has_restarted) => {
                 for (at, packet) in core::mem::take(&mut self.kept) {
-                    match (at, packet.from) == (number, packet.from) {
-                        true => self.store_unchecked(number, &packet, observer),
-                        false => self.kept.push((at, packet)),
+                    if (at, packet.from) == (number, packet.from) {
+                        self.store_unchecked(number, &packet, observer)
+                    } else {
+                        self.kept.push((at, packet))
                     }
                 }
             }
@@ -79,12 +78,8 @@ impl Cluster {
     /// Stores what a packet carries where it says, whoever may.
     fn store_unchecked(&mut self, number: NodeId, packet: &Packet, observer: &mut impl Observer) {
         let host = &mut self.hosts[usize::from(number.0)];
-        let Some(header) = packet.store_header() else {
-            return;
-        };
-        let Some(export) = host.node.nic().exported(ExportId(header.export.get())) else {
-            return;
-        };
+        let Some(header) = packet.store_header() else { return };
+        let Some(export) = host.node.nic().exported(ExportId(header.export.get())) else { return };
         let process = export.process;
         let address = export.address.wrapping_add(header.offset.get());
         let moved = Moved {

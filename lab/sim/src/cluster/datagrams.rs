@@ -25,14 +25,12 @@ const GREETED_PERCENT: u64 = 20;
 /// Of 100 datagrams of a node that forges, those that it sends again, numbered beyond the receiver's window.
 const AHEAD_PERCENT: u64 = 5;
 
-/// What the transport does to packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// It delivers each once and in order, and holds the sender back when its queue is full.
     Lossless,
     /// It drops what its queue has no room for, and bears all rules.
     Lossy {
-        /// Paths between two nodes.
         paths: u8,
         /// How long a link waits for a silent peer.
         dead_after_ns: u64,
@@ -75,10 +73,7 @@ impl fmt::Display for Delivery {
             return f.write_str("which loses nothing");
         };
         let form = if *is_sealed { "sealed" } else { "plain" };
-        let crashes = match tells_of_crashes {
-            true => "told",
-            false => "found by the links",
-        };
+        let crashes = if *tells_of_crashes { "told" } else { "found by the links" };
         write!(
             f,
             "which may lose {form} packets, {paths} paths, a silent peer is dead after {dead_after_ns} ns, crashes are {crashes}, {early_packets} long packets may come early"
@@ -122,8 +117,7 @@ impl Cluster {
                     let start = slot.payload.len();
                     let read = read_source(&mut host.memory, &packet.source, &mut slot.payload);
                     if let Err(BadAccess(text)) = read {
-                        let check = "pinned pages";
-                        observer.violated(self.now_ns, Violation { check, text });
+                        observer.violated(self.now_ns, Violation { check: "pinned pages", text });
                         let bytes = packet.header.payload_bytes() as usize;
                         slot.payload.resize(start + bytes, POISON);
                     }
@@ -258,9 +252,7 @@ impl Cluster {
                 continue;
             }
             // It was checked as it came.
-            let Ok((header, _)) = Header::read_from_prefix(&early) else {
-                continue;
-            };
+            let Ok((header, _)) = Header::read_from_prefix(&early) else { continue };
             let index = Self::slot(&mut self.packets, &mut self.free_packets);
             let slot = &mut self.packets[index as usize];
             (slot.from, slot.to, slot.form) = (from, number, Form::Early);

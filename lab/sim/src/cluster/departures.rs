@@ -18,9 +18,7 @@ impl Cluster {
         let nodes = usize::from(self.config.nodes);
         loop {
             let host = &mut self.hosts[usize::from(number.0)];
-            let Some(packet) = host.node.poll_transmit() else {
-                return sent;
-            };
+            let Some(packet) = host.node.poll_transmit() else { return sent };
             sent = true;
             let to = packet.to;
             let link = &mut self.links[usize::from(number.0) * nodes + usize::from(to.0)];
@@ -42,8 +40,7 @@ impl Cluster {
                 }
                 (_, source) => {
                     if let Err(BadAccess(text)) = read_source(&mut host.memory, source, &mut slot.payload) {
-                        let check = "pinned pages";
-                        observer.violated(self.now_ns, Violation { check, text });
+                        observer.violated(self.now_ns, Violation { check: "pinned pages", text });
                         let bytes = packet.header.payload_bytes() as usize;
                         slot.payload.resize(bytes, POISON);
                     }

@@ -11,10 +11,8 @@ use super::{Cluster, Event};
 use crate::canary::Canary;
 use crate::coverage::Condition;
 
-/// What stands in a forged packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgery {
-    /// Which export it names.
     pub export: ExportId,
     /// The key that it shows.
     pub key: Key,
@@ -111,7 +109,6 @@ impl Forgery {
 
 impl Cluster {
     /// Whether programs of a node forge packets now.
-    #[must_use]
     pub fn is_forging(&self, node: NodeId) -> bool {
         self.hosts[usize::from(node.0)].forges.is_some()
     }
@@ -140,9 +137,7 @@ impl Cluster {
     ) {
         let host = &mut self.hosts[usize::from(from.0)];
         let (clock_ns, out_ns) = (host.clock.shows(self.now_ns), host.port_free_ns);
-        let (Some(wrap), Some(number)) = (&mut host.wrap, host.forges) else {
-            return;
-        };
+        let (Some(wrap), Some(number)) = (&mut host.wrap, host.forges) else { return };
         let is_within = u32::from(self.canary == Some(Canary::WideWindow));
         let ahead = LINK_WINDOW + unacked - is_within;
         let sequence = header.sequence.wrapping_add(ahead);

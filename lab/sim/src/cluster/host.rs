@@ -11,7 +11,6 @@ use super::sealing::Wrap;
 
 const _: () = assert!(COMMAND_BYTES == size_of::<CommandHeader>());
 
-/// A clock that drifts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) offset_ns: u64,
@@ -20,7 +19,6 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// What it shows.
     #[inline]
     pub(crate) fn shows(&self, time_ns: u64) -> u64 {
         let drift = u128::from(time_ns) * u128::from(self.drift_ppb) / 1_000_000_000;
@@ -67,9 +65,7 @@ impl Commands {
     pub(crate) fn serve(&mut self, node: &mut Node<AnyDesign>, process: ProcessId) -> u64 {
         let mut served = 0;
         while !self.0.is_empty() && node.accepts_command(process) {
-            let Some(Queued { header, inline }) = self.0.pop_front() else {
-                break;
-            };
+            let Some(Queued { header, inline }) = self.0.pop_front() else { break };
             node.handle_command(process, &header, &inline);
             served += 1;
         }
@@ -77,7 +73,6 @@ impl Commands {
     }
 }
 
-/// A computer.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) node: Node<AnyDesign>,

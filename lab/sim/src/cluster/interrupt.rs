@@ -9,7 +9,6 @@ pub struct Interrupt(Option<Rc<dyn Fn() -> bool>>);
 
 impl Interrupt {
     /// Stops a run once `is_over` says so.
-    #[must_use]
     pub fn new(is_over: impl Fn() -> bool + 'static) -> Self {
         Self(Some(Rc::new(is_over)))
     }

@@ -28,7 +28,6 @@ impl LinkConfig {
 pub(crate) struct Link {
     /// When the packet before the next arrives.
     pub(crate) last_arrival_ns: u64,
-    /// Packets under way.
     pub(crate) queued: u32,
     /// The sender has been told that there is no room.
     pub(crate) is_full: bool,

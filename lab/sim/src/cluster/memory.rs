@@ -4,9 +4,12 @@
 //! with [`POISON`]. What a network interface reads or writes by a stale translation is noticed so. Pages of one byte all over take no
 //! memory.
 
-use mapwire_nic::Piece;
+use mapwire_nic::{Dma, Piece};
 use mapwire_translation::{Frame, PAGE_BYTES, PageRange, PinPages, Process};
+use mapwire_wire::SignalOp;
 use thiserror::Error;
+
+use crate::canary::Canary;
 
 /// What fills a frame that nobody owns.
 pub const POISON: u8 = 0xdd;
@@ -54,7 +57,6 @@ impl Contents {
 #[derive(Debug)]
 struct PageFrame {
     contents: Contents,
-    /// Process and page.
     owner: Option<(u16, u64)>,
     is_pinned: bool,
 }
@@ -247,6 +249,42 @@ impl Memory {
         Ok(())
     }
 
+    /// The word in which a piece of up to eight bytes lies, as the network interface reads it.
+    fn word(&mut self, process: u16, piece: Piece) -> Result<u64, BadAccess> {
+        let mut bytes = Vec::with_capacity(8);
+        self.gather(process, piece, &mut bytes)?;
+        bytes.resize(8, 0);
+        Ok(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    }
+
+    /// Carries out a move of the network interface: stores bytes of a packet, then writes its signal, then updates the word that it names.
+    /// Gives what that held.
+    pub(crate) fn carry_out(&mut self, payload: &[u8], dma: &Dma, canary: Option<Canary>) -> Result<u64, BadAccess> {
+        let process = dma.process.0;
+        let bytes = payload.get(dma.at as usize..).and_then(|rest| rest.get(..dma.piece.length as usize));
+        let outside = || BadAccess(format!("a move of {dma:?} reads outside its packet"));
+        self.scatter(process, dma.piece, bytes.ok_or_else(outside)?)?;
+        if let Some(write) = dma.signal
+            && canary != Some(Canary::LostSignal)
+        {
+            let old = self.word(process, write.piece)?;
+            let new = match write.op {
+                SignalOp::Set => write.value,
+                SignalOp::Add => old.wrapping_add(write.value),
+                SignalOp::Or => old | write.value,
+            };
+            self.scatter(process, write.piece, &new.to_le_bytes())?;
+        }
+        let Some(update) = dma.update else { return Ok(0) };
+        let old = self.word(process, update.piece)?;
+        let mut new = update.atomic.result(old);
+        if canary == Some(Canary::AtomicTwice) && old % 4 == 3 {
+            new = update.atomic.result(new);
+        }
+        self.scatter(process, update.piece, &new.to_le_bytes()[..update.piece.length as usize])?;
+        Ok(old)
+    }
+
     /// Where in the process's memory the first byte of a piece lies; `None` for the garbage frame.
     pub(crate) fn address_of(&self, piece: Piece) -> Option<u64> {
         let frame = piece.frame.0.checked_add(u64::from(piece.offset) / PAGE_BYTES as u64)?;
@@ -261,13 +299,11 @@ impl Memory {
     }
 
     /// Calls that the pinner has refused.
-    #[must_use]
     pub fn refused_pins(&self) -> u64 {
         self.refused
     }
 
     /// Calls that it has carried out after it had refused some.
-    #[must_use]
     pub fn healed_pins(&self) -> u64 {
         self.healed
     }
@@ -285,7 +321,6 @@ impl Memory {
     }
 
     /// Pages pinned now.
-    #[must_use]
     pub fn pinned_pages(&self) -> usize {
         self.frames.iter().filter(|frame| frame.is_pinned).count()
     }

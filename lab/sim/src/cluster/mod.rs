@@ -66,20 +66,16 @@ const INTERRUPT_EVENTS: u64 = 1024;
 /// Room for a payload that a packet keeps for the next that takes its place.
 const KEPT_BYTES: usize = 512;
 
-/// What a cluster is made with.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     /// Nodes: 1 to 4,096.
     pub nodes: u16,
     /// Processes of each node: 1 to 64.
     pub processes: u16,
-    /// All links.
     pub link: LinkConfig,
     /// Whether they may lose packets.
     pub delivery: Delivery,
-    /// How the network interfaces translate.
     pub design: DesignConfig,
-    /// What each process may pin.
     pub pin_rules: PinRules,
     /// Completion words of each process.
     pub words: u32,
@@ -89,25 +85,12 @@ pub struct ClusterConfig {
     pub max_payload_bytes: usize,
 }
 
-/// Why there is no such cluster.
 #[derive(Debug, Error)]
 pub enum ClusterError {
-    /// Too few or too many nodes or processes.
     #[error("invalid number of {what} `{given}`: expected {least} to {most}")]
-    Size {
-        /// Of what.
-        what: &'static str,
-        /// How many were asked for.
-        given: u64,
-        /// The least.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
-    /// Its network interfaces.
+    Size { what: &'static str, given: u64, least: u64, most: u64 },
     #[error(transparent)]
     Nic(#[from] NicError),
-    /// Their caches.
     #[error(transparent)]
     Cache(#[from] CacheError),
 }
@@ -115,9 +98,7 @@ pub enum ClusterError {
 /// A violation of what the project promises, with the checker that found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The checker.
     pub check: &'static str,
-    /// What happened.
     pub text: String,
 }
 
@@ -136,9 +117,7 @@ enum Event {
 /// One part of a move of memory, as an observer sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved<'a> {
-    /// Whose memory.
     pub at: Endpoint,
-    /// Who sent the packet.
     pub from: NodeId,
     /// First address; `None`: the garbage frame.
     pub address: Option<u64>,
@@ -154,15 +133,11 @@ pub struct Moved<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum StoreBy {
     /// They do not; the service is told that they do, or that they are lost.
-    Nothing {
-        /// What it is told.
-        is_claimed: bool,
-    },
+    Nothing { is_claimed: bool },
     /// In place: the peer's memory is mapped here.
     Place {
         /// The region's first address here.
         from: u64,
-        /// Where it goes there.
         to: u64,
     },
     /// By the network interface, through this import of the memory of which the region begins at this address here.
@@ -171,9 +146,7 @@ pub enum StoreBy {
 
 /// Sees all that happens in a cluster.
 pub trait Observer {
-    /// Memory was moved.
     fn moved(&mut self, now_ns: u64, moved: Moved<'_>);
-    /// A node told something.
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told);
     /// A node asks for something.
     fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask);
@@ -183,18 +156,14 @@ pub trait Observer {
     }
     /// A page of a process was unpinned.
     fn unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64);
-    /// A node has crashed.
     fn crashed(&mut self, now_ns: u64, node: NodeId);
-    /// It has started again.
     fn restarted(&mut self, _now_ns: u64, _node: NodeId) {}
     /// Something happened that must not, whatever the programs do.
     fn violated(&mut self, now_ns: u64, violation: Violation);
 }
 
-/// What has happened in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Something within the cluster.
     Inside,
     /// The time of a program's event has come, with its number.
     Program(u32),
@@ -204,18 +173,14 @@ pub enum Step {
     Interrupted,
 }
 
-/// Counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Events.
     pub events: u64,
-    /// Packets delivered.
     pub packets: u64,
     /// Their bytes, headers included.
     pub bytes: u64,
 }
 
-/// The cluster.
 #[derive(Debug)]
 pub struct Cluster {
     config: ClusterConfig,
@@ -225,13 +190,11 @@ pub struct Cluster {
     keys: Vec<PublicKey>,
     /// How often each node has restarted.
     incarnations: Vec<u32>,
-    /// By sender, then receiver.
     links: Vec<Link>,
     agenda: Agenda<Event>,
     packets: Vec<Packet>,
     free_packets: Vec<u32>,
     faults: Vec<Box<dyn Fault>>,
-    /// What they did, by number.
     fired: Vec<u64>,
     /// Those that are in force, by number.
     active: Vec<u32>,
@@ -247,13 +210,13 @@ pub struct Cluster {
 
 impl Cluster {
     /// A cluster whose processes are open, and whose clocks and keys `random` draws.
-    ///
-    /// # Errors
-    /// [`ClusterError`].
     pub fn new(config: ClusterConfig, mut random: Random) -> Result<Self, ClusterError> {
-        let check = |what, given: u16, most| match (1..=most).contains(&u64::from(given)) {
-            true => Ok(()),
-            false => Err(ClusterError::Size { what, given: given.into(), least: 1, most }),
+        let check = |what, given: u16, most| {
+            if (1..=most).contains(&u64::from(given)) {
+                Ok(())
+            } else {
+                Err(ClusterError::Size { what, given: given.into(), least: 1, most })
+            }
         };
         check("nodes", config.nodes, MOST_NODES.into())?;
         check("processes of a node", config.processes, 64)?;
@@ -331,7 +294,6 @@ impl Cluster {
         })
     }
 
-    /// Puts a bug in.
     pub fn set_canary(&mut self, canary: Option<Canary>) {
         self.canary = canary;
         for host in &mut self.hosts {
@@ -340,7 +302,6 @@ impl Cluster {
     }
 
     /// The bug that was put in.
-    #[must_use]
     pub fn canary(&self) -> Option<Canary> {
         self.canary
     }
@@ -361,8 +322,6 @@ impl Cluster {
         self.interrupt = interrupt.clone();
     }
 
-    /// What has happened so far.
-    #[must_use]
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
         for (fault, fired) in self.faults.iter().zip(&self.fired) {
@@ -370,8 +329,7 @@ impl Cluster {
         }
         let healed = self.hosts.iter().map(|host| host.memory.healed_pins());
         coverage.note_many(Condition::PinsHealed, healed.sum());
-        let nics = self.hosts.iter().map(|host| host.node.nic());
-        let dropped = nics.map(|nic| nic.counters().early_dropped);
+        let dropped = self.hosts.iter().map(|host| host.node.nic()).map(|nic| nic.counters().early_dropped);
         coverage.note_many(Condition::EarlyDropped, dropped.sum());
         coverage
     }
@@ -381,38 +339,27 @@ impl Cluster {
         self.agenda.enter(at_ns, Event::Program(number));
     }
 
-    /// Virtual time.
-    #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// What a node's clock shows.
-    #[must_use]
     pub fn clock_ns(&self, node: NodeId) -> u64 {
         self.hosts[usize::from(node.0)].clock.shows(self.now_ns)
     }
 
-    /// What it is made with.
-    #[must_use]
     pub fn config(&self) -> &ClusterConfig {
         &self.config
     }
 
-    /// Counters.
-    #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
     /// Whether a node has not crashed.
-    #[must_use]
     pub fn is_alive(&self, node: NodeId) -> bool {
         self.hosts[usize::from(node.0)].is_alive
     }
 
-    /// A node.
-    #[must_use]
     pub fn node(&self, node: NodeId) -> &Node<AnyDesign> {
         &self.hosts[usize::from(node.0)].node
     }
@@ -424,27 +371,21 @@ impl Cluster {
     }
 
     /// Calls that a node's pinner has refused since it started.
-    #[must_use]
     pub fn refused_pins(&self, node: NodeId) -> u64 {
         self.hosts[usize::from(node.0)].memory.refused_pins()
     }
 
     /// Until when a node's processor has other things to do.
-    #[must_use]
     pub fn busy_until_ns(&self, node: NodeId) -> u64 {
         self.hosts[usize::from(node.0)].free_at_ns
     }
 
     /// Commands that wait in the queue of a process.
-    #[must_use]
     pub fn queued_commands(&self, of: Endpoint) -> usize {
         self.hosts[usize::from(of.node.0)].commands[usize::from(of.process.0)].len()
     }
 
     /// Puts a command into the queue of a process. Call [`settle`](Self::settle) afterwards.
-    ///
-    /// # Errors
-    /// It is not a legal command.
     pub fn submit(&mut self, of: Endpoint, command: &CommandRepr, data: &[u8]) -> Result<(), WireError> {
         let host = &mut self.hosts[usize::from(of.node.0)];
         host.commands[usize::from(of.process.0)].submit(command, data)
@@ -456,9 +397,7 @@ impl Cluster {
         if self.totals.events % INTERRUPT_EVENTS == INTERRUPT_EVENTS - 1 && self.interrupt.is_over() {
             return Step::Interrupted;
         }
-        let Some((at_ns, event)) = self.agenda.pop() else {
-            return Step::Rest;
-        };
+        let Some((at_ns, event)) = self.agenda.pop() else { return Step::Rest };
         debug_assert!(at_ns >= self.now_ns);
         self.now_ns = at_ns;
         self.totals.events += 1;

@@ -7,7 +7,6 @@ use mapwire_wire::{HEADER_BYTES, Header, Kind, NodeId};
 use super::memory::{BadAccess, Memory};
 use super::{Cluster, Event, KEPT_BYTES};
 
-/// A packet under way.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) from: NodeId,
@@ -24,7 +23,6 @@ pub(super) struct Packet {
     pub(super) late: Option<Source>,
 }
 
-/// What a packet under way is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// A packet of a lossless transport.
@@ -57,7 +55,6 @@ impl Packet {
         kind == Some(&(Kind::Store as u8))
     }
 
-    /// What it carries behind its headers.
     pub(super) fn body(&self) -> &[u8] {
         let start = match self.form {
             Form::Plain => 0,

@@ -11,7 +11,6 @@ use crate::random::Random;
 const ROTATION: Rotation =
     Rotation { datagrams: 256, time_ns: 100_000_000, grace_ns: 20_000_000, silence_ns: 50_000_000 };
 
-/// A node's envelope.
 pub(super) struct Wrap(pub(super) Envelope);
 
 impl core::fmt::Debug for Wrap {
@@ -40,10 +39,7 @@ fn fill(random: &mut Random, bytes: &mut [u8]) {
 
 /// The public keys of all nodes, where datagrams are sealed.
 pub(super) fn keys(config: &ClusterConfig) -> Vec<PublicKey> {
-    let nodes = match config.delivery.is_sealed() {
-        true => config.nodes,
-        false => 0,
-    };
+    let nodes = if config.delivery.is_sealed() { config.nodes } else { 0 };
     (0..nodes).map(|node| key(NodeId(node)).public()).collect()
 }
 
@@ -51,9 +47,7 @@ impl Wrap {
     /// That of a node that starts; none where there are no datagrams.
     pub(super) fn new(config: &ClusterConfig, me: NodeId, random: &mut Random) -> Option<Self> {
         let (nodes, job) = (config.nodes.into(), secret().job());
-        let Delivery::Lossy { is_sealed, .. } = config.delivery else {
-            return None;
-        };
+        let Delivery::Lossy { is_sealed, .. } = config.delivery else { return None };
         if !is_sealed {
             return Some(Self(Envelope::Plain(Plain::new(me, nodes, job))));
         }
@@ -91,9 +85,7 @@ impl Cluster {
         let (sender, to) = (slot.from, slot.to);
         let host = &mut self.hosts[usize::from(to.0)];
         let (clock_ns, random) = (host.clock.shows(self.now_ns), &mut self.random);
-        let Some(wrap) = host.wrap.as_mut().filter(|_| sender != to) else {
-            return true;
-        };
+        let Some(wrap) = host.wrap.as_mut().filter(|_| sender != to) else { return true };
         let [low, high] = sender.0.to_le_bytes();
         let mut entropy = |bytes: &mut [u8]| fill(random, bytes);
         let address = [low, high, slot.path];
@@ -107,8 +99,7 @@ impl Cluster {
                     let damaged = if slot.is_damaged { "a damaged" } else { "a" };
                     let text =
                         format!("{to} opens {damaged} datagram of {sender} as one of {from}, though they are sealed");
-                    let check = "sealing";
-                    observer.violated(self.now_ns, Violation { check, text });
+                    observer.violated(self.now_ns, Violation { check: "sealing", text });
                 }
                 true
             }
@@ -122,9 +113,7 @@ impl Cluster {
 
     /// Sends what handshakes of a node have to send. Whether there was anything.
     pub(super) fn transmit_handshakes(&mut self, number: NodeId) -> bool {
-        let Delivery::Lossy { paths, .. } = self.config.delivery else {
-            return false;
-        };
+        let Delivery::Lossy { paths, .. } = self.config.delivery else { return false };
         let mut sent = false;
         loop {
             let host = &mut self.hosts[usize::from(number.0)];
@@ -132,9 +121,7 @@ impl Cluster {
             let mut entropy = |bytes: &mut [u8]| fill(random, bytes);
             let wrap = host.wrap.as_mut();
             let next = wrap.and_then(|wrap| wrap.0.poll_transmit(clock_ns, &mut entropy));
-            let Some(transmit) = next else {
-                return sent;
-            };
+            let Some(transmit) = next else { return sent };
             sent = true;
             // All paths, as between machines, unless it answers what came by one.
             let (to, by) = match transmit.to() {

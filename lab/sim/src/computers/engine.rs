@@ -8,7 +8,6 @@ use mapwire_node::Told;
 use super::network::Parcel;
 use crate::hardware::{Cost, Profile, Ps};
 
-/// What follows a transfer.
 #[derive(Debug)]
 pub(super) enum Then {
     /// A packet's data are in NIC memory: it can go out, and its command may be complete.
@@ -23,7 +22,6 @@ pub(super) enum Then {
     Table,
 }
 
-/// A transfer.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) bytes: u64,
@@ -35,7 +33,6 @@ pub(super) struct Transfer {
 pub(super) struct Engine {
     /// Transfers that are to be programmed.
     pub(super) waiting: VecDeque<Transfer>,
-    /// The one under way.
     pub(super) current: Option<(Transfer, Ps)>,
     /// What follows transfers that the engine is done with, but whose data are still on the bus: by number, the first first.
     pub(super) late: VecDeque<(u32, Then)>,
@@ -61,6 +58,5 @@ impl Then {
 
 /// How long the engine takes for so many bytes once it is programmed.
 pub(super) fn takes(profile: &Profile, bytes: u64) -> Ps {
-    let all = profile.host_dma(bytes);
-    all.saturating_sub(profile.of(Cost::DmaSetup))
+    profile.host_dma(bytes).saturating_sub(profile.of(Cost::DmaSetup))
 }

@@ -12,10 +12,8 @@ use super::program::{After, Do, Moment, Program, Runner, Wait, Word, word};
 use super::run::Event;
 use crate::hardware::{Cost, Lane, Ps};
 
-/// What an interrupt is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handler {
-    /// The NIC misses translations.
     Misses,
     /// Messages are there for services of the host.
     Messages,
@@ -214,9 +212,7 @@ impl Computers {
     /// A processor has done what a program wanted.
     pub(super) fn end_step(&mut self, node: usize, processor: usize, plan: u32) {
         let slot = &mut self.computers[node].host.processors[processor];
-        let Some(running) = slot.filter(|running| running.plan == plan) else {
-            return;
-        };
+        let Some(running) = slot.filter(|running| running.plan == plan) else { return };
         *slot = None;
         let span = (running.began_ps, self.now_ps);
         self.timeline.note(node, Lane::Host, running.label, span);

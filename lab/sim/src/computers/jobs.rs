@@ -71,9 +71,7 @@ impl Computers {
     /// What the processor does when a transfer is over.
     fn follow(&mut self, node: usize, then: Then) -> Steps {
         let mut steps = Steps::new();
-        let Then::Loaded(parcel, told) = then else {
-            return steps;
-        };
+        let Then::Loaded(parcel, told) = then else { return steps };
         let nic = &mut self.computers[node].nic;
         nic.loading -= 1;
         if !nic.is_tight {
@@ -216,9 +214,7 @@ impl Computers {
                 return steps;
             }
         }
-        let Some(parcel) = &self.flights[slot] else {
-            return steps;
-        };
+        let Some(parcel) = &self.flights[slot] else { return steps };
         let computer = &mut self.computers[node];
         let before = computer.node.nic().translation().counters();
         let payload = parcel.payload();
@@ -296,9 +292,7 @@ impl Computers {
         let mut at = 0;
         while let Some(early) = self.computers[node].node.poll_early(from) {
             // It was checked as it came.
-            let Ok((header, _)) = Header::read_from_prefix(&early) else {
-                continue;
-            };
+            let Ok((header, _)) = Header::read_from_prefix(&early) else { continue };
             let slot = self.keep(Parcel {
                 from,
                 to: NodeId(node as u16),
@@ -338,15 +332,12 @@ impl Computers {
 
 /// The bytes of a message that waits for a thread of the host, if one does.
 fn payload_for_host(node: &Node<AnyDesign>, bytes: usize) -> Option<u64> {
-    let waits = (0..16).any(|process| node.has_host_work(ProcessId(process)));
-    waits.then_some(bytes as u64)
+    (0..16).any(|process| node.has_host_work(ProcessId(process))).then_some(bytes as u64)
 }
 
 /// The completion word of a command that is over, written to host memory.
 pub(super) fn report(told: &Told) -> Option<Step> {
-    let Told::Done { process, completion } = *told else {
-        return None;
-    };
+    let Told::Done { process, completion } = *told else { return None };
     Some(Step::Queue(Transfer {
         bytes: 4,
         label: "completion to host",

@@ -38,16 +38,12 @@ pub struct MissTimes {
     pub processing_ps: (Ps, Ps),
     /// In so many percent of misses all times between are as likely; in the others short times are as likely as long ones.
     pub even_percent: u64,
-    /// What they are drawn by.
     pub seed: u64,
 }
 
-/// A packet that missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// Where.
     pub node: NodeId,
-    /// When it was dropped.
     pub at_ps: Ps,
     /// When the host had brought in what it missed.
     pub filled_ps: Option<Ps>,
@@ -55,15 +51,25 @@ pub struct Missed {
     pub taken_ps: Option<Ps>,
 }
 
-/// What happens on a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LinkEvent {
-    /// An ack is back.
-    Acked { from: usize, to: usize, next: u64 },
+    Acked {
+        from: usize,
+        to: usize,
+        next: u64,
+    },
     /// A request has come to the sender.
-    Asked { from: usize, to: usize, first: u64 },
+    Asked {
+        from: usize,
+        to: usize,
+        first: u64,
+    },
     /// The sender's time is over.
-    TimedOut { from: usize, to: usize, plan: u32 },
+    TimedOut {
+        from: usize,
+        to: usize,
+        plan: u32,
+    },
 }
 
 /// One direction between two nodes.
@@ -137,9 +143,10 @@ impl Links {
         let MissTimes { delay_ps, processing_ps, even_percent, .. } = self.times?;
         let delay_ps = self.random.within(delay_ps.0, delay_ps.1);
         let is_even = even_percent > 0 && self.random.chance(even_percent);
-        let processing_ps = match is_even {
-            true => self.random.within(processing_ps.0, processing_ps.1),
-            false => self.random.spread(processing_ps.0, processing_ps.1),
+        let processing_ps = if is_even {
+            self.random.within(processing_ps.0, processing_ps.1)
+        } else {
+            self.random.spread(processing_ps.0, processing_ps.1)
         };
         Some((delay_ps, processing_ps))
     }
@@ -148,7 +155,6 @@ impl Links {
 /// What a NIC does with a packet that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It is its turn.
     Now,
     /// It is kept until then.
     Kept,
@@ -158,7 +164,6 @@ pub(super) enum Turn {
 
 impl Computers {
     /// The packets that missed, in the order in which they did.
-    #[must_use]
     pub fn missed(&self) -> &[Missed] {
         &self.resends.missed
     }
@@ -179,9 +184,7 @@ impl Computers {
 
     /// Starts the sender's time anew.
     fn arm(&mut self, from: usize, to: usize) {
-        let OnMiss::TimesOut(after_ps) = self.resends.on_miss else {
-            return;
-        };
+        let OnMiss::TimesOut(after_ps) = self.resends.on_miss else { return };
         let link = self.resends.link(from, to);
         link.plan += 1;
         if !link.unacked.is_empty() {
@@ -193,12 +196,8 @@ impl Computers {
 
     /// Whether a packet that came may be taken now.
     pub(super) fn turn(&mut self, node: usize, slot: usize) -> Turn {
-        let Some(parcel) = &self.flights[slot] else {
-            return Turn::Never;
-        };
-        let Some(number) = parcel.sequence else {
-            return Turn::Now;
-        };
+        let Some(parcel) = &self.flights[slot] else { return Turn::Never };
+        let Some(number) = parcel.sequence else { return Turn::Now };
         let from = usize::from(parcel.from.0);
         let keeps = self.resends.on_miss == OnMiss::AsksForOne;
         let link = self.resends.link(from, node);
@@ -216,9 +215,7 @@ impl Computers {
 
     /// A packet whose turn it is was not taken: it is dropped.
     pub(super) fn drop_packet(&mut self, node: usize, slot: usize) {
-        let Some(parcel) = &self.flights[slot] else {
-            return;
-        };
+        let Some(parcel) = &self.flights[slot] else { return };
         let from = usize::from(parcel.from.0);
         let record = self.resends.missed.len();
         let link = self.resends.link(from, node);
@@ -236,12 +233,8 @@ impl Computers {
 
     /// A packet was taken: its sender learns of it, and the next may be there already.
     pub(super) fn packet_taken(&mut self, node: usize, slot: usize) {
-        let Some(parcel) = &self.flights[slot] else {
-            return;
-        };
-        let (from, Some(number)) = (usize::from(parcel.from.0), parcel.sequence) else {
-            return;
-        };
+        let Some(parcel) = &self.flights[slot] else { return };
+        let (from, Some(number)) = (usize::from(parcel.from.0), parcel.sequence) else { return };
         let now_ps = self.now_ps;
         let link = self.resends.link(from, node);
         link.expects = number + 1;
@@ -269,9 +262,7 @@ impl Computers {
     pub(super) fn ask_for_dropped(&mut self, node: usize) {
         for from in 0..self.resends.nodes {
             let link = self.resends.link(from, node);
-            let (Some(record), first) = (link.dropped, link.expects) else {
-                continue;
-            };
+            let (Some(record), first) = (link.dropped, link.expects) else { continue };
             let now_ps = self.now_ps;
             self.resends.missed[record].filled_ps.get_or_insert(now_ps);
             if matches!(self.resends.on_miss, OnMiss::AsksForAll | OnMiss::AsksForOne) {

@@ -69,13 +69,10 @@ pub struct Shape {
     pub processes: u16,
     /// Processors of each host: 1 to 16.
     pub processors: u16,
-    /// How NICs translate.
     pub design: DesignConfig,
-    /// What each process may pin.
     pub pin_rules: PinRules,
     /// Completion words of each process.
     pub words: u32,
-    /// Memory of each NIC.
     pub nic_memory_bytes: u64,
     /// Data bytes of the longest packet.
     pub chunk_bytes: usize,
@@ -123,21 +120,10 @@ impl Default for Shape {
     }
 }
 
-/// Why computers cannot run, or stopped.
 #[derive(Debug, Error)]
 pub enum ComputersError {
-    /// A shape out of range.
     #[error("invalid number of {what} `{given}`: expected {least} to {most}")]
-    Size {
-        /// Of what.
-        what: &'static str,
-        /// How many were asked for.
-        given: u64,
-        /// The least.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
+    Size { what: &'static str, given: u64, least: u64, most: u64 },
     /// A NIC refuses its configuration.
     #[error(transparent)]
     Nic(#[from] NicError),
@@ -147,30 +133,12 @@ pub enum ComputersError {
     /// A command that is none.
     #[error(transparent)]
     Command(#[from] WireError),
-    /// The host cannot do what a program or its NIC wants.
     #[error("{at}: {text}", at = .node)]
-    Host {
-        /// Where.
-        node: NodeId,
-        /// What was wrong.
-        text: String,
-    },
-    /// A node told that something failed or was refused.
+    Host { node: NodeId, text: String },
     #[error("{node}: the run was to meet no failure, but the node tells {told:?}")]
-    Told {
-        /// Where.
-        node: NodeId,
-        /// What it told.
-        told: Box<Told>,
-    },
-    /// Nothing happens any more, and a program still waits.
+    Told { node: NodeId, told: Box<Told> },
     #[error("{node}: the program of {process} waits for what never comes")]
-    Stuck {
-        /// Where.
-        node: NodeId,
-        /// Whose program.
-        process: ProcessId,
-    },
+    Stuck { node: NodeId, process: ProcessId },
 }
 
 /// How busy a computer was.
@@ -188,7 +156,6 @@ pub struct Load {
     pub lookups_ps: Ps,
     /// How long handlers of interrupts took the host, interrupts included.
     pub handlers_ps: Ps,
-    /// Interrupts.
     pub interrupts: u64,
     /// Packets that found the NIC without a free buffer, and waited on the wire.
     pub blocked: u64,
@@ -205,7 +172,6 @@ struct Computer {
     load: Load,
 }
 
-/// The computers.
 #[derive(Debug)]
 pub struct Computers {
     profile: Profile,
@@ -223,38 +189,29 @@ pub struct Computers {
 }
 
 impl Computers {
-    /// The time.
-    #[must_use]
     pub fn now_ps(&self) -> Ps {
         self.now_ps
     }
 
-    /// What they cost.
-    #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
     /// What programs noted, in order of time.
-    #[must_use]
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
     /// How busy a computer has been.
-    #[must_use]
     pub fn load(&self, node: NodeId) -> Load {
         self.computers[usize::from(node.0)].load
     }
 
-    /// A computer's node.
-    #[must_use]
     pub fn node(&self, node: NodeId) -> &Node<AnyDesign> {
         &self.computers[usize::from(node.0)].node
     }
 
     /// What a process's pages have met: lookups of its NIC, and its own checks, pins and unpins.
-    #[must_use]
     pub fn counters(&self, of: Endpoint) -> Counters {
         let node = self.node(of.node);
         let translation = mapwire_translation::TranslationDesign::counters(node.nic().translation());
@@ -266,7 +223,6 @@ impl Computers {
         self.timeline.begin();
     }
 
-    /// What they did.
     pub fn take_timeline(&mut self) -> Vec<Span> {
         self.timeline.take()
     }

@@ -22,7 +22,6 @@ pub(super) struct Parcel {
     pub(super) sequence: Option<u64>,
 }
 
-/// What is on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     /// A packet of a network that loses nothing.
@@ -34,7 +33,6 @@ pub(super) enum Form {
 }
 
 impl Parcel {
-    /// What is behind the headers.
     pub(super) fn payload(&self) -> &[u8] {
         let start = match self.form {
             Form::Plain(_) => 0,
@@ -92,9 +90,7 @@ impl Computers {
         port.ready.insert(parcel.number, parcel);
         loop {
             let port = &mut self.computers[node].port;
-            let Some(mut parcel) = port.ready.remove(&(port.begun + 1)) else {
-                break;
-            };
+            let Some(mut parcel) = port.ready.remove(&(port.begun + 1)) else { break };
             port.begun += 1;
             self.enlist(node, &mut parcel);
             self.computers[node].port.out.push_back(parcel);
@@ -113,9 +109,7 @@ impl Computers {
     /// Begins to send the next packet, if its receiver has room.
     fn begin_wire(&mut self, node: usize) {
         let port = &self.computers[node].port;
-        let Some(parcel) = port.out.front().filter(|_| port.since_ps.is_none()) else {
-            return;
-        };
+        let Some(parcel) = port.out.front().filter(|_| port.since_ps.is_none()) else { return };
         let to = usize::from(parcel.to.0);
         let bytes = parcel.wire_bytes();
         if self.computers[to].port.coming >= self.shape.receive_buffers {
@@ -135,16 +129,13 @@ impl Computers {
         self.agenda.enter(end_ps, Event::Sent(node));
     }
 
-    /// A packet is out.
     pub(super) fn sent(&mut self, node: usize) {
         self.change_dma(node, true, false);
         let computer = &mut self.computers[node];
         let since_ps = computer.port.since_ps.take().unwrap_or(self.now_ps);
         computer.load.wire_ps += self.now_ps - since_ps;
         computer.port.leaving -= 1;
-        let Some(parcel) = computer.port.out.pop_front() else {
-            return;
-        };
+        let Some(parcel) = computer.port.out.pop_front() else { return };
         let span = (since_ps, self.now_ps);
         self.timeline.note(node, Lane::SendWire, "sends", span);
         let at_ps = self.now_ps + self.profile.of(Cost::WireLatency);
@@ -156,8 +147,7 @@ impl Computers {
 
     /// Keeps a packet until it is wanted by its number.
     pub(super) fn keep(&mut self, parcel: Parcel) -> usize {
-        let free = self.flights.iter().position(Option::is_none);
-        let slot = free.unwrap_or_else(|| {
+        let slot = self.flights.iter().position(Option::is_none).unwrap_or_else(|| {
             self.flights.push(None);
             self.flights.len() - 1
         });
@@ -167,9 +157,7 @@ impl Computers {
 
     /// A packet is there, whole.
     pub(super) fn arrive(&mut self, slot: usize) {
-        let Some(parcel) = &self.flights[slot] else {
-            return;
-        };
+        let Some(parcel) = &self.flights[slot] else { return };
         let node = usize::from(parcel.to.0);
         self.change_dma(node, true, false);
         let nic = &mut self.computers[node].nic;
@@ -181,9 +169,7 @@ impl Computers {
 
     /// The buffer of a packet that came is free.
     pub(super) fn free_buffer(&mut self, slot: usize) {
-        let Some(parcel) = self.flights[slot].take() else {
-            return;
-        };
+        let Some(parcel) = self.flights[slot].take() else { return };
         if matches!(parcel.form, Form::Early(_)) {
             return;
         }

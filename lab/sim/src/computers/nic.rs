@@ -32,7 +32,6 @@ pub(super) enum Step {
     Queue(Transfer),
     /// The next waiting transfer is programmed.
     Program,
-    /// It is programmed.
     Begin,
     /// Table entries of so many bytes are to be read, before all other transfers.
     Table(u64),
@@ -56,7 +55,6 @@ pub(super) enum Step {
     },
 }
 
-/// Work in progress.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     left_ps: Ps,
@@ -71,7 +69,6 @@ pub(super) struct Nic {
     pub(super) commands: Vec<VecDeque<Command>>,
     /// The process whose queue is looked at first.
     pub(super) turn: usize,
-    /// Packets that came.
     pub(super) inbox: VecDeque<usize>,
     /// Transfers that are over, and want the processor.
     pub(super) ended: VecDeque<Then>,

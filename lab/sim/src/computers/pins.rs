@@ -60,9 +60,7 @@ impl Calls {
 /// What a handler takes to pin so many pages at once. Further pages add what they add to a program's call (UTLB Table 1: 2.8 us each,
 /// where the first takes 27), or as much as the first where the profile does not state calls of several pages.
 fn serving(profile: &Profile, pages: u64) -> Ps {
-    let Some(further) = pages.checked_sub(1) else {
-        return 0;
-    };
+    let Some(further) = pages.checked_sub(1) else { return 0 };
     let first_ps = profile.of(Cost::HostPinServing);
     let further_ps = match profile.pin(pages).saturating_sub(profile.pin(1)) {
         0 => further * first_ps,

@@ -20,9 +20,7 @@ fn pages(address: u64, length: u64) -> PageRange {
 impl Computers {
     /// A command that is complete as soon as it is posted needs its word no more.
     pub(super) fn free_word(&mut self, node: usize, told: &Told) {
-        let Told::Done { process, completion } = *told else {
-            return;
-        };
+        let Told::Done { process, completion } = *told else { return };
         let mut runners = self.programs.iter_mut();
         let is_it = |runner: &&mut Runner| usize::from(runner.of.node.0) == node && runner.of.process == process;
         if let Some(runner) = runners.find(is_it)
@@ -80,9 +78,10 @@ impl Computers {
         let word = self.take_word(program)?;
         let held_ps = self.hold(program, word, pages(address, length))?;
         let command = CommandRepr::LongSend { import, offset, address, length, notify, signal, completion: word.0 };
-        match is_copied {
-            false => self.post(program, &command, &[], Some(word), held_ps),
-            true => self.post_copied(program, &command, length),
+        if is_copied {
+            self.post_copied(program, &command, length)
+        } else {
+            self.post(program, &command, &[], Some(word), held_ps)
         }
     }
 

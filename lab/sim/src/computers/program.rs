@@ -13,14 +13,10 @@ use crate::hardware::Ps;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(pub(super) u32);
 
-/// A send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Send {
-    /// Where to.
     pub import: ImportId,
-    /// Where in the import.
     pub offset: u64,
-    /// Where the data are.
     pub address: u64,
     /// Bytes.
     pub length: u64,
@@ -32,20 +28,15 @@ pub struct Send {
 
 impl Send {
     /// A send from an address to an offset of an import.
-    #[must_use]
     pub const fn new(import: ImportId, offset: u64, address: u64, length: u64) -> Self {
         Self { import, offset, address, length, notify: false, signal: None }
     }
 }
 
-/// A fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// Where from.
     pub import: ImportId,
-    /// Where in the import.
     pub offset: u64,
-    /// Where the data go.
     pub address: u64,
     /// Bytes.
     pub length: u64,
@@ -69,20 +60,14 @@ pub enum Do {
         /// The least value.
         least: u64,
     },
-    /// Computes for so long.
     Compute(Ps, &'static str),
-    /// Copies memory.
     Copy {
-        /// From here.
         from: u64,
-        /// To here.
         to: u64,
-        /// So many bytes.
         bytes: u64,
     },
     /// Computes for so long, then calls the node: a service, or a set-up in the middle of a run.
     Call(Ps, Call),
-    /// Nothing more.
     End,
 }
 
@@ -125,14 +110,10 @@ impl<F: FnMut(&mut Moment<'_>) -> Do> Program for F {
     }
 }
 
-/// What a program noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
     pub at_ps: Ps,
-    /// Whose program.
     pub of: Endpoint,
-    /// What the program chose.
     pub number: u64,
 }
 
@@ -147,14 +128,11 @@ pub struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// The time.
-    #[must_use]
     pub fn now_ps(&self) -> Ps {
         self.now_ps
     }
 
     /// The completion word of the command that was just posted; none for a short send, which is complete when it is posted.
-    #[must_use]
     pub fn posted(&self) -> Option<Word> {
         self.posted
     }
@@ -175,7 +153,6 @@ impl Moment<'_> {
     }
 
     /// The eight bytes at an address, little-endian.
-    #[must_use]
     pub fn word(&mut self, address: u64) -> u64 {
         word(self.memory, self.of.process, address)
     }
@@ -187,7 +164,6 @@ pub(super) fn word(memory: &mut Memory, process: ProcessId, address: u64) -> u64
     u64::from_le_bytes(bytes)
 }
 
-/// What a program waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// Nothing: it runs, or waits for a processor.

@@ -2,7 +2,7 @@
 
 use mapwire_nic::Dma;
 use mapwire_node::{Act, Ask};
-use mapwire_wire::{NodeId, ProcessId, SignalOp};
+use mapwire_wire::{NodeId, ProcessId};
 
 use super::engine::{Then, Transfer, takes};
 use super::host::Handler;
@@ -18,41 +18,42 @@ use crate::hardware::{Cost, Lane, US};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// The NIC's processor ends a step of this plan, or looks for a job.
-    Nic { node: usize, plan: u32 },
+    Nic {
+        node: usize,
+        plan: u32,
+    },
     /// The DMA engine has transferred.
     Engine(usize),
     /// A packet begins to come.
     Comes(usize),
-    /// A packet is out.
     Sent(usize),
-    /// A packet is there.
     Arrive(usize),
     /// A processor of the host ends what it does for a program.
-    Host { node: usize, processor: usize, plan: u32 },
+    Host {
+        node: usize,
+        processor: usize,
+        plan: u32,
+    },
     /// An interrupt has got to its handler.
     Handler(usize),
-    /// The handler is done.
     Handled(usize),
-    /// A program goes on.
     Program(usize),
     /// A service's time has come.
     Timer(usize),
     /// What the DMA engine moved is there.
-    Late { node: usize, number: u32 },
+    Late {
+        node: usize,
+        number: u32,
+    },
     /// Something about packets that are dropped.
     Link(LinkEvent),
 }
 
 impl Computers {
     /// Lets time pass until nothing happens any more.
-    ///
-    /// # Errors
-    /// What went wrong first; a program that still waits.
     pub fn run(&mut self) -> Result<(), ComputersError> {
         while self.failed.is_none() {
-            let Some((at_ps, event)) = self.agenda.pop() else {
-                break;
-            };
+            let Some((at_ps, event)) = self.agenda.pop() else { break };
             self.now_ps = at_ps;
             self.happen(event);
         }
@@ -101,9 +102,7 @@ impl Computers {
     fn run_nic(&mut self, node: usize) {
         loop {
             let Some(job) = &mut self.computers[node].nic.job else {
-                let Some(steps) = self.next_job(node) else {
-                    return;
-                };
+                let Some(steps) = self.next_job(node) else { return };
                 self.computers[node].nic.job = Some(steps);
                 continue;
             };
@@ -183,9 +182,7 @@ impl Computers {
     /// The engine begins the transfer that was programmed.
     fn begin_transfer(&mut self, node: usize) {
         let computer = &mut self.computers[node];
-        let Some(transfer) = computer.engine.waiting.pop_front() else {
-            return;
-        };
+        let Some(transfer) = computer.engine.waiting.pop_front() else { return };
         let takes_ps = takes(&self.profile, transfer.bytes);
         computer.engine.current = Some((transfer, self.now_ps));
         self.change_dma(node, false, true);
@@ -196,9 +193,7 @@ impl Computers {
     fn end_transfer(&mut self, node: usize) {
         self.change_dma(node, false, false);
         let computer = &mut self.computers[node];
-        let Some((transfer, since_ps)) = computer.engine.current.take() else {
-            return;
-        };
+        let Some((transfer, since_ps)) = computer.engine.current.take() else { return };
         computer.load.engine_ps += self.now_ps - since_ps;
         let span = (since_ps, self.now_ps);
         self.timeline.note(node, Lane::HostDma, transfer.label, span);
@@ -226,7 +221,6 @@ impl Computers {
         }
     }
 
-    /// What follows a transfer.
     fn deliver(&mut self, node: usize, then: Then) {
         match then {
             loaded @ Then::Loaded(..) => self.computers[node].nic.ended.push_back(loaded),
@@ -253,11 +247,8 @@ impl Computers {
     /// A move of a packet that came is done.
     fn stored(&mut self, node: usize, slot: usize, dma: &Dma, is_last: bool) {
         let computer = &mut self.computers[node];
-        let Some(parcel) = &self.flights[slot] else {
-            return;
-        };
-        let moved = move_data(&mut computer.memory, parcel.payload(), dma);
-        let old = moved.unwrap_or_else(|BadAccess(text)| {
+        let Some(parcel) = &self.flights[slot] else { return };
+        let old = computer.memory.carry_out(parcel.payload(), dma, None).unwrap_or_else(|BadAccess(text)| {
             let node = NodeId(node as u16);
             self.failed.get_or_insert(ComputersError::Host { node, text });
             0
@@ -289,9 +280,7 @@ impl Computers {
     /// Notes when links and services of a node want to be called.
     pub(super) fn set_timer(&mut self, node: usize) {
         let computer = &mut self.computers[node];
-        let Some(at_ns) = computer.node.poll_at() else {
-            return;
-        };
+        let Some(at_ns) = computer.node.poll_at() else { return };
         // What is late already waits for the NIC's processor, and needs no further call at once.
         let at_ps = (at_ns * 1000).max(self.now_ps + US);
         if computer.nic.timer_ps.is_none_or(|set_ps| set_ps > at_ps) {
@@ -311,35 +300,4 @@ impl Computers {
             }
         }
     }
-}
-
-/// Moves bytes of a packet to where they go, then writes its signal, then updates the word that it names. Gives what that held.
-fn move_data(memory: &mut crate::cluster::Memory, payload: &[u8], dma: &Dma) -> Result<u64, BadAccess> {
-    let process = dma.process.0;
-    let bytes = payload.get(dma.at as usize..).and_then(|rest| rest.get(..dma.piece.length as usize));
-    let outside = || BadAccess(format!("a move of {dma:?} reads outside its packet"));
-    memory.scatter(process, dma.piece, bytes.ok_or_else(outside)?)?;
-    let word = |memory: &mut crate::cluster::Memory, piece| {
-        let mut bytes = Vec::with_capacity(8);
-        memory.gather(process, piece, &mut bytes)?;
-        bytes.resize(8, 0);
-        let bytes: [u8; 8] = bytes.try_into().unwrap_or_default();
-        Ok::<_, BadAccess>(u64::from_le_bytes(bytes))
-    };
-    if let Some(write) = dma.signal {
-        let old = word(memory, write.piece)?;
-        let new = match write.op {
-            SignalOp::Set => write.value,
-            SignalOp::Add => old.wrapping_add(write.value),
-            SignalOp::Or => old | write.value,
-        };
-        memory.scatter(process, write.piece, &new.to_le_bytes())?;
-    }
-    let Some(update) = dma.update else {
-        return Ok(0);
-    };
-    let old = word(memory, update.piece)?;
-    let new = update.atomic.result(old).to_le_bytes();
-    memory.scatter(process, update.piece, &new[..update.piece.length as usize])?;
-    Ok(old)
 }

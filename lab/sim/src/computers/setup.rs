@@ -29,9 +29,6 @@ const TIMEOUT_NS: u64 = 1_000_000_000;
 
 impl Computers {
     /// Computers whose processes are open.
-    ///
-    /// # Errors
-    /// A shape out of range; a NIC or cache that cannot be built.
     pub fn new(profile: Profile, shape: Shape) -> Result<Self, ComputersError> {
         let least_chunk = (MAX_CONTROL_BYTES + SIGNAL_TRAILER_BYTES) as u64;
         for (what, given, least, most) in [
@@ -67,9 +64,6 @@ impl Computers {
     }
 
     /// Exports memory of a process, for all others, at no cost.
-    ///
-    /// # Errors
-    /// The node refuses it.
     pub fn export(&mut self, of: Endpoint, name: &str, address: u64, length: u64) -> Result<ExportId, ComputersError> {
         let mut key = [0x5a; 16];
         key[..2].copy_from_slice(&of.node.0.to_le_bytes());
@@ -86,14 +80,10 @@ impl Computers {
         };
         let computer = &mut self.computers[usize::from(of.node.0)];
         let mut pins = Pins::of(&mut computer.memory);
-        let exported = computer.node.export(of.process, &mut pins, request);
-        exported.map_err(|error| host(of, error.to_string()))
+        computer.node.export(of.process, &mut pins, request).map_err(|error| host(of, error.to_string()))
     }
 
     /// Imports what another process has exported under a name, at no cost.
-    ///
-    /// # Errors
-    /// It is not granted.
     pub fn import(&mut self, of: Endpoint, from: Endpoint, name: &str) -> Result<ImportId, ComputersError> {
         let node = usize::from(of.node.0);
         let now_ns = self.now_ps / 1000 + 1;
@@ -155,9 +145,7 @@ impl Computers {
     fn next_parcel(&mut self, node: usize, now_ns: u64) -> Result<Option<Parcel>, ComputersError> {
         let has_links = self.shape.links.is_some();
         let computer = &mut self.computers[node];
-        let Some(outgoing) = next_outgoing(&mut computer.node, has_links, now_ns) else {
-            return Ok(None);
-        };
+        let Some(outgoing) = next_outgoing(&mut computer.node, has_links, now_ns) else { return Ok(None) };
         let from = NodeId(node as u16);
         let parcel = outgoing.load(from, &mut computer.memory);
         parcel.map(|parcel| Some(parcel.0)).map_err(|bad| ComputersError::Host { node: from, text: bad.0 })

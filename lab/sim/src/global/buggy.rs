@@ -69,9 +69,7 @@ impl Buggy {
                     _ => {}
                 }
             }
-            let Some((from, sequence)) = self.landed.last().copied() else {
-                return;
-            };
+            let Some((from, sequence)) = self.landed.last().copied() else { return };
             let is_taken = true;
             let mut message = Vec::new();
             Message::Landed { sequence, is_taken }.encode(&mut message);

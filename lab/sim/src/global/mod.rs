@@ -17,16 +17,15 @@ use std::collections::BTreeMap;
 use mapwire_gms::{FRAME_BYTES, Gms, PageName, SpaceId};
 use mapwire_node::{Act, Ask, Told};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
-use thiserror::Error;
 
 use crate::canary::GlobalCanary;
 use crate::checks::global_memory::{self as check, Read, Truth};
 use crate::checks::liveness;
-use crate::cluster::{Cluster, ClusterError, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
-use crate::coverage::Coverage;
+use crate::cluster::{Cluster, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
 use crate::random::Random;
 use crate::segments::Segments;
 use buggy::Buggy;
+use running::{Call, Ending};
 
 /// The handler id of the global memory.
 const GLOBAL: HandlerId = HandlerId(4);
@@ -36,37 +35,6 @@ const PROCESS: ProcessId = ProcessId(0);
 const FRAMES_ADDRESS: u64 = FIRST_ADDRESS + (1 << 20);
 /// Frames that a program uses.
 const OWN_FRAMES: u32 = 16;
-
-/// A run of global memory that cannot be made.
-#[derive(Debug, Error)]
-pub enum GlobalError {
-    /// Its cluster.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// Its global memory.
-    #[error(transparent)]
-    Config(#[from] mapwire_gms::ConfigError),
-    /// A service could not be registered.
-    #[error(transparent)]
-    Register(#[from] mapwire_node::RegisterError),
-}
-
-/// How a run went.
-#[derive(Clone, Debug)]
-pub struct GlobalOutcome {
-    /// The first violation, with its time.
-    pub violation: Option<(u64, Violation)>,
-    /// Events.
-    pub events: u64,
-    /// Packets delivered.
-    pub packets: u64,
-    /// What happened.
-    pub seen: Seen,
-    /// The same, of all kinds of run.
-    pub coverage: Coverage,
-    /// It was not interrupted.
-    pub is_whole: bool,
-}
 
 /// What an operation of a program is about.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +75,8 @@ struct Program {
 /// The programs and what must be true of them.
 #[derive(Debug)]
 struct Programs {
+    calls: Vec<Call>,
+    ending: Ending,
     shape: GlobalShape,
     programs: Vec<Program>,
     truths: BTreeMap<PageName, Truth>,
@@ -138,10 +108,7 @@ fn is_own(node: NodeId, name: PageName) -> bool {
 /// The global memory of a node.
 fn gms_of(cluster: &Cluster, node: NodeId, is_buggy: bool) -> Option<&Gms> {
     let node = cluster.node(node);
-    match is_buggy {
-        false => node.service(PROCESS, GLOBAL),
-        true => node.service(PROCESS, GLOBAL).map(Buggy::gms),
-    }
+    if is_buggy { node.service(PROCESS, GLOBAL).map(Buggy::gms) } else { node.service(PROCESS, GLOBAL) }
 }
 
 impl Programs {
@@ -156,8 +123,7 @@ impl Programs {
     }
 
     fn broke(&mut self, now_ns: u64, text: String) {
-        let check = "global memory";
-        self.fail(now_ns, Violation { check, text });
+        self.fail(now_ns, Violation { check: "global memory", text });
     }
 
     fn is_buggy(&self) -> bool {
@@ -180,9 +146,10 @@ impl Programs {
     fn call<R>(&mut self, cluster: &mut Cluster, node: NodeId, call: impl FnOnce(&mut Gms, u64) -> R) -> Option<R> {
         let clock_ns = cluster.clock_ns(node);
         let (parts, _) = cluster.parts(node);
-        let done = match self.is_buggy() {
-            false => parts.call(PROCESS, GLOBAL, |gms: &mut Gms| call(gms, clock_ns)),
-            true => parts.call(PROCESS, GLOBAL, |buggy: &mut Buggy| call(buggy.gms_mut(), clock_ns)),
+        let done = if self.is_buggy() {
+            parts.call(PROCESS, GLOBAL, |buggy: &mut Buggy| call(buggy.gms_mut(), clock_ns))
+        } else {
+            parts.call(PROCESS, GLOBAL, |gms: &mut Gms| call(gms, clock_ns))
         };
         cluster.settle(node, self);
         done
@@ -197,25 +164,6 @@ impl Programs {
                 self.broke(0, text);
             }
             cluster.settle(node, self);
-        }
-    }
-
-    /// What has happened is taken note of.
-    fn follow_up(&mut self, cluster: &mut Cluster) {
-        while let Some(node) = self.crashed.pop() {
-            self.lose(cluster, node);
-        }
-        if let Err(text) = self.segments.enter(cluster) {
-            self.broke(cluster.now_ns(), text);
-        }
-        for node in self.nodes() {
-            let has_outcomes = |gms: &Gms| gms.has_outcomes();
-            while self.is_alive(node) && self.gms(cluster, node).is_some_and(has_outcomes) {
-                let outcome = self.call(cluster, node, |gms, _| gms.poll_outcome());
-                if let Some(outcome) = outcome.flatten() {
-                    self.hear(cluster, node, outcome);
-                }
-            }
         }
     }
 
@@ -262,7 +210,6 @@ impl Programs {
         Ok(())
     }
 
-    /// What a frame holds.
     fn read(&self, cluster: &mut Cluster, node: NodeId, frame: u32) -> Vec<u8> {
         let mut bytes = vec![0; FRAME_BYTES as usize];
         let address = FRAMES_ADDRESS + u64::from(frame) * FRAME_BYTES;
@@ -301,8 +248,7 @@ impl Observer for Programs {
         if self.canary == Some(GlobalCanary::LostStore) && self.random.chance(5) {
             return StoreBy::Nothing { is_claimed: true };
         }
-        let by = self.segments.store(at, ask);
-        by.unwrap_or(StoreBy::Nothing { is_claimed: false })
+        self.segments.store(at, ask).unwrap_or(StoreBy::Nothing { is_claimed: false })
     }
 
     fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}

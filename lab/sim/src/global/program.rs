@@ -61,9 +61,10 @@ impl Programs {
     /// A page that belongs to a node, or one that all share.
     fn choose(&self, node: NodeId, random: &mut Random) -> PageName {
         let shared = SpaceId::File { device: 1, inode: 2, generation: 3 };
-        match random.chance(15) {
-            true => PageName::new(&shared, random.below(self.shape.shared_pages)),
-            false => own_page(node, random.below(self.shape.pages)),
+        if random.chance(15) {
+            PageName::new(&shared, random.below(self.shape.shared_pages))
+        } else {
+            own_page(node, random.below(self.shape.pages))
         }
     }
 
@@ -92,9 +93,7 @@ impl Programs {
         // A page of one's own is written before it is put; a shared one is as it is on disk.
         let version = if is_own { truth.version + 1 } else { 1 };
         let on_disk = !is_own || random.chance(self.shape.on_disk_percent);
-        let Some(frame) = self.take_frame(cluster, node) else {
-            return;
-        };
+        let Some(frame) = self.take_frame(cluster, node) else { return };
         let mut bytes = [0; FRAME_BYTES as usize];
         check::write(name, version, &mut bytes);
         self.write(cluster, node, frame, &bytes);
@@ -131,9 +130,7 @@ impl Programs {
         if is_own && self.truths.entry(name).or_default().is_busy {
             return;
         }
-        let Some(frame) = self.take_frame(cluster, node) else {
-            return;
-        };
+        let Some(frame) = self.take_frame(cluster, node) else { return };
         self.tag += 1;
         let tag = self.tag;
         let get = GetPage { name, frame, tag, keep };

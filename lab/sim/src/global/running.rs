@@ -2,9 +2,10 @@
 
 use mapwire_wire::NodeId;
 
+use mapwire_gms::Gms;
+
 use super::{Programs, own_page};
-use crate::checks::liveness;
-use crate::cluster::{Cluster, Step};
+use crate::cluster::{Cluster, Violation};
 
 /// When it is looked first whether all is at rest, after the last call; then ever later.
 const FIRST_LOOK_NS: u64 = 30_000_000;
@@ -13,7 +14,7 @@ const REST_NS: u64 = 20_000_000_000;
 /// Between the reads of two pages, at the end.
 const READ_NS: u64 = 2_000_000;
 /// Events of a run at most, for each call.
-const EVENTS_A_CALL: u64 = 50_000;
+pub(super) const EVENTS_A_CALL: u64 = 50_000;
 /// A call that finds the memory not imported yet is made so much later.
 const AGAIN_NS: u64 = 50_000;
 /// The event of a look at a cluster that should be at rest.
@@ -29,69 +30,67 @@ pub(super) struct Call {
     pub(super) seed: u64,
 }
 
+/// How far the end of a run is: a look at a cluster that should be at rest, the reads of all pages, and a last look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    last_ns: u64,
+    look_ns: u64,
+    unread: u64,
+    was_at_rest: bool,
+}
+
+impl Ending {
+    /// That of a run whose nodes read so many pages each.
+    pub(super) const fn new(pages: u64) -> Self {
+        Self { last_ns: 0, look_ns: FIRST_LOOK_NS, unread: pages, was_at_rest: false }
+    }
+}
+
 impl Programs {
-    /// Lets everything happen: calls until `end_ns`, then rest, then every node reads its pages, then rest again. False if it is
-    /// interrupted.
-    pub(super) fn run(&mut self, cluster: &mut Cluster, calls: &[Call], end_ns: u64) -> bool {
-        let most_events = EVENTS_A_CALL * (calls.len() as u64 + 50);
-        let mut last_ns = end_ns;
-        let mut look_ns = FIRST_LOOK_NS;
-        let (mut unread, mut was_at_rest) = (self.shape.pages, false);
-        cluster.schedule(last_ns + look_ns, LOOK);
-        while self.violation.is_none() {
-            match cluster.step(self) {
-                Step::Inside => {}
-                Step::Program(LOOK) => match self.check_rest(cluster) {
-                    Ok(()) if was_at_rest => return true,
-                    Ok(()) => {
-                        (was_at_rest, look_ns) = (true, FIRST_LOOK_NS);
-                        last_ns = cluster.now_ns() + READ_NS * unread;
-                        cluster.schedule(cluster.now_ns(), READ);
-                        cluster.schedule(last_ns + look_ns, LOOK);
-                    }
-                    Err(violation) if look_ns > REST_NS => self.fail(cluster.now_ns(), violation),
-                    Err(_) => {
-                        look_ns += look_ns / 2;
-                        cluster.schedule(last_ns + look_ns, LOOK);
-                    }
-                },
-                Step::Program(READ) => {
-                    unread -= 1;
-                    for node in self.nodes() {
-                        if self.is_alive(node) {
-                            self.get(cluster, node, own_page(node, unread), true);
-                        }
-                    }
-                    if unread > 0 {
-                        cluster.schedule(cluster.now_ns() + READ_NS, READ);
-                    }
-                }
-                Step::Program(number) => self.go(cluster, calls, number),
-                Step::Rest => {
-                    let checked = self.check_rest(cluster);
-                    self.note(cluster.now_ns(), checked);
-                    return true;
-                }
-                Step::Interrupted => return false,
+    /// The run ends after `end_ns`, when all is at rest.
+    pub(super) fn begin_ending(&mut self, cluster: &mut Cluster, end_ns: u64) {
+        self.ending = Ending { last_ns: end_ns, ..Ending::new(self.shape.pages) };
+        cluster.schedule(end_ns + FIRST_LOOK_NS, LOOK);
+    }
+
+    /// Looks whether all is at rest. Whether the run is over.
+    fn look(&mut self, cluster: &mut Cluster) -> bool {
+        let now_ns = cluster.now_ns();
+        match self.check_rest(cluster) {
+            Ok(()) if self.ending.was_at_rest => return true,
+            Ok(()) => {
+                self.ending.last_ns = now_ns + READ_NS * self.ending.unread;
+                (self.ending.was_at_rest, self.ending.look_ns) = (true, FIRST_LOOK_NS);
+                cluster.schedule(now_ns, READ);
+                cluster.schedule(self.ending.last_ns + FIRST_LOOK_NS, LOOK);
             }
-            self.follow_up(cluster);
-            let events = cluster.totals().events;
-            if events > most_events {
-                let violation = liveness::never_rests(cluster.now_ns(), events);
-                self.fail(cluster.now_ns(), violation);
+            Err(violation) if self.ending.look_ns > REST_NS => self.fail(now_ns, violation),
+            Err(_) => {
+                self.ending.look_ns += self.ending.look_ns / 2;
+                cluster.schedule(self.ending.last_ns + self.ending.look_ns, LOOK);
             }
         }
-        true
+        false
+    }
+
+    fn read_next(&mut self, cluster: &mut Cluster) {
+        self.ending.unread -= 1;
+        for node in self.nodes() {
+            if self.is_alive(node) {
+                self.get(cluster, node, own_page(node, self.ending.unread), true);
+            }
+        }
+        if self.ending.unread > 0 {
+            cluster.schedule(cluster.now_ns() + READ_NS, READ);
+        }
     }
 
     /// A program makes a call, or copies a page.
-    fn go(&mut self, cluster: &mut Cluster, calls: &[Call], number: u32) {
-        let call = calls.get(number as usize);
+    fn go(&mut self, cluster: &mut Cluster, number: u32) {
+        let call = self.calls.get(number as usize).copied();
         let copy = number.checked_sub(self.first_copy);
         let copy = copy.and_then(|copy| self.copies.get(copy as usize).copied());
-        let Some(node) = call.map(|call| call.node).or(copy.map(|(node, _)| node)) else {
-            return;
-        };
+        let Some(node) = call.map(|call| call.node).or(copy.map(|(node, _)| node)) else { return };
         if !self.is_alive(node) {
             return;
         }
@@ -109,5 +108,43 @@ impl Programs {
             (None, Some((_, tag))) => self.copy(cluster, node, tag),
             (None, None) => {}
         }
+    }
+}
+
+impl crate::run::Programs for Programs {
+    fn violation(&mut self) -> &mut Option<(u64, Violation)> {
+        &mut self.violation
+    }
+
+    fn event(&mut self, cluster: &mut Cluster, number: u32) -> bool {
+        match number {
+            LOOK => return self.look(cluster),
+            READ => self.read_next(cluster),
+            _ => self.go(cluster, number),
+        }
+        false
+    }
+
+    fn follow_up(&mut self, cluster: &mut Cluster) {
+        while let Some(node) = self.crashed.pop() {
+            self.lose(cluster, node);
+        }
+        if let Err(text) = self.segments.enter(cluster) {
+            self.broke(cluster.now_ns(), text);
+        }
+        for node in self.nodes() {
+            let has_outcomes = |gms: &Gms| gms.has_outcomes();
+            while self.is_alive(node) && self.gms(cluster, node).is_some_and(has_outcomes) {
+                let outcome = self.call(cluster, node, |gms, _| gms.poll_outcome());
+                if let Some(outcome) = outcome.flatten() {
+                    self.hear(cluster, node, outcome);
+                }
+            }
+        }
+    }
+
+    fn rest(&mut self, cluster: &mut Cluster) {
+        let checked = self.check_rest(cluster);
+        self.note(cluster.now_ns(), checked);
     }
 }

@@ -9,26 +9,23 @@ use mapwire_service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::buggy::Buggy;
-use super::running::Call;
+use super::running::{Call, EVENTS_A_CALL, Ending};
 use super::seen::Seen;
-use super::{FRAMES_ADDRESS, GLOBAL, GlobalError, GlobalOutcome, OWN_FRAMES, PROCESS, Program, Programs};
+use super::{FRAMES_ADDRESS, GLOBAL, OWN_FRAMES, PROCESS, Program, Programs};
 use crate::canary::GlobalCanary;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt};
+use crate::cluster::{Cluster, ClusterConfig, Delivery, Interrupt};
 use crate::random::Random;
-use crate::rules::{Rule, Shape};
+use crate::rules::Rule;
+use crate::run::{self, AFTER_HEALING, Outcome, RunError, ServiceWanted, Workload, borne, check_size};
 use crate::segments::Segments;
 
 /// How many nodes a global memory may have here.
 pub const NODES: RangeInclusive<u16> = 2..=MAX_NODES;
-/// Programs make calls for so long after the last fault has ended, in parts of the time before.
-const AFTER_HEALING: u64 = 4;
 /// When the last fault ends, at the latest: no link takes a node for dead by then.
 const LONGEST_NS: u64 = 60_000_000;
 
-/// What was drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct GlobalShape {
-    /// Nodes.
     pub nodes: u16,
     /// Of them, those that are members at the start.
     pub members: u16,
@@ -50,48 +47,29 @@ pub struct GlobalShape {
     pub epoch_ms: u32,
 }
 
-/// What a run is to be like. What is `None` is drawn from the seed.
-#[derive(Clone, Debug, Default)]
-pub struct GlobalWanted {
-    /// Nodes: 2 to 256.
-    pub nodes: Option<u16>,
-    /// Rules; empty: no faults. Restarts are left out: a node that is gone stays so.
-    pub rules: Vec<Rule>,
-    /// Whether the transport may lose packets.
-    pub lossy: Option<bool>,
-    /// Calls of all programs.
-    pub calls: Option<u32>,
-    /// The bug to put in.
-    pub canary: Option<GlobalCanary>,
-}
+pub type GlobalWanted = ServiceWanted<GlobalCanary>;
 
 /// A run as it was drawn.
 #[derive(Debug)]
 pub struct GlobalScenario {
-    /// Its seed.
     pub seed: u64,
-    /// The programs.
     pub shape: GlobalShape,
-    /// The cluster.
     pub cluster: ClusterConfig,
-    /// Rules by name.
     pub rules: Vec<Rule>,
     /// When the last fault ends, in nanoseconds from the start.
     pub heal_ns: u64,
-    /// Calls of all programs.
     pub calls: u32,
     /// Pages are stores of the network interfaces; otherwise each node has mapped the memory of the others.
     pub stores_by_nic: bool,
-    /// The bug that is put in.
     pub canary: Option<GlobalCanary>,
-    /// Draws faults and calls.
     random: Random,
 }
 
-impl GlobalScenario {
-    /// Draws a run.
-    #[must_use]
-    pub fn draw(seed: u64, wanted: &GlobalWanted) -> Self {
+impl Workload for GlobalScenario {
+    type Wanted = GlobalWanted;
+    type Seen = Seen;
+
+    fn draw(seed: u64, wanted: &GlobalWanted) -> Result<Self, RunError> {
         let mut random = Random::new(seed);
         let by_canary = wanted.canary.and_then(GlobalCanary::of_cluster);
         let lossy = wanted.lossy.or(by_canary.and_then(crate::Canary::is_lossy));
@@ -110,54 +88,26 @@ impl GlobalScenario {
             epoch_ms: *random.pick(&[5, 50, 1_000]),
         };
         let stores_by_nic = is_lossy || random.chance(50);
-        let stays = |rule: &&Rule| {
-            let is_borne = is_lossy || !rule.is_lossy;
-            // Pages that a store needs must be had.
-            let is_had = !stores_by_nic || rule.name != "refuse-pins";
-            is_borne && is_had && !["restart", "forge"].contains(&rule.name)
-        };
         let calls = random.spread(100, 2_000) as u32;
         let calls = wanted.calls.unwrap_or(calls);
         let between_ns = random.spread(1_000, 40_000);
-        Self {
+        Ok(Self {
             seed,
             shape,
             cluster,
-            rules: wanted.rules.iter().filter(stays).copied().collect(),
+            rules: borne(&wanted.rules, is_lossy, stores_by_nic, &["restart", "forge"]),
             heal_ns: (u64::from(calls) * between_ns).clamp(1_000_000, LONGEST_NS),
             calls,
             stores_by_nic,
             canary: wanted.canary,
             random,
-        }
+        })
     }
 
-    /// Runs it.
-    ///
-    /// # Errors
-    /// The cluster or its global memory cannot be made.
-    pub fn run(&self) -> Result<GlobalOutcome, GlobalError> {
-        self.run_until(&Interrupt::default())
-    }
-
-    /// Runs it, unless it is interrupted.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_until(&self, interrupt: &Interrupt) -> Result<GlobalOutcome, GlobalError> {
+    fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome<Seen>, RunError> {
         let (shape, mut random) = (self.shape, self.random.clone());
-        if !NODES.contains(&shape.nodes) {
-            return Err(GlobalError::Cluster(ClusterError::Size {
-                what: "nodes",
-                given: shape.nodes.into(),
-                least: (*NODES.start()).into(),
-                most: (*NODES.end()).into(),
-            }));
-        }
-        let mut cluster = Cluster::new(self.cluster.clone(), Random::new(self.seed ^ 0x5eed))?;
-        let faults = Shape { nodes: shape.nodes, heal_ns: self.heal_ns };
-        let faults = self.rules.iter().flat_map(|rule| (rule.draw)(&mut random, &faults));
-        cluster.set_faults(faults.collect());
+        check_size("nodes", shape.nodes, NODES)?;
+        let mut cluster = run::cluster(self.seed, &self.cluster, (&self.rules, self.heal_ns), &mut random)?;
         let end_ns = self.heal_ns + self.heal_ns / AFTER_HEALING;
         let call = |_| Call {
             at_ns: random.below(end_ns),
@@ -170,27 +120,25 @@ impl GlobalScenario {
             cluster.schedule(call.at_ns, number);
         }
         cluster.set_interrupt(interrupt);
-        let is_whole = programs.run(&mut cluster, &calls, end_ns);
-        let totals = cluster.totals();
-        let mut coverage = cluster.coverage();
-        programs.seen.cover(&mut coverage);
-        Ok(GlobalOutcome {
-            coverage,
-            is_whole,
-            violation: programs.violation,
-            events: totals.events,
-            packets: totals.packets,
-            seen: programs.seen,
-        })
+        programs.calls = calls;
+        programs.begin_ending(&mut cluster, end_ns);
+        let most_events = EVENTS_A_CALL * (u64::from(self.calls) + 50);
+        let is_whole = run::drive(&mut cluster, &mut programs, most_events);
+        let Programs { violation, seen, .. } = programs;
+        Ok(Outcome::new(&cluster, is_whole, violation, seen, |coverage| seen.cover(coverage)))
     }
+}
 
+impl GlobalScenario {
     /// Puts the global memory of each node there.
-    fn begin(&self, cluster: &mut Cluster, random: &mut Random) -> Result<Programs, GlobalError> {
+    fn begin(&self, cluster: &mut Cluster, random: &mut Random) -> Result<Programs, RunError> {
         let shape = self.shape;
         let members: NodeSet = (0..shape.members).map(NodeId).collect();
         let frames = OWN_FRAMES + shape.pool_frames;
         let bytes = u64::from(frames) * FRAME_BYTES;
         let mut programs = Programs {
+            calls: Vec::new(),
+            ending: Ending::new(shape.pages),
             shape,
             programs: Vec::new(),
             truths: BTreeMap::new(),
@@ -255,15 +203,10 @@ impl fmt::Display for GlobalScenario {
             moves_percent,
             epoch_ms,
         } = self.shape;
-        let link = self.cluster.link;
-        let bytes = self.cluster.max_payload_bytes;
+        let (cluster, bytes) = (&self.cluster, self.cluster.max_payload_bytes);
         writeln!(f, "seed {}", self.seed)?;
         writeln!(f, "  nodes {nodes}, members at the start {members}")?;
-        writeln!(
-            f,
-            "  link {} ns, {} bit/s, {} packets, payloads up to {bytes} B, {}",
-            link.latency_ns, link.bits_per_second, link.queue_packets, self.cluster.delivery
-        )?;
+        writeln!(f, "  {}, payloads up to {bytes} B, {}", run::links(cluster), cluster.delivery)?;
         if self.stores_by_nic {
             writeln!(f, "  pages are stores of the network interfaces")?;
         }
@@ -276,10 +219,6 @@ impl fmt::Display for GlobalScenario {
             "  {} calls, {pages} pages of each node, {shared_pages} shared ones, {on_disk_percent} % on disk, {moves_percent} % of the calls join or leave",
             self.calls
         )?;
-        writeln!(f, "  rules {}, healed at {} ns", crate::rules::names(&self.rules), self.heal_ns)?;
-        match self.canary {
-            Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
-            None => Ok(()),
-        }
+        run::print_end(f, &self.rules, self.heal_ns, self.canary)
     }
 }

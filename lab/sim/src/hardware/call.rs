@@ -13,9 +13,7 @@ pub enum Call {
     Take,
     /// Getpage; the storing node keeps its copy.
     Read,
-    /// Putpage, to this node.
     Put(NodeId),
-    /// Discardpage.
     Discard,
 }
 

@@ -41,33 +41,38 @@ pub(super) fn is_for_directory(bytes: &[u8]) -> bool {
     }
 }
 
-/// Messages of one node to another, put in the order in which they were sent.
-#[derive(Debug, Default)]
-pub(super) struct Orders {
-    sent: BTreeMap<NodeId, u64>,
-    taken: BTreeMap<NodeId, u64>,
-    early: BTreeMap<(NodeId, u64), Flight>,
+/// Messages between nodes, taken in the order in which each node made them for each other.
+#[derive(Debug)]
+pub(crate) struct Orders<T> {
+    /// By sender and receiver: messages made, and messages taken.
+    numbers: BTreeMap<(u16, u16), (u64, u64)>,
+    early: BTreeMap<(u16, u16, u64), T>,
 }
 
-impl Orders {
-    /// The number of the next message to a node.
-    pub(super) fn number(&mut self, to: NodeId) -> u64 {
-        let number = self.sent.entry(to).or_default();
-        *number += 1;
-        *number
+impl<T> Default for Orders<T> {
+    fn default() -> Self {
+        Self { numbers: BTreeMap::new(), early: BTreeMap::new() }
+    }
+}
+
+impl<T> Orders<T> {
+    /// The number of the next message that one node makes for another.
+    pub(crate) fn number(&mut self, from: u16, to: u16) -> u64 {
+        let (made, _) = self.numbers.entry((from, to)).or_default();
+        *made += 1;
+        *made - 1
     }
 
-    /// A message came.
-    pub(super) fn arrive(&mut self, flight: Flight) {
-        self.early.insert((flight.from, flight.number), flight);
-    }
-
-    /// The next message of a node whose turn it is.
-    pub(super) fn next(&mut self, from: NodeId) -> Option<Flight> {
-        let taken = self.taken.entry(from).or_default();
-        let flight = self.early.remove(&(from, *taken + 1))?;
-        *taken += 1;
-        Some(flight)
+    /// A message has come: all that can be taken now, in order.
+    pub(crate) fn arrive(&mut self, (from, to): (u16, u16), number: u64, message: T) -> Vec<T> {
+        self.early.insert((from, to, number), message);
+        let (_, taken) = self.numbers.entry((from, to)).or_default();
+        let mut ready = Vec::new();
+        while let Some(next) = self.early.remove(&(from, to, *taken)) {
+            *taken += 1;
+            ready.push(next);
+        }
+        ready
     }
 }
 
@@ -78,12 +83,9 @@ mod tests {
     #[test]
     fn messages_are_taken_in_the_order_in_which_they_were_sent() {
         let mut orders = Orders::default();
-        let from = NodeId(3);
-        let flight = |number| Flight { from, number, bytes: Vec::new(), page_bytes: 0, tail_ps: 0 };
-        orders.arrive(flight(2));
-        assert!(orders.next(from).is_none());
-        orders.arrive(flight(1));
-        let taken = std::iter::from_fn(|| orders.next(from)).map(|it| it.number);
-        assert_eq!(taken.collect::<Vec<_>>(), [1, 2]);
+        assert_eq!([0, 1, 2].map(|_| orders.number(3, 4)), [0, 1, 2]);
+        assert_eq!(orders.arrive((3, 4), 1, "second"), [""; 0]);
+        assert_eq!(orders.arrive((4, 3), 0, "another way"), ["another way"]);
+        assert_eq!(orders.arrive((3, 4), 0, "first"), ["first", "second"]);
     }
 }

@@ -18,10 +18,8 @@ pub enum HostState {
     Cold,
 }
 
-/// What the host has to do.
 #[derive(Debug)]
 pub(super) enum HostJob {
-    /// A message came.
     Message(Flight),
     /// The program makes a call.
     Ask(Ask),
@@ -29,7 +27,6 @@ pub(super) enum HostJob {
     Serve(Vec<Outgoing>),
 }
 
-/// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Up to the call of the service.
@@ -53,7 +50,6 @@ pub(super) struct Host {
     /// The part of the handler, in 2^32ths, that was out of the caches when it was called.
     lost: u64,
     last_end_ps: Ps,
-    /// How long messages took.
     pub(super) busy_ps: Ps,
     pub(super) interrupts: u64,
 }

@@ -144,8 +144,7 @@ impl Jobs {
     fn scan(&self, entries: u64, steps: &mut Vec<Step>) {
         let in_row = self.row_size.entries() as u64;
         let ns = |cost| self.profile.of(cost) / 1000;
-        let points = CheckPoints::new(ns(Cost::DmaBlock), ns(Cost::NicScanInDma), in_row);
-        let mut points = points.peekable();
+        let mut points = CheckPoints::new(ns(Cost::DmaBlock), ns(Cost::NicScanInDma), in_row).peekable();
         while let Some(scanned) = points.next().filter(|&scanned| scanned < entries) {
             let next = points.peek().copied().unwrap_or(in_row);
             steps.push(Step::Await(next * ENTRY_BYTES as u64));

@@ -7,7 +7,6 @@
 //! What a NIC does, step by step, is in `jobs`; how DMA slows it, in `nic`; what a host does, in `host`.
 
 mod call;
-mod events;
 mod flight;
 mod host;
 mod jobs;
@@ -25,18 +24,21 @@ use mapwire_wire::{Endpoint, NodeId};
 use thiserror::Error;
 
 use call::Ask;
-use events::Agenda;
-use flight::{Flight, Orders, Outgoing};
+use flight::{Flight, Outgoing};
 use host::Host;
 use jobs::Jobs;
 use nic::Nic;
+use run::Event;
 use wire::Port;
 
+use crate::cluster::agenda::Agenda;
+
 pub use call::Call;
+pub(crate) use flight::Orders;
 pub use host::HostState;
 pub(crate) use timeline::Timeline;
 
-pub(crate) use profile::is;
+pub(crate) use profile::constants;
 pub use profile::{Constant, Cost, NS, Origin, Profile, Ps, US, Unit};
 pub use timeline::{Lane, Span};
 
@@ -55,7 +57,6 @@ impl Placement {
     /// All of them, in the papers' order.
     pub const ALL: [Self; 3] = [Self::Host, Self::NicHostMemory, Self::NicMemory];
 
-    /// What the paper calls it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,7 +72,6 @@ impl Placement {
 pub struct Shape {
     /// Nodes, 2 to [`MAX_NODES`](mapwire_gms::MAX_NODES).
     pub nodes: u16,
-    /// Who carries out directory operations.
     pub placement: Placement,
     /// Entries in a row of the directory.
     pub row_size: RowSize,
@@ -81,52 +81,24 @@ pub struct Shape {
     pub pool_frames: u32,
 }
 
-/// Why a machine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MachineError {
     /// The service refuses its configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The service refuses a call.
     #[error("node {node} refuses the call: {error}")]
-    Refused {
-        /// Which node.
-        node: u16,
-        /// What it says.
-        error: mapwire_gms::Error,
-    },
-    /// A service blames another, which the simulation has made do so.
+    Refused { node: u16, error: mapwire_gms::Error },
     #[error("{node} says that {by} broke the protocol: messages were mixed up")]
-    Broken {
-        /// Who says so.
-        node: NodeId,
-        /// Who sent it.
-        by: NodeId,
-    },
-    /// A page that is stored did not come.
+    Broken { node: NodeId, by: NodeId },
     #[error("node {node} did not get page {page}, although it is stored: the protocol lost it")]
-    Lost {
-        /// Number of the page.
-        page: u64,
-        /// Who asked for it.
-        node: u16,
-    },
-    /// A page could not be put where a run needs it.
+    Lost { page: u64, node: u16 },
     #[error("page {page} could not be stored at {node}: give nodes more frames or a larger directory")]
-    NotPlaced {
-        /// Number of the page.
-        page: u64,
-        /// The storing node.
-        node: NodeId,
-    },
+    NotPlaced { page: u64, node: NodeId },
 }
 
-/// What a run tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// When.
     pub at_ps: Ps,
-    /// Where.
     pub node: u16,
     /// How an operation ended; `None` if a bare message came.
     pub outcome: Option<Outcome>,
@@ -141,7 +113,6 @@ pub struct Load {
     pub nic_sending_ps: Ps,
     /// How long the host handled messages, interrupts included.
     pub host_ps: Ps,
-    /// Interrupts of the host.
     pub interrupts: u64,
 }
 
@@ -164,7 +135,6 @@ struct Computer {
     nic: Nic,
     host: Host,
     port: Port,
-    orders: Orders,
 }
 
 /// The cluster. Pages are [placed](Self::place), hosts [get their state](Self::set_state), then programs [ask](Self::ask) for pages, and
@@ -173,7 +143,8 @@ struct Computer {
 pub struct Machine {
     jobs: Jobs,
     now_ps: Ps,
-    agenda: Agenda,
+    agenda: Agenda<Event>,
+    orders: Orders<Flight>,
     nodes: Vec<Computer>,
     told: VecDeque<Told>,
     timeline: Timeline,
@@ -181,9 +152,6 @@ pub struct Machine {
 
 impl Machine {
     /// Nodes that store nothing yet.
-    ///
-    /// # Errors
-    /// A shape that the service refuses.
     pub fn new(profile: Profile, shape: Shape) -> Result<Self, MachineError> {
         let members: NodeSet = (0..shape.nodes).map(NodeId).collect();
         let directory_bytes = match shape.placement {
@@ -200,19 +168,14 @@ impl Machine {
                 epoch_ms: u32::MAX,
                 ..Config::new(NodeId(node), members, frames, shape.pool_frames)
             })?;
-            Ok(Computer {
-                gms,
-                nic: Nic::default(),
-                host: Host::default(),
-                port: Port::default(),
-                orders: Orders::default(),
-            })
+            Ok(Computer { gms, nic: Nic::default(), host: Host::default(), port: Port::default() })
         };
         let nodes = (0..shape.nodes).map(computer);
         let mut machine = Self {
             jobs: Jobs { profile, placement: shape.placement, row_size: shape.row_size },
             now_ps: 0,
-            agenda: Agenda::default(),
+            agenda: Agenda::new(),
+            orders: Orders::default(),
             nodes: nodes.collect::<Result<_, ConfigError>>()?,
             told: VecDeque::new(),
             timeline: Timeline::default(),
@@ -233,19 +196,15 @@ impl Machine {
     }
 
     /// The directory node of a page.
-    #[must_use]
     pub fn directory_node(&self, name: PageName) -> Option<NodeId> {
         self.nodes[0].gms.map().directory_node(name.hash())
     }
 
-    /// The time.
-    #[must_use]
     pub fn now_ps(&self) -> Ps {
         self.now_ps
     }
 
     /// How busy a node has been.
-    #[must_use]
     pub fn load(&self, node: u16) -> Load {
         let node = &self.nodes[usize::from(node)];
         Load {
@@ -261,15 +220,11 @@ impl Machine {
         self.timeline.begin();
     }
 
-    /// What they did.
     pub fn take_timeline(&mut self) -> Vec<Span> {
         self.timeline.take()
     }
 
     /// Stores a page of a node at another, at once and at no cost.
-    ///
-    /// # Errors
-    /// The page cannot be stored there.
     pub fn place(&mut self, name: PageName, owner: u16, at: NodeId) -> Result<(), MachineError> {
         let ask = Ask { name, call: Call::Put(at) };
         let node = usize::from(owner);
@@ -286,15 +241,14 @@ impl Machine {
     /// The program of a node makes a call about a page at that time. The outcome has the page's number as its tag; a discardpage has none.
     pub fn ask(&mut self, at_ps: Ps, node: u16, name: PageName, call: Call) {
         let ask = Ask { name, call };
-        self.agenda.ask(at_ps, usize::from(node), ask);
+        self.agenda.enter(at_ps, Event::Ask { node: usize::from(node), ask });
     }
 
     /// The host of a node hands its NIC a bare message for another, with so many bytes of memory.
     pub fn send(&mut self, node: u16, to: NodeId, page_bytes: u64) {
-        let node = usize::from(node);
-        let outgoing = Outgoing { to, number: self.nodes[node].orders.number(to), bytes: Vec::new(), page_bytes };
+        let outgoing = Outgoing { to, number: self.orders.number(node, to.0), bytes: Vec::new(), page_bytes };
         let job = self.jobs.send(outgoing);
-        self.give_nic(node, job);
+        self.give_nic(usize::from(node), job);
     }
 
     fn now_ns(&self) -> u64 {
@@ -308,9 +262,8 @@ impl Machine {
 
     /// Messages that a node's service wants to be sent, in their order.
     fn drain(&mut self, node: usize) -> VecDeque<Outgoing> {
-        let Computer { gms, orders, .. } = &mut self.nodes[node];
         let mut out = VecDeque::new();
-        while let Some(action) = gms.poll_action() {
+        while let Some(action) = self.nodes[node].gms.poll_action() {
             let (to, message, page_bytes) = match action {
                 Action::Send { to, message } => (to, message, 0),
                 Action::Store { to, region, message, .. } => (to, message, region.bytes),
@@ -319,7 +272,7 @@ impl Machine {
             };
             out.push_back(Outgoing {
                 to: to.node,
-                number: orders.number(to.node),
+                number: self.orders.number(node as u16, to.node.0),
                 bytes: message.to_vec(),
                 page_bytes,
             });
@@ -342,8 +295,7 @@ impl Machine {
             for out in self.drain(node) {
                 let (from, to) = (NodeId(node as u16), usize::from(out.to.0));
                 let flight = Flight { from, number: out.number, bytes: out.bytes, page_bytes: 0, tail_ps: 0 };
-                self.nodes[to].orders.arrive(flight);
-                while let Some(flight) = self.nodes[to].orders.next(from) {
+                for flight in self.orders.arrive((from.0, out.to.0), out.number, flight) {
                     self.deliver(to, from, &flight.bytes)?;
                 }
                 open.push_back(to);

@@ -9,7 +9,6 @@ use super::profile::{Cost, Profile, Ps};
 /// What kind of code the NIC's processor runs: each is slowed by DMA in its own measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// Compares and branches.
     Scans,
     /// Loads and stores mostly.
     Moves,
@@ -45,17 +44,13 @@ pub(super) enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Job {
     pub(super) steps: VecDeque<Step>,
-    /// The message that came.
     pub(super) message: Option<Flight>,
-    /// What leaves.
     pub(super) out: VecDeque<Outgoing>,
-    /// What the host is given.
     pub(super) for_host: Option<HostJob>,
     /// It sends what the host has handed over.
     pub(super) is_send: bool,
 }
 
-/// Work in progress.
 #[derive(Clone, Copy, Debug)]
 struct Compute {
     left_ps: Ps,
@@ -65,7 +60,6 @@ struct Compute {
     label: &'static str,
 }
 
-/// The transfer begun last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) begin_ps: Ps,
@@ -84,7 +78,6 @@ pub(super) struct Nic {
     /// Transfers to and from wires that are active.
     wire_dma: u32,
     pub(super) transfer: Transfer,
-    /// When the job began.
     pub(super) job_began_ps: Ps,
     /// How long jobs took that ended.
     pub(super) busy_ps: Ps,
@@ -110,7 +103,6 @@ impl Nic {
         }
     }
 
-    /// Begins to work.
     pub(super) fn begin(&mut self, now_ps: Ps, work_ps: Ps, code: Code, label: &'static str) {
         self.compute = Some(Compute { left_ps: work_ps, code, since_ps: now_ps, began_ps: now_ps, label });
     }

@@ -9,197 +9,121 @@ pub const NS: Ps = 1_000;
 /// Picoseconds of a microsecond.
 pub const US: Ps = 1_000_000;
 
-/// What a constant is the cost of. Times are picoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cost {
-    /// NIC processor: takes a message in for the host, from its arrival to the interrupt.
-    NicReceive,
-    /// NIC processor: looks at the handler id of a message that came (only where directories are on NICs).
-    NicDispatch,
-    /// NIC processor: decodes a directory operation and readies its first DMA.
-    NicDecode,
-    /// NIC processor: what a lookup takes besides its entries.
-    NicLookup,
-    /// NIC processor: compares an entry, while no DMA is active.
-    NicScan,
-    /// The same, while one DMA is active. The ratio of both is how much a DMA slows the processor.
-    NicScanInDma,
-    /// NIC processor: makes an outgoing message ready, while no DMA is active.
-    NicPrepare,
-    /// The same, while one DMA is active throughout.
-    NicPrepareInDma,
-    /// NIC processor: changes an entry that it found.
-    NicModify,
-    /// NIC processor: programs a transfer between host memory and NIC memory.
-    DmaSetup,
-    /// From there to the first byte, when host memory is read.
-    DmaLatency,
-    /// Transfer of 32 bytes between host memory and NIC memory.
-    DmaBlock,
-    /// How much later a read of host memory begins when a program uses that memory heavily.
-    BusWaitActive,
-    /// The same, when every line that is read must be fetched from a memory in heavy use.
-    BusWaitCold,
-    /// A byte on a wire.
-    WireByte,
-    /// Wires and switches between two nodes.
-    WireLatency,
-    /// Bytes that are sent on as soon as they are there, when a page is sent.
-    PulseBytes,
-    /// Bytes of a message besides what the protocol says.
-    HeaderBytes,
-    /// Host: from an interrupt to its handler.
-    HostInterrupt,
-    /// Host: handles a message: driver, one entry of the directory or one page looked up, the answer handed to the NIC.
-    HostHandler,
-    /// Host: what the handler does after that, up to the interrupted program.
-    HostReturn,
-    /// Host: compares one more entry.
-    HostScan,
-    /// Host: cache misses of interrupt and handler, when nothing of them is in the caches.
-    HostCold,
-    /// A program that uses memory heavily throws half of the handler out of the caches in this time.
-    CacheHalfLife,
-    /// Host of the requesting node: global memory's work before the request is sent.
-    HostRequest,
-    /// Host of the storing node: global memory's work before the page is sent.
-    HostServe,
-    /// Host of the requesting node: the page fault around a getpage.
-    HostFault,
+/// Costs, a row a line: the name, the unit if it is not time, and what it is the cost of.
+macro_rules! costs {
+    ($($name:ident $([$unit:ident])?: $about:literal;)*) => {
+        /// What a constant is the cost of. Times are picoseconds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Cost {
+            $(#[doc = $about] $name,)*
+        }
 
+        impl Cost {
+            pub const fn unit(self) -> Unit {
+                match self {
+                    $($(Self::$name => Unit::$unit,)?)*
+                    _ => Unit::Time,
+                }
+            }
+        }
+    };
+}
+
+costs! {
+    NicReceive: "NIC processor: takes a message in for the host, from its arrival to the interrupt.";
+    NicDispatch: "NIC processor: looks at the handler id of a message that came (only where directories are on NICs).";
+    NicDecode: "NIC processor: decodes a directory operation and readies its first DMA.";
+    NicLookup: "NIC processor: what a lookup takes besides its entries.";
+    NicScan: "NIC processor: compares an entry, while no DMA is active.";
+    NicScanInDma: "The same, while one DMA is active. The ratio of both is how much a DMA slows the processor.";
+    NicPrepare: "NIC processor: makes an outgoing message ready, while no DMA is active.";
+    NicPrepareInDma: "The same, while one DMA is active throughout.";
+    NicModify: "NIC processor: changes an entry that it found.";
+    DmaSetup: "NIC processor: programs a transfer between host memory and NIC memory.";
+    DmaLatency: "From there to the first byte, when host memory is read.";
+    DmaBlock: "Transfer of 32 bytes between host memory and NIC memory.";
+    BusWaitActive: "How much later a read of host memory begins when a program uses that memory heavily.";
+    BusWaitCold: "The same, when every line that is read must be fetched from a memory in heavy use.";
+    WireByte: "A byte on a wire.";
+    WireLatency: "Wires and switches between two nodes.";
+    PulseBytes [Bytes]: "Bytes that are sent on as soon as they are there, when a page is sent.";
+    HeaderBytes [Bytes]: "Bytes of a message besides what the protocol says.";
+    HostInterrupt: "Host: from an interrupt to its handler.";
+    HostHandler: "Host: handles a message: driver, one entry of the directory or one page looked up, the answer handed to the NIC.";
+    HostReturn: "Host: what the handler does after that, up to the interrupted program.";
+    HostScan: "Host: compares one more entry.";
+    HostCold: "Host: cache misses of interrupt and handler, when nothing of them is in the caches.";
+    CacheHalfLife: "A program that uses memory heavily throws half of the handler out of the caches in this time.";
+    HostRequest: "Host of the requesting node: global memory's work before the request is sent.";
+    HostServe: "Host of the storing node: global memory's work before the page is sent.";
+    HostFault: "Host of the requesting node: the page fault around a getpage.";
     // Shared memory between hosts.
-    /// Host: from an access that is not allowed to the handler of the fault, and back.
-    AccessFault,
-    /// Host: a look at what may be done with a minipage, once a fault.
-    ReadProtection,
-    /// Host: changes the protection of a minipage's pages.
-    SetProtection,
-    /// Host: the manager of a minipage looks it up.
-    LookupMinipage,
-    /// Host: what a message about a minipage takes besides.
-    HandleRequest,
-    /// Host: what a message of a lock, a barrier or the allocator takes.
-    HandleSync,
-    /// Host: a call of the program, besides what follows from it.
-    LocalCall,
-    /// Host: what a call that waits at a barrier takes more.
-    BarrierCall,
-    /// Host: sends a message.
-    SendMessage,
-    /// Host: a byte that is sent.
-    SendByte,
-    /// Host: receives a message.
-    ReceiveMessage,
-    /// Host: a byte that is received.
-    ReceiveByte,
-    /// Host: a byte of a minipage that is brought from where the network left it to its place.
-    PlaceByte,
-    /// Host: tells a thread of its own that what it waits for is there, or another host's that a message has come.
-    Signal,
-    /// From a signal or an interrupt to the thread being ready to run.
-    WakeDelay,
-    /// Host: a processor goes over to another thread.
-    ThreadSwitch,
-    /// How long threads of one priority run at a time.
-    ThreadTurn,
-    /// From one look of the polling thread of high priority to the next.
-    PollPeriod,
-    /// Host: that look, when nothing has come.
-    PollNothing,
-    /// How long a thread that waits polls before it sleeps.
-    Spin,
-
+    AccessFault: "Host: from an access that is not allowed to the handler of the fault, and back.";
+    ReadProtection: "Host: a look at what may be done with a minipage, once a fault.";
+    SetProtection: "Host: changes the protection of a minipage's pages.";
+    LookupMinipage: "Host: the manager of a minipage looks it up.";
+    HandleRequest: "Host: what a message about a minipage takes besides.";
+    HandleSync: "Host: what a message of a lock, a barrier or the allocator takes.";
+    LocalCall: "Host: a call of the program, besides what follows from it.";
+    BarrierCall: "Host: what a call that waits at a barrier takes more.";
+    SendMessage: "Host: sends a message.";
+    SendByte: "Host: a byte that is sent.";
+    ReceiveMessage: "Host: receives a message.";
+    ReceiveByte: "Host: a byte that is received.";
+    PlaceByte: "Host: a byte of a minipage that is brought from where the network left it to its place.";
+    Signal: "Host: tells a thread of its own that what it waits for is there, or another host's that a message has come.";
+    WakeDelay: "From a signal or an interrupt to the thread being ready to run.";
+    ThreadSwitch: "Host: a processor goes over to another thread.";
+    ThreadTurn: "How long threads of one priority run at a time.";
+    PollPeriod: "From one look of the polling thread of high priority to the next.";
+    PollNothing: "Host: that look, when nothing has come.";
+    Spin: "How long a thread that waits polls before it sleeps.";
     // What computers cost whose NIC runs VMMC: see `computers`.
-    /// Host: writes a word of NIC memory.
-    HostWrite,
-    /// Host: what the library does before it writes a command.
-    HostPost,
-    /// Words of a command besides its data; a short one has a word less, as it names no source.
-    CommandWords,
-    /// Host: sees that a word which it watches has changed.
-    HostNotice,
-    /// Host: the library checks whether the pages of a transfer are pinned.
-    HostCheck,
-    /// Host: copies a byte of memory.
-    HostCopyByte,
-    /// Host: a call that pins a page.
-    HostPin1,
-    /// Host: a call that pins 2 pages.
-    HostPin2,
-    /// Host: a call that pins 4 pages.
-    HostPin4,
-    /// Host: a call that pins 8 pages.
-    HostPin8,
-    /// Host: a call that pins 16 pages.
-    HostPin16,
-    /// Host: a call that pins 32 pages.
-    HostPin32,
-    /// Host: a call that unpins a page.
-    HostUnpin1,
-    /// Host: pins a page, or the first of several, while it serves the NIC.
-    HostPinServing,
-    /// Host: unpins a page while it serves the NIC.
-    HostUnpinServing,
-    /// NIC processor: goes once around its main loop, and scans the command queues.
-    NicLoop,
-    /// NIC processor: takes a command out of its queue.
-    NicPickUp,
-    /// NIC processor: prepares the header of a packet.
-    NicHeader,
-    /// NIC processor: starts the network DMA of a packet.
-    NicStartNetwork,
-    /// NIC processor: takes a packet that came, up to where its data go.
-    NicTakePacket,
-    /// NIC processor: copies a word within its memory.
-    NicCopyWord,
-    /// NIC processor: translates a page of a source, or of the destination of a fetch.
-    NicTranslate,
-    /// NIC processor: translates a page of an export.
-    NicTranslateReceive,
-    /// NIC processor: what a miss that reads a table in host memory takes besides the DMA.
-    NicMiss,
-    /// NIC processor: what such a miss takes besides for each entry behind the first.
-    NicMissEntry,
-    /// NIC processor: percent of its speed that it loses while one DMA is active.
-    NicSlowedByDma,
-    /// NIC processor: percent of its speed that it loses while both a wire and the host are transferred.
-    NicSlowedByTwo,
-    /// A transfer of 4 bytes between host memory and NIC memory, `DmaSetup` included.
-    HostDma4,
-    /// The same of 8 bytes.
-    HostDma8,
-    /// The same of 16 bytes.
-    HostDma16,
-    /// The same of 32 bytes.
-    HostDma32,
-    /// The same of 64 bytes.
-    HostDma64,
-    /// The same of 128 bytes.
-    HostDma128,
-    /// The same of 4 KB.
-    HostDma4K,
-    /// The same of 64 KB.
-    HostDma64K,
-
+    HostWrite: "Host: writes a word of NIC memory.";
+    HostPost: "Host: what the library does before it writes a command.";
+    CommandWords [Words]: "Words of a command besides its data; a short one has a word less, as it names no source.";
+    HostNotice: "Host: sees that a word which it watches has changed.";
+    HostCheck: "Host: the library checks whether the pages of a transfer are pinned.";
+    HostCopyByte: "Host: copies a byte of memory.";
+    HostPin1: "Host: a call that pins a page.";
+    HostPin2: "Host: a call that pins 2 pages.";
+    HostPin4: "Host: a call that pins 4 pages.";
+    HostPin8: "Host: a call that pins 8 pages.";
+    HostPin16: "Host: a call that pins 16 pages.";
+    HostPin32: "Host: a call that pins 32 pages.";
+    HostUnpin1: "Host: a call that unpins a page.";
+    HostPinServing: "Host: pins a page, or the first of several, while it serves the NIC.";
+    HostUnpinServing: "Host: unpins a page while it serves the NIC.";
+    NicLoop: "NIC processor: goes once around its main loop, and scans the command queues.";
+    NicPickUp: "NIC processor: takes a command out of its queue.";
+    NicHeader: "NIC processor: prepares the header of a packet.";
+    NicStartNetwork: "NIC processor: starts the network DMA of a packet.";
+    NicTakePacket: "NIC processor: takes a packet that came, up to where its data go.";
+    NicCopyWord: "NIC processor: copies a word within its memory.";
+    NicTranslate: "NIC processor: translates a page of a source, or of the destination of a fetch.";
+    NicTranslateReceive: "NIC processor: translates a page of an export.";
+    NicMiss: "NIC processor: what a miss that reads a table in host memory takes besides the DMA.";
+    NicMissEntry: "NIC processor: what such a miss takes besides for each entry behind the first.";
+    NicSlowedByDma [Percent]: "NIC processor: percent of its speed that it loses while one DMA is active.";
+    NicSlowedByTwo [Percent]: "NIC processor: percent of its speed that it loses while both a wire and the host are transferred.";
+    HostDma4: "A transfer of 4 bytes between host memory and NIC memory, `DmaSetup` included.";
+    HostDma8: "The same of 8 bytes.";
+    HostDma16: "The same of 16 bytes.";
+    HostDma32: "The same of 32 bytes.";
+    HostDma64: "The same of 64 bytes.";
+    HostDma128: "The same of 128 bytes.";
+    HostDma4K: "The same of 4 KB.";
+    HostDma64K: "The same of 64 KB.";
     // Where misses of translations are served by a thread of the host, and drop what missed.
-    /// The least time from a miss to the thread that serves it.
-    MissDelayLeast,
-    /// The most time.
-    MissDelayMost,
-    /// The least time that this thread takes.
-    MissProcessingLeast,
-    /// The most time.
-    MissProcessingMost,
-    /// In so many percent of misses all times between are as likely; in the others short times are as likely as long ones.
-    MissProcessingEven,
-    /// How long a sender waits for an ack before it sends again.
-    LinkTimeout,
-    /// Bytes that a link has under way without an ack at most.
-    LinkWindow,
-
+    MissDelayLeast: "The least time from a miss to the thread that serves it.";
+    MissDelayMost: "The most time.";
+    MissProcessingLeast: "The least time that this thread takes.";
+    MissProcessingMost: "The most time.";
+    MissProcessingEven [Percent]: "In so many percent of misses all times between are as likely; in the others short times are as likely as long ones.";
+    LinkTimeout: "How long a sender waits for an ack before it sends again.";
+    LinkWindow [Bytes]: "Bytes that a link has under way without an ack at most.";
     // Where a bus has many transfers under way: see `DmaLatency` for reads.
-    /// From the end of a write of host memory to where its processors see it.
-    DmaStoreLatency,
+    DmaStoreLatency: "From the end of a write of host memory to where its processors see it.";
 }
 
 /// What the value of a constant counts.
@@ -244,7 +168,6 @@ impl Origin {
 /// One constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
-    /// What it is the cost of.
     pub cost: Cost,
     /// Picoseconds, or bytes.
     pub value: u64,
@@ -254,23 +177,18 @@ pub struct Constant {
     pub source: &'static str,
 }
 
-/// A row of a table of constants.
-pub(crate) const fn is(cost: Cost, value: u64, origin: Origin, source: &'static str) -> Constant {
-    Constant { cost, value, origin, source }
+/// A table of constants, a row a line: what it is the cost of, its value, its origin and its source.
+macro_rules! constants {
+    ($($cost:ident = $value:expr, $origin:ident: $source:literal;)*) => {
+        &[$($crate::hardware::Constant {
+            cost: $crate::hardware::Cost::$cost,
+            value: $value,
+            origin: $crate::hardware::Origin::$origin,
+            source: $source,
+        }),*]
+    };
 }
-
-impl Cost {
-    /// What its value counts.
-    #[must_use]
-    pub const fn unit(self) -> Unit {
-        match self {
-            Self::PulseBytes | Self::HeaderBytes | Self::LinkWindow => Unit::Bytes,
-            Self::CommandWords => Unit::Words,
-            Self::NicSlowedByDma | Self::NicSlowedByTwo | Self::MissProcessingEven => Unit::Percent,
-            _ => Unit::Time,
-        }
-    }
-}
+pub(crate) use constants;
 
 /// Bytes of the transfers that `HostDma` constants state.
 const HOST_DMA: &[(u64, Cost)] = &[
@@ -297,7 +215,6 @@ const HOST_PIN: &[(u64, Cost)] = &[
 /// A machine's constants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// What is shown of it.
     pub name: &'static str,
     /// Bytes of NIC memory that a directory may take.
     pub nic_table_bytes: usize,
@@ -328,8 +245,7 @@ impl Profile {
     /// A constant.
     #[must_use]
     pub fn of(&self, cost: Cost) -> u64 {
-        let found = self.constants.iter().find(|row| row.cost == cost);
-        found.map_or(0, |row| row.value)
+        self.constants.iter().find(|row| row.cost == cost).map_or(0, |row| row.value)
     }
 
     /// The same machine with another value of a constant.
@@ -353,12 +269,8 @@ impl Profile {
     pub fn along(&self, points: &[(u64, Cost)], at: u64) -> Ps {
         let stated = |&(x, cost): &(u64, Cost)| Some((x, self.of(cost))).filter(|point| point.1 > 0);
         let mut stated = points.iter().filter_map(stated);
-        let Some(mut low) = stated.next() else {
-            return 0;
-        };
-        let Some(mut high) = stated.next() else {
-            return low.1;
-        };
+        let Some(mut low) = stated.next() else { return 0 };
+        let Some(mut high) = stated.next() else { return low.1 };
         for next in stated {
             if high.0 >= at {
                 break;

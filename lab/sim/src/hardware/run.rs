@@ -2,27 +2,37 @@
 
 use mapwire_gms::Scanned;
 
-use super::events::Event;
-use super::flight::is_for_directory;
+use super::call::Ask;
+use super::flight::{Flight, is_for_directory};
 use super::host::{HostJob, Phase};
 use super::nic::{Job, Step, Transfer};
 use super::profile::Cost;
 use super::timeline::Lane;
 use super::{Machine, MachineError, Placement, Told, refused};
 
+/// Something that happens at a node.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The NIC's processor ends a step of this plan.
+    Nic { node: usize, plan: u64 },
+    /// The host ends a phase.
+    Host { node: usize },
+    /// A transfer begins or ends.
+    Dma { node: usize, is_wire: bool, begins: bool },
+    /// A message is there, or its head if a page follows.
+    Arrive { node: usize, flight: Flight },
+    /// The program makes a call.
+    Ask { node: usize, ask: Ask },
+}
+
 impl Machine {
     /// Lets time pass up to the next outcome or bare message, and gives it; `None` once nothing happens any more.
-    ///
-    /// # Errors
-    /// A service refuses what it is asked or told.
     pub fn poll_told(&mut self) -> Result<Option<Told>, MachineError> {
         loop {
             if let Some(told) = self.told.pop_front() {
                 return Ok(Some(told));
             }
-            let Some((at_ps, event)) = self.agenda.pop() else {
-                return Ok(None);
-            };
+            let Some((at_ps, event)) = self.agenda.pop() else { return Ok(None) };
             self.now_ps = at_ps;
             self.happen(event)?;
         }
@@ -44,26 +54,18 @@ impl Machine {
                     self.plan_compute(node);
                 }
             }
-            Event::Arrive { node, slot } => {
-                let Some(flight) = self.agenda.flight(slot) else {
-                    return Ok(());
-                };
-                let from = flight.from;
-                self.nodes[node].orders.arrive(flight);
-                while let Some(flight) = self.nodes[node].orders.next(from) {
+            Event::Arrive { node, flight } => {
+                for flight in self.orders.arrive((flight.from.0, node as u16), flight.number, flight) {
                     let is_mine = self.jobs.placement != Placement::Host;
-                    let job = match is_mine && is_for_directory(&flight.bytes) {
-                        true => self.jobs.operate(flight),
-                        false => self.jobs.receive(flight),
+                    let job = if is_mine && is_for_directory(&flight.bytes) {
+                        self.jobs.operate(flight)
+                    } else {
+                        self.jobs.receive(flight)
                     };
                     self.give_nic(node, job);
                 }
             }
-            Event::Ask { node, slot } => {
-                if let Some(ask) = self.agenda.asked(slot) {
-                    self.give_host(node, HostJob::Ask(ask));
-                }
-            }
+            Event::Ask { node, ask } => self.give_host(node, HostJob::Ask(ask)),
         }
         Ok(())
     }
@@ -106,9 +108,7 @@ impl Machine {
             let now_ps = self.now_ps;
             let nic = &mut self.nodes[node].nic;
             let Some(job) = &mut nic.job else {
-                let Some(job) = nic.queue.pop_front() else {
-                    return Ok(());
-                };
+                let Some(job) = nic.queue.pop_front() else { return Ok(()) };
                 nic.job = Some(job);
                 nic.job_began_ps = now_ps;
                 continue;
@@ -170,9 +170,7 @@ impl Machine {
     }
 
     fn begin_transfer(&mut self, node: usize, step: Step) {
-        let Step::Dma { bytes, reads, not_before_ps, label } = step else {
-            return;
-        };
+        let Step::Dma { bytes, reads, not_before_ps, label } = step else { return };
         let computer = &mut self.nodes[node];
         let wait_ps = match reads {
             true => {
@@ -194,9 +192,7 @@ impl Machine {
     /// A NIC's handler carries out a directory operation: what it looks at is charged behind it.
     fn handle_at_nic(&mut self, node: usize) -> Result<(), MachineError> {
         let job = self.nodes[node].nic.job.as_mut();
-        let Some(flight) = job.and_then(|job| job.message.take()) else {
-            return Ok(());
-        };
+        let Some(flight) = job.and_then(|job| job.message.take()) else { return Ok(()) };
         let before = self.scanned(node);
         self.deliver(node, flight.from, &flight.bytes)?;
         let scanned = since(before, self.scanned(node));

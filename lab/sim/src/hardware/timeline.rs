@@ -7,11 +7,9 @@ use super::profile::Ps;
 pub enum Lane {
     /// The wire into the node.
     ReceiveWire,
-    /// The NIC's processor.
     Nic,
     /// The NIC's DMA engine to host memory.
     HostDma,
-    /// The host's processor.
     Host,
     /// The wire out of the node.
     SendWire,
@@ -37,15 +35,10 @@ impl Lane {
 /// Something that a part of a node did without a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The node.
     pub node: u16,
-    /// Which part of it.
     pub lane: Lane,
-    /// What it did.
     pub label: &'static str,
-    /// When it began.
     pub from_ps: Ps,
-    /// When it ended.
     pub to_ps: Ps,
 }
 

@@ -4,9 +4,9 @@
 use mapwire_wire::NodeId;
 
 use super::Machine;
-use super::events::Event;
 use super::flight::{Flight, Outgoing};
 use super::profile::{Cost, Ps};
+use super::run::Event;
 use super::timeline::Lane;
 
 /// When a node's wires are free.
@@ -49,10 +49,7 @@ impl Machine {
             page_bytes: out.page_bytes,
             tail_ps,
         };
-        let arrival_ps = match has_page {
-            true => head_ps + pulse_wire,
-            false => tail_ps,
-        };
+        let arrival_ps = if has_page { head_ps + pulse_wire } else { tail_ps };
         for (node, from_ps, to_ps) in [(node, begin_ps, end_ps), (to, head_ps, tail_ps)] {
             for (at_ps, begins) in [(from_ps, true), (to_ps, false)] {
                 let is_wire = true;
@@ -62,6 +59,6 @@ impl Machine {
         let timeline = &mut self.timeline;
         timeline.note(node, Lane::SendWire, "sends", (begin_ps, end_ps));
         timeline.note(to, Lane::ReceiveWire, "receives", (head_ps, tail_ps));
-        self.agenda.arrive(arrival_ps, to, flight);
+        self.agenda.enter(arrival_ps, Event::Arrive { node: to, flight });
     }
 }

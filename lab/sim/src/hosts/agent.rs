@@ -11,7 +11,6 @@ use super::program::{Entry, Script};
 /// What comes about when a step is over.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Nothing.
     Nothing,
     /// A thread of a program makes its call.
     Call,
@@ -19,7 +18,6 @@ pub(super) enum Effect {
     Handle(Flight),
     /// The protocol is told the time.
     Time,
-    /// A message leaves.
     Transmit(Flight),
     /// Threads of the rank look whether what they wait for is there.
     Outcomes,
@@ -37,7 +35,6 @@ pub(super) struct Step {
 /// What a thread of a program is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// It has not begun.
     NotBegun,
     /// Its next deed is to be begun.
     Ready,
@@ -47,7 +44,6 @@ pub(super) enum Doing {
     Waiting,
     /// It waits for a minipage to be allocated.
     WaitingForMinipage(u32),
-    /// It has done all.
     Finished,
 }
 
@@ -62,7 +58,6 @@ pub(super) struct Worker {
     pub(super) after: Option<(usize, usize)>,
     pub(super) at: usize,
     pub(super) doing: Doing,
-    /// When its deed began.
     pub(super) since_ps: Ps,
     /// Counts its waits: the end of the polling of an earlier one is void.
     pub(super) wait: u64,
@@ -92,14 +87,12 @@ impl Worker {
     }
 }
 
-/// What a thread is there for.
 #[derive(Debug)]
 pub(super) enum Role {
     /// A thread of the program.
     Worker(Box<Worker>),
     /// Woken to handle messages, at high priority.
     Server,
-    /// Polls at low priority.
     Poller,
     /// Computes without end beside the program.
     Background,

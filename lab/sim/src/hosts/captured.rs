@@ -23,112 +23,38 @@ const BARRIERS: u64 = Config::BARRIERS as u64;
 /// Threads of a rank that may use the shared memory, as of a job.
 const MOST_THREADS: u64 = 64;
 
-/// Why a trace cannot be replayed.
 #[derive(Debug, Error)]
 pub enum CapturedError {
-    /// No call of the shared memory is in it.
     #[error(
         "the trace has {0} records and no shared memory is opened in them: take one of a program that uses the shared memory, by `mapwire run --trace`"
     )]
     Nothing(u64),
-    /// A rank opens another memory than those before, or opens it twice.
     #[error(
         "record {record}: rank {rank} opens a shared memory of {bytes} bytes at {address:#x}; a replay has one memory, opened once by each rank and of one shape"
     )]
-    Opens {
-        /// The record's number, from 0.
-        record: u64,
-        /// The rank.
-        rank: u16,
-        /// Where.
-        address: u64,
-        /// Bytes of a view.
-        bytes: u64,
-    },
-    /// A memory whose shape is not possible.
+    Opens { record: u64, rank: u16, address: u64, bytes: u64 },
     #[error(
         "record {record}: a shared memory of {pages} pages in {views} views, with {participants} threads of a rank in barriers: expected 1 to 2^28 - 1 pages, 1 to 512 views and 1 to 64 threads"
     )]
-    Shape {
-        /// The record's number, from 0.
-        record: u64,
-        /// Pages of a view.
-        pages: u64,
-        /// Views.
-        views: u64,
-        /// Threads in barriers.
-        participants: u64,
-    },
-    /// A rank beyond those of the largest job.
+    Shape { record: u64, pages: u64, views: u64, participants: u64 },
     #[error("record {record} is of node {node}, process {process}: a replay has at most {MAX_RANKS} ranks")]
-    Rank {
-        /// The record's number, from 0.
-        record: u64,
-        /// The node.
-        node: u16,
-        /// The process.
-        process: u16,
-    },
-    /// A thread beyond those of a rank.
+    Rank { record: u64, node: u16, process: u16 },
     #[error("record {record} is of thread {thread}: a rank has threads 0 to {most}", most = MOST_THREADS - 1)]
-    Thread {
-        /// The record's number, from 0.
-        record: u64,
-        /// The thread.
-        thread: u64,
-    },
-    /// A node without records below one that has some.
+    Thread { record: u64, thread: u64 },
     #[error("the trace has records of node {last} and none of node {node}: replay the trace of all ranks of a job")]
-    Missing {
-        /// The node.
-        node: u16,
-        /// The last node.
-        last: u16,
-    },
-    /// A number that is too large for what it names.
+    Missing { node: u16, last: u16 },
     #[error(
         "record {record}: {op} {number} is beyond all that there are: a replay has {LOCKS} locks, {BARRIERS} barriers and {MAX_RANKS} ranks"
     )]
-    Number {
-        /// The record's number, from 0.
-        record: u64,
-        /// The operation.
-        op: TraceOp,
-        /// The number.
-        number: u64,
-    },
-    /// Memory that the trace does not allocate.
+    Number { record: u64, op: TraceOp, number: u64 },
     #[error("record {record}: {op} at {address:#x}, where the trace allocates no minipage")]
-    Nowhere {
-        /// The record's number, from 0.
-        record: u64,
-        /// The operation.
-        op: TraceOp,
-        /// The address.
-        address: u64,
-    },
-    /// Two allocations share bytes.
+    Nowhere { record: u64, op: TraceOp, address: u64 },
     #[error("record {record} allocates {bytes} bytes at {address:#x}, which overlap another allocation of the trace")]
-    Overlap {
-        /// The record's number, from 0.
-        record: u64,
-        /// Where.
-        address: u64,
-        /// Bytes.
-        bytes: u64,
-    },
-    /// More computing than a replay has time for.
+    Overlap { record: u64, address: u64, bytes: u64 },
     #[error("record {record}: the threads of the trace compute for more than {} days in all", MOST_COMPUTING_PS / DAY_PS)]
-    Computes {
-        /// The record's number, from 0.
-        record: u64,
-    },
-    /// More deeds than a replay makes.
+    Computes { record: u64 },
     #[error("record {record} would be deed {MOST_DEEDS} of the replay: replay a shorter trace")]
-    Long {
-        /// The record's number, from 0.
-        record: u64,
-    },
+    Long { record: u64 },
 }
 
 /// How computing times of the job become those of the machine.
@@ -148,7 +74,6 @@ impl Default for Scale {
     }
 }
 
-/// What the job itself took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// From the first record to the last.
@@ -159,7 +84,6 @@ pub struct Live {
     pub computed_ns: u64,
     /// The part of it that lies between rank 0's first barrier and its last.
     pub work_computed_ns: u64,
-    /// Page faults.
     pub faults: u64,
 }
 
@@ -216,15 +140,10 @@ pub struct Captured {
 
 impl Captured {
     /// Takes the next record. What is no call of the shared memory is passed over.
-    ///
-    /// # Errors
-    /// [`CapturedError`], for what no job does.
     pub fn push(&mut self, record: &TraceRecord) -> Result<(), CapturedError> {
         let number = self.records;
         self.records += 1;
-        let Some(op) = record.op().filter(|op| op.is_shared_memory()) else {
-            return Ok(());
-        };
+        let Some(op) = record.op().filter(|op| op.is_shared_memory()) else { return Ok(()) };
         let place = (record.node.get(), record.process.get());
         if u32::from(place.0).max(u32::from(place.1)) >= u32::from(MAX_RANKS) {
             let (node, process) = place;
@@ -233,9 +152,12 @@ impl Captured {
         let (address, bytes, time_ns) = (record.address.get(), record.bytes.get(), record.time_ns.get());
         self.first_ns.get_or_insert(time_ns);
         self.last_ns = self.last_ns.max(time_ns);
-        let small = |most: u64| match address < most {
-            true => Ok(address as u32),
-            false => Err(CapturedError::Number { record: number, op, number: address }),
+        let small = |most: u64| {
+            if address < most {
+                Ok(address as u32)
+            } else {
+                Err(CapturedError::Number { record: number, op, number: address })
+            }
         };
         let half = match op {
             TraceOp::Compute => {
@@ -287,8 +209,6 @@ impl Captured {
         Ok(())
     }
 
-    /// Records so far.
-    #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -345,9 +265,6 @@ impl Captured {
     }
 
     /// The program, with its computing times as `scale` says, and what the job took.
-    ///
-    /// # Errors
-    /// [`CapturedError`], for what no job does.
     pub fn finish(mut self, scale: &Scale) -> Result<(Program, Live), CapturedError> {
         let (Some((_, bytes)), Some((views, participants))) = (self.shape, self.views) else {
             return Err(CapturedError::Nothing(self.records));
@@ -451,8 +368,7 @@ impl Captured {
                 let nowhere = CapturedError::Nowhere { record: number, op, address };
                 let first = after.checked_sub(1).ok_or(nowhere)?;
                 let end = address.saturating_add(bytes.max(1));
-                let touched = self.allocations[first..].iter();
-                let touched = touched.take_while(|it| it.address < end);
+                let touched = self.allocations[first..].iter().take_while(|it| it.address < end);
                 let mut found = false;
                 for it in touched.filter(|it| it.address.saturating_add(it.bytes) > address) {
                     found = true;

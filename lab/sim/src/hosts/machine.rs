@@ -14,7 +14,6 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,9 +27,7 @@ impl Notice {
 /// A machine that runs a shared memory.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// What steps cost.
     pub profile: Profile,
-    /// Processors of a host.
     pub processors: u16,
     /// Ranks that run on one host; 0: all of them.
     pub ranks_per_host: u16,
@@ -42,7 +39,6 @@ pub struct Machine {
 
 impl Machine {
     /// The cost of a step.
-    #[must_use]
     pub(super) fn of(&self, cost: Cost) -> Ps {
         self.profile.of(cost)
     }

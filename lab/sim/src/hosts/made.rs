@@ -11,7 +11,6 @@ fn empty(ranks: u16) -> Program {
 
 /// Rank 0 creates `count` minipages of `bytes` bytes, and rank 1 loads from one after the other (Millipage Figure 3). It computes for
 /// up to `think_ps` before each: times that are spread evenly.
-#[must_use]
 pub fn reads(ranks: u16, count: u32, bytes: u64, think_ps: Ps) -> Program {
     let mut program = empty(ranks);
     let minipages = program.allocate(0, count, bytes);
@@ -26,7 +25,6 @@ pub fn reads(ranks: u16, count: u32, bytes: u64, think_ps: Ps) -> Program {
 }
 
 /// Rank 0 creates `count` minipages of `bytes` bytes, `copies` others load from them, and the last rank stores to one after the other.
-#[must_use]
 pub fn writes(ranks: u16, count: u32, bytes: u64, copies: u16) -> Program {
     let mut program = empty(ranks);
     let minipages = program.allocate(0, count, bytes);
@@ -45,7 +43,6 @@ pub fn writes(ranks: u16, count: u32, bytes: u64, copies: u16) -> Program {
 }
 
 /// All ranks pass a barrier `count` times.
-#[must_use]
 pub fn barriers(ranks: u16, count: u32) -> Program {
     let mut program = empty(ranks);
     for _ in 0..=count {
@@ -55,7 +52,6 @@ pub fn barriers(ranks: u16, count: u32) -> Program {
 }
 
 /// Rank 1 takes and gives back locks one after the other, `count` of them, which rank 0 had before, or nobody.
-#[must_use]
 pub fn locks(ranks: u16, count: u32, had_before: bool) -> Program {
     let mut program = empty(ranks);
     // Locks that neither of the two manages, where there are others.
@@ -78,15 +74,12 @@ pub fn locks(ranks: u16, count: u32, had_before: bool) -> Program {
 /// The shape of a run of WATER, the simulation of molecules of SPLASH-2 in its n-squared form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Water {
-    /// Ranks.
     pub ranks: u16,
     /// Molecules, in as equal parts as possible.
     pub molecules: u32,
     /// Bytes of a molecule.
     pub bytes: u64,
-    /// Molecules of a minipage.
     pub chunk: u32,
-    /// Steps of time.
     pub steps: u32,
     /// Computing of all ranks together.
     pub computing_ps: Ps,
@@ -95,7 +88,6 @@ pub struct Water {
 /// WATER, by its known pattern: in each step a rank moves its own molecules; after a barrier it computes the forces between each of them
 /// and the half of all molecules that follow; then it adds what it found to each of these, under the lock of that minipage; after
 /// another barrier it moves its own, and adds to a sum of all under a lock.
-#[must_use]
 pub fn water(shape: &Water) -> Program {
     let mut program = empty(shape.ranks);
     let chunk = shape.chunk.max(1);

@@ -41,50 +41,20 @@ pub use profiles::{Measured, here, millipage, today};
 pub use program::{Deed, Entry, Program, Script};
 pub use run::run;
 
-/// Why a program cannot be run.
 #[derive(Debug, Error)]
 pub enum HostsError {
     /// The shared memory cannot have this shape.
     #[error(transparent)]
     Config(#[from] mapwire_dsm::ConfigError),
-    /// The shared memory refuses what a rank does.
     #[error("rank {rank}: {deed} at record {at} is refused: {error}")]
-    Refused {
-        /// The rank.
-        rank: u16,
-        /// What it does.
-        deed: &'static str,
-        /// The record of the trace, or the number of the deed.
-        at: u64,
-        /// Why.
-        error: mapwire_dsm::Error,
-    },
-    /// The memory is at its end: a rank does not keep to the protocol.
+    Refused { rank: u16, deed: &'static str, at: u64, error: mapwire_dsm::Error },
     #[error("rank {rank}: the shared memory has ended: {end:?}")]
-    Ended {
-        /// The rank.
-        rank: u16,
-        /// Why.
-        end: mapwire_node::SharedEnd,
-    },
-    /// Nothing happens any more, and threads wait.
+    Ended { rank: u16, end: mapwire_node::SharedEnd },
     #[error(
         "the program hangs after {} us: rank {rank} waits for {deed} at record {at}, and nobody lets it go on (threads that wait: {waiting})",
         .at_ps / 1_000_000
     )]
-    Hangs {
-        /// When.
-        at_ps: Ps,
-        /// A rank that waits.
-        rank: u16,
-        /// For what.
-        deed: &'static str,
-        /// The record of the trace, or the number of the deed.
-        at: u64,
-        /// How many threads wait.
-        waiting: usize,
-    },
-    /// It takes too many steps.
+    Hangs { at_ps: Ps, rank: u16, deed: &'static str, at: u64, waiting: usize },
     #[error("the program takes more than {0} steps and is given up: run a shorter one, or one that computes less")]
     Long(u64),
 }
@@ -92,17 +62,12 @@ pub enum HostsError {
 /// Where the time of a rank's first thread went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// It computed.
     pub computing_ps: Ps,
-    /// Page faults.
     pub faults_ps: Ps,
-    /// Locks.
     pub locks_ps: Ps,
-    /// Barriers and broadcasts.
     pub barriers_ps: Ps,
 }
 
-/// What one rank did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankOutcome {
     /// When its last thread had done all.
@@ -116,17 +81,14 @@ pub struct RankOutcome {
     pub serving_ps: Ps,
 }
 
-/// How a program went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// From the start to the end of the last thread.
     pub total_ps: Ps,
     /// From rank 0's first barrier to its last; what programs time. `None` with fewer than two barriers.
     pub work_ps: Option<Ps>,
-    /// Messages.
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// By rank.
     pub ranks: Vec<RankOutcome>,
 }

@@ -1,12 +1,9 @@
 //! Messages between ranks: what is under way, and in which order it is taken.
 
-use std::collections::BTreeMap;
-
-use crate::hardware::{Cost, Ps};
+use crate::hardware::{Cost, Orders, Ps};
 
 use super::machine::Machine;
 
-/// A message under way.
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub(super) from: u16,
@@ -30,30 +27,19 @@ struct Wires {
 #[derive(Debug)]
 pub(super) struct Network {
     wires: Vec<Wires>,
-    /// By sender and receiver: messages made, and messages taken.
-    numbers: BTreeMap<(u16, u16), (u64, u64)>,
-    /// What has come before its turn.
-    early: BTreeMap<(u16, u16, u64), Flight>,
+    orders: Orders<Flight>,
     pub(super) messages: u64,
     pub(super) bytes: u64,
 }
 
 impl Network {
     pub(super) fn new(hosts: usize) -> Self {
-        Self {
-            wires: vec![Wires::default(); hosts],
-            numbers: BTreeMap::new(),
-            early: BTreeMap::new(),
-            messages: 0,
-            bytes: 0,
-        }
+        Self { wires: vec![Wires::default(); hosts], orders: Orders::default(), messages: 0, bytes: 0 }
     }
 
     /// A message that a rank has made.
     pub(super) fn make(&mut self, from: u16, to: u16, bytes: &[u8], data: u64) -> Flight {
-        let (made, _) = self.numbers.entry((from, to)).or_default();
-        let number = *made;
-        *made += 1;
+        let number = self.orders.number(from, to);
         self.messages += 1;
         self.bytes += bytes.len() as u64 + data;
         Flight { from, to, number, bytes: bytes.to_vec(), data }
@@ -76,14 +62,6 @@ impl Network {
 
     /// A message has come: all that can be taken now, in order.
     pub(super) fn arrive(&mut self, flight: Flight) -> Vec<Flight> {
-        let pair = (flight.from, flight.to);
-        self.early.insert((pair.0, pair.1, flight.number), flight);
-        let (_, taken) = self.numbers.entry(pair).or_default();
-        let mut ready = Vec::new();
-        while let Some(next) = self.early.remove(&(pair.0, pair.1, *taken)) {
-            *taken += 1;
-            ready.push(next);
-        }
-        ready
+        self.orders.arrive((flight.from, flight.to), flight.number, flight)
     }
 }

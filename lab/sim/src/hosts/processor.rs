@@ -10,14 +10,12 @@ use crate::hardware::Ps;
 /// A thread of a host, by number.
 pub(super) type ThreadId = usize;
 
-/// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It waits for something else than a processor.
     Asleep,
     /// It waits for a processor.
     Ready,
-    /// It runs.
     Running(usize),
 }
 
@@ -68,7 +66,6 @@ pub(super) struct Processors {
     polling: Vec<ThreadId>,
 }
 
-/// Priorities below this number.
 const PRIORITIES: usize = 32;
 
 impl Processors {
@@ -85,7 +82,6 @@ impl Processors {
         }
     }
 
-    /// A new thread, asleep.
     pub(super) fn add(&mut self, priority: u8) -> ThreadId {
         let priority = priority.min(PRIORITIES as u8 - 1);
         self.threads.push(Thread { priority, current: priority, state: State::Asleep, left_ps: Some(0), used_ps: 0 });
@@ -190,9 +186,7 @@ impl Processors {
     pub(super) fn poll_changed(&mut self) -> Option<(usize, Ps, u64)> {
         while let Some(at) = self.changed.pop() {
             let processor = &self.processors[at];
-            let Some(thread) = processor.running else {
-                continue;
-            };
+            let Some(thread) = processor.running else { continue };
             let done_ps = self.threads[thread].left_ps.map(|left_ps| processor.since_ps.saturating_add(left_ps));
             let others = &self.ready[usize::from(self.threads[thread].current)];
             let turn_ps = (!others.is_empty()).then_some(processor.turn_ends_ps);
@@ -221,9 +215,7 @@ impl Processors {
         if self.processors[at].change != change {
             return Happened::Nothing;
         }
-        let Some(thread) = self.processors[at].running else {
-            return Happened::Nothing;
-        };
+        let Some(thread) = self.processors[at].running else { return Happened::Nothing };
         self.account(now_ps, at);
         if self.threads[thread].left_ps == Some(0) {
             return Happened::Done(thread);
@@ -267,9 +259,10 @@ impl Processors {
     fn make_ready(&mut self, now_ps: Ps, thread: ThreadId, first: bool) {
         self.threads[thread].state = State::Ready;
         let queue = &mut self.ready[usize::from(self.threads[thread].current)];
-        match first {
-            true => queue.push_front(thread),
-            false => queue.push_back(thread),
+        if first {
+            queue.push_front(thread)
+        } else {
+            queue.push_back(thread)
         }
         // Others of its priority have turns from now on.
         for at in 0..self.processors.len() {
@@ -299,9 +292,7 @@ impl Processors {
             };
             // Where it ran last, if there is a choice.
             let prefers = |at: &usize| (rank(at), self.processors[*at].last != Some(thread));
-            let Some(at) = (0..self.processors.len()).min_by_key(prefers) else {
-                return;
-            };
+            let Some(at) = (0..self.processors.len()).min_by_key(prefers) else { return };
             if rank(&at) >= i16::from(wanted) {
                 return;
             }
@@ -313,10 +304,7 @@ impl Processors {
             }
             self.ready[usize::from(wanted)].pop_front();
             let processor = &mut self.processors[at];
-            let switch_ps = match processor.last == Some(thread) {
-                true => 0,
-                false => self.switch_ps,
-            };
+            let switch_ps = if processor.last == Some(thread) { 0 } else { self.switch_ps };
             processor.running = Some(thread);
             processor.since_ps = now_ps + switch_ps;
             processor.turn_ends_ps = processor.since_ps + self.turn_ps;
@@ -342,9 +330,7 @@ mod tests {
                 events.push((time_ps, at, change));
             }
             events.sort_by_key(|&(time_ps, ..)| std::cmp::Reverse(time_ps));
-            let Some((time_ps, at, change)) = events.pop() else {
-                return done;
-            };
+            let Some((time_ps, at, change)) = events.pop() else { return done };
             if let Happened::Done(thread) = processors.handle(time_ps, at, change) {
                 done.push((time_ps, thread));
                 processors.sleep(time_ps, thread);

@@ -11,24 +11,18 @@ pub enum Deed {
     Allocate {
         /// The number: others touch it by that.
         minipage: u32,
-        /// Its bytes.
         bytes: u64,
     },
     /// It loads from a minipage, or stores to it.
     Touch {
-        /// The minipage.
         minipage: u32,
-        /// Whether it stores.
         writes: bool,
     },
     /// It asks for a minipage before it touches it.
     Prefetch {
-        /// The minipage.
         minipage: u32,
-        /// Whether it will store.
         writes: bool,
     },
-    /// It takes a lock.
     Lock(u32),
     /// It gives a lock back.
     Unlock(u32),
@@ -41,8 +35,6 @@ pub enum Deed {
 }
 
 impl Deed {
-    /// What it is, for people.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Compute(_) => "computing",
@@ -62,7 +54,6 @@ impl Deed {
 /// A deed, with the number of what it was made of: a record of a trace, for instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What is done.
     pub deed: Deed,
     /// The number that errors name.
     pub number: u64,
@@ -71,7 +62,6 @@ pub struct Entry {
 /// What one thread of a rank does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// The rank.
     pub rank: u16,
     /// Its deeds in their order.
     pub entries: Vec<Entry>,
@@ -86,13 +76,11 @@ pub struct Program {
     pub ranks: u16,
     /// Pages of 4 KiB in the segment.
     pub pages: u32,
-    /// Views.
     pub views: u16,
     /// Threads of each rank that take part in barriers, at the start.
     pub participants: u16,
     /// Minipages that are allocated.
     pub minipages: u32,
-    /// The threads.
     pub scripts: Vec<Script>,
 }
 
@@ -129,10 +117,8 @@ impl Script {
 
 impl Program {
     /// How long all threads compute together, as far as it can be counted.
-    #[must_use]
     pub fn computing_ps(&self) -> Ps {
-        let entries = self.scripts.iter().flat_map(|script| &script.entries);
-        let times = entries.map(|entry| match entry.deed {
+        let times = self.scripts.iter().flat_map(|script| &script.entries).map(|entry| match entry.deed {
             Deed::Compute(ps) => ps,
             _ => 0,
         });
@@ -167,7 +153,6 @@ impl Program {
     /// The program of the first of several traces of one program, with as little computing as any of them has between two barriers of a
     /// thread: what a computer did besides made it longer. `None` if they do not have the same threads and barriers, as with a program
     /// that shares out its work while it runs.
-    #[must_use]
     pub fn least(programs: &[Self]) -> Option<Self> {
         let mut least = programs.first()?.clone();
         for (at, script) in least.scripts.iter_mut().enumerate() {
@@ -189,7 +174,6 @@ impl Program {
     }
 
     /// How long all threads compute together between their first barriers and their last.
-    #[must_use]
     pub fn work_computing_ps(&self) -> Ps {
         let times = self.scripts.iter().map(|script| {
             let phases = script.phases();

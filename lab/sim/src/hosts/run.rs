@@ -29,21 +29,25 @@ const EVENTS_OF_A_TURN: u64 = 8;
 /// Turns that count for that at most: a run of more takes minutes.
 const MOST_TURNS: u64 = 2_500_000;
 
-/// Something to come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Event {
     /// The work of a thread is done, or its turn over.
-    Processor { host: usize, at: usize, change: u64 },
-    /// A message comes.
-    Arrive(usize),
+    Processor {
+        host: usize,
+        at: usize,
+        change: u64,
+    },
+    Arrive(Flight),
     /// The beat of a rank's timer.
     Tick(usize),
-    /// A thread becomes ready.
     Wake(usize),
     /// The protocol of a rank wants to know the time.
     Time(usize),
     /// A thread has polled for long enough.
-    SpinOver { agent: usize, wait: u64 },
+    SpinOver {
+        agent: usize,
+        wait: u64,
+    },
 }
 
 /// What waits to be handled at a rank.
@@ -53,7 +57,6 @@ pub(super) enum Incoming {
     Time,
 }
 
-/// A rank.
 #[derive(Debug)]
 pub(super) struct Rank {
     pub(super) memory: SharedMemory,
@@ -73,20 +76,16 @@ pub(super) struct Rank {
     pub(super) outcome: RankOutcome,
 }
 
-/// A run.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     pub(super) machine: &'a Machine,
     pub(super) now_ps: Ps,
     pub(super) agenda: Agenda<Event>,
     pub(super) hosts: Vec<Processors>,
-    /// By host and thread.
     by_thread: Vec<Vec<usize>>,
     pub(super) agents: Vec<Agent>,
     pub(super) ranks: Vec<Rank>,
     pub(super) network: Network,
-    pub(super) flights: Vec<Option<Flight>>,
-    pub(super) free_flights: Vec<usize>,
     /// Where the program's minipages are.
     pub(super) minipages: Vec<Option<Address>>,
     /// Who begins when a script has done so many deeds.
@@ -96,9 +95,6 @@ pub(super) struct Run<'a> {
 }
 
 /// Runs a program. Hosts of the ranks in `backgrounds` have a thread more, which computes all the time.
-///
-/// # Errors
-/// The shared memory refuses what the program does, or its threads wait for ever.
 pub fn run(machine: &Machine, program: &Program, backgrounds: &[u16]) -> Result<Outcome, HostsError> {
     let mut run = Run::new(machine, program)?;
     for rank in backgrounds {
@@ -116,9 +112,7 @@ pub fn run(machine: &Machine, program: &Program, backgrounds: &[u16]) -> Result<
         if run.is_finished() {
             return Ok(run.outcome());
         }
-        let Some((at_ps, event)) = run.agenda.pop() else {
-            return Err(run.hang());
-        };
+        let Some((at_ps, event)) = run.agenda.pop() else { return Err(run.hang()) };
         run.now_ps = at_ps;
         run.happen(event)?;
     }
@@ -146,16 +140,13 @@ impl<'a> Run<'a> {
             agents: Vec::new(),
             ranks: Vec::new(),
             network: Network::new(hosts),
-            flights: Vec::new(),
-            free_flights: Vec::new(),
             minipages: vec![None; program.minipages as usize],
             followers: BTreeMap::new(),
             first_barrier_ps: None,
             last_barrier_ps: None,
         };
         let of_rank = |rank| program.scripts.iter().filter(move |it| it.rank == rank);
-        let threads = (0..program.ranks).map(|rank| of_rank(rank).count());
-        let threads = threads.max().unwrap_or(0).max(64) as u16;
+        let threads = (0..program.ranks).map(|rank| of_rank(rank).count()).max().unwrap_or(0).max(64) as u16;
         for rank in 0..program.ranks {
             let config = Config {
                 participants: program.participants,
@@ -191,9 +182,7 @@ impl<'a> Run<'a> {
             }
         }
         for (number, script) in program.scripts.iter().enumerate() {
-            let Some(rank) = run.ranks.get(usize::from(script.rank)) else {
-                continue;
-            };
+            let Some(rank) = run.ranks.get(usize::from(script.rank)) else { continue };
             let thread = rank.workers.len() as u16;
             let worker = Worker::new(number, thread, script);
             let (host, after) = (rank.host, worker.after);
@@ -262,15 +251,11 @@ impl<'a> Run<'a> {
                     self.go(agent)?;
                 }
             }
-            Event::Arrive(slot) => {
-                if let Some(flight) = self.flights[slot].take() {
-                    self.free_flights.push(slot);
-                    let rank = usize::from(flight.to);
-                    for flight in self.network.arrive(flight) {
-                        self.ranks[rank].inbox.push_back(Incoming::Message(flight));
-                    }
-                    self.notify(rank)?;
-                }
+            Event::Arrive(flight) => {
+                let rank = usize::from(flight.to);
+                let ready = self.network.arrive(flight).into_iter();
+                self.ranks[rank].inbox.extend(ready.map(Incoming::Message));
+                self.notify(rank)?;
             }
             Event::Tick(rank) => self.tick(rank),
             Event::Wake(agent) => {
@@ -384,9 +369,7 @@ impl<'a> Run<'a> {
 
     /// Has the protocol of a rank be told the time when it wants.
     pub(super) fn set_timer(&mut self, rank: usize) {
-        let Some(at_ns) = self.ranks[rank].memory.poll_at() else {
-            return;
-        };
+        let Some(at_ns) = self.ranks[rank].memory.poll_at() else { return };
         let at_ps = (at_ns.saturating_sub(1) * 1000).max(self.now_ps);
         if self.ranks[rank].time_due_ps.is_none_or(|due| at_ps < due) {
             self.ranks[rank].time_due_ps = Some(at_ps);

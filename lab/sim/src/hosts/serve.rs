@@ -42,8 +42,7 @@ impl Run<'_> {
     }
 
     fn polling_worker(&self, rank: usize) -> Option<usize> {
-        let workers = self.ranks[rank].workers.iter().copied();
-        workers.into_iter().find(|&worker| self.polls(worker))
+        self.ranks[rank].workers.iter().copied().into_iter().find(|&worker| self.polls(worker))
     }
 
     /// An interrupt or a signal wakes the thread that handles messages, unless it is awake.
@@ -235,15 +234,7 @@ impl Run<'_> {
             let signal_ps = self.machine.of(Cost::Signal);
             self.agents[agent].steps.push_front(super::agent::Step { cost_ps: signal_ps, effect: Effect::Nothing });
         }
-        let slot = match self.free_flights.pop() {
-            Some(slot) => slot,
-            None => {
-                self.flights.push(None);
-                self.flights.len() - 1
-            }
-        };
-        self.flights[slot] = Some(flight);
-        self.agenda.enter(at_ps, Event::Arrive(slot));
+        self.agenda.enter(at_ps, Event::Arrive(flight));
     }
 
     /// Threads of a rank whose calls are over go on.
@@ -253,16 +244,12 @@ impl Run<'_> {
             if other == agent {
                 continue;
             }
-            let Some(worker) = self.agents[other].worker() else {
-                continue;
-            };
+            let Some(worker) = self.agents[other].worker() else { continue };
             if worker.doing != Doing::Waiting {
                 continue;
             }
             let thread = worker.thread;
-            let Some(outcome) = self.ranks[rank].memory.take_outcome(thread) else {
-                continue;
-            };
+            let Some(outcome) = self.ranks[rank].memory.take_outcome(thread) else { continue };
             self.finish_call(other, outcome)?;
             let is_stepping = self.agents[other].current.is_some() || !self.agents[other].steps.is_empty();
             if is_stepping {

@@ -12,10 +12,7 @@ use super::program::Deed;
 use super::run::{Event, Run};
 
 const fn access(writes: bool) -> Access {
-    match writes {
-        true => Access::Write,
-        false => Access::Read,
-    }
+    if writes { Access::Write } else { Access::Read }
 }
 
 impl Run<'_> {
@@ -25,9 +22,7 @@ impl Run<'_> {
 
     /// A thread of the program goes on. Whether it does, rather than waiting.
     pub(super) fn next_deed(&mut self, agent: usize) -> Result<bool, HostsError> {
-        let Some(worker) = self.worker(agent) else {
-            return Ok(false);
-        };
+        let Some(worker) = self.worker(agent) else { return Ok(false) };
         match worker.doing {
             Doing::NotBegun | Doing::Ready => Ok(self.begin(agent)),
             Doing::Stepping => {
@@ -106,9 +101,7 @@ impl Run<'_> {
     fn begin(&mut self, agent: usize) -> bool {
         let now_ps = self.now_ps;
         let machine = self.machine;
-        let Some(worker) = self.worker(agent) else {
-            return false;
-        };
+        let Some(worker) = self.worker(agent) else { return false };
         worker.since_ps = now_ps;
         let rank = usize::from(worker.rank);
         let Some(entry) = worker.entry() else {
@@ -126,8 +119,7 @@ impl Run<'_> {
                     return self.await_minipage(agent, minipage);
                 };
                 let page = address.offset_bytes / PAGE_BYTES;
-                let dsm = self.ranks[rank].memory.dsm();
-                let known = dsm.minipage_at(address.view, page);
+                let known = self.ranks[rank].memory.dsm().minipage_at(address.view, page);
                 match known {
                     Some((_, may)) if may.allows(access(writes)) => (0, Effect::Nothing),
                     _ => {
@@ -157,13 +149,9 @@ impl Run<'_> {
     /// A thread makes its call of the shared memory.
     pub(super) fn call(&mut self, agent: usize) -> Result<(), HostsError> {
         let now_ns = self.now_ns();
-        let Some(worker) = self.worker(agent) else {
-            return Ok(());
-        };
+        let Some(worker) = self.worker(agent) else { return Ok(()) };
         let (rank, thread) = (usize::from(worker.rank), worker.thread);
-        let Some(entry) = worker.entry() else {
-            return Ok(());
-        };
+        let Some(entry) = worker.entry() else { return Ok(()) };
         let at = |minipage: u32, minipages: &[Option<Address>]| {
             let address = minipages[minipage as usize].unwrap_or(Address { view: 0, offset_bytes: 0 });
             (address.view, address.offset_bytes / PAGE_BYTES)
@@ -208,13 +196,9 @@ impl Run<'_> {
         agent: usize,
         outcome: Result<DsmOutcome, SharedEnd>,
     ) -> Result<(), HostsError> {
-        let Some(worker) = self.worker(agent) else {
-            return Ok(());
-        };
+        let Some(worker) = self.worker(agent) else { return Ok(()) };
         let rank = worker.rank;
-        let Some(entry) = worker.entry() else {
-            return Ok(());
-        };
+        let Some(entry) = worker.entry() else { return Ok(()) };
         match (outcome, entry.deed) {
             (Err(end), _) => return Err(HostsError::Ended { rank, end }),
             (Ok(DsmOutcome::Failed(error)), deed) => {
@@ -242,12 +226,9 @@ impl Run<'_> {
         }
     }
 
-    /// A deed is done.
     fn finish(&mut self, agent: usize) {
         let now_ps = self.now_ps;
-        let Some(worker) = self.worker(agent) else {
-            return;
-        };
+        let Some(worker) = self.worker(agent) else { return };
         let took_ps = now_ps - worker.since_ps;
         let (rank, thread) = (usize::from(worker.rank), worker.thread);
         let deed = worker.entry().map(|entry| entry.deed);

@@ -15,7 +15,6 @@ pub enum PaperError {
     /// Computers that run whole nodes.
     #[error(transparent)]
     Computers(#[from] ComputersError),
-    /// Hosts that share memory.
     #[error(transparent)]
     Hosts(#[from] HostsError),
     /// A trace of the chapter cannot be read.
@@ -27,12 +26,8 @@ pub enum PaperError {
     /// A translation cache that cannot be built.
     #[error(transparent)]
     Cache(#[from] mapwire_translation::CacheError),
-    /// A row size for a machine without a page directory.
     #[error(
         "invalid row size for `{paper}`: its machine has no page directory; leave the row size out, or run `gms-np`"
     )]
-    NoRows {
-        /// Whose machine.
-        paper: &'static str,
-    },
+    NoRows { paper: &'static str },
 }

@@ -46,14 +46,10 @@ impl Default for Options {
 /// A paper whose machine can be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// What commands call it.
     pub name: &'static str,
-    /// Authors, title and place.
     pub title: &'static str,
-    /// Runs everything.
     pub run: fn(&Options) -> Result<Report, PaperError>,
 }
 
-/// All of them.
 pub const PAPERS: &[Paper] =
     &[gms_np::PAPER, vmmc::PAPER, utlb::PAPER, dynamic_handle::PAPER, millipage::PAPER, today::PAPER];

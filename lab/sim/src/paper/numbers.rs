@@ -31,14 +31,35 @@ pub(super) const fn about(milli: i64) -> Published {
     Published { milli, digit_milli: 1000 }
 }
 
-/// A published whole number.
 pub(super) const fn whole(number: i64) -> Published {
     about(1000 * number)
 }
 
-/// A published count.
 pub(super) const fn count(number: i64) -> Published {
     Published { milli: 1000 * number, digit_milli: 0 }
+}
+
+/// A published figure of so many thousandths, printed to hundredths.
+pub(super) const fn hundredths(milli: i64) -> Published {
+    Published { milli, digit_milli: 10 }
+}
+
+/// The value of a cost between 0 and `most` at which it changes who `wins`, to within `precision`; `None` if it does not change.
+pub(super) fn break_even<E>(most: Ps, precision: Ps, wins: impl Fn(Ps) -> Result<bool, E>) -> Result<Option<Ps>, E> {
+    let wins_at_zero = wins(0)?;
+    if wins_at_zero == wins(most)? {
+        return Ok(None);
+    }
+    let (mut low, mut high) = (0, most);
+    while high - low > precision {
+        let middle = low.midpoint(high);
+        if wins(middle)? == wins_at_zero {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(Some(high))
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// One word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -42,30 +41,24 @@ pub struct Published {
 pub struct Cell {
     /// Ours in thousandths; `None` if there is none.
     pub milli: Option<i64>,
-    /// The paper's.
     pub published: Option<Published>,
-    /// What part the paper's has.
     pub role: Role,
 }
 
 impl Cell {
     /// A figure that the paper does not have.
-    #[must_use]
     pub const fn new(milli: i64) -> Self {
         Self { milli: Some(milli), published: None, role: Role::New }
     }
 
-    /// No figure.
     pub const NONE: Self = Self { milli: None, published: None, role: Role::New };
 
     /// A figure beside the published one.
-    #[must_use]
     pub const fn beside(milli: i64, published: Published, role: Role) -> Self {
         Self { milli: Some(milli), published: Some(published), role }
     }
 
     /// By how many tenths of a percent ours is more than the published figure.
-    #[must_use]
     pub fn difference(&self) -> Option<i64> {
         let (ours, theirs) = (self.milli?, self.published?.milli);
         (theirs != 0).then(|| {
@@ -76,7 +69,6 @@ impl Cell {
 
     /// Whether it is a prediction, and if so whether it is within a tenth of the published figure, beside what the paper rounded: a
     /// published 4 % may have been anything from 3.5 to 4.5. Nothing is within a tenth of a published 0: that is not counted.
-    #[must_use]
     pub fn is_within(&self) -> Option<bool> {
         let (ours, theirs) = (self.milli?, self.published?);
         let is_counted = self.role == Role::Predicted && theirs.milli != 0;
@@ -87,19 +79,21 @@ impl Cell {
     }
 
     /// Whether ours, in as many digits as the paper prints, is the same.
-    #[must_use]
     pub fn is_same(&self) -> bool {
-        let (Some(ours), Some(theirs)) = (self.milli, self.published) else {
-            return false;
-        };
+        let (Some(ours), Some(theirs)) = (self.milli, self.published) else { return false };
         2 * (ours - theirs.milli).abs() <= theirs.digit_milli
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(milli: i64) -> Self {
+        Self::new(milli)
     }
 }
 
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What tells it from others.
     pub keys: Vec<String>,
     /// A cell for each column.
     pub cells: Vec<Cell>,
@@ -108,42 +102,40 @@ pub struct Row {
 /// Units that names of columns end with.
 const UNITS: [&str; 6] = ["us", "s", "MB/s", "%", "count", "ratio"];
 
-/// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// `Table 1`, or what a new one is about.
     pub name: &'static str,
-    /// What it shows.
     pub caption: String,
     /// Unit of the cells of columns that name none.
     pub unit: &'static str,
-    /// Names of the keys.
     pub keys: Vec<&'static str>,
     /// Names of the columns; with another unit than the table's, behind a comma.
     pub columns: Vec<String>,
-    /// The rows.
     pub rows: Vec<Row>,
-    /// What a reader must know.
     pub notes: Vec<String>,
 }
 
 impl Table {
-    /// A table without rows.
-    #[must_use]
-    pub fn new(name: &'static str, caption: &str, unit: &'static str, keys: &[&'static str], columns: &[&str]) -> Self {
+    pub fn new(
+        name: &'static str,
+        caption: &str,
+        unit: &'static str,
+        keys: &[&'static str],
+        columns: &[impl AsRef<str>],
+    ) -> Self {
         Self {
             name,
             caption: caption.to_owned(),
             unit,
             keys: keys.to_vec(),
-            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            columns: columns.iter().map(|column| column.as_ref().to_owned()).collect(),
             rows: Vec::new(),
             notes: Vec::new(),
         }
     }
 
     /// The unit of a row's cell in this column: as the key named `unit` says, or another key that is one, or the column's name, or the table.
-    #[must_use]
     pub fn unit_of<'a>(&'a self, row: &'a Row, column: &'a str) -> &'a str {
         let key = self.keys.iter().position(|key| *key == "unit");
         if let Some(key) = key.and_then(|at| row.keys.get(at)) {
@@ -152,24 +144,26 @@ impl Table {
         if let Some(key) = row.keys.iter().find(|key| UNITS.contains(&key.as_str())) {
             return key;
         }
-        let named = column.rsplit_once(", ").map(|(_, unit)| unit);
-        named.filter(|it| UNITS.contains(it)).unwrap_or(self.unit)
+        column.rsplit_once(", ").map(|(_, unit)| unit).filter(|it| UNITS.contains(it)).unwrap_or(self.unit)
     }
 
-    /// Appends a row.
-    pub fn row(&mut self, keys: &[&str], cells: Vec<Cell>) {
+    pub fn row(&mut self, keys: &[&str], cells: impl IntoIterator<Item = impl Into<Cell>>) {
+        let cells: Vec<Cell> = cells.into_iter().map(Into::into).collect();
         debug_assert_eq!((keys.len(), cells.len()), (self.keys.len(), self.columns.len()));
         let keys = keys.iter().map(|&key| key.to_owned()).collect();
         self.rows.push(Row { keys, cells });
     }
 
-    /// Appends a note.
+    /// Appends a row about something that a paper says, and whether it holds here.
+    pub(super) fn said(&mut self, said: &str, holds: bool, measure: &str, milli: i64) {
+        self.row(&[said, if holds { "holds" } else { "does not hold" }, measure], [milli]);
+    }
+
     pub fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
     }
 
     /// The cell of the row with these keys.
-    #[must_use]
     pub fn cell(&self, keys: &[&str], column: &str) -> Option<Cell> {
         let row = self.rows.iter().find(|row| row.keys == keys)?;
         let at = self.columns.iter().position(|name| name == column)?;
@@ -180,15 +174,12 @@ impl Table {
 /// A line of a plot: points of whole numbers and thousandths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What it is.
     pub name: String,
-    /// Its points.
     pub points: Vec<(i64, i64)>,
 }
 
 impl Line {
     /// The smallest and largest x of all lines, if a linear axis would squeeze most points into its beginning.
-    #[must_use]
     pub fn logarithmic(lines: &[Self]) -> Option<(i64, i64)> {
         let points = || lines.iter().flat_map(|line| &line.points);
         let least = points().map(|point| point.0).min()?;
@@ -197,37 +188,41 @@ impl Line {
     }
 }
 
-/// Spans of one system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Which system.
     pub name: String,
     /// What its parts did, from time 0 on.
     pub spans: Vec<Span>,
 }
 
-/// What is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plot {
-    /// Lines.
     Lines(Vec<Line>),
-    /// What parts did when.
     Spans(Vec<Group>),
 }
 
-/// A figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
     /// `Figure 5`.
     pub name: &'static str,
-    /// What it shows.
     pub caption: String,
     /// What the horizontal axis counts.
     pub x: &'static str,
     /// What the vertical axis counts; nothing for spans.
     pub y: &'static str,
-    /// What is drawn.
     pub plot: Plot,
+}
+
+impl Figure {
+    /// Lines over an axis of `x`, their values in `y`.
+    pub(super) fn lines(
+        name: &'static str,
+        caption: &str,
+        (x, y): (&'static str, &'static str),
+        lines: impl IntoIterator<Item = Line>,
+    ) -> Self {
+        Self { name, caption: caption.to_owned(), x, y, plot: Plot::Lines(lines.into_iter().collect()) }
+    }
 }
 
 /// All that a run gives.
@@ -251,7 +246,6 @@ pub struct Summary {
 }
 
 impl core::fmt::Display for Summary {
-    /// A sentence.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self { predicted, within } = self;
         match predicted {
@@ -266,7 +260,6 @@ impl core::fmt::Display for Summary {
 
 impl Report {
     /// How well its predictions agree.
-    #[must_use]
     pub fn summary(&self) -> Summary {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
         let verdicts = rows.flat_map(|row| &row.cells).filter_map(Cell::is_within);
@@ -277,7 +270,6 @@ impl Report {
     }
 
     /// The table of this name.
-    #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
     }

@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 use mapwire_node::{Ask, Told};
 use mapwire_rpc::{Config, Incoming, Rpc, Xid};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
-use thiserror::Error;
 
 use crate::checks::restarts::Restarts;
-use crate::cluster::{Cluster, ClusterError, Moved, Observer, Violation};
-use crate::coverage::{Condition, Coverage};
+use crate::cluster::{Cluster, Moved, Observer, Violation};
+use crate::coverage::counted;
 use crate::random::Random;
+use crate::run::RunError;
+use running::Call;
 use watched::Watched;
 
 /// The handler id of calls.
@@ -27,105 +28,18 @@ const PROCESS: ProcessId = ProcessId(0);
 const PROGRAM: u32 = 1000;
 const VERSION: u32 = 1;
 
-/// A run that cannot be made.
-#[derive(Debug, Error)]
-pub enum RpcError {
-    /// Its cluster.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// A service could not be registered.
-    #[error(transparent)]
-    Register(#[from] mapwire_node::RegisterError),
-}
+counted! { RpcSeen {
+    answered = Answered: "Calls that got their reply.";
+    timed_out = TimedOut: "Calls whose deadline came first.";
+    late = LateReply: "Replies that came after that.";
+    ended = Ended: "Calls that ended with their connection.";
+    repeated = Repeated: "Calls that were sent again.";
+    replied_again = RepeatedReply: "Replies that came again.";
+    stray = Stray: "Records of sessions that were over.";
+    one_way = OneWay: "Calls without an answer that were carried out.";
+    crashed: "Nodes that died or started anew.";
+} }
 
-/// How a run went.
-#[derive(Clone, Debug)]
-pub struct RpcOutcome {
-    /// The first violation, with its time.
-    pub violation: Option<(u64, Violation)>,
-    /// Events.
-    pub events: u64,
-    /// Packets delivered.
-    pub packets: u64,
-    /// What happened.
-    pub seen: RpcSeen,
-    /// The same, of all kinds of run.
-    pub coverage: Coverage,
-    /// It was not interrupted.
-    pub is_whole: bool,
-}
-
-/// What happened in a run, so that one that shows nothing is noticed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RpcSeen {
-    /// Calls that got their reply.
-    pub answered: u64,
-    /// Calls whose deadline came first.
-    pub timed_out: u64,
-    /// Replies that came after that.
-    pub late: u64,
-    /// Calls that ended with their connection.
-    pub ended: u64,
-    /// Calls that were sent again.
-    pub repeated: u64,
-    /// Replies that came again.
-    pub replied_again: u64,
-    /// Records of sessions that were over.
-    pub stray: u64,
-    /// Calls without an answer that were carried out.
-    pub one_way: u64,
-    /// Nodes that died or started anew.
-    pub crashed: u64,
-}
-
-impl RpcSeen {
-    /// All counts, in order.
-    #[must_use]
-    pub const fn counts(&self) -> [u64; 9] {
-        [
-            self.answered,
-            self.timed_out,
-            self.late,
-            self.ended,
-            self.repeated,
-            self.replied_again,
-            self.stray,
-            self.one_way,
-            self.crashed,
-        ]
-    }
-
-    /// Notes it.
-    fn cover(&self, coverage: &mut Coverage) {
-        for (condition, times) in [
-            (Condition::Answered, self.answered),
-            (Condition::TimedOut, self.timed_out),
-            (Condition::LateReply, self.late),
-            (Condition::Ended, self.ended),
-            (Condition::Repeated, self.repeated),
-            (Condition::RepeatedReply, self.replied_again),
-            (Condition::Stray, self.stray),
-            (Condition::OneWay, self.one_way),
-        ] {
-            coverage.note_many(condition, times);
-        }
-    }
-
-    /// Adds what happened in another run.
-    pub fn add(&mut self, other: &Self) {
-        self.answered += other.answered;
-        self.timed_out += other.timed_out;
-        self.late += other.late;
-        self.ended += other.ended;
-        self.repeated += other.repeated;
-        self.replied_again += other.replied_again;
-        self.stray += other.stray;
-        self.one_way += other.one_way;
-        self.crashed += other.crashed;
-    }
-}
-
-/// A call that waits.
 #[derive(Clone, Debug)]
 struct Waiting {
     token: u32,
@@ -137,9 +51,9 @@ struct Waiting {
 /// The programs and what must be true of them.
 #[derive(Debug)]
 struct Programs {
+    calls: Vec<Call>,
     nodes: u16,
     config: Config,
-    /// By caller and number.
     waiting: BTreeMap<(NodeId, u32), Waiting>,
     /// Calls in hand, by the event that answers them.
     held: BTreeMap<u32, (NodeId, Box<Incoming>, Vec<u8>)>,
@@ -166,8 +80,7 @@ struct Programs {
 
 impl Programs {
     fn broke(&mut self, now_ns: u64, text: String) {
-        let check = "calls";
-        self.violation.get_or_insert((now_ns, Violation { check, text }));
+        self.violation.get_or_insert((now_ns, Violation { check: "calls", text }));
     }
 
     fn is_alive(&self, node: NodeId) -> bool {
@@ -202,7 +115,7 @@ impl Programs {
     }
 
     /// Puts the service into a node.
-    fn put(&mut self, cluster: &mut Cluster, node: NodeId) -> Result<(), RpcError> {
+    fn put(&mut self, cluster: &mut Cluster, node: NodeId) -> Result<(), RunError> {
         self.incarnations += 1;
         let mut rpc = Rpc::new(Config {
             // No two of them are alike.

@@ -6,14 +6,14 @@ use mapwire_wire::NodeId;
 use super::watched::Watched;
 use super::{PROCESS, PROGRAM, Programs, RPC, VERSION, Waiting, body_of, key, token_of};
 use crate::checks::liveness;
-use crate::cluster::{Cluster, Step};
+use crate::cluster::{Cluster, Violation};
 
 /// A call that finds no connection, or no window, is made so much later.
 const AGAIN_NS: u64 = 40_000;
 /// How often it tries: its server may be dead.
 const TRIES: u32 = 500;
 /// Events of a run at most, for each call.
-const EVENTS_A_CALL: u64 = 20_000;
+pub(super) const EVENTS_A_CALL: u64 = 20_000;
 
 /// A call of a program.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,6 @@ pub(super) struct Call {
     pub(super) node: NodeId,
     pub(super) to: NodeId,
     pub(super) bytes: u64,
-    /// How long it waits.
     pub(super) timeout_ns: u64,
     pub(super) is_one_way: bool,
     pub(super) tries: u32,
@@ -37,40 +36,70 @@ pub(super) const fn event_of_call(number: u32) -> u32 {
     number * KINDS + CALL
 }
 
-impl Programs {
-    /// Lets everything happen. False if it is interrupted.
-    pub(super) fn run(&mut self, cluster: &mut Cluster, calls: &mut [Call]) -> bool {
-        let most_events = EVENTS_A_CALL * (calls.len() as u64 + 50);
-        while self.violation.is_none() {
-            match cluster.step(self) {
-                Step::Inside => {}
-                Step::Program(event) => match event % KINDS {
-                    CALL => self.make(cluster, calls, event),
-                    ANSWER => self.answer(cluster, event),
-                    _ => self.repeat(cluster, event),
-                },
-                Step::Rest => {
-                    self.check_rest(cluster);
-                    return true;
-                }
-                Step::Interrupted => return false,
-            }
-            self.follow_up(cluster);
-            let events = cluster.totals().events;
-            if events > most_events {
-                let violation = liveness::never_rests(cluster.now_ns(), events);
-                self.violation.get_or_insert((cluster.now_ns(), violation));
-            }
-        }
-        true
+impl crate::run::Programs for Programs {
+    fn violation(&mut self) -> &mut Option<(u64, Violation)> {
+        &mut self.violation
     }
 
-    fn make(&mut self, cluster: &mut Cluster, calls: &mut [Call], event: u32) {
+    fn event(&mut self, cluster: &mut Cluster, event: u32) -> bool {
+        match event % KINDS {
+            CALL => self.make(cluster, event),
+            ANSWER => self.answer(cluster, event),
+            _ => self.repeat(cluster, event),
+        }
+        false
+    }
+
+    fn follow_up(&mut self, cluster: &mut Cluster) {
+        while let Some(node) = self.anew.pop() {
+            if let Err(error) = self.put(cluster, node) {
+                self.broke(cluster.now_ns(), error.to_string());
+            }
+        }
+        for node in self.all() {
+            while self.is_alive(node)
+                && let Some((call, replies)) = self.call_if(cluster, node, Watched::has_news, Watched::take_news)
+            {
+                for (from, xid) in replies {
+                    self.check_reply(cluster.now_ns(), (node, xid), from);
+                }
+                if let Some(call) = call {
+                    self.take(cluster, node, call);
+                }
+            }
+        }
+        let over: Vec<_> = self.waiting.keys().copied().collect();
+        for (node, xid) in over {
+            let to = self.waiting[&(node, xid)].to;
+            let is_over = |watched: &Watched| !watched.rpc.is_waiting(Xid(xid), to);
+            let outcome = self.call_if(cluster, node, is_over, |watched| watched.rpc.take_outcome(Xid(xid)));
+            if let Some(Some(outcome)) = outcome {
+                self.hear(cluster, (node, xid), outcome);
+            }
+        }
+    }
+
+    fn rest(&mut self, cluster: &mut Cluster) {
+        if let Some((&(node, _), call)) = self.waiting.iter().next() {
+            let text = format!("call {} to {} never ends", call.token, call.to);
+            let at = mapwire_wire::Endpoint::first_of(node);
+            let violation = liveness::still_waits(at, text);
+            self.violation.get_or_insert((cluster.now_ns(), violation));
+        }
+        for node in self.all() {
+            let service: Option<&Watched> = cluster.node(node).service(PROCESS, RPC);
+            let counters = service.map(|watched| *watched.rpc.counters()).unwrap_or_default();
+            self.seen.late += counters.late_replies;
+            self.seen.stray += counters.stray_records;
+        }
+    }
+}
+
+impl Programs {
+    fn make(&mut self, cluster: &mut Cluster, event: u32) {
         let token = event / KINDS;
-        let Some(call) = calls.get_mut(token as usize) else {
-            return;
-        };
-        if !self.is_alive(call.node) {
+        let Some(call) = self.calls.get_mut(token as usize) else { return };
+        if self.dead[usize::from(call.node.0)] {
             return;
         }
         call.tries += 1;
@@ -124,9 +153,7 @@ impl Programs {
             .filter(|(_, waiting)| waiting.token == token)
             .map(|(&(node, xid), waiting)| (node, Xid(xid), waiting.to, waiting.body.clone()))
             .next();
-        let Some((node, xid, to, body)) = found else {
-            return;
-        };
+        let Some((node, xid, to, body)) = found else { return };
         let asked = self.call(cluster, node, |rpc, _| rpc.again(xid, to, &mut Some(draft(&body))));
         if asked == Some(Ok(())) {
             self.seen.repeated += 1;
@@ -136,9 +163,7 @@ impl Programs {
 
     /// A server answers a call that it had in hand.
     fn answer(&mut self, cluster: &mut Cluster, event: u32) {
-        let Some((node, call, body)) = self.held.remove(&event) else {
-            return;
-        };
+        let Some((node, call, body)) = self.held.remove(&event) else { return };
         let replied = self.call(cluster, node, |rpc, _| {
             let mut draft = Draft::reply(call.id.xid, ReplyStatus::Success, Vec::new());
             draft.body().extend_from_slice(&body);
@@ -149,36 +174,6 @@ impl Programs {
         {
             let text = format!("{node} may not answer call {:?}", call.id);
             self.broke(cluster.now_ns(), text);
-        }
-    }
-
-    /// What has happened is taken note of.
-    fn follow_up(&mut self, cluster: &mut Cluster) {
-        while let Some(node) = self.anew.pop() {
-            if let Err(error) = self.put(cluster, node) {
-                self.broke(cluster.now_ns(), error.to_string());
-            }
-        }
-        for node in self.all() {
-            while self.is_alive(node)
-                && let Some((call, replies)) = self.call_if(cluster, node, Watched::has_news, Watched::take_news)
-            {
-                for (from, xid) in replies {
-                    self.check_reply(cluster.now_ns(), (node, xid), from);
-                }
-                if let Some(call) = call {
-                    self.take(cluster, node, call);
-                }
-            }
-        }
-        let over: Vec<_> = self.waiting.keys().copied().collect();
-        for (node, xid) in over {
-            let to = self.waiting[&(node, xid)].to;
-            let is_over = |watched: &Watched| !watched.rpc.is_waiting(Xid(xid), to);
-            let outcome = self.call_if(cluster, node, is_over, |watched| watched.rpc.take_outcome(Xid(xid)));
-            if let Some(Some(outcome)) = outcome {
-                self.hear(cluster, (node, xid), outcome);
-            }
         }
     }
 
@@ -237,11 +232,8 @@ impl Programs {
         cluster.schedule(cluster.now_ns() + after_ns, event);
     }
 
-    /// A call has ended.
     fn hear(&mut self, cluster: &mut Cluster, key: (NodeId, u32), outcome: Outcome) {
-        let Some(call) = self.waiting.remove(&key) else {
-            return;
-        };
+        let Some(call) = self.waiting.remove(&key) else { return };
         let (now_ns, token) = (cluster.now_ns(), call.token);
         let times = self.carried_out.get(&token).copied().unwrap_or(0);
         match outcome {
@@ -262,22 +254,6 @@ impl Programs {
             Err(error) => self.broke(now_ns, format!("call {token} ended without cause: {error}")),
         }
     }
-
-    fn check_rest(&mut self, cluster: &mut Cluster) {
-        if let Some((&(node, _), call)) = self.waiting.iter().next() {
-            let text = format!("call {} to {} never ends", call.token, call.to);
-            let at = mapwire_wire::Endpoint::first_of(node);
-            let violation = liveness::still_waits(at, text);
-            self.violation.get_or_insert((cluster.now_ns(), violation));
-        }
-        for node in self.all() {
-            let service: Option<&Watched> = cluster.node(node).service(PROCESS, RPC);
-            let counters = service.map(|watched| *watched.rpc.counters());
-            let counters = counters.unwrap_or_default();
-            self.seen.late += counters.late_replies;
-            self.seen.stray += counters.stray_records;
-        }
-    }
 }
 
 fn draft(body: &[u8]) -> Draft {
@@ -289,8 +265,9 @@ fn draft(body: &[u8]) -> Draft {
 
 fn begin(rpc: &mut Rpc, to: NodeId, body: &[u8], deadline_ns: u64, is_one_way: bool) -> Result<Option<Xid>, Refusal> {
     let mut draft = Some(draft(body));
-    match is_one_way {
-        true => rpc.one_way(to, &mut draft, None).map(|()| None),
-        false => rpc.begin(to, &mut draft, None, Some(deadline_ns)).map(Some),
+    if is_one_way {
+        rpc.one_way(to, &mut draft, None).map(|()| None)
+    } else {
+        rpc.begin(to, &mut draft, None, Some(deadline_ns)).map(Some)
     }
 }

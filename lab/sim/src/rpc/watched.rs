@@ -35,7 +35,6 @@ impl Watched {
     }
 }
 
-/// Which call a message answers.
 fn answered(message: &[u8]) -> Option<u32> {
     let words = message.get(ENVELOPE_BYTES..)?.first_chunk::<8>()?;
     let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| words[at + byte]));

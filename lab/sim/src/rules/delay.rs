@@ -26,10 +26,7 @@ impl Fault for Delay {
     }
 
     fn delay_ns(&self, _now_ns: u64, _from: NodeId, _to: NodeId, random: &mut Random) -> u64 {
-        match random.chance(self.percent) {
-            true => random.below(self.most_ns),
-            false => 0,
-        }
+        if random.chance(self.percent) { random.below(self.most_ns) } else { 0 }
     }
 }
 

@@ -3,16 +3,11 @@
 //! All faults end by [`Shape::heal_ns`]; only a crash stays. A rule that is not named does nothing. Some need a transport that may lose
 //! packets.
 
-mod crash;
 mod delay;
-mod forge;
+mod nodes;
 mod partition;
 mod path;
-mod pause;
-mod refuse;
-mod restart;
 mod share;
-mod slow;
 
 use core::fmt::Debug;
 
@@ -21,10 +16,8 @@ use thiserror::Error;
 
 use crate::random::Random;
 
-/// What faults are drawn for.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Nodes.
     pub nodes: u16,
     /// When the last fault ends, in nanoseconds from the start.
     pub heal_ns: u64,
@@ -58,7 +51,6 @@ pub struct Window {
 pub enum Effect {
     /// Packets are [delayed](Fault::delay_ns) as long as it is in force.
     Packets,
-    /// The node does nothing.
     Pause(NodeId),
     /// The node is so many times slower.
     Slow(NodeId, u64),
@@ -75,9 +67,7 @@ pub enum Effect {
 /// What a transport that may lose packets does to a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
-    /// It does not arrive.
     Lose,
-    /// It arrives twice.
     Repeat,
     /// It arrives so much later, and others overtake it.
     Late(u64),
@@ -91,7 +81,6 @@ pub trait Fault: Debug {
     fn rule(&self) -> &'static str;
     /// When it is in force.
     fn window(&self) -> Window;
-    /// What it changes.
     fn begin(&self) -> Effect;
     /// How much later a packet arrives that is sent while it is in force.
     fn delay_ns(&self, _now_ns: u64, _from: NodeId, _to: NodeId, _random: &mut Random) -> u64 {
@@ -104,16 +93,13 @@ pub trait Fault: Debug {
     }
 }
 
-/// A kind of fault.
 #[derive(Clone, Copy)]
 pub struct Rule {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it does.
     pub about: &'static str,
     /// Whether it needs a transport that may lose packets.
     pub is_lossy: bool,
-    /// Draws its faults.
     pub draw: fn(&mut Random, &Shape) -> Vec<Box<dyn Fault>>,
 }
 
@@ -123,80 +109,36 @@ impl Debug for Rule {
     }
 }
 
-/// All rules.
-pub const RULES: &[Rule] = &[
-    Rule {
-        name: "delay",
-        about: "packets arrive later, each by another time; those of different pairs overtake each other",
-        is_lossy: false,
-        draw: delay::draw,
-    },
-    Rule {
-        name: "partition",
-        about: "two groups of nodes hear nothing of each other until the partition ends: what they send is late, or lost where it can be",
-        is_lossy: false,
-        draw: partition::draw,
-    },
-    Rule {
-        name: "path",
-        about: "all packets from one node to another take much longer; where packets can be lost, one of their paths carries nothing",
-        is_lossy: false,
-        draw: path::draw,
-    },
-    Rule { name: "pause", about: "a node does nothing for a time", is_lossy: false, draw: pause::draw },
-    Rule { name: "slow", about: "a node's processor is up to 100 times slower", is_lossy: false, draw: slow::draw },
-    Rule {
-        name: "refuse-pins",
-        about: "a node's pinner refuses calls, all or every few",
-        is_lossy: false,
-        draw: refuse::draw,
-    },
-    Rule {
-        name: "crash",
-        about: "a node stops for good, and the others learn of it later",
-        is_lossy: false,
-        draw: crash::draw,
-    },
-    Rule { name: "drop", about: "datagrams are lost", is_lossy: true, draw: share::drop },
-    Rule {
-        name: "duplicate",
-        about: "datagrams arrive twice, and those that greeted a peer once more after a restart",
-        is_lossy: true,
-        draw: share::duplicate,
-    },
-    Rule { name: "reorder", about: "datagrams are overtaken by later ones", is_lossy: true, draw: share::reorder },
-    Rule {
-        name: "corrupt",
-        about: "a bit of a datagram changes, which the transport's checksum finds",
-        is_lossy: true,
-        draw: share::corrupt,
-    },
-    Rule { name: "restart", about: "a node stops, forgets all, and starts anew", is_lossy: true, draw: restart::draw },
-    Rule {
-        name: "forge",
-        about: "a node sends packets whose keys are wrong, stale or another's, or that ask for what it was not granted",
-        is_lossy: false,
-        draw: forge::draw,
-    },
-];
+macro_rules! rules {
+    ($($name:literal $is_lossy:literal $draw:expr => $about:literal;)*) => {
+        pub const RULES: &[Rule] = &[$(Rule { name: $name, about: $about, is_lossy: $is_lossy, draw: $draw }),*];
+    };
+}
+
+rules! {
+    "delay" false delay::draw => "packets arrive later, each by another time; those of different pairs overtake each other";
+    "partition" false partition::draw => "two groups of nodes hear nothing of each other until the partition ends: what they send is late, or lost where it can be";
+    "path" false path::draw => "all packets from one node to another take much longer; where packets can be lost, one of their paths carries nothing";
+    "pause" false nodes::pause => "a node does nothing for a time";
+    "slow" false nodes::slow => "a node's processor is up to 100 times slower";
+    "refuse-pins" false nodes::refuse => "a node's pinner refuses calls, all or every few";
+    "crash" false nodes::crash => "a node stops for good, and the others learn of it later";
+    "drop" true |random, shape| share::draw(random, shape, Harm::Lose) => "datagrams are lost";
+    "duplicate" true |random, shape| share::draw(random, shape, Harm::Repeat) => "datagrams arrive twice, and those that greeted a peer once more after a restart";
+    "reorder" true |random, shape| share::draw(random, shape, Harm::Late(0)) => "datagrams are overtaken by later ones";
+    "corrupt" true |random, shape| share::draw(random, shape, Harm::Damage) => "a bit of a datagram changes, which the transport's checksum finds";
+    "restart" true nodes::restart => "a node stops, forgets all, and starts anew";
+    "forge" false nodes::forge => "a node sends packets whose keys are wrong, stale or another's, or that ask for what it was not granted";
+}
 
 /// A rule that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
-    /// There is no such rule.
     #[error("unknown rule `{name}`: expected all, none or some of {known}")]
-    Unknown {
-        /// What was given.
-        name: String,
-        /// The names that are known.
-        known: String,
-    },
+    Unknown { name: String, known: String },
 }
 
 /// The rules that a list names: `all`, `none`, or names with commas between them.
-///
-/// # Errors
-/// A name that is none.
 pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
     match text.trim() {
         "all" => return Ok(RULES.to_vec()),
@@ -219,10 +161,7 @@ pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
 /// The names of rules, with commas between them; `none` if there are none.
 pub(crate) fn names(rules: &[Rule]) -> String {
     let names: Vec<&str> = rules.iter().map(|rule| rule.name).collect();
-    match names.is_empty() {
-        true => "none".to_owned(),
-        false => names.join(","),
-    }
+    if names.is_empty() { "none".to_owned() } else { names.join(",") }
 }
 
 /// A few faults: up to `most`, each made by `make`.

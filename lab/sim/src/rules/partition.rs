@@ -8,7 +8,6 @@ use crate::random::{Random, mix};
 #[derive(Debug)]
 struct Partition {
     window: Window,
-    /// Draws each node's group.
     seed: u64,
 }
 
@@ -32,10 +31,7 @@ impl Fault for Partition {
     }
 
     fn delay_ns(&self, now_ns: u64, from: NodeId, to: NodeId, _random: &mut Random) -> u64 {
-        match self.group(from) == self.group(to) {
-            true => 0,
-            false => self.window.end_ns.saturating_sub(now_ns),
-        }
+        if self.group(from) == self.group(to) { 0 } else { self.window.end_ns.saturating_sub(now_ns) }
     }
 
     fn harm(&self, from: NodeId, to: NodeId, _path: u8, _random: &mut Random) -> Option<Harm> {

@@ -28,10 +28,7 @@ impl Fault for Path {
     }
 
     fn delay_ns(&self, _now_ns: u64, from: NodeId, to: NodeId, _random: &mut Random) -> u64 {
-        match (from, to) == (self.from, self.to) {
-            true => self.extra_ns,
-            false => 0,
-        }
+        if (from, to) == (self.from, self.to) { self.extra_ns } else { 0 }
     }
 
     fn harm(&self, from: NodeId, to: NodeId, path: u8, _random: &mut Random) -> Option<Harm> {

@@ -41,27 +41,11 @@ impl Fault for Share {
     }
 }
 
-fn draw(random: &mut Random, shape: &Shape, harm: Harm) -> Vec<Box<dyn Fault>> {
+pub(super) fn draw(random: &mut Random, shape: &Shape, harm: Harm) -> Vec<Box<dyn Fault>> {
     some(random, 3, |random| Share {
         window: shape.window(random, shape.heal_ns),
         percent: random.spread(1, 50),
         most_ns: random.spread(1_000, 5_000_000),
         harm,
     })
-}
-
-pub(super) fn drop(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
-    draw(random, shape, Harm::Lose)
-}
-
-pub(super) fn duplicate(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
-    draw(random, shape, Harm::Repeat)
-}
-
-pub(super) fn reorder(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
-    draw(random, shape, Harm::Late(0))
-}
-
-pub(super) fn corrupt(random: &mut Random, shape: &Shape) -> Vec<Box<dyn Fault>> {
-    draw(random, shape, Harm::Damage)
 }

@@ -11,32 +11,25 @@ use crate::random::Random;
 /// Variables that a test may have.
 pub const VARIABLES: u8 = 2;
 
-/// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
-    /// Load a variable.
     Load(u8),
     /// Store a value, 1 to 15, in a variable.
     Store(u8, u8),
     /// Wait for the one lock.
     Lock,
-    /// Give it back.
     Unlock,
-    /// Wait for all threads.
     Barrier,
 }
 
 use Op::{Barrier, Load, Lock, Store, Unlock};
 
-/// A test.
 #[derive(Clone, Copy, Debug)]
 pub struct Litmus {
-    /// Its name.
     pub name: &'static str,
     threads: &'static [&'static [Op]],
 }
 
-/// All tests.
 pub const LITMUS: [Litmus; 9] = [
     test("message passing", &[&[Store(0, 1), Store(1, 1)], &[Load(1), Load(0)]]),
     test("store buffering", &[&[Store(0, 1), Load(1)], &[Store(1, 1), Load(0)]]),
@@ -62,7 +55,6 @@ const fn test(name: &'static str, threads: &'static [&'static [Op]]) -> Litmus {
 /// How the threads of a test synchronise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
-    /// As the test says.
     Plain,
     /// Under the lock between two barriers.
     Locked,
@@ -71,7 +63,6 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Plain, Self::Locked, Self::Barriers];
 }
 
@@ -87,16 +78,13 @@ impl fmt::Display for Variant {
 
 impl Litmus {
     /// Its threads, as a variant has them.
-    #[must_use]
     pub fn threads(&self, variant: Variant) -> Vec<Vec<Op>> {
         let vary = |ops: &&[Op]| match variant {
             Variant::Plain => ops.to_vec(),
             Variant::Locked => {
                 let parts = ops.split(|op| *op == Barrier);
-                let locked = parts.map(|part| match part.is_empty() {
-                    true => Vec::new(),
-                    false => [&[Lock], part, &[Unlock]].concat(),
-                });
+                let locked =
+                    parts.map(|part| if part.is_empty() { Vec::new() } else { [&[Lock], part, &[Unlock]].concat() });
                 locked.collect::<Vec<_>>().join(&Barrier)
             }
             Variant::Barriers => [&ops[..1], &[Barrier], &ops[1..]].concat(),
@@ -112,12 +100,10 @@ struct State {
     next: Vec<usize>,
     memory: [u8; VARIABLES as usize],
     holder: Option<usize>,
-    /// What each thread has loaded.
     loaded: Vec<Vec<u8>>,
 }
 
 /// All that the loads of the threads may give, thread by thread.
-#[must_use]
 pub fn allowed(threads: &[Vec<Op>]) -> BTreeSet<Vec<Vec<u8>>> {
     let start = State {
         next: vec![0; threads.len()],
@@ -186,7 +172,6 @@ pub(super) struct Tests {
     rounds: Vec<Round>,
     /// The round of each rank, and its next operation there.
     at: Vec<(usize, usize)>,
-    /// What was seen.
     pub(super) seen: Vec<Seen>,
     /// Time between two operations of a rank, at most.
     pub(super) most_ns: u64,
@@ -231,8 +216,7 @@ impl Tests {
 
     /// How often the ranks meet.
     pub(super) fn barriers(&self) -> usize {
-        let of_rank = self.rounds.iter().flat_map(|round| &round.ops[0]);
-        of_rank.filter(|op| **op == Barrier).count()
+        self.rounds.iter().flat_map(|round| &round.ops[0]).filter(|op| **op == Barrier).count()
     }
 
     /// What a rank does next, with the number of its round.

@@ -69,9 +69,10 @@ impl Programs {
         let rank = self.rank_of(who);
         let others = self.waiters(who, lock).count();
         let holder = self.holders[lock as usize].map(|holder| self.rank_of(holder));
-        self.coverage.note(match others > 0 || holder == Some(rank) {
-            true => Condition::LockQueued,
-            false => Condition::LockWaits,
+        self.coverage.note(if others > 0 || holder == Some(rank) {
+            Condition::LockQueued
+        } else {
+            Condition::LockWaits
         });
         if others > 0 {
             self.coverage.note(Condition::LockQueuedDeep);
@@ -102,9 +103,7 @@ impl Programs {
             let text = format!("rank {last} keeps lock {lock}, for which another waits, {times} times");
             self.fail(now_ns, "locks", text);
         }
-        let Doing::Locking(_, since) = self.programs[who].doing else {
-            return;
-        };
+        let Doing::Locking(_, since) = self.programs[who].doing else { return };
         let before = self.waiters(who, lock).find(|(_, other)| *other < since);
         if let Some((other, _)) = before {
             let text = format!("thread {who} gets lock {lock} before thread {other}, which asked first");

@@ -8,59 +8,40 @@ use mapwire_node::SharedMemory;
 use mapwire_translation::{DesignConfig, PinRules};
 use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 
-use super::litmus::{Tests, VARIABLES};
-use super::{Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedError, SharedOutcome, SharedShape};
+use super::litmus::{Seen, Tests, VARIABLES};
+use super::{Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedShape};
 use crate::canary::SharedCanary;
-use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, FIRST_ADDRESS, Interrupt, LinkConfig, Step,
-};
+use crate::cluster::{ClusterConfig, Delivery, EARLY_PACKETS, FIRST_ADDRESS, Interrupt, LinkConfig};
 use crate::coverage::Coverage;
 use crate::random::Random;
-use crate::rules::{Rule, Shape, names};
+use crate::rules::Rule;
+use crate::run::{self, Outcome, RunError, ServiceWanted, Workload, borne, check_size};
 use crate::segments::Segments;
 
-/// What a run is to be like. What is `None` is drawn from the seed.
-#[derive(Clone, Debug, Default)]
-pub struct SharedWanted {
-    /// Nodes: 2 to 1,024.
-    pub nodes: Option<u16>,
-    /// Rules; empty: no faults. Crashes and restarts end a shared memory, and are left out.
-    pub rules: Vec<Rule>,
-    /// Whether the transport may lose packets; `None`: if a rule needs it.
-    pub lossy: Option<bool>,
-    /// Programs are litmus tests.
-    pub litmus: bool,
-    /// The bug to put in.
-    pub canary: Option<SharedCanary>,
-}
+pub type SharedWanted = ServiceWanted<SharedCanary>;
 
 /// A run as it was drawn.
 #[derive(Debug)]
 pub struct SharedScenario {
-    /// Its seed.
     pub seed: u64,
-    /// The programs.
     pub shape: SharedShape,
-    /// The cluster.
     pub cluster: ClusterConfig,
-    /// Rules by name.
     pub rules: Vec<Rule>,
     /// When the last fault ends, in nanoseconds from the start.
     pub heal_ns: u64,
-    /// Programs are litmus tests.
     pub litmus: bool,
     /// Minipages are stores of the network interfaces; otherwise each rank has mapped the memory of the others.
     pub stores_by_nic: bool,
-    /// The bug that is put in.
     pub canary: Option<SharedCanary>,
-    /// Draws faults and programs.
     random: Random,
 }
 
-impl SharedScenario {
-    /// Draws a run.
-    #[must_use]
-    pub fn draw(seed: u64, wanted: &SharedWanted) -> Self {
+impl Workload for SharedScenario {
+    type Wanted = SharedWanted;
+    /// What the loads of litmus tests gave.
+    type Seen = Vec<Seen>;
+
+    fn draw(seed: u64, wanted: &SharedWanted) -> Result<Self, RunError> {
         let mut random = Random::new(seed);
         let nodes = random.spread(2, 8) as u16;
         let nodes = wanted.nodes.unwrap_or(nodes);
@@ -70,10 +51,7 @@ impl SharedScenario {
         };
         let threads = random.spread(1, 4) as u16;
         let locks = random.within(1, 4) as u32;
-        let variables = match wanted.litmus {
-            true => VARIABLES.into(),
-            false => random.within(1, 12) as u32,
-        };
+        let variables = if wanted.litmus { VARIABLES.into() } else { random.within(1, 12) as u32 };
         let mut shape = SharedShape {
             ranks: nodes * processes,
             processes,
@@ -112,55 +90,27 @@ impl SharedScenario {
             max_payload_bytes: MAX_PAYLOAD_BYTES,
         };
         let stores_by_nic = is_lossy || random.chance(50);
-        let stays = |rule: &&Rule| {
-            let is_borne = is_lossy || !rule.is_lossy;
-            // Pages that a store needs must be had.
-            let is_had = !stores_by_nic || rule.name != "refuse-pins";
-            is_borne && is_had && !["crash", "restart", "forge"].contains(&rule.name)
-        };
         // Drawn last, so that seeds draw all else as they always did.
         let heal_ns = random.spread(500_000, 10_000_000);
         shape.lock_passes = *random.pick(&[0, 4, 4]);
-        Self {
+        Ok(Self {
             seed,
             shape,
             cluster,
-            rules: wanted.rules.iter().filter(stays).copied().collect(),
+            rules: borne(&wanted.rules, is_lossy, stores_by_nic, &["crash", "restart", "forge"]),
             heal_ns,
             litmus: wanted.litmus,
             stores_by_nic,
             canary: wanted.canary,
             random,
-        }
+        })
     }
 
-    /// Runs it.
-    ///
-    /// # Errors
-    /// The cluster or its shared memory cannot be made.
-    pub fn run(&self) -> Result<SharedOutcome, SharedError> {
-        self.run_until(&Interrupt::default())
-    }
-
-    /// Runs it, unless it is interrupted.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_until(&self, interrupt: &Interrupt) -> Result<SharedOutcome, SharedError> {
+    fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome<Vec<Seen>>, RunError> {
         let (mut shape, mut random) = (self.shape, self.random.clone());
         let (processes, locks) = (shape.processes, shape.locks);
-        if !(2..=MAX_RANKS).contains(&shape.ranks) {
-            return Err(SharedError::Cluster(ClusterError::Size {
-                what: "ranks",
-                given: shape.ranks.into(),
-                least: 2,
-                most: MAX_RANKS.into(),
-            }));
-        }
-        let mut cluster = Cluster::new(self.cluster.clone(), Random::new(self.seed ^ 0x5eed))?;
-        let faults = Shape { nodes: self.cluster.nodes, heal_ns: self.heal_ns };
-        let faults = self.rules.iter().flat_map(|rule| (rule.draw)(&mut random, &faults));
-        cluster.set_faults(faults.collect());
+        check_size("ranks", shape.ranks, 2..=MAX_RANKS)?;
+        let mut cluster = run::cluster(self.seed, &self.cluster, (&self.rules, self.heal_ns), &mut random)?;
         let threads = usize::from(shape.ranks) * usize::from(shape.threads);
         let tests = self.litmus.then(|| Tests::draw(&mut random, threads));
         if let Some(tests) = &tests {
@@ -222,48 +172,15 @@ impl SharedScenario {
         };
         cluster.set_canary(self.canary.and_then(SharedCanary::of_cluster));
         cluster.set_interrupt(interrupt);
-        match self.stores_by_nic {
-            true => programs.ask_imports(&mut cluster),
-            false => cluster.schedule(0, 0),
+        if self.stores_by_nic {
+            programs.ask_imports(&mut cluster)
+        } else {
+            cluster.schedule(0, 0)
         }
-        let mut is_whole = true;
-        while programs.violation.is_none() {
-            match cluster.step(&mut programs) {
-                Step::Inside => {}
-                Step::Program(who) => {
-                    let at = programs.programs[who as usize].at;
-                    let busy_ns = cluster.busy_until_ns(at.node);
-                    if busy_ns > cluster.now_ns() {
-                        cluster.schedule(busy_ns, who);
-                    } else {
-                        programs.go(&mut cluster, who as usize);
-                    }
-                }
-                Step::Rest => {
-                    programs.check_rest(cluster.now_ns());
-                    break;
-                }
-                Step::Interrupted => {
-                    is_whole = false;
-                    break;
-                }
-            }
-            programs.follow_up(&mut cluster);
-            if cluster.totals().events > MOST_EVENTS * threads as u64 {
-                let text = "things still happen after millions of events".to_owned();
-                programs.fail(cluster.now_ns(), "liveness", text);
-            }
-        }
-        let mut coverage = cluster.coverage();
-        coverage.add(&programs.coverage);
-        Ok(SharedOutcome {
-            coverage,
-            is_whole,
-            shape,
-            violation: programs.violation,
-            packets: cluster.totals().packets,
-            seen: programs.tests.map_or_else(Vec::new, |tests| tests.seen),
-        })
+        let is_whole = run::drive(&mut cluster, &mut programs, MOST_EVENTS * threads as u64);
+        let Programs { violation, coverage, tests, .. } = programs;
+        let seen = tests.map_or_else(Vec::new, |tests| tests.seen);
+        Ok(Outcome::new(&cluster, is_whole, violation, seen, |all| all.add(&coverage)))
     }
 }
 
@@ -271,14 +188,10 @@ impl fmt::Display for SharedScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SharedShape { ranks, processes, threads, allocations, locks, phases, steps, hold_ns, lock_passes } =
             self.shape;
-        let ClusterConfig { nodes, link, .. } = self.cluster;
+        let ClusterConfig { nodes, delivery, .. } = self.cluster;
         writeln!(f, "seed {}", self.seed)?;
         writeln!(f, "  nodes {nodes}, processes of each {processes}: {ranks} ranks, threads of each {threads}")?;
-        writeln!(
-            f,
-            "  link {} ns, {} bit/s, {} packets, {}",
-            link.latency_ns, link.bits_per_second, link.queue_packets, self.cluster.delivery
-        )?;
+        writeln!(f, "  {}, {delivery}", run::links(&self.cluster))?;
         if self.stores_by_nic {
             writeln!(f, "  minipages are stores of the network interfaces")?;
         }
@@ -289,10 +202,6 @@ impl fmt::Display for SharedScenario {
                 "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns, locks handed on in a rank {lock_passes} times"
             )?,
         }
-        writeln!(f, "  rules {}, healed at {} ns", names(&self.rules), self.heal_ns)?;
-        match self.canary {
-            Some(canary) => writeln!(f, "  with a bug put in: {canary:?}"),
-            None => Ok(()),
-        }
+        run::print_end(f, &self.rules, self.heal_ns, self.canary)
     }
 }

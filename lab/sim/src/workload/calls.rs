@@ -8,7 +8,7 @@ use mapwire_wire::{
     Width,
 };
 
-use super::{Call, Deed, Held, Program, Workload, keeps_place, place_of_buffer, place_of_export};
+use super::{Call, Callers, Deed, Held, Program, keeps_place, place_of_buffer, place_of_export};
 use crate::canary::Canary;
 use crate::checks::atomics::Adds;
 use crate::checks::bounds::{Instance, LANE_DATA, SLOTS, STATIC_BYTES, WORD_OFFSET};
@@ -29,7 +29,7 @@ pub(super) const MOST_QUEUED: usize = 16;
 /// Short sends that follow each other without a pause, at most.
 const MOST_IN_BURST: u64 = 8;
 
-impl Workload {
+impl Callers {
     /// A program makes a call. What it is depends on the call's seed and on what the program has, unless the call says so itself.
     /// Whether the program must make it again, later: other transfers have all it needs.
     pub fn call(&mut self, cluster: &mut Cluster, call: &Call) -> bool {
@@ -92,9 +92,7 @@ impl Workload {
     }
 
     fn export(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random, importers: Allowed) {
-        let Some(slot) = (0..SLOTS).find(|&slot| self.programs[program].exports[slot].is_none()) else {
-            return;
-        };
+        let Some(slot) = (0..SLOTS).find(|&slot| self.programs[program].exports[slot].is_none()) else { return };
         let at = self.programs[program].at;
         let address = place_of_export(slot, false, random.below(512) * 8);
         let length = self.export_bytes();
@@ -154,9 +152,7 @@ impl Workload {
 
     fn unexport(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
         let slot = random.below(SLOTS as u64) as usize;
-        let Some(number) = self.programs[program].exports[slot].take() else {
-            return;
-        };
+        let Some(number) = self.programs[program].exports[slot].take() else { return };
         let (at, id) = (self.instances[number].exporter, self.instances[number].id);
         self.instances[number].stands = false;
         self.instances[number].until_ns = Some(cluster.now_ns());
@@ -192,9 +188,7 @@ impl Workload {
 
     fn redirect(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
         let slot = SLOTS - 1;
-        let Some(number) = self.programs[program].exports[slot] else {
-            return;
-        };
+        let Some(number) = self.programs[program].exports[slot] else { return };
         let (at, id) = (self.instances[number].exporter, self.instances[number].id);
         let length = self.instances[number].length;
         // One landing for each export: what lies at an address stays the same.
@@ -256,8 +250,7 @@ impl Workload {
         match node.ask_import(now_ns, at.process, from, &name, rights, token, timeout_ns) {
             Ok(request) => {
                 self.programs[program].asked.insert(request, asked);
-                let wanted = self.wanted.entry((at.node, from, slot));
-                let wanted = wanted.or_insert(Rights::NONE);
+                let wanted = self.wanted.entry((at.node, from, slot)).or_insert(Rights::NONE);
                 *wanted = *wanted | rights;
                 self.count(cluster.now_ns(), program, "import");
             }
@@ -271,9 +264,7 @@ impl Workload {
     /// What a program shows that imports: the token of an export that wants one, mostly.
     fn token(&self, exporter: usize, slot: usize, random: &mut Random) -> Option<Key> {
         let instance = self.programs[exporter].exports[slot]?;
-        let Allowed::Token(mut key) = self.instances[instance].importers else {
-            return None;
-        };
+        let Allowed::Token(mut key) = self.instances[instance].importers else { return None };
         match random.below(10) {
             0 => return None,
             1..4 => key.0[random.below(16) as usize] ^= 1 << random.below(8),
@@ -434,10 +425,8 @@ impl Workload {
         let lane = self.lane_of(exporter, program).unwrap_or_default() as u64;
         let start = self.lane_offset(lane);
         let room = self.config.lane_bytes - LANE_DATA;
-        let drawn = match most > SHORT_BYTES as u64 && random.chance(10) {
-            true => room,
-            false => random.spread(1, most.min(room)),
-        };
+        let drawn =
+            if most > SHORT_BYTES as u64 && random.chance(10) { room } else { random.spread(1, most.min(room)) };
         let mut length = exactly.map_or(drawn, |exactly| exactly.clamp(1, room));
         let mut within = random.below(room - length + 1);
         if random.chance(12) {
@@ -470,9 +459,7 @@ impl Workload {
     fn short_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
         let at = self.programs[program].at;
         let held = self.pick(program, Rights::STORE, random);
-        let Some(held) = held.filter(|_| cluster.queued_commands(at) < MOST_QUEUED) else {
-            return;
-        };
+        let Some(held) = held.filter(|_| cluster.queued_commands(at) < MOST_QUEUED) else { return };
         let (offset, length, notify, signal) = self.draw_send(program, &held, SHORT_BYTES as u64, None, random);
         let seed = random.next();
         let mut data = [0; SHORT_BYTES];
@@ -547,15 +534,11 @@ impl Workload {
     /// Sends; if `wanted`, so many bytes, from so far behind the start of a page.
     fn long_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random, wanted: Option<(u64, u64)>) {
         let at = self.programs[program].at;
-        let Some(held) = self.pick(program, Rights::STORE, random) else {
-            return;
-        };
+        let Some(held) = self.pick(program, Rights::STORE, random) else { return };
         let (offset, length, notify, signal) =
             self.draw_send(program, &held, self.config.lane_bytes, wanted.map(|it| it.0), random);
         let shift = wanted.map_or_else(|| random.below(512) * 8, |it| it.1);
-        let Some((word, address)) = self.hold(cluster, program, length, shift) else {
-            return;
-        };
+        let Some((word, address)) = self.hold(cluster, program, length, shift) else { return };
         let seed = random.next();
         let mut data = vec![0; length as usize];
         pattern(seed, 0, &mut data);
@@ -583,16 +566,12 @@ impl Workload {
     /// Fetches; if `wanted`, so many bytes, to so far behind the start of a page.
     fn fetch(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random, wanted: Option<(u64, u64)>) {
         let at = self.programs[program].at;
-        let Some(held) = self.pick(program, Rights::FETCH, random) else {
-            return;
-        };
+        let Some(held) = self.pick(program, Rights::FETCH, random) else { return };
         let drawn = random.spread(1, STATIC_BYTES);
         let length = wanted.map_or(drawn, |it| it.0.clamp(1, STATIC_BYTES));
         let offset = random.below(STATIC_BYTES - length + 1);
         let shift = wanted.map_or_else(|| random.below(512) * 8, |it| it.1);
-        let Some((word, address)) = self.hold(cluster, program, length, shift) else {
-            return;
-        };
+        let Some((word, address)) = self.hold(cluster, program, length, shift) else { return };
         let used = vec![USED; length as usize];
         cluster.parts(at.node).1.write(at.process.0, address, &used);
         let command = CommandRepr::Fetch { import: held.id, offset, address, length, completion: word };
@@ -609,12 +588,8 @@ impl Workload {
 
     fn flush(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
         let at = self.programs[program].at;
-        let Some(held) = self.pick(program, Rights::NONE, random) else {
-            return;
-        };
-        let Some(word) = self.programs[program].words.free() else {
-            return;
-        };
+        let Some(held) = self.pick(program, Rights::NONE, random) else { return };
+        let Some(word) = self.programs[program].words.free() else { return };
         if cluster.queued_commands(at) >= MOST_QUEUED {
             return;
         }
@@ -628,15 +603,11 @@ impl Workload {
     }
 
     fn add(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
-        let Some(held) = self.pick(program, Rights::ALL, random) else {
-            return;
-        };
+        let Some(held) = self.pick(program, Rights::ALL, random) else { return };
         if !keeps_place(self.instances[held.instance].slot) {
             return;
         }
-        let Some((word, address)) = self.hold(cluster, program, 8, random.below(512) * 8) else {
-            return;
-        };
+        let Some((word, address)) = self.hold(cluster, program, 8, random.below(512) * 8) else { return };
         self.instances[held.instance].adds.submitted += 1;
         let command = CommandRepr::Atomic {
             import: held.id,

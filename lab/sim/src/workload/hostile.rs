@@ -5,7 +5,7 @@ use mapwire_wire::{
     Width,
 };
 
-use super::{Held, Workload};
+use super::{Callers, Held};
 use crate::canary::Canary;
 use crate::checks::bounds::{BUFFER_SPAN, LANES_OFFSET, STRIP_OFFSET};
 use crate::checks::completions::{Pending, Work};
@@ -17,7 +17,6 @@ use crate::random::Random;
 /// Bytes that a forged packet stores or fetches at most: what fits between the word and the lanes.
 const MOST_BYTES: u64 = 8;
 
-/// What a packet or command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Store,
@@ -49,13 +48,10 @@ struct Command {
     work: Work,
 }
 
-impl Workload {
+impl Callers {
     /// A program makes a packet that is to be refused, or a command.
     pub(super) fn be_hostile(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
-        match random.chance(30) {
-            true => self.misuse(cluster, program, random),
-            false => self.forge(cluster, program, random),
-        }
+        if random.chance(30) { self.misuse(cluster, program, random) } else { self.forge(cluster, program, random) }
     }
 
     fn forge(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
@@ -79,9 +75,7 @@ impl Workload {
                 break;
             }
         }
-        let Some((kind, form, held, (target, mut forgery))) = found else {
-            return;
-        };
+        let Some((kind, form, held, (target, mut forgery))) = found else { return };
         let awaited = cluster.awaited(held.grant.from.node, self.programs[program].at.node);
         let awaited = awaited.filter(|_| kind == Kind::Reply);
         match (cluster.canary(), kind) {
@@ -170,10 +164,8 @@ impl Workload {
         let numbered = || self.instances.iter().enumerate();
         let of_node = || numbered().filter(|(_, instance)| instance.exporter.node == node);
         let standing = || of_node().filter(|(_, instance)| instance.stands);
-        let pick = |found: Vec<usize>, random: &mut Random| match found.is_empty() {
-            true => None,
-            false => Some(*random.pick(&found)),
-        };
+        let pick =
+            |found: Vec<usize>, random: &mut Random| if found.is_empty() { None } else { Some(*random.pick(&found)) };
         let numbers = |found: &mut dyn Iterator<Item = (usize, &crate::checks::bounds::Instance)>| {
             found.map(|(number, _)| number).collect::<Vec<usize>>()
         };
@@ -272,9 +264,7 @@ impl Workload {
                 of_node.find_map(|other| other.held.first()).copied()
             }
         };
-        let Some(held) = picked else {
-            return;
-        };
+        let Some(held) = picked else { return };
         let length = match form {
             Form::Add => 8,
             _ => random.within(1, MOST_BYTES),
@@ -323,9 +313,7 @@ impl Workload {
                 CommandRepr::ShortSend { import, offset, length: length as u32, notify: random.chance(30), signal };
             return self.hand_over(cluster, at, &command, data);
         }
-        let Some((completion, address)) = self.hold(cluster, program, length, 0) else {
-            return false;
-        };
+        let Some((completion, address)) = self.hold(cluster, program, length, 0) else { return false };
         let command = match form {
             Form::Store => {
                 CommandRepr::LongSend { import, offset, address, length, notify: random.chance(30), signal, completion }

@@ -5,7 +5,7 @@ use mapwire_translation::PAGE_BYTES;
 use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, Key, MappedPart, Rights};
 
-use super::Workload;
+use super::Callers;
 use crate::checks::bounds::MAPPED_ADDRESS;
 use crate::checks::violation;
 use crate::cluster::Cluster;
@@ -30,7 +30,7 @@ impl Mapped {
     }
 }
 
-impl Workload {
+impl Callers {
     /// A program exports memory that may be mapped in part, or takes it back.
     pub(super) fn export_mapped(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
         let at = self.programs[program].at;

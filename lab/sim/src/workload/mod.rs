@@ -26,7 +26,6 @@ use crate::cluster::{Cluster, FIRST_ADDRESS, Violation};
 use crate::coverage::{Condition, Coverage};
 use mapped::Mapped;
 
-/// What programs are like.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadConfig {
     /// Bytes of a lane of an export: 64 to 12,288, a multiple of 64.
@@ -48,7 +47,6 @@ pub struct WorkloadConfig {
 /// One call of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// When.
     pub at_ns: u64,
     /// The process, counted over all nodes.
     pub process: u32,
@@ -58,23 +56,19 @@ pub struct Call {
     pub deed: Option<Deed>,
 }
 
-/// What a program is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Export a buffer.
     Export,
     /// Import one of a neighbour.
     Import,
     /// Send so many bytes of memory that begins so far behind the start of a page.
     Send {
-        /// Bytes.
         length: u64,
         /// Bytes behind the start of a page, a multiple of 8.
         shift: u64,
     },
     /// Fetch so many bytes to memory that begins so far behind the start of a page.
     Fetch {
-        /// Bytes.
         length: u64,
         /// Bytes behind the start of a page, a multiple of 8.
         shift: u64,
@@ -91,7 +85,6 @@ struct Held {
     is_dead: bool,
 }
 
-/// What a program knows.
 #[derive(Debug)]
 struct Program {
     at: Endpoint,
@@ -122,13 +115,12 @@ impl Program {
 enum Todo {
     /// An import that was asked for has its outcome.
     Enter(usize, RequestId),
-    /// A command is over.
     Over(usize, Pending, bool),
 }
 
 /// The programs of a cluster, and what must be true of it.
 #[derive(Debug)]
-pub struct Workload {
+pub struct Callers {
     config: WorkloadConfig,
     per_node: u16,
     /// NIC memory of a node that has done nothing.
@@ -143,7 +135,6 @@ pub struct Workload {
     wanted: BTreeMap<(NodeId, Endpoint, usize), Rights>,
     /// Rights by imports that former selves of a node held, by node and export.
     former: BTreeMap<(NodeId, usize), Rights>,
-    /// Forged packets.
     forged: Vec<Forged>,
     /// Refusals of packets, by sender and receiver.
     refusals: BTreeMap<(NodeId, NodeId), usize>,
@@ -169,11 +160,8 @@ pub struct Workload {
 /// A call that did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// When.
     pub at_ns: u64,
-    /// Who made it.
     pub by: Endpoint,
-    /// What it was.
     pub call: &'static str,
 }
 
@@ -185,9 +173,8 @@ const fn keeps_place(slot: usize) -> bool {
 /// Distances, over all processes, to those that a process talks to.
 const DISTANCES: [i64; LANES] = [1, -1, 2, -2, 3, -3, 5, -5];
 
-impl Workload {
+impl Callers {
     /// Programs of all processes of a cluster, which have done nothing yet.
-    #[must_use]
     pub fn new(cluster: &Cluster, config: WorkloadConfig) -> Self {
         let shape = cluster.config();
         let per_node = shape.processes;
@@ -226,19 +213,15 @@ impl Workload {
     }
 
     /// The first violation, with its time.
-    #[must_use]
     pub fn violation(&self) -> Option<&(u64, Violation)> {
         self.violation.as_ref()
     }
 
     /// Calls that did something, in order.
-    #[must_use]
     pub fn history(&self) -> &[Made] {
         &self.history
     }
 
-    /// What has happened so far.
-    #[must_use]
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }
@@ -297,8 +280,7 @@ impl Workload {
         let words = self.config.words;
         for program in self.programs.iter_mut().filter(|program| program.at.node == node) {
             for held in &program.held {
-                let had = self.former.entry((node, held.instance));
-                let had = had.or_insert(Rights::NONE);
+                let had = self.former.entry((node, held.instance)).or_insert(Rights::NONE);
                 *had = *had | held.grant.rights;
             }
             *program = Program::new(program.at, words);
@@ -542,13 +524,11 @@ impl Workload {
         let of_words = words.iter().filter(|(_, pending)| pending.length > 0);
         let of_words = of_words.map(|(_, pending)| ("a transfer", pending.address, pending.length));
         let pins = self.config.pins_exports;
-        let standing = exports.iter().flatten().filter(move |_| pins);
-        let of_exports = standing.map(|&number| {
+        let of_exports = exports.iter().flatten().filter(move |_| pins).map(|&number| {
             let instance = &self.instances[number];
             ("an export", instance.address, instance.length)
         });
-        let mapped = mapped.iter().filter(move |_| pins);
-        let mapped = mapped.flat_map(Mapped::pinned);
+        let mapped = mapped.iter().filter(move |_| pins).flat_map(Mapped::pinned);
         let of_mapped = mapped.map(|(address, length)| ("an export", address, length));
         of_words.chain(of_exports).chain(of_mapped)
     }

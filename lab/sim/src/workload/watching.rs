@@ -4,7 +4,7 @@ use mapwire_nic::{CommandError, Rejection};
 use mapwire_node::{Act, Ask, Told};
 use mapwire_wire::{Endpoint, ExportId, NodeId, Refusal};
 
-use super::{Todo, Workload, may_fail};
+use super::{Callers, Todo, may_fail};
 use crate::checks::bounds::{LANE_DATA, LANES, LANES_OFFSET, Spot, WORD_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::Arrived;
@@ -13,7 +13,7 @@ use crate::checks::violation;
 use crate::cluster::{Moved, Observer, Violation, breach_of};
 use crate::coverage::Condition;
 
-impl Workload {
+impl Callers {
     /// Bytes were stored in an export.
     fn stored(&mut self, number: usize, offset: u64, moved: &Moved<'_>) -> Result<(), Violation> {
         let wrong = |text| Err(violation("bounds", text));
@@ -21,9 +21,7 @@ impl Workload {
         let start = self.instances[number].address;
         let landing = self.instances[number].landing;
         if let Some((address, atomic)) = moved.update {
-            let Some(address) = address else {
-                return wrong("a word that is not pinned was updated".into());
-            };
+            let Some(address) = address else { return wrong("a word that is not pinned was updated".into()) };
             if address != start + WORD_OFFSET {
                 return wrong(format!("{atomic:?} changed {address:#x}, which is not a word"));
             }
@@ -111,9 +109,10 @@ impl Workload {
         };
         let Some(address) = target else {
             // The garbage frame: harmless, but nothing that a correct node uses for pages that are pinned.
-            return match self.config.may_lack_pages || moved.bytes.is_empty() {
-                true => Ok(()),
-                false => Err(violation("bounds", "bytes went to the garbage frame".into())),
+            return if self.config.may_lack_pages || moved.bytes.is_empty() {
+                Ok(())
+            } else {
+                Err(violation("bounds", "bytes went to the garbage frame".into()))
             };
         };
         match self.spot(moved.at, address, moved.bytes.len() as u64)? {
@@ -174,19 +173,15 @@ impl Workload {
         let find = |is_exact: bool| {
             let is_it = |forged: &Forged| {
                 let stands = instances[forged.target].stands;
-                let is_due = match is_exact {
-                    true => forged.kind.is_exactly_due(reason),
-                    false => forged.kind.is_due(reason, stands),
-                };
+                let is_due =
+                    if is_exact { forged.kind.is_exactly_due(reason) } else { forged.kind.is_due(reason, stands) };
                 !forged.is_refused && (forged.from, forged.to) == (from, to) && is_due
             };
             // One that can be refused for nothing else comes first: the others may be refused for another reason yet.
-            let found = self.forged.iter().enumerate();
-            let found = found.filter(|(_, forged)| is_it(forged));
+            let found = self.forged.iter().enumerate().filter(|(_, forged)| is_it(forged));
             found.min_by_key(|(_, forged)| forged.kind.reasons().len())
         };
-        let exact = find(true);
-        let (number, _) = exact.or_else(|| find(false))?;
+        let (number, _) = find(true).or_else(|| find(false))?;
         let forged = &mut self.forged[number];
         forged.is_refused = true;
         Some(forged.kind.condition())
@@ -197,9 +192,7 @@ impl Workload {
         let mut forged = self.forged.iter_mut();
         let found = forged
             .find(|forged| (forged.from, forged.to, forged.kind) == (from, to, Kind::Reply) && !forged.is_refused);
-        let Some(found) = found else {
-            return false;
-        };
+        let Some(found) = found else { return false };
         found.is_refused = true;
         *self.refusals.entry((from, to)).or_default() += 1;
         self.coverage.note(Condition::ForgedReply);
@@ -304,9 +297,10 @@ impl Workload {
                 let is_due = was_mixed_up
                     || matches!(reason, Refusal::Revoked | Refusal::UnknownExport)
                     || (reason == Refusal::Busy && self.config.may_lack_pages);
-                match is_due {
-                    true => Ok(()),
-                    false => Err(violation("delivery", format!("{at}: a packet of {from} was refused: {reason}"))),
+                if is_due {
+                    Ok(())
+                } else {
+                    Err(violation("delivery", format!("{at}: a packet of {from} was refused: {reason}")))
                 }
             }
             Told::Rejected { from, reason: Rejection::UnknownFetch(_) }
@@ -338,7 +332,7 @@ impl Workload {
     }
 }
 
-impl Observer for Workload {
+impl Observer for Callers {
     fn moved(&mut self, now_ns: u64, moved: Moved<'_>) {
         let outcome = self.moved_now(&moved);
         self.note(now_ns, outcome);

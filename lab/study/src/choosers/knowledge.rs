@@ -27,7 +27,6 @@ pub struct Future {
     pub last: HashMap<Page, u64>,
 }
 
-/// What is known of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
     futures: HashMap<(u16, Process), Arc<Future>>,
@@ -36,8 +35,7 @@ pub struct Knowledge {
 impl Knowledge {
     /// The future of a process of a node; an empty one if it has no operation.
     pub fn of(&self, node: u16, process: Process) -> Arc<Future> {
-        let future = self.futures.get(&(node, process));
-        future.cloned().unwrap_or_default()
+        self.futures.get(&(node, process)).cloned().unwrap_or_default()
     }
 }
 
@@ -56,9 +54,7 @@ struct Used {
 #[derive(Debug, Default)]
 struct OfProcess {
     future: Future,
-    /// Preparations.
     time: u64,
-    /// What is held until a release.
     holds: Vec<PageRange>,
 }
 
@@ -153,7 +149,6 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// Knows nothing yet.
     pub fn new(selection: Selection, next_uses: bool) -> Self {
         Learner { decoder: Decoder::new(selection), seen: HashMap::new(), next_uses }
     }
@@ -171,10 +166,7 @@ impl Learner {
             }
         }
         let uses: u64 = self.seen.values().map(|seen| seen.uses).sum();
-        match self.next_uses && uses > MOST_USES {
-            true => Err(StudyError::TooLong { most: MOST_USES }),
-            false => Ok(()),
-        }
+        if self.next_uses && uses > MOST_USES { Err(StudyError::TooLong { most: MOST_USES }) } else { Ok(()) }
     }
 
     /// What is known of the whole trace.

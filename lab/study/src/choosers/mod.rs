@@ -29,10 +29,8 @@ pub enum Chooser {
 }
 
 impl Chooser {
-    /// All of them.
     pub const ALL: [Chooser; 3] = [Chooser::Sweep, Chooser::Released, Chooser::Optimum];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Chooser::Sweep => "sweep",
@@ -54,9 +52,7 @@ impl Chooser {
 /// Who chooses. As text the policy's name: `lru`, `random:7`, `optimum`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnpinPolicy {
-    /// The library.
     Library(Policy),
-    /// An application.
     Application(Chooser),
 }
 

@@ -14,7 +14,6 @@ use super::{Future, NEVER};
 #[derive(Debug)]
 pub struct Optimum {
     future: Arc<Future>,
-    /// Uses so far.
     at: usize,
     /// When each page that is pinned, or is about to be, is needed next.
     next: HashMap<Page, u32>,
@@ -39,8 +38,7 @@ impl ChooseVictims for Optimum {
         for page in pages {
             self.forget(page);
             // Beyond what is known nothing is needed.
-            let next = self.future.next.get(self.at).copied();
-            let next = next.unwrap_or(NEVER);
+            let next = self.future.next.get(self.at).copied().unwrap_or(NEVER);
             self.at += 1;
             self.next.insert(page, next);
             self.order.insert((next, page));
@@ -52,8 +50,7 @@ impl ChooseVictims for Optimum {
     }
 
     fn choose(&mut self, count: u64, candidates: &Candidates<'_>, victims: &mut Vec<Page>) {
-        let furthest = self.order.iter().rev().map(|(_, page)| *page);
-        let idle = furthest.filter(|page| candidates.contains(*page));
+        let idle = self.order.iter().rev().map(|(_, page)| *page).filter(|page| candidates.contains(*page));
         victims.extend(idle.take(count as usize));
     }
 }

@@ -15,7 +15,6 @@ use super::Future;
 #[derive(Debug)]
 pub struct Released {
     future: Arc<Future>,
-    /// Preparations so far.
     time: u64,
     done_with: VecDeque<Page>,
 }

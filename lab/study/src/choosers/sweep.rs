@@ -17,7 +17,6 @@ const KEPT_PAGES: usize = 1024;
 struct Run {
     /// First page of the last operation.
     at: Page,
-    /// The page behind it.
     end: Page,
     /// From an operation to the next, in pages, where they do not follow one another: as it was from the one before the first.
     step: i64,
@@ -87,9 +86,7 @@ impl ChooseVictims for Sweep {
 
     fn choose(&mut self, count: u64, candidates: &Candidates<'_>, victims: &mut Vec<Page>) {
         let run = self.current.map(|at| &self.runs[at]);
-        let Some(run) = run.filter(|run| run.repeated >= SWEEP_PAGES) else {
-            return;
-        };
+        let Some(run) = run.filter(|run| run.repeated >= SWEEP_PAGES) else { return };
         let newest = run.left.iter().rev().copied();
         victims.extend(newest.filter(|page| candidates.contains(*page)).take(count as usize));
     }

@@ -7,24 +7,19 @@ use crate::published::{Paper, PrintedRates, printed_rates, table};
 /// Microseconds to pin and to unpin a page in the interrupt handler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelCosts {
-    /// To pin.
     pub pin_us: u64,
-    /// To unpin.
     pub unpin_us: u64,
 }
 
 /// A cell of Table 6: computed from Table 4's printed rates, and as printed. Tenths of a microsecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Table6Cell {
-    /// Cache size as printed.
     pub entries: &'static str,
-    /// Application.
     pub application: &'static str,
     /// Whether it is the interrupt design's; otherwise UTLB's.
     pub interrupt: bool,
     /// By the equation.
     pub computed_tenths_us: u64,
-    /// In the paper.
     pub printed_tenths_us: u64,
 }
 
@@ -51,14 +46,9 @@ fn counts(rates: PrintedRates, interrupt: bool) -> Counts {
 
 /// All twelve cells of Table 6 under a profile. Empty if the profile lacks the costs of interrupts.
 pub fn table_6_from_table_4(profile: &CostProfile) -> Vec<Table6Cell> {
-    let Some(printed) = table(Paper::Utlb, "Table 6") else {
-        return Vec::new();
-    };
+    let Some(printed) = table(Paper::Utlb, "Table 6") else { return Vec::new() };
     let cell = |entries: &'static str, application: &'static str, interrupt: bool| {
-        let equation = match interrupt {
-            true => Equation::Interrupt,
-            false => Equation::Utlb { prefetch: 1, prepin: 1 },
-        };
+        let equation = if interrupt { Equation::Interrupt } else { Equation::Utlb { prefetch: 1, prepin: 1 } };
         let rates = printed_rates("Table 4", entries, application)?;
         let design = if interrupt { "Intr" } else { "UTLB" };
         let value = printed.cell(&[entries], &format!("{application} {design}"))?.value()?;

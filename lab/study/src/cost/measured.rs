@@ -7,35 +7,14 @@ use super::{Between, CostProfile, HandleMissCost, PerCount};
 /// Rows that give no profile.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasuredError {
-    /// A line that is not one of the bench's.
     #[error("line {line} is not a row of `mapwire bench --json`: {cause}")]
-    NotARow {
-        /// Its number, from 1.
-        line: usize,
-        /// What is wrong with it.
-        cause: serde_json::Error,
-    },
-    /// A row has no figure, or one that is no cost.
+    NotARow { line: usize, cause: serde_json::Error },
     #[error("line {line}: `{field}` is missing or makes no sense in a row of `mapwire bench {bench} --json`")]
-    Field {
-        /// Its number, from 1.
-        line: usize,
-        /// The bench that the row names.
-        bench: String,
-        /// The field.
-        field: &'static str,
-    },
-    /// What the equations need and no row gives.
+    Field { line: usize, bench: String, field: &'static str },
     #[error("no row tells {what}; add the output of `mapwire bench {bench} --json`")]
-    Missing {
-        /// The cost.
-        what: &'static str,
-        /// Which bench gives it.
-        bench: &'static str,
-    },
+    Missing { what: &'static str, bench: &'static str },
 }
 
-/// What the rows said so far.
 #[derive(Default)]
 struct Found {
     user_check: Option<u64>,
@@ -53,9 +32,6 @@ struct Found {
 /// io_uring's rows count, where there are any, otherwise mlock's. The host of an interrupt design pins by the same
 /// calls, so they cost the same there. A miss of dynamic handles costs an interrupt and its pins; the packet that is sent again is
 /// not in it. A NIC miss costs what the row of misses has over the row of hits.
-///
-/// # Errors
-/// Lines that are no such rows, and costs that no row tells.
 pub fn from_bench_rows(text: &str, name: &str) -> Result<CostProfile, MeasuredError> {
     let mut found = Found::default();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -109,10 +85,7 @@ impl Found {
 
     fn profile(self, name: &str) -> Result<CostProfile, MeasuredError> {
         let missing = |what, bench| MeasuredError::Missing { what, bench };
-        let pinner = match self.pins.iter().any(|pin| pin.0 == "io_uring") {
-            true => "io_uring",
-            false => "mlock",
-        };
+        let pinner = if self.pins.iter().any(|pin| pin.0 == "io_uring") { "io_uring" } else { "mlock" };
         let pins = self.pins.iter().filter(|pin| pin.0 == pinner).map(|pin| (pin.1, pin.2)).collect();
         let user_pin_ps = PerCount::new(pins).ok_or(missing("what pinning costs", "pin"))?;
         let unpin = self.unpins.iter().find(|unpin| unpin.0 == pinner).map(|unpin| unpin.1);

@@ -51,7 +51,6 @@ pub struct CostRange {
 }
 
 impl CostRange {
-    /// One value.
     pub fn exactly(cost: Cost) -> Self {
         CostRange { low: cost, high: cost }
     }
@@ -113,10 +112,7 @@ impl Equation {
             ),
             Equation::DynamicHandle => {
                 let miss = profile.handle_miss?;
-                let pins = match miss.pins_apart {
-                    true => of(counts.pins, profile.kernel_pin_ps?),
-                    false => 0,
-                };
+                let pins = if miss.pins_apart { of(counts.pins, profile.kernel_pin_ps?) } else { 0 };
                 let rest = check + pins + of(counts.unpins, profile.kernel_unpin_ps?);
                 let all = |ps| Cost::new(rest + of(counts.interrupts, ps), counts.lookups);
                 CostRange { low: all(miss.least_ps()), high: all(miss.most_ps()) }

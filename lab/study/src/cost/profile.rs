@@ -57,7 +57,6 @@ impl Between {
 pub struct HandleMissCost {
     /// Until the host's thread runs.
     pub delay: Between,
-    /// What the thread does.
     pub processing: Between,
     /// The packet that was dropped travels once more. The time that passes before its link notices is not in it.
     pub resend: Between,

@@ -8,22 +8,10 @@ use super::{MAX_OPERATION_PAGES, PAGE_ID};
 /// A record that cannot be studied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Whatever came before it.
     #[error("{}", told(*record, cause))]
-    Record {
-        /// Number of the record, from 1.
-        record: u64,
-        /// What is wrong.
-        cause: UnstudiedError,
-    },
-    /// More pages than numbers.
+    Record { record: u64, cause: UnstudiedError },
     #[error("record {record}: node {node} touches more than {PAGE_ID} different pages")]
-    TooManyPages {
-        /// Number of the record, from 1.
-        record: u64,
-        /// The node.
-        node: u16,
-    },
+    TooManyPages { record: u64, node: u16 },
 }
 
 /// A sentence about the record, which begins with "it" where the record is its subject.
@@ -36,14 +24,8 @@ fn told(record: u64, cause: &UnstudiedError) -> String {
 }
 
 /// Whether a record can be studied, whatever came before it.
-///
-/// # Errors
-/// Why not.
 pub fn check(record: &TraceRecord) -> Result<(), UnstudiedError> {
-    match record.is_inline() {
-        true => Ok(()),
-        false => range(record.address.get(), record.bytes.get()).map(drop),
-    }
+    if record.is_inline() { Ok(()) } else { range(record.address.get(), record.bytes.get()).map(drop) }
 }
 
 /// The pages of an operation.
@@ -58,18 +40,8 @@ pub(super) fn range(address: u64, bytes: u64) -> Result<PageRange, UnstudiedErro
 /// Why a record cannot be studied, without its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnstudiedError {
-    /// Memory outside the address space.
     #[error("it is of {bytes} bytes from address {address:#x}, which end outside the 48-bit address space")]
-    Outside {
-        /// Where the bytes start.
-        address: u64,
-        /// How many they are.
-        bytes: u64,
-    },
-    /// More pages than one operation may have.
+    Outside { address: u64, bytes: u64 },
     #[error("it touches {pages} pages; an operation of more than {MAX_OPERATION_PAGES} is not studied")]
-    TooLong {
-        /// Its pages.
-        pages: u64,
-    },
+    TooLong { pages: u64 },
 }

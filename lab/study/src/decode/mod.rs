@@ -32,7 +32,6 @@ const NO_NODE: u32 = u32::MAX;
 /// Which operations of a trace are studied. Exports and unexports are if receives are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selection {
-    /// Sends.
     pub send: bool,
     /// Fetches, at the process that asked.
     pub fetch: bool,
@@ -48,7 +47,6 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Every operation.
     pub const ALL: Selection =
         Selection { send: true, fetch: true, receive: true, ring: true, direct: true, piece_pages: None };
 
@@ -89,8 +87,6 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// All of them.
-    #[must_use]
     pub const fn lookups(&self) -> u64 {
         self.send + self.fetch + self.receive
     }
@@ -113,15 +109,12 @@ impl LeftOut {
 pub enum HostEvent {
     /// Pages are pinned for an export, which begins.
     Export,
-    /// An export ends.
     Unexport,
     /// Pages are checked and pinned for a transfer whose lookups follow later.
     Hold,
-    /// That transfer is over.
     Release,
     /// Pages turned out not to be pinnable together.
     Absent,
-    /// They are now.
     Present,
 }
 
@@ -130,11 +123,8 @@ pub enum HostEvent {
 pub struct Event {
     /// Lookups of the chunk before it.
     pub at: usize,
-    /// What was done.
     pub what: HostEvent,
-    /// Whose memory.
     pub process: Process,
-    /// Which.
     pub range: PageRange,
     /// Numbers given to pages up to and with this event.
     pub pages_known: u32,
@@ -143,9 +133,7 @@ pub struct Event {
 /// Totals of a node that no configuration changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Operations.
     pub operations: u64,
-    /// Lookups.
     pub lookups: u64,
     /// Lookups on the receive path.
     pub receive_lookups: u64,
@@ -157,9 +145,7 @@ pub struct Totals {
     pub first_touches: u64,
     /// Pages looked up or exported: pins, where nothing is ever unpinned.
     pub known_pages: u64,
-    /// Exports and unexports.
     pub exports: u64,
-    /// Processes.
     pub processes: u64,
 }
 
@@ -168,7 +154,6 @@ pub struct Totals {
 pub struct Chunk {
     /// Page numbers with [`FIRST`] and [`RECEIVE`].
     pub lookups: Vec<u32>,
-    /// What came between them.
     pub events: Vec<Event>,
 }
 
@@ -181,7 +166,6 @@ pub struct Node {
     pub pages: Pages,
     /// Lookups since the last [`Decoder::clear`].
     pub chunk: Chunk,
-    /// Totals since the start.
     pub totals: Totals,
 }
 
@@ -265,7 +249,6 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// No node yet.
     pub fn new(selection: Selection) -> Self {
         Decoder {
             selection,
@@ -282,7 +265,6 @@ impl Decoder {
         &self.nodes
     }
 
-    /// Records taken.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -308,9 +290,6 @@ impl Decoder {
 
     /// Takes the records of a block from `from` on until the chunk is full. Returns how many records of the block have been
     /// taken in all; if it is the block's length, the block is done.
-    ///
-    /// # Errors
-    /// A record that cannot be studied. Those before it have been taken.
     pub fn take(&mut self, block: &Block<'_>, from: usize) -> Result<usize, DecodeError> {
         let columns =
             block.node.iter().zip(block.process).zip(block.op).zip(block.flags).zip(block.address).zip(block.bytes);
@@ -329,10 +308,6 @@ impl Decoder {
         Ok(block.len())
     }
 
-    /// Takes one record.
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
     #[inline]
     pub fn operation(
         &mut self,

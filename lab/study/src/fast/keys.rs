@@ -78,7 +78,6 @@ pub struct KeyStream {
     pub keys: Vec<u64>,
     /// Numbers of their lines; empty if lines have one page, whose numbers the lookups have then.
     pub lines: Vec<u32>,
-    /// Entries of each class.
     pub of_class: [u64; CLASSES],
     /// First lookups of a line, in `send_cold` and `receive_cold`.
     pub cold: PathMisses,
@@ -173,7 +172,6 @@ impl Keys {
         self.most_met
     }
 
-    /// Lines met.
     pub fn line_count(&self) -> usize {
         self.line_count
     }

@@ -24,11 +24,9 @@ pub trait Sets {
     fn remove(&mut self, key: u32);
 }
 
-/// Direct-mapped.
 #[derive(Clone, Debug)]
 pub struct One(pub(super) Vec<u16>);
 
-/// Two to four ways.
 #[derive(Clone, Debug)]
 pub struct Four {
     pub(super) sets: Vec<u64>,
@@ -40,7 +38,6 @@ pub struct Four {
 #[derive(Clone, Debug)]
 pub struct EightBytes(pub(super) Vec<u64>);
 
-/// Eight ways.
 #[derive(Clone, Debug)]
 pub struct Eight(pub(super) Vec<u128>);
 
@@ -98,7 +95,6 @@ impl One {
         One(vec![0; sets])
     }
 
-    /// Lines that are there.
     pub fn resident(&self) -> u64 {
         self.0.iter().filter(|lane| **lane != 0).count() as u64
     }
@@ -157,8 +153,7 @@ impl EightBytes {
     /// The same with room for all slots.
     pub fn widened(&self) -> Eight {
         let widen = |set: &u64| {
-            let lanes = lanes_of(*set, 8).enumerate();
-            lanes.fold(0, |wide, (lane, slot)| wide | u128::from(slot) << (16 * lane))
+            lanes_of(*set, 8).enumerate().fold(0, |wide, (lane, slot)| wide | u128::from(slot) << (16 * lane))
         };
         Eight(self.0.iter().map(widen).collect())
     }

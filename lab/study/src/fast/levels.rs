@@ -63,7 +63,6 @@ struct Unit {
 #[derive(Clone, Debug)]
 pub struct Levels {
     units: Vec<Unit>,
-    /// All entries, by class.
     all: [u64; CLASSES],
     buffers: [Vec<u64>; 2],
     /// Whether a line's first pages may be missing in the cache though the line is there, as where a line holds what is pinned.
@@ -125,9 +124,7 @@ impl Levels {
 
     fn run_block<const CLASSED: bool>(&mut self, block: &[u64]) {
         let [from, to] = &mut self.buffers;
-        let Some((last, units)) = self.units.split_last_mut() else {
-            return;
-        };
+        let Some((last, units)) = self.units.split_last_mut() else { return };
         let mut in_buffer = None;
         for unit in units {
             let keys = in_buffer.map_or(block, |left: usize| &from[..left]);

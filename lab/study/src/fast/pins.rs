@@ -28,7 +28,6 @@ const WORD: usize = 64;
 /// Steps that are handed on at once, or a few more: as many as stay in the processor's nearest cache.
 const BLOCK: usize = 2048;
 
-/// What pinning under a limit costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PinCounts {
     /// Pages found not pinned, and so pinned.
@@ -43,7 +42,6 @@ pub struct PinCounts {
 pub struct LimitTooSmall {
     /// Pages of the operation.
     pub needed_pages: u64,
-    /// The limit.
     pub limit_pages: u64,
 }
 
@@ -94,7 +92,6 @@ impl Pins {
         }
     }
 
-    /// Counts so far.
     pub fn counts(&self) -> PinCounts {
         let pinned = self.queues.iter().map(|queue| u64::from(queue.pinned));
         PinCounts { check_misses: self.check_misses, unpins: self.check_misses - pinned.sum::<u64>() }

@@ -33,7 +33,6 @@ pub struct Stack {
     boundaries: Vec<Boundary>,
     /// Place of each line's last lookup.
     last: Vec<u32>,
-    /// Line of each place.
     queue: Vec<u32>,
     /// Live places, and those from `end` on.
     live: Vec<u64>,

@@ -25,7 +25,6 @@ fn decoded(ops: &[Op]) -> Decoder {
     decoder
 }
 
-/// The next chunk.
 fn decode(decoder: &mut Decoder, ops: &[Op]) {
     decoder.clear();
     for (process, receive, first, count) in ops {

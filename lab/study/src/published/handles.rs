@@ -32,8 +32,7 @@ pub(super) fn tables() -> Vec<PublishedTable> {
             unit,
             keys: vec![keys],
             columns: columns.to_vec(),
-            rows: Vec::new(),
-            remarks: &[],
+            ..PublishedTable::default()
         }
         .read(text)
     };
@@ -94,7 +93,6 @@ pub const FIGURE_5_LEGEND: [&str; 4] = ["Non-cold Recv", "Non-cold Send", "Cold 
 /// One panel of Figure 5: its application, and the highest label on its axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Panel {
-    /// The application.
     pub application: &'static str,
     /// The highest label, as printed, in percent: about as high as the highest bar.
     pub top_percent: &'static str,
@@ -119,11 +117,8 @@ const fn panel(application: &'static str, top_percent: &'static str) -> Panel {
 /// One configuration of the VMH lookup cache, as Figure 5 names it on its axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Figure5Configuration {
-    /// Entries of the cache.
     pub entries: usize,
-    /// Entries of a line.
     pub line_entries: usize,
-    /// Lines of a set.
     pub ways: usize,
 }
 

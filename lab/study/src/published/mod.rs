@@ -14,9 +14,10 @@ pub use handles::{
 pub use utlb::{APPLICATIONS, CACHE_SIZES, PrintedRates, printed_rates};
 
 /// A paper whose figures are kept here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Paper {
     /// "UTLB: A Mechanism for Address Translation on Network Interfaces", ASPLOS 1998.
+    #[default]
     Utlb,
     /// "Dynamic handle lookup": translation, buffer and process handles in host memory, cached on the NIC.
     DynamicHandleLookup,
@@ -31,10 +32,8 @@ impl fmt::Display for Paper {
     }
 }
 
-/// One published cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cell {
-    /// As printed.
     Printed(&'static str),
     /// The paper prints a dash: there is no such quantity.
     Undefined,
@@ -74,16 +73,13 @@ pub struct PublishedRow {
     pub cells: Vec<Cell>,
 }
 
-/// One published table.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PublishedTable {
-    /// Where it stands.
     pub paper: Paper,
     /// Its number: `Table 4`.
     pub name: &'static str,
     /// What it says, in few words, with the conditions of the measurement.
     pub caption: &'static str,
-    /// Unit of the cells.
     pub unit: &'static str,
     /// Names of the keys of a row.
     pub keys: Vec<&'static str>,
@@ -99,8 +95,7 @@ impl PublishedTable {
     /// The cell of a row and a column.
     pub fn cell(&self, keys: &[&str], column: &str) -> Option<Cell> {
         let at = self.columns.iter().position(|name| *name == column)?;
-        let row = self.rows.iter().find(|row| row.keys == keys)?;
-        row.cells.get(at).copied()
+        self.rows.iter().find(|row| row.keys == keys)?.cells.get(at).copied()
     }
 
     /// Reads rows from lines of the form `key | key | cell | cell`. A dash is an undefined cell, `(x)` an unlabelled one,
@@ -167,13 +162,10 @@ pub enum Claim {
 /// A figure of which the project has only what the paper says about it in words.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PublishedFigure {
-    /// Where it stands.
     pub paper: Paper,
     /// Its number: `Figure 7`.
     pub name: &'static str,
-    /// What it shows, in few words.
     pub caption: &'static str,
-    /// What the text states about it.
     pub prose: &'static [Statement],
 }
 

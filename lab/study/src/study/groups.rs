@@ -40,12 +40,7 @@ pub(super) type Sink<'a> = dyn FnMut(usize, Counts, Option<Causes>) + 'a;
 pub(super) enum Group {
     Unlimited(Box<Unlimited>),
     UnderLimit(Box<UnderLimit>),
-    Replayed {
-        at: usize,
-        configuration: Configuration,
-        replay: Box<Replay>,
-    },
-    /// What could not be done.
+    Replayed { at: usize, configuration: Configuration, replay: Box<Replay> },
     Failed,
 }
 
@@ -115,9 +110,7 @@ impl Unlimited {
 
     fn report(&self, totals: &Totals, sink: &mut Sink<'_>) {
         for member in &self.members {
-            let Some(misses) = self.levels.misses(member.shape) else {
-                continue;
-            };
+            let Some(misses) = self.levels.misses(member.shape) else { continue };
             let misses = misses.with_cold(&self.cold);
             let counts = Counts {
                 lookups: totals.lookups,

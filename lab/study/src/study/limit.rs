@@ -37,9 +37,6 @@ impl DoesNotFit {
     }
 
     /// What a replay of the configuration ended with on a node with these totals, if it was that.
-    ///
-    /// # Errors
-    /// What else it was.
     pub(crate) fn replayed(
         configuration: &Configuration,
         error: ReplayError,

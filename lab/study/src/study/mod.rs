@@ -31,7 +31,6 @@ use groups::Group;
 pub struct Request {
     /// The configurations, in the order of the outcomes.
     pub configurations: Vec<Configuration>,
-    /// Which operations count.
     pub selection: Selection,
     /// Whether NIC misses are to be split by cause.
     pub causes: bool,
@@ -50,7 +49,6 @@ impl Request {
 /// What one configuration did on one trace, all nodes together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// Counts.
     pub counts: Counts,
     /// NIC misses by cause, if that was asked for and the design has a cache for which it can be told.
     pub causes: Option<Causes>,
@@ -66,49 +64,21 @@ impl AddAssign for Outcome {
     }
 }
 
-/// Why a study ends without outcomes.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// A record that cannot be studied.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A configuration that cannot be built.
     #[error("{configuration}: {cause}")]
-    Cache {
-        /// The configuration.
-        configuration: Box<Configuration>,
-        /// What is wrong.
-        cause: CacheError,
-    },
-    /// A configuration that cannot do what the trace does.
+    Cache { configuration: Box<Configuration>, cause: CacheError },
     #[error("{configuration} cannot be studied on node {node}: {cause}")]
-    Configuration {
-        /// The configuration.
-        configuration: Box<Configuration>,
-        /// Where.
-        node: u16,
-        /// What is wrong.
-        cause: ReplayError,
-    },
-    /// An operation has more pages than a process may have pinned, or than its table has entries.
+    Configuration { configuration: Box<Configuration>, node: u16, cause: ReplayError },
     #[error("{configuration} cannot be studied on node {node}: {cause}")]
-    Limit {
-        /// The configuration.
-        configuration: Box<Configuration>,
-        /// Where.
-        node: u16,
-        /// What is wrong.
-        cause: DoesNotFit,
-    },
-    /// More uses of pages than can be kept.
+    Limit { configuration: Box<Configuration>, node: u16, cause: DoesNotFit },
     #[error(
         "it uses pages more than {most} times, and the optimum keeps the next use of each in memory (4 bytes); leave `optimum` out of --policy"
     )]
-    TooLong {
-        /// How many there may be.
-        most: u64,
-    },
-    /// The trace does what a fast engine was not made for. To be tried again with less allowed.
+    TooLong { most: u64 },
     #[error("the trace needs slower engines")]
     Again(Allowed),
 }
@@ -119,22 +89,18 @@ pub struct Study {
     request: Request,
     allowed: Allowed,
     decoder: Decoder,
-    /// Groups of each node.
     groups: Vec<Vec<Group>>,
     knowledge: Arc<Knowledge>,
     failures: Vec<(usize, String)>,
 }
 
-/// What a study found out.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// One for each configuration.
     pub outcomes: Vec<Outcome>,
     /// Each node's number and totals, by number.
     pub nodes: Vec<(u16, Totals)>,
     /// What each node's processes have its NIC translate, in the same order.
     pub footprints: Vec<Footprint>,
-    /// Records of the trace.
     pub records: u64,
     /// Lookups that were not asked for.
     pub left_out: LeftOut,
@@ -160,15 +126,12 @@ impl Findings {
 
     /// Pages of the process that has most.
     pub fn footprint_pages(&self) -> u64 {
-        let nodes = self.footprints.iter();
-        let pages = nodes.flat_map(|node| node.pages.values().copied());
-        pages.max().unwrap_or(0)
+        self.footprints.iter().flat_map(|node| node.pages.values().copied()).max().unwrap_or(0)
     }
 
     /// Bytes of NIC memory that a design takes on the node that needs most; see [`Footprint::nic_bytes`].
     pub fn nic_bytes(&self, design: &DesignConfig) -> Option<u64> {
-        let each = self.footprints.iter().map(|node| node.nic_bytes(design));
-        each.max().flatten()
+        self.footprints.iter().map(|node| node.nic_bytes(design)).max().flatten()
     }
 
     /// Why a configuration, by its place in the request, cannot do what the trace does.
@@ -180,9 +143,6 @@ impl Findings {
 
 impl Study {
     /// Of a trace of which nothing is known yet, or which needs what [`StudyError::Again`] said.
-    ///
-    /// # Errors
-    /// A configuration that cannot be built.
     pub fn new(request: Request, allowed: Allowed) -> Result<Self, StudyError> {
         let study = Study {
             decoder: Decoder::new(request.selection),
@@ -208,9 +168,6 @@ impl Study {
     }
 
     /// Takes the records of a block.
-    ///
-    /// # Errors
-    /// [`StudyError`].
     pub fn take(&mut self, block: &Block<'_>) -> Result<(), StudyError> {
         let mut done = 0;
         while done < block.len() {
@@ -222,10 +179,6 @@ impl Study {
         Ok(())
     }
 
-    /// Ends the study.
-    ///
-    /// # Errors
-    /// [`StudyError`].
     pub fn finish(mut self) -> Result<Findings, StudyError> {
         self.run_chunk()?;
         let mut outcomes = vec![Outcome::default(); self.request.configurations.len()];
@@ -269,9 +222,7 @@ impl Study {
         let work = || -> Result<(), StudyError> {
             loop {
                 let task = tasks.lock().ok().and_then(|mut tasks| tasks.next());
-                let Some((node, group)) = task else {
-                    return Ok(());
-                };
+                let Some((node, group)) = task else { return Ok(()) };
                 match group.run(node) {
                     Err(error @ (StudyError::Limit { .. } | StudyError::Configuration { .. })) => {
                         if let Ok(mut failures) = failures.lock() {

@@ -27,10 +27,8 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// All engines.
     pub const ALL: Allowed =
         Allowed { keys: true, lines_of_pages: true, limits: true, interrupts: true, whole_lines: true };
-    /// The firmware's code only.
     pub const NONE: Allowed =
         Allowed { keys: false, lines_of_pages: false, limits: false, interrupts: false, whole_lines: false };
 

@@ -3,7 +3,6 @@
 use super::Comparison;
 use crate::published::{Claim, FIGURE_5_LEGEND, Paper, Statement, figures};
 
-/// Rounding of the cells.
 const EPSILON: f64 = 1e-3;
 
 /// The statements of the paper about that figure, each with its source, and whether it holds for ours where that can be told.

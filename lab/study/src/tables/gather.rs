@@ -18,10 +18,6 @@ const TABLE_7_PAGES: u64 = 4096;
 
 /// Whoever studies traces: files, or what a test makes up. Gets a request and returns the findings of all traces.
 pub trait Source {
-    /// Studies all traces.
-    ///
-    /// # Errors
-    /// That of the first trace that has one.
     fn study(&mut self, request: Request) -> Result<Vec<TraceFindings>, FileError>;
 }
 
@@ -36,16 +32,13 @@ impl<F: FnMut(Request) -> Result<Vec<TraceFindings>, FileError>> Source for F {
 pub(super) struct Part {
     configurations: Vec<Configuration>,
     traces: Vec<TraceFindings>,
-    /// Why something is missing.
     pub(super) missing: Option<String>,
 }
 
 /// All that the tables need.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
-    /// Names of the traces.
     pub names: Vec<String>,
-    /// What each says of itself.
     pub metadata: Vec<Metadata>,
     /// No limit, with causes: Tables 3, 4, 6 and 8, Figure 7.
     pub(super) unlimited: Part,
@@ -69,18 +62,15 @@ impl Part {
         let at = self.configurations.iter().position(|it| it == configuration);
         let outcome = |trace: &TraceFindings| {
             let at = at?;
-            let done = trace.findings.failure(at).is_none();
-            done.then_some(trace.findings.outcomes[at])
+            trace.findings.failure(at).is_none().then_some(trace.findings.outcomes[at])
         };
         self.traces.iter().map(outcome).collect()
     }
 
     /// Nodes with lookups, and totals, of each trace.
     pub(super) fn totals(&self) -> Vec<(u64, Totals)> {
-        let nodes = |trace: &TraceFindings| {
-            let nodes = trace.findings.nodes.iter();
-            nodes.filter(|(_, totals)| totals.lookups > 0).count() as u64
-        };
+        let nodes =
+            |trace: &TraceFindings| trace.findings.nodes.iter().filter(|(_, totals)| totals.lookups > 0).count() as u64;
         self.traces.iter().map(|trace| (nodes(trace), trace.findings.totals())).collect()
     }
 

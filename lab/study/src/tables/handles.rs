@@ -1,22 +1,15 @@
 //! Dynamic handle lookup Figures 3 and 5.
 
 use super::gather::dynamic_handle;
-use super::{Cell, Comparison, Gathered, Side, claims};
+use super::{Cell, Comparison, Gathered};
 use crate::memory::{Load, Structure, nic_memory};
-use crate::published::{
-    FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Paper, PublishedFigure, figure_5_configurations, figures,
-};
-
-fn published(name: &str) -> Option<PublishedFigure> {
-    figures().into_iter().find(|figure| figure.paper == Paper::DynamicHandleLookup && figure.name == name)
-}
+use crate::published::{FIGURE_3_KB, FIGURE_5_LEGEND, FIGURE_5_PANELS, Paper, figure_5_configurations};
 
 /// Ours: a table on the NIC for each process, of as many entries as the cache that takes their place.
 const FIGURE_3_DESIGNS: [&str; 2] = ["per-process,entries=32K", "dynamic-handle,entries=16K,line=64,ways=4"];
 
 /// Two bars: tables on the NIC, and dynamic handle lookup with the paper's best cache. No trace matters.
 pub(super) fn figure_3() -> Comparison {
-    let source = published("Figure 3");
     let load = Load::default();
     let mut remarks = Vec::new();
     remarks.push(format!(
@@ -33,17 +26,10 @@ pub(super) fn figure_3() -> Comparison {
         .map(str::to_owned),
     );
     let columns = FIGURE_3_DESIGNS.map(str::to_owned).to_vec();
-    let mut comparison = Comparison {
-        paper: Paper::DynamicHandleLookup,
-        name: "Figure 3",
-        caption: source.map_or_else(String::new, |figure| figure.caption.to_owned()),
-        unit: "KB",
-        keys: vec!["structure"],
-        row_keys: Vec::new(),
-        ours: Side { columns, rows: Vec::new() },
-        published: Side { columns: vec!["tables".to_owned(), "dynamic handles".to_owned()], rows: Vec::new() },
-        remarks,
-    };
+    let published = ["tables", "dynamic handles"].map(str::to_owned).to_vec();
+    let figure = (Paper::DynamicHandleLookup, "Figure 3");
+    let mut comparison = Comparison::of_figure(figure, "KB", &["structure"], columns, published);
+    comparison.remarks = remarks;
     let structures = FIGURE_3_DESIGNS.map(|text| {
         let design = mapwire_settings::parse_design(text).ok();
         design.and_then(|design| nic_memory(&design, load).ok()).unwrap_or_default()
@@ -70,30 +56,19 @@ pub(super) fn figure_3() -> Comparison {
         let paper = [tables, handles].map(|kb| Cell::number(kb, 0));
         row(name, &|it| name == "all" || it.is_lookup, paper);
     }
-    let said = claims::remarks(comparison.paper, comparison.name, &comparison);
-    comparison.remarks.extend(said);
-    comparison
+    comparison.with_claims()
 }
 
 pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
-    let source = published("Figure 5");
     let mut remarks = Vec::new();
     let tops: Vec<_> =
         FIGURE_5_PANELS.iter().map(|panel| format!("{} {} %", panel.application, panel.top_percent)).collect();
     remarks.push(format!("The highest labels of the paper's axes: {}.", tops.join(", ")));
     remarks.push("Ours: of all lookups of both paths; cold is the first miss of a line.".to_owned());
     let columns = gathered.names.iter().flat_map(|name| FIGURE_5_LEGEND.map(|part| format!("{name} {part}"))).collect();
-    let mut comparison = Comparison {
-        paper: Paper::DynamicHandleLookup,
-        name: "Figure 5",
-        caption: source.map_or_else(String::new, |figure| figure.caption.to_owned()),
-        unit: "% of lookups",
-        keys: vec!["configuration"],
-        row_keys: Vec::new(),
-        ours: Side { columns, rows: Vec::new() },
-        published: Side::default(),
-        remarks,
-    };
+    let figure = (Paper::DynamicHandleLookup, "Figure 5");
+    let mut comparison = Comparison::of_figure(figure, "% of lookups", &["configuration"], columns, Vec::new());
+    comparison.remarks = remarks;
     for shape in figure_5_configurations() {
         let configuration = dynamic_handle(shape.entries, shape.line_entries, shape.ways);
         let outcomes = configuration.map_or_else(Vec::new, |it| gathered.handles.outcomes(&it));
@@ -111,7 +86,5 @@ pub(super) fn figure_5(gathered: &Gathered) -> Comparison {
         ours.resize(comparison.ours.columns.len(), Cell::none());
         comparison.row(&[&shape.to_string()], ours, Vec::new());
     }
-    let said = claims::remarks(comparison.paper, comparison.name, &comparison);
-    comparison.remarks.extend(said);
-    comparison
+    comparison.with_claims()
 }

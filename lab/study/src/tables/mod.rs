@@ -13,7 +13,7 @@ pub use words::conclusions;
 pub use gather::{Gathered, Source, direct_note, gather, left_out_note};
 
 use crate::cost::CostProfile;
-use crate::published::Paper;
+use crate::published::{Paper, figures};
 
 /// One cell, ours or the paper's.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,12 +30,10 @@ impl Cell {
         Cell { text: format!("{value:.decimals$}"), value: Some(value) }
     }
 
-    /// Nothing.
     pub fn none() -> Self {
         Cell { text: "-".to_owned(), value: None }
     }
 
-    /// The paper's.
     pub fn published(cell: Option<crate::published::Cell>) -> Self {
         cell.map_or_else(Cell::none, |cell| Cell { text: cell.to_string(), value: cell.value() })
     }
@@ -44,7 +42,6 @@ impl Cell {
 /// Half of a comparison: what is ours, or what is the paper's.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Side {
-    /// Names of the columns.
     pub columns: Vec<String>,
     /// A row of cells for each row of the comparison.
     pub rows: Vec<Vec<Cell>>,
@@ -53,28 +50,62 @@ pub struct Side {
 /// A table or figure of a paper, ours beside the paper's.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Comparison {
-    /// Which paper's.
     pub paper: Paper,
     /// `Table 4`, `Figure 7`.
     pub name: &'static str,
-    /// What it shows.
     pub caption: String,
-    /// Unit of the cells.
     pub unit: &'static str,
     /// Names of the keys of a row.
     pub keys: Vec<&'static str>,
     /// The keys of each row.
     pub row_keys: Vec<Vec<String>>,
-    /// Computed on the traces.
     pub ours: Side,
-    /// Printed in the paper.
     pub published: Side,
-    /// What a reader must know.
     pub remarks: Vec<String>,
 }
 
 impl Comparison {
-    /// Appends a row.
+    /// A comparison without rows.
+    fn new(
+        (paper, name): (Paper, &'static str),
+        caption: &str,
+        unit: &'static str,
+        keys: &[&'static str],
+        ours: Vec<String>,
+        published: Vec<String>,
+    ) -> Self {
+        Comparison {
+            paper,
+            name,
+            caption: caption.to_owned(),
+            unit,
+            keys: keys.to_vec(),
+            row_keys: Vec::new(),
+            ours: Side { columns: ours, rows: Vec::new() },
+            published: Side { columns: published, rows: Vec::new() },
+            remarks: Vec::new(),
+        }
+    }
+
+    /// A figure without rows, of which the paper's values are not legible.
+    fn of_figure(
+        (paper, name): (Paper, &'static str),
+        unit: &'static str,
+        keys: &[&'static str],
+        ours: Vec<String>,
+        published: Vec<String>,
+    ) -> Self {
+        let source = figures().into_iter().find(|figure| figure.paper == paper && figure.name == name);
+        Self::new((paper, name), source.map_or("", |figure| figure.caption), unit, keys, ours, published)
+    }
+
+    /// Adds what the paper states about the figure, beside what ours says.
+    fn with_claims(mut self) -> Self {
+        let said = claims::remarks(self.paper, self.name, &self);
+        self.remarks.extend(said);
+        self
+    }
+
     fn row(&mut self, keys: &[&str], ours: Vec<Cell>, published: Vec<Cell>) {
         debug_assert_eq!(
             (keys.len(), ours.len(), published.len()),

@@ -1,7 +1,7 @@
 //! UTLB Tables 3 to 8, Figures 7 and 8.
 
 use super::gather::{PREFETCHES, Part, four_megabytes, hierarchical, interrupt, sixteen_megabytes};
-use super::{Cell, Comparison, Gathered, Side, claims};
+use super::{Cell, Comparison, Gathered};
 use crate::config::Configuration;
 use crate::cost::{CostProfile, pinning_costs};
 use crate::counts::Counts;
@@ -10,28 +10,11 @@ use crate::study::Outcome;
 
 /// An empty comparison with the paper's table.
 fn with(name: &'static str, ours: Vec<String>) -> (Comparison, PublishedTable) {
-    let published = table(Paper::Utlb, name).unwrap_or_else(|| PublishedTable {
-        paper: Paper::Utlb,
-        name,
-        caption: "",
-        unit: "",
-        keys: Vec::new(),
-        columns: Vec::new(),
-        rows: Vec::new(),
-        remarks: &[],
-    });
-    let side = |columns| Side { columns, rows: Vec::new() };
-    let comparison = Comparison {
-        paper: Paper::Utlb,
-        name,
-        caption: published.caption.to_owned(),
-        unit: published.unit,
-        keys: published.keys.clone(),
-        row_keys: Vec::new(),
-        ours: side(ours),
-        published: side(published.columns.iter().map(|name| (*name).to_owned()).collect()),
-        remarks: published.remarks.iter().map(|remark| format!("Of the paper's table: {remark}")).collect(),
-    };
+    let published = table(Paper::Utlb, name).unwrap_or_default();
+    let columns = published.columns.iter().map(|name| (*name).to_owned()).collect();
+    let PublishedTable { caption, unit, keys, .. } = &published;
+    let mut comparison = Comparison::new((Paper::Utlb, name), caption, unit, keys, ours, columns);
+    comparison.remarks = published.remarks.iter().map(|remark| format!("Of the paper's table: {remark}")).collect();
     (comparison, published)
 }
 
@@ -191,30 +174,6 @@ pub(super) fn table_8(gathered: &Gathered) -> Comparison {
     comparison
 }
 
-/// A figure of which the paper's values are not legible.
-fn figure(
-    name: &'static str,
-    unit: &'static str,
-    keys: Vec<&'static str>,
-    ours: Vec<String>,
-    published: Vec<String>,
-) -> Comparison {
-    let source =
-        crate::published::figures().into_iter().find(|figure| figure.paper == Paper::Utlb && figure.name == name);
-    let side = |columns| Side { columns, rows: Vec::new() };
-    Comparison {
-        paper: Paper::Utlb,
-        name,
-        caption: source.map_or_else(String::new, |figure| figure.caption.to_owned()),
-        unit,
-        keys,
-        row_keys: Vec::new(),
-        ours: side(ours),
-        published: side(published),
-        remarks: Vec::new(),
-    }
-}
-
 fn not_legible() -> Cell {
     Cell::published(Some(crate::published::Cell::NotLegible))
 }
@@ -224,15 +183,14 @@ const HILL_CONFLICT: &str = "conflict (Hill)";
 
 pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
     let published = APPLICATIONS.map(str::to_owned).to_vec();
-    let mut comparison =
-        figure("Figure 7", "per lookup", vec!["cache entries", "misses"], gathered.names.clone(), published);
+    let keys = ["cache entries", "misses"];
+    let figure = (Paper::Utlb, "Figure 7");
+    let mut comparison = Comparison::of_figure(figure, "per lookup", &keys, gathered.names.clone(), published);
     for (size, entries) in CACHE_SIZES {
         let outcomes = hierarchical(entries, 1, true, 1).map_or_else(Vec::new, |it| gathered.unlimited.outcomes(&it));
         for cause in ["compulsory", "capacity", "conflict", "capacity and conflict", HILL_CONFLICT] {
             let of = |outcome: &Option<Outcome>| {
-                let Some(Outcome { counts, causes: Some(causes) }) = outcome else {
-                    return Cell::none();
-                };
+                let Some(Outcome { counts, causes: Some(causes) }) = outcome else { return Cell::none() };
                 let count = match cause {
                     "compulsory" => causes.compulsory as f64,
                     "capacity" => causes.capacity as f64,
@@ -266,15 +224,14 @@ pub(super) fn figure_7(gathered: &Gathered) -> Comparison {
         ]
         .map(str::to_owned),
     );
-    let said = claims::remarks(comparison.paper, comparison.name, &comparison);
-    comparison.remarks.extend(said);
-    comparison
+    comparison.with_claims()
 }
 
 pub(super) fn figure_8(gathered: &Gathered, profile: &CostProfile) -> Comparison {
     let ours = gathered.names.iter().flat_map(|name| [format!("{name} misses"), format!("{name} us")]).collect();
     let published = vec!["Radix misses".to_owned(), "Radix us".to_owned()];
-    let mut comparison = figure("Figure 8", "per lookup", vec!["cache entries", "prefetch"], ours, published);
+    let keys = ["cache entries", "prefetch"];
+    let mut comparison = Comparison::of_figure((Paper::Utlb, "Figure 8"), "per lookup", &keys, ours, published);
     for (size, entries) in CACHE_SIZES {
         for prefetch in PREFETCHES {
             let configuration = hierarchical(entries, 1, true, prefetch);
@@ -288,7 +245,5 @@ pub(super) fn figure_8(gathered: &Gathered, profile: &CostProfile) -> Comparison
         }
     }
     comparison.remarks.push(format!("Ours with the costs: {}.", profile.name));
-    let said = claims::remarks(comparison.paper, comparison.name, &comparison);
-    comparison.remarks.extend(said);
-    comparison
+    comparison.with_claims()
 }

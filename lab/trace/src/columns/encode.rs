@@ -31,8 +31,7 @@ pub(crate) struct Encoder {
 /// About the bytes that `values` take when packed, told from a part of them.
 pub(crate) fn estimate(values: &[u64]) -> usize {
     let groups = values.len().div_ceil(GROUP);
-    let parts = values.chunks(GROUP).step_by(groups.div_ceil(4));
-    parts.map(|group| Fit::of(group).bytes).sum()
+    values.chunks(GROUP).step_by(groups.div_ceil(4)).map(|group| Fit::of(group).bytes).sum()
 }
 
 /// Appends a column of packed groups.
@@ -101,9 +100,7 @@ impl Encoder {
             self.plain(values, self.way.lz4, out);
             return true;
         }
-        let Some((head, places)) = self.dictionary_of(values) else {
-            return false;
-        };
+        let Some((head, places)) = self.dictionary_of(values) else { return false };
         out.extend_from_slice(&head);
         self.plain(&places, self.way.lz4, out);
         true
@@ -144,8 +141,7 @@ impl Encoder {
 
     /// Makes `compressed` the column of bytes; false if it could not.
     fn compress(&mut self, values: &[u64]) -> bool {
-        let least = values.iter().map(|value| *value as i64).min();
-        let base = least.unwrap_or(0) as u64;
+        let base = values.iter().map(|value| *value as i64).min().unwrap_or(0) as u64;
         let shift = common_shift(values);
         let set = values.iter().fold(0, |set, value| set | value.wrapping_sub(base) >> shift);
         let width = match 64 - set.leading_zeros() {
@@ -166,9 +162,7 @@ impl Encoder {
         let head = out.len() + 4;
         let bound = lz4_flex::block::get_maximum_output_size(self.entries.len());
         out.resize(head + bound, 0);
-        let Ok(length) = lz4_flex::block::compress_into(&self.entries, &mut out[head..]) else {
-            return false;
-        };
+        let Ok(length) = lz4_flex::block::compress_into(&self.entries, &mut out[head..]) else { return false };
         out[head - 4..head].copy_from_slice(&(length as u32).to_le_bytes());
         out.truncate(head + length);
         true

@@ -6,7 +6,6 @@ use super::packing;
 pub(super) const EXCEPTION_BYTES: usize = 10;
 /// Bytes of a group's head.
 const HEAD_BYTES: usize = 12;
-/// Values of a sample.
 const SAMPLE: usize = 64;
 
 /// How a group is packed.

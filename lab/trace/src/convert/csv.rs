@@ -20,7 +20,6 @@ pub const COLUMNS: [&str; 6] = ["time_ns", "node", "process", "op", "address", "
 /// The column that a file may have.
 pub const DIRECT: &str = "direct";
 
-/// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Time,
@@ -86,9 +85,7 @@ impl<R: Read> CsvReader<R> {
     }
 
     fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
-        let Some(line) = self.lines.next()? else {
-            return Ok(None);
-        };
+        let Some(line) = self.lines.next()? else { return Ok(None) };
         match parse(line, &self.columns) {
             Some(record) => Ok(Some(record)),
             None => {
@@ -208,7 +205,6 @@ impl<W: Write> CsvWriter<W> {
         Self { out, direct, text }
     }
 
-    /// Appends a record.
     pub fn push(&mut self, record: &TraceRecord) {
         let text = &mut self.text;
         push_decimal(record.time_ns.get(), text);

@@ -73,17 +73,12 @@ impl<R: Read> DinReader<R> {
     }
 
     fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
-        let Some(line) = self.lines.next()? else {
-            return Ok(None);
-        };
+        let Some(line) = self.lines.next()? else { return Ok(None) };
         let (op, address, bytes) = match parse(line) {
             Ok(access) => access,
             Err(what) => return Err(self.lines.wrong(what)),
         };
-        let op = match self.options.as_sends {
-            true => TraceOp::Send,
-            false => op,
-        };
+        let op = if self.options.as_sends { TraceOp::Send } else { op };
         let (mut process, mut place) = (self.options.process, address);
         if self.options.tagged {
             (process, place) = ((address >> TAG_SHIFT) as u16, address & ((1 << TAG_SHIFT) - 1));
@@ -170,7 +165,6 @@ impl<W: Write> DinWriter<W> {
         Self { out, tags: Tags::new(file, options.tagged), page_bytes: options.page_bytes, lines: 0, text: Vec::new() }
     }
 
-    /// Lines so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }
@@ -179,9 +173,7 @@ impl<W: Write> DinWriter<W> {
 impl<W: Write> Sink for DinWriter<W> {
     fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
         for record in block.records() {
-            let Some(op) = looked_up(&record) else {
-                continue;
-            };
+            let Some(op) = looked_up(&record) else { continue };
             let above = self.tags.above(record.node.get(), record.process.get())?;
             let label = match op {
                 TraceOp::Send => b'0',

@@ -27,39 +27,17 @@ impl fmt::Display for Place {
 /// Why a file cannot be imported, or a trace not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// The system did not give the bytes.
     #[error("cannot read {file}")]
-    Read {
-        /// The file's name.
-        file: String,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The system did not take the bytes.
+    Read { file: String, source: io::Error },
     #[error("cannot write")]
     Write(#[from] io::Error),
-    /// Something in a file is wrong.
     #[error("{file}, {place}: {what}")]
-    Value {
-        /// The file's name.
-        file: String,
-        /// Where.
-        place: Place,
-        /// What is wrong, with its value, and what it could be.
-        what: String,
-    },
-    /// The file as a whole is wrong.
+    Value { file: String, place: Place, what: String },
     #[error("{file}: {what}")]
-    File {
-        /// The file's name.
-        file: String,
-        /// What is wrong.
-        what: String,
-    },
+    File { file: String, what: String },
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] crate::error::ReadError),
-    /// What was set aside while sorting cannot be read back.
     #[error("cannot sort")]
     Sort(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

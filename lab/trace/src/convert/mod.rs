@@ -40,17 +40,13 @@ pub use tags::{TAG_SHIFT, Tags};
 /// A format that can be imported and exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// CSV with a header.
     Csv,
-    /// DineroIV's text format.
     Din,
     /// libCacheSim's binary format with the time of each object's next access.
     OracleGeneral,
-    /// Apache Parquet.
     Parquet,
 }
 
-/// All formats.
 pub const FORMATS: [Format; 4] = [Format::Csv, Format::Din, Format::OracleGeneral, Format::Parquet];
 
 impl Format {
@@ -66,7 +62,6 @@ impl Format {
     }
 
     /// The format that the ending of a file's name tells; `None` if it tells none.
-    #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let ending = name.strip_suffix(".bin").unwrap_or(name).rsplit_once('.')?.1;
@@ -93,7 +88,6 @@ impl FromStr for Format {
 
 /// Records that are read from another format, in the file's order. After an error there is none.
 pub trait Import: Iterator<Item = Result<TraceRecord, ConvertError>> {
-    /// The file's name.
     fn file(&self) -> &str;
 
     /// Where the last record stood.
@@ -154,9 +148,6 @@ impl Default for ImportOptions {
 
 /// Begins to import a file of a format, which errors call `file`. `watch` may follow what is read of it; of Parquet, which is read
 /// in any order, it sees nothing.
-///
-/// # Errors
-/// The file's head is not one of its format; the file cannot be read.
 pub fn import<'a>(
     format: Format,
     input: File,
@@ -172,18 +163,10 @@ pub fn import<'a>(
     })
 }
 
-/// Where exported records go.
 pub trait Sink {
     /// Appends the records of a block.
-    ///
-    /// # Errors
-    /// The format cannot hold a record, or the system does not take the bytes.
     fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError>;
 
-    /// Writes what is left.
-    ///
-    /// # Errors
-    /// The system does not take the bytes.
     fn finish(&mut self) -> Result<(), ConvertError>;
 }
 
@@ -217,7 +200,6 @@ impl Default for ExportOptions {
     }
 }
 
-/// What was exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Records of the trace that were chosen.

@@ -35,7 +35,6 @@ use crate::spread::Spread;
 pub struct OracleRecord {
     /// In units of choice.
     pub clock_time: U32,
-    /// The object.
     pub obj_id: U64,
     /// Its bytes.
     pub obj_size: U32,
@@ -193,7 +192,6 @@ impl<'a, W: Read + Write + Seek> OracleWriter<'a, W> {
         }
     }
 
-    /// Records so far.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -233,9 +231,7 @@ impl<'a, W: Read + Write + Seek> OracleWriter<'a, W> {
 
 impl<W: Read + Write + Seek> Sink for OracleWriter<'_, W> {
     fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
-        let Some(first) = block.time_ns.first() else {
-            return Ok(());
-        };
+        let Some(first) = block.time_ns.first() else { return Ok(()) };
         let first_ns = *self.first_ns.get_or_insert(*first);
         for record in block.records() {
             if looked_up(&record).is_none() {

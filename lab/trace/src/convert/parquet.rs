@@ -95,10 +95,6 @@ fn failed(error: ParquetError) -> ConvertError {
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
-    /// Begins a file.
-    ///
-    /// # Errors
-    /// The system does not take its begin.
     pub fn new(out: W, metadata: &Metadata) -> Result<Self, ConvertError> {
         let text = serde_json::to_string(metadata).map_err(std::io::Error::from)?;
         let mut properties = WriterProperties::builder()
@@ -202,8 +198,7 @@ fn fits(known: usize, column: &ColumnDescriptor) -> (bool, &'static str) {
 fn known_as(column: &ColumnDescriptor) -> Option<usize> {
     let name = column.path().string();
     let is_time = TIMESTAMPS.contains(&name.as_str()) && timestamp_ns(column).is_some();
-    let named = ALL.iter().position(|known| *known == name);
-    named.or(is_time.then_some(TIME))
+    ALL.iter().position(|known| *known == name).or(is_time.then_some(TIME))
 }
 
 /// Reads the records of a Parquet file.
@@ -249,9 +244,7 @@ impl ParquetReader {
         let mut time_unit_ns = 1;
         for (place, column) in schema.columns().iter().enumerate() {
             // Other columns are none of a trace's business.
-            let Some(known) = known_as(column) else {
-                continue;
-            };
+            let Some(known) = known_as(column) else { continue };
             let name = column.path().string();
             let (fits, wanted) = fits(known, column);
             if !fits || column.max_rep_level() > 0 {

@@ -60,7 +60,6 @@ impl Checked {
         }
     }
 
-    /// Which values are null.
     fn levels(&self, bytes: &[u8]) -> Result<()> {
         let width = u16::BITS - self.column.max_def_level().leading_zeros();
         runs(bytes, width.into()).or_else(too_long)
@@ -108,10 +107,7 @@ impl Checked {
             Physical::BYTE_ARRAY => return texts(bytes, count),
             _ => 0,
         };
-        match bytes.len() < wanted {
-            true => wrong("a page has fewer values than it says"),
-            false => Ok(()),
-        }
+        if bytes.len() < wanted { wrong("a page has fewer values than it says") } else { Ok(()) }
     }
 }
 
@@ -126,10 +122,7 @@ fn texts(mut bytes: &[u8], count: usize) -> Result<()> {
         }
         found += 1;
     }
-    match found < count {
-        true => wrong("a page has fewer values than it says"),
-        false => Ok(()),
-    }
+    if found < count { wrong("a page has fewer values than it says") } else { Ok(()) }
 }
 
 /// A number of variable length has more bytes than any may have.
@@ -144,9 +137,7 @@ fn number(bytes: &mut &[u8]) -> Result<Option<u64>, TooLong> {
     const MOST_BYTES: usize = 10;
     let mut number = 0;
     for at in 0..MOST_BYTES {
-        let Some((byte, rest)) = bytes.split_first() else {
-            return Ok(None);
-        };
+        let Some((byte, rest)) = bytes.split_first() else { return Ok(None) };
         *bytes = rest;
         number |= u64::from(byte & 0x7f).wrapping_shl(7 * at as u32);
         if byte & 0x80 == 0 {
@@ -208,9 +199,7 @@ fn differences<'a>(mut bytes: &'a [u8], mut values: Option<&mut Vec<i64>>) -> Re
     while left > 0 {
         let least = number(&mut bytes)?;
         let widths = bytes.split_at_checked(parts as usize);
-        let (Some(least), Some((widths, rest))) = (least, widths) else {
-            return Ok(&[]);
-        };
+        let (Some(least), Some((widths, rest))) = (least, widths) else { return Ok(&[]) };
         bytes = rest;
         for width in widths {
             let here = left.min(part);
@@ -218,9 +207,7 @@ fn differences<'a>(mut bytes: &'a [u8], mut values: Option<&mut Vec<i64>>) -> Re
                 break;
             }
             let length = u64::from(*width).saturating_mul(part as u64) / 8;
-            let Some((packed, rest)) = bytes.split_at_checked(length as usize) else {
-                return Ok(&[]);
-            };
+            let Some((packed, rest)) = bytes.split_at_checked(length as usize) else { return Ok(&[]) };
             // Of numbers themselves only the ends matter.
             for at in 0..if wanted { here as usize } else { 0 } {
                 let more = signed(least as i64).wrapping_add(bits(packed, at, *width));

@@ -39,9 +39,7 @@ pub(super) fn timestamp_ns(column: &ColumnDescriptor) -> Option<u64> {
 pub(super) fn since_1970_ns(timestamp: &Int96) -> Result<u64, String> {
     const JULIAN_DAY_OF_1970: i128 = 2_440_588;
     const DAY_NS: i128 = 86_400_000_000_000;
-    let [low, high, day] = *timestamp.data() else {
-        return Err("time_ns is empty".to_owned());
-    };
+    let [low, high, day] = *timestamp.data() else { return Err("time_ns is empty".to_owned()) };
     let of_day = i128::from(low) | i128::from(high) << 32;
     let ns = (i128::from(day) - JULIAN_DAY_OF_1970) * DAY_NS + of_day;
     u64::try_from(ns).map_err(|_| format!("time_ns is {ns} ns since 1970; it must be from 0 to below 2^64 ns"))

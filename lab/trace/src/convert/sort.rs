@@ -60,9 +60,7 @@ impl<I: Import> Iterator for Ordered<I> {
 /// are several, each is set aside in a file without a name, and they are merged.
 #[derive(Debug)]
 pub enum Sorted {
-    /// All in memory.
     Memory(std::vec::IntoIter<TraceRecord>),
-    /// From files.
     Files(Merge<Records<File>>),
 }
 

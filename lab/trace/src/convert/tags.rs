@@ -60,9 +60,6 @@ impl Tags {
     }
 
     /// The address with its tag.
-    ///
-    /// # Errors
-    /// Addresses are tagged, and this one has more than 48 bits.
     #[inline]
     pub fn address(&self, above: u64, address: u64) -> Result<u64, ConvertError> {
         if self.tagged && address >> TAG_SHIFT != 0 {

@@ -4,7 +4,6 @@ use std::io::{self, Read};
 
 use super::error::{ConvertError, Place};
 
-/// Longest line.
 const MAX_LINE_BYTES: usize = 64 << 10;
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -15,7 +14,6 @@ pub(super) struct Lines<R> {
     input: R,
     file: String,
     buffer: Vec<u8>,
-    /// What is left of the buffer.
     begin: usize,
     end: usize,
     line: u64,
@@ -31,7 +29,6 @@ impl<R: Read> Lines<R> {
         &self.file
     }
 
-    /// The last line given.
     pub(super) fn place(&self) -> Place {
         Place::Line(self.line)
     }
@@ -147,7 +144,6 @@ pub(super) fn take_prefix(text: &mut &[u8]) -> bool {
     prefixed
 }
 
-/// Appends a decimal number.
 pub(super) fn push_decimal(mut value: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();

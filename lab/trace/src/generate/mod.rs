@@ -33,19 +33,14 @@ const LATENCY_NS: u64 = 3_000;
 /// Bytes that move in a nanosecond.
 const BYTES_A_NS: u64 = 4;
 
-/// What is to be generated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// The pattern, or several: each process of a node then takes the next in turn, and only processes of one pattern are one
     /// program, which communicates with nobody else.
     pub patterns: Vec<Pattern>,
-    /// Records in all.
     pub records: u64,
-    /// Nodes.
     pub nodes: u16,
-    /// Processes of each node.
     pub processes: u16,
-    /// Of the random numbers.
     pub seed: u64,
     /// Bytes of each rank's buffer and of its export.
     pub buffer_bytes: u64,
@@ -85,17 +80,12 @@ impl Default for Options {
 pub struct OptionError {
     /// Its name on the command line.
     pub option: &'static str,
-    /// Its value.
     pub value: String,
-    /// What it can be.
     pub mend: &'static str,
 }
 
 impl Options {
     /// Checks that all options make sense together.
-    ///
-    /// # Errors
-    /// One that does not.
     pub fn check(&self) -> Result<(), OptionError> {
         let wrong = |option, value: &dyn ToString, mend| Err(OptionError { option, value: value.to_string(), mend });
         let ranks = u64::from(self.nodes) * u64::from(self.processes);
@@ -141,7 +131,6 @@ impl Options {
     }
 
     /// The options as a command line, all of them: it generates the same trace wherever it is run.
-    #[must_use]
     pub fn command(&self) -> Vec<String> {
         let mut words = vec!["mapwire".to_owned(), "lab".to_owned(), "generate".to_owned()];
         match &self.patterns[..] {
@@ -171,7 +160,6 @@ impl Options {
     }
 }
 
-/// One process.
 #[derive(Debug)]
 struct Rank {
     node: u16,
@@ -191,7 +179,6 @@ struct Rank {
 pub struct Generator {
     options: Options,
     programs: Vec<Program>,
-    /// Ranks of each program.
     members: Vec<Vec<usize>>,
     ranks: Vec<Rank>,
     /// What happens next: (time, number, slot). Slots below the number of ranks are turns, others arrivals.
@@ -203,8 +190,6 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// # Errors
-    /// An option that cannot be.
     pub fn new(options: &Options) -> Result<Self, OptionError> {
         options.check()?;
         let kinds = options.patterns.len();

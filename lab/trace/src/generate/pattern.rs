@@ -9,7 +9,6 @@ use super::Options;
 use super::random::Random;
 use super::zipf::Zipf;
 
-/// A pattern of communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Each rank sends its buffer piece by piece to the next rank, again and again.
@@ -24,12 +23,10 @@ pub enum Pattern {
     Transpose,
 }
 
-/// All patterns.
 pub const PATTERNS: [Pattern; 5] =
     [Pattern::Sequential, Pattern::Strided, Pattern::Zipf, Pattern::TaskQueue, Pattern::Transpose];
 
 impl Pattern {
-    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +59,6 @@ impl FromStr for Pattern {
 /// One transfer, as a rank decides on it. Places are bytes from the begin of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transfer {
-    /// Send or fetch.
     pub(super) op: TraceOp,
     /// Where the rank's own memory is: in its buffer.
     pub(super) local: u64,
@@ -75,24 +71,19 @@ pub(super) struct Transfer {
     pub(super) gaps: u64,
 }
 
-/// What ranks of one program share.
 #[derive(Debug)]
 pub(super) struct Program {
     pattern: Pattern,
     ranks: usize,
-    /// Pieces of a buffer.
     pieces: u64,
     piece_bytes: u64,
     stride: u64,
     popular: Zipf,
-    /// Tasks handed out.
     tasks: u64,
 }
 
-/// What a rank knows.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Transfers so far.
     step: u64,
     /// Where its task's data is, and how many pieces.
     task: (usize, u64, u64),

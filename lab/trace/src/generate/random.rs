@@ -15,14 +15,12 @@ fn split_mix(state: &mut u64) -> u64 {
 
 impl Random {
     /// The numbers of `seed`; each `stream` of it is another sequence.
-    #[must_use]
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut state = seed;
         let mut state = split_mix(&mut state) ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
         Self(std::array::from_fn(|_| split_mix(&mut state)))
     }
 
-    /// Any number.
     pub(super) fn next(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);

@@ -17,7 +17,6 @@ pub(super) struct Zipf {
 
 impl Zipf {
     /// `things` is at least 1; `skew` is above 0 and finite.
-    #[must_use]
     pub(super) fn new(things: u64, skew: f64) -> Self {
         let mut zipf = Self { things: things as f64, skew, first: 0.0, last: 0.0, sure: 0.0 };
         zipf.first = zipf.integral(1.5) - 1.0;

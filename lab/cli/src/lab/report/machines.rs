@@ -26,7 +26,6 @@ fn names() -> Vec<&'static str> {
     ["all", "none"].into_iter().chain(papers).collect()
 }
 
-/// A machine's report.
 pub(super) struct Chapter {
     paper: &'static Paper,
     report: Report,
@@ -34,9 +33,6 @@ pub(super) struct Chapter {
 
 impl MachineOptions {
     /// Runs the machines that were chosen.
-    ///
-    /// # Errors
-    /// A machine cannot be run.
     pub(super) fn run(&self) -> Result<Vec<Chapter>, LabError> {
         let wants = |name: &str| self.machines.iter().any(|it| it == name);
         let chosen = PAPERS.iter().filter(|paper| wants(paper.name) || wants("all"));
@@ -53,13 +49,11 @@ impl MachineOptions {
 }
 
 impl Chapter {
-    /// A link to it.
     pub(super) fn link(&self) -> String {
         let name = self.paper.name;
         format!("<a href=\"#machine-{name}\">{name} <small>machine</small></a>\n")
     }
 
-    /// The whole chapter.
     pub(super) fn html(&self) -> String {
         let Paper { name, title, .. } = self.paper;
         let title = escaped(title);

@@ -100,10 +100,8 @@ fn page(gathered: &Gathered, tables: &[Comparison], chapters: &[Chapter], profil
 
 /// Where a trace comes from: its command, and when it was taken.
 fn origin(metadata: &Metadata) -> String {
-    let mut text = match metadata.command.is_empty() {
-        true => "command not known".to_owned(),
-        false => metadata.command.join(" "),
-    };
+    let mut text =
+        if metadata.command.is_empty() { "command not known".to_owned() } else { metadata.command.join(" ") };
     if metadata.synthetic {
         text.push_str(" (made up, no program ran)");
     }

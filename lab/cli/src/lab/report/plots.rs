@@ -43,10 +43,7 @@ fn colour(at: usize) -> String {
 
 /// Ours is shown, the paper's when it is asked for.
 fn shown(ours: bool) -> Visible {
-    match ours {
-        true => Visible::True,
-        false => Visible::False,
-    }
+    if ours { Visible::True } else { Visible::False }
 }
 
 fn plots_of(table: &Comparison) -> Vec<Plot> {
@@ -150,8 +147,7 @@ fn lines(table: &Comparison) -> Vec<Plot> {
 pub(super) fn machine_lines(lines: &[mapwire_sim::paper::Line], x: &str, y: &str) -> Plot {
     let mut plot = Plot::new();
     for (number, line) in lines.iter().enumerate() {
-        let points = line.points.iter();
-        let points = points.map(|&(x, milli)| (x as f64, milli as f64 / 1000.0));
+        let points = line.points.iter().map(|&(x, milli)| (x as f64, milli as f64 / 1000.0));
         let (xs, ys): (Vec<f64>, Vec<f64>) = points.unzip();
         let drawn = Scatter::new(xs, ys)
             .name(&line.name)
@@ -191,10 +187,7 @@ const VANISHES: f64 = 50.0;
 fn axis_of_bars(values: &[f64]) -> AxisType {
     let some = values.iter().copied().filter(|it| *it > 0.0);
     let longest = some.clone().fold(0.0, f64::max);
-    match some.fold(f64::INFINITY, f64::min) * VANISHES < longest {
-        true => AxisType::Log,
-        false => AxisType::Linear,
-    }
+    if some.fold(f64::INFINITY, f64::min) * VANISHES < longest { AxisType::Log } else { AxisType::Linear }
 }
 
 /// Bars for the rows of each column.
@@ -211,8 +204,7 @@ fn bars(table: &Comparison) -> Vec<Plot> {
         }
     }
     let kind = axis_of_bars(&values);
-    let layout = layout("", table.keys[0], table.unit);
-    let layout = layout.y_axis(axis(table.unit).type_(kind).auto_margin(true));
+    let layout = layout("", table.keys[0], table.unit).y_axis(axis(table.unit).type_(kind).auto_margin(true));
     plot.set_layout(layout.bar_mode(BarMode::Group));
     vec![plot]
 }

@@ -78,8 +78,7 @@ impl Studied {
             }
         }
         let failures = self.traces.iter().flat_map(|trace| {
-            let failures = trace.findings.failures.iter();
-            failures.map(|(_, why)| format!("{}: {why}", trace.path.display()))
+            trace.findings.failures.iter().map(|(_, why)| format!("{}: {why}", trace.path.display()))
         });
         let failures: Vec<_> = failures.collect();
         let damaged = self.traces.iter().filter_map(|it| it.damage.as_ref());
@@ -133,7 +132,6 @@ impl TraceOptions {
         self.selection(&[Op::Send, Op::Fetch, Op::Receive])
     }
 
-    /// Threads to use.
     pub(crate) fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.threads.unwrap_or_else(cores).max(1)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mapwire_study::cost::CostRange;
+use mapwire_study::counts::Causes;
 use mapwire_study::rows::{COLUMNS, Kind, Row};
 use parquet::basic::{ConvertedType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
@@ -27,50 +28,35 @@ pub(crate) fn bytes(rows: &[Row], format: Format) -> Result<Vec<u8>, LabError> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let headings = [
-        "trace",
-        "configuration",
-        "lookups",
-        "check misses",
-        "NIC misses",
-        "compulsory",
-        "capacity",
-        "conflict",
-        "pins",
-        "unpins",
-        "interrupts",
-        "NIC bytes",
-        "us/lookup",
-        "unlimited",
+    type Shown = fn(&Row) -> Option<String>;
+    fn rate(row: &Row, count: u64) -> String {
+        format!("{:.4}", count as f64 / row.outcome.counts.lookups.max(1) as f64)
+    }
+    fn cause(row: &Row, count: impl Fn(Causes) -> u64) -> Option<String> {
+        row.outcome.causes.map(|causes| rate(row, count(causes)))
+    }
+    let columns: [(&str, Shown); 14] = [
+        ("trace", |row| Some(row.trace.clone())),
+        ("configuration", |row| Some(row.configuration.to_string())),
+        ("lookups", |row| Some(grouped(row.outcome.counts.lookups))),
+        ("check misses", |row| Some(rate(row, row.outcome.counts.check_misses))),
+        ("NIC misses", |row| Some(rate(row, row.outcome.counts.nic_misses))),
+        ("compulsory", |row| cause(row, |causes| causes.compulsory)),
+        ("capacity", |row| cause(row, |causes| causes.capacity)),
+        ("conflict", |row| cause(row, |causes| causes.conflict)),
+        ("pins", |row| Some(rate(row, row.outcome.counts.pins))),
+        ("unpins", |row| Some(rate(row, row.outcome.counts.unpins))),
+        ("interrupts", |row| Some(rate(row, row.outcome.counts.interrupts))),
+        ("NIC bytes", |row| row.nic_bytes.map(grouped)),
+        ("us/lookup", |row| row.cost.map(cost_text)),
+        ("unlimited", |row| row.unlimited_cost.map(cost_text)),
     ];
-    let rate = |row: &Row, count: f64| format!("{:.4}", count / row.outcome.counts.lookups.max(1) as f64);
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
-            let (counts, causes) = (row.outcome.counts, row.outcome.causes);
-            vec![
-                row.trace.clone(),
-                row.configuration.to_string(),
-                grouped(counts.lookups),
-                rate(row, counts.check_misses as f64),
-                rate(row, counts.nic_misses as f64),
-                or_dash(causes.map(|it| rate(row, it.compulsory as f64))),
-                or_dash(causes.map(|it| rate(row, it.capacity as f64))),
-                or_dash(causes.map(|it| rate(row, it.conflict as f64))),
-                rate(row, counts.pins as f64),
-                rate(row, counts.unpins as f64),
-                rate(row, counts.interrupts as f64),
-                or_dash(row.nic_bytes.map(grouped)),
-                or_dash(row.cost.map(cost_text)),
-                or_dash(row.unlimited_cost.map(cost_text)),
-            ]
-        })
-        .collect();
+    let cells = |row: &Row| columns.iter().map(|(_, value)| value(row).unwrap_or_else(|| "-".to_owned())).collect();
+    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     // A column without a value in any row is left out.
     let has_value = |at: &usize| cells.is_empty() || cells.iter().any(|row| row[*at] != "-");
-    let shown: Vec<usize> = (0..headings.len()).filter(has_value).collect();
-    let headings: Vec<_> = shown.iter().map(|at| headings[*at]).collect();
+    let shown: Vec<usize> = (0..columns.len()).filter(has_value).collect();
+    let headings: Vec<_> = shown.iter().map(|at| columns[*at].0).collect();
     let cells = cells.iter().map(|row| shown.iter().map(|at| row[*at].clone()).collect());
     let mut text = output::fitted(&headings, &cells.collect::<Vec<_>>(), 2, output::known_columns());
     if let Some(row) = rows.first() {
@@ -80,9 +66,10 @@ fn table(rows: &[Row]) -> String {
 }
 
 fn cost_text(cost: CostRange) -> String {
-    match cost.is_exact() {
-        true => format!("{:.3}", cost.low.us()),
-        false => format!("{:.3}-{:.3}", cost.low.us(), cost.high.us()),
+    if cost.is_exact() {
+        format!("{:.3}", cost.low.us())
+    } else {
+        format!("{:.3}-{:.3}", cost.low.us(), cost.high.us())
     }
 }
 
@@ -107,7 +94,7 @@ fn csv(rows: &[Row]) -> String {
 }
 
 fn parquet(rows: &[Row]) -> Result<Vec<u8>, LabError> {
-    let fields = COLUMNS.iter().map(|(name, kind)| {
+    let fields = COLUMNS.iter().map(|(name, kind, _)| {
         let (physical, converted) = match kind {
             Kind::Text => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
             Kind::Count => (Physical::INT64, ConvertedType::UINT_64),
@@ -129,9 +116,7 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, LabError> {
     for at in 0..COLUMNS.len() {
         let column: Vec<&Value> = table.iter().map(|row| &row[at]).collect();
         let levels: Vec<i16> = column.iter().map(|value| i16::from(!value.is_null())).collect();
-        let Some(mut writer) = group.next_column()? else {
-            break;
-        };
+        let Some(mut writer) = group.next_column()? else { break };
         match writer.untyped() {
             ColumnWriter::BoolColumnWriter(writer) => {
                 let values: Vec<bool> = column.iter().filter_map(|value| value.as_bool()).collect();

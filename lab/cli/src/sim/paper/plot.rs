@@ -34,8 +34,7 @@ pub(super) fn draw(figures: &[Figure]) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn text(to: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
@@ -83,8 +82,7 @@ fn logarithmic_x(value: i64, (least, most): (i64, i64)) -> f64 {
 /// The same as [`axis`], each mark four times the one before.
 fn logarithmic_axis(to: &mut String, y: f64, (least, most): (i64, i64), words: &str) {
     stroke(to, (LEFT, y), (WIDTH - RIGHT, y));
-    let marks = std::iter::successors(Some(least), |at| at.checked_mul(4));
-    for at in marks.take_while(|at| *at <= most) {
+    for at in std::iter::successors(Some(least), |at| at.checked_mul(4)).take_while(|at| *at <= most) {
         let x = logarithmic_x(at, (least, most));
         stroke(to, (x, y), (x, y + 4.0));
         text(to, (x, y + 17.0), "middle", &at.to_string());

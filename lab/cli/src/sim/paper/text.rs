@@ -6,7 +6,6 @@ use mapwire_sim::paper::{Cell, Paper, Report, Table};
 use crate::lab::output::fitted;
 use mapwire_console::stdio::wrapped;
 
-/// How to read it.
 pub(crate) const ABOUT: &str = "Published figures that went into the machine are `input`: that ours agree says nothing. Those that are `predicted` follow from others. Those that are `repeated` restate another cell. A star marks what is off by more than 10 %; the notes say why.";
 
 /// All of it, no line longer than `columns` where that can be.
@@ -32,8 +31,7 @@ fn machine(profile: &Profile, columns: usize) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
     let headings = ["constant", "value", "origin"];
     let table = fitted(&headings, &rows, headings.len(), usize::MAX);
-    let width = table.lines().map(|line| line.chars().count()).max();
-    let width = width.unwrap_or(0) + 2;
+    let width = table.lines().map(|line| line.chars().count()).max().unwrap_or(0) + 2;
     let kilobytes = profile.nic_table_bytes >> 10;
     let name = profile.name;
     let mut text = match kilobytes {
@@ -84,9 +82,7 @@ pub(crate) fn ours(cell: &Cell) -> String {
 
 /// The difference, with a star where a prediction is off by more than 10 %.
 pub(crate) fn difference(cell: &Cell) -> String {
-    let Some(tenths) = cell.difference() else {
-        return String::new();
-    };
+    let Some(tenths) = cell.difference() else { return String::new() };
     let sign = if tenths < 0 { '-' } else { '+' };
     let size = tenths.abs();
     let star = match cell.is_within() {
@@ -105,10 +101,7 @@ fn one(table: &Table, columns: usize) -> String {
     text.push('\n');
     let is_compared = |cell: &Cell| cell.published.is_some();
     let compares = table.rows.iter().any(|row| row.cells.iter().any(is_compared));
-    text.push_str(&match compares {
-        true => beside(table, columns),
-        false => grid(table, columns),
-    });
+    text.push_str(&if compares { beside(table, columns) } else { grid(table, columns) });
     for note in &table.notes {
         text.push_str(&format!("  * {}\n", wrapped(note, 4, columns)));
     }
@@ -135,8 +128,7 @@ fn beside(table: &Table, columns: usize) -> String {
                 line.push(column.clone());
             }
             let role = cell.role.word().to_owned();
-            let theirs = cell.published.map(|it| thousandths(it.milli));
-            let theirs = theirs.unwrap_or_else(|| "-".to_owned());
+            let theirs = cell.published.map(|it| thousandths(it.milli)).unwrap_or_else(|| "-".to_owned());
             line.extend([ours(cell), theirs, difference(cell), role]);
             rows.push(line);
         }
@@ -148,10 +140,7 @@ fn beside(table: &Table, columns: usize) -> String {
 fn grid(table: &Table, columns: usize) -> String {
     let names = table.columns.iter().map(String::as_str);
     let headings: Vec<&str> = table.keys.iter().copied().chain(names).collect();
-    let cells = |row: &mapwire_sim::paper::Row| {
-        let keys = row.keys.iter().cloned();
-        keys.chain(row.cells.iter().map(ours)).collect()
-    };
+    let cells = |row: &mapwire_sim::paper::Row| row.keys.iter().cloned().chain(row.cells.iter().map(ours)).collect();
     let rows: Vec<Vec<String>> = table.rows.iter().map(cells).collect();
     fitted(&headings, &rows, table.keys.len(), columns)
 }

@@ -9,9 +9,6 @@ use crate::sim::SimError;
 
 /// Reads the rows of `mapwire bench fault --json` and `mapwire bench lock --json`, one JSON object a line; rows of other benches, transports and numbers of ranks are
 /// passed over. Of several rows of one case the fastest counts: a computer that does something else meanwhile makes the others longer.
-///
-/// # Errors
-/// A line that is no row, and a figure that no row tells.
 pub(super) fn read(path: &Path) -> Result<Measured, SimError> {
     let file = path.display();
     let bytes = std::fs::read(path).map_err(|error| format!("cannot read {file}: {error}"))?;

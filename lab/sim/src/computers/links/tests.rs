@@ -40,15 +40,11 @@ fn one_message(on_miss: OnMiss) -> Vec<(Ps, Ps)> {
     let mut sent = false;
     computers.start(at(0), move |moment: &mut Moment<'_>| {
         moment.write(FIRST_ADDRESS, &7_u64.to_le_bytes());
-        match core::mem::replace(&mut sent, true) {
-            false => Do::Send(Send::new(import, 0, FIRST_ADDRESS, 8)),
-            true => Do::End,
-        }
+        if core::mem::replace(&mut sent, true) { Do::End } else { Do::Send(Send::new(import, 0, FIRST_ADDRESS, 8)) }
     });
     let mut watched = false;
-    computers.start(at(1), move |_: &mut Moment<'_>| match core::mem::replace(&mut watched, true) {
-        false => Do::Watch { address: TARGET, least: 7 },
-        true => Do::End,
+    computers.start(at(1), move |_: &mut Moment<'_>| {
+        if core::mem::replace(&mut watched, true) { Do::End } else { Do::Watch { address: TARGET, least: 7 } }
     });
     computers.run().unwrap();
     let after = |it: &Missed| {

@@ -7,7 +7,7 @@ use super::misses::{BEST, Misses, SMALL, Shape};
 use super::patterns::Application;
 use crate::computers::{ComputersError, OnMiss};
 use crate::hardware::{Cost, Ps};
-use crate::paper::{Cell, Figure, Line, Plot, Table};
+use crate::paper::{Cell, Figure, Line, Table};
 
 /// Processors of the cluster (Figure 6).
 const PROCESSORS: u64 = 8;
@@ -35,10 +35,6 @@ pub(super) struct Times<'a> {
 }
 
 impl<'a> Times<'a> {
-    /// Measures the machine.
-    ///
-    /// # Errors
-    /// The firmware refuses something.
     pub(super) fn new(
         micro: &Micro,
         applications: &'a [Application],
@@ -70,14 +66,12 @@ impl<'a> Times<'a> {
     }
 
     fn fewest(&self, number: usize) -> u64 {
-        let misses = self.ratios.of(number).map(|(_, misses)| misses.all());
-        misses.min().unwrap_or(0)
+        self.ratios.of(number).map(|(_, misses)| misses.all()).min().unwrap_or(0)
     }
 
     fn with_best(&self, number: usize) -> u64 {
         let mut all = self.ratios.of(number);
-        let best = all.find(|(shape, _)| *shape == BEST);
-        best.map_or(0, |(_, misses)| misses.all())
+        all.find(|(shape, _)| *shape == BEST).map_or(0, |(_, misses)| misses.all())
     }
 
     /// Speed-ups on eight processors, and their figure.
@@ -97,7 +91,7 @@ impl<'a> Times<'a> {
         };
         let miss_ps = self.costs.misses[0].1;
         let without: Vec<i64> = (0..names.len()).map(|number| speedup(number, 0, 0)).collect();
-        table.row(&["tables on the NIC"], without.into_iter().map(Cell::new).collect());
+        table.row(&["tables on the NIC"], without);
         let columns: Vec<Vec<(String, i64)>> = (0..names.len())
             .map(|number| {
                 let of_shape =
@@ -107,19 +101,18 @@ impl<'a> Times<'a> {
             .collect();
         for at in 0..columns.first().map_or(0, Vec::len) {
             let cells = columns.iter().map(|column| Cell::new(column[at].1));
-            table.row(&[&columns[0][at].0], cells.collect());
+            table.row(&[&columns[0][at].0], cells);
             for (line, column) in lines.iter_mut().zip(&columns) {
                 line.points.push((at as i64 + 1, column[at].1));
             }
         }
         table.note("The bars of the paper's Figure 6 have no numbers in the text that this project has. Computing times of one processor are assumed (`Computing times` varies them); misses are those of `Figure 5` at what `Miss penalty` says of this machine.");
-        let figure = Figure {
-            name: "Figure 6",
-            caption: "speed-up on 8 processors by cache; misses time out".to_owned(),
-            x: "shape, in the order of the table",
-            y: "speed-up",
-            plot: Plot::Lines(lines),
-        };
+        let figure = Figure::lines(
+            "Figure 6",
+            "speed-up on 8 processors by cache; misses time out",
+            ("shape, in the order of the table", "speed-up"),
+            lines,
+        );
         (table, figure)
     }
 
@@ -129,7 +122,6 @@ impl<'a> Times<'a> {
         let links = self.costs.misses.map(|miss| miss.0);
         let columns: Vec<String> =
             links.iter().flat_map(|link| [format!("{link}, least"), format!("{link}, C16.L64.A4")]).collect();
-        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let mut table = Table::new("Figure 7", caption, "%", &["application"], &columns);
         let mut within = [0; 3];
         for (number, application) in self.applications.iter().enumerate() {
@@ -163,10 +155,7 @@ impl<'a> Times<'a> {
             &["the paper", "here", "measure"],
             &["value"],
         );
-        let mut row = |said: &str, holds: bool, measure: &str, milli: i64| {
-            let word = if holds { "holds" } else { "does not hold" };
-            table.row(&[said, word, measure], vec![Cell::new(milli)]);
-        };
+        let mut row = |said: &str, holds, measure: &str, milli| table.said(said, holds, measure, milli);
         let miss_ps = self.costs.misses[0].1;
         let over = |number, misses| self.normalised(number, misses, miss_ps, 100) - 100_000;
         for (number, application) in self.applications.iter().enumerate() {
@@ -180,10 +169,8 @@ impl<'a> Times<'a> {
                 let said = format!("{name}'s speed-up varies by more than 100 %");
                 row(&said, variation > 100_000, "fastest beyond slowest, %", variation);
             } else {
-                let small = self.ratios.of(number);
-                let small = small.filter(|(shape, _)| shape.entries == SMALL);
-                let over = small.map(|(_, misses)| over(number, misses.all()));
-                let over: Vec<i64> = over.collect();
+                let small = self.ratios.of(number).filter(|(shape, _)| shape.entries == SMALL);
+                let over: Vec<i64> = small.map(|(_, misses)| over(number, misses.all())).collect();
                 let near = over.iter().filter(|&&over| over <= NEAR).count();
                 let said = format!("{name}: 8 K entries do about as well as tables on the NIC");
                 let measure = "shapes of 12 with at most 3 % more time";

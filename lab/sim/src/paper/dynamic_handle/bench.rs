@@ -13,7 +13,6 @@ use crate::hardware::{Cost, Profile, Ps};
 pub(in crate::paper) const MOST_BYTES: u64 = 64 << 10;
 /// Where each process has what it sends.
 const SOURCE: u64 = FIRST_ADDRESS;
-/// What it receives.
 const TARGET: u64 = 0x4000_0000;
 /// Messages before those that are timed, which find everything cold.
 const WARM: u64 = 2;
@@ -39,7 +38,6 @@ pub(in crate::paper) enum Link {
     Firmware,
 }
 
-/// What a run gives.
 #[derive(Clone, Debug)]
 pub(in crate::paper) struct Timed {
     /// From the first timed message to the end of the last.
@@ -74,17 +72,11 @@ impl Messages {
 
     /// Where the message goes: to the first place, or to one of its own.
     const fn offset(self, message: u64) -> u64 {
-        let Some(timed) = message.checked_sub(WARM) else {
-            return 0;
-        };
+        let Some(timed) = message.checked_sub(WARM) else { return 0 };
         let before = self.misses(timed);
-        match self.misses(timed + 1) > before {
-            true => (before + 1) * MOST_BYTES,
-            false => 0,
-        }
+        if self.misses(timed + 1) > before { (before + 1) * MOST_BYTES } else { 0 }
     }
 
-    /// All of them.
     const fn all(self) -> u64 {
         WARM + self.count
     }
@@ -136,9 +128,6 @@ impl Bench {
     }
 
     /// Ping-pong: of the requests so many percent miss at the second node; answers never miss.
-    ///
-    /// # Errors
-    /// The firmware refuses something, or the cache cannot be built.
     pub(in crate::paper) fn ping_pong(
         &self,
         bytes: u64,
@@ -156,9 +145,6 @@ impl Bench {
     }
 
     /// Messages one way, one behind the other.
-    ///
-    /// # Errors
-    /// As [`ping_pong`](Self::ping_pong).
     pub(in crate::paper) fn stream(&self, bytes: u64, count: u64, miss_percent: u64) -> Result<Timed, ComputersError> {
         let messages = Messages { bytes, count, miss_percent };
         let (mut computers, imports) = self.pair(messages)?;

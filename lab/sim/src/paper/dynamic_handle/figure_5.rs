@@ -4,7 +4,7 @@ use mapwire_translation::CacheError;
 
 use super::misses::{BEST, Misses, SMALL, Shape, misses};
 use super::patterns::{Application, sort};
-use crate::paper::{Cell, Figure, Line, Plot, Table};
+use crate::paper::{Cell, Figure, Line, Table};
 
 /// The misses of all applications with all shapes: by application, then by shape.
 #[derive(Debug)]
@@ -31,14 +31,10 @@ const AXES: [(&str, i64); 8] = [
 
 impl Ratios {
     /// Lets all applications run with all shapes.
-    ///
-    /// # Errors
-    /// A cache cannot be built.
     pub(super) fn new(applications: &[Application]) -> Result<Self, CacheError> {
         let shapes: Vec<Shape> = Shape::all().collect();
         let of = |application: &Application| {
-            let counts = shapes.iter().map(|&shape| misses(&application.accesses, shape));
-            counts.collect::<Result<Vec<_>, _>>()
+            shapes.iter().map(|&shape| misses(&application.accesses, shape)).collect::<Result<Vec<_>, _>>()
         };
         let counts = applications.iter().map(of).collect::<Result<_, _>>()?;
         Ok(Self { names: applications.iter().map(|it| it.name).collect(), shapes, counts })
@@ -76,7 +72,7 @@ impl Ratios {
         let mut all = Table::new("Figure 5", caption, "%", &["cache"], &self.names);
         for (at, shape) in self.shapes.iter().enumerate() {
             let cells = self.counts.iter().map(|of| of[at].percent(of[at].all()));
-            all.row(&[&shape.name()], cells.map(Cell::new).collect());
+            all.row(&[&shape.name()], cells);
         }
         all.note("The bars of the paper's Figure 5 have no numbers; `Figure 5, as described` compares what the text says of them.");
         all.note("The accesses are those of kernels with the structure of the applications; the paper's traces and problem sizes are not public.");
@@ -94,16 +90,12 @@ impl Ratios {
     }
 
     /// The highest ratios, beside the highest labels of the paper's axes, and those of sorts into other numbers of buckets.
-    ///
-    /// # Errors
-    /// A cache cannot be built.
     pub(super) fn highest(&self, seed: u64) -> Result<Table, CacheError> {
         let caption = "highest miss ratio over all caches, and the highest label of the paper's axis, which ends above its highest bar";
         let columns = ["here", "axis ends"];
         let mut table = Table::new("Figure 5, highest", caption, "%", &["application"], &columns);
         for name in &self.names {
-            let top = AXES.iter().find(|axis| axis.0 == *name);
-            let top = top.map_or(Cell::NONE, |axis| Cell::new(axis.1));
+            let top = AXES.iter().find(|axis| axis.0 == *name).map_or(Cell::NONE, |axis| Cell::new(axis.1));
             table.row(&[name], vec![Cell::new(self.range(name).1), top]);
         }
         for buckets in [16, 64, 1024] {
@@ -112,8 +104,7 @@ impl Ratios {
                 let counts = misses(&accesses, shape)?;
                 Ok(counts.percent(counts.all()))
             };
-            let ratios = self.shapes.iter().map(ratio);
-            let ratios = ratios.collect::<Result<Vec<_>, CacheError>>()?;
+            let ratios = self.shapes.iter().map(ratio).collect::<Result<Vec<_>, CacheError>>()?;
             let highest = ratios.into_iter().max().unwrap_or(0);
             let name = format!("Radix, {buckets} buckets");
             table.row(&[&name], vec![Cell::new(highest), Cell::NONE]);
@@ -128,17 +119,12 @@ impl Ratios {
         let caption = "what §V.C says of Figure 5, and whether it is so here";
         let mut table =
             Table::new("Figure 5, as described", caption, "", &["the paper", "here", "measure"], &["value"]);
-        let mut row = |said: &str, holds: bool, measure: &str, milli: i64| {
-            let word = if holds { "holds" } else { "does not hold" };
-            table.row(&[said, word, measure], vec![Cell::new(milli)]);
-        };
+        let mut row = |said: &str, holds, measure: &str, milli| table.said(said, holds, measure, milli);
         let most = |name: &&&str| self.range(name).1;
-        let highest = self.names.iter().map(|name| self.range(name).1).max();
-        let highest = highest.unwrap_or(0);
+        let highest = self.names.iter().map(|name| self.range(name).1).max().unwrap_or(0);
         row("misses lie between 0 and 40 %", highest <= 40_000, "highest ratio, %", highest);
         let small = || self.names.iter().filter(|name| !LARGE.contains(name));
-        let least_large = LARGE.iter().map(|name| self.range(name).1).min();
-        let least_large = least_large.unwrap_or(0);
+        let least_large = LARGE.iter().map(|name| self.range(name).1).min().unwrap_or(0);
         for name in small() {
             let (_, top) = self.range(name);
             let said = format!("{name} stays within 0 to 2 %");
@@ -214,16 +200,14 @@ impl Ratios {
     /// The figure: a line for each application over the shapes.
     pub(super) fn figure(&self) -> Figure {
         let line = |(name, counts): (&&str, &Vec<Misses>)| {
-            let points = (1..).zip(counts);
-            let points = points.map(|(x, counts)| (x, counts.percent(counts.all())));
+            let points = (1..).zip(counts).map(|(x, counts)| (x, counts.percent(counts.all())));
             Line { name: (*name).to_owned(), points: points.collect() }
         };
-        Figure {
-            name: "Figure 5",
-            caption: "misses of the VMH cache, by application and shape".to_owned(),
-            x: "shape, in the order of the table",
-            y: "% of lookups",
-            plot: Plot::Lines(self.names.iter().zip(&self.counts).map(line).collect()),
-        }
+        Figure::lines(
+            "Figure 5",
+            "misses of the VMH cache, by application and shape",
+            ("shape, in the order of the table", "% of lookups"),
+            self.names.iter().zip(&self.counts).map(line),
+        )
     }
 }

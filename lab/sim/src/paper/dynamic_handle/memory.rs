@@ -4,16 +4,13 @@
 use mapwire_translation::{CacheError, DynamicHandle, TranslationDesign};
 
 use super::misses::BEST;
-use crate::paper::{Cell, Published, Role, Table};
+use crate::paper::numbers::whole;
+use crate::paper::{Cell, Role, Table};
 
 /// Bytes of a translation in the paper (§IV.B); the firmware's take 8.
 const ENTRY_BYTES: u64 = 4;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-
-const fn whole(number: i64) -> Published {
-    Published { milli: 1000 * number, digit_milli: 1000 }
-}
 
 /// Thousandths of a KB.
 const fn kilobytes(bytes: u64) -> i64 {
@@ -27,9 +24,6 @@ fn structure(design: &DynamicHandle, name: &str) -> u64 {
 }
 
 /// Figure 3 and what the text says around it.
-///
-/// # Errors
-/// The best cache cannot be built.
 pub(super) fn table() -> Result<Table, CacheError> {
     let keys = ["what", "by"];
     let caption = "memory of the NIC (Figure 3 and the text around it) and what follows from it";

@@ -3,7 +3,7 @@
 use super::bench::{Bench, Link, MOST_BYTES, dynamic_handles};
 use crate::computers::{ComputersError, Missed, OnMiss};
 use crate::hardware::{Cost, Profile, Ps, US};
-use crate::paper::{Cell, Figure, Line, Plot, Table};
+use crate::paper::{Cell, Figure, Line, Table};
 
 /// Bytes of messages.
 const SIZES: [u64; 5] = [64, 1 << 10, 4 << 10, 16 << 10, MOST_BYTES];
@@ -39,8 +39,7 @@ fn us(ps: Ps) -> i64 {
 
 /// Time from a miss to what ended it, of all that ended, in order of length.
 fn spans(missed: &[Missed], end: impl Fn(&Missed) -> Option<Ps>) -> Vec<Ps> {
-    let spans = missed.iter().filter_map(|it| Some(end(it)? - it.at_ps));
-    let mut spans: Vec<Ps> = spans.collect();
+    let mut spans: Vec<Ps> = missed.iter().filter_map(|it| Some(end(it)? - it.at_ps)).collect();
     spans.sort_unstable();
     spans
 }
@@ -59,9 +58,6 @@ impl Micro {
     }
 
     /// Half of a round trip, where so many percent of requests miss.
-    ///
-    /// # Errors
-    /// The firmware refuses something.
     pub(super) fn latency(&self, link: Link, bytes: u64, percent: u64) -> Result<Ps, ComputersError> {
         let timed = self.bench(link).ping_pong(bytes, MESSAGES, percent)?;
         Ok(timed.took_ps / (2 * MESSAGES))
@@ -76,9 +72,6 @@ impl Micro {
     }
 
     /// How long a miss keeps what is after it, on average: until what it dropped has come again and was taken.
-    ///
-    /// # Errors
-    /// The firmware refuses something.
     pub(super) fn penalty(&self, link: Link) -> Result<Ps, ComputersError> {
         let with = self.bench(link).ping_pong(4096, MESSAGES, 100)?;
         let without = self.bench(link).ping_pong(4096, MESSAGES, 0)?;
@@ -86,13 +79,9 @@ impl Micro {
     }
 
     /// Figure 4 as two tables, what the text says of it, and the figures.
-    ///
-    /// # Errors
-    /// The firmware refuses something.
     pub(super) fn figure_4(&self) -> Result<(Vec<Table>, Vec<Figure>), ComputersError> {
         let link = Link::Other(OnMiss::TimesOut(self.profile.of(Cost::LinkTimeout)));
         let columns = RATIOS.map(|percent| format!("{percent} %"));
-        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
         let table = |name, caption, unit| Table::new(name, caption, unit, &["bytes"], &columns);
         let mut latency =
             table("Figure 4, latency", "half of a round trip, by the share of the requests' lookups that miss", "us");
@@ -105,8 +94,8 @@ impl Micro {
             let rates = RATIOS.map(|percent| self.bandwidth(link, bytes, percent));
             let rates = rates.into_iter().collect::<Result<Vec<_>, _>>()?;
             let name = bytes.to_string();
-            latency.row(&[&name], times.iter().copied().map(Cell::new).collect());
-            bandwidth.row(&[&name], rates.iter().copied().map(Cell::new).collect());
+            latency.row(&[&name], times.iter().copied());
+            bandwidth.row(&[&name], rates.iter().copied());
             latencies.push(times);
             bandwidths.push(rates);
         }
@@ -123,9 +112,6 @@ impl Micro {
     }
 
     /// What other answers to a miss would win.
-    ///
-    /// # Errors
-    /// The firmware refuses something.
     pub(super) fn negative_acks(&self) -> Result<Table, ComputersError> {
         let answers = self.answers();
         let columns = answers.map(|answer| answer.0);
@@ -152,9 +138,6 @@ impl Micro {
     }
 
     /// How much the time matters that the paper does not state.
-    ///
-    /// # Errors
-    /// The firmware refuses something.
     pub(super) fn assumed(&self) -> Result<Table, ComputersError> {
         let columns =
             ["4 KB latency", "64 KB latency", "4 KB MB/s", "64 KB MB/s", "a miss, asked for", "4 KB MB/s, asked for"];
@@ -173,7 +156,7 @@ impl Micro {
                 us(micro.penalty(Link::Other(OnMiss::AsksForAll))?),
                 micro.bandwidth(Link::Other(OnMiss::AsksForAll), 4096, 5)?,
             ];
-            table.row(&[name, value], cells.map(Cell::new).to_vec());
+            table.row(&[name, value], cells);
             Ok(())
         };
         row("all", "as they are", self.profile.clone())?;
@@ -201,9 +184,6 @@ impl Micro {
     }
 
     /// The distribution of the miss penalty, and of what it is made of.
-    ///
-    /// # Errors
-    /// The firmware refuses something.
     pub(super) fn penalties(&self) -> Result<Table, ComputersError> {
         let columns = ["least", "10 %", "half", "90 %", "99 %", "most", "mean"];
         let caption = "from a miss to what ends it: how long the shortest take, a tenth of all, half, …";
@@ -216,9 +196,8 @@ impl Micro {
                     spans.get(at).copied().unwrap_or(0)
                 };
                 let places = [0, 10, 50, 90, 99, 100].map(place);
-                let cells = places.into_iter().chain([mean(spans)]);
-                let cells = cells.map(|ps| Cell::new(us(ps)));
-                table.row(&[what, link], cells.collect());
+                let cells = places.into_iter().chain([mean(spans)]).map(|ps| Cell::new(us(ps)));
+                table.row(&[what, link], cells);
             };
             if at == 0 {
                 let filled = spans(&timed.missed, |it| it.filled_ps);
@@ -237,13 +216,8 @@ fn figure(name: &'static str, y: &'static str, values: &[Vec<i64>]) -> Figure {
         name: format!("{bytes} bytes"),
         points: RATIOS.into_iter().map(|percent| percent as i64).zip(values.iter().copied()).collect(),
     };
-    Figure {
-        name,
-        caption: "messages of several sizes, by the share of lookups that miss".to_owned(),
-        x: "% of lookups that miss",
-        y,
-        plot: Plot::Lines(SIZES.into_iter().zip(values).map(line).collect()),
-    }
+    let caption = "messages of several sizes, by the share of lookups that miss";
+    Figure::lines(name, caption, ("% of lookups that miss", y), SIZES.into_iter().zip(values).map(line))
 }
 
 /// What §V.B says of Figure 4, with what ours says of it.
@@ -255,10 +229,7 @@ fn described(latencies: &[Vec<i64>], bandwidths: &[Vec<i64>]) -> Table {
         &["the paper", "here", "measure"],
         &["value"],
     );
-    let mut row = |said: &str, holds: bool, measure: &str, milli: i64| {
-        let word = if holds { "holds" } else { "does not hold" };
-        table.row(&[said, word, measure], vec![Cell::new(milli)]);
-    };
+    let mut row = |said: &str, holds, measure: &str, milli| table.said(said, holds, measure, milli);
     let last = RATIOS.len() - 1;
     let off_the_line = |values: &Vec<i64>| {
         let rise = values[last] - values[0];

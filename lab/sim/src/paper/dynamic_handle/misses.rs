@@ -47,7 +47,6 @@ impl Shape {
     }
 }
 
-/// What the NIC counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Misses {
     pub(super) lookups: u64,
@@ -73,9 +72,6 @@ impl Misses {
 }
 
 /// Lets the design translate all accesses of a process, the host bringing in each line that misses.
-///
-/// # Errors
-/// There is no such cache.
 pub(super) fn misses(accesses: &[Access], shape: Shape) -> Result<Misses, CacheError> {
     let process = Process(0);
     let mut design = DynamicHandle::new(shape.config())?;
@@ -86,13 +82,9 @@ pub(super) fn misses(accesses: &[Access], shape: Shape) -> Result<Misses, CacheE
         let page = Page(access.page);
         // A miss, then a hit.
         for _ in 0..2 {
-            let lookup = match access.receives {
-                true => design.lookup_receive(process, page),
-                false => design.lookup(process, page),
-            };
-            let Lookup::Host(HostRequest::Fill { pages, .. }) = lookup else {
-                break;
-            };
+            let lookup =
+                if access.receives { design.lookup_receive(process, page) } else { design.lookup(process, page) };
+            let Lookup::Host(HostRequest::Fill { pages, .. }) = lookup else { break };
             for page in pages {
                 if design.installed(process, page).is_garbage() {
                     // The page is of the address space, and the process is open.

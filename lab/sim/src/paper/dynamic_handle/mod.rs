@@ -25,7 +25,6 @@ use micro::Micro;
 
 pub use constants::testbed;
 
-/// The paper.
 pub const PAPER: Paper = Paper {
     name: "dynamic-handle",
     title: "Dynamic handle lookup, evaluated with VMMC on Myrinet, LANai 9 (the copy at hand has no title page)",

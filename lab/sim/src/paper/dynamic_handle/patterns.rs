@@ -17,7 +17,6 @@ pub(super) struct Access {
     pub(super) receives: bool,
 }
 
-/// What an application does.
 #[derive(Clone, Debug)]
 pub(super) struct Application {
     pub(super) name: &'static str,

@@ -2,8 +2,8 @@
 
 use super::tables::Tables;
 use crate::hardware::{Cost, HostState, MachineError, Origin, Placement, Profile};
+use crate::paper::Table;
 use crate::paper::numbers::us;
-use crate::paper::{Cell, Table};
 
 /// Figures that are predicted.
 fn predicted(tables: &Tables) -> Result<[i64; 4], MachineError> {
@@ -24,7 +24,7 @@ impl Tables {
         let mut table = Table::new("Assumed constants", caption, "us", &keys, &columns);
         let mut row = |name: &str, value: &str, profile: Profile| -> Result<(), MachineError> {
             let tables = Self { profile, ..self.clone() };
-            let cells = predicted(&tables)?.map(Cell::new).to_vec();
+            let cells = predicted(&tables)?;
             table.row(&[name, value], cells);
             Ok(())
         };

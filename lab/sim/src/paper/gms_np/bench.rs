@@ -8,14 +8,10 @@ use mapwire_wire::NodeId;
 use crate::Random;
 use crate::hardware::{Call, HostState, Lane, Load, Machine, MachineError, Placement, Profile, Ps, Shape, Span};
 
-/// The requesting node.
 pub(super) const A: u16 = 0;
-/// The directory node.
 pub(super) const B: u16 = 1;
-/// The storing node.
 pub(super) const C: u16 = 2;
 
-/// What is run.
 #[derive(Clone, Debug)]
 pub(super) struct Bench {
     pub(super) profile: Profile,
@@ -36,8 +32,7 @@ pub(super) enum Spread {
 /// The pages of a file, in whatever order suits the directory: those that `fits` takes.
 pub(super) fn pages(mut fits: impl FnMut(PageName) -> bool) -> impl Iterator<Item = PageName> {
     let file = SpaceId::File { device: 1, inode: 1, generation: 0 };
-    let pages = (0..).map(move |page| PageName::new(&file, page));
-    pages.filter(move |&name| fits(name))
+    (0..).map(move |page| PageName::new(&file, page)).filter(move |&name| fits(name))
 }
 
 /// What a lookup took at the directory node (GMS-NP Table 1).
@@ -60,8 +55,7 @@ impl Lookup {
     pub(super) fn took(&self, labels: &[&str]) -> Ps {
         let nic = self.spans.iter().filter(|span| span.lane == Lane::Nic);
         let before = nic.take_while(|span| span.label != "modifies");
-        let labelled = before.filter(|span| labels.contains(&span.label));
-        labelled.map(|span| span.to_ps - span.from_ps).sum()
+        before.filter(|span| labels.contains(&span.label)).map(|span| span.to_ps - span.from_ps).sum()
     }
 }
 
@@ -126,7 +120,6 @@ impl Bench {
         Ok(taken)
     }
 
-    /// The median of those.
     pub(super) fn latency(&self) -> Result<Ps, MachineError> {
         let mut taken = self.latencies(128)?;
         taken.sort_unstable();

@@ -9,16 +9,12 @@ use super::crowd::{Crowd, Crowded};
 use super::figures::{PLACES, ROW_SIZES, from_place};
 use super::tables::{Tables, letter};
 use crate::hardware::{Cost, HostState, MachineError, Placement, Profile, Ps, US};
-use crate::paper::numbers::us;
+use crate::paper::numbers::{self, us};
 use crate::paper::{Cell, Table};
 
 use Placement::{Host, NicHostMemory, NicMemory};
 
 const STATES: [HostState; 3] = [HostState::Idle, HostState::Active, HostState::Cold];
-
-fn numbers(values: impl IntoIterator<Item = i64>) -> Vec<Cell> {
-    values.into_iter().map(Cell::new).collect()
-}
 
 /// The costs of the host's processor.
 const OF_HOST: [Cost; 8] = [
@@ -64,24 +60,11 @@ fn break_even(tables: &Tables, cost: Cost, most: Ps) -> Result<Option<Ps>, Machi
         };
         Ok::<_, MachineError>(took(Host)? < took(NicHostMemory)?)
     };
-    let (wins_at_zero, wins_at_most) = (host_wins(0)?, host_wins(most)?);
-    if wins_at_zero == wins_at_most {
-        return Ok(None);
-    }
-    let (mut low, mut high) = (0, most);
     // To a nanosecond.
-    while high - low > 1000 {
-        let middle = low.midpoint(high);
-        match host_wins(middle)? == wins_at_zero {
-            true => low = middle,
-            false => high = middle,
-        }
-    }
-    Ok(Some(high))
+    numbers::break_even(most, 1000, host_wins)
 }
 
 impl Tables {
-    /// All of them.
     pub(super) fn beyond(&self) -> Result<Vec<Table>, MachineError> {
         Ok(vec![
             self.row_sizes()?,
@@ -113,7 +96,7 @@ impl Tables {
                 let cells = [1, 8, 32, 96].map(place).into_iter();
                 let more = [us(bench.latency()?), busy.percent(lookups_ps)];
                 let entries = row_size.entries().to_string();
-                table.row(&[placement.name(), &entries], numbers(cells.chain(more)));
+                table.row(&[placement.name(), &entries], cells.chain(more));
             }
         }
         let table_bytes = self.profile.nic_table_bytes;
@@ -137,8 +120,7 @@ impl Tables {
             for row_size in ROW_SIZES {
                 let mut cells = Vec::new();
                 for (state, host) in STATES.into_iter().zip(&hosts) {
-                    let bench = self.of_size(row_size).bench(placement, state);
-                    let nic = bench.lookups(PLACES)?;
+                    let nic = self.of_size(row_size).bench(placement, state).lookups(PLACES)?;
                     let first = from_place(PLACES, |at| nic[at].total_ps() > host[at].total_ps());
                     cells.push(first.map_or(Cell::NONE, |place| Cell::new(1000 * place)));
                 }
@@ -172,7 +154,7 @@ impl Tables {
                 let Crowded { mean_ps, late_ps, all, .. } = self.crowd(placement, nodes).run()?;
                 let busy = [all.percent(all.load.host_ps), all.percent(all.load.nic_ps)];
                 let cells = [us(mean_ps), us(late_ps)].into_iter().chain(busy);
-                table.row(&[placement.name(), &nodes.to_string()], numbers(cells));
+                table.row(&[placement.name(), &nodes.to_string()], cells);
             }
         }
         table.note("HP is the time that hosts handle messages, NP all that NICs' processors do, pages included. With 2 nodes half of the entries are at the requesting node itself, where GMS looks them up by a call, while GMS-NP(HM) asks its NIC (§3.3): GMS is faster then.");
@@ -191,7 +173,7 @@ impl Tables {
                 let part = |part_ps| Busy::percent(first, part_ps);
                 let busy = [part(first.load.host_ps), part(first.load.nic_ps)];
                 let cells = [us(mean_ps), us(late_ps)].into_iter().chain(busy);
-                table.row(&[placement.name(), &format!("{percent} %")], numbers(cells));
+                table.row(&[placement.name(), &format!("{percent} %")], cells);
             }
         }
         table.note("The node's own getpages and the pages that it serves are in its loads.");
@@ -216,7 +198,7 @@ impl Tables {
                 took(NicHostMemory, HostState::Idle)?,
                 took(NicMemory, HostState::Idle)?,
             ];
-            table.row(&[&host.to_string(), &nic.to_string()], numbers(cells));
+            table.row(&[&host.to_string(), &nic.to_string()], cells);
         }
         table.note("A host four times faster beats GMS-NP(HM) while it is idle, not with cold caches. Where both get faster at the same pace (§1.1), the NIC keeps its advantage; the DMA of rows keeps its time.");
         Ok(table)
@@ -237,7 +219,7 @@ impl Tables {
                 us(bench.latency()?),
                 busy.percent(busy.load.host_ps),
             ];
-            table.row(&[name, letter(bench.state)], numbers(cells));
+            table.row(&[name, letter(bench.state)], cells);
             Ok(())
         };
         for placement in Placement::ALL {

@@ -12,7 +12,6 @@ use crate::hardware::{Call, Machine, MachineError, Placement, Profile, Ps, Shape
 /// Pages that each node takes.
 const PAGES: u64 = 48;
 
-/// A cluster under load.
 #[derive(Clone, Debug)]
 pub(super) struct Crowd {
     pub(super) profile: Profile,
@@ -26,13 +25,11 @@ pub(super) struct Crowd {
     pub(super) seed: u64,
 }
 
-/// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crowded {
     pub(super) mean_ps: Ps,
     /// 99 of 100 getpages took no longer.
     pub(super) late_ps: Ps,
-    /// Load of node 0.
     pub(super) first: Busy,
     /// Loads and times of all nodes, added up.
     pub(super) all: Busy,

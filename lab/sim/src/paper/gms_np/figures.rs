@@ -112,10 +112,8 @@ impl Tables {
         let mut took = Vec::new();
         for row_size in ROW_SIZES {
             let of_size = Self { row_size, profile: profile.clone().with(Cost::NicLookup, 0), ..self.clone() };
-            let bench = of_size.bench(Placement::NicHostMemory, HostState::Idle);
-            let lookups = bench.lookups(PLACES)?;
-            let times = lookups.iter().map(|lookup| fetch_and_scan(&of_size, lookup));
-            let times: Vec<i64> = times.collect();
+            let lookups = of_size.bench(Placement::NicHostMemory, HostState::Idle).lookups(PLACES)?;
+            let times: Vec<i64> = lookups.iter().map(|lookup| fetch_and_scan(&of_size, lookup)).collect();
             lines.push(Line {
                 name: format!("fetch + scan, {}-entry rows", row_size.entries()),
                 points: points(&|place| times[place]),
@@ -137,8 +135,7 @@ impl Tables {
         let checks = CheckPoints::new(block / 1000, in_dma / 1000, 64);
         let last = checks.last().map_or(0, |entries| entries as i64);
         row("last check of a row of 64, behind entry", "", 1000 * last, count(37), Predicted);
-        let least = (0..PLACES).take_while(|&at| took[0][at] <= took[1][at]);
-        let least = least.count() as i64;
+        let least = (0..PLACES).take_while(|&at| took[0][at] <= took[1][at]).count() as i64;
         row("8-entry rows are best up to entry", "", 1000 * least, count(9), Predicted);
         let better = |at: &usize| took[2][*at] < took[1][*at];
         let behind = (0..PLACES).rev().take_while(better);
@@ -164,13 +161,7 @@ impl Tables {
                 to + 1
             ));
         }
-        let figure = Figure {
-            name: "Figure 6",
-            caption: "fetching and scanning rows of the directory".to_owned(),
-            x: "entries",
-            y: "us",
-            plot: Plot::Lines(lines),
-        };
+        let figure = Figure::lines("Figure 6", "fetching and scanning rows of the directory", ("entries", "us"), lines);
         Ok((figure, table))
     }
 }

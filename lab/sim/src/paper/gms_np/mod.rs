@@ -29,7 +29,6 @@ use tables::Tables;
 
 pub use constants::{smart_nic, testbed};
 
-/// The paper.
 pub const PAPER: Paper = Paper {
     name: "gms-np",
     title: "Coady, Ong, Feeley: Using Embedded Network Processors to Implement Global Memory Management in a Workstation Cluster (1999)",
@@ -37,9 +36,6 @@ pub const PAPER: Paper = Paper {
 };
 
 /// The tables that measure the directory node: lookups, getpages, remote page faults, and how busy its processors are (Tables 1, 2, 4, 5).
-///
-/// # Errors
-/// As [`run`].
 pub fn directory_tables() -> Result<Vec<super::Table>, MachineError> {
     let options = Options::default();
     let tables = Tables { profile: testbed(), row_size: RowSize::default(), seed: options.seed };
@@ -49,9 +45,6 @@ pub fn directory_tables() -> Result<Vec<super::Table>, MachineError> {
 }
 
 /// Runs all tables and figures.
-///
-/// # Errors
-/// The global memory refuses what a run does.
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     let row_size = options.row_size.unwrap_or_default();
     let tables = Tables { profile: testbed(), row_size, seed: options.seed };

@@ -5,8 +5,8 @@ use mapwire_wire::NodeId;
 use super::bench::C;
 use super::tables::Tables;
 use crate::hardware::{Call, HostState, MachineError, Placement};
+use crate::paper::Table;
 use crate::paper::numbers::us;
-use crate::paper::{Cell, Table};
 
 impl Tables {
     /// Getpage, putpage and discardpage at the directory node.
@@ -29,7 +29,7 @@ impl Tables {
                 let load = bench.operation(call, is_there)?;
                 let interrupts = 1000 * load.interrupts as i64;
                 let cells = [us(load.nic_ps), us(load.host_ps), interrupts];
-                table.row(&[placement.name(), name], cells.map(Cell::new).to_vec());
+                table.row(&[placement.name(), name], cells);
             }
         }
         table.note("A shared page's entry does not change. Putpage is the storing node's report, as the directory is to name only what is stored. Discardpage tells the storing node, then the program.");

@@ -32,7 +32,6 @@ impl Tables {
         Bench { profile: self.profile.clone().with(Cost::HostFault, 0), placement, row_size: self.row_size, state }
     }
 
-    /// All of them.
     pub(super) fn all(&self) -> Result<Vec<Table>, MachineError> {
         Ok(vec![self.table_1()?, self.table_2()?, self.table_3()?, self.table_4()?, self.table_5()?])
     }
@@ -58,7 +57,7 @@ impl Tables {
             };
             let cells = ours.into_iter().zip(published).zip(roles);
             let cells = cells.map(|((ours, theirs), role)| Cell::beside(ours, tenths(theirs), role));
-            table.row(&[placement.name(), letter(state)], cells.collect());
+            table.row(&[placement.name(), letter(state)], cells);
         }
         table.note("GMS-NP(HM) follows from GMS-NP(NM)'s times and from how much a DMA slows the NIC's processor (§4.4, §4.7).");
         Ok(table)
@@ -80,10 +79,7 @@ impl Tables {
         for (state, published) in states.into_iter().zip(published) {
             let mut cells = Vec::new();
             for (placement, theirs) in systems.into_iter().zip(published) {
-                let role = match is_input(placement, state) {
-                    true => Input,
-                    false => Predicted,
-                };
+                let role = if is_input(placement, state) { Input } else { Predicted };
                 let ours = us(latency(placement, state)?);
                 cells.push(Cell::beside(ours, whole(theirs), role));
             }
@@ -182,7 +178,7 @@ impl Tables {
                 let role = if input == Some(at) { Input } else { Predicted };
                 Cell::beside(ours, whole(theirs), role)
             });
-            table.row(&[placement.name(), letter(state)], cells.collect());
+            table.row(&[placement.name(), letter(state)], cells);
             if (placement, state) == (Host, active) {
                 slowdown = [host(low), host(high)];
             }
@@ -192,8 +188,7 @@ impl Tables {
         let cells = vec![Cell::NONE, low, Cell::NONE, high];
         table.row(&["program slower by", "A"], cells);
         table.note("By how much the program is slower is the handler's time here, as in the row of GMS (A).");
-        let bench = self.bench(Host, idle);
-        let even = bench.busy(10_000, None, 512)?;
+        let even = self.bench(Host, idle).busy(10_000, None, 512)?;
         let (percent, sending) = (even.percent(even.load.host_ps), even.load.nic_sending_ps);
         table.note(&format!(
             "As in Table 1, the network processor's part for GMS ends with the interrupt: what sends the answer is left out, and would add {} ns a getpage.",

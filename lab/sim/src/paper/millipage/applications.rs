@@ -17,7 +17,6 @@ const CALL_NS: u64 = 500;
 enum Source {
     /// Traces of as many runs.
     Traces(&'static [&'static [u8]]),
-    /// Made up: WATER.
     Made,
 }
 
@@ -111,8 +110,7 @@ impl Application {
 
 fn captured(bytes: &[u8]) -> Result<Program, PaperError> {
     let mut captured = Captured::default();
-    let reader = TraceReader::new(bytes, "a trace of the chapter")?;
-    for record in reader.records() {
+    for record in TraceReader::new(bytes, "a trace of the chapter")?.records() {
         captured.push(&record?)?;
     }
     let scale = Scale { speed_milli: 1000, trap_ns: TRAP_NS, call_ns: CALL_NS };

@@ -30,8 +30,7 @@ pub(super) fn table() -> Result<Table, PaperError> {
     };
     row("as they are", &|machine| machine)?;
     let machine = millipage(Notice::Interrupts);
-    let constants = machine.profile.constants().iter();
-    for constant in constants.filter(|it| it.origin == Origin::Assumed) {
+    for constant in machine.profile.constants().iter().filter(|it| it.origin == Origin::Assumed) {
         for (word, halves) in [("half", 1), ("twice", 4)] {
             let value = constant.value * halves / 2;
             let cost = constant.cost;

@@ -3,16 +3,11 @@
 use super::bench::{self, NODES};
 use super::us;
 use crate::hosts::{HostsError, Notice, millipage};
-use crate::paper::{Cell, Published, Role, Table};
+use crate::paper::numbers::whole;
+use crate::paper::{Cell, Role, Table};
 
 use Role::{Input, Predicted, Repeated};
 
-/// A published whole number of microseconds.
-const fn whole(us: i64) -> Published {
-    Published { milli: 1000 * us, digit_milli: 1000 }
-}
-
-/// The table.
 pub(super) fn table() -> Result<Table, HostsError> {
     let caption = "what operations take by polling while no application computes; published: Itzkovitz and Schuster, OSDI 1999, §4.2";
     let mut table = Table::new("Basic costs", caption, "us", &["operation"], &["time"]);

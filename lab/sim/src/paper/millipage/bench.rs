@@ -6,7 +6,6 @@ use crate::hosts::{self, HostsError, Machine, Notice, Outcome};
 /// Minipages, locks and barriers of a measurement.
 const TIMES: u32 = 200;
 
-/// Nodes of the cluster.
 pub(super) const NODES: u16 = 8;
 
 /// What one operation of `rank` takes, of so many.

@@ -61,7 +61,6 @@ pub(super) fn water() -> Result<Table, PaperError> {
     Ok(table)
 }
 
-/// Timers that beat faster.
 pub(super) fn timers() -> Result<Table, PaperError> {
     let caption = "does a faster timer save polling? each look takes 10 us";
     let columns = APPLICATIONS.map(|it| it.name);

@@ -3,7 +3,7 @@
 use super::bench;
 use super::us;
 use crate::hosts::{HostsError, Notice, millipage};
-use crate::paper::{Cell, Figure, Line, Plot, Published, Role, Table};
+use crate::paper::{Cell, Figure, Line, Published, Role, Table};
 
 /// Sizes of minipages.
 const BYTES: [u64; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
@@ -26,14 +26,10 @@ pub(super) fn all() -> Result<(Figure, Figure, Table, Table), HostsError> {
     }
     table.note("The paper's points cannot be read from its text. It states that idle nodes answer as fast by polling as by interrupts, that polling degrades significantly when they compute, and that interrupts suffer slightly.");
     table.note("A reader that asks again as soon as it is answered keeps in step with the timer: each read takes a whole beat of 1 ms.");
-    let figure = |name, half: &str, from: usize, lines: &[Vec<(i64, i64)>; 4]| Figure {
-        name,
-        caption: format!("time to read a remote minipage, replying node {half}"),
-        x: "bytes",
-        y: "us",
-        plot: Plot::Lines(
-            (from..from + 2).map(|at| Line { name: columns[at].to_owned(), points: lines[at].clone() }).collect(),
-        ),
+    let figure = |name, half: &str, from: usize, lines: &[Vec<(i64, i64)>; 4]| {
+        let line = |at: usize| Line { name: columns[at].to_owned(), points: lines[at].clone() };
+        let caption = format!("time to read a remote minipage, replying node {half}");
+        Figure::lines(name, &caption, ("bytes", "us"), [line(from), line(from + 1)])
     };
     let left = figure("Figure 3, left", "idle", 0, &lines);
     let right = figure("Figure 3, right", "computing", 2, &lines);

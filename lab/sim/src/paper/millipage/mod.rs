@@ -19,21 +19,16 @@ mod table_1;
 #[cfg(test)]
 mod tests;
 
+use super::numbers::us;
 use super::{Options, Paper, PaperError, Report};
 use crate::hardware::Ps;
 use crate::hosts::{Notice, millipage, today};
 
-/// The paper.
 pub const PAPER: Paper = Paper {
     name: "millipage",
     title: "Itzkovitz, Schuster, Talmor: Harnessing the Power of Fast, Low Latency, Networks for Software DSMs (1999)",
     run,
 };
-
-/// Thousandths of a microsecond.
-const fn us(ps: Ps) -> i64 {
-    ((ps + 500) / 1000) as i64
-}
 
 /// Thousandths of a second.
 const fn seconds(ps: Ps) -> i64 {
@@ -41,9 +36,6 @@ const fn seconds(ps: Ps) -> i64 {
 }
 
 /// Runs all tables and figures.
-///
-/// # Errors
-/// A row size; the shared memory refuses what a run does.
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     options.without_rows(PAPER.name)?;
     let (figure_left, figure_right, responses, processor) = figure_3::all()?;

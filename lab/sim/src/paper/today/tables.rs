@@ -9,9 +9,9 @@ use crate::Random;
 use crate::computers::{ComputersError, OnMiss};
 use crate::hardware::{Cost, Origin, Profile, Ps, US};
 use crate::paper::dynamic_handle::bench::{Bench, Link};
-use crate::paper::{Cell, Figure, Line, PaperError, Plot, Published, Role, Table};
+use crate::paper::numbers;
+use crate::paper::{Cell, Figure, Line, PaperError, Role, Table};
 
-/// Messages of a run.
 const MESSAGES: u64 = 20;
 /// Packets whose data a NIC reads at a time: enough to keep the wire busy.
 const LOADS: u16 = 8;
@@ -64,7 +64,6 @@ impl Way {
         Ok(timed.took_ps / (2 * MESSAGES))
     }
 
-    /// What a miss adds.
     fn miss(self, profile: &Profile, bytes: u64) -> Result<Ps, ComputersError> {
         let with = self.latency(profile, bytes, 100)?;
         Ok(2 * (with - self.latency(profile, bytes, 0)?))
@@ -76,14 +75,6 @@ fn us(ps: Ps) -> i64 {
     (ps * 1000 / US) as i64
 }
 
-const fn two_digits(hundredths: i64) -> Published {
-    Published { milli: 10 * hundredths, digit_milli: 10 }
-}
-
-/// All tables and figures.
-///
-/// # Errors
-/// A cache that cannot be built; the firmware refuses what a run does.
 pub(super) fn all(seed: u64) -> Result<(Vec<Table>, Vec<Figure>), PaperError> {
     let (cache_sizes, figure) = cache_sizes(seed)?;
     let tables = vec![latencies()?, misses()?, designs()?, cache_sizes, pays()?, assumed()?];
@@ -104,7 +95,7 @@ fn latencies() -> Result<Table, ComputersError> {
     ] {
         let milli = us(Way::Reads.latency(&rnic, bytes, 0)?);
         let cell = match published {
-            Some(hundredths) => Cell::beside(milli, two_digits(hundredths), role),
+            Some(hundredths) => Cell::beside(milli, numbers::hundredths(10 * hundredths), role),
             None => Cell::new(milli),
         };
         let smart = us(Way::Reads.latency(&smart_nic, bytes, 0)?);
@@ -127,10 +118,7 @@ fn misses() -> Result<Table, ComputersError> {
         let slower = (1000 * (hit + miss) / hit) as i64;
         let what = format!("latency with a miss / without, {reads} of the table");
         table.row(&[&what, "ratio", "up to 2"], vec![Cell::new(slower)]);
-        let rate = |percent| {
-            let bench = Way::Reads.bench(&profile);
-            bench.stream(32, MESSAGES, percent)
-        };
+        let rate = |percent| Way::Reads.bench(&profile).stream(32, MESSAGES, percent);
         let (without, with) = (rate(0)?.took_ps, rate(100)?.took_ps);
         let lost = 100_000 - (100_000 * u128::from(without) / u128::from(with)) as i64;
         let what = format!("throughput that misses take, {reads} of the table");
@@ -140,7 +128,6 @@ fn misses() -> Result<Table, ComputersError> {
     Ok(table)
 }
 
-/// Which design.
 fn designs() -> Result<Table, ComputersError> {
     let columns = ["hit", "miss adds", "misses for 3 %, %"];
     let keys = ["machine", "design", "bytes"];
@@ -152,7 +139,7 @@ fn designs() -> Result<Table, ComputersError> {
                 let hit = way.latency(&profile, bytes, 0)?;
                 let miss = way.miss(&profile, bytes)?;
                 let share = (100_000 * 3 * hit / (100 * miss.max(1))) as i64;
-                let cells = [us(hit), us(miss), share].map(Cell::new).to_vec();
+                let cells = [us(hit), us(miss), share];
                 table.row(&[profile.name, way.name(), &bytes.to_string()], cells);
             }
         }
@@ -162,12 +149,10 @@ fn designs() -> Result<Table, ComputersError> {
     Ok(table)
 }
 
-/// What size of cache.
 fn cache_sizes(seed: u64) -> Result<(Table, Figure), PaperError> {
     const ENTRIES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
     const MEGABYTES: [u64; 6] = [1, 4, 16, 64, 256, 1024];
     let columns = ENTRIES.map(|entries| format!("{} K entries", entries >> 10));
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let caption = "mean of stores of 64 bytes to random pages of so much registered memory on the RNIC";
     let keys = ["memory", "pages"];
     let mut table = Table::new("Translation cache", caption, "us", &keys, &columns);
@@ -192,13 +177,12 @@ fn cache_sizes(seed: u64) -> Result<(Table, Figure), PaperError> {
         }
     }
     table.note("Random pages have no locality: the cache must hold all of the memory in use. 4 K entries reach 16 MB with pages of 4 KB, and 8 GB with pages of 2 MB. Programs with locality need less: `lab study` replays theirs.");
-    let figure = Figure {
-        name: "Translation cache",
-        caption: "mean of stores of 64 bytes to random pages, by registered memory".to_owned(),
-        x: "MB",
-        y: "us",
-        plot: Plot::Lines(lines.into()),
-    };
+    let figure = Figure::lines(
+        "Translation cache",
+        "mean of stores of 64 bytes to random pages, by registered memory",
+        ("MB", "us"),
+        lines,
+    );
     Ok((table, figure))
 }
 
@@ -215,8 +199,7 @@ fn miss_share(entries: usize, pages: u64, seed: u64) -> Result<u64, PaperError> 
     let mut random = Random::new(seed);
     let mut misses = |count: u64| {
         let lookups = (0..count).map(|_| design.lookup(process, Page(random.below(pages))));
-        let missed = lookups.filter(|lookup| matches!(lookup, Lookup::Miss(_)));
-        missed.count() as u64
+        lookups.filter(|lookup| matches!(lookup, Lookup::Miss(_))).count() as u64
     };
     let warm = 4 * entries as u64;
     misses(warm);
@@ -257,20 +240,8 @@ fn break_even(profile: &Profile, cost: Cost) -> Result<Option<Ps>, ComputersErro
         let costs = |way: Way| way.miss(&profile, 64);
         Ok::<_, ComputersError>(costs(Way::Reads)? < costs(Way::AsksHost)?)
     };
-    let (mut low, mut high) = (0, 20 * US);
-    let wins_at_zero = nic_wins(low)?;
-    if wins_at_zero == nic_wins(high)? {
-        return Ok(None);
-    }
     // To ten nanoseconds.
-    while high - low > 10_000 {
-        let middle = low.midpoint(high);
-        match nic_wins(middle)? == wins_at_zero {
-            true => low = middle,
-            false => high = middle,
-        }
-    }
-    Ok(Some(high))
+    numbers::break_even(20 * US, 10_000, nic_wins)
 }
 
 /// Whether the answers hold when constants are others that nobody states.
@@ -285,7 +256,6 @@ fn assumed() -> Result<Table, ComputersError> {
         let misses = [Way::Reads.miss(profile, 64)?, Way::AsksHost.miss(profile, 64)?, Way::AsksHost.miss(&polls, 64)?];
         let latency = Way::Reads.latency(profile, 4096, 0)?;
         let cells = [latency, misses[0], misses[1], misses[2]].map(us);
-        let cells = cells.map(Cell::new).to_vec();
         table.row(&[profile.name, name, value], cells);
         Ok(misses)
     };

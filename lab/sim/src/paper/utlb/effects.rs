@@ -4,9 +4,9 @@ use mapwire_translation::{CacheConfig, DesignConfig, InterruptConfig};
 
 use super::constants::on_vmmc;
 use crate::computers::{ComputersError, Shape};
+use crate::paper::Table;
 use crate::paper::numbers::{mb_s, us};
 use crate::paper::vmmc::bench::{Bench, Sources};
-use crate::paper::{Cell, Table};
 
 /// Bytes of the message by which bandwidth is measured.
 const LARGE: u64 = 1 << 20;
@@ -20,9 +20,6 @@ fn utlb(entries: usize) -> DesignConfig {
 }
 
 /// Latency and bandwidth by what a lookup meets.
-///
-/// # Errors
-/// As a run.
 pub(super) fn tables() -> Result<Vec<Table>, ComputersError> {
     let columns = ["256 B, us", "4 KB, us", "1 MB, MB/s"];
     let caption = "one way on VMMC's machine, by what each lookup of a source meets";
@@ -46,8 +43,8 @@ pub(super) fn tables() -> Result<Vec<Table>, ComputersError> {
         let small = us(bench.one_way_from(256, sources)?);
         let page = us(bench.one_way_from(4096, sources)?);
         let large = mb_s(LARGE, bench.one_way_from(LARGE, sources)?);
-        let cells = [small, page, large].map(Cell::new);
-        table.row(&[name, meets], cells.to_vec());
+        let cells = [small, page, large];
+        table.row(&[name, meets], cells);
     }
     table.note("UTLB with the host's table is a NIC whose cache has one entry: each page of a message misses, at the sender and, as exports have no table of their own, at the receiver. Intr interrupts once a page, VMMC once for 32 pages that follow one another (VMMC §4.5).");
     table.note("The NIC's misses delay a small message by a few microseconds and cost bandwidth little, as the next page is looked up while one is loaded. What is not pinned costs UTLB a system call, by which the library pins all pages of a message before the NIC hears of it, and Intr an interrupt for each page. For one page both take 27 us: what the handler takes to pin was taken from Table 6 to be as much less than the call as the interrupt costs.");

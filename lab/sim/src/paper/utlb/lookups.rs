@@ -7,9 +7,9 @@ use super::constants::machine;
 use super::stream::{Printed, Stream};
 use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Moment, Send, Shape};
 use crate::hardware::Ps;
-use crate::paper::numbers::us;
+use crate::paper::numbers::{hundredths, us};
 use crate::paper::vmmc::bench::at;
-use crate::paper::{Cell, Figure, Line, Plot, Published, Role, Table};
+use crate::paper::{Cell, Figure, Line, Published, Role, Table};
 
 use Role::Input;
 
@@ -20,7 +20,6 @@ const SIZES: [(&str, usize); 3] = [("1K", 1 << 10), ("4K", 4 << 10), ("16K", 16 
 /// UTLB, and the interrupt-based approach.
 const DESIGNS: [&str; 2] = ["UTLB", "Intr"];
 
-/// What came of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     counters: Counters,
@@ -78,9 +77,7 @@ pub(super) fn run(applications: &[&'static str]) -> Result<Runs, ComputersError>
     let mut all = Vec::new();
     for &application in applications {
         // The tables have all of them.
-        let Some(printed) = Printed::of(application) else {
-            continue;
-        };
+        let Some(printed) = Printed::of(application) else { continue };
         let mut of_it = Vec::new();
         for (_, entries) in SIZES {
             let one = outcome(&printed, DESIGNS[0], entries)?;
@@ -93,11 +90,6 @@ pub(super) fn run(applications: &[&'static str]) -> Result<Runs, ComputersError>
     Ok(Runs(all))
 }
 
-/// A printed rate, in thousandths.
-const fn hundredths(rate: u64) -> Published {
-    Published { milli: 10 * rate as i64, digit_milli: 10 }
-}
-
 impl Runs {
     /// The rates that came out.
     pub(super) fn table_4(&self) -> Table {
@@ -107,16 +99,22 @@ impl Runs {
         let mut table = Table::new("Table 4", caption, "ratio", &keys, &columns);
         for (application, sizes) in &self.0 {
             for ((entries, _), [utlb, intr]) in SIZES.into_iter().zip(sizes) {
-                let Some(printed) = printed_rates("Table 4", entries, application) else {
-                    continue;
-                };
+                let Some(printed) = printed_rates("Table 4", entries, application) else { continue };
                 let (utlb_met, intr_met) = (utlb.counters, intr.counters);
                 let checks = utlb_met.check_misses;
                 let cells = vec![
-                    Cell::beside(utlb.rate(checks), hundredths(printed.check_misses), Input),
-                    Cell::beside(utlb.rate(utlb_met.nic_misses), hundredths(printed.utlb_nic_misses), Input),
-                    Cell::beside(intr.rate(intr_met.nic_misses), hundredths(printed.intr_nic_misses), Input),
-                    Cell::beside(intr.rate(intr_met.unpins), hundredths(printed.intr_unpins), Input),
+                    Cell::beside(utlb.rate(checks), hundredths(10 * printed.check_misses as i64), Input),
+                    Cell::beside(
+                        utlb.rate(utlb_met.nic_misses),
+                        hundredths(10 * printed.utlb_nic_misses as i64),
+                        Input,
+                    ),
+                    Cell::beside(
+                        intr.rate(intr_met.nic_misses),
+                        hundredths(10 * printed.intr_nic_misses as i64),
+                        Input,
+                    ),
+                    Cell::beside(intr.rate(intr_met.unpins), hundredths(10 * printed.intr_unpins as i64), Input),
                 ];
                 table.row(&[application, entries], cells);
             }
@@ -149,7 +147,7 @@ impl Runs {
                         None => Cell::new(outcome.cost()),
                     }
                 });
-                table.row(&[application, entries], cells.collect());
+                table.row(&[application, entries], cells);
             }
         }
         table.note("The paper did not measure Table 6: §6.2's equation gives it from the rates of Table 4 and the costs of Tables 1 and 2. Here the library, the NIC's firmware and the handler run at these rates and costs, and what each takes is added up. That both agree says that the designs do what the equation says, and nothing of the costs. Intr's column says even less: what a handler takes to pin and unpin was taken from it.");
@@ -168,13 +166,7 @@ impl Runs {
                 lines.push(Line { name: format!("{application}, {design}"), points: points.collect() });
             }
         }
-        Figure {
-            name: "Table 6",
-            caption: "average cost of a lookup".to_owned(),
-            x: "K entries",
-            y: "us",
-            plot: Plot::Lines(lines),
-        }
+        Figure::lines("Table 6", "average cost of a lookup", ("K entries", "us"), lines)
     }
 }
 

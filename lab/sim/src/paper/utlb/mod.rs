@@ -22,7 +22,6 @@ use super::{Options, Paper, PaperError, Report};
 
 pub use constants::{machine, on_vmmc};
 
-/// The paper.
 pub const PAPER: Paper = Paper {
     name: "utlb",
     title: "Chen, Bilas, Damianakis, Dubnicki, Li: UTLB: A Mechanism for Address Translation on Network Interfaces (ASPLOS 1998)",
@@ -30,9 +29,6 @@ pub const PAPER: Paper = Paper {
 };
 
 /// Runs all tables and figures.
-///
-/// # Errors
-/// A row size; the firmware refuses what a run does.
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     options.without_rows(PAPER.name)?;
     let mut tables = vec![operations::table_1()?, operations::table_2()?];

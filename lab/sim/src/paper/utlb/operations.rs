@@ -41,12 +41,8 @@ fn shape(prefetch: u32) -> Shape {
 }
 
 /// Table 1: the library.
-///
-/// # Errors
-/// As a run.
 pub(super) fn table_1() -> Result<Table, ComputersError> {
     let columns = COUNTS.map(|count| count.to_string());
-    let columns: Vec<_> = columns.iter().map(String::as_str).collect();
     let caption = "what the library takes for so many pages";
     let mut table = Table::new("Table 1", caption, "us", &["operation"], &columns);
     let check_ps = machine().of(Cost::HostCheck);
@@ -69,12 +65,8 @@ pub(super) fn table_1() -> Result<Table, ComputersError> {
 }
 
 /// Table 2: the NIC.
-///
-/// # Errors
-/// As a run.
 pub(super) fn table_2() -> Result<Table, ComputersError> {
     let columns = COUNTS.map(|count| count.to_string());
-    let columns: Vec<_> = columns.iter().map(String::as_str).collect();
     let caption = "what the NIC takes for a miss that fetches so many entries";
     let mut table = Table::new("Table 2", caption, "us", &["operation"], &columns);
     let profile = machine();
@@ -83,7 +75,7 @@ pub(super) fn table_2() -> Result<Table, ComputersError> {
         Cell::beside(milli, tenths(theirs), Input)
     };
     let printed = COUNTS.into_iter().zip([1_500, 1_600, 1_600, 1_900, 2_100, 2_500]);
-    table.row(&["DMA cost"], printed.map(transfer).collect());
+    table.row(&["DMA cost"], printed.map(transfer));
     let hit_ps = profile.of(Cost::NicTranslate);
     let mut misses = Vec::new();
     for (count, theirs) in COUNTS.into_iter().zip([1_800, 1_900, 1_900, 2_300, 2_800, 3_200]) {

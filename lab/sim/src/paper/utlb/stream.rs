@@ -13,7 +13,6 @@
 
 use mapwire_study::published::{CACHE_SIZES, Paper, printed_rates, table};
 
-/// Caches of the table.
 const SIZES: usize = 5;
 /// Kinds: fresh, a pair for each cache size, near.
 const KINDS: usize = SIZES + 2;
@@ -28,7 +27,6 @@ const FRESH: u64 = 4 * LARGEST;
 /// What the tables print of an application, in lookups of 100.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Printed {
-    /// Lookups of a node.
     pub(super) lookups: u64,
     check_misses: u64,
     nic_misses: [u64; SIZES],

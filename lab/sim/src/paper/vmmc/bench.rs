@@ -28,7 +28,6 @@ pub(in crate::paper) struct Bench {
 /// What a program sends from, round after round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::paper) enum Sources {
-    /// The same memory.
     Same,
     /// Two pieces of memory, in turn.
     InTurn,
@@ -105,8 +104,7 @@ impl Bench {
         let from_ps = mark(computers.marks(), ROUNDS - 1);
         let to_ps = from_ps + per_round(computers.marks()) / 2;
         let spans = computers.take_timeline().into_iter();
-        let spans = spans.filter(|span| span.to_ps > from_ps && span.from_ps < to_ps);
-        let shifted = spans.map(|span| Span {
+        let shifted = spans.filter(|span| span.to_ps > from_ps && span.from_ps < to_ps).map(|span| Span {
             from_ps: span.from_ps.saturating_sub(from_ps),
             to_ps: span.to_ps - from_ps,
             ..span
@@ -175,8 +173,7 @@ impl Bench {
 /// When the program of node 0 made a mark.
 fn mark(marks: &[Mark], number: u64) -> Ps {
     let mut marks = marks.iter();
-    let found = marks.find(|mark| mark.of == at(0) && mark.number == number);
-    found.map_or(0, |mark| mark.at_ps)
+    marks.find(|mark| mark.of == at(0) && mark.number == number).map_or(0, |mark| mark.at_ps)
 }
 
 /// How long a round took, but the first.
@@ -240,10 +237,8 @@ fn exchange_from(import: ImportId, bytes: u64, begins: bool, (sources, rounds): 
 /// One side of remote procedure calls: each message is copied out when it has come. A word behind the message tells how far it is
 /// written, if such are sent, and another how far it has been read.
 fn speaks(import: ImportId, bytes: u64, rpc: Rpc, is_client: bool) -> impl Program {
-    let (out_bytes, in_bytes) = match is_client {
-        true => (rpc.call_bytes, rpc.answer_bytes),
-        false => (rpc.answer_bytes, rpc.call_bytes),
-    };
+    let (out_bytes, in_bytes) =
+        if is_client { (rpc.call_bytes, rpc.answer_bytes) } else { (rpc.answer_bytes, rpc.call_bytes) };
     let written = bytes.next_multiple_of(8);
     let (mut round, mut phase) = (0, if is_client { 0 } else { 4 });
     move |moment: &mut Moment<'_>| loop {

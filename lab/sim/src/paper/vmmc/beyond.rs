@@ -14,7 +14,6 @@ const THRESHOLDS: [u64; 3] = [64, 128, 256];
 const OWN_COMMAND_WORDS: u64 = (mapwire_wire::COMMAND_BYTES / 4) as u64;
 
 impl Tables {
-    /// All of them.
     pub(super) fn beyond(&self) -> Result<Vec<Table>, ComputersError> {
         Ok(vec![self.thresholds()?, self.experiments()?, self.own_command()?, self.assumed()?])
     }
@@ -33,7 +32,7 @@ impl Tables {
                 latencies.push(Cell::new(us(bench.one_way(bytes)?)));
             }
             let cells = overheads.into_iter().chain(latencies);
-            table.row(&[&bytes.to_string()], cells.collect());
+            table.row(&[&bytes.to_string()], cells);
         }
         table.note("§5.3 says that a threshold of 64 bytes would dramatically increase the synchronous overhead of what lies between 64 and 128 bytes, and leave latency much as it is. Ours agrees: compare the first two columns of each at 96 bytes. Latency would even fall at 128 bytes, as the LANai copies a short send's data word by word.");
         table.note("A threshold of 256 bytes is beyond what a command of the firmware carries: such sends are carried out as long ones, and charged as if their data had been written into the queue and copied there.");
@@ -58,8 +57,8 @@ impl Tables {
             let maxima = tables.maxima()?;
             let word = us(tables.0.one_way(4)?);
             all.push([word, maxima.one_way, maxima.both_ways]);
-            let cells = [word, maxima.one_way, maxima.both_ways].map(Cell::new);
-            table.row(&[name], cells.to_vec());
+            let cells = [word, maxima.one_way, maxima.both_ways];
+            table.row(&[name], cells);
         }
         let [word, one_way, both_ways] = all[0];
         table.note(&format!(
@@ -106,8 +105,8 @@ impl Tables {
             let maxima = tables.maxima()?;
             let word = us(tables.0.one_way(4)?);
             let overhead = us(tables.0.overhead(256, true)?);
-            let cells = [word, maxima.one_way, maxima.both_ways, overhead].map(Cell::new);
-            table.row(&[name, value], cells.to_vec());
+            let cells = [word, maxima.one_way, maxima.both_ways, overhead];
+            table.row(&[name, value], cells);
             Ok::<_, ComputersError>(())
         };
         row("all", "as they are", self.profile().clone())?;

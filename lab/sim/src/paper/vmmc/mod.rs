@@ -25,7 +25,6 @@ use tables::Tables;
 
 pub use constants::machine;
 
-/// The paper.
 pub const PAPER: Paper = Paper {
     name: "vmmc",
     title: "Dubnicki, Bilas, Li, Philbin: Design and Implementation of Virtual Memory-Mapped Communication on Myrinet (IPPS 1997)",
@@ -37,9 +36,6 @@ fn tables() -> Tables {
 }
 
 /// Runs all tables and figures.
-///
-/// # Errors
-/// A row size; the firmware refuses what a run does.
 pub fn run(options: &Options) -> Result<Report, PaperError> {
     options.without_rows(PAPER.name)?;
     let tables = tables();

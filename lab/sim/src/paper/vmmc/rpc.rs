@@ -24,7 +24,6 @@ impl Tables {
         Rpc { call_bytes: CALL_BYTES, answer_bytes: ANSWER_BYTES, software_ps: SOFTWARE_PS, controls }
     }
 
-    /// vRPC.
     pub(super) fn rpc(&self) -> Result<Table, ComputersError> {
         let keys = ["messages of a call"];
         let columns = ["null call, us", "bandwidth, MB/s"];

@@ -8,9 +8,7 @@ use crate::paper::{Cell, Figure, Group, Line, Plot, Published, Role, Table};
 
 use Role::{Input, Predicted};
 
-/// Sizes of short messages.
 const SHORT: [u64; 14] = [4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 132, 160, 192, 256];
-/// Sizes of long ones.
 const LONG: [u64; 14] = [
     128,
     256,
@@ -116,7 +114,7 @@ impl Tables {
             points.push((bytes as i64, milli));
         }
         let line = Line { name: "host DMA".to_owned(), points };
-        (figure(name, caption, ("bytes", "MB/s"), vec![line]), table)
+        (Figure::lines(name, caption, ("bytes", "MB/s"), vec![line]), table)
     }
 
     fn figure_2(&self) -> Result<(Figure, Table), ComputersError> {
@@ -137,7 +135,7 @@ impl Tables {
             }
         }
         table.note("The text states the latency of a word (§5.3), and that with a threshold of 64 bytes, from which on messages would go by DMA, latency would not change much: the second column.");
-        Ok((figure(name, caption, ("bytes", "us"), lines.into()), table))
+        Ok((Figure::lines(name, caption, ("bytes", "us"), lines), table))
     }
 
     fn figure_3(&self) -> Result<(Figure, Table), ComputersError> {
@@ -162,7 +160,7 @@ impl Tables {
         let one_way = mb_s(LARGE, self.0.one_way(LARGE)?);
         let share = one_way * 100 / LIMIT_MB_S;
         table.note(&format!("The text states the maxima; no size stands beside them. Ours are at the largest size here. One way the paper has 98 % of the 110 MB/s of Figure 1, ours is {} %.", one_decimal(share)));
-        Ok((figure(name, caption, ("bytes", "MB/s"), lines.into()), table))
+        Ok((Figure::lines(name, caption, ("bytes", "MB/s"), lines), table))
     }
 
     fn figure_4(&self) -> Result<(Figure, Table), ComputersError> {
@@ -186,7 +184,7 @@ impl Tables {
         }
         table.note(&format!("The text says: about 3 us and slow growth up to 128 bytes, then a significant jump; asynchronous sends of long messages slightly below short ones; both the same for short ones. Ours of 128 bytes differ by {} us: both run the same steps.", one_decimal(short)));
         table.note("Ours grows by the price of a write, 0.121 us a word (§5.2), and doubles over 128 bytes. If the plot's growth is slower, the bridge joined writes, which no constant states.");
-        Ok((figure(name, caption, ("bytes", "us"), lines.into()), table))
+        Ok((Figure::lines(name, caption, ("bytes", "us"), lines), table))
     }
 
     /// What the parts of both computers do while a word, and two pages, go one way.
@@ -211,8 +209,4 @@ impl Tables {
 
 fn cell(ours: i64, theirs: Option<Published>, role: Role) -> Cell {
     theirs.map_or(Cell::new(ours), |theirs| Cell::beside(ours, theirs, role))
-}
-
-fn figure(name: &'static str, caption: &str, (x, y): (&'static str, &'static str), lines: Vec<Line>) -> Figure {
-    Figure { name, caption: caption.to_owned(), x, y, plot: Plot::Lines(lines) }
 }

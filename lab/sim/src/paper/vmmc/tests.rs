@@ -33,7 +33,6 @@ fn all_of(tables: &[Table], role: Role) -> Vec<(String, i64)> {
     tables.iter().flat_map(compared).collect()
 }
 
-/// What is predicted.
 const GOLDEN: [(&str, i64); 6] = [
     ("§5.2 blocks of 8 KB (§7, PM) MB/s value", 118_919),
     ("Figure 2 4 latency", 10_290),

@@ -1,0 +1,122 @@
+//! Runs of services, as they are shown: a shared memory, global memory, remote procedure calls.
+
+use mapwire_sim::Outcome;
+use mapwire_sim::global::{self, GlobalScenario};
+use mapwire_sim::rpc::{RpcScenario, RpcSeen};
+use mapwire_sim::shared::{self, SharedScenario};
+use mapwire_sim::shrink::Shrunk;
+use serde_json::{Value, json};
+
+use super::run::{Shown, drawn};
+
+impl Shown for SharedScenario {
+    fn drawn(&self) -> Value {
+        let shape = self.shape;
+        let more = json!({
+            "processes": shape.processes,
+            "threads": shape.threads,
+            "litmus": self.litmus,
+            "allocations": shape.allocations,
+            "locks": shape.locks,
+            "barriers": shape.phases,
+            "steps": shape.steps,
+            "hold_ns": shape.hold_ns,
+        });
+        drawn(self.seed, &self.cluster, (&self.rules, self.heal_ns), self.canary, more)
+    }
+
+    fn went(&self, outcome: &Outcome<Vec<shared::Seen>>, _shrunk: Option<&Shrunk>) -> Value {
+        json!({ "litmus_tests": outcome.seen.len() })
+    }
+
+    fn tell(&self, outcome: &Outcome<Vec<shared::Seen>>) -> String {
+        let tests = if self.litmus { format!("{} litmus tests, ", outcome.seen.len()) } else { String::new() };
+        format!("{tests}{} packets", outcome.packets)
+    }
+}
+
+impl Shown for GlobalScenario {
+    fn drawn(&self) -> Value {
+        let shape = self.shape;
+        let more = json!({
+            "members": shape.members,
+            "max_payload_bytes": self.cluster.max_payload_bytes,
+            "stores_by_nic": self.stores_by_nic,
+            "pool_frames": shape.pool_frames,
+            "pages": shape.pages,
+            "shared_pages": shape.shared_pages,
+            "requests": shape.requests,
+            "directory_bytes": shape.directory_bytes,
+            "on_disk_percent": shape.on_disk_percent,
+            "moves_percent": shape.moves_percent,
+            "epoch_ms": shape.epoch_ms,
+            "calls": self.calls,
+        });
+        drawn(self.seed, &self.cluster, (&self.rules, self.heal_ns), self.canary, more)
+    }
+
+    fn went(&self, outcome: &Outcome<global::Seen>, _shrunk: Option<&Shrunk>) -> Value {
+        let global::Seen { pages, here, absent, stored, refused, joined, left, crashed, .. } = outcome.seen;
+        json!({
+            "events": outcome.events,
+            "fetched": pages + here,
+            "absent": absent,
+            "stored": stored,
+            "refused": refused,
+            "joined": joined,
+            "left": left,
+            "crashed": crashed,
+        })
+    }
+
+    fn tell(&self, outcome: &Outcome<global::Seen>) -> String {
+        let global::Seen { pages, here, absent, stored, refused, joined, left, crashed, .. } = outcome.seen;
+        let (packets, fetched) = (outcome.packets, pages + here);
+        format!(
+            "{fetched} pages fetched, {absent} absent, {stored} stored, {refused} refused\n\
+             {joined} nodes joined, {left} left, {crashed} died; {packets} packets"
+        )
+    }
+}
+
+impl Shown for RpcScenario {
+    fn drawn(&self) -> Value {
+        let config = self.config;
+        let more = json!({
+            "max_payload_bytes": self.cluster.max_payload_bytes,
+            "window": config.window,
+            "max_in_progress": config.max_in_progress,
+            "cache_bytes": config.cache_bytes,
+            "one_way_percent": self.one_way_percent,
+            "close_percent": self.close_percent,
+            "timeout_ns": self.timeout_ns,
+            "calls": self.calls,
+        });
+        drawn(self.seed, &self.cluster, (&self.rules, self.heal_ns), self.canary, more)
+    }
+
+    fn went(&self, outcome: &Outcome<RpcSeen>, _shrunk: Option<&Shrunk>) -> Value {
+        let seen = outcome.seen;
+        json!({
+            "events": outcome.events,
+            "answered": seen.answered,
+            "timed_out": seen.timed_out,
+            "late": seen.late,
+            "ended": seen.ended,
+            "repeated": seen.repeated,
+            "replied_again": seen.replied_again,
+            "stray": seen.stray,
+            "one_way": seen.one_way,
+            "crashed": seen.crashed,
+        })
+    }
+
+    fn tell(&self, outcome: &Outcome<RpcSeen>) -> String {
+        let RpcSeen { answered, timed_out, late, ended, repeated, one_way, crashed, .. } = outcome.seen;
+        let packets = outcome.packets;
+        format!(
+            "{answered} calls answered, {timed_out} timed out, {ended} ended with their connection, {one_way} without an answer\n\
+             {repeated} asked again, {late} late replies; {crashed} nodes died or began anew; {packets} packets"
+        )
+    }
+}
