@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mapwire::{Node, Shared, SharedSlice};
-use mapwire_host::faults::{Access, FaultInfo, FaultKind, PageProtection, Protection, Resolution, Watch, watch};
+use mapwire_host::faults::{Access, FaultInfo, FaultKind, PageProtection, Resolution, Watch, watch};
 use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_translation::PAGE_BYTES;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mapwire_host::faults::{Access, FaultBackend, PageProtection, Protection};
+use mapwire_host::faults::{Access, FaultBackend, PageProtection};
 use mapwire_host::views::{DEFAULT_BASE, MultiView, ViewLayout};
 use mapwire_translation::PAGE_BYTES;
 use serde_json::json;

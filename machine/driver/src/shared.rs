@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mapwire_dsm::{Access as Wanted, Dsm, Message, Outcome, PeerError, Protection as Granted};
-use mapwire_host::faults::{Access, FaultKind, PageProtection, Protection, ProtectionError, WatchError};
+use mapwire_host::faults::{Access, FaultKind, PageProtection, ProtectionError, WatchError};
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::views::{MultiView, ViewError};
 use mapwire_host::waiting::now_ns;
