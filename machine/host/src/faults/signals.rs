@@ -158,20 +158,14 @@ extern "C" fn in_child() {
     }
 }
 
-/// Says why a forked child dies. May run in a handler of a signal: the text is made on the stack.
+/// Says why a forked child dies.
 #[cold]
 fn say_forked(address: usize) {
-    use std::io::Write;
-    let mut text = [0_u8; 320];
-    let mut left = &mut text[..];
-    let _ = writeln!(
-        left,
-        "mapwire: process {} touched shared memory at {address:#x}, which a child by fork() does not have: start children by exec \
+    crate::saying::say_in_handler(format_args!(
+        "process {} touched shared memory at {address:#x}, which a child by fork() does not have: start children by exec \
          (posix_spawn, Python's \"spawn\"), or fork before the memory is opened",
         std::process::id()
-    );
-    let used = 320 - left.len();
-    let _ = rustix::io::write(rustix::stdio::stderr(), &text[..used]);
+    ));
 }
 
 /// Ends a forked child that is about to touch memory at `address` which only its parent has, as the access would.

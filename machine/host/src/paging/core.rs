@@ -176,7 +176,7 @@ impl Core {
 
     /// A message about a page that raises SIGBUS from now on.
     pub(super) fn complain_of(&self, id: PageId, address: usize, cause: &dyn core::fmt::Display) {
-        super::complaint::complain(format_args!(
+        crate::saying::say_in_handler(format_args!(
             "far memory: {id} at address {address:#x} is lost, and access to it raises SIGBUS: {cause}"
         ));
     }

@@ -51,7 +51,6 @@ mod buffers;
 mod checksum;
 mod clock;
 mod closed;
-mod complaint;
 mod config;
 mod core;
 mod disk;
