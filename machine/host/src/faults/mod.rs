@@ -43,7 +43,9 @@ use std::sync::Arc;
 use mprotect::Mprotect;
 pub(crate) use paged::Paged;
 pub use probe::probe;
-pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, end_forked_child, watch};
+pub use signals::{
+    FaultHandler, FaultInfo, FaultKind, Previous, Resolution, Watch, WatchError, end_forked_child, pass_on, watch,
+};
 pub(crate) use stillness::Stillness;
 pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};

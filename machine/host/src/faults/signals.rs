@@ -115,19 +115,23 @@ static SLOTS: [Slot; MAX_WATCHES] = [const {
     }
 }; MAX_WATCHES];
 
-/// Who handled a signal before.
-pub(super) struct Previous {
+/// Who handled a signal before: nobody at first.
+#[derive(Debug)]
+pub struct Previous {
     installed: AtomicBool,
     action: AtomicUsize,
     flags: AtomicI32,
 }
 
 impl Previous {
-    pub(super) const fn new() -> Self {
+    /// The default action.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { installed: AtomicBool::new(false), action: AtomicUsize::new(libc::SIG_DFL), flags: AtomicI32::new(0) }
     }
 
-    fn set(&self, action: usize, flags: c_int) {
+    /// Notes an action and its flags, as `sigaction` tells them.
+    pub fn set(&self, action: usize, flags: c_int) {
         self.action.store(action, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);
     }
@@ -427,7 +431,7 @@ fn previous_of(signal: c_int) -> &'static Previous {
 ///
 /// # Safety
 /// `signal`, `info` and `context` are those of a signal that is being handled.
-pub(super) unsafe fn pass_on(previous: &Previous, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+pub unsafe fn pass_on(previous: &Previous, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let action = previous.action.load(Ordering::Relaxed);
     // SAFETY: `info` is valid by this function's contract.
     let raised_by_kernel = unsafe { (*info).si_code } > 0;
