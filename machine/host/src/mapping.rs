@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
-use crate::memory::raw::Source;
+use crate::memory::raw::{self, Source};
 
 /// What loads and stores a mapping allows at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,29 +229,35 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().cast()) }
     }
 
+    /// The address of `bytes` at `offset`, if they are within the first `len`.
+    #[inline(always)]
+    fn within(&self, len: usize, offset: usize, bytes: usize) -> Option<*mut u8> {
+        let len = len.min(self.bytes());
+        // SAFETY: called for an offset within the mapping only.
+        (offset <= len && bytes <= len - offset).then(|| unsafe { self.start.as_ptr().add(offset) })
+    }
+
     /// Copies `from` to byte `offset`; false, and nothing copied, when that is not within the first `bytes`, which must be
     /// writable.
     #[inline(always)]
     pub(crate) fn put(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
-        let bytes = bytes.min(self.bytes());
-        if offset > bytes || from.len() > bytes - offset {
-            return false;
-        }
         // SAFETY: the range is within the mapping, as just checked, and `from` is mapped. It is other memory: what a process
-        // sends is its own, and this is a mapping of a peer's.
-        unsafe { from.copy_to(self.start.as_ptr().add(offset)) };
-        true
+        // sends is its own, and this is a mapping of a peer's, or one into which no reference exists.
+        self.within(bytes, offset, from.len()).map(|to| unsafe { from.copy_to(to) }).is_some()
     }
 
     /// As [`put`](Self::put), in whole lines.
     pub(crate) fn put_whole_lines(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
-        let bytes = bytes.min(self.bytes());
-        if offset > bytes || from.len() > bytes - offset {
-            return false;
-        }
         // SAFETY: as in `put`.
-        unsafe { from.copy_whole_lines_to(self.start.as_ptr().add(offset)) };
-        true
+        self.within(bytes, offset, from.len()).map(|to| unsafe { from.copy_whole_lines_to(to) }).is_some()
+    }
+
+    /// Copies from byte `offset` on to `to`; false, and nothing copied, when that is not within the first `bytes`, which must be
+    /// readable.
+    #[inline(always)]
+    pub(crate) fn get(&self, bytes: usize, offset: usize, to: &mut [u8]) -> bool {
+        // SAFETY: as in `put`, the other way round.
+        self.within(bytes, offset, to.len()).map(|from| unsafe { raw::copy_out(from, to) }).is_some()
     }
 
     /// The atomic byte at `offset`, which must be readable.
