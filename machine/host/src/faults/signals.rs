@@ -288,28 +288,27 @@ fn install(signal: FaultSignal) -> Result<(), WatchError> {
         return Ok(());
     }
     previous.set(current.sa_sigaction, current.sa_flags);
-    let mut ours = zeroed_action();
-    ours.sa_sigaction = on_signal as *const () as usize;
     // Not SA_ONSTACK: the protocol needs an ordinary stack. SA_NODEFER: it may fault itself.
-    ours.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART;
-    ours.sa_mask = all_others();
-    sigaction(signal, Some(&ours)).map_err(fail)?;
+    let flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART;
+    handle(signal, on_signal, flags).map_err(fail)?;
     previous.installed.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// The signals that wait while a fault is handled.
-fn all_others() -> libc::sigset_t {
-    let mut set = zeroed_action().sa_mask;
+/// Makes `action` the handler of `signal`. Other signals wait while it runs.
+fn handle(signal: FaultSignal, action: Action, flags: c_int) -> Result<(), std::io::Error> {
+    let mut ours = zeroed_action();
+    ours.sa_sigaction = action as *const () as usize;
+    ours.sa_flags = flags;
     // SAFETY: the set is a plain value, initialised by sigfillset before use.
     unsafe {
-        libc::sigfillset(&raw mut set);
+        libc::sigfillset(&raw mut ours.sa_mask);
         // Signals that the processor raises must not wait: the kernel would kill the process.
         for raised in crate::masking::RAISED {
-            libc::sigdelset(&raw mut set, raised);
+            libc::sigdelset(&raw mut ours.sa_mask, raised);
         }
     }
-    set
+    sigaction(signal, Some(&ours)).map(drop)
 }
 
 /// A handler as SA_SIGINFO has it.
@@ -329,11 +328,7 @@ pub(super) fn install_below(signal: FaultSignal, action: Action, before: &Previo
         return Ok(());
     }
     before.set(current.sa_sigaction, current.sa_flags);
-    let mut ours = zeroed_action();
-    ours.sa_sigaction = action as *const () as usize;
-    ours.sa_flags = flags;
-    ours.sa_mask = all_others();
-    sigaction(signal, Some(&ours)).map(drop)
+    handle(signal, action, flags)
 }
 
 /// Whether faults reach `action` before any handler of the program: it is the handler of `signal`, or right below [`on_signal`].
