@@ -195,7 +195,7 @@ fn touch_locale() {
 }
 
 /// What the program does at SIGSEGV, for any thread that it reaches during a fork.
-static BEFORE: Previous = Previous::new();
+static BEFORE: Previous = Previous::nobody();
 
 /// At SIGSEGV, while some thread forks.
 extern "C" fn touched(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {

@@ -126,7 +126,7 @@ pub struct Previous {
 impl Previous {
     /// The default action.
     #[must_use]
-    pub const fn new() -> Self {
+    pub const fn nobody() -> Self {
         Self { installed: AtomicBool::new(false), action: AtomicUsize::new(libc::SIG_DFL), flags: AtomicI32::new(0) }
     }
 
@@ -137,7 +137,7 @@ impl Previous {
     }
 }
 
-static PREVIOUS: [Previous; 2] = [const { Previous::new() }; 2];
+static PREVIOUS: [Previous; 2] = [const { Previous::nobody() }; 2];
 
 /// The process that the watches belong to, by its [number](Owner::number).
 static OWNER: AtomicU32 = AtomicU32::new(0);
