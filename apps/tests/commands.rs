@@ -74,17 +74,6 @@ fn a_tour_is_printed_by_names() {
 }
 
 #[test]
-fn a_tsplib_file_is_solved() {
-    let file = std::env::temp_dir().join(format!("square-{}.tsp", std::process::id()));
-    let text = "NAME: square\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\n\
-        NODE_COORD_SECTION\n1 0 0\n2 3 4\n3 0 4\n4 3 0\nEOF\n";
-    std::fs::write(&file, text).unwrap();
-    let row = run(&format!("tsp --tsplib {} --json", file.display())).row();
-    std::fs::remove_file(&file).unwrap();
-    assert_eq!((&row["length"], &row["cities"]), (&14.into(), &4.into()));
-}
-
-#[test]
 fn bad_input_ends_with_code_2_and_says_what_and_why() {
     for (line, message) in [
         ("tsp --cities 0", "tsp: --cities 0: tsp solves 3 to 64 cities"),
@@ -92,9 +81,6 @@ fn bad_input_ends_with_code_2_and_says_what_and_why() {
         ("tsp --cities 60", "60 cities wanted, but the table has"),
         ("tsp --region Atlantis", "no zone named Atlantis/..."),
         ("tsp --zone-table /no/such", "tsp: /no/such: cannot be read"),
-        ("tsp --tsplib /no/such", "tsp: /no/such: cannot be read"),
-        ("tsp --tsplib /etc/passwd", "tsp: /etc/passwd: line 1: unknown keyword"),
-        ("tsp --tsplib x --cities 5", "cannot be used with"),
         ("sor --size 7", "sor: --size 7: the matrix needs an even side"),
         ("sor --size 1000000", "sor: --size 1000000: the largest side is"),
         ("sor --size 65536", "of memory and this machine has"),

@@ -19,11 +19,12 @@ use mapwire_gms::{Config, NodeSet};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::{Value, json};
 
-use super::job::{Job, Order, Steps, role};
+use super::job::{Job, Leader, in_step, join, role};
 use super::measure::Figure;
 use super::row::Report;
+use super::words::Words;
 use super::{BenchError, Plan};
-use owner::{Counts, Done, State};
+use owner::{Done, Program, State};
 use requester::Requester;
 
 /// The ranks by their roles, besides rank 0, which asks.
@@ -89,7 +90,7 @@ pub(crate) fn directory(plan: Plan, report: &mut Report) -> Result<(), BenchErro
             options: &["--wait", "event"],
             case: &case.text(),
         };
-        job.run(plan, report.is_json())?;
+        job.run(plan, report)?;
     }
     if !report.is_json() {
         println!("The published figures beside those of a simulated testbed: mapwire sim paper gms-np");
@@ -115,8 +116,7 @@ fn measure(plan: Plan, case: Case, report: &mut Report) -> Result<(), BenchError
     let [host, others] = processors()?;
     // Threads that begin from here on, those of the NIC, stay there too.
     sched_setaffinity(None, &others)?;
-    let node = Node::join()?;
-    let mut steps = Steps::new(&node)?;
+    let (node, steps, counts) = join()?;
     let me = NodeId(node.rank() as u16);
     echo::register(&node)?;
     if me.0 == OWNER {
@@ -130,31 +130,17 @@ fn measure(plan: Plan, case: Case, report: &mut Report) -> Result<(), BenchError
     let mut config = Config::new(me, members, own + donated, donated);
     config.directory_bytes = DIRECTORY_BYTES;
     let memory = GlobalMemory::start(node.clone(), config, case.placement)?;
-    match me.0 {
-        OWNER => owner::run(&node, steps)?,
-        STORING => {
-            memory.call(|gms, now_ns| gms.donate(now_ns, donated))??;
-            loop {
-                let order = steps.next(|| std::thread::sleep(Duration::from_millis(1)));
-                steps.answer();
-                if order.what == State::END {
-                    return Ok(());
-                }
-            }
-        }
-        _ => {
-            let outcome = points(plan, case, report, &node, &memory, &mut steps);
-            order(&mut steps, State::END);
-            outcome?;
-        }
+    if me.0 == STORING {
+        memory.call(|gms, now_ns| gms.donate(now_ns, donated))??;
     }
-    Ok(())
+    in_step(Program::new(me.0 == OWNER, counts), steps, |leader| {
+        points(plan, case, report, (&node, &memory, counts), leader)
+    })
 }
 
-/// Tells the owner's program what to do from now on, and waits until it does.
-fn order(steps: &mut Steps, what: u64) {
-    let order = Order { what, bytes: 0, times: 0 };
-    steps.together(order, || (), || std::thread::sleep(Duration::from_micros(200)));
+/// Has the owner's program pass into another state.
+fn pass_into(leader: &mut Leader<Program>, state: State) -> Result<(), BenchError> {
+    leader.lead(state as u64, 0, 0).map(drop)
 }
 
 /// What rank 0 measures.
@@ -162,19 +148,17 @@ fn points(
     plan: Plan,
     case: Case,
     report: &mut Report,
-    node: &Node,
-    memory: &GlobalMemory,
-    steps: &mut Steps,
+    (node, memory, counts): (&Node, &GlobalMemory, Words),
+    leader: &mut Leader<Program>,
 ) -> Result<(), BenchError> {
-    let counts = Counts::offer(node)?;
-    // The owner's program comes for the counts.
-    order(steps, State::Idle as u64);
+    // All have joined the memory.
+    pass_into(leader, State::Idle)?;
     let requester = Requester::new(node, memory)?;
     requester.fill()?;
     let runs = if plan.quick { 2 } else { RUNS };
     let slice = case.time / runs;
     for state in State::ALL {
-        order(steps, state as u64);
+        pass_into(leader, state)?;
         let mut seen = [Vec::new(), Vec::new()];
         for _ in 0..runs {
             let raw = requester.run(slice, None, Requester::round_trip)?;
@@ -191,30 +175,29 @@ fn points(
             }
         }
     }
-    costs(runs, slice, case, report, &requester, &counts, steps)
+    costs((runs, slice), case, report, &requester, counts, leader)
 }
 
 /// What getpages at a rate cost the owner's program and its processors. The program loses what the thread of the host takes of its processor, and what
 /// it is slower by its own time. Where other jobs share that processor, its speed by the clock says more about them.
 fn costs(
-    runs: u32,
-    slice: Duration,
+    (runs, slice): (u32, Duration),
     case: Case,
     report: &mut Report,
     requester: &Requester<'_>,
-    counts: &Counts,
-    steps: &mut Steps,
+    counts: Words,
+    leader: &mut Leader<Program>,
 ) -> Result<(), BenchError> {
     type What = fn(&Requester<'_>) -> Result<(), BenchError>;
     let mut rates = Vec::new();
     let mut compute = |what: Option<What>| -> Result<Done, BenchError> {
-        order(steps, State::Computing as u64);
+        pass_into(leader, State::Computing)?;
         match what {
             None => std::thread::sleep(slice),
             Some(what) => rates.push(requester.run(slice, Some(case.rate), what)?.per_second),
         }
-        order(steps, State::Idle as u64);
-        Ok(counts.done())
+        pass_into(leader, State::Idle)?;
+        Ok(Done::read(counts))
     };
     compute(None)?;
     let mut runs_of = Vec::new();

@@ -6,16 +6,17 @@ mod remote;
 
 use std::cell::Cell;
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use mapwire_host::paging::{
-    BackingStore, BarePages, DiskStore, Eviction, FaultService, LocalMemoryStore, Pager, PagerConfig, Region,
+    BackingStore, BarePages, DiskStore, FaultService, LocalMemoryStore, Pager, PagerConfig, Region,
 };
 use mapwire_translation::PAGE_BYTES;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::measure::{Effort, Figure, median, paired};
-use super::row::{Report, Row};
+use super::measure::{Effort, median, paired, timed_us};
+use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
 use donors::{Donors, Place};
@@ -30,19 +31,11 @@ const BATCH: usize = 32;
 const SERVICES: [(FaultService, &str); 2] =
     [(FaultService::Threads(1), "handler thread"), (FaultService::FaultingThread, "faulting thread")];
 
-const EVICTIONS: [(Eviction, &str); 2] = [(Eviction::Move, "move"), (Eviction::WriteProtect, "write-protect")];
-
 /// With one donor the disk has each page too.
 const STORES: [&str; 4] = ["memory", "disk", "donor", "two donors"];
 
 /// How long donors have to come.
 const MEETING: Duration = Duration::from_secs(20);
-
-/// Whether a store works in this way. Donors are spoken to from handler threads, whichever way pages are evicted.
-fn fits(name: &str, service: FaultService, eviction: Eviction) -> bool {
-    let by_threads = service != FaultService::FaultingThread && eviction == Eviction::Move;
-    by_threads || !name.contains("donor")
-}
 
 fn donors_of(name: &str, pages: usize) -> Result<Option<Donors>, BenchError> {
     match name {
@@ -58,11 +51,6 @@ fn store(name: &str, donors: Option<&Donors>) -> Result<Box<dyn BackingStore>, B
         ("disk", None) => Box::new(DiskStore::new(std::env::temp_dir())?),
         _ => Box::new(LocalMemoryStore::new()),
     })
-}
-
-/// What a store of donors is compared with: the bare calls on memory, though with one donor pages go to the disk as well.
-fn bare_store(name: &str) -> Result<Box<dyn BackingStore>, BenchError> {
-    store(if name == "disk" { name } else { "memory" }, None)
 }
 
 /// A region four times as large as the limit, all of which was stored to.
@@ -140,19 +128,15 @@ impl Far {
         Ok(megabytes_a_second(self.pages, start))
     }
 
-    /// Median microseconds of a load or store to a page that is away.
-    fn faults(&self, count: usize, write: bool, random: &mut u64) -> Result<f64, BenchError> {
-        Ok(median(&mut self.fault_times(count, write, random)))
-    }
-
     /// Microseconds of loads or stores to pages that are away, the shortest first: `count` accesses to random pages, less those that
     /// find theirs in RAM.
-    fn fault_times(&self, count: usize, write: bool, random: &mut u64) -> Vec<f64> {
+    fn fault_times(&self, count: usize, write: bool, random: &Cell<u64>) -> Vec<f64> {
         let words = self.words();
         let times = (0..count).map(|_| {
-            *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let page = (*random >> 33) as usize % self.pages;
-            timed_us(|| access(words, page, write.then_some(*random)))
+            let number = random.get().wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            random.set(number);
+            let page = (number >> 33) as usize % self.pages;
+            timed_us(|| access(words, page, write.then_some(number)))
         });
         let mut times: Vec<f64> = times.collect();
         // A quarter of the pages is in RAM: those do not fault.
@@ -163,12 +147,6 @@ impl Far {
 
 fn megabytes_a_second(pages: usize, start: Instant) -> f64 {
     (pages * PAGE_BYTES) as f64 / 1e6 / start.elapsed().as_secs_f64()
-}
-
-fn timed_us(call: impl FnOnce()) -> f64 {
-    let start = Instant::now();
-    call();
-    start.elapsed().as_nanos() as f64 / 1000.0
 }
 
 fn access(words: Words, page: usize, value: Option<u64>) {
@@ -186,128 +164,129 @@ fn limit_pages(plan: Plan) -> usize {
     (megabytes << 20) / PAGE_BYTES
 }
 
-/// `mapwire bench far-scan`.
-pub(crate) fn scan(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let limit = limit_pages(plan);
-    let effort = Effort::planned(plan, 2, 7);
-    for (service, service_name) in SERVICES {
-        let bare = BarePages::new(limit * TIMES, service)?;
-        for store_name in STORES {
-            // What the store does by itself.
-            let baseline_store = bare_store(store_name)?;
-            baseline_store.add_region(0, (limit * TIMES) as u64)?;
-            bare.stream(&*baseline_store, 0..limit * TIMES, BATCH, false)?;
-            for (eviction, eviction_name) in EVICTIONS {
-                if !fits(store_name, service, eviction) {
+/// The bare calls, and a store by itself, which stand beside a pager.
+struct Raw<'a> {
+    pages: &'a BarePages,
+    /// Donors are compared with the bare calls on memory, though with one donor pages go to the disk as well.
+    disk: Option<DiskStore>,
+    /// Pages of the store.
+    stored: usize,
+}
+
+impl Raw<'_> {
+    /// Has the disk take or give pages.
+    fn stream(&self, pages: Range<usize>, batch: usize, fetch: bool) -> Result<(), BenchError> {
+        match &self.disk {
+            Some(disk) => Ok(self.pages.stream(disk, pages, batch, fetch)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is measured of memory of all kinds: bare memory of so many pages stands beside it.
+struct Measurement<'p> {
+    plan: Plan,
+    unit: &'static str,
+    bare_pages: usize,
+    /// By the bare calls; of stores if `true`.
+    raw: &'p dyn Fn(&Raw<'_>, bool) -> Result<f64, BenchError>,
+    ours: &'p dyn Fn(&Far, bool) -> Result<f64, BenchError>,
+    /// What the raw figure is of: on a disk, reading and writing, and elsewhere.
+    names: [&'static str; 3],
+}
+
+impl Measurement<'_> {
+    fn of_all_kinds(&self, report: &mut Report) -> Result<(), BenchError> {
+        let limit = limit_pages(self.plan);
+        for (service, service_name) in SERVICES {
+            let pages = BarePages::new(self.bare_pages, service)?;
+            let config = PagerConfig::new(limit).with_service(service).with_read_ahead(BATCH);
+            for store_name in STORES {
+                // Donors are spoken to from handler threads.
+                if service == FaultService::FaultingThread && store_name.contains("donor") {
                     continue;
                 }
-                let config =
-                    PagerConfig::new(limit).with_service(service).with_eviction(eviction).with_read_ahead(BATCH);
-                let far = Far::new(config, store_name, limit)?;
+                let disk = (store_name == "disk").then(|| DiskStore::new(std::env::temp_dir())).transpose()?;
+                let raw = Raw { pages: &pages, disk, stored: limit * TIMES };
+                raw.disk.iter().try_for_each(|disk| disk.add_region(0, raw.stored as u64))?;
+                raw.stream(0..raw.stored, BATCH, false)?;
+                let far = Far::new(config.clone(), store_name, limit)?;
                 for (write, access) in [(false, "read"), (true, "write")] {
-                    let loop_rate = || -> Result<f64, BenchError> {
-                        let start = Instant::now();
-                        bare.copy_and_drop(BATCH)?;
-                        if store_name == "disk" {
-                            bare.stream(&*baseline_store, 0..limit * TIMES, BATCH, true)?;
-                            if write {
-                                bare.stream(&*baseline_store, 0..limit * TIMES, BATCH, false)?;
-                            }
-                        }
-                        Ok(megabytes_a_second(limit * TIMES, start))
-                    };
-                    let point = format!("{service_name}, {store_name}, {eviction_name}, {access}");
-                    far.scan(write)?;
-                    let figure = paired(effort, loop_rate, || far.scan(write));
-                    let baseline = match (store_name, write) {
-                        ("disk", false) => "bare copies, drops and reads",
-                        ("disk", true) => "bare copies, drops, reads and writes",
-                        _ => "bare copies and drops of 32 pages",
-                    };
-                    let case = case(limit, service_name, store_name, eviction_name, access);
-                    row(report, &point, case, "MB/s", baseline, figure)?;
+                    (self.ours)(&far, write)?;
+                    let effort = Effort::planned(self.plan, 2, 7);
+                    let figure = paired(effort, || (self.raw)(&raw, write), || (self.ours)(&far, write));
+                    let baseline = self.names[if raw.disk.is_some() { usize::from(write) } else { 2 }];
+                    let case = [
+                        ("access", json!(access)),
+                        ("store", json!(store_name)),
+                        ("service", json!(service_name)),
+                        ("eviction", json!("move")),
+                        ("limit_bytes", json!(limit * PAGE_BYTES)),
+                    ];
+                    let point = format!("{service_name}, {store_name}, {access}");
+                    report.settled_row(&point, &case, (self.unit, baseline), figure)?;
                 }
                 remark(report, &far);
             }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// `mapwire bench far-scan`.
+pub(crate) fn scan(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    let raw = |raw: &Raw<'_>, write: bool| {
+        let start = Instant::now();
+        raw.pages.copy_and_drop(BATCH)?;
+        raw.stream(0..raw.stored, BATCH, true)?;
+        if write {
+            raw.stream(0..raw.stored, BATCH, false)?;
+        }
+        Ok(megabytes_a_second(raw.stored, start))
+    };
+    let measurement = Measurement {
+        plan,
+        unit: "MB/s",
+        bare_pages: limit_pages(plan) * TIMES,
+        raw: &raw,
+        ours: &|far, write| far.scan(write),
+        names: [
+            "bare copies, drops and reads",
+            "bare copies, drops, reads and writes",
+            "bare copies and drops of 32 pages",
+        ],
+    };
+    measurement.of_all_kinds(report)
 }
 
 /// `mapwire bench far-fault`.
 pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let limit = limit_pages(plan);
     let count = if plan.quick { 1000 } else { 10_000 };
-    let effort = Effort::planned(plan, 2, 7);
-    for (service, service_name) in SERVICES {
-        let bare = BarePages::new(count, service)?;
-        let bare_words = Words::new(bare.as_ptr(), bare.bytes());
-        for store_name in STORES {
-            let baseline_store = bare_store(store_name)?;
-            baseline_store.add_region(0, (limit * TIMES) as u64)?;
-            bare.stream(&*baseline_store, 0..limit * TIMES, BATCH, false)?;
-            for (eviction, eviction_name) in EVICTIONS {
-                if !fits(store_name, service, eviction) {
-                    continue;
-                }
-                let config = PagerConfig::new(limit).with_service(service).with_eviction(eviction);
-                let far = Far::new(config, store_name, limit)?;
-                let mut random = 1;
-                for (write, kind) in [(false, "read"), (true, "write")] {
-                    let bare_fault = || -> Result<f64, BenchError> {
-                        bare.drop_all()?;
-                        let mut times = Vec::with_capacity(count);
-                        for page in (0..count).map(|page| page * 7919 % count) {
-                            let start = Instant::now();
-                            // Copies are protected: loads alone fault once.
-                            access(bare_words, page, None);
-                            if store_name == "disk" {
-                                let page = page * 31 % (limit * TIMES);
-                                bare.stream(&*baseline_store, page..page + 1, 1, true)?;
-                            }
-                            times.push(start.elapsed().as_nanos() as f64 / 1000.0);
-                        }
-                        Ok(median(&mut times))
-                    };
-                    let point = format!("{service_name}, {store_name}, {eviction_name}, {kind}");
-                    far.faults(count, write, &mut random)?;
-                    let figure = paired(effort, bare_fault, || far.faults(count, write, &mut random));
-                    let case = case(limit, service_name, store_name, eviction_name, kind);
-                    let baseline = match store_name {
-                        "disk" => "bare fault, copy and read",
-                        _ => "bare fault and copy",
-                    };
-                    row(report, &point, case, "us", baseline, figure)?;
-                }
-                remark(report, &far);
-            }
+    let raw = |raw: &Raw<'_>, _: bool| {
+        raw.pages.drop_all()?;
+        let words = Words::new(raw.pages.as_ptr(), raw.pages.bytes());
+        let mut times = Vec::with_capacity(count);
+        for page in (0..count).map(|page| page * 7919 % count) {
+            let stored = page * 31 % raw.stored;
+            let mut outcome = Ok(());
+            times.push(timed_us(|| {
+                access(words, page, None);
+                outcome = raw.stream(stored..stored + 1, 1, true);
+            }));
+            outcome?;
         }
-    }
-    Ok(())
-}
-
-fn case(limit: usize, service: &str, store: &str, eviction: &str, access: &str) -> Vec<(&'static str, Value)> {
-    vec![
-        ("access", json!(access)),
-        ("store", json!(store)),
-        ("service", json!(service)),
-        ("eviction", json!(eviction)),
-        ("limit_bytes", json!(limit * PAGE_BYTES)),
-    ]
-}
-
-fn row(
-    report: &mut Report,
-    point: &str,
-    case: Vec<(&'static str, Value)>,
-    unit: &'static str,
-    baseline: &'static str,
-    figure: Result<Figure, BenchError>,
-) -> Result<(), BenchError> {
-    if let Some(figure) = report.settled(point, figure)? {
-        report.row(&Row::of(case, unit, baseline, &figure));
-    }
-    Ok(())
+        Ok(median(&mut times))
+    };
+    let random = Cell::new(1);
+    let measurement = Measurement {
+        plan,
+        unit: "us",
+        bare_pages: count,
+        raw: &raw,
+        ours: &|far, write| Ok(median(&mut far.fault_times(count, write, &random))),
+        names: ["bare fault, copy and read", "bare fault, copy and read", "bare fault and copy"],
+    };
+    measurement.of_all_kinds(report)
 }
 
 /// What the pager counted, for who doubts the figures.

@@ -2,37 +2,28 @@
 //!
 //! A bench is a row of [`BENCHES`]: a name, what it measures, and a function that hands its rows to
 //! a [`Report`], one by one as they come. [`measure`] holds what benches share: baselines before and
-//! after each point, points dropped when the machine changed meanwhile; [`pair`] runs the other
-//! half of a measurement in a process of its own.
+//! after each point, points dropped when the machine changed meanwhile; [`job`] starts ranks and keeps them in step.
 #![deny(unsafe_code)]
 
 #[macro_use]
 extern crate mapwire_console;
 
 mod args;
-mod datagrams;
 mod directory;
-mod exports;
 mod far;
-mod flags;
-pub(crate) mod job;
-pub(crate) mod measure;
-
+mod job;
+mod measure;
 mod messages;
-mod notify;
 mod placement;
 #[allow(unsafe_code)]
 mod raw;
-pub(crate) mod row;
+mod row;
 mod rpc;
 mod sends;
 mod shared;
-mod sim;
-mod study;
 mod traffic;
 mod translation;
-#[allow(unsafe_code)]
-mod views;
+mod udp;
 mod waiting;
 mod wakes;
 #[allow(unsafe_code)]
@@ -90,118 +81,34 @@ pub(crate) struct Plan {
 /// What went wrong, for the user. The rows so far have been printed.
 pub(crate) type BenchError = Box<dyn std::error::Error>;
 
-/// One bench.
-pub(crate) struct Bench {
-    pub(crate) name: &'static str,
-    /// One line: what is measured, against what.
-    pub(crate) summary: &'static str,
-    pub(crate) run: fn(Plan, &mut Report) -> Result<(), BenchError>,
-}
+/// One bench: its name, one line that says what is measured against what, and what runs it.
+type Bench = (&'static str, &'static str, fn(Plan, &mut Report) -> Result<(), BenchError>);
 
 /// All benches, in the order of `--list`.
+#[rustfmt::skip]
 const BENCHES: &[Bench] = &[
-    Bench {
-        name: "send-latency",
-        summary: "one way between two ranks, direct and ring path, beside a plain put through the same memory",
-        run: sends::latency,
-    },
-    Bench {
-        name: "send-bandwidth",
-        summary: "a stream of sends, direct and ring path, as a share of memcpy of that size",
-        run: sends::bandwidth,
-    },
-    Bench {
-        name: "fetch-latency",
-        summary: "a remote fetch, direct and ring path, beside its raw parts",
-        run: sends::fetch,
-    },
-    Bench {
-        name: "atomic-latency",
-        summary: "an atomic addition in another rank's memory, direct and ring path, beside its raw parts",
-        run: sends::atomics,
-    },
-    Bench {
-        name: "export",
-        summary: "heap memory exported and taken back, beside the bare system calls and the copy",
-        run: exports::export,
-    },
-    Bench {
-        name: "wake-latency",
-        summary: "a signal to a rank that sleeps until it comes, beside a plain put and a futex wake",
-        run: wakes::wakes,
-    },
-    Bench {
-        name: "notify-latency",
-        summary: "from a send to the receiver's handler, polling and sleeping, beside its raw parts",
-        run: notify::notify,
-    },
-    Bench {
-        name: "lookup",
-        summary: "user-level check, NIC cache hit and miss, beside a dependent load (UTLB Tables 1 and 2)",
-        run: translation::lookup,
-    },
-    Bench {
-        name: "pin",
-        summary: "pinning and unpinning 1 to 32 pages, both pinners, beside the bare system calls (UTLB Table 1)",
-        run: translation::pin,
-    },
-    Bench { name: "fault", summary: "read and write faults on minipages, beside their raw parts", run: shared::fault },
-    Bench {
-        name: "lock",
-        summary: "the shared memory's lock, uncontended and contended, beside a flag round trip",
-        run: shared::lock,
-    },
-    Bench {
-        name: "barrier",
-        summary: "an empty barrier of 2 and 4 ranks, beside a flag round trip",
-        run: shared::barrier,
-    },
-    Bench {
-        name: "waiting",
-        summary: "idle ranks, wake-ups, hops, barriers and locks beside futexes; 4 ranks that share processors",
-        run: waiting::waiting,
-    },
-    Bench {
-        name: "traffic",
-        summary: "datagrams among 16 ranks of as many hosts, all to all and all to one, beside bare sockets; and how fairly it is shared",
-        run: traffic::traffic,
-    },
-    Bench {
-        name: "far-scan",
-        summary: "walks over memory four times as large as its share of RAM, beside the kernel's bare copies and drops of pages",
-        run: far::scan,
-    },
-    Bench {
-        name: "far-fault",
-        summary: "a fault on a page of such memory that is away, beside a bare userfaultfd fault",
-        run: far::fault,
-    },
-    Bench {
-        name: "directory",
-        summary: "lookups and getpages with the page directory on the host and on the NIC, beside a raw message there and back (GMS-NP Tables 1, 2, 4, 5)",
-        run: directory::directory,
-    },
-    Bench {
-        name: "rpc",
-        summary: "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers",
-        run: rpc::rpc,
-    },
-    Bench {
-        name: "study",
-        summary: "lookups a second that the laboratory replays, one configuration and many, beside reading the page numbers",
-        run: study::study,
-    },
-    Bench {
-        name: "sim",
-        summary: "packets a second that simulated nodes deliver on one core, beside entries through a bare heap",
-        run: sim::sim,
-    },
-    Bench { name: "views", summary: "several views of one memory, beside one (Millipage Fig. 2)", run: views::views },
+    ("send-latency", "one way between two ranks, direct and ring path, beside a plain put through the same memory", sends::latency),
+    ("send-bandwidth", "a stream of sends, direct and ring path, as a share of memcpy of that size", sends::bandwidth),
+    ("fetch-latency", "a remote fetch, direct and ring path, beside its raw parts", sends::fetch),
+    ("atomic-latency", "an atomic addition in another rank's memory, direct and ring path, beside its raw parts", sends::atomics),
+    ("wake-latency", "a signal to a rank that sleeps until it comes, beside a plain put and a futex wake", wakes::wakes),
+    ("notify-latency", "from a send to the receiver's handler, polling and sleeping, beside its raw parts", wakes::notify),
+    ("lookup", "user-level check, NIC cache hit and miss, beside a dependent load (UTLB Tables 1 and 2)", translation::lookup),
+    ("pin", "pinning and unpinning 1 to 32 pages, both pinners, beside the bare system calls (UTLB Table 1)", translation::pin),
+    ("fault", "read and write faults on minipages, beside their raw parts", shared::fault),
+    ("lock", "the shared memory's lock, uncontended and contended, beside a flag round trip", shared::lock),
+    ("barrier", "an empty barrier of 2 and 4 ranks, beside a flag round trip", shared::barrier),
+    ("waiting", "idle ranks, wake-ups, hops, barriers and locks beside futexes; 4 ranks that share processors", waiting::waiting),
+    ("traffic", "datagrams among 16 ranks of as many hosts, all to all and all to one, beside bare sockets; and how fairly it is shared", traffic::traffic),
+    ("far-scan", "walks over memory four times as large as its share of RAM, beside the kernel's bare copies and drops of pages", far::scan),
+    ("far-fault", "a fault on a page of such memory that is away, beside a bare userfaultfd fault", far::fault),
+    ("directory", "lookups and getpages with the page directory on the host and on the NIC, beside a raw message there and back (GMS-NP Tables 1, 2, 4, 5)", directory::directory),
+    ("rpc", "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers", rpc::rpc),
 ];
 
 /// The words that an argument takes where only the code lists them.
 fn values_of(argument: &str) -> Option<Vec<&'static str>> {
-    (argument == "name").then(|| BENCHES.iter().map(|bench| bench.name).collect())
+    (argument == "name").then(|| BENCHES.iter().map(|(name, ..)| *name).collect())
 }
 
 fn main() -> ExitCode {
@@ -223,11 +130,11 @@ fn command(args: &BenchArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let name = args.name.as_deref().unwrap_or_default();
-    let Some(bench) = BENCHES.iter().find(|b| b.name == name) else {
-        eprintln!("mapwire: there is no bench `{name}`; `mapwire bench --list` prints those there are");
+    let Some(&(name, _, run)) = BENCHES.iter().find(|bench| bench.0 == name) else {
+        eprintln!("mapwire: `{name}` is not a bench; `mapwire bench --list` prints those there are");
         return ExitCode::from(2);
     };
-    let mut report = Report::new(bench.name, args.json);
+    let mut report = Report::new(name, args.json);
     let plan = Plan {
         quick: args.quick,
         transport: Transport::of(&args.transport),
@@ -238,19 +145,15 @@ fn command(args: &BenchArgs) -> ExitCode {
         seconds: args.seconds,
         rate: args.rate,
     };
-    let is_directory = bench.name == "directory";
-    if !is_directory && (plan.placement.is_some() || plan.seconds.or(plan.rate).is_some()) {
+    if name != "directory" && (plan.placement.is_some() || plan.seconds.or(plan.rate).is_some()) {
         eprintln!("mapwire: --placement, --seconds and --rate are for `bench directory`; leave them out for `{name}`");
         return ExitCode::from(2);
     }
-    let run = match (plan.transport, bench.name) {
-        (Transport::Shm, _) => bench.run,
-        (Transport::Udp | Transport::Ofi, "send-latency") => datagrams::latency,
-        (Transport::Udp | Transport::Ofi, "send-bandwidth") => datagrams::bandwidth,
-        (Transport::Udp, "fault") => shared::fault,
-        (Transport::Udp, "traffic") => traffic::traffic,
+    let run = match (plan.transport, name) {
+        (Transport::Shm, _) => run,
         (Transport::Udp, "far-fault") => far::remote_fault,
-        (Transport::Udp, "rpc") => rpc::rpc,
+        (Transport::Udp | Transport::Ofi, "send-latency" | "send-bandwidth") => run,
+        (Transport::Udp, "fault" | "traffic" | "rpc") => run,
         (Transport::Udp | Transport::Ofi, _) => {
             eprintln!(
                 "mapwire: bench `{name}` does not run over {}; send-latency, send-bandwidth, fault, traffic, far-fault and rpc run over udp, the first two over ofi",
@@ -268,13 +171,13 @@ fn command(args: &BenchArgs) -> ExitCode {
 }
 
 fn list(json: bool) {
-    let width = BENCHES.iter().map(|b| b.name.len()).max().unwrap_or(0);
-    for bench in BENCHES {
+    let width = BENCHES.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    for &(name, summary, _) in BENCHES {
         if json {
-            println!("{}", serde_json::json!({"kind": "bench", "bench": bench.name, "summary": bench.summary}));
+            println!("{}", serde_json::json!({"kind": "bench", "bench": name, "summary": summary}));
         } else {
-            let summary = stdio::wrapped(bench.summary, width + 2, stdio::columns());
-            println!("{:<width$}  {summary}", bench.name);
+            let summary = stdio::wrapped(summary, width + 2, stdio::columns());
+            println!("{name:<width$}  {summary}");
         }
     }
 }

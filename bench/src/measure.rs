@@ -203,22 +203,6 @@ pub(crate) fn sampled<E: From<Restless>>(
     Ok(samples)
 }
 
-/// As [`sampled`], of a point beside its baseline: a figure for each placement.
-pub(crate) fn beside<E: From<Restless>>(
-    effort: Effort,
-    placements: &mut Placements,
-    mut look: impl FnMut() -> f64,
-    mut baseline: impl FnMut() -> Result<f64, E>,
-    mut point: impl FnMut() -> Result<f64, E>,
-) -> Result<Vec<Figure>, E> {
-    let samples = sampled(effort, placements, 2, |step| match step {
-        Step::Look => Ok(look()),
-        Step::Way(0) => baseline(),
-        Step::Way(_) => point(),
-    })?;
-    Ok(samples.figures(1, 0))
-}
-
 impl Samples {
     /// Of value and baseline of each round, and of a look before each and one after the last. Rounds whose looks disagree are
     /// dropped, unless all of them do.
@@ -274,6 +258,20 @@ impl Samples {
     }
 }
 
+/// Microseconds of a call.
+#[inline(always)]
+pub(crate) fn timed_us(call: impl FnOnce()) -> f64 {
+    let start = std::time::Instant::now();
+    call();
+    start.elapsed().as_nanos() as f64 / 1000.0
+}
+
+/// The time below which a share of the sorted `times` lies; NaN of none.
+pub(crate) fn quantile(times: &[f64], share: f64) -> f64 {
+    let at = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
+    times.get(at).copied().unwrap_or(f64::NAN)
+}
+
 fn agree(before: f64, after: f64, tolerance: f64) -> bool {
     let (low, high) = (before.min(after), before.max(after));
     low > 0.0 && high <= low * (1.0 + tolerance)
@@ -294,6 +292,10 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
 mod tests {
     use super::*;
 
+    fn effort(runs: usize, tries: usize) -> Effort {
+        Effort { runs, tries, rough: false, tolerance: TOLERANCE }
+    }
+
     fn run(effort: Effort, baselines: &[f64], points: &[f64]) -> Result<Figure, Restless> {
         let (mut b, mut p) = (baselines.iter().copied(), points.iter().copied());
         paired(effort, || Ok(b.next().unwrap()), || Ok(p.next().unwrap()))
@@ -301,12 +303,7 @@ mod tests {
 
     #[test]
     fn a_point_between_two_unlike_baselines_is_dropped_and_tried_again() {
-        let figure = run(
-            Effort { runs: 2, tries: 9, rough: false, tolerance: TOLERANCE },
-            &[1.0, 1.1, 4.0, 4.0],
-            &[1.05, 9.0, 8.0],
-        )
-        .unwrap();
+        let figure = run(effort(2, 9), &[1.0, 1.1, 4.0, 4.0], &[1.05, 9.0, 8.0]).unwrap();
         assert_eq!((figure.runs, figure.dropped), (2, 1));
         assert_eq!((figure.min, figure.max), (1.05, 8.0));
         // 1.05 ÷ 1.05 and 8 ÷ 4.
@@ -315,18 +312,13 @@ mod tests {
 
     #[test]
     fn fewer_runs_than_asked_for_still_give_a_figure() {
-        let figure = run(
-            Effort { runs: 3, tries: 3, rough: false, tolerance: TOLERANCE },
-            &[1.0, 1.0, 3.0, 1.0],
-            &[2.0, 2.0, 2.0],
-        )
-        .unwrap();
+        let figure = run(effort(3, 3), &[1.0, 1.0, 3.0, 1.0], &[2.0, 2.0, 2.0]).unwrap();
         assert_eq!((figure.runs, figure.dropped), (1, 2));
     }
 
     #[test]
     fn values_of_one_run_count_or_are_dropped_together() {
-        let effort = Effort { runs: 2, tries: 9, rough: false, tolerance: TOLERANCE };
+        let effort = effort(2, 9);
         let mut baselines = [[1.0, 9.0], [1.0, 1.0], [4.0, 1.0], [4.0, 3.0]].into_iter();
         let mut points = [[2.0, 10.0], [7.0, 7.0], [8.0, 4.0]].into_iter();
         let baseline = || Ok::<_, Restless>(baselines.next().unwrap());
@@ -337,21 +329,22 @@ mod tests {
 
     #[test]
     fn a_machine_that_never_settles_is_an_error_that_says_so() {
-        let error =
-            run(Effort { runs: 1, tries: 2, rough: false, tolerance: TOLERANCE }, &[1.0, 2.0, 4.0], &[1.0, 1.0])
-                .unwrap_err();
+        let error = run(effort(1, 2), &[1.0, 2.0, 4.0], &[1.0, 1.0]).unwrap_err();
         assert!(error.to_string().contains("each of 2 runs"), "{error}");
     }
 
     #[test]
     fn a_ratio_follows_the_machine_where_quotients_of_medians_would_not() {
-        let figure = run(
-            Effort { runs: 3, tries: 9, rough: false, tolerance: TOLERANCE },
-            &[1.0, 1.0, 4.0, 4.0, 4.0],
-            &[2.0, 99.0, 8.0, 8.0],
-        )
-        .unwrap();
+        let figure = run(effort(3, 9), &[1.0, 1.0, 4.0, 4.0, 4.0], &[2.0, 99.0, 8.0, 8.0]).unwrap();
         assert!((figure.ratio - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn quantiles_are_of_the_times_in_order_whatever_their_number() {
+        let times: Vec<f64> = (0..1000).map(f64::from).collect();
+        assert_eq!([0.5, 0.99, 0.999].map(|share| quantile(&times, share)), [500.0, 990.0, 999.0]);
+        assert_eq!(quantile(&[3.0], 0.99), 3.0);
+        assert!(quantile(&[], 0.5).is_nan());
     }
 
     #[test]
@@ -374,7 +367,7 @@ mod tests {
 
     #[test]
     fn runs_of_both_placements_give_a_figure_each_and_are_never_mixed() {
-        let effort = Effort { runs: 2, tries: 9, rough: false, tolerance: TOLERANCE };
+        let effort = effort(2, 9);
         let samples = sample(
             effort,
             &[120.0, 122.0, 550.0, 552.0, 548.0],
@@ -395,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_placement_that_was_hardly_seen_gives_no_figure() {
-        let effort = Effort { runs: 8, tries: 9, rough: false, tolerance: TOLERANCE };
+        let effort = effort(8, 9);
         let mut looks = vec![120.0, 121.0];
         looks.extend([550.0; 9]);
         let samples = sample(effort, &looks, &[1.0; 30]).unwrap();
@@ -415,7 +408,7 @@ mod tests {
 
     #[test]
     fn looks_that_never_agree_are_an_error() {
-        let effort = Effort { runs: 1, tries: 2, rough: false, tolerance: TOLERANCE };
+        let effort = effort(1, 2);
         let error = sample(effort, &[120.0, 550.0, 120.0], &[1.0; 9]).unwrap_err();
         assert!(error.to_string().contains("each of 2 runs"), "{error}");
     }

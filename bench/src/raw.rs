@@ -5,10 +5,6 @@ use std::io;
 use super::BenchError;
 use mapwire_translation::PAGE_BYTES;
 
-mod moves;
-
-pub(crate) use moves::BareMove;
-
 /// The system calls of a pinner, without the pinner.
 pub(crate) trait Bare {
     /// Pins.
@@ -84,38 +80,4 @@ impl Bare for BareUring {
         unsafe { self.ring.submitter().register_buffers_update(0, &self.empty, None) }?;
         Ok(())
     }
-}
-
-/// Adds up the words of `bytes` bytes at `address`.
-///
-/// # Safety
-/// The range is mapped, readable and aligned to 8 bytes.
-#[inline]
-pub(crate) unsafe fn sum_words(address: *const u64, words: usize) -> u64 {
-    let mut sum = 0_u64;
-    for index in 0..words {
-        // SAFETY: the caller's promise.
-        sum = sum.wrapping_add(unsafe { address.add(index).read_volatile() });
-    }
-    sum
-}
-
-/// Loads a word that may fault.
-///
-/// # Safety
-/// The address is mapped and aligned; whoever handles its faults opens it.
-#[inline]
-pub(crate) unsafe fn touch(address: *const u64) -> u64 {
-    // SAFETY: the caller's promise.
-    unsafe { address.read_volatile() }
-}
-
-/// Stores a word that may fault.
-///
-/// # Safety
-/// As [`touch`].
-#[inline]
-pub(crate) unsafe fn poke(address: *mut u64, value: u64) {
-    // SAFETY: the caller's promise.
-    unsafe { address.write_volatile(value) }
 }

@@ -1,87 +1,41 @@
 //! Rows of figures: one JSON object a line, or a table.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::BenchError;
 use super::measure::{Figure, Restless};
-use super::placement::Placement;
 use mapwire_console::stdio;
 
-/// One figure beside its raw limit.
-#[derive(Clone, Debug)]
-pub(crate) struct Row {
-    /// The case's own fields (`path`, `bytes`, `wait`, …) in the order in which they are printed.
-    pub(crate) case: Vec<(&'static str, Value)>,
-    /// In `unit`; the median of `runs`, or the mean where the bench says so.
-    pub(crate) value: f64,
-    pub(crate) unit: &'static str,
-    /// What the value is compared with.
-    pub(crate) baseline: &'static str,
-    /// The baseline in the same run, in `unit`.
-    pub(crate) baseline_value: f64,
-    /// The median of value ÷ baseline of each run, which on a machine whose speed changes is not
-    /// the quotient of the medians; the quotient where `value` is a mean.
-    pub(crate) ratio: f64,
-    /// Lowest and highest value.
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-    /// Runs that count.
-    pub(crate) runs: usize,
-    /// Runs of this point that count in none of its rows: the machine changed.
-    pub(crate) dropped: usize,
-    /// Where all runs took place, and the round trip of a flag beside them, in nanoseconds, if two processes measured.
-    pub(crate) placement: (Placement, Option<f64>),
+/// The case's own fields (`path`, `bytes`, `wait`, …) in the order in which they are printed.
+pub(crate) type Case<'a> = &'a [(&'static str, Value)];
+
+/// One figure beside its raw limit: `unit` is of both, `baseline` names the limit.
+struct Row<'a> {
+    case: Case<'a>,
+    unit: &'a str,
+    baseline: &'a str,
+    figure: &'a Figure,
 }
 
-impl Row {
-    /// A row of a paired measurement.
-    pub(crate) fn of(
-        case: Vec<(&'static str, Value)>,
-        unit: &'static str,
-        baseline: &'static str,
-        figure: &Figure,
-    ) -> Self {
-        Self {
-            case,
-            value: figure.value,
-            unit,
-            baseline,
-            baseline_value: figure.baseline,
-            ratio: figure.ratio,
-            min: figure.min,
-            max: figure.max,
-            runs: figure.runs,
-            dropped: figure.dropped,
-            placement: figure.placement,
-        }
-    }
-
+impl Row<'_> {
     fn to_json(&self, bench: &str) -> Value {
-        let mut object = Map::new();
-        object.insert("kind".into(), json!("figure"));
-        object.insert("bench".into(), json!(bench));
-        for (name, value) in &self.case {
-            object.insert((*name).into(), value.clone());
-        }
-        let (placement, flag_ns) = self.placement;
-        object.insert("placement".into(), json!(placement.name()));
-        if let Some(flag_ns) = flag_ns {
-            object.insert("flag_ns".into(), json!(rounded(flag_ns)));
-        }
-        for (name, value) in [
-            ("value", json!(rounded(self.value))),
+        let (figure, (placement, flag_ns)) = (self.figure, self.figure.placement);
+        let mut fields = vec![("kind", json!("figure")), ("bench", json!(bench))];
+        fields.extend_from_slice(self.case);
+        fields.push(("placement", json!(placement.name())));
+        fields.extend(flag_ns.map(|flag_ns| ("flag_ns", json!(rounded(flag_ns)))));
+        fields.extend([
+            ("value", json!(rounded(figure.value))),
             ("unit", json!(self.unit)),
             ("baseline", json!(self.baseline)),
-            ("baseline_value", json!(rounded(self.baseline_value))),
-            ("ratio", json!(rounded(self.ratio))),
-            ("min", json!(rounded(self.min))),
-            ("max", json!(rounded(self.max))),
-            ("runs", json!(self.runs)),
-            ("dropped", json!(self.dropped)),
-        ] {
-            object.insert(name.into(), value);
-        }
-        Value::Object(object)
+            ("baseline_value", json!(rounded(figure.baseline))),
+            ("ratio", json!(rounded(figure.ratio))),
+            ("min", json!(rounded(figure.min))),
+            ("max", json!(rounded(figure.max))),
+            ("runs", json!(figure.runs)),
+            ("dropped", json!(figure.dropped)),
+        ]);
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// The case for a table: texts stand for themselves. What nearly all rows share is for programs.
@@ -106,32 +60,18 @@ fn rounded(value: f64) -> f64 {
 pub(crate) struct Report {
     bench: &'static str,
     json: bool,
-    headed: bool,
     rows: usize,
     columns: usize,
 }
 
 impl Report {
     pub(crate) fn new(bench: &'static str, json: bool) -> Self {
-        Self { bench, json, headed: false, rows: 0, columns: stdio::columns() }
+        Self { bench, json, rows: 0, columns: stdio::columns() }
     }
 
     /// Whether rows are JSON lines.
     pub(crate) fn is_json(&self) -> bool {
         self.json
-    }
-
-    /// Prints a row.
-    pub(crate) fn row(&mut self, row: &Row) {
-        self.rows += 1;
-        if self.json {
-            println!("{}", row.to_json(self.bench));
-            return;
-        }
-        if !std::mem::replace(&mut self.headed, true) {
-            println!("{}", heading(self.columns));
-        }
-        println!("{}", table_line(row, self.columns));
     }
 
     /// What a measurement gave; nothing, and a remark about `point`, if the machine never settled.
@@ -149,16 +89,35 @@ impl Report {
     }
 
     /// Prints a row of each figure.
-    pub(crate) fn rows(
-        &mut self,
-        case: &[(&'static str, Value)],
-        unit: &'static str,
-        baseline: &'static str,
-        figures: &[Figure],
-    ) {
+    pub(crate) fn rows(&mut self, case: Case<'_>, unit: &str, baseline: &str, figures: &[Figure]) {
         for figure in figures {
-            self.row(&Row::of(case.to_vec(), unit, baseline, figure));
+            self.rows += 1;
+            let row = Row { case, unit, baseline, figure };
+            if self.json {
+                println!("{}", row.to_json(self.bench));
+                continue;
+            }
+            if self.rows == 1 {
+                println!("{}", heading(self.columns));
+            }
+            println!("{}", table_line(&row, self.columns));
         }
+    }
+
+    /// Prints the row of a measurement, if the machine settled.
+    ///
+    /// # Errors
+    /// Any other error of the measurement.
+    pub(crate) fn settled_row(
+        &mut self,
+        point: &str,
+        case: Case<'_>,
+        (unit, baseline): (&str, &str),
+        outcome: Result<Figure, BenchError>,
+    ) -> Result<(), BenchError> {
+        let figure = self.settled(point, outcome)?;
+        self.rows(case, unit, baseline, figure.as_slice());
+        Ok(())
     }
 
     /// A remark for the reader of the table. Readers of JSON get figures only, and remarks on standard error.
@@ -190,23 +149,24 @@ fn heading(columns: usize) -> String {
     }
 }
 
-fn table_line(row: &Row, columns: usize) -> String {
+fn table_line(row: &Row<'_>, columns: usize) -> String {
+    let it = row.figure;
     let line = format!(
         "{:<36} {:<9} {:>10} {:<8} {:>7.3}",
         row.case_text(),
-        row.placement.0.name(),
-        figure(row.value),
+        it.placement.0.name(),
+        figure(it.value),
         row.unit,
-        row.ratio,
+        it.ratio,
     );
     match columns {
         WIDE.. => format!(
             "{line}  {:<24} {:>10} {:>12} {:>12} {:>5}",
             row.baseline,
-            figure(row.baseline_value),
-            figure(row.min),
-            figure(row.max),
-            row.runs
+            figure(it.baseline),
+            figure(it.min),
+            figure(it.max),
+            it.runs
         ),
         _ => format!("{line}  {}", row.baseline),
     }
@@ -227,27 +187,28 @@ fn figure(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::Placement;
 
-    fn example() -> Row {
-        Row {
-            case: vec![("path", json!("direct")), ("bytes", json!(64))],
+    fn with_example(look: impl FnOnce(Row<'_>)) {
+        let figure = Figure {
             value: 0.266_666_666,
-            unit: "us",
-            baseline: "plain put",
-            baseline_value: 0.26,
+            baseline: 0.26,
             ratio: 1.025_641_025_6,
             min: 0.25,
             max: 12345.6,
             runs: 31,
             dropped: 2,
             placement: (Placement::TwoCores, Some(552.34)),
-        }
+        };
+        let case = [("path", json!("direct")), ("bytes", json!(64))];
+        look(Row { case: &case, unit: "us", baseline: "plain put", figure: &figure });
     }
 
     #[test]
     fn a_json_row_has_the_contracts_fields() {
-        let text = example().to_json("send-latency").to_string();
-        let back: Map<String, Value> = serde_json::from_str(&text).unwrap();
+        let mut text = String::new();
+        with_example(|row| text = row.to_json("send-latency").to_string());
+        let back: serde_json::Map<String, Value> = serde_json::from_str(&text).unwrap();
         let mut keys: Vec<_> = back.keys().map(String::as_str).collect();
         keys.sort_unstable();
         let mut wanted = vec![
@@ -277,12 +238,17 @@ mod tests {
 
     #[test]
     fn table_lines_stand_under_their_heading_and_fit() {
-        let (head, line) = (heading(WIDE), table_line(&example(), WIDE));
+        let line_of = |columns| {
+            let mut line = String::new();
+            with_example(|row| line = table_line(&row, columns));
+            line
+        };
+        let (head, line) = (heading(WIDE), line_of(WIDE));
         assert_eq!(head.chars().count(), line.chars().count(), "{head}\n{line}");
         assert!(line.starts_with("direct bytes=64 "));
         assert!(line.contains("12346"), "{line}");
         assert_eq!(head.find("placement"), line.find("two cores"));
-        let (head, line) = (heading(100), table_line(&example(), 100));
+        let (head, line) = (heading(100), line_of(100));
         assert_eq!(head.find("baseline"), line.find("plain put"));
         assert!(line.chars().count() <= 100 && !line.contains("12346"), "{line}");
     }

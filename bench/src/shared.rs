@@ -1,49 +1,33 @@
 //! `fault`, `lock`, `barrier`: the shared memory, beside the raw parts of each operation.
 
 use std::hint::black_box;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use mapwire::{Node, Shared, SharedSlice};
-use mapwire_host::faults::{Access, FaultInfo, FaultKind, PageProtection, Resolution, Watch, watch};
-use mapwire_host::mapping::{Mapping, Rights};
-use mapwire_host::views::{MultiView, ViewLayout};
-use mapwire_translation::PAGE_BYTES;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::flags::Flags;
-use super::job::{Job, Order, Steps, role};
-use super::measure::{Effort, beside, median};
-use super::placement::Placements;
-use super::raw::{poke, touch};
+use super::job::{self, Job, Leader, Order, Steps, in_step, join, role};
+use super::measure::Effort;
 use super::row::Report;
-use super::words::Words;
-use super::{BenchError, Plan};
-use trip::Trip;
+use super::{BenchError, Plan, udp};
 
-#[allow(unsafe_code)]
 mod fault;
-mod sync;
-mod trip;
+#[allow(unsafe_code)]
+mod raw_fault;
 
 pub(crate) use fault::fault;
-pub(crate) use sync::{barrier, lock};
 
-/// Orders that ranks carry out.
-mod what {
-    pub(super) const END: u64 = 0;
-    /// Flags between rank 0 and rank 1; the others sleep in the barrier that follows.
-    pub(super) const FLAGS: u64 = 1;
-    /// Rank 1 becomes the writer of all minipages, the other ranks readers of them.
-    pub(super) const PREPARE: u64 = 2;
-    /// Rank 0 measures while the others do nothing but serve, in the way of `bytes`.
-    pub(super) const SERVE: u64 = 3;
-    /// All ranks take the lock.
-    pub(super) const CONTEND: u64 = 4;
-    /// All ranks meet.
-    pub(super) const MEET: u64 = 5;
-}
+/// Datagrams between rank 0 and rank 1.
+const DATAGRAMS: u64 = 1;
+/// Rank 1 becomes the writer of all minipages, `bytes` other ranks readers of them.
+const PREPARE: u64 = 2;
+/// Rank 0 measures while the others do nothing but serve, in the way of `bytes`.
+const SERVE: u64 = 3;
+/// All ranks take the lock.
+const CONTEND: u64 = 4;
+/// All ranks meet.
+const MEET: u64 = 5;
 
 /// How the owner passes its time.
 const OWNERS: [&str; 3] = ["polling", "sleeping", "computing"];
@@ -54,199 +38,204 @@ const NAP: Duration = Duration::from_micros(200);
 /// Minipages of one measurement.
 const MINIPAGES: usize = 128;
 
-/// A rank with the shared memory open.
-struct Station<'a> {
-    node: &'a Node,
-    shared: &'a Shared,
-    steps: Steps,
-    trip: Trip,
-    minipages: Vec<SharedSlice<u64>>,
-}
+/// Bytes of a datagram that asks: about those of the shared memory's shortest message with its headers.
+const QUESTION_BYTES: usize = 128;
 
-impl<'a> Station<'a> {
-    /// Ranks that map no memory of each other by mapwire keep in step by `words`.
-    fn new(node: &'a Node, shared: &'a Shared, bytes: usize, words: Option<Words>) -> Result<Self, BenchError> {
-        let (steps, trip) = match words {
-            None => (Steps::new(node)?, Trip::Flags(Flags::new(node)?)),
-            Some(words) => (Steps::over(node, words), Trip::datagrams(node, words, bytes)?),
-        };
-        let mut minipages = Vec::new();
-        for _ in 0..MINIPAGES {
-            let mine = if node.rank() == 1 % node.size() { Some(shared.alloc::<u64>(bytes / 8)?) } else { None };
-            minipages.push(shared.broadcast_slice(1 % node.size(), mine)?);
-        }
-        Ok(Self { node, shared, steps, trip, minipages })
-    }
-
-    /// What a rank other than 0 does for an order.
-    fn follow(&mut self) -> Result<(), BenchError> {
-        loop {
-            let node = self.node;
-            let order = self.steps.next(|| {
-                node.poll();
-                if node.rank() >= 2 {
-                    // Only the first two ranks are measured; there may be no more processors than that.
-                    std::thread::sleep(NAP);
-                }
-            });
-            match order.what {
-                what::FLAGS => {
-                    if node.rank() == 1 {
-                        self.trip.answer(order.times)?;
-                    }
-                }
-                what::PREPARE => self.prepare(order.bytes)?,
-                what::SERVE => {
-                    self.steps.answer();
-                    let others = self.node.rank() >= 2;
-                    self.serve(if others { "sleeping" } else { OWNERS[order.bytes as usize] });
-                    continue;
-                }
-                what::CONTEND => self.contend(order.times)?,
-                what::MEET => self.meet(order.times)?,
-                _ => {
-                    self.steps.answer();
-                    return Ok(());
-                }
-            }
-            self.steps.answer();
-        }
-    }
-
-    /// Rank 1 stores to every minipage, in its turn; ranks 2 to `readers` + 1 then read them.
-    fn prepare(&self, readers: u64) -> Result<(), BenchError> {
-        if self.node.rank() == 1 {
-            for (index, minipage) in self.minipages.iter().enumerate() {
-                minipage.set(0, index as u64);
-            }
-        }
-        self.shared.barrier_of(1)?;
-        let rank = self.node.rank() as u64;
-        if rank >= 2 && rank < 2 + readers {
-            for minipage in &self.minipages {
-                black_box(minipage.get(0));
-            }
-        }
-        self.shared.barrier_of(1)?;
-        Ok(())
-    }
-
-    /// Passes the time as the case wants until the next order comes.
-    fn serve(&self, how: &str) {
-        match how {
-            "polling" => {}
-            "sleeping" => {
-                while !self.steps.has_next() {
-                    std::thread::sleep(NAP);
-                }
-            }
-            _ => {
-                let mut x = 1_u64;
-                while !self.steps.has_next() {
-                    for _ in 0..1000 {
-                        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    }
-                    black_box(x);
-                }
-            }
-        }
-    }
-
-    fn contend(&self, times: u64) -> Result<(), BenchError> {
-        for _ in 0..times {
-            let guard = self.shared.lock(7)?;
-            let counter = self.minipages[0];
-            counter.set(0, counter.get(0).wrapping_add(1));
-            drop(guard);
-        }
-        Ok(())
-    }
-
-    fn meet(&self, times: u64) -> Result<(), BenchError> {
-        for _ in 0..times {
-            self.shared.barrier_of(2)?;
-        }
-        Ok(())
-    }
-
-    fn poll(&self) {
-        self.node.poll();
-    }
-
-    fn order(&mut self, what: u64, bytes: u64, times: u64) {
-        self.steps.order(Order { what, bytes, times });
-    }
-
-    fn gather(&self) {
-        self.steps.gather(|| {
-            self.node.poll();
-        });
-    }
-
-    /// As [`Steps::look`].
-    fn look(&mut self) -> f64 {
-        let node = self.node;
-        self.steps.look(|| {
-            node.poll();
-        })
-    }
-
-    /// Microseconds of a flag there and back between rank 0 and rank 1.
-    fn round_trip(&mut self) -> Result<f64, BenchError> {
-        if self.node.size() < 2 {
-            return Err("a flag round trip needs two ranks".into());
-        }
-        let times = 400;
-        self.order(what::FLAGS, 0, times);
-        let us = self.trip.ask(times)? / 1000.0;
-        self.gather();
-        Ok(us)
-    }
-}
-
-/// Runs `measure` on rank 0 of jobs of the given sizes and waits.
 /// A way to wait: ranks that poll throughout, as a program says by [`Node::polling`]. With the others a rank begins and ends to
 /// poll with each wait, and tells its peers so.
 const POLLING: &str = "polling throughout";
 
+/// A rank with the shared memory open.
+struct Station {
+    node: Node,
+    shared: Shared,
+    minipages: Vec<SharedSlice<u64>>,
+    minipage_bytes: usize,
+    socket: Option<UdpSocket>,
+}
+
+impl Station {
+    fn new(node: &Node, bytes: usize, socket: Option<UdpSocket>) -> Result<Self, BenchError> {
+        let shared = Shared::open(node, 1)?;
+        let mut minipages = Vec::new();
+        for _ in 0..MINIPAGES {
+            let mine = if node.rank() == 1 { Some(shared.alloc::<u64>(bytes / 8)?) } else { None };
+            minipages.push(shared.broadcast_slice(1, mine)?);
+        }
+        Ok(Self { node: node.clone(), shared, minipages, minipage_bytes: bytes, socket })
+    }
+
+    /// Rank 1 stores to every minipage, in its turn; ranks 2 to `readers` + 1 then read them.
+    fn prepare(&self, readers: usize) -> Result<(), BenchError> {
+        let rank = self.node.rank();
+        if rank == 1 {
+            self.minipages.iter().for_each(|minipage| minipage.set(0, 1));
+        }
+        self.shared.barrier_of(1)?;
+        if (2..2 + readers).contains(&rank) {
+            self.read_all();
+        }
+        Ok(self.shared.barrier_of(1)?)
+    }
+
+    fn read_all(&self) {
+        for minipage in &self.minipages {
+            black_box(minipage.get(0));
+        }
+    }
+
+    /// Passes the time as the case wants until the next order comes.
+    fn serve(&self, how: &str, steps: &Steps) {
+        let mut x = 1_u64;
+        while how != "polling" && !steps.has_next() {
+            if how == "sleeping" {
+                std::thread::sleep(NAP);
+                continue;
+            }
+            for _ in 0..1000 {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            }
+            black_box(x);
+        }
+    }
+
+    /// Questions from rank 0, which rank 1 answers by the bytes of a minipage.
+    fn datagrams(&self, times: u64) -> Result<(), BenchError> {
+        let Some(socket) = self.socket.as_ref().filter(|_| self.node.rank() < 2) else {
+            return Ok(());
+        };
+        let (mut question, mut answer) = (vec![1; QUESTION_BYTES], vec![2; self.minipage_bytes]);
+        for _ in 0..times {
+            if self.node.rank() == 0 {
+                udp::spin(|| socket.send(&question))?;
+                udp::spin(|| socket.recv(&mut answer))?;
+            } else {
+                udp::spin(|| socket.recv(&mut question))?;
+                udp::spin(|| socket.send(&answer))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl job::Ends for Station {
+    /// Microseconds of each time.
+    fn carry_out(&mut self, order: Order, steps: &Steps) -> Result<f64, BenchError> {
+        let start = Instant::now();
+        match order.what {
+            DATAGRAMS => self.datagrams(order.times)?,
+            PREPARE => self.prepare(order.bytes as usize)?,
+            SERVE if self.node.rank() > 0 => {
+                steps.answer();
+                self.serve(OWNERS[order.bytes as usize], steps);
+            }
+            CONTEND => {
+                let counter = self.minipages[0];
+                for _ in 0..order.times {
+                    let _held = self.shared.lock(7)?;
+                    counter.set(0, counter.get(0).wrapping_add(1));
+                }
+            }
+            MEET => {
+                for _ in 0..order.times {
+                    self.shared.barrier_of(2)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(start.elapsed().as_nanos() as f64 / 1000.0 / order.times as f64)
+    }
+
+    fn idle(&self) {
+        self.node.poll();
+        if self.node.rank() >= 2 {
+            // Only the first two ranks are measured; there may be no more processors than that.
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// Microseconds there and back between rank 0 and rank 1, in the plainest way.
+fn round_trip(leader: &mut Leader<Station>) -> Result<f64, BenchError> {
+    match &leader.ends.socket {
+        Some(_) => leader.lead(DATAGRAMS, 0, 400),
+        None => Ok(leader.flag_ns(400) / 1000.0),
+    }
+}
+
+/// Measures in jobs of these sizes and waits, what `measure` says at rank 0.
 fn in_jobs(
-    name: &str,
+    bench: &str,
     plan: Plan,
     report: &mut Report,
     jobs: &[(usize, &str)],
-    minipage_bytes: impl Fn(&str) -> usize,
-    case_of: impl Fn(usize, &str) -> String,
-    measure: impl FnOnce(&mut Station<'_>, &str, &mut Report) -> Result<(), BenchError>,
+    measure: impl FnOnce(&mut Leader<Station>, &str, &mut Report) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
-    let Some(case) = role() else {
-        for &(ranks, wait) in jobs {
-            let options = ["--wait", if wait == POLLING { "poll" } else { wait }];
-            Job { bench: name, ranks, options: &options, case: &case_of(ranks, wait) }.run(plan, report.is_json())?;
-        }
-        return Ok(());
+    let Some(wait) = role() else {
+        let start = |&(ranks, case): &(usize, &str)| {
+            let options = ["--wait", if case == POLLING { "poll" } else { case }];
+            Job { bench, ranks, options: &options, case }.run(plan, report)
+        };
+        return jobs.iter().try_for_each(start);
     };
-    let node = Node::join()?;
-    let shared = Shared::open(&node, 1)?;
-    // Where the launcher has made memory for the steps, the case ends with its path.
-    let mapping = match case.split_once('/') {
-        None => None,
-        Some((_, path)) => {
-            let path = format!("/{path}");
-            let file = std::fs::File::options().read(true).write(true).open(path)?;
-            Some(Mapping::foreign(&file, PAGE_BYTES, Rights::ReadWrite)?)
-        }
-    };
-    let words = (mapping.as_ref()).map(|mapping| Words::new(mapping.at(0, PAGE_BYTES), PAGE_BYTES));
-    let mut station = Station::new(&node, &shared, minipage_bytes(&case), words)?;
-    let _polling = (case == POLLING).then(|| node.polling());
-    if node.rank() == 0 {
-        let outcome = measure(&mut station, &case, report);
-        station.order(what::END, 0, 0);
-        station.gather();
-        outcome?;
-    } else {
-        station.follow()?;
+    let (node, steps, _) = join()?;
+    let station = Station::new(&node, 64, None)?;
+    let shared = station.shared.clone();
+    let _polling = (wait == POLLING).then(|| node.polling());
+    in_step(station, steps, |leader| measure(leader, &wait, report))?;
+    Ok(shared.close()?)
+}
+
+/// Measures an operation, in microseconds, beside a flag that goes there and back.
+fn beside_flag(
+    plan: Plan,
+    leader: &mut Leader<Station>,
+    report: &mut Report,
+    (case, wait): (&str, &str),
+    mut operation: impl FnMut(&mut Leader<Station>) -> Result<f64, BenchError>,
+) -> Result<(), BenchError> {
+    let ranks = leader.ends.node.size();
+    let samples = leader.sample(Effort::planned(plan, 3, 31), 2, case, report, |leader, way| match way {
+        0 => round_trip(leader),
+        _ => operation(leader),
+    })?;
+    let fields: [(&'static str, Value); 4] =
+        [("case", json!(case)), ("ranks", json!(ranks)), ("wait", json!(wait)), ("transport", json!("shm"))];
+    if let Some(samples) = samples {
+        report.rows(&fields, "us", "flag round trip", &samples.figures(1, 0));
     }
-    shared.close()?;
     Ok(())
+}
+
+/// `mapwire bench lock`.
+pub(crate) fn lock(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    let jobs = [(2, "poll"), (2, "adaptive"), (4, "poll"), (4, "adaptive")];
+    let jobs = &jobs[..if plan.quick { 2 } else { jobs.len() }];
+    in_jobs("lock", plan, report, jobs, |leader, wait, report| {
+        beside_flag(plan, leader, report, ("lock + unlock, uncontended", wait), |leader| {
+            let lock = |station: &Station| {
+                drop(station.shared.lock(3)?);
+                Ok(())
+            };
+            lock(&leader.ends)?;
+            Ok(leader.alone(1000, lock)? / 1000.0)
+        })?;
+        let times = if plan.quick { 20 } else { 100 };
+        beside_flag(plan, leader, report, ("lock, count, unlock, contended", wait), |leader| {
+            // Until all have done their share.
+            let start = Instant::now();
+            leader.lead(CONTEND, 0, times)?;
+            Ok(start.elapsed().as_nanos() as f64 / 1000.0 / (times * leader.ends.node.size() as u64) as f64)
+        })
+    })
+}
+
+/// `mapwire bench barrier`.
+pub(crate) fn barrier(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    let jobs = [(2, POLLING), (2, "poll"), (2, "adaptive"), (2, "event"), (4, "poll"), (4, "adaptive"), (4, "event")];
+    let jobs = &jobs[..if plan.quick { 4 } else { jobs.len() }];
+    in_jobs("barrier", plan, report, jobs, |leader, wait, report| {
+        let times = if leader.ends.node.size() > 2 || wait == "event" { 20 } else { 200 };
+        beside_flag(plan, leader, report, ("empty barrier", wait), |leader| leader.lead(MEET, 0, times))
+    })
 }

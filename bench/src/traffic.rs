@@ -1,35 +1,28 @@
 //! `traffic`: 16 ranks that all send to each other, or all to one, each a host of its own, beside bare sockets that do the same. How much the
 //! machine carries in all, and how evenly it is shared.
 
-use std::io::ErrorKind;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use mapwire::{Import, Node, Rights};
-use mapwire_host::mapping::{Mapping, Rights as Access};
-use mapwire_translation::PAGE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::job::{Job, role};
+use super::job::{Job, join, role};
 use super::measure::{Figure, median};
 use super::messages::{Source, read};
 use super::row::Report;
-use super::words::Words;
+use super::udp::{self, DATAGRAM_BYTES};
+use super::words::{Heap, Words};
 use super::{BenchError, Plan};
 
 const RANKS: usize = 16;
 /// Bytes of a message.
 const BYTES: usize = 64 << 10;
-/// Bytes of a datagram of the baseline: the longest that loopback carries.
-const DATAGRAM_BYTES: usize = 65_000;
 /// Messages from one rank to another that may be under way, and datagrams of the baseline.
 const WINDOW: u64 = 2;
 /// A message, and the word that says that it is there.
 const SLOT_BYTES: usize = BYTES + 64;
-/// Bytes of the baseline's sockets' buffers, if the system allows.
-const SOCKET_BYTES: usize = 8 << 20;
 /// How long a rank sleeps when it has nothing to do.
 const NAP: Duration = Duration::from_millis(1);
 /// How long anything may take but the measurement.
@@ -42,10 +35,8 @@ mod line {
     pub(super) const THROUGH: usize = READY + super::RANKS;
     /// The phase up to which each has an ack of all it sent.
     pub(super) const ACKED: usize = THROUGH + super::RANKS;
-    pub(super) const PORT: usize = ACKED + super::RANKS;
     /// What each rank took of each other before the end of a phase.
-    pub(super) const TAKEN: usize = PORT + super::RANKS;
-    pub(super) const ALL: usize = TAKEN + super::RANKS * super::RANKS;
+    pub(super) const TAKEN: usize = ACKED + super::RANKS;
 }
 
 /// Who sends to whom.
@@ -147,11 +138,7 @@ impl Raw<'_> {
     }
 
     fn transmit(&self, to: usize, datagram: &[u8]) -> Result<(), BenchError> {
-        while let Err(error) = self.socket.send_to(datagram, ("127.0.0.1", self.ports[to])) {
-            if error.kind() != ErrorKind::WouldBlock {
-                return Err(error.into());
-            }
-        }
+        udp::spin(|| self.socket.send_to(datagram, ("127.0.0.1", self.ports[to])))?;
         Ok(())
     }
 }
@@ -170,12 +157,7 @@ impl Way for Raw<'_> {
             let time = Timespec::try_from(NAP)?;
             poll(&mut [PollFd::new(self.socket, PollFlags::IN)], Some(&time))?;
         }
-        loop {
-            let length = match self.socket.recv(&mut self.buffer) {
-                Ok(length) => length,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error.into()),
-            };
+        while let Some(length) = udp::now(self.socket.recv(&mut self.buffer))? {
             let head: [u8; RAW_HEAD] = self.buffer[..RAW_HEAD].try_into()?;
             let from = usize::from(u16::from_le_bytes([head[2], head[3]]));
             let flow = flows.get_mut(from).filter(|_| head[0] == self.phase);
@@ -191,6 +173,7 @@ impl Way for Raw<'_> {
             let ack = self.head(0);
             self.transmit(from, &ack)?;
         }
+        Ok(())
     }
 }
 
@@ -302,10 +285,7 @@ impl Ends<'_> {
             (0..RANKS).all(|rank| shared.load(64 * (line::ACKED + rank)) >= phase)
         };
         let taken = if is_raw {
-            let mut ports = [0; RANKS];
-            for (rank, port) in ports.iter_mut().enumerate() {
-                *port = self.word(line::PORT + rank) as u16;
-            }
+            let ports = core::array::from_fn(|rank| udp::port_of(self.shared, rank));
             let mut way = Raw {
                 me: me as u16,
                 socket: &self.raw,
@@ -341,26 +321,21 @@ fn fairness(shares: &[f64]) -> f64 {
     if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-fn rank(shared: Words, plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let node = Node::join()?;
+/// `mapwire bench traffic`, over UDP whatever the transport.
+pub(super) fn traffic(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    if role().is_none() {
+        let options = &["--transport", "udp"];
+        return Job { bench: "traffic", ranks: RANKS, options, case: "all" }.run(plan, report);
+    }
+    let (node, _, shared) = join()?;
     let me = node.rank();
-    let mut memory = vec![0_u64; (INBOX_BYTES + PAGE_BYTES) / 8];
-    let whole = Words::new(memory.as_mut_ptr().cast(), memory.len() * 8);
-    let inbox = whole.part(whole.before_page(), INBOX_BYTES);
+    let memory = Heap::new(0, INBOX_BYTES);
+    let inbox = memory.words;
     let _export = inbox.export(&node).ring_only().name("traffic").start()?;
     let import = |rank: usize| node.import(rank, "traffic").rights(Rights::ALL).start();
     let imports: Result<_, _> = (0..RANKS).map(|rank| (rank != me).then(|| import(rank)).transpose()).collect();
-    let raw = UdpSocket::bind("127.0.0.1:0")?;
-    raw.set_nonblocking(true)?;
-    for buffer in [
-        rustix::net::sockopt::set_socket_recv_buffer_size_force,
-        rustix::net::sockopt::set_socket_send_buffer_size_force,
-    ] {
-        // Without the right to it the baseline has what it has.
-        let _ = buffer(&raw, SOCKET_BYTES);
-    }
+    let raw = udp::announced(shared, me)?;
     let mut ends = Ends { node: &node, shared, raw, inbox, imports: imports?, phase: 0 };
-    ends.set(line::PORT + me, ends.raw.local_addr()?.port().into());
     let (time, runs) = match plan.quick {
         true => (Duration::from_millis(300), 1),
         false => (Duration::from_secs(1), 5),
@@ -375,7 +350,7 @@ fn rank(shared: Words, plan: Plan, report: &mut Report) -> Result<(), BenchError
             shares.push(fairness);
         }
         if me == 0 {
-            let case: Vec<(&'static str, Value)> = vec![
+            let case = [
                 ("pattern", json!(pattern.name())),
                 ("transport", json!("udp")),
                 ("sealed", json!(!plan.insecure)),
@@ -387,24 +362,6 @@ fn rank(shared: Words, plan: Plan, report: &mut Report) -> Result<(), BenchError
         }
     }
     Ok(())
-}
-
-/// `mapwire bench traffic`, over UDP whatever the transport.
-pub(super) fn traffic(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let bytes = (64 * line::ALL).next_multiple_of(PAGE_BYTES);
-    let Some(case) = role() else {
-        let memory = rustix::fs::memfd_create("mapwire-bench", rustix::fs::MemfdFlags::CLOEXEC)?;
-        rustix::fs::ftruncate(&memory, bytes as u64)?;
-        let case = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
-        let mut options = vec!["--transport", "udp"];
-        if plan.insecure {
-            options.push("--insecure");
-        }
-        return Job { bench: "traffic", ranks: RANKS, options: &options, case: &case }.run(plan, report.is_json());
-    };
-    let file = std::fs::File::options().read(true).write(true).open(case)?;
-    let mapping = Mapping::foreign(&file, bytes, Access::ReadWrite)?;
-    rank(Words::new(mapping.at(0, bytes), bytes), plan, report)
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
 //! `lookup` and `pin`: what translation costs a process (UTLB Tables 1 and 2).
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Instant;
 
-use mapwire_host::pinning::{DEFAULT_SLOTS, MlockPinner, PinError, Pinner, UringPinner};
+use mapwire_host::pinning::{DEFAULT_SLOTS, MlockPinner, Pinner, UringPinner};
 use mapwire_translation::{
     CacheConfig, Check, Frame, Hierarchical, Lookup, PAGE_BYTES, Page, PageRange, PinMap, Process, SharedCache,
     TranslationDesign,
 };
 use serde_json::json;
 
-use super::measure::{Effort, Restless, paired};
-use super::row::{Report, Row};
+use super::measure::{Effort, paired, timed_us};
+use super::row::Report;
 use super::{BenchError, Plan, raw};
 
 /// Rows of UTLB Table 1.
@@ -20,78 +21,55 @@ const PAGES: [u64; 6] = [1, 2, 4, 8, 16, 32];
 /// Operations of one measurement: some tens of microseconds, too short for the machine to change its speed in.
 const TIMES: u32 = 4000;
 
-fn mean_ns(mut f: impl FnMut(u32)) -> Result<f64, BenchError> {
+/// Nanoseconds of a step, each of which needs the outcome of the one before, as in a program.
+#[inline(always)]
+fn chained_ns<T>(first: T, mut step: impl FnMut(T) -> T) -> f64 {
     let start = Instant::now();
-    for turn in 0..TIMES {
-        f(turn);
+    let mut at = first;
+    for _ in 0..TIMES {
+        at = step(black_box(at));
     }
-    Ok(start.elapsed().as_nanos() as f64 / f64::from(TIMES))
-}
-
-/// A chain of loads, each of which needs the one before, in a block that fits the first-level cache.
-struct Chain(Vec<usize>);
-
-impl Chain {
-    fn new() -> Self {
-        // A step that is odd visits every place before it comes back.
-        let places = 2048 / size_of::<usize>();
-        Self((0..places).map(|at| (at + 37) % places).collect())
-    }
-
-    fn loads(&self) -> Result<f64, BenchError> {
-        let mut at = 0;
-        let ns = mean_ns(|_| at = self.0[at])?;
-        black_box(at);
-        Ok(ns)
-    }
+    black_box(at);
+    start.elapsed().as_nanos() as f64 / f64::from(TIMES)
 }
 
 /// `mapwire bench lookup`.
 pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let effort = Effort::planned(plan, 9, 301);
-    let chain = Chain::new();
-    let baseline = "dependent L1 load";
+    // Loads in a block that fits the first-level cache. A step that is odd visits every place before it comes back.
+    let places = 2048 / size_of::<usize>();
+    let chain: Vec<usize> = (0..places).map(|at| (at + 37) % places).collect();
+    let mut row = |case: &str, pages: u64, point: &mut dyn FnMut() -> f64| {
+        let effort = Effort::planned(plan, 9, 301);
+        let load = || {
+            let start = Instant::now();
+            let mut at = 0;
+            (0..TIMES).for_each(|_| at = chain[at]);
+            black_box(at);
+            Ok(start.elapsed().as_nanos() as f64 / f64::from(TIMES))
+        };
+        let figure = paired::<BenchError>(effort, load, || Ok(point()))?;
+        report.rows(&[("case", json!(case)), ("pages", json!(pages))], "ns", "dependent L1 load", &[figure]);
+        Ok::<(), BenchError>(())
+    };
     let first = Page(0x7f00_0000);
     let mut map = PinMap::new();
     map.set(PageRange { first, count: 4096 })?;
     for pages in PAGES {
-        let figure = paired(
-            effort,
-            || chain.loads(),
-            || {
-                let mut at = first;
-                let ns = mean_ns(|_| {
-                    let range = PageRange { first: at, count: pages };
-                    // The answer chooses the next page, so that one check waits for the one before, as in a program.
-                    at = if map.check(black_box(range)) == Check::AllPinned { first } else { range.end() };
-                })?;
-                black_box(at);
-                Ok::<f64, BenchError>(ns)
-            },
-        )?;
-        let case = vec![("case", json!("user-level check")), ("pages", json!(pages))];
-        report.row(&Row::of(case, "ns", baseline, &figure));
+        let mut check = |at| {
+            let range = PageRange { first: at, count: pages };
+            // The answer chooses the next page.
+            if map.check(range) == Check::AllPinned { first } else { range.end() }
+        };
+        row("user-level check", pages, &mut || chained_ns(first, &mut check))?;
     }
 
     let process = Process(0);
     let mut cache = SharedCache::new(CacheConfig::default())?;
-    for n in 0..64 {
-        cache.fill(process, Page(n), Frame(n));
-    }
-    let figure = paired(
-        effort,
-        || chain.loads(),
-        || {
-            let mut page = Page(0);
-            let ns = mean_ns(|_| {
-                // The frame found is the next page asked for: again one lookup waits for the one before.
-                page = cache.lookup(process, black_box(page)).map_or(Page(1), |frame| Page(frame.0));
-            })?;
-            black_box(page);
-            Ok::<f64, BenchError>(ns)
-        },
-    )?;
-    report.row(&Row::of(vec![("case", json!("NIC cache hit")), ("pages", json!(1))], "ns", baseline, &figure));
+    (0..64).for_each(|page| cache.fill(process, Page(page), Frame(page)));
+    row("NIC cache hit", 1, &mut || {
+        // The frame found is the next page asked for.
+        chained_ns(Page(0), |page| cache.lookup(process, page).map_or(Page(1), |frame| Page(frame.0)))
+    })?;
 
     // Two pages that share the entry of a direct-mapped cache evict each other: every lookup is a miss, a walk and a fill.
     let config = CacheConfig::default();
@@ -102,51 +80,41 @@ pub(crate) fn lookup(plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     design.install(process, far, Frame(1))?;
     let before = design.counters().nic_misses;
     let mut lookups = 0_u64;
-    let figure = paired(
-        effort,
-        || chain.loads(),
-        || {
-            let mut page = Page(0);
-            let ns = mean_ns(|_| {
-                page = if design.lookup(process, black_box(page)) == Lookup::Miss(Frame(0)) { far } else { Page(0) }
-            })?;
-            lookups += u64::from(TIMES);
-            Ok::<f64, BenchError>(ns)
-        },
-    )?;
+    row("NIC cache miss", 1, &mut || {
+        lookups += u64::from(TIMES);
+        chained_ns(Page(0), |page| if design.lookup(process, page) == Lookup::Miss(Frame(0)) { far } else { Page(0) })
+    })?;
     if design.counters().nic_misses - before < lookups - 1 {
         return Err("the pages of the miss case did not evict each other".into());
     }
-    report.row(&Row::of(vec![("case", json!("NIC cache miss")), ("pages", json!(1))], "ns", baseline, &figure));
     Ok(())
 }
 
 /// `mapwire bench pin`.
 pub(crate) fn pin(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let effort = Effort::planned(plan, 5, 101);
     let memory = vec![1_u8; 40 * PAGE_BYTES];
     let first = Page::containing(memory.as_ptr() as u64 + PAGE_BYTES as u64);
-    for pages in PAGES {
-        let mut bare = raw::BareMlock::new(&memory[first.address() as usize - memory.as_ptr() as usize..], pages);
-        rows(effort, report, &mut MlockPinner::new(), &mut bare, PageRange { first, count: pages })?;
+    let from_first = &memory[first.address() as usize - memory.as_ptr() as usize..];
+    for count in PAGES {
+        let mut bare = raw::BareMlock::new(from_first, count);
+        pin_rows(plan, report, &mut MlockPinner::new(), &mut bare, PageRange { first, count })?;
     }
-    for pages in PAGES {
-        let pinner = UringPinner::new(DEFAULT_SLOTS);
-        let mut pinner = match pinner {
+    for count in PAGES {
+        let mut pinner = match UringPinner::new(DEFAULT_SLOTS) {
             Ok(pinner) => pinner,
             Err(error) => {
                 report.remark(&format!("io_uring is left out: {error}"));
                 break;
             }
         };
-        let mut bare = raw::BareUring::new(&memory[first.address() as usize - memory.as_ptr() as usize..], pages)?;
-        rows(effort, report, &mut pinner, &mut bare, PageRange { first, count: pages })?;
+        let mut bare = raw::BareUring::new(from_first, count)?;
+        pin_rows(plan, report, &mut pinner, &mut bare, PageRange { first, count })?;
     }
     Ok(())
 }
 
-fn rows(
-    effort: Effort,
+fn pin_rows(
+    plan: Plan,
     report: &mut Report,
     pinner: &mut dyn Pinner,
     bare: &mut dyn raw::Bare,
@@ -154,47 +122,40 @@ fn rows(
 ) -> Result<(), BenchError> {
     let mut frames = [Frame::GARBAGE; 32];
     let frames = &mut frames[..pages.count as usize];
-    for (what, index) in [("pin", 0), ("unpin", 1)] {
-        let bare = std::cell::RefCell::new(&mut *bare);
-        let turns = 20;
-        let figure = paired::<BenchError>(
-            effort,
-            || {
-                let mut bare = bare.borrow_mut();
-                let mut sums = [0.0; 2];
-                for _ in 0..turns {
-                    sums[0] += timed_us(|| bare.pin())?;
-                    sums[1] += timed_us(|| bare.unpin())?;
-                }
-                Ok(sums[index] / f64::from(turns))
-            },
-            || {
-                let mut sums = [0.0; 2];
-                for _ in 0..turns {
-                    sums[0] += timed_us(|| pinner.pin(pages, frames).map_err(boxed))?;
-                    sums[1] += timed_us(|| pinner.unpin(pages, frames).map_err(boxed))?;
-                }
-                Ok(sums[index] / f64::from(turns))
-            },
-        );
-        match figure {
-            Ok(figure) => {
-                let case = vec![("case", json!(what)), ("pinner", json!(pinner.name())), ("pages", json!(pages.count))];
-                report.row(&Row::of(case, "us", "the bare system call", &figure));
-            }
-            Err(error) if error.is::<Restless>() => report.remark(&format!("{what} of {} pages: {error}", pages.count)),
-            Err(error) => return Err(error),
-        }
+    for (index, what) in ["pin", "unpin"].into_iter().enumerate() {
+        let bare = RefCell::new(&mut *bare);
+        let raw = || mean_us(index, || bare.borrow_mut().pin(), || bare.borrow_mut().unpin());
+        let name = pinner.name();
+        let pins = RefCell::new((&mut *pinner, &mut *frames));
+        let ours = || {
+            let call = |is_pin: bool| {
+                let (pinner, frames) = &mut *pins.borrow_mut();
+                Ok(if is_pin { pinner.pin(pages, frames) } else { pinner.unpin(pages, frames) }?)
+            };
+            mean_us(index, || call(true), || call(false))
+        };
+        let figure = paired(Effort::planned(plan, 5, 101), raw, ours);
+        let case = [("case", json!(what)), ("pinner", json!(name)), ("pages", json!(pages.count))];
+        let point = format!("{what} of {} pages", pages.count);
+        report.settled_row(&point, &case, ("us", "the bare system call"), figure)?;
     }
     Ok(())
 }
 
-fn boxed(error: PinError) -> BenchError {
-    error.into()
-}
-
-fn timed_us(call: impl FnOnce() -> Result<(), BenchError>) -> Result<f64, BenchError> {
-    let start = Instant::now();
-    call()?;
-    Ok(start.elapsed().as_nanos() as f64 / 1000.0)
+/// Microseconds of the first or second of two calls that take turns.
+fn mean_us(
+    index: usize,
+    mut first: impl FnMut() -> Result<(), BenchError>,
+    mut second: impl FnMut() -> Result<(), BenchError>,
+) -> Result<f64, BenchError> {
+    const TURNS: u32 = 20;
+    let (mut sums, mut outcome) = ([0.0; 2], Ok(()));
+    for _ in 0..TURNS {
+        sums[0] += timed_us(|| outcome = first());
+        outcome?;
+        outcome = Ok(());
+        sums[1] += timed_us(|| outcome = second());
+        std::mem::replace(&mut outcome, Ok(()))?;
+    }
+    Ok(sums[index] / f64::from(TURNS))
 }

@@ -2,16 +2,17 @@
 //! futexes between the same processes; and programs of more ranks than processors, `adaptive` beside `poll` and `event`.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use mapwire::{Node, Shared};
 use mapwire_host::waiting::now_ns;
 use serde_json::json;
 
-use super::job::{Job, role};
-use super::measure::{Samples, median};
+use super::job::{Job, join, role};
+use super::measure::{Figure, Samples, median, quantile};
 use super::placement::{Placement, look_between_threads};
-use super::row::{Report, Row};
+use super::row::Report;
 use super::{BenchError, Plan};
 
 mod crowd;
@@ -32,7 +33,7 @@ pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     for wait in ["adaptive", "event"] {
         let start = |ranks, case: &str| {
             let job = Job { bench: "waiting", ranks, options: &["--wait", wait], case: &format!("{case} {wait}") };
-            job.run(plan, report.is_json())
+            job.run(plan, report)
         };
         start(2, "idle")?;
         for ranks in &SIZES[..if plan.quick { 1 } else { SIZES.len() }] {
@@ -47,9 +48,9 @@ pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError>
 /// What a rank does.
 fn measure(plan: Plan, report: &mut Report, case: &str) -> Result<(), BenchError> {
     let (what, wait) = case.split_once(' ').ok_or("a case names its wait")?;
-    let node = Node::join()?;
+    let (node, _, words) = join()?;
     let shared = Shared::open(&node, 1)?;
-    let futexes = Futexes::new(&node)?;
+    let futexes = Futexes(words);
     let rank = Rank { node: &node, shared: &shared, futexes: &futexes, plan, looks: RefCell::default() };
     let rows = match what {
         "idle" => rank.idle()?,
@@ -185,50 +186,56 @@ impl Rank<'_> {
         ])
     }
 
-    /// A token that goes round all ranks.
+    /// Microseconds of a hop of a token that goes round all ranks for some `turns`.
+    fn hops(
+        &self,
+        turns: Range<u64>,
+        pass: impl Fn(u64) -> Result<(), BenchError>,
+        wait: impl Fn(u64) -> Result<(), BenchError>,
+    ) -> Result<f64, BenchError> {
+        let is_first = self.node.rank() == 0;
+        let hops = (turns.end - turns.start) * self.node.size() as u64;
+        self.timed(hops, || {
+            for turn in turns {
+                if is_first {
+                    pass(turn)?;
+                }
+                wait(turn)?;
+                if !is_first {
+                    pass(turn)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn hop(&self) -> Result<Rows, BenchError> {
         let rings = [Ring::new(self.node, false)?, Ring::new(self.node, true)?];
         let mut pairs = [Vec::new(), Vec::new()];
-        let size = self.node.size() as u64;
-        let laps = (1024 / size).max(8);
+        let (me, size) = (self.node.rank(), self.node.size());
+        let laps = (1024 / size as u64).max(8);
         for round in 0..self.rounds() as u64 {
             self.look();
             let turns = round * laps + 1..(round + 1) * laps + 1;
-            let next = (self.node.rank() + 1) % self.node.size();
-            let first = self.node.rank() == 0;
-            let raw = self.timed(laps * size, || {
-                for turn in turns.clone() {
-                    if first {
-                        self.futexes.pass(next, turn as u32);
-                    }
-                    self.futexes.wait(self.node.rank(), turn as u32);
-                    if !first {
-                        self.futexes.pass(next, turn as u32);
-                    }
-                }
+            let pass = |turn| {
+                self.futexes.pass((me + 1) % size, turn as u32);
                 Ok(())
-            })?;
+            };
+            let wait = |turn| {
+                self.futexes.wait(me, turn as u32);
+                Ok(())
+            };
+            let raw = self.hops(turns.clone(), pass, wait)?;
             for (ring, pairs) in rings.iter().zip(&mut pairs) {
-                let value = self.timed(laps * size, || {
-                    for turn in turns.clone() {
-                        if first {
-                            ring.pass(turn)?;
-                        }
-                        ring.wait(turn)?;
-                        if !first {
-                            ring.pass(turn)?;
-                        }
-                    }
-                    Ok(())
-                })?;
-                pairs.push((value, raw));
+                pairs.push((self.hops(turns.clone(), |turn| ring.pass(turn), |turn| ring.wait(turn))?, raw));
             }
         }
         self.look();
         let [direct, ring] = pairs;
+        let baseline = "hop by futex";
         Ok(vec![
-            ("hop of a signal, direct path", "hop by futex", "us", direct),
-            ("hop of a signal, ring path", "hop by futex", "us", ring),
+            ("hop of a signal, direct path", baseline, "us", direct),
+            ("hop of a signal, ring path", baseline, "us", ring),
         ])
     }
 
@@ -288,15 +295,4 @@ impl Rank<'_> {
 fn process_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Mean and value below which a share of the sorted `times` lies.
-fn mean(times: &[f64]) -> f64 {
-    times.iter().sum::<f64>() / times.len() as f64
-}
-
-fn quantile(times: &mut [f64], share: f64) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    let at = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
-    times.get(at).copied().unwrap_or(f64::NAN)
 }

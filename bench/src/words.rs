@@ -3,9 +3,26 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use mapwire::{Buffer, ExportBuilder, Import, Node};
+use mapwire_host::waiting::{futex_wait, futex_wake};
 use mapwire_translation::PAGE_BYTES;
 
 use super::BenchError;
+
+/// Memory of a program's own, that begins so many bytes before a page.
+pub(crate) struct Heap {
+    pub(crate) words: Words,
+    _memory: Vec<u64>,
+}
+
+impl Heap {
+    pub(crate) fn new(before_page: usize, bytes: usize) -> Self {
+        let mut memory = vec![0_u64; (bytes + 2 * PAGE_BYTES) / 8];
+        let whole = Words::new(memory.as_mut_ptr().cast(), memory.len() * 8);
+        let page = whole.start.align_offset(PAGE_BYTES);
+        let start = if page < before_page { page + PAGE_BYTES - before_page } else { page - before_page };
+        Self { words: whole.part(start, bytes), _memory: memory }
+    }
+}
 
 /// Memory that this process has mapped for as long as the bench keeps what it came from.
 #[derive(Clone, Copy, Debug)]
@@ -33,16 +50,6 @@ impl Words {
         Ok(Self::new(start, usize::try_from(import.len())?))
     }
 
-    /// First byte.
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
-        self.start
-    }
-
-    /// Bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes
-    }
-
     /// Stores `byte` everywhere.
     pub(crate) fn fill(&self, byte: u8) {
         // SAFETY: within the mapping; nobody else uses the bench's memory meanwhile.
@@ -62,11 +69,6 @@ impl Words {
         Self::new(self.start.wrapping_add(offset), bytes)
     }
 
-    /// Bytes before the first whole page.
-    pub(crate) fn before_page(&self) -> usize {
-        self.start.align_offset(PAGE_BYTES)
-    }
-
     #[inline(always)]
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes, "word outside the bench's memory");
@@ -81,6 +83,25 @@ impl Words {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes, "word outside the bench's memory");
         // SAFETY: as in `word`.
         unsafe { &*self.start.add(offset).cast::<AtomicU32>() }
+    }
+
+    /// Stores a word that others sleep on, and wakes them.
+    pub(crate) fn wake(&self, offset: usize, value: u32) {
+        let word = self.futex(offset);
+        word.store(value, Ordering::Release);
+        futex_wake(word, u32::MAX);
+    }
+
+    /// Sleeps until a word that counts up has come to `value`.
+    pub(crate) fn sleep_until(&self, offset: usize, value: u32) {
+        let word = self.futex(offset);
+        loop {
+            let seen = word.load(Ordering::Acquire);
+            if seen.wrapping_sub(value) < 1 << 31 {
+                return;
+            }
+            futex_wait(word, seen, None);
+        }
     }
 
     /// An acquiring load.

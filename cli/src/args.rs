@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use mapwire::global::DirectoryPlacement;
 
+use crate::config::JobOptions;
+
 /// Headings under which `mapwire run --help` groups its options.
-const COMMON: &str = "Common options";
-const HOSTS: &str = "Hosts and the network between them";
+pub(crate) const COMMON: &str = "Common options";
+pub(crate) const HOSTS: &str = "Hosts and the network between them";
 const OBSERVING: &str = "Observing the job";
-const INTERFACE: &str = "Waiting, shared memory and the network interface";
+pub(crate) const INTERFACE: &str = "Waiting, shared memory and the network interface";
 
 /// Joins the memory of separate processes: run parallel programs on one memory, measure, diagnose.
 #[derive(Debug, Parser)]
@@ -141,94 +143,6 @@ pub(crate) enum Command {
         /// The folder; made if it does not exist
         folder: PathBuf,
     },
-}
-
-/// Options that file and environment can give too. Their values are checked in `config`, which
-/// can then say where a wrong one comes from.
-#[derive(Debug, Default, Args)]
-pub(crate) struct JobOptions {
-    /// Number of ranks
-    #[arg(help_heading = COMMON,
-        short = 'n',
-        long = "ranks",
-        alias = "np",
-        value_name = "N",
-        allow_negative_numbers = true
-    )]
-    pub(crate) ranks: Option<String>,
-    /// How ranks reach each other
-    ///
-    /// udp and ofi (libfabric, not sealed): as if each were on a host of its own. With several hosts, ofi carries what goes between them in place
-    /// of sealed UDP.
-    #[arg(help_heading = HOSTS, long, value_name = "shm|udp|ofi[:PROVIDER]")]
-    pub(crate) transport: Option<String>,
-    /// Where ranks take what comes from other hosts
-    ///
-    /// Addresses, networks (10.0.0.0/8) or interfaces, the preferred first. The default is the loopback address; with several hosts auto, every
-    /// address that others could reach.
-    #[arg(help_heading = HOSTS, long, value_name = "auto|ADDRESS|NETWORK|INTERFACE,…")]
-    pub(crate) addresses: Option<String>,
-    /// Neither seal nor authenticate what goes to other hosts: for measurements only
-    #[arg(help_heading = HOSTS, long)]
-    pub(crate) insecure: bool,
-    /// How a rank waits: spin, sleep, or spin and then sleep
-    ///
-    /// adaptive spins for NS nanoseconds, or for as long as a wake-up takes here.
-    #[arg(help_heading = INTERFACE, long, value_name = "poll|event|adaptive[:NS]")]
-    pub(crate) wait: Option<String>,
-    /// How exported buffers are reached: mapped, or through the NIC
-    ///
-    /// direct maps them where that is possible; ring always goes through the NIC, as for a trace.
-    #[arg(help_heading = INTERFACE, long, value_name = "direct|ring")]
-    pub(crate) path: Option<String>,
-    /// How accesses to shared memory are noticed
-    ///
-    /// The default is the best that this computer allows.
-    #[arg(help_heading = INTERFACE, long, value_name = "userfaultfd|sigsegv")]
-    pub(crate) faults: Option<String>,
-    /// How pages are pinned
-    ///
-    /// The default, cheapest, is io_uring while it has room and is allowed, else mlock.
-    #[arg(help_heading = INTERFACE, long, value_name = "cheapest|mlock|io_uring")]
-    pub(crate) pinner: Option<String>,
-    /// Most memory that a rank may keep pinned [default: the system's limit]
-    #[arg(help_heading = INTERFACE, long, value_name = "SIZE")]
-    pub(crate) pin_limit: Option<String>,
-    /// Size of the shared memory; only used pages take memory
-    #[arg(help_heading = INTERFACE, long, value_name = "SIZE")]
-    pub(crate) shared: Option<String>,
-    /// Views: allocations that may share a page
-    #[arg(help_heading = INTERFACE, long, value_name = "V")]
-    pub(crate) views: Option<String>,
-    /// How the NIC translates addresses: hierarchical,entries=8K
-    #[arg(help_heading = INTERFACE, long, value_name = "DESIGN[,OPTION=VALUE]…")]
-    pub(crate) translation: Option<String>,
-    /// Which pages are unpinned when --pin-limit wants it
-    #[arg(help_heading = INTERFACE, long, value_name = "lru|mru|lfu|mfu|random")]
-    pub(crate) policy: Option<String>,
-    /// Pages that are pinned at once where one is not, 1 to 32
-    #[arg(help_heading = INTERFACE, long, value_name = "N")]
-    pub(crate) prepin: Option<String>,
-    /// Seconds to wait for another rank to join or to export
-    #[arg(help_heading = COMMON, long, value_name = "S", allow_negative_numbers = true)]
-    pub(crate) timeout: Option<String>,
-    /// Seconds that a rank may be stopped before the job ends
-    #[arg(help_heading = COMMON, long, value_name = "S", allow_negative_numbers = true)]
-    pub(crate) stop_grace: Option<String>,
-    /// Bind each rank to a core, in turn
-    #[arg(help_heading = COMMON, long, value_name = "none|core")]
-    pub(crate) bind: Option<String>,
-    /// Start the ranks in this folder
-    #[arg(help_heading = COMMON, long, value_name = "FOLDER")]
-    pub(crate) wdir: Option<String>,
-    /// Where ranks print: a terminal (by lines) or a pipe (in blocks)
-    ///
-    /// auto is a pipe with --no-tag.
-    #[arg(help_heading = COMMON, long, value_name = "auto|pty|pipe")]
-    pub(crate) stdout: Option<String>,
-    /// Print lines without `[rank] ` before them
-    #[arg(help_heading = COMMON, long)]
-    pub(crate) no_tag: bool,
 }
 
 #[derive(Debug, Args)]
@@ -505,7 +419,7 @@ mod tests {
     fn what_follows_the_program_is_its_own() {
         let cli = Cli::parse_from(["mapwire", "run", "-n", "2", "prog", "-n", "9", "--help"]);
         let Command::Run(run) = cli.command else { panic!() };
-        assert_eq!(run.options.ranks.as_deref(), Some("2"));
+        assert_eq!(run.options.get("ranks"), Some("2"));
         assert_eq!(run.program, ["prog", "-n", "9", "--help"]);
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Cli, Error> {
 
 /// Whether `-np 4` was read as `-n p`.
 fn takes_p_for_a_number(cli: &Cli) -> bool {
-    matches!(&cli.command, Command::Run(run) if run.options.ranks.as_deref() == Some("p"))
+    matches!(&cli.command, Command::Run(run) if run.options.get("ranks") == Some("p"))
 }
 
 /// The word that was taken for `-h` and is longer.
@@ -79,7 +79,6 @@ fn precedes_command(arguments: &[OsString]) -> bool {
     first.is_some_and(|word| word.starts_with(b"-"))
 }
 
-/// Says where options of a command belong.
 fn misplaced(mut error: Error) -> Error {
     let advice = "options of a command follow its name: mapwire run -n 2 -- ./prog";
     let advice = ContextValue::StyledStrs(vec![StyledStr::from(advice)]);
@@ -134,8 +133,8 @@ mod tests {
             "mapwire run -n4 --wait=poll prog -np 9",
         ] {
             let Command::Run(run) = of(line).unwrap().command else { panic!("{line}") };
-            assert_eq!(run.options.ranks.as_deref(), Some("4"), "{line}");
-            assert_eq!(run.options.wait.as_deref(), Some("poll"), "{line}");
+            assert_eq!(run.options.get("ranks"), Some("4"), "{line}");
+            assert_eq!(run.options.get("wait"), Some("poll"), "{line}");
             assert_eq!(run.program, ["prog", "-np", "9"], "{line}");
         }
     }

@@ -37,7 +37,15 @@ use std::process::ExitCode;
 
 use args::{Cli, Command, Passed};
 use mapwire::{environment, log};
-use mapwire_console::{fail, stdio};
+use mapwire_console::{stdio, with_causes};
+
+/// The exit code of a command that failed, and why.
+type Failure = (u8, String);
+
+/// Makes a failure with this exit code of an error and its causes.
+fn failing<E: std::error::Error>(code: u8) -> impl Fn(E) -> Failure {
+    move |error| (code, with_causes(&error))
+}
 
 /// Log lines go to stderr; `MAPWIRE_LOG` filters them (`warn` unless set, `debug`, or
 /// `mapwire_transport=trace`).
@@ -54,14 +62,17 @@ fn start_log() {
 fn main() -> ExitCode {
     run::signals::keep_ended_children();
     let arguments: Vec<_> = std::env::args_os().collect();
-    if let Some(code) = programs::helped(&arguments) {
-        return code;
-    }
-    let code = match command_line::parse(arguments) {
-        Ok(cli) => run(cli),
-        Err(error) => mapwire_console::show(&error),
+    let outcome = match programs::helped(&arguments) {
+        Some(failure) => Err(failure),
+        None => match command_line::parse(arguments) {
+            Ok(cli) => run(cli),
+            Err(error) => Ok(mapwire_console::show(&error)),
+        },
     };
-    stdio::finish(code)
+    stdio::finish(outcome.unwrap_or_else(|(code, why)| {
+        eprintln!("mapwire: {why}");
+        ExitCode::from(code)
+    }))
 }
 
 /// Warns of variables that mean nothing, unless this process is a rank: then the launcher has.
@@ -79,26 +90,26 @@ fn warn_of_variables(cli: &Cli) {
     }
 }
 
-fn run(cli: Cli) -> ExitCode {
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
     warn_of_variables(&cli);
     start_log();
     let file = cli.config.as_deref();
     match cli.command {
         Command::Run(args) => run::command(&args, file),
-        Command::Agent => run::hosts::agent::command(),
+        Command::Agent => Ok(run::hosts::agent::command()),
         Command::Top(args) => see::top::command(&args),
         Command::Stats(args) => see::stats::command(&args),
         Command::Config(args) => config::command(&args, file),
-        Command::Doctor(args) => doctor::command(&args, file),
+        Command::Doctor(args) => Ok(doctor::command(&args, file)),
         Command::Ping(args) => ping::command(&args),
         Command::Serve(args) => serve::command(&args),
         Command::Lend(args) => serve::lend::command(&args),
         Command::Names(args) => names::command(&args),
         Command::Far(args) => far::command(&args),
-        Command::Bench(Passed { words }) => programs::exec("bench", words),
-        Command::Lab(Passed { words }) => programs::exec("lab", words),
-        Command::Sim(Passed { words }) => programs::exec("sim", words),
-        Command::Completions { shell } => generate::completions(shell),
-        Command::Man { folder } => generate::man(&folder),
+        Command::Bench(Passed { words }) => Err(programs::exec("bench", words)),
+        Command::Lab(Passed { words }) => Err(programs::exec("lab", words)),
+        Command::Sim(Passed { words }) => Err(programs::exec("sim", words)),
+        Command::Completions { shell } => Ok(generate::completions(shell)),
+        Command::Man { folder } => Ok(generate::man(&folder)),
     }
 }

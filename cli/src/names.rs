@@ -2,28 +2,22 @@
 
 use std::process::ExitCode;
 
+use mapwire_launch::NamedJob;
 use mapwire_launch::names::{Job, jobs};
-use mapwire_launch::{LaunchError, NamedJob};
 use mapwire_names::SharedSecret;
 use serde_json::json;
 
 use crate::args::NamesArgs;
-use crate::fail;
+use crate::{Failure, failing};
 
-/// `mapwire names`.
-pub(crate) fn command(args: &NamesArgs) -> ExitCode {
+pub(crate) fn command(args: &NamesArgs) -> Result<ExitCode, Failure> {
     let found = NamedJob::store_of(args.names.as_deref(), args.secret_file.as_deref());
-    let found = found.and_then(|(address, file)| {
-        let shared = SharedSecret::read(&file)?;
-        Ok::<_, LaunchError>((jobs(&address, &shared)?, address))
-    });
-    let (jobs, address) = match found {
-        Ok(found) => found,
-        Err(error) => return fail(&error, 1),
-    };
+    let (address, file) = found.map_err(failing(1))?;
+    let shared = SharedSecret::read(&file).map_err(failing(1))?;
+    let jobs = jobs(&address, &shared).map_err(failing(1))?;
     if args.json {
         jobs.iter().for_each(print_json);
-        return ExitCode::SUCCESS;
+        return Ok(ExitCode::SUCCESS);
     }
     if jobs.is_empty() {
         println!("no job has a name at {address}");
@@ -42,7 +36,7 @@ pub(crate) fn command(args: &NamesArgs) -> ExitCode {
             }
         }
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 /// One object a member; one alone for a job of another secret.

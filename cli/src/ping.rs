@@ -10,13 +10,13 @@ use mapwire::{Node, Rights};
 use serde_json::json;
 
 use crate::args::PingArgs;
+use crate::{Failure, failing};
 
 /// Set in the environment of the ranks: what they do, as [`Work::to_text`] writes it.
 const ROLE: &str = "MAPWIRE_PING_RANK";
 /// Where the bytes stand behind the signal.
 const DATA: u64 = 64;
 
-/// What the ranks do.
 #[derive(Clone, Debug, PartialEq)]
 struct Work {
     count: u64,
@@ -45,33 +45,19 @@ impl Work {
     }
 }
 
-/// `mapwire ping`.
-pub(crate) fn command(args: &PingArgs) -> ExitCode {
+pub(crate) fn command(args: &PingArgs) -> Result<ExitCode, Failure> {
     if let Ok(text) = std::env::var(ROLE) {
-        let Some(work) = Work::parse(&text) else {
-            eprintln!("mapwire: {ROLE}=`{text}` is for `mapwire ping` alone; remove it from the environment");
-            return ExitCode::from(2);
-        };
-        return match rank(&work) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => crate::fail(&error, 1),
-        };
+        let work = Work::parse(&text).ok_or_else(|| {
+            (2, format!("{ROLE}=`{text}` is for `mapwire ping` alone; remove it from the environment"))
+        })?;
+        return rank(&work).map(|()| ExitCode::SUCCESS).map_err(failing(1));
     }
-    match job(args) {
-        // It has become the job.
-        Ok(mut command) => {
-            let error = command.exec();
-            eprintln!("mapwire: cannot start the job: {error}");
-            ExitCode::from(126)
-        }
-        Err(why) => {
-            eprintln!("mapwire: {why}");
-            ExitCode::from(2)
-        }
-    }
+    let mut command = job(args).map_err(|why| (2, why))?;
+    // This process becomes the job.
+    let error = command.exec();
+    Err((126, format!("cannot start the job: {error}")))
 }
 
-/// The job of both ranks.
 fn job(args: &PingArgs) -> Result<Command, String> {
     let (from, to) = match &args.hosts[..] {
         [to] => ("localhost", to),

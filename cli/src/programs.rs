@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use mapwire_console::{description, fail, programs};
+use mapwire_console::{description, programs};
+
+use crate::{Failure, failing};
 
 /// A command, the program that it is, and the folder of that in a clone.
 struct Program {
@@ -41,28 +43,27 @@ impl Program {
     }
 
     /// Goes on as this program; returns only if that cannot be.
-    fn exec(&self, words: impl IntoIterator<Item = OsString>) -> ExitCode {
-        let started = self.find().map(|program| {
-            let source = Command::new(&program).args(words).exec();
-            StartError::Start { program, source }
-        });
-        match started {
-            Ok(error) => fail(&error, 126),
-            Err(error) => fail(&error, 127),
+    fn exec(&self, words: impl IntoIterator<Item = OsString>) -> Failure {
+        match self.find() {
+            Ok(program) => {
+                let source = Command::new(&program).args(words).exec();
+                failing(126)(StartError::Start { program, source })
+            }
+            Err(error) => failing(127)(error),
         }
     }
 }
 
 /// Goes on as the program that `command` is, with the words behind it.
-pub(crate) fn exec(command: &'static str, words: Vec<OsString>) -> ExitCode {
+pub(crate) fn exec(command: &'static str, words: Vec<OsString>) -> Failure {
     match Program::of(command) {
         Some(program) => program.exec([command.into()].into_iter().chain(words)),
-        None => unreachable!("{command} is no program of its own"),
+        None => unreachable!("{command} is not a program of its own"),
     }
 }
 
 /// `mapwire help lab study` is for that program too.
-pub(crate) fn helped(arguments: &[OsString]) -> Option<ExitCode> {
+pub(crate) fn helped(arguments: &[OsString]) -> Option<Failure> {
     let [_, help, command, ..] = arguments else {
         return None;
     };

@@ -45,7 +45,7 @@ fn a_wrong_configuration_names_the_place_and_the_choices() {
     place.write("mapwire.toml", "[run]\nwait = \"spin\"\n");
     place.run(&["config"]).code(2).says("wait in mapwire.toml: invalid way to wait \"spin\"");
     place.write("mapwire.toml", "[run]\nwhait = \"poll\"\n");
-    place.run(&["run", "-n", "1", "--", "true"]).code(2).says("run.whait in mapwire.toml is no option");
+    place.run(&["run", "-n", "1", "--", "true"]).code(2).says("run.whait in mapwire.toml is not an option");
     place.write("mapwire.toml", "[run\n");
     place.run(&["config"]).code(2).says("mapwire.toml is not valid TOML");
     place.write("mapwire.toml", "");

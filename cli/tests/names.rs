@@ -290,7 +290,7 @@ fn what_does_not_fit_is_refused_with_the_mend() {
     start(&stranger, store, "1", "2", "true").wait().code(1).says("mapwire serve --new-secret");
 
     let args = run_args(store, "a/b", "1", "2");
-    place.run(&[&args[..], &["true"]].concat()).code(2).says("no name of a job");
+    place.run(&[&args[..], &["true"]].concat()).code(2).says("not the name of a job");
     start(&place, "http://x", "1", "2", "true").wait().code(2).says("mapwire://HOST:PORT");
     start(&place, store, "3", "2", "true").wait().code(2).says("at most that of --of");
     place.run(&["run", "--names", store, "-n", "2", "true"]).code(2).says("--job");

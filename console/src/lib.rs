@@ -51,14 +51,20 @@ impl Asked {
 
 /// Prints an error and its causes, as all commands do, and gives the exit code.
 pub fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    eprint!("mapwire: {error}");
+    eprintln!("mapwire: {}", with_causes(error));
+    ExitCode::from(code)
+}
+
+/// An error and its causes, as one line.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprint!(": {error}");
+        text.push_str(&format!(": {error}"));
         cause = error.source();
     }
-    eprintln!();
-    ExitCode::from(code)
+    text
 }
 
 /// Prints the help that was asked for, or what is wrong with the command line.

@@ -3,9 +3,13 @@
 use core::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mapwire_driver::engine::Engine;
+use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::memory::raw::Source;
 use mapwire_host::processes::Owner;
+use mapwire_vmmc::Importers;
+use mapwire_wire::{ExportId, Rights};
 
 use crate::error::{Result, check_range};
 use crate::raw;
@@ -81,10 +85,20 @@ impl Buffer {
         raw::store(self.at(offset, size_of::<u64>())?, value)
     }
 
+    /// Exports it to `importers` under a name of mapwire's own, for stores and fetches.
+    pub(crate) fn offer(&self, engine: &Engine, name: String, importers: Importers) -> Result<ExportId> {
+        Ok(engine.lock().export(ExportRequest {
+            name,
+            address: self.address as u64,
+            length: self.length as u64,
+            rights: Rights::ALL,
+            importers,
+            direct: Some(DirectMemory::Buffer(Arc::clone(&self.memory))),
+            handler: None,
+        })?)
+    }
+
     /// Gives whole pages back to the system; they are zeros from then on.
-    ///
-    /// # Errors
-    /// A range outside the buffer; the kernel refuses.
     pub(crate) fn discard(&self, offset: usize, bytes: usize) -> Result<()> {
         self.owner.check()?;
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);

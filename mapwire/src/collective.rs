@@ -11,9 +11,9 @@ use core::cell::Cell;
 use core::fmt;
 use std::sync::TryLockError;
 
-use mapwire_driver::DriverError;
 use mapwire_vmmc::Importers;
 use mapwire_wire::NodeId;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::buffer::Buffer;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,21 +31,18 @@ const NAME: &str = "mapwire.collective";
 /// Bytes of a value that a step moves.
 const CHUNK: usize = 1024;
 
-/// Bytes of a call's description: what it is, its root, its length.
-const CALL_BYTES: usize = 24;
+/// Bytes of a call's description.
+const CALL_BYTES: usize = size_of::<Call>();
 
-/// Bytes of what stands before an answer: how the step went, the rank that made it fail, its call and that of rank 0.
-const VERDICT_BYTES: usize = 16 + 2 * CALL_BYTES;
+/// Bytes of what stands before an answer.
+const VERDICT_BYTES: usize = size_of::<Verdict>();
 
 /// Bytes of a slot of rank 0's memory: a signal, a call and a chunk, in whole cache lines.
 const SLOT: u64 = ((8 + CALL_BYTES + CHUNK) as u64).next_multiple_of(64);
 
 /// Refuses a name that a program may not use.
 pub(crate) fn refuse_reserved(name: &str) -> Result<()> {
-    if name.starts_with(RESERVED) {
-        return Err(Error::ReservedName(name.to_owned()));
-    }
-    Ok(())
+    if name.starts_with(RESERVED) { Err(Error::ReservedName(name.to_owned())) } else { Ok(()) }
 }
 
 /// How values of all ranks become one.
@@ -110,32 +107,12 @@ const ALL_GATHER: u64 = 4;
 const REDUCE: u64 = 16;
 
 /// A call, as the ranks compare it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub(crate) struct Call {
     what: u64,
     root: u64,
     length: u64,
-}
-
-impl Call {
-    fn to_bytes(self) -> [u8; CALL_BYTES] {
-        let mut bytes = [0; CALL_BYTES];
-        for (to, word) in bytes.chunks_exact_mut(8).zip([self.what, self.root, self.length]) {
-            to.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Self {
-        Self { what: word(bytes, 0), root: word(bytes, 1), length: word(bytes, 2) }
-    }
-}
-
-/// The word with number `index`.
-fn word(bytes: &[u8], index: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
-    u64::from_ne_bytes(word)
 }
 
 impl fmt::Display for Call {
@@ -158,44 +135,38 @@ impl fmt::Display for Call {
 }
 
 /// How a step went, as rank 0 tells it.
-enum Verdict {
-    Done,
-    /// A rank is gone.
-    Gone(u32),
-    /// A rank made another call than rank 0.
-    Differs(u32, Call, Call),
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Verdict {
+    /// [`DONE`], [`GONE`] or [`DIFFERS`].
+    code: u64,
+    /// The rank that made it fail.
+    rank: u64,
+    theirs: Call,
+    ours: Call,
 }
 
+const DONE: u64 = 0;
+/// A rank is gone.
+const GONE: u64 = 1;
+/// A rank made another call than rank 0.
+const DIFFERS: u64 = 2;
+
 impl Verdict {
-    fn to_bytes(&self) -> Vec<u8> {
-        let none = Call { what: 0, root: 0, length: 0 };
-        let (code, rank, theirs, ours) = match *self {
-            Self::Done => (0_u64, 0, none, none),
-            Self::Gone(rank) => (1, rank, none, none),
-            Self::Differs(rank, theirs, ours) => (2, rank, theirs, ours),
-        };
-        let words = [code.to_ne_bytes(), u64::from(rank).to_ne_bytes()].concat();
-        [&words[..], &theirs.to_bytes(), &ours.to_bytes()].concat()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Self {
-        let rank = word(bytes, 1) as u32;
-        match word(bytes, 0) {
-            0 => Self::Done,
-            1 => Self::Gone(rank),
-            _ => Self::Differs(rank, Call::from_bytes(&bytes[16..]), Call::from_bytes(&bytes[16 + CALL_BYTES..])),
-        }
-    }
-
     fn into_result(self, node: &Node) -> Result<()> {
-        match self {
-            Self::Done => Ok(()),
-            Self::Gone(rank) => Err(gone(node, rank)),
-            Self::Differs(rank, theirs, ours) => {
-                Err(Error::CallsDiffer { rank, call: theirs.to_string(), call_of_0: ours.to_string() })
-            }
+        let Self { code, rank, theirs, ours } = self;
+        let rank = rank as u32;
+        match code {
+            DONE => Ok(()),
+            GONE => Err(gone(node, rank)),
+            _ => Err(Error::CallsDiffer { rank, call: theirs.to_string(), call_of_0: ours.to_string() }),
         }
     }
+}
+
+/// Reads a value off the front of bytes that are long enough.
+fn front<T: FromBytes + Default>(bytes: &[u8]) -> T {
+    T::read_from_prefix(bytes).map(|(value, _)| value).unwrap_or_default()
 }
 
 /// What a rank has for such calls, from its first on.
@@ -207,7 +178,6 @@ pub(crate) struct Group {
     export: Export,
     /// In rank 0 of all ranks that have got an answer, elsewhere of rank 0.
     imports: Vec<Option<Import>>,
-    /// Steps so far.
     steps: u64,
 }
 
@@ -221,8 +191,7 @@ impl Group {
             _ => (8 + VERDICT_BYTES + size * CHUNK, Importers::Nodes(vec![NodeId(0)])),
         };
         let buffer: Buffer = node.alloc(bytes)?;
-        let export = node.export_buffer(&buffer).name(NAME).reserved();
-        let export = export.importers(importers).start()?;
+        let export = node.export_buffer(&buffer).name(NAME).reserved().importers(importers).start()?;
         let mut group = Self { export, imports: (0..size).map(|_| None).collect(), steps: 0, node };
         if group.node.rank() != 0 {
             group.import_of(0, first)?;
@@ -249,9 +218,7 @@ impl Group {
     /// Stores `message` of `call` at `offset` in the memory of rank `rank`, and the number of the step before it.
     fn tell(&mut self, rank: usize, call: Call, message: &[u8], offset: u64) -> Result<()> {
         let step = self.steps;
-        let import = self.import_of(rank, call)?;
-        let told = import.put_signal(message, offset + 8, offset, step);
-        told.map_err(|error| match error {
+        self.import_of(rank, call)?.put_signal(message, offset + 8, offset, step).map_err(|error| match error {
             // A rank takes its memory back when it leaves, and at no other time.
             Error::Revoked { rank, .. } => gone(&self.node, rank),
             other => other,
@@ -270,14 +237,10 @@ impl Group {
             }
             let mut driver = thorough.then(|| engine.lock())?;
             // What was sent before is in place: the last look is after that.
-            driver.is_gone(from).then(|| match has_come() {
-                true => Ok(()),
-                false => Err(Error::from(driver.why_gone(from))),
-            })
+            driver.is_gone(from).then(|| if has_come() { Ok(()) } else { Err(Error::from(driver.why_gone(from))) })
         };
         let direct = self.export.direct();
-        let waited = engine.wait_for_memory(direct, Some(engine.timeout()), look);
-        let waited = waited.or_else(|| {
+        let waited = engine.wait_for_memory(direct, Some(engine.timeout()), look).or_else(|| {
             late();
             engine.wait_for_memory(direct, None, look)
         });
@@ -300,12 +263,12 @@ impl Group {
         }
         let rank = self.node.rank();
         self.steps += 1;
-        let message = [&call.to_bytes(), chunk].concat();
+        let message = [call.as_bytes(), chunk].concat();
         self.tell(0, call, &message, SLOT * rank as u64).inspect_err(|_| self.steps -= 1)?;
         self.wait(0, 0, self.steps, || late::say_silent(&self.node, call, 0))?;
         let mut answer = vec![0; VERDICT_BYTES + answer_of(rank)];
         self.export.read(8, &mut answer)?;
-        Verdict::from_bytes(&answer).into_result(&self.node)?;
+        front::<Verdict>(&answer).into_result(&self.node)?;
         Ok(answer.split_off(VERDICT_BYTES))
     }
 
@@ -320,7 +283,7 @@ impl Group {
     ) -> Result<Vec<u8>> {
         self.steps += 1;
         let mut chunks = vec![chunk.to_vec()];
-        let mut verdict = Verdict::Done;
+        let mut verdict = Verdict::default();
         let mut gone = Vec::new();
         let is_said = Cell::new(false);
         let late = || {
@@ -332,23 +295,19 @@ impl Group {
             let slot = SLOT * rank as u64;
             if self.wait(rank, slot, self.steps, late).is_err() {
                 gone.push(rank);
-                verdict = Verdict::Gone(rank as u32);
+                verdict = Verdict { code: GONE, rank: rank as u64, ..Verdict::default() };
                 continue;
             }
             let mut message = vec![0; CALL_BYTES + chunk_of(rank)];
             self.export.read(slot + 8, &mut message)?;
-            let theirs = Call::from_bytes(&message);
-            if theirs != call && matches!(verdict, Verdict::Done) {
-                verdict = Verdict::Differs(rank as u32, theirs, call);
+            let theirs = front(&message);
+            if theirs != call && verdict.code == DONE {
+                verdict = Verdict { code: DIFFERS, rank: rank as u64, theirs, ours: call };
             }
             chunks.push(message.split_off(CALL_BYTES));
         }
-        let answer = match verdict {
-            Verdict::Done => make(&chunks),
-            _ => Vec::new(),
-        };
-        let mut outcome = verdict.to_bytes();
-        outcome.extend_from_slice(&answer);
+        let answer = if verdict.code == DONE { make(&chunks) } else { Vec::new() };
+        let outcome = [verdict.as_bytes(), &answer].concat();
         let mut told = Ok(());
         for rank in (1..self.node.size()).filter(|rank| !gone.contains(rank)) {
             let length = VERDICT_BYTES + answer_of(rank).min(answer.len());
@@ -400,7 +359,7 @@ impl Node {
                     |_| if root < size { length } else { 0 },
                     |chunks| chunks.get(root).cloned().unwrap_or_default(),
                 )?;
-                check_root(root, size)?;
+                self.peer(root)?;
                 bytes.copy_from_slice(&got);
             }
             Ok(())
@@ -414,7 +373,7 @@ impl Node {
     pub fn gather(&self, root: usize, data: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         let call = Call { what: GATHER, root: root as u64, length: data.len() as u64 };
         let all = self.gather_to(call, data, |rank| rank == root)?;
-        check_root(root, self.size())?;
+        self.peer(root)?;
         Ok((self.rank() == root).then_some(all))
     }
 
@@ -498,13 +457,6 @@ fn chunks_of(length: usize) -> impl Iterator<Item = core::ops::Range<usize>> {
     (0..length.max(1)).step_by(CHUNK).map(move |start| start..(start + CHUNK).min(length))
 }
 
-fn check_root(root: usize, size: usize) -> Result<()> {
-    if root < size {
-        return Ok(());
-    }
-    Err(DriverError::NoSuchRank { rank: u32::try_from(root).unwrap_or(u32::MAX), size: size as u32 }.into())
-}
-
 fn words<T: Reducible>(bytes: &[u8]) -> impl Iterator<Item = T> {
     bytes.chunks_exact(8).map(|word| {
         let mut bytes = [0; 8];
@@ -515,9 +467,7 @@ fn words<T: Reducible>(bytes: &[u8]) -> impl Iterator<Item = T> {
 
 /// What the values of all ranks make together.
 fn reduce_chunks<T: Reducible>(chunks: &[Vec<u8>], how: Reduction) -> Vec<u8> {
-    let Some((first, rest)) = chunks.split_first() else {
-        return Vec::new();
-    };
+    let Some((first, rest)) = chunks.split_first() else { return Vec::new() };
     let mut values: Vec<T> = words(first).collect();
     for chunk in rest {
         for (value, other) in values.iter_mut().zip(words::<T>(chunk)) {

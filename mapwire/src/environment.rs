@@ -2,61 +2,52 @@
 //!
 //! Warnings go to standard error, since programs rarely install a log before they join, and name what to change.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Once;
 
-/// Every variable that mapwire reads or sets; those of the launcher too.
-pub const VARIABLES: &[&str] = &[
+use crate::NodeConfig;
+
+/// The variables that no [node](NodeConfig::from_env) reads: of launchers, names of jobs, far memory and remote calls, of benches and of
+/// mapwire's own tests.
+const OTHERS: [&str; 23] = [
     "MAPWIRE_BIND",
-    "MAPWIRE_BUSY_POLL",
-    "MAPWIRE_CAPTURE_FOLDER",
     "MAPWIRE_CONFIG",
-    "MAPWIRE_DIRECTORY",
-    "MAPWIRE_DRIVER",
     "MAPWIRE_FAR_DISK",
     "MAPWIRE_FAR_FILES",
     "MAPWIRE_FAR_LOCAL_PAGES",
     "MAPWIRE_FAR_STATS",
-    "MAPWIRE_FAULTS",
-    "MAPWIRE_ADDRESSES",
     "MAPWIRE_INCARNATION",
-    "MAPWIRE_INSECURE",
-    "MAPWIRE_JOB",
     "MAPWIRE_JOB_NAME",
     "MAPWIRE_LOG",
-    "MAPWIRE_LOSS",
     "MAPWIRE_NAMES",
-    "MAPWIRE_NIC_MEMORY",
-    "MAPWIRE_PINNER",
-    "MAPWIRE_PATH",
-    "MAPWIRE_PIN_LIMIT",
-    "MAPWIRE_POLICY",
-    "MAPWIRE_PREPIN",
-    "MAPWIRE_RANK",
     "MAPWIRE_RANKS",
     "MAPWIRE_RPC",
     "MAPWIRE_RPC_RECORD",
     "MAPWIRE_SECRET_FILE",
-    "MAPWIRE_SHARED",
-    "MAPWIRE_SHARED_BASE",
     "MAPWIRE_SIZE",
     "MAPWIRE_STDOUT",
     "MAPWIRE_STOP_GRACE",
     "MAPWIRE_TAG",
-    "MAPWIRE_TIMEOUT",
-    "MAPWIRE_TRACE_FOLDER",
-    "MAPWIRE_TRANSLATION",
-    "MAPWIRE_TRANSPORT",
-    "MAPWIRE_VIEWS",
-    "MAPWIRE_WAIT",
     "MAPWIRE_WDIR",
-    // Of benches and of mapwire's own tests.
     "MAPWIRE_BENCH_RANK",
     "MAPWIRE_PING_RANK",
     "MAPWIRE_DOCTOR_RANK",
     "MAPWIRE_LAUNCHER",
 ];
+
+/// Every variable that mapwire reads or sets.
+fn known() -> Vec<String> {
+    let known = RefCell::new(Vec::from(OTHERS.map(str::to_owned)));
+    let note = |name: &str| {
+        known.borrow_mut().push(name.to_owned());
+        None
+    };
+    // What a node asks for is what it reads.
+    let _ = NodeConfig::from_variables(note);
+    known.into_inner()
+}
 
 /// Variables that begin so belong to mapwire's own tests.
 const OF_TESTS: &str = "MAPWIRE_TEST_";
@@ -83,8 +74,9 @@ const FOREIGN: [Foreign; 4] = [
 pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> Vec<String> {
     let names = names.into_iter().map(|name| name.to_string_lossy().into_owned());
     let ours = names.filter(|name| name.starts_with("MAPWIRE_") && !name.starts_with(OF_TESTS));
-    let unknown = ours.filter(|name| !VARIABLES.contains(&name.as_str()));
-    let text = |name: String| match nearest(&name) {
+    let known = known();
+    let unknown = ours.filter(|name| !known.contains(name));
+    let text = |name: String| match nearest(&name, &known) {
         Some(known) => {
             format!("mapwire has no variable {name}, so it has no effect; did you mean {known}?")
         }
@@ -94,25 +86,10 @@ pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> Vec<Strin
 }
 
 /// The variable that at most three changed letters make of `name`.
-fn nearest(name: &str) -> Option<&'static str> {
-    let distances = VARIABLES.iter().map(|known| (distance(name, known), *known));
+fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
+    let distances = known.iter().map(|known| (strsim::levenshtein(name, known), known));
     let (least, known) = distances.min()?;
     (least <= 3).then_some(known)
-}
-
-/// How many letters must be added, removed or replaced to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (above, letter) in one.bytes().enumerate() {
-        let mut diagonal = above;
-        row[0] = above + 1;
-        for (column, wanted) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(letter != wanted);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// What is wrong with a value of `MAPWIRE_LOG`, if anything is: a list of levels and of `part=level`, such as
@@ -195,28 +172,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_variable_that_a_node_reads_is_known() {
-        let asked = std::cell::RefCell::new(Vec::new());
-        let note = |name: &str| {
-            asked.borrow_mut().push(name.to_owned());
-            None
-        };
-        crate::NodeConfig::from_variables(note).unwrap();
-        let asked = asked.into_inner();
-        assert!(asked.len() > 10);
-        for name in asked {
-            assert!(VARIABLES.contains(&name.as_str()), "{name}");
-        }
-    }
-
-    #[test]
     fn a_variable_that_is_none_is_named_with_the_nearest_that_is_one() {
         let says = |name: &str| unknown_variables([name.into()]).pop();
         assert!(says("MAPWIRE_WIAT").unwrap().contains("did you mean MAPWIRE_WAIT?"));
         assert!(says("MAPWIRE_PINLIMIT").unwrap().contains("did you mean MAPWIRE_PIN_LIMIT?"));
         let far = says("MAPWIRE_COLOUR_OF_LINES").unwrap();
         assert!(far.contains("MAPWIRE_COLOUR_OF_LINES") && !far.contains("did you mean"), "{far}");
-        for name in ["MAPWIRE_WAIT", "MAPWIRE_TEST_LABEL", "PATH", "MAPWIRE"] {
+        for name in ["MAPWIRE_WAIT", "MAPWIRE_BIND", "MAPWIRE_TEST_LABEL", "PATH", "MAPWIRE"] {
             assert_eq!(says(name), None);
         }
     }

@@ -16,7 +16,7 @@ use crate::config::ConfigError;
 use crate::far::FarError;
 
 /// What can go wrong. Every message names what was wrong, with which value, and how to mend it. [`kind`](Self::kind)
-/// classifies it.
+/// classifies it. In fields offsets, lengths and alignments are in bytes, and `rank` and `name` are those of the export.
 ///
 /// `Debug` prints the message too, so that a `main` which returns an error ends with a sentence:
 ///
@@ -28,6 +28,7 @@ use crate::far::FarError;
 /// ```
 #[derive(Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// A setting.
     #[error(transparent)]
@@ -64,16 +65,7 @@ pub enum Error {
     Proxy(#[from] mapwire_vmmc::ProxyError),
     /// A range outside a buffer, export, import or slice.
     #[error("{length} {unit} at {offset} pass the end, which is at {end}")]
-    OutOfRange {
-        /// First one asked for.
-        offset: u64,
-        /// How many.
-        length: u64,
-        /// How many there are.
-        end: u64,
-        /// Bytes, or elements.
-        unit: &'static str,
-    },
+    OutOfRange { offset: u64, length: u64, end: u64, unit: &'static str },
     /// A file that shared memory was read from or written to.
     #[error("the file that shared memory was read from or written to: {0}")]
     Io(std::io::Error),
@@ -82,12 +74,7 @@ pub enum Error {
     Unaligned(u64),
     /// The offset of a word for an atomic operation.
     #[error("a word of {width} bytes lies at a multiple of that; offset {offset} is none")]
-    UnalignedWord {
-        /// Where it would be.
-        offset: u64,
-        /// Its bytes.
-        width: u64,
-    },
+    UnalignedWord { offset: u64, width: u64 },
     /// A name that is for mapwire itself.
     #[error("names that begin with `mapwire.` are reserved, and `{0}` is one: choose another")]
     ReservedName(String),
@@ -95,14 +82,7 @@ pub enum Error {
     #[error(
         "rank {rank} makes {call}, rank 0 {call_of_0}: all ranks must make the same calls in the same order, with the same lengths"
     )]
-    CallsDiffer {
-        /// A rank that differs from rank 0.
-        rank: u32,
-        /// Its call.
-        call: String,
-        /// That of rank 0.
-        call_of_0: String,
-    },
+    CallsDiffer { rank: u32, call: String, call_of_0: String },
     /// Two calls of one rank at a time that all ranks make together.
     #[error(
         "this rank is in a barrier, broadcast, gather or reduce already: make such calls from one thread at a time, and not from handlers of notifications"
@@ -111,102 +91,55 @@ pub enum Error {
     /// A wait for any of no signals.
     #[error("a wait for any of no signals would never end: name at least one")]
     NothingAwaited,
-    /// Rows that would be stored over each other.
+    /// Rows that would be stored over each other: `stride` is from the begin of one to the begin of the next.
     #[error(
         "rows of {row_bytes} B every {stride} B overlap where they are stored: let the stride be at least the length of a row"
     )]
-    Overlap {
-        /// Bytes of a row.
-        row_bytes: u64,
-        /// Bytes from the begin of a row to the begin of the next.
-        stride: u64,
-    },
+    Overlap { row_bytes: u64, stride: u64 },
     /// Values at an address that is not theirs.
     #[error("values that are aligned to {align} bytes cannot lie at {address:#x}")]
-    Misplaced {
-        /// Where they would be.
-        address: u64,
-        /// Their alignment in bytes.
-        align: u64,
-    },
+    Misplaced { address: u64, align: u64 },
     /// A right that the import does not carry.
     #[error(
         "the import carries the right to {has}, not to {needs}: ask for it when importing, and let the exporter allow it"
     )]
-    NoRight {
-        /// What it would take.
-        needs: mapwire_wire::Rights,
-        /// What it has.
-        has: mapwire_wire::Rights,
-    },
+    NoRight { needs: mapwire_wire::Rights, has: mapwire_wire::Rights },
     /// The export behind an import is gone.
     #[error("rank {rank} has revoked `{name}`")]
-    Revoked {
-        /// The exporter.
-        rank: u32,
-        /// Its export.
-        name: String,
-    },
-    /// A send that failed after a part of it had left.
+    Revoked { rank: u32, name: String },
+    /// A send that failed after `sent_bytes` of its `length` had left, from the first on.
     #[error("{cause}; at most {sent_bytes} of {length} B may have been stored")]
-    Partial {
-        /// Bytes that had left, from the first on.
-        sent_bytes: u64,
-        /// Bytes of the send.
-        length: u64,
-        /// Why it failed.
-        cause: Box<Error>,
-    },
+    Partial { sent_bytes: u64, length: u64, cause: Box<Error> },
     /// Sends that had returned `Ok` were not stored, or may not have been. Only [`Import::flush`](crate::Import::flush) gives this.
     #[error("{}", not_stored(*rank, name, *count, *first, *reason))]
     NotStored {
-        /// The exporter.
         rank: u32,
-        /// Its export.
         name: String,
         /// Sends that were refused since the last flush; 0: not known how many.
         count: u64,
         /// Offset and length of the first bytes that were refused, if known: of a long send a part.
         first: Option<(u64, u64)>,
-        /// Why.
         reason: mapwire_wire::Refusal,
     },
     /// A signal that cannot come.
     #[error(
         "the signal at offset {offset} of `{name}` will not come: every other rank that may import it is gone, and nobody holds an import of it ({ranks})"
     )]
-    Deserted {
-        /// Its offset.
-        offset: u64,
-        /// The export.
-        name: String,
-        /// The ranks by state.
-        ranks: String,
-    },
+    Deserted { offset: u64, name: String, ranks: String },
     /// Pages were pinned before the program said that it chooses which are unpinned.
     #[error("{pages} pages are pinned already: say who chooses before anything is exported, sent or fetched")]
-    PinnedAlready {
-        /// How many.
-        pages: u64,
-    },
+    PinnedAlready { pages: u64 },
     /// A range of shared memory where only private memory can be.
     #[error(
         "{length} B at {address:#x} lie in shared memory, which has no fixed place: export or redirect to memory of this process"
     )]
-    InSharedMemory {
-        /// First address.
-        address: u64,
-        /// Bytes.
-        length: u64,
-    },
+    InSharedMemory { address: u64, length: u64 },
 }
 
 fn not_stored(rank: u32, name: &str, count: u64, first: Option<(u64, u64)>, reason: mapwire_wire::Refusal) -> String {
     let since = format!("to `{name}` of rank {rank} since the last flush");
     let what = match (count, first) {
-        (0, None) => {
-            return format!("sends {since} may not have been stored, it is not known which: {reason}");
-        }
+        (0, None) => return format!("sends {since} may not have been stored, it is not known which: {reason}"),
         (0, _) => "some sends".to_owned(),
         (1, _) => "1 send".to_owned(),
         (count, _) => format!("{count} sends"),
@@ -229,7 +162,6 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Results of this crate.
 pub(crate) type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// A range within `end`, or the error that says why not.

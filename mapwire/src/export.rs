@@ -17,7 +17,7 @@ use crate::collective::refuse_reserved;
 use crate::config::Path;
 use crate::error::{Error, Result, check_range};
 use crate::node::Node;
-use crate::raw;
+use crate::{raw, waiting};
 
 /// An export about to be made. Unless told otherwise it has no name (give it one), allows stores and fetches, and lets every
 /// rank of the job import it.
@@ -263,18 +263,8 @@ impl Export {
     pub fn wait_signal_for(&self, offset: u64, value: u64, timeout: Option<Duration>) -> Result<Option<u64>> {
         let address = self.signal_address(offset)?;
         let look = || raw::load(address).ok().filter(|&seen| seen >= value);
-        let engine = &self.node.inner.engine;
-        let outcome = engine.wait_for_memory(self.direct(), timeout, |thorough| {
-            if let Some(seen) = look() {
-                return Some(Some(seen));
-            }
-            // What was sent before is in place: the last look is after that.
-            (thorough && timeout.is_none() && self.is_deserted()).then(look)
-        });
-        match outcome {
-            Some(None) => Err(self.deserted(offset)),
-            found => Ok(found.flatten()),
-        }
+        let deserted = || self.deserted(offset);
+        waiting::wait_for(&self.node, self.direct(), timeout, look, || self.is_deserted(), deserted)
     }
 
     /// What to ask for wake-ups if importers may have mapped the memory.

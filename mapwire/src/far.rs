@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use mapwire_host::page::PAGE_BYTES;
 use mapwire_host::paging::{DiskStore, FileChanges, Pager, PagerConfig, PagerError, Statistics, file_bytes};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, check_range};
 
 #[allow(unsafe_code)]
 mod slice;
@@ -148,9 +148,7 @@ impl Far {
     pub fn map_part(&self, file: impl AsFd, offset: u64, bytes: usize) -> Result<FarSlice> {
         let end = file_bytes(&file).map_err(FarError::from)?;
         let length = bytes as u64;
-        if offset.checked_add(length).is_none_or(|last| last > end) {
-            return Err(Error::OutOfRange { offset, length, end, unit: "bytes" });
-        }
+        check_range(offset, length, end)?;
         let slice = self.alloc(bytes)?;
         slice.map(file.as_fd(), offset, FileChanges::Refused)?;
         Ok(slice)

@@ -7,32 +7,30 @@ use std::time::Instant;
 
 use mapwire_driver::engine::{Engine, Way};
 use mapwire_driver::imports::LocalImport;
-use mapwire_driver::{DriverError, DriverMode};
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
-use mapwire_node::{NOTICE_HANDLER, notice};
-use mapwire_translation::PageRange;
 use mapwire_vmmc::ProxyAddress;
-use mapwire_wire::{CommandRepr, Endpoint, Key, NodeId, Refusal, Rights, Signal};
+use mapwire_wire::{Key, Refusal, Rights, Signal, SignalOp};
 
+use crate::buffer::Buffer;
 use crate::collective::refuse_reserved;
 use crate::error::{Error, Result, check_range};
 use crate::node::Node;
 
 mod atomics;
-mod buffers;
 mod checks;
+mod commands;
 pub(crate) mod copies;
-mod mapped;
 mod parts;
 mod proxies;
 mod requests;
-mod ring;
 mod rma;
+mod transfer;
 
 pub use parts::Rows;
 pub(crate) use proxies::Proxies;
 pub use requests::{Request, Stable, StableMut};
+use transfer::{Memory, Then};
 
 /// An import about to be made. Unless told otherwise it has all rights that the export gives, and waits for the exporter as long as
 /// `MAPWIRE_TIMEOUT` says (30 s).
@@ -88,12 +86,8 @@ impl<'a> ImportBuilder<'a> {
             refuse_reserved(self.name)?;
         }
         let engine = &self.node.inner.engine;
-        let size = engine.size();
-        let rank = u32::try_from(self.rank)
-            .ok()
-            .filter(|&rank| rank < size)
-            .ok_or(DriverError::NoSuchRank { rank: u32::try_from(self.rank).unwrap_or(u32::MAX), size })?;
-        let peer = NodeId(rank as u16);
+        let peer = self.node.peer(self.rank)?;
+        let rank = peer.0;
         let mut left = self.timeout;
         if !engine.lock().takes_requests(peer) {
             let begun = Instant::now();
@@ -234,6 +228,16 @@ impl Import {
         self.send_source(data.into(), offset)
     }
 
+    /// As [`send`](Self::send), from the bytes `range` of a buffer, which other ranks may store to at any time, so that no slice can be had
+    /// of them. What they store there meanwhile may be sent or not.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and a range outside the buffer.
+    #[inline]
+    pub fn send_from(&self, source: &Buffer, range: Range<usize>, offset: u64) -> Result<()> {
+        self.send_source(source.bytes(range)?, offset)
+    }
+
     #[inline]
     fn send_source(&self, data: Source<'_>, offset: u64) -> Result<()> {
         if let Some(mapped) = &self.held.local.mapped
@@ -243,7 +247,7 @@ impl Import {
             self.wake_awaiting(mapped);
             return Ok(());
         }
-        self.send_slow(data, offset, false, None)
+        self.transfer(Memory::From(data), offset, Then::Nothing)
     }
 
     /// Stores `data` at `offset`, then `value` at `signal_offset`, in this order: whoever sees the value (with
@@ -256,6 +260,42 @@ impl Import {
         self.put_signal_source(data.into(), offset, Signal::set(signal_offset, value))
     }
 
+    /// As [`put_signal`](Self::put_signal), but adds `value` to the word at `signal_offset`, in one atomic step; the sum wraps. Several
+    /// senders can so signal by one word.
+    ///
+    /// # Errors
+    /// As [`put_signal`](Self::put_signal).
+    #[inline]
+    pub fn put_signal_add(&self, data: &[u8], offset: u64, signal_offset: u64, value: u64) -> Result<()> {
+        self.put_signal_source(data.into(), offset, Signal { offset: signal_offset, value, op: SignalOp::Add })
+    }
+
+    /// As [`put_signal`](Self::put_signal), but sets the bits of `value` in the word at `signal_offset`, in one atomic step, and leaves the
+    /// others.
+    ///
+    /// # Errors
+    /// As [`put_signal`](Self::put_signal).
+    #[inline]
+    pub fn put_signal_or(&self, data: &[u8], offset: u64, signal_offset: u64, value: u64) -> Result<()> {
+        self.put_signal_source(data.into(), offset, Signal { offset: signal_offset, value, op: SignalOp::Or })
+    }
+
+    /// As [`put_signal`](Self::put_signal), from the bytes `range` of a buffer, as [`send_from`](Self::send_from).
+    ///
+    /// # Errors
+    /// As [`put_signal`](Self::put_signal), and a range outside the buffer.
+    #[inline]
+    pub fn put_signal_from(
+        &self,
+        source: &Buffer,
+        range: Range<usize>,
+        offset: u64,
+        signal_offset: u64,
+        value: u64,
+    ) -> Result<()> {
+        self.put_signal_source(source.bytes(range)?, offset, Signal::set(signal_offset, value))
+    }
+
     #[inline]
     fn put_signal_source(&self, data: Source<'_>, offset: u64, signal: Signal) -> Result<()> {
         if let Some(mapped) = &self.held.local.mapped
@@ -266,7 +306,7 @@ impl Import {
             return Ok(());
         }
         self.check_signal(signal.offset)?;
-        self.send_slow(data, offset, false, Some(signal))
+        self.transfer(Memory::From(data), offset, Then::Signal(signal))
     }
 
     /// Stores `data`, and has the exporter's notification handler run after delivery.
@@ -274,24 +314,7 @@ impl Import {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_notify(&self, data: &[u8], offset: u64) -> Result<()> {
-        if self.held.local.mapped.is_none() {
-            return self.send_slow(data.into(), offset, true, None);
-        }
-        self.send_slow(data.into(), offset, false, None)?;
-        self.notify(offset, data.len() as u64)
-    }
-
-    /// Has the exporter's notification handler run, as after a message of these bytes.
-    fn notify(&self, offset: u64, length: u64) -> Result<()> {
-        self.held.node.check_process()?;
-        let grant = &self.held.local.grant;
-        let notice = notice(grant.export, grant.key, offset, length);
-        let command = CommandRepr::Handler {
-            to: Endpoint::first_of(grant.node()),
-            handler: NOTICE_HANDLER,
-            length: notice.len() as u32,
-        };
-        self.submit(&command, &notice)
+        self.transfer(Memory::From(data.into()), offset, Then::Notify)
     }
 
     /// Copies `into.len()` bytes from `offset` of the export (UTLB §4.1, remote fetch).
@@ -307,7 +330,16 @@ impl Import {
         {
             return Ok(());
         }
-        self.fetch_slow(offset, into)
+        self.transfer(Memory::Into(into), offset, Then::Nothing)
+    }
+
+    /// As the calls above, by the fast way where it is open.
+    fn move_now(&self, memory: Memory<'_>, offset: u64, then: Then) -> Result<()> {
+        match (memory, then.signal()) {
+            (Memory::Into(into), _) => self.fetch(offset, into),
+            (Memory::From(data), None) => self.send_source(data, offset),
+            (Memory::From(data), Some(signal)) => self.put_signal_source(data, offset, signal),
+        }
     }
 
     /// Waits until all that this process has sent by this import is in place at the exporter. Needs no right to fetch.
@@ -324,9 +356,7 @@ impl Import {
         self.held.node.check_process()?;
         let held = &*self.held;
         let grant = &held.local.grant;
-        let Some(mapped) = &held.local.mapped else {
-            return self.flush_ring();
-        };
+        let Some(mapped) = &held.local.mapped else { return self.flush_ring() };
         if !self.is_direct() {
             self.flush_ring()?;
         }
@@ -339,63 +369,7 @@ impl Import {
                 reason: Refusal::Revoked,
             });
         }
-        if held.way.is_clear() {
-            return Ok(());
-        }
-        let mut driver = held.engine.lock();
-        if driver.is_gone(grant.node()) {
-            return Err(driver.why_gone(grant.node()).into());
-        }
-        Ok(())
-    }
-
-    /// Everything but a direct store that may go ahead: the ring path, and direct stores that must wait or fail.
-    fn send_slow(&self, data: Source<'_>, offset: u64, notify: bool, signal: Option<Signal>) -> Result<()> {
-        self.held.node.check_process()?;
-        self.check(Rights::STORE, offset, data.len() as u64)?;
-        match &self.held.local.mapped {
-            None => self.send_ring(data, offset, notify, signal),
-            Some(mapped) => self.send_mapped(mapped, data, offset, signal),
-        }
-    }
-
-    /// Submits a command whose pages are pinned and held until it is done; gives its completion word.
-    fn submit_held(&self, address: u64, length: u64, command: impl Fn(u32) -> CommandRepr) -> Result<u32> {
-        let engine = &self.held.engine;
-        engine.check_here()?;
-        let range = PageRange::covering(address, length).map_err(DriverError::from)?;
-        let words = engine.words();
-        let word = self.take_word()?;
-        // The usual case takes the lock once: pages pinned, room in the queue.
-        let mut driver = engine.lock_with_news(self.held.local.grant.node());
-        let begun = self.refuse_if_over(&mut driver).and_then(|()| Ok(driver.hold(word, range)?));
-        if let Err(error) = begun {
-            words.cancel(word);
-            return Err(error);
-        }
-        engine.mark_dirty(&driver, self.held.local.grant.node());
-        if engine.mode() == DriverMode::Inline && matches!(driver.submit(&command(word), &[]), Ok(true)) {
-            return Ok(word);
-        }
-        drop(driver);
-        if let Err(error) = self.submit(&command(word), &[]) {
-            engine.lock().unhold(word);
-            words.cancel(word);
-            return Err(error);
-        }
-        Ok(word)
-    }
-}
-
-impl Import {
-    /// Takes a completion word, waiting for one.
-    #[inline]
-    fn take_word(&self) -> Result<u32> {
-        let engine = &self.held.engine;
-        let word =
-            engine.words().take().or_else(|| engine.wait_until(Some(engine.timeout()), |engine| engine.words().take()));
-        let all = mapwire_driver::completions::WORDS;
-        Ok(word.ok_or(DriverError::TooManyOutstanding(all))?)
+        if held.way.is_clear() { Ok(()) } else { self.refuse_if_gone(&mut held.engine.lock()) }
     }
 }
 

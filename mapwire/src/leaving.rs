@@ -67,10 +67,7 @@ impl Departure {
         if core::mem::replace(&mut *has_left, true) {
             return;
         }
-        let undelivered = match leaves {
-            true => self.engine.stop(),
-            false => self.engine.deliver(),
-        };
+        let undelivered = if leaves { self.engine.stop() } else { self.engine.deliver() };
         for undelivered in undelivered {
             self.say_lost(&undelivered);
         }
@@ -115,8 +112,7 @@ pub(crate) fn leave_at_exit(departure: &Arc<Departure>) {
 fn at_exit(code: i32) -> i32 {
     let nodes = core::mem::take(&mut *lock(&NODES));
     let own = std::process::id();
-    let nodes = nodes.iter().filter(|(process, _)| *process == own);
-    let nodes = nodes.filter_map(|(_, node)| node.upgrade());
+    let nodes = nodes.iter().filter(|(process, _)| *process == own).filter_map(|(_, node)| node.upgrade());
     for departure in nodes.filter(|departure| departure.engine.is_here()) {
         end_on_a_thread(&departure, code == 0);
     }

@@ -67,12 +67,12 @@ mod opening;
 #[allow(unsafe_code)]
 mod raw;
 pub mod rpc;
-mod segments;
 pub mod services;
 #[allow(unsafe_code)]
 mod shared;
 #[allow(unsafe_code)]
 mod slice;
+mod threads;
 mod waiting;
 
 pub use buffer::Buffer;

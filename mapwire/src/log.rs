@@ -68,8 +68,7 @@ impl Filter {
     }
 
     fn most(&self) -> LevelFilter {
-        let parts = self.parts.iter().map(|&(_, level)| level);
-        parts.fold(self.level, LevelFilter::max)
+        self.parts.iter().map(|&(_, level)| level).fold(self.level, LevelFilter::max)
     }
 }
 
@@ -81,10 +80,7 @@ struct Lines {
 
 impl Subscriber for Lines {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        match self.enabled(metadata) {
-            true => Interest::always(),
-            false => Interest::never(),
-        }
+        if self.enabled(metadata) { Interest::always() } else { Interest::never() }
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -98,8 +94,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = String::new();
         if self.look.time {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let now = now.unwrap_or_default();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let (day_s, us) = (now.as_secs() % 86_400, now.subsec_micros());
             let (hour, minute, second) = (day_s / 3600, day_s / 60 % 60, day_s % 60);
             let _ = write!(line, "{hour:02}:{minute:02}:{second:02}.{us:06} ");

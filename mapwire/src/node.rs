@@ -13,6 +13,7 @@ use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
 use mapwire_transport::net::{Addresses, AddressesError, Carrier, NetConfig};
 use mapwire_transport::rendezvous::JobAddress;
+use mapwire_wire::NodeId;
 
 use crate::buffer::Buffer;
 use crate::collective::Group;
@@ -135,8 +136,7 @@ impl Node {
                 })?;
                 let driver = &config.driver;
                 let net = NetConfig { spins: driver.wait == WaitStrategy::Poll, ..driver.net.clone() };
-                let joined = JobFabric::join(&address, config.rank, driver.timeout, &net);
-                joined.map_err(DriverError::from)?
+                JobFabric::join(&address, config.rank, driver.timeout, &net).map_err(DriverError::from)?
             }
         };
         if let Some(membership) = &membership {
@@ -183,6 +183,15 @@ impl Node {
     #[must_use]
     pub fn rank(&self) -> usize {
         self.inner.engine.rank() as usize
+    }
+
+    /// The node of a rank of the job.
+    pub(crate) fn peer(&self, rank: usize) -> Result<NodeId, DriverError> {
+        let size = self.inner.engine.size();
+        match u32::try_from(rank) {
+            Ok(rank) if rank < size => Ok(NodeId(rank as u16)),
+            other => Err(DriverError::NoSuchRank { rank: other.unwrap_or(u32::MAX), size }),
+        }
     }
 
     /// Processes in the job.
@@ -272,10 +281,8 @@ impl Node {
     /// The links to ranks of other hosts that were used so far, by rank: round-trip times, windows, what was sent and sent again.
     #[must_use]
     pub fn links(&self) -> Vec<(usize, crate::LinkStats)> {
-        let Some(driver) = self.driver() else {
-            return Vec::new();
-        };
-        let stats = |rank| Some((rank, driver.nic().link_stats(mapwire_wire::NodeId(rank as u16))?));
+        let Some(driver) = self.driver() else { return Vec::new() };
+        let stats = |rank| Some((rank, driver.nic().link_stats(NodeId(rank as u16))?));
         (0..self.size()).filter_map(stats).collect()
     }
 
@@ -289,9 +296,7 @@ impl Node {
     /// (UTLB §6).
     #[must_use]
     pub fn translation_counters(&self) -> mapwire_translation::Counters {
-        let Some(driver) = self.driver() else {
-            return mapwire_translation::Counters::default();
-        };
+        let Some(driver) = self.driver() else { return mapwire_translation::Counters::default() };
         let nic = mapwire_translation::TranslationDesign::counters(driver.nic().translation());
         nic + driver.page_counters()
     }

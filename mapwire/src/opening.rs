@@ -50,7 +50,6 @@ impl Opening {
         })
     }
 
-    /// Why it does not stand.
     #[cold]
     pub(crate) fn why_not(self) -> SharedError {
         match self.word.load(Ordering::Relaxed) {

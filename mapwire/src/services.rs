@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use mapwire_driver::DriverError;
-use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::service_memory::{PeerMemory, ServiceMemory};
+use mapwire_driver::shared::Segment;
 /// What a [`Service`] is made of.
 pub use mapwire_service::{Access, Action, Broken, Region, Service};
 pub use mapwire_wire::{Endpoint, HandlerId, NodeId};
@@ -17,7 +17,6 @@ use mapwire_wire::{ExportId, ImportId, Rights};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::node::Node;
-use crate::segments;
 
 /// The process that is rank `rank`.
 #[must_use]
@@ -53,24 +52,10 @@ impl Node {
         self.check_process()?;
         let engine = &self.inner.engine;
         let name = format!("mapwire.service.{}", handler.0);
-        let export = engine.lock().export(ExportRequest {
-            name: name.clone(),
-            address: buffer.as_ptr() as u64,
-            length: buffer.len() as u64,
-            rights: Rights::ALL,
-            importers: Importers::Job,
-            direct: Some(DirectMemory::Buffer(Arc::clone(&buffer.memory))),
-            handler: None,
-        })?;
+        let export = buffer.offer(engine, name.clone(), Importers::Job)?;
         let mut offered =
             ServiceBuffer { node: self.clone(), export, imports: Vec::new(), peers: Arc::new(PeerMemory::new(0)) };
-        let mut peers = PeerMemory::new(engine.size());
-        segments::import_all(engine, &name, "registered its service", |of| {
-            offered.imports.push((of.import, of.grant));
-            peers.set(of.peer, of.segment);
-            Ok(())
-        })?;
-        offered.peers = Arc::new(peers);
+        offered.import_all(&name)?;
         let memory = ServiceMemory::new(Arc::clone(&buffer.memory), Arc::clone(&offered.peers));
         engine.lock().set_service_memory(handler, memory);
         self.register_service(handler, service)?;
@@ -126,6 +111,31 @@ pub struct ServiceBuffer {
 }
 
 impl ServiceBuffer {
+    /// Imports what all other ranks offer under `name`.
+    fn import_all(&mut self, name: &str) -> Result<()> {
+        let engine = &self.node.inner.engine;
+        let timeout = engine.timeout();
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let mut requests = Vec::new();
+        for rank in (0..engine.size()).filter(|&rank| rank != engine.rank()) {
+            let peer = NodeId(rank as u16);
+            requests.push((peer, engine.lock().ask_import(peer, name, Rights::ALL, None, timeout_ns)?));
+        }
+        let mut peers = PeerMemory::new(engine.size());
+        for (peer, request) in requests {
+            let late = || format!("rank {} has not registered its service", peer.0);
+            let local = engine.wait_for(Some(timeout), late, |driver| driver.take_import(request))??;
+            self.imports.push((local.id, local.grant));
+            let segment = match local.mapped {
+                Some(mapped) if mapped.part().start == 0 => Segment::Mapped(mapped),
+                _ => Segment::Imported(local.id),
+            };
+            peers.set(peer, segment);
+        }
+        self.peers = Arc::new(peers);
+        Ok(())
+    }
+
     /// Copies bytes from offset `at` of the buffer that rank `from` has given, without a word to it. It may change them meanwhile: they
     /// are what a checksum says, or nothing. False where that memory is not mapped here: rank `from` is on another host.
     #[must_use]

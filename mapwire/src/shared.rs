@@ -223,10 +223,7 @@ impl Shared {
         for &(address, bytes, _) in runs {
             self.check_address(address, bytes)?;
         }
-        let mut calls = match self.engine().is_traced() {
-            true => runs.iter().map(prefetch_call).collect(),
-            false => Vec::new(),
-        };
+        let mut calls = if self.engine().is_traced() { runs.iter().map(prefetch_call).collect() } else { Vec::new() };
         let mut runs = runs.iter().map(|&(address, bytes, writes)| {
             let access = if writes { Access::Write } else { Access::Read };
             let (view, offset) = layout.locate(address as usize).unwrap_or_default();
@@ -246,9 +243,7 @@ impl Shared {
             is_over = self.engine().shared_command(&calls, |dsm, thread| {
                 let now_ns = now_ns();
                 for _ in 0..MINIPAGES_AT_A_TIME {
-                    let Some((view, pages, access)) = &mut run else {
-                        return Ok(true);
-                    };
+                    let Some((view, pages, access)) = &mut run else { return Ok(true) };
                     if pages.is_empty() {
                         run = runs.next();
                         continue;
@@ -347,10 +342,7 @@ impl Shared {
     /// What this rank did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        match self.engine().is_here() {
-            true => self.engine().lock().shared_counters(),
-            false => Counters::default(),
-        }
+        if self.engine().is_here() { self.engine().lock().shared_counters() } else { Counters::default() }
     }
 
     /// How faults are caught.
@@ -458,8 +450,7 @@ impl Inner {
     fn first_broadcast(&self, value: u64) -> Result<u64> {
         let openings = self.node.inner.openings.load(Ordering::Relaxed) + 1;
         let call = SharedCall::of(TraceOp::Broadcast, 0);
-        let engine = &self.node.inner.engine;
-        let met = engine.first_meeting(openings, call, |dsm, thread| {
+        let met = self.node.inner.engine.first_meeting(openings, call, |dsm, thread| {
             dsm.broadcast(thread, 0, value)?;
             Ok(Progress::Pending)
         })?;
@@ -505,10 +496,7 @@ fn bytes_of<T: Sharable>(slice: &SharedSlice<T>) -> u64 {
 
 /// What a trace says of a run of bytes that is asked for.
 fn prefetch_call(&(address, bytes, writes): &(u64, u64, bool)) -> SharedCall {
-    let op = match writes {
-        true => TraceOp::PrefetchWrite,
-        false => TraceOp::Prefetch,
-    };
+    let op = if writes { TraceOp::PrefetchWrite } else { TraceOp::Prefetch };
     SharedCall { op, address, bytes }
 }
 

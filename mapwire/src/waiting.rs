@@ -31,34 +31,42 @@ impl Node {
     /// No signals; as [`Export::signal`] for any of them; without a timeout, [`Error::Deserted`] for the first of them.
     pub fn wait_any(&self, signals: &[Awaited<'_>], timeout: Option<Duration>) -> Result<Option<usize>> {
         self.check_process()?;
-        let Some(first) = signals.first() else {
-            return Err(Error::NothingAwaited);
-        };
+        let Some(first) = signals.first() else { return Err(Error::NothingAwaited) };
         let mut words = Vec::with_capacity(signals.len());
         for signal in signals {
             signal.export.signal(signal.offset)?;
             words.push((signal.export.signal_address(signal.offset)?, signal.value));
         }
         let look = || words.iter().position(|&(address, value)| raw::load(address).is_ok_and(|seen| seen >= value));
-        let engine = &self.inner.engine;
         let asked = Several(signals.iter().filter_map(|s| s.export.direct()).collect());
         let direct = (!asked.0.is_empty()).then_some(&asked as &dyn AskForWake);
-        let outcome = engine.wait_for_memory(direct, timeout, |thorough| {
-            if let Some(index) = look() {
-                return Some(Some(index));
-            }
-            let may_end = thorough && timeout.is_none();
-            // What was sent before is in place: the last look is after that.
-            (may_end && signals.iter().all(|signal| signal.export.is_deserted())).then(look)
-        });
-        match outcome {
-            Some(None) => Err(first.export.deserted(first.offset)),
-            found => Ok(found.flatten()),
-        }
+        let are_deserted = || signals.iter().all(|signal| signal.export.is_deserted());
+        wait_for(self, direct, timeout, look, are_deserted, || first.export.deserted(first.offset))
     }
 }
 
-/// The memory of several exports.
+/// Waits until `look` finds a signal, for `timeout` at most. Without one, it gives the error `deserted` once none can come any more.
+pub(crate) fn wait_for<T>(
+    node: &Node,
+    direct: Option<&dyn AskForWake>,
+    timeout: Option<Duration>,
+    look: impl Fn() -> Option<T>,
+    is_deserted: impl Fn() -> bool,
+    deserted: impl FnOnce() -> Error,
+) -> Result<Option<T>> {
+    let outcome = node.inner.engine.wait_for_memory(direct, timeout, |thorough| {
+        if let Some(seen) = look() {
+            return Some(Some(seen));
+        }
+        // What was sent before is in place: the last look is after that.
+        (thorough && timeout.is_none() && is_deserted()).then(&look)
+    });
+    match outcome {
+        Some(None) => Err(deserted()),
+        found => Ok(found.flatten()),
+    }
+}
+
 struct Several<'a>(Vec<&'a dyn AskForWake>);
 
 impl AskForWake for Several<'_> {

@@ -11,33 +11,17 @@ use super::size;
 /// Words that describe no design.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what each field is")]
 pub enum ParseDesignError {
     /// No design has this name.
-    #[error("{name:?} is no translation design; choose one of: {}", names())]
-    Design {
-        /// What was asked for.
-        name: String,
-    },
+    #[error("{name:?} is not a translation design; choose one of: {}", names())]
+    Design { name: String },
     /// The design has no such option.
     #[error("the design {design} has no option {option:?}; it has: {legal}")]
-    Option {
-        /// The design.
-        design: &'static str,
-        /// What was asked for.
-        option: String,
-        /// What it has.
-        legal: String,
-    },
+    Option { design: &'static str, option: String, legal: String },
     /// An option without a value that it can have.
     #[error("{option}={value} is not possible: {option} must be {legal}")]
-    Value {
-        /// The option.
-        option: &'static str,
-        /// What was asked for.
-        value: String,
-        /// What would do.
-        legal: &'static str,
-    },
+    Value { option: &'static str, value: String, legal: &'static str },
     /// The numbers do not go together.
     #[error(transparent)]
     Cache(#[from] CacheError),

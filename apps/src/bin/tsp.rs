@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use mapwire_apps::{cli, run, tsp::Arguments};
 
-/// Find a shortest tour of cities by branch and bound: real cities from the system's time-zone table, or a TSPLIB file
+/// Find a shortest tour of cities by branch and bound: real cities from the system's time-zone table
 #[derive(Parser)]
 #[command(name = "tsp", version, after_help = EXAMPLES)]
 struct Cli {
@@ -19,7 +19,6 @@ const EXAMPLES: &str = "Examples:
   mapwire run -n 4 -- tsp                                19 cities of Europe over 4 ranks, checked
   mapwire run -n 2 -- tsp --against-threads              beside two plain threads, in turn
   mapwire run -n 2 -- tsp --region America --cities 24   other cities
-  mapwire run -n 2 -- tsp --tsplib ulysses16.tsp         a TSPLIB 95 file
   tsp --mode sequential --json                           one thread; figures as a row of JSON";
 
 fn main() -> ExitCode {

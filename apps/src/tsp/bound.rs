@@ -281,7 +281,8 @@ mod tests {
 
     #[test]
     fn the_longest_distances_do_not_overflow() {
-        use super::super::instance::MAX_DISTANCE;
+        /// More metres than lie between any two places.
+        const MAX_DISTANCE: u32 = 30_000_000;
         let distances = Distances::new(MAX_CITIES, |_, _| MAX_DISTANCE);
         let tour: Vec<u8> = (0..MAX_CITIES as u8).collect();
         let best = distances.tour_length(&tour);

@@ -4,17 +4,6 @@
 pub(super) const MAX_CITIES: usize = 64;
 /// The fewest for which there is anything to choose.
 pub(super) const MIN_CITIES: usize = 3;
-/// The longest distance: any tour, doubled, stays well inside 32 bits.
-pub(super) const MAX_DISTANCE: u32 = 30_000_000;
-
-/// What one unit of distance is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// Metres on the ground.
-    Metres,
-    /// Whatever the file means.
-    Plain,
-}
 
 /// Symmetric distances between at most [`MAX_CITIES`] cities.
 #[derive(Clone, PartialEq, Eq)]
@@ -57,19 +46,14 @@ pub(super) struct Instance {
     pub(super) title: String,
     /// The cities' names.
     pub(super) cities: Vec<String>,
-    /// What its distances mean.
-    pub(super) unit: Unit,
-    /// Their distances.
+    /// Their distances, in metres on the ground.
     pub(super) distances: Distances,
 }
 
 impl Instance {
     /// A length for a person.
     pub(super) fn show_length(&self, length: u32) -> String {
-        match self.unit {
-            Unit::Metres => format!("{:.1} km", f64::from(length) / 1000.0),
-            Unit::Plain => length.to_string(),
-        }
+        format!("{:.1} km", f64::from(length) / 1000.0)
     }
 
     /// A tour for a person: the names, the first again at the end.
@@ -89,11 +73,10 @@ mod tests {
         let instance = Instance {
             title: "a line".into(),
             cities: ["A", "B", "C"].map(String::from).into(),
-            unit: Unit::Plain,
             distances: Distances::new(3, |a, b| (b - a) as u32 * 10),
         };
         assert_eq!(instance.distances.tour_length(&[0, 2, 1]), 40);
         assert_eq!(instance.show_tour(&[0, 2, 1]), "A - C - B - A");
-        assert_eq!(instance.show_length(40), "40");
+        assert_eq!(instance.show_length(1250), "1.2 km");
     }
 }

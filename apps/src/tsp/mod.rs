@@ -10,10 +10,9 @@ mod geography;
 mod instance;
 mod search;
 mod start;
-mod tsplib;
 mod zones;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
 use clap::{Args, ValueEnum};
@@ -24,7 +23,7 @@ use crate::error::{Failure, ensure};
 use crate::phase::{Blocks, Words};
 use crate::program::Program;
 use bound::{Bound, Edges, Tree};
-use instance::{Instance, MAX_CITIES, MIN_CITIES, Unit};
+use instance::{Instance, MAX_CITIES, MIN_CITIES};
 use search::{Nearest, Search};
 
 /// Where the system keeps its time-zone table.
@@ -42,17 +41,14 @@ const CHEAP_BOUND_CITIES: usize = 20;
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
     /// How many cities to take from the zone table
-    #[arg(long, default_value_t = 19, value_name = "N", conflicts_with = "tsplib")]
+    #[arg(long, default_value_t = 19, value_name = "N")]
     pub cities: usize,
     /// The time-zone table to take cities from
-    #[arg(long, default_value = ZONE_TABLE, value_name = "FILE", conflicts_with = "tsplib")]
+    #[arg(long, default_value = ZONE_TABLE, value_name = "FILE")]
     pub zone_table: PathBuf,
     /// The part of the zone table to take cities from, as its zones are named
-    #[arg(long, default_value = "Europe", value_name = "NAME", conflicts_with = "tsplib")]
+    #[arg(long, default_value = "Europe", value_name = "NAME")]
     pub region: String,
-    /// Solve a TSPLIB 95 file instead (type TSP; EXPLICIT, EUC_2D or GEO)
-    #[arg(long, value_name = "FILE")]
-    pub tsplib: Option<PathBuf>,
     /// Recursion level: how many cities remain to a path that is taken from the queue; by default 15, or 4 fewer than all
     #[arg(long, value_name = "L")]
     pub level: Option<usize>,
@@ -118,35 +114,21 @@ impl Arguments {
         if self.level == Some(0) {
             return Err(Failure::Input("--level 0: a path taken from the queue must have a city to come".to_string()));
         }
-        let (source, instance) = match &self.tsplib {
-            Some(path) => {
-                let text = read(path, "a TSPLIB file")?;
-                let parsed = tsplib::parse(&text).map_err(|error| error.to_string());
-                (path, parsed)
-            }
-            None => {
-                if !(MIN_CITIES..=MAX_CITIES).contains(&self.cities) {
-                    return Err(Failure::Input(format!(
-                        "--cities {}: tsp solves {MIN_CITIES} to {MAX_CITIES} cities",
-                        self.cities
-                    )));
-                }
-                let text = read(&self.zone_table, "a time-zone table (--zone-table)")?;
-                let parsed = zones::instance(&text, &self.region, self.cities).map_err(|error| error.to_string());
-                (&self.zone_table, parsed)
-            }
-        };
-        let instance = instance.map_err(|error| Failure::Input(format!("{}: {error}", source.display())))?;
+        if !(MIN_CITIES..=MAX_CITIES).contains(&self.cities) {
+            let message = format!("--cities {}: tsp solves {MIN_CITIES} to {MAX_CITIES} cities", self.cities);
+            return Err(Failure::Input(message));
+        }
+        let source = &self.zone_table;
+        let text = std::fs::read_to_string(source).map_err(|error| {
+            let mend = "give a time-zone table (--zone-table) that exists";
+            Failure::Input(format!("{}: cannot be read: {error}; {mend}", source.display()))
+        })?;
+        let instance = zones::instance(&text, &self.region, self.cities)
+            .map_err(|error| Failure::Input(format!("{}: {error}", source.display())))?;
         let short = instance.cities.len().saturating_sub(FIRST_CITIES).max(1);
         let level = self.level.unwrap_or(DEFAULT_LEVEL.min(short));
         Ok(Tsp::new(instance, source.clone(), level, self.bound))
     }
-}
-
-fn read(path: &Path, what: &str) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| {
-        Failure::Input(format!("{}: cannot be read: {error}; give {what} that exists", path.display()))
-    })
 }
 
 impl Tsp {
@@ -363,11 +345,7 @@ impl Program for Tsp {
     }
 
     fn outcome_fields(&self, route: &Route) -> Map<String, Value> {
-        let unit = match self.instance.unit {
-            Unit::Metres => "length_metres",
-            Unit::Plain => "length",
-        };
-        Map::from_iter([(unit.to_string(), json!(route.length)), ("nodes".to_string(), json!(route.nodes))])
+        Map::from_iter([("length_metres".to_string(), json!(route.length)), ("nodes".to_string(), json!(route.nodes))])
     }
 }
 

@@ -27,7 +27,6 @@ fn random_instance(cities: usize, weights: &[u32]) -> Instance {
     Instance {
         title: "random".into(),
         cities: (0..cities).map(|city| city.to_string()).collect(),
-        unit: Unit::Plain,
         distances: Distances::new(cities, |_, _| next.next().unwrap()),
     }
 }
@@ -132,7 +131,6 @@ fn arguments() -> Arguments {
         cities: 19,
         zone_table: ZONE_TABLE.into(),
         region: "Europe".into(),
-        tsplib: None,
         level: None,
         bound: BoundChoice::Auto,
     }
@@ -152,7 +150,5 @@ fn problems_that_cannot_be_are_refused() {
     }
     let message = refusal(Arguments { zone_table: "/no/such/table".into(), ..arguments() });
     assert!(message.starts_with("/no/such/table: cannot be read"));
-    let message = refusal(Arguments { tsplib: Some("/no/such/file".into()), ..arguments() });
-    assert!(message.starts_with("/no/such/file: cannot be read"));
     refusal(Arguments { level: Some(0), ..arguments() });
 }

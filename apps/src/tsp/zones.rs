@@ -4,7 +4,7 @@
 //! (`Europe/Vienna`), a comment or nothing. Lines that begin with `#` are comments.
 
 use super::geography::{Place, great_circle_metres, parse_coordinates};
-use super::instance::{Distances, Instance, Unit};
+use super::instance::{Distances, Instance};
 
 /// Why a zone table does not give the cities asked for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,7 +89,6 @@ pub(super) fn instance(table: &str, region: &str, count: usize) -> Result<Instan
     Ok(Instance {
         title: format!("{count} cities of {region}"),
         cities: cities.iter().map(|city| city.name.clone()).collect(),
-        unit: Unit::Metres,
         distances: Distances::new(count, |a, b| great_circle_metres(cities[a].place, cities[b].place)),
     })
 }

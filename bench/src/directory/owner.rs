@@ -3,11 +3,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use mapwire::{Buffer, Export, Import, Node, Rights};
-
-use super::BenchError;
 use super::times::Times;
-use crate::job::Steps;
+use crate::BenchError;
+use crate::job::{self, Order, Steps};
 use crate::words::Words;
 
 /// What the program does.
@@ -20,8 +18,6 @@ pub(super) enum State {
 
 impl State {
     pub(super) const ALL: [Self; 3] = [Self::Idle, Self::Computing, Self::Cold];
-    /// The order that ends.
-    pub(super) const END: u64 = 0;
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -41,39 +37,12 @@ const STEPS: usize = 4096;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
-/// Where the program says what it has done: steps, the nanoseconds that they took, and the processor time of its threads.
-pub(super) struct Counts {
-    words: Words,
-    _kept: (Buffer, Export),
-}
-
+/// Words where the program says what it has done: steps, the nanoseconds that they took, and the processor time of its threads.
 const DONE: usize = 0;
 const TOOK_NS: usize = 8;
 const PROGRAM_NS: usize = 16;
 const HOST_NS: usize = 24;
 const NIC_NS: usize = 32;
-const NAME: &str = "bench.directory";
-
-impl Counts {
-    /// Rank 0 offers the words.
-    pub(super) fn offer(node: &Node) -> Result<Self, BenchError> {
-        let buffer = node.alloc(4096)?;
-        let export = node.export_buffer(&buffer).name(NAME).start()?;
-        Ok(Self { words: Words::of_buffer(&buffer), _kept: (buffer, export) })
-    }
-
-    /// What the program and the others of its process did in the last state in which it was not idle.
-    pub(super) fn done(&self) -> Done {
-        let of = |word| self.words.load(word) as f64;
-        let took_ns = of(TOOK_NS).max(1.0);
-        Done {
-            speed: of(DONE) * 1e3 / took_ns,
-            own_speed: of(DONE) * 1e3 / of(PROGRAM_NS).max(1.0),
-            host: of(HOST_NS) * 100.0 / took_ns,
-            nic: of(NIC_NS) * 100.0 / took_ns,
-        }
-    }
-}
 
 /// What was done in a span of time.
 #[derive(Clone, Copy, Debug)]
@@ -87,40 +56,64 @@ pub(super) struct Done {
     pub(super) nic: f64,
 }
 
-/// Does as rank 0 orders, to the end.
-pub(super) fn run(node: &Node, mut steps: Steps) -> Result<(), BenchError> {
-    let import: Import = node.import(0, NAME).rights(Rights::ALL).start()?;
-    let counts = Words::of_import(&import)?;
-    let mut small = vec![1_u64; WORDS];
-    let large = vec![1_u8; WALK_BYTES];
-    let mut at = 0;
-    loop {
-        let order = steps.next(|| std::thread::sleep(Duration::from_millis(1)));
-        steps.answer();
-        if order.what == State::END {
-            return Ok(());
+impl Done {
+    /// By the program and the others of its process in the last state in which it was not idle, as `counts` tell.
+    pub(super) fn read(counts: Words) -> Self {
+        let of = |word| counts.load(word) as f64;
+        let took_ns = of(TOOK_NS).max(1.0);
+        Self {
+            speed: of(DONE) * 1e3 / took_ns,
+            own_speed: of(DONE) * 1e3 / of(PROGRAM_NS).max(1.0),
+            host: of(HOST_NS) * 100.0 / took_ns,
+            nic: of(NIC_NS) * 100.0 / took_ns,
         }
+    }
+}
+
+/// The program of a rank; only the owner's does anything.
+pub(super) struct Program {
+    is_owner: bool,
+    counts: Words,
+    small: Vec<u64>,
+    large: Vec<u8>,
+    at: usize,
+}
+
+impl Program {
+    pub(super) fn new(is_owner: bool, counts: Words) -> Self {
+        let large = if is_owner { WALK_BYTES } else { 0 };
+        Self { is_owner, counts, small: vec![1; WORDS], large: vec![1; large], at: 0 }
+    }
+}
+
+impl job::Ends for Program {
+    /// Passes into a state, which lasts until the next order.
+    fn carry_out(&mut self, order: Order, steps: &Steps) -> Result<f64, BenchError> {
+        if !self.is_owner || order.what == State::Idle as u64 {
+            return Ok(0.0);
+        }
+        steps.answer();
         let (begun, before) = (Instant::now(), Times::now()?);
         let mut done = 0;
         while !steps.has_next() {
             if order.what == State::Computing as u64 {
-                compute(&mut small, &mut at);
-            } else if order.what == State::Cold as u64 {
-                walk(&large, &mut at);
+                compute(&mut self.small, &mut self.at);
             } else {
-                break;
+                walk(&self.large, &mut self.at);
             }
             done += STEPS as u64;
         }
-        // An idle program has nothing to say.
-        if done > 0 {
-            counts.store(DONE, done);
-            counts.store(TOOK_NS, begun.elapsed().as_nanos() as u64);
-            let taken = Times::now()? - before;
-            counts.store(PROGRAM_NS, taken.program_ns);
-            counts.store(HOST_NS, taken.host_ns);
-            counts.store(NIC_NS, taken.nic_ns);
-        }
+        let taken = Times::now()? - before;
+        self.counts.store(DONE, done);
+        self.counts.store(TOOK_NS, begun.elapsed().as_nanos() as u64);
+        self.counts.store(PROGRAM_NS, taken.program_ns);
+        self.counts.store(HOST_NS, taken.host_ns);
+        self.counts.store(NIC_NS, taken.nic_ns);
+        Ok(0.0)
+    }
+
+    fn idle(&self) {
+        std::thread::sleep(Duration::from_micros(500));
     }
 }
 

@@ -1,7 +1,7 @@
 //! `far-fault --transport udp`: read faults on pages that a donor of another host has, beside a bare fault and a bare round trip of
 //! datagrams that brings a page.
 
-use std::io::ErrorKind;
+use std::cell::Cell;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use serde_json::json;
 use super::donors::{Donors, Place};
 use super::hosts::Hosts;
 use super::{Far, TIMES, access, limit_pages, remark};
-use crate::measure::{Effort, Figure, paired_each};
-use crate::row::{Report, Row};
+use crate::measure::{Effort, Figure, paired_each, quantile};
+use crate::row::Report;
 use crate::words::Words;
-use crate::{BenchError, Plan};
+use crate::{BenchError, Plan, udp};
 
 /// MTUs of the line: of most networks, and of those that carry a page at once.
 const MTUS: [usize; 2] = [1500, 9000];
@@ -50,17 +50,14 @@ fn of_line(plan: Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError
     let far = Far::over(PagerConfig::new(limit), store, Some(donors), limit)?;
     // What is in RAM changed no more: nothing is stored while faults are measured.
     far.scan(false)?;
-    let mut random = 1;
-    far.fault_times(count, false, &mut random);
+    let random = Cell::new(1);
+    far.fault_times(count, false, &random);
     let baseline = || match &far.donors {
         Some(donors) => donors.while_still(|| bare.times(count)),
         None => bare.times(count),
     };
-    let figures = paired_each(
-        effort,
-        || baseline().map(|mut times| quantiles(&mut times)),
-        || Ok(quantiles(&mut far.fault_times(count, false, &mut random))),
-    );
+    let figures =
+        paired_each(effort, || baseline().map(quantiles), || Ok(quantiles(far.fault_times(count, false, &random))));
     if let Some(figures) = report.settled(&format!("MTU {mtu}"), figures)? {
         rows(report, limit, mtu, &figures);
     }
@@ -70,7 +67,7 @@ fn of_line(plan: Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError
 
 fn rows(report: &mut Report, limit: usize, mtu: usize, figures: &[Figure]) {
     for ((quantile, _), figure) in QUANTILES.iter().zip(figures) {
-        let case = vec![
+        let case = [
             ("access", json!("read")),
             ("store", json!("donor of another host")),
             ("mtu", json!(mtu)),
@@ -78,14 +75,13 @@ fn rows(report: &mut Report, limit: usize, mtu: usize, figures: &[Figure]) {
             ("transport", json!("udp")),
             ("limit_bytes", json!(limit * PAGE_BYTES)),
         ];
-        report.row(&Row::of(case, "us", "bare fault + raw UDP", figure));
+        report.rows(&case, "us", "bare fault + raw UDP", std::slice::from_ref(figure));
     }
 }
 
-fn quantiles(times: &mut [f64]) -> [f64; QUANTILES.len()] {
+fn quantiles(mut times: Vec<f64>) -> [f64; QUANTILES.len()] {
     times.sort_by(f64::total_cmp);
-    let last = times.len().saturating_sub(1);
-    QUANTILES.map(|(_, part)| times[((times.len() as f64 * part) as usize).min(last)])
+    QUANTILES.map(|(_, share)| quantile(&times, share))
 }
 
 /// The limit: a fault that the kernel's own calls serve, and a question by UDP that a page answers; both ends spin.
@@ -97,11 +93,7 @@ struct Bare {
 
 impl Bare {
     fn new(hosts: &Hosts, count: usize) -> Result<Self, BenchError> {
-        let bind = |host: usize| {
-            let socket = UdpSocket::bind((Hosts::address(host), 0))?;
-            socket.set_nonblocking(true)?;
-            Ok::<_, std::io::Error>(socket)
-        };
+        let bind = |host: usize| udp::bind((Hosts::address(host), 0));
         let (asks, answers) = (bind(0)?, hosts.at(1, || bind(1))??);
         asks.connect(answers.local_addr()?)?;
         answers.connect(asks.local_addr()?)?;
@@ -128,10 +120,9 @@ impl Bare {
         let mut times = Vec::with_capacity(count);
         for at in (0..count).map(|at| at * 7919 % count) {
             let start = Instant::now();
-            // Copies are protected: loads alone fault once.
             access(words, at, None);
             self.asks.send(&[1; QUESTION_BYTES])?;
-            while receive(&self.asks, &mut page)? != Some(PAGE_BYTES) {
+            while udp::now(self.asks.recv(&mut page))? != Some(PAGE_BYTES) {
                 if start.elapsed() > PATIENCE {
                     return Err("the baseline lost a datagram".into());
                 }
@@ -146,29 +137,9 @@ impl Bare {
 fn answer(socket: &UdpSocket, is_over: &AtomicBool) -> std::io::Result<()> {
     let (mut question, page) = ([0; QUESTION_BYTES], [7; PAGE_BYTES]);
     while !is_over.load(Ordering::Relaxed) {
-        if receive(socket, &mut question)?.is_some() {
+        if udp::now(socket.recv(&mut question))?.is_some() {
             socket.send(&page)?;
         }
     }
     Ok(())
-}
-
-fn receive(socket: &UdpSocket, bytes: &mut [u8]) -> std::io::Result<Option<usize>> {
-    match socket.recv(bytes) {
-        Ok(length) => Ok(Some(length)),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_of_the_times_in_order_whatever_their_number() {
-        let mut times: Vec<f64> = (0..1000).rev().map(f64::from).collect();
-        assert_eq!(quantiles(&mut times), [500.0, 990.0, 999.0]);
-        assert_eq!(quantiles(&mut [3.0]), [3.0; 3]);
-    }
 }

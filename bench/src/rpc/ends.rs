@@ -1,19 +1,16 @@
 //! The two ranks of a measurement: rank 0 calls, rank 1 serves.
 
-use std::cell::{Cell, RefCell};
-use std::io::ErrorKind;
+use std::cell::Cell;
 use std::net::UdpSocket;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mapwire::rpc::{Caller, Decoder, Encoder, Rpc, RpcConfig, Server, XdrError};
-use mapwire::{Export, Import, Node, Rights};
-use mapwire_host::waiting::{futex_wait, futex_wake};
+use mapwire::{Buffer, Export, Import, Node, Rights};
 use mapwire_translation::PAGE_BYTES;
 
-use crate::BenchError;
-use crate::job::Order;
+use crate::job::{self, Order, Steps};
 use crate::words::Words;
+use crate::{BenchError, udp};
 
 /// Bytes of the arguments of a long call.
 pub(super) const LONG_BYTES: usize = 1 << 20;
@@ -21,16 +18,12 @@ pub(super) const LONG_BYTES: usize = 1 << 20;
 const PROGRAM: u32 = 0x2000_0100;
 const VERSION: u32 = 1;
 
-/// Words of the shared memory, behind those of the steps.
-const PORT: usize = 2 * PAGE_BYTES;
-const FUTEX: usize = PORT + 256;
-const BOUNCES: usize = FUTEX + 256;
-/// Bytes that long records bounce through, behind the words.
-const BOUNCE: usize = 4 * PAGE_BYTES;
-/// Bytes of all of it.
-pub(super) const SHARED_BYTES: usize = BOUNCE + LONG_BYTES;
+/// Words of the shared memory, a line for each rank, and the bytes that long records bounce through.
+const FUTEX: usize = 0;
+const BOUNCES: usize = 256;
+const BOUNCE: usize = PAGE_BYTES;
 
-/// What passes between the ranks.
+/// What passes between the ranks; as numbers, the orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// Eight bytes are stored, and eight are stored back.
@@ -52,16 +45,10 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const END: Order = Order { what: 0, bytes: 0, times: 0 };
-
-    pub(super) fn of(what: u64) -> Option<Self> {
-        const ALL: [Way; 8] =
-            [Way::Put, Way::Call, Way::Memcpy, Way::LongCall, Way::LentCall, Way::Bounce, Way::Futex, Way::RawUdp];
-        ALL.into_iter().find(|way| *way as u64 == what)
-    }
-
-    pub(super) fn order(self, times: u64) -> Order {
-        Order { what: self as u64, bytes: 0, times }
+    fn of(what: u64) -> Option<Self> {
+        use Way::{Bounce, Call, Futex, LentCall, LongCall, Memcpy, Put, RawUdp};
+        let all = [Put, Call, Memcpy, LongCall, LentCall, Bounce, Futex, RawUdp];
+        all.into_iter().find(|way| *way as u64 == what)
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -92,13 +79,13 @@ enum Role {
     Server(Server),
 }
 
-pub(super) struct Ends<'n> {
-    node: &'n Node,
+pub(super) struct Ends {
+    node: Node,
     shared: Words,
     role: Role,
-    source: RefCell<Vec<u8>>,
-    sink: RefCell<Vec<u8>>,
-    /// Round trips so far of puts and of futexes: each has a number of its own.
+    source: Vec<u8>,
+    sink: Vec<u8>,
+    /// Round trips so far: each has a number of its own.
     turn: Cell<u64>,
     direct: Option<Direct>,
     socket: Option<UdpSocket>,
@@ -110,58 +97,122 @@ struct Direct {
     import: Import,
     ours: Words,
     _export: Export,
-    _memory: mapwire::Buffer,
+    _memory: Buffer,
 }
 
-impl<'n> Ends<'n> {
-    pub(super) fn new(node: &'n Node, case: &str, shared: Words) -> Result<Self, BenchError> {
+impl Direct {
+    fn new(node: &Node) -> Result<Self, BenchError> {
+        let memory = node.alloc(PAGE_BYTES)?;
+        let export = node.export_buffer(&memory).name("bench.put").start()?;
+        let import = node.import(1 - node.rank(), "bench.put").rights(Rights::ALL).start()?;
+        Ok(Self { import, ours: Words::of_buffer(&memory), _export: export, _memory: memory })
+    }
+}
+
+impl Ends {
+    pub(super) fn new(node: &Node, case: &str, shared: Words) -> Result<Self, BenchError> {
         let rpc = Rpc::open(node, RpcConfig::default())?;
-        let peer = 1 - node.rank();
-        let role = match node.rank() {
-            0 => Role::Caller(rpc.caller(peer, PROGRAM, VERSION)?),
-            _ => {
-                let server = rpc.serve(PROGRAM, VERSION)?;
-                // The first call comes once the connection stands.
-                serve(&server, 1, &mut Vec::new())?;
-                Role::Server(server)
-            }
-        };
-        if let Role::Caller(caller) = &role {
+        // The first call comes once the connection stands.
+        let role = if node.rank() == 0 {
+            let caller = rpc.caller(1, PROGRAM, VERSION)?;
             caller.call::<()>(0, &())?;
-        }
-        let direct = match case {
-            "poll" => {
-                let memory = node.alloc(PAGE_BYTES)?;
-                let export = node.export_buffer(&memory).name("bench.put").start()?;
-                let import = node.import(peer, "bench.put").rights(Rights::ALL);
-                Some(Direct {
-                    import: import.start()?,
-                    ours: Words::of_buffer(&memory),
-                    _export: export,
-                    _memory: memory,
-                })
-            }
-            _ => None,
-        };
-        let socket = match case {
-            "udp" => Some(bare_socket(shared, node.rank())?),
-            _ => None,
+            Role::Caller(caller)
+        } else {
+            let server = rpc.serve(PROGRAM, VERSION)?;
+            serve(&server, 1, &mut Vec::new())?;
+            Role::Server(server)
         };
         Ok(Self {
-            node,
+            node: node.clone(),
             shared,
             role,
-            source: RefCell::new(vec![7; LONG_BYTES]),
-            sink: RefCell::new(vec![1; LONG_BYTES]),
+            source: vec![7; LONG_BYTES],
+            sink: vec![1; LONG_BYTES],
             turn: Cell::new(0),
-            direct,
-            socket,
+            direct: (case == "poll").then(|| Direct::new(node)).transpose()?,
+            socket: (case == "udp").then(|| udp::connected(shared, node.rank())).transpose()?,
             _rpc: rpc,
         })
     }
 
+    /// Round trips: rank 0 says a turn and waits until it is back, rank 1 waits for it and says it back.
+    fn round_trips(
+        &self,
+        times: u64,
+        mut say: impl FnMut(u64) -> Result<(), BenchError>,
+        mut hear: impl FnMut(u64) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        let first = self.turn.replace(self.turn.get() + times) + 1;
+        for turn in first..first + times {
+            if self.node.rank() == 0 {
+                say(turn)?;
+            }
+            hear(turn)?;
+            if self.node.rank() == 1 {
+                say(turn)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&self, times: u64) -> Result<(), BenchError> {
+        let direct = self.direct.as_ref().ok_or("no memory for puts")?;
+        let say = |turn: u64| Ok(direct.import.send(&turn.to_ne_bytes(), 0)?);
+        self.round_trips(times, say, |turn| {
+            while direct.ours.load(0) != turn {}
+            Ok(())
+        })
+    }
+
+    fn futex(&self, times: u64) -> Result<(), BenchError> {
+        let (shared, word) = (self.shared, |rank: usize| FUTEX + 128 * rank);
+        let (ours, theirs) = (word(self.node.rank()), word(1 - self.node.rank()));
+        let say = |turn| {
+            shared.wake(theirs, turn as u32);
+            Ok(())
+        };
+        self.round_trips(times, say, |turn| {
+            shared.sleep_until(ours, turn as u32);
+            Ok(())
+        })
+    }
+
+    fn bounce(&mut self, times: u64) -> Result<(), BenchError> {
+        let (shared, word) = (self.shared, |rank: usize| BOUNCES + 128 * rank);
+        let (ours, theirs) = (word(self.node.rank()), word(1 - self.node.rank()));
+        let mut sink = std::mem::take(&mut self.sink);
+        let is_caller = self.node.rank() == 0;
+        let say = |turn| {
+            if is_caller {
+                shared.put(BOUNCE, &self.source);
+            }
+            shared.store(theirs, turn);
+            Ok(())
+        };
+        self.round_trips(times, say, |turn| {
+            while shared.load(ours) != turn {}
+            if !is_caller {
+                shared.get(BOUNCE, &mut sink);
+            }
+            Ok(())
+        })?;
+        self.sink = sink;
+        Ok(())
+    }
+
+    fn raw_udp(&self, times: u64) -> Result<(), BenchError> {
+        let socket = self.socket.as_ref().ok_or("no socket")?;
+        // As long as a null call's record.
+        let (question, mut answer) = ([0; 64], [0; 64]);
+        let say = |_| udp::spin(|| socket.send(&question)).map(drop);
+        self.round_trips(times, say, |_| udp::spin(|| socket.recv(&mut answer)).map(drop))
+    }
+}
+
+impl job::Ends for Ends {
     /// Passes a way so often: microseconds each, or gigabytes a second.
-    pub(super) fn carry_out(&self, way: Way, times: u64) -> Result<f64, BenchError> {
+    fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
+        let (way, times) = (Way::of(order.what).ok_or("no such way")?, order.times);
         if (way, self.node.rank()) == (Way::Futex, 0) {
             // The peer falls asleep first: two that are awake may pass the turn to and fro without a sleep.
             std::thread::sleep(Duration::from_micros(300));
@@ -169,30 +220,27 @@ impl<'n> Ends<'n> {
         let start = Instant::now();
         match (way, &self.role) {
             (Way::Put, _) => self.put(times)?,
-            (Way::Futex, _) => self.futex(times),
+            (Way::Futex, _) => self.futex(times)?,
             (Way::RawUdp, _) => self.raw_udp(times)?,
-            (Way::Bounce, _) => self.bounce(times),
+            (Way::Bounce, _) => self.bounce(times)?,
             (Way::Memcpy, Role::Server(_)) => {}
             (Way::Memcpy, Role::Caller(_)) => {
-                let (source, mut sink) = (self.source.borrow(), self.sink.borrow_mut());
                 for _ in 0..times {
-                    sink.copy_from_slice(&source);
-                    std::hint::black_box(&mut *sink);
+                    self.sink.copy_from_slice(&self.source);
+                    std::hint::black_box(&mut *self.sink);
                 }
             }
-            (_, Role::Server(server)) => serve(server, times, &mut self.sink.borrow_mut())?,
+            (_, Role::Server(server)) => serve(server, times, &mut self.sink)?,
             (Way::Call, Role::Caller(caller)) => {
                 for _ in 0..times {
                     caller.call::<()>(0, &())?;
                 }
             }
             (Way::LongCall | Way::LentCall, Role::Caller(caller)) => {
-                let source = self.source.borrow();
                 for _ in 0..times {
-                    let encode = |to: &mut Encoder<'_>| to.opaque(&source);
+                    let encode = |to: &mut Encoder<'_>| to.opaque(&self.source);
                     let procedure = u32::from(way == Way::LentCall) + 1;
-                    let bytes = Some(LONG_BYTES + 4);
-                    let pending = caller.begin_with(procedure, bytes, encode)?;
+                    let pending = caller.begin_with(procedure, Some(LONG_BYTES + 4), encode)?;
                     let word = pending.wait()?.value::<u32>()?;
                     if word != 7 {
                         return Err(format!("the server saw {word} where 7 was sent").into());
@@ -207,89 +255,8 @@ impl<'n> Ends<'n> {
         })
     }
 
-    fn put(&self, times: u64) -> Result<(), BenchError> {
-        let direct = self.direct.as_ref().ok_or("no memory for puts")?;
-        let first = self.turn.get() + 1;
-        for turn in first..first + times {
-            let send = || direct.import.send(&turn.to_ne_bytes(), 0);
-            if self.node.rank() == 0 {
-                send()?;
-            }
-            while direct.ours.load(0) != turn {}
-            if self.node.rank() == 1 {
-                send()?;
-            }
-        }
-        self.turn.set(first + times - 1);
-        Ok(())
-    }
-
-    fn futex(&self, times: u64) {
-        let first = self.turn.get() + 1;
-        let me = self.node.rank();
-        let word = |rank: usize| self.shared.futex(FUTEX + 128 * rank);
-        let wake = |turn: u64| {
-            word(1 - me).store(turn as u32, Ordering::Release);
-            futex_wake(word(1 - me), 1);
-        };
-        for turn in first..first + times {
-            if me == 0 {
-                wake(turn);
-            }
-            loop {
-                let seen = word(me).load(Ordering::Acquire);
-                if seen == turn as u32 {
-                    break;
-                }
-                futex_wait(word(me), seen, None);
-            }
-            if me == 1 {
-                wake(turn);
-            }
-        }
-        self.turn.set(first + times - 1);
-    }
-
-    fn bounce(&self, times: u64) {
-        let first = self.turn.get() + 1;
-        let word = |rank: usize| BOUNCES + 128 * rank;
-        let await_turn = |rank: usize, turn: u64| while self.shared.load(word(rank)) != turn {};
-        for turn in first..first + times {
-            if self.node.rank() == 0 {
-                self.shared.put(BOUNCE, &self.source.borrow());
-                self.shared.store(word(0), turn);
-                await_turn(1, turn);
-            } else {
-                await_turn(0, turn);
-                self.shared.get(BOUNCE, &mut self.sink.borrow_mut());
-                self.shared.store(word(1), turn);
-            }
-        }
-        self.turn.set(first + times - 1);
-    }
-
-    fn raw_udp(&self, times: u64) -> Result<(), BenchError> {
-        let socket = self.socket.as_ref().ok_or("no socket")?;
-        // As long as a null call's record.
-        let mut bytes = [0_u8; 64];
-        for _ in 0..times {
-            if self.node.rank() == 0 {
-                socket.send(&bytes)?;
-            }
-            let begun = Instant::now();
-            while let Err(error) = socket.recv(&mut bytes) {
-                if error.kind() != ErrorKind::WouldBlock {
-                    return Err(error.into());
-                }
-                if begun.elapsed().as_secs() > 5 {
-                    return Err("the baseline lost a datagram on loopback".into());
-                }
-            }
-            if self.node.rank() == 1 {
-                socket.send(&bytes)?;
-            }
-        }
-        Ok(())
+    fn idle(&self) {
+        self.node.poll();
     }
 }
 
@@ -320,18 +287,4 @@ fn decoded(from: &mut Decoder<'_>, sink: &mut Vec<u8>) -> Result<u32, XdrError> 
     sink.resize(length, 0);
     from.fixed_opaque(sink)?;
     Ok(sink.last().copied().unwrap_or(0).into())
-}
-
-fn bare_socket(shared: Words, me: usize) -> Result<UdpSocket, BenchError> {
-    let socket = UdpSocket::bind("127.0.0.1:0")?;
-    socket.set_nonblocking(true)?;
-    shared.store(PORT + 64 * me, socket.local_addr()?.port().into());
-    let port = loop {
-        match shared.load(PORT + 64 * (1 - me)) {
-            0 => std::thread::yield_now(),
-            port => break port as u16,
-        }
-    };
-    socket.connect(("127.0.0.1", port))?;
-    Ok(socket)
 }

@@ -1,7 +1,7 @@
 //! The limits of memory that cannot be mapped by its senders: a copy into memory that both processes have mapped, and another out of
 //! it, with nothing between the two but flags.
 
-use super::super::words::Words;
+use crate::words::Words;
 
 /// Bytes of a piece at most.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
@@ -69,13 +69,7 @@ impl Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Memory of words, which is aligned as a bench's memory is.
-    fn memory(bytes: usize) -> (Vec<u64>, Words) {
-        let mut memory = vec![0_u64; bytes.div_ceil(8)];
-        let words = Words::new(memory.as_mut_ptr().cast(), bytes);
-        (memory, words)
-    }
+    use crate::words::Heap;
 
     #[test]
     fn messages_of_all_lengths_pass_whole_and_in_order_between_two_threads() {
@@ -90,9 +84,8 @@ mod tests {
             // More than the ring holds.
             2 * PIPE_BYTES / 8 * 8,
         ];
-        let (_shared_memory, shared) = memory(PIPE_BYTES);
-        let most = *lengths.iter().max().unwrap();
-        let (_own_memory, own) = memory(most);
+        let (shared_memory, own_memory) = (Heap::new(0, PIPE_BYTES), Heap::new(0, *lengths.iter().max().unwrap()));
+        let (shared, own) = (shared_memory.words, own_memory.words);
         let message = |bytes: usize, turn: u64| -> Vec<u8> {
             (0..bytes as u64 / 8).flat_map(|word| (word * 31 + turn).to_ne_bytes()).collect()
         };

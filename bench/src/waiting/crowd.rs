@@ -12,7 +12,16 @@ const KINDS: [&str; 3] = ["spin", "own", "queue"];
 const WAITS: [&str; 3] = ["poll", "event", "adaptive"];
 type Statistic = fn(&mut [f64]) -> f64;
 const STATISTICS: [(&str, Statistic); 3] =
-    [("median", |taken| median(taken)), ("mean", |taken| mean(taken)), ("p90", |taken| quantile(taken, 0.9))];
+    [("median", |taken| median(taken)), ("mean", |taken| mean(taken)), ("p90", p90)];
+
+fn mean(times: &[f64]) -> f64 {
+    times.iter().sum::<f64>() / times.len() as f64
+}
+
+fn p90(times: &mut [f64]) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    quantile(times, 0.9)
+}
 
 /// A rank ends after so long, where its way to wait takes for ever.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -39,25 +48,23 @@ pub(super) fn compare(plan: Plan, report: &mut Report) -> Result<(), BenchError>
                 of_starts.collect::<Vec<_>>()
             });
             let (value, baseline) = (mean(&adaptive), mean(&poll).min(mean(&event)));
-            let case = vec![
+            let case = [
                 ("case", json!(format!("{kind}, {statistic}"))),
                 ("ranks", json!(CROWD)),
                 ("wait", json!("adaptive")),
                 ("transport", json!("shm")),
             ];
-            report.row(&Row {
-                case,
+            let figure = Figure {
                 value,
-                unit: "us",
-                baseline: "better of poll and event",
-                baseline_value: baseline,
+                baseline,
                 ratio: value / baseline,
                 min: adaptive.iter().copied().fold(f64::INFINITY, f64::min),
                 max: adaptive.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 runs: starts,
                 dropped: 0,
                 placement: (Placement::Unknown, None),
-            });
+            };
+            report.rows(&case, "us", "better of poll and event", &[figure]);
         }
     }
     Ok(())

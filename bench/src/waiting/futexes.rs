@@ -1,12 +1,12 @@
-//! What ranks would do by futexes alone, in memory of rank 0 that all have mapped; and the ring of signals beside it.
+//! What ranks would do by futexes alone, in memory that all have mapped; and the ring of signals beside it.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use mapwire::{Buffer, Export, Import, Node, Rights, Shared};
+use mapwire::{Export, Import, Node, Rights, Shared};
 use mapwire_host::waiting::{futex_wait, futex_wake};
 
-use super::super::BenchError;
-use super::super::words::Words;
+use crate::BenchError;
+use crate::words::Words;
 
 /// A cache line for each word, each rank's own from here on.
 const LINE: usize = 64;
@@ -24,50 +24,21 @@ const BYTES: usize = GRANTS + 64 * LINE;
 const PAIRS: usize = 128;
 
 /// Words to sleep on.
-pub(super) struct Futexes {
-    words: Words,
-    _kept: (Option<(Buffer, Export)>, Option<Import>),
-}
+pub(super) struct Futexes(pub(super) Words);
 
 impl Futexes {
-    /// Joins the ranks. Collective.
-    pub(super) fn new(node: &Node) -> Result<Self, BenchError> {
-        let room = BYTES + PAIRS * 16;
-        if node.rank() == 0 {
-            let buffer = node.alloc(room)?;
-            let export = node.export_buffer(&buffer).name("bench.futexes").start()?;
-            let words = Words::of_buffer(&buffer);
-            let _kept = (Some((buffer, export)), None);
-            Ok(Self { words, _kept })
-        } else {
-            let import = node.import(0, "bench.futexes").rights(Rights::ALL).start()?;
-            let words = Words::of_import(&import)?;
-            let _kept = (None, Some(import));
-            Ok(Self { words, _kept })
-        }
-    }
-
     /// Gives `turn` to a rank.
     pub(super) fn pass(&self, rank: usize, turn: u32) {
-        let word = self.words.futex(SLOTS + rank * LINE);
-        word.store(turn, Release);
-        futex_wake(word, 1);
+        self.0.wake(SLOTS + rank * LINE, turn);
     }
 
     /// Waits until this rank is given `turn`.
     pub(super) fn wait(&self, rank: usize, turn: u32) {
-        let word = self.words.futex(SLOTS + rank * LINE);
-        loop {
-            let seen = word.load(Acquire);
-            if seen >= turn {
-                return;
-            }
-            futex_wait(word, seen, None);
-        }
+        self.0.sleep_until(SLOTS + rank * LINE, turn);
     }
 
     pub(super) fn barrier(&self, ranks: usize) {
-        let (arrived, round) = (self.words.futex(ARRIVED), self.words.futex(ROUND));
+        let (arrived, round) = (self.0.futex(ARRIVED), self.0.futex(ROUND));
         let mine = round.load(Acquire);
         if arrived.fetch_add(1, AcqRel) as usize + 1 == ranks {
             arrived.store(0, Release);
@@ -82,36 +53,28 @@ impl Futexes {
 
     /// Takes a lock in the order of asking, and gives it to the next.
     pub(super) fn locked(&self, ranks: usize) {
-        let grant = |ticket: u32| self.words.futex(GRANTS + ticket as usize % ranks * LINE);
-        let ticket = self.words.futex(TICKET).fetch_add(1, AcqRel);
-        let word = grant(ticket);
+        let grant = |ticket: u32| GRANTS + ticket as usize % ranks * LINE;
+        let ticket = self.0.futex(TICKET).fetch_add(1, AcqRel);
         // The first ticket is granted by the memory's zeros.
-        loop {
-            let seen = word.load(Acquire);
-            if seen == ticket {
-                break;
-            }
-            futex_wait(word, seen, None);
-        }
-        let next = grant(ticket.wrapping_add(1));
-        next.store(ticket.wrapping_add(1), Release);
-        futex_wake(next, 1);
+        self.0.sleep_until(grant(ticket), ticket);
+        let next = ticket.wrapping_add(1);
+        self.0.wake(grant(next), next);
     }
 
     pub(super) fn count(&self, turns: u32) {
-        self.words.futex(COUNT).fetch_add(turns, AcqRel);
+        self.0.futex(COUNT).fetch_add(turns, AcqRel);
     }
 
     pub(super) fn counted(&self) -> u32 {
-        self.words.futex(COUNT).load(Acquire)
+        self.0.futex(COUNT).load(Acquire)
     }
 
     pub(super) fn stamp(&self, now_ns: u64) {
-        self.words.store(STAMP, now_ns);
+        self.0.store(STAMP, now_ns);
     }
 
     pub(super) fn stamped(&self) -> u64 {
-        self.words.load(STAMP)
+        self.0.load(STAMP)
     }
 
     /// What rank 1 has measured, told to rank 0. Collective of two ranks.
@@ -124,14 +87,14 @@ impl Futexes {
     ) -> Result<(Vec<(f64, f64)>, f64), BenchError> {
         let count = pairs.len().min(PAIRS);
         if node.rank() == 1 {
-            self.words.store(SAID, percent.to_bits());
+            self.0.store(SAID, percent.to_bits());
             for (index, (value, raw)) in pairs[..count].iter().enumerate() {
-                self.words.store(BYTES + 16 * index, value.to_bits());
-                self.words.store(BYTES + 16 * index + 8, raw.to_bits());
+                self.0.store(BYTES + 16 * index, value.to_bits());
+                self.0.store(BYTES + 16 * index + 8, raw.to_bits());
             }
         }
         shared.barrier()?;
-        let said = |offset| f64::from_bits(self.words.load(offset));
+        let said = |offset| f64::from_bits(self.0.load(offset));
         let pair = |index| (said(BYTES + 16 * index), said(BYTES + 16 * index + 8));
         Ok(((0..count).map(pair).collect(), said(SAID)))
     }

@@ -195,7 +195,7 @@ pub extern "C" fn mw_far_map(
         let place = new_object(memory, "memory")?;
         let far = required(far, "far")?;
         if fd < 0 {
-            return Err(Failure::argument(format!("{fd} is no descriptor of a file")));
+            return Err(Failure::argument(format!("{fd} is not the descriptor of a file")));
         }
         // SAFETY: used within the call alone. Of a descriptor that is not open, the kernel says so.
         let file = unsafe { BorrowedFd::borrow_raw(fd) };

@@ -299,10 +299,7 @@ fn libfabric() -> Finding {
     };
     let each = providers.iter().map(|provider| {
         let (major, minor) = provider.version;
-        let rma = match provider.rma {
-            true => "packets, stores and fetches",
-            false => "packets",
-        };
+        let rma = if provider.rma { "packets, stores and fetches" } else { "packets" };
         let at = provider.interfaces.join(", ");
         format!("{} {major}.{minor} ({rma}; {at})", provider.name)
     });
@@ -331,7 +328,6 @@ fn locked_memory(limits: &Limits) -> Finding {
     }
 }
 
-/// What `mapwire run` gives ranks as standard output.
 fn output() -> Finding {
     match terminal::open(0) {
         Ok(_) => Finding::ok("output", "ranks write to pseudo-terminals, line by line"),

@@ -17,19 +17,15 @@ use crate::stdio;
 /// Where findings begin in their lines.
 const INDENT: usize = 21;
 
-/// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// As it should be.
     Ok,
     /// mapwire works, but slower or smaller than it could.
     Warn,
-    /// mapwire cannot work without it.
     Fail,
 }
 
-/// One line of the report.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,
@@ -53,7 +49,6 @@ impl Finding {
     }
 }
 
-/// `mapwire doctor`.
 pub(crate) fn command(args: &DoctorArgs, config: Option<&Path>) -> ExitCode {
     if let Some(code) = trial::rank() {
         return code;

@@ -13,7 +13,6 @@ use crate::run::start::nothing;
 
 /// Set in the environment of the ranks: they take part rather than check.
 const ROLE: &str = "MAPWIRE_DOCTOR_RANK";
-/// What the ranks try.
 const PARTS: [&str; 2] = ["messages", "shared memory"];
 
 type Trial = Result<(), Box<dyn std::error::Error>>;
@@ -24,7 +23,7 @@ pub(super) fn rank() -> Option<ExitCode> {
     let tried = if part == PARTS[0] { messages() } else { shared_memory() };
     Some(match tried {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(error.as_ref(), 1),
+        Err(error) => mapwire_console::fail(error.as_ref(), 1),
     })
 }
 

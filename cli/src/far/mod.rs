@@ -20,15 +20,13 @@ use mapwire_settings::far::{COPIES, DISK, DONORS, FILES, LOCAL, SECRET, STATS};
 use mapwire_settings::size::{self, SizeError};
 
 use crate::args::FarArgs;
-use crate::fail;
 use crate::run::program::{Program, own_folders};
+use crate::{Failure, failing};
 
-/// The library, by the name that cargo gives it.
 const LIBRARY: &str = "libmapwire_far.so";
 /// Less than this no pager works with: what one system call or one instruction touches must be in RAM at once.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// Why the program is not started.
 #[derive(Debug, thiserror::Error)]
 enum FarError {
     #[error("--local")]
@@ -66,28 +64,19 @@ impl FarError {
 }
 
 /// `mapwire far`. Comes back only if the program is not started.
-pub(crate) fn command(args: &FarArgs) -> ExitCode {
-    let program = match Program::find(&args.command, None) {
-        Ok(program) => program,
-        Err(error) => return fail(&error, error.exit_code()),
-    };
-    let error = start(args, program);
-    fail(&error, error.exit_code())
+pub(crate) fn command(args: &FarArgs) -> Result<ExitCode, Failure> {
+    let program = Program::find(&args.command, None).map_err(|error| failing(error.exit_code())(error))?;
+    start(args, program).map_err(|error| failing(error.exit_code())(error))
 }
 
-/// Becomes the program, or says why not.
-fn start(args: &FarArgs, program: Program) -> FarError {
-    let prepared = pages(&args.local).and_then(|pages| {
-        let disk = folder(args.disk.clone())?;
-        Ok((pages, disk, library()?, lenders(args)?))
-    });
-    let (pages, disk, library, lenders) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return error,
-    };
+fn start(args: &FarArgs, program: Program) -> Result<ExitCode, FarError> {
+    let pages = pages(&args.local)?;
+    let disk = folder(args.disk.clone())?;
+    let library = library()?;
+    let lenders = lenders(args)?;
     let path = program.path;
     if let Some(why) = elf::unsuited(&path) {
-        return FarError::Unsuited { path, why };
+        return Err(FarError::Unsuited { path, why });
     }
     let mut preload = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -117,10 +106,9 @@ fn start(args: &FarArgs, program: Program) -> FarError {
         // The program has the number of this process.
         command.env(STATS, std::process::id().to_string());
     }
-    FarError::Start { source: command.exec(), program: path }
+    Err(FarError::Start { source: command.exec(), program: path })
 }
 
-/// The limit in pages.
 fn pages(text: &str) -> Result<u64, FarError> {
     let bytes = size::parse(text)?;
     match bytes {

@@ -5,18 +5,16 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use mapwire_console::whole_file::{Destination, WholeFile};
-use mapwire_transport::net::capture::{MAX_FILE_BYTES, Merged, Source, file_of, merge};
+use mapwire_transport::net::capture::{MAX_FILE_BYTES, Source, file_of, merge};
 
 use super::hosts::clock_of;
 
-/// A capture that is being taken.
 pub(super) struct Capture {
     target: Destination,
     ranks: u32,
 }
 
 impl Capture {
-    /// A capture that becomes the file `target`.
     pub(super) fn new(target: Destination, ranks: u32) -> Self {
         Self { target, ranks }
     }
@@ -25,36 +23,9 @@ impl Capture {
         self.target.path()
     }
 
-    /// Makes one capture of the ranks' files in `folder`, when no rank writes any more; says on standard error what came of it. False
-    /// when there is no capture.
-    pub(super) fn finish(self, folder: &Path) -> bool {
+    /// Makes one capture of the ranks' files in `folder`, when no rank writes any more. Gives what there is to say of it.
+    pub(super) fn write(self, folder: &Path) -> Result<Vec<String>, String> {
         let path = self.path();
-        match self.write(folder) {
-            Ok((merged, bytes)) => {
-                for rank in merged.torn {
-                    eprintln!("mapwire: capture: rank {rank} was killed: what it wrote last is missing");
-                }
-                for rank in merged.full {
-                    let mib = MAX_FILE_BYTES >> 20;
-                    eprintln!(
-                        "mapwire: capture: rank {rank} has written {mib} MiB, which is the most: what came later is missing"
-                    );
-                }
-                eprintln!(
-                    "mapwire: capture of {} datagrams in {}, {bytes} bytes; it holds data of the job",
-                    merged.datagrams,
-                    path.display()
-                );
-                true
-            }
-            Err(why) => {
-                eprintln!("mapwire: no capture was written to {}: {why}", path.display());
-                false
-            }
-        }
-    }
-
-    fn write(self, folder: &Path) -> Result<(Merged, u64), String> {
         let mut sources = Vec::new();
         for rank in 0..self.ranks {
             let path = file_of(folder, rank);
@@ -76,6 +47,15 @@ impl Capture {
             let file = file.into_inner().map_err(|error| error.into_error())?;
             Ok((merged, file.keep()?))
         };
-        write().map_err(|error: std::io::Error| error.to_string())
+        let (merged, bytes) = write().map_err(|error: std::io::Error| error.to_string())?;
+        let mib = MAX_FILE_BYTES >> 20;
+        let torn =
+            merged.torn.iter().map(|rank| format!("capture: rank {rank} was killed: what it wrote last is missing"));
+        let full = merged.full.iter().map(|rank| {
+            format!("capture: rank {rank} has written {mib} MiB, which is the most: what came later is missing")
+        });
+        let (count, path) = (merged.datagrams, path.display());
+        let of = format!("capture of {count} datagrams in {path}, {bytes} bytes; it holds data of the job");
+        Ok(torn.chain(full).chain([of]).collect())
     }
 }

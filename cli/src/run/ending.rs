@@ -10,7 +10,6 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use super::group::Group;
 use super::signals;
 
-/// How a rank's process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RankEnd {
     Exited(i32),

@@ -9,14 +9,13 @@ use mapwire_console::whole_file::Destination;
 use super::capture::Capture;
 use super::trace::Trace;
 use super::{Work, hosts};
+use crate::Failure;
 use crate::args::RunArgs;
 use crate::config::Transport;
 
-/// The variables by which ranks learn of the folder.
 const TRACE: &str = "MAPWIRE_TRACE_FOLDER";
 const CAPTURE: &str = "MAPWIRE_CAPTURE_FOLDER";
 
-/// What ranks write.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Written {
     /// What they communicate.
@@ -42,11 +41,7 @@ pub(super) struct Gathering {
     capture: Option<Capture>,
 }
 
-/// An exit code, and why.
-type Refusal = (u8, String);
-
-/// The file that an option names.
-pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Refusal> {
+pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Failure> {
     let wrong = |code, why: String| (code, format!("{option} {}: {why}", target.display()));
     if target.is_dir() {
         return Err(wrong(2, "this is a folder; name a file".to_owned()));
@@ -65,14 +60,11 @@ pub(super) fn destination(option: &str, target: &Path) -> Result<Destination, Re
 
 impl Gathering {
     /// Makes the folder of the ranks, if the command line asks for anything that they write.
-    ///
-    /// # Errors
-    /// No file can be written where it is asked for, or there is nothing to be captured; the text says why.
-    pub(super) fn begin(args: &RunArgs, work: &Work) -> Result<Option<Self>, Refusal> {
+    pub(super) fn begin(args: &RunArgs, work: &Work) -> Result<Option<Self>, Failure> {
         let mut places = Vec::new();
         let mut place = |option: &'static str, target: &Option<PathBuf>| {
             let Some(target) = target else {
-                return Ok::<_, Refusal>(None);
+                return Ok::<_, Failure>(None);
             };
             let found = destination(option, target)?;
             let other = found.try_clone().map_err(|error| (1, error.to_string()))?;
@@ -107,7 +99,6 @@ impl Gathering {
         Written { trace: self.trace.is_some(), capture: self.capture.is_some() }
     }
 
-    /// Where the ranks' files belong.
     pub(super) fn folder(&self) -> &Path {
         &self.path
     }
@@ -116,8 +107,8 @@ impl Gathering {
     pub(super) fn finish(self) -> bool {
         // By the descriptor: a folder of this name might be another by now.
         let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
-        let trace = self.trace.is_none_or(|trace| trace.finish(&folder));
-        let capture = self.capture.is_none_or(|capture| capture.finish(&folder));
+        let trace = self.trace.is_none_or(|it| tell("trace", &it.path(), it.write(&folder)));
+        let capture = self.capture.is_none_or(|it| tell("capture", &it.path(), it.write(&folder)));
         remove(&self.path);
         trace && capture
     }
@@ -129,13 +120,21 @@ impl Gathering {
 }
 
 impl Work {
-    /// Whether ranks send each other datagrams.
     fn sends_datagrams(&self) -> bool {
         match self {
             Self::Here(job) => job.settings.transport == Transport::Udp && self.ranks() > 1,
             Self::Spread(hosts::Spread { .. }) => self.hosts() > 1,
         }
     }
+}
+
+/// Says what came of `what`; false if nothing was written.
+fn tell(what: &str, path: &Path, written: Result<Vec<String>, String>) -> bool {
+    match &written {
+        Ok(lines) => lines.iter().for_each(|line| eprintln!("mapwire: {line}")),
+        Err(why) => eprintln!("mapwire: no {what} was written to {}: {why}", path.display()),
+    }
+    written.is_ok()
 }
 
 fn remove(folder: &Path) {

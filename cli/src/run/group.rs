@@ -57,7 +57,6 @@ impl Group {
         self.processes.as_fd()
     }
 
-    /// Kills all processes of the group.
     pub(super) fn kill(&self) {
         let _ = (&self.kill).write_all(b"1");
     }
@@ -83,7 +82,6 @@ impl Group {
     }
 }
 
-/// The name of a job's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Name {
     /// The process that made it, and that ends last of those who remove it.
@@ -145,7 +143,6 @@ fn remove(folder: &Path) -> io::Result<()> {
     fs::remove_dir(folder)
 }
 
-/// The folder of this process's own group.
 fn own_folder() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;

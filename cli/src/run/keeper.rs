@@ -23,13 +23,10 @@ pub(crate) struct Link {
     pub(crate) keeper: Pid,
     pub(crate) pipe: OwnedFd,
     pub(crate) signals: Signals,
-    /// The ranks' control group, where there is one.
     pub(super) group: Option<Group>,
 }
 
-/// Which of the two this process has become.
 pub(crate) enum Role {
-    /// The launcher: go on and do the work.
     Launcher(Link),
     /// The keeper, and the job is over: exit with this code.
     Keeper(u8),

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | [`program`] | finding the program as `execvp` would, with errors before anything starts |
 //! | [`keeper`] | the outer process |
-//! | [`launcher`] | the event loop: children, signals, broker, output |
+//! | [`supervisor`] | the launcher's event loop: signals, output, how a job ends |
+//! | [`ranks`] | what it watches on one host: children, their broker and pipes |
 //! | [`spawn`] | starting one rank |
 //! | [`ending`] | how ranks end, and ending every descendant |
 //! | [`group`] | the job's control group |
@@ -30,12 +31,12 @@ mod gathering;
 mod group;
 pub(crate) mod hosts;
 mod keeper;
-mod launcher;
 mod lines;
 mod names;
 mod oom;
 pub(crate) mod program;
 mod provider;
+mod ranks;
 mod seeing;
 #[allow(unsafe_code)]
 pub(crate) mod signals;
@@ -43,6 +44,7 @@ mod sink;
 #[allow(unsafe_code)]
 mod spawn;
 pub(crate) mod start;
+mod supervisor;
 mod sweeper;
 pub(crate) mod terminal;
 mod trace;
@@ -58,20 +60,17 @@ use mapwire_transport::rendezvous::Secret;
 
 use crate::args::RunArgs;
 use crate::config::{Layers, Settings, Transport};
-use crate::fail;
+use crate::{Failure, failing};
 
 /// Which ranks a launcher starts, and where the others are.
 pub(crate) struct Place {
-    /// Its own.
     pub(crate) ranks: Range<u32>,
-    /// The host of each rank of the job.
     hosts: Vec<u32>,
     /// The number of this host and the job's secret, where other hosts have launchers of their own.
     here: Option<(u32, Secret)>,
 }
 
 impl Place {
-    /// All ranks of the job.
     fn whole(ranks: u32, transport: Transport) -> Self {
         Self {
             ranks: 0..ranks,
@@ -104,13 +103,11 @@ impl Place {
         })
     }
 
-    /// Ranks in the job.
     fn size(&self) -> u32 {
         self.hosts.len() as u32
     }
 }
 
-/// What the launcher needs to know.
 pub(crate) struct Job {
     place: Place,
     program: program::Program,
@@ -121,39 +118,20 @@ pub(crate) struct Job {
     meeting: Option<Box<names::Meeting>>,
 }
 
-/// `mapwire run`.
-pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
-    let layers = match Layers::read(&args.options, file) {
-        Ok(layers) => layers,
-        Err(error) => return fail(&error, 2),
-    };
-    let settings = match Settings::from_layers(&layers) {
-        Ok(settings) => settings,
-        Err(error) => return fail(&error, 2),
-    };
-    let work = match work(args, settings) {
-        Ok(work) => work,
-        Err((code, why)) => {
-            eprintln!("mapwire: {why}");
-            return ExitCode::from(code);
-        }
-    };
-    let gathering = match gathering::Gathering::begin(args, &work) {
-        Ok(gathering) => gathering,
-        Err((code, why)) => {
-            eprintln!("mapwire: {why}");
-            return ExitCode::from(code);
-        }
-    };
+pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> Result<ExitCode, Failure> {
+    let layers = Layers::read(&args.options, file).map_err(failing(2))?;
+    let settings = Settings::from_layers(&layers).map_err(failing(2))?;
+    let work = work(args, settings)?;
+    let gathering = gathering::Gathering::begin(args, &work)?;
     let work = work.writing(gathering.as_ref());
     match keeper::start() {
         Ok(keeper::Role::Keeper(code)) => {
             // Nothing of the job is left, so the ranks' files are what they will be. Ctrl-C ends this process as any other again.
             signals::unblock_all();
-            match gathering.map(gathering::Gathering::finish) {
+            Ok(match gathering.map(gathering::Gathering::finish) {
                 Some(false) if code == 0 => ExitCode::FAILURE,
                 _ => ExitCode::from(code),
-            }
+            })
         }
         Ok(keeper::Role::Launcher(link)) => {
             let ended = work.run(link);
@@ -162,26 +140,23 @@ pub(crate) fn command(args: &RunArgs, file: Option<&Path>) -> ExitCode {
                 signals::unblock_ending();
                 gathering.map(gathering::Gathering::finish);
             }
-            ExitCode::from(ended.code)
+            Ok(ExitCode::from(ended.code))
         }
         Err(error) => {
             if let Some(gathering) = gathering {
                 gathering.discard();
             }
-            eprintln!("mapwire: cannot start the launcher: {}", start::explain(&error));
-            ExitCode::from(126)
+            Err((126, format!("cannot start the launcher: {}", start::explain(&error))))
         }
     }
 }
 
-/// What `mapwire run` is to do.
 enum Work {
     Here(Job),
     Spread(hosts::Spread),
 }
 
-/// Finds out what the command line asks for, or the exit code and what is wrong with it.
-fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
+fn work(args: &RunArgs, settings: Settings) -> Result<Work, Failure> {
     let seeing = seeing::Wanted::new(args)?;
     let variables = variables(&args.variables).map_err(|why| (2, why))?;
     let given = match (&args.hosts, &args.hostfile) {
@@ -190,7 +165,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
         (None, None) => None,
     };
     if let Some(given) = given {
-        let given = given.map_err(|error| (2, text_of(&error)))?;
+        let given = given.map_err(failing(2))?;
         let template = hosts::Template::parse(args.launch_agent.as_deref());
         return Ok(Work::Spread(hosts::Spread {
             plan: hosts::Plan::new(&given, settings.ranks).map_err(|why| (2, why))?,
@@ -206,7 +181,7 @@ fn work(args: &RunArgs, settings: Settings) -> Result<Work, (u8, String)> {
         return Err((2, without_ranks(&args.program)));
     };
     let program = program::Program::find(&args.program, settings.wdir.as_deref())
-        .map_err(|error| (error.exit_code(), text_of(&error)))?;
+        .map_err(|error| failing(error.exit_code())(error))?;
     let meeting = names::Meeting::of(args, &settings)?;
     let place = match &meeting {
         None => Place::whole(ranks, settings.transport),
@@ -230,7 +205,6 @@ impl Work {
         }
     }
 
-    /// Has the ranks write what is gathered.
     fn writing(mut self, gathering: Option<&gathering::Gathering>) -> Self {
         if let Some(gathering) = gathering {
             let (written, folder) = (gathering.written(), gathering.folder());
@@ -242,23 +216,12 @@ impl Work {
         self
     }
 
-    fn run(self, link: keeper::Link) -> launcher::Ended {
+    fn run(self, link: keeper::Link) -> supervisor::Ended {
         match self {
-            Self::Here(job) => launcher::run(job, link),
+            Self::Here(job) => ranks::run(job, link, None).0,
             Self::Spread(spread) => hosts::run(spread, link),
         }
     }
-}
-
-/// An error with its causes.
-fn text_of(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 /// Says how to give the number of ranks; where it stands behind the program, that it is taken for the program's own there.

@@ -22,7 +22,6 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// How long a command waits for the others unless --timeout says.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is needed to join a job by its name.
 pub(crate) struct Meeting {
     job: NamedJob,
     shared: SharedSecret,
@@ -31,10 +30,7 @@ pub(crate) struct Meeting {
 
 impl Meeting {
     /// What the command line asks for; `None`: nothing of the kind.
-    ///
-    /// # Errors
-    /// It makes no sense, or the secret cannot be read; the exit code and the reason.
-    pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Option<Self>, (u8, String)> {
+    pub(super) fn of(args: &RunArgs, settings: &Settings) -> Result<Option<Self>, crate::Failure> {
         let (Some(name), Some(of)) = (&args.job, args.of) else {
             return Ok(None);
         };
@@ -67,9 +63,6 @@ impl Meeting {
     }
 
     /// Joins, and waits for the others. Gives the membership, and the place of the ranks.
-    ///
-    /// # Errors
-    /// Something has ended the wait, and was said; the exit code.
     pub(super) fn join(mut self, link: &Link) -> Result<(Membership, Place), u8> {
         let say = |text: String| eprintln!("mapwire: {text}");
         let started = Session::start(&self.job.store, self.shared.clone(), self.wanted.clone());
@@ -124,9 +117,7 @@ pub(super) struct Membership {
     job: NamedJob,
 }
 
-/// What a membership tells.
 pub(super) enum Heard {
-    /// For the user.
     Notice(String),
     /// The job ends, for this reason and with this exit code.
     End(String, u8),
@@ -156,7 +147,6 @@ impl Membership {
         self.session.abort(code, why);
     }
 
-    /// Leaves, when no rank is left here.
     pub(super) fn leave(self) {
         self.session.leave();
     }
@@ -176,7 +166,6 @@ impl AsFd for Membership {
     }
 }
 
-/// A signal that ends the command.
 fn heard(link: &Link) -> Option<i32> {
     while let Some(signal) = link.signals.next() {
         match signal {

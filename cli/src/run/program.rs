@@ -14,11 +14,9 @@ pub(crate) struct Program {
     /// As the user wrote it: the ranks' argument 0.
     pub(crate) name: OsString,
     pub(crate) arguments: Vec<OsString>,
-    /// Where the ranks start, if not here.
     pub(crate) wdir: Option<PathBuf>,
 }
 
-/// Why the ranks cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
     #[error("{name}: program not found; {hint}")]

@@ -13,10 +13,8 @@ use crate::args::RunArgs;
 use crate::see::server::{self, Shown};
 use crate::see::{Sample, table};
 
-/// How often what collectors are shown is renewed.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What was asked for.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     summary: Option<Summary>,
@@ -26,7 +24,6 @@ pub(crate) struct Wanted {
 
 #[derive(Debug)]
 enum Summary {
-    /// As a table, on standard error.
     Shown,
     /// As JSON, into a file, which is begun before the job.
     Written(PathBuf, WholeFile),
@@ -34,10 +31,7 @@ enum Summary {
 
 impl Wanted {
     /// Finds out what the command line asks for; `None` if nothing. Ports are taken.
-    ///
-    /// # Errors
-    /// The exit code, and what cannot be done.
-    pub(super) fn new(args: &RunArgs) -> Result<Option<Self>, (u8, String)> {
+    pub(super) fn new(args: &RunArgs) -> Result<Option<Self>, crate::Failure> {
         let summary = match &args.summary {
             None => None,
             Some(None) => Some(Summary::Shown),
@@ -66,7 +60,6 @@ impl Wanted {
     }
 }
 
-/// The eyes on a job that runs.
 #[derive(Debug)]
 pub(super) struct Watch {
     wanted: Wanted,
@@ -77,9 +70,6 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Begins with the job; collectors are answered from now on.
-    ///
-    /// # Errors
-    /// No thread can be started.
     pub(super) fn begin(mut wanted: Wanted) -> io::Result<Self> {
         let (shown, now) = (Shown::default(), Instant::now());
         let due = wanted.metrics.is_some().then_some(now);
@@ -89,7 +79,6 @@ impl Watch {
         Ok(Self { wanted, shown, began: now, due })
     }
 
-    /// When [`renew`](Self::renew) wants to be called.
     pub(super) fn poll_at(&self) -> Option<Instant> {
         self.due
     }

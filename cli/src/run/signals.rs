@@ -54,7 +54,6 @@ pub(super) fn unblock_ending() {
     unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &ending, std::ptr::null_mut()) };
 }
 
-/// The descriptor from which blocked signals are read.
 pub(crate) struct Signals {
     fd: OwnedFd,
 }
@@ -77,7 +76,6 @@ impl Signals {
         Ok(Self { fd })
     }
 
-    /// The next signal that waits.
     pub(super) fn next(&self) -> Option<i32> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
         let bytes = size_of::<libc::signalfd_siginfo>();

@@ -19,7 +19,6 @@ struct Queue {
     writing: bool,
     /// Nothing more comes.
     is_closed: bool,
-    /// Why nothing more is written.
     lost: Option<Errno>,
 }
 
@@ -37,7 +36,6 @@ impl Shared {
     }
 }
 
-/// Ends the writer when the last sink has gone.
 struct Closer(Arc<Shared>);
 
 impl Drop for Closer {
@@ -52,22 +50,12 @@ impl Drop for Closer {
 pub(super) struct Sink {
     shared: Arc<Shared>,
     _closer: Arc<Closer>,
-    /// The kind of frame that bytes become.
     frame: Option<u8>,
 }
 
 impl Sink {
-    /// Starts the writer of `target`.
-    pub(super) fn start(target: BorrowedFd<'static>) -> io::Result<Self> {
-        Self::write_to(target)
-    }
-
-    /// Starts the writer of a pipe, which it closes when all is written and the sink has gone.
-    pub(super) fn into_pipe(target: OwnedFd) -> io::Result<Self> {
-        Self::write_to(target)
-    }
-
-    fn write_to(target: impl AsFd + Send + 'static) -> io::Result<Self> {
+    /// Starts the writer of `target`, which is dropped when all is written and the sink has gone.
+    pub(super) fn start(target: impl AsFd + Send + 'static) -> io::Result<Self> {
         let written = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Mutex::new(Queue::default());
         let shared = Arc::new(Shared { queue, more: Condvar::new(), written });
@@ -102,12 +90,10 @@ impl Sink {
         }
     }
 
-    /// Whether the ranks should wait.
     pub(super) fn is_full(&self) -> bool {
         self.shared.lock().bytes.len() >= FULL
     }
 
-    /// Whether everything has been written.
     pub(super) fn is_empty(&self) -> bool {
         let queue = self.shared.lock();
         queue.lost.is_some() || (queue.bytes.is_empty() && !queue.writing)

@@ -19,7 +19,6 @@ use super::terminal::{self, Stdout};
 /// Columns of `[3] ` before a line.
 const TAG: u16 = 4;
 
-/// A rank's process and its output.
 pub(super) struct Started {
     pub(super) pid: Pid,
     pub(super) stdout: OwnedFd,
@@ -99,7 +98,6 @@ pub(super) fn start(
     }
 }
 
-/// The processors that ranks may be bound to, in order.
 pub(super) fn processors() -> io::Result<Vec<usize>> {
     let cpus = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu)).collect())

@@ -13,12 +13,12 @@ use mapwire_transport::rendezvous::Broker;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::launcher::{Launcher, Pipe, Rank};
+use super::group::Group;
+use super::ranks::{Pipe, Rank, Ranks};
 use super::{Job, Place};
 use super::{provider, spawn, terminal};
 use crate::config::Bind;
 
-/// The broker of the job.
 pub(super) fn broker(job: &Job) -> Result<Broker, String> {
     let hosts = &job.place.hosts;
     match &job.place.here {
@@ -42,7 +42,7 @@ pub(super) fn raise_descriptor_limit(ranks: u32) {
 }
 
 /// Starts all ranks. On an error, those started so far run; the exit code and the reason follow.
-pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, String)> {
+pub(super) fn ranks(all: &mut Ranks, group: Option<&Group>, job: &Job) -> Result<(), crate::Failure> {
     let processors = match job.settings.bind {
         Bind::None => Vec::new(),
         Bind::Core => {
@@ -52,9 +52,9 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
     let of_provider = provider::variables(&job.settings.environment, |name| {
         std::env::var_os(name).is_some() || job.variables.iter().any(|(given, _)| given == name)
     });
-    let mut stdin = (job.place.ranks.start == 0).then(|| launcher.stdin_of_rank_0());
+    let mut stdin = (job.place.ranks.start == 0).then(|| all.stdin_of_rank_0());
     for rank in job.place.ranks.clone() {
-        let mut environment = rank_variables(launcher, rank, &job.place);
+        let mut environment = rank_variables(all, rank, &job.place);
         for (name, value) in &job.settings.environment {
             environment.push((name.as_str().into(), value.as_str().into()));
         }
@@ -66,37 +66,36 @@ pub(super) fn ranks(launcher: &mut Launcher, job: &Job) -> Result<(), (u8, Strin
         let processor = (!processors.is_empty()).then(|| processors[local % processors.len()]);
         let stdin = stdin.take().unwrap_or_else(nothing);
         let name = job.program.name.to_string_lossy();
-        let started =
-            spawn::start(&job.program, &environment, stdin, job.settings.stdout, processor, launcher.group.as_ref())
-                .and_then(|s| {
-                    let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
-                    let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
-                    let pipes = [Some(out), Some(err)];
-                    Ok(Rank { pid: s.pid, pipes, end: None, stopped_at: None })
-                })
-                .map_err(|error| (126, format!("cannot start rank {rank}, {name}: {}", explain(&error))))?;
+        let started = spawn::start(&job.program, &environment, stdin, job.settings.stdout, processor, group)
+            .and_then(|s| {
+                let out = Pipe::new(s.stdout, rank, job.settings.tag)?;
+                let err = Pipe::new(s.stderr, rank, job.settings.tag)?;
+                let pipes = [Some(out), Some(err)];
+                Ok(Rank { pid: s.pid, pipes, end: None, stopped_at: None })
+            })
+            .map_err(|error| (126, format!("cannot start rank {rank}, {name}: {}", explain(&error))))?;
         let pid = started.pid.as_raw_nonzero().get().unsigned_abs();
-        launcher.broker.set_process(rank, pid);
-        launcher.ranks.push(started);
+        all.broker.set_process(rank, pid);
+        all.ranks.push(started);
         // Those that run already need not wait until the last is started.
-        launcher.broker.handle_ready(Instant::now());
+        all.broker.handle_ready(Instant::now());
     }
     Ok(())
 }
 
 /// What a rank finds in its environment, beside the launcher's own and the options.
-fn rank_variables(launcher: &Launcher, rank: u32, place: &Place) -> Vec<(OsString, OsString)> {
+fn rank_variables(all: &Ranks, rank: u32, place: &Place) -> Vec<(OsString, OsString)> {
     let local = (rank - place.ranks.start).to_string();
     let (rank_text, size) = (rank.to_string(), place.size().to_string());
     let pairs = [
-        ("MAPWIRE_JOB", launcher.broker.address().to_string()),
+        ("MAPWIRE_JOB", all.broker.address().to_string()),
         ("MAPWIRE_RANK", rank_text.clone()),
         ("MAPWIRE_SIZE", size.clone()),
         ("RANK", rank_text),
         ("WORLD_SIZE", size),
         ("LOCAL_RANK", local),
     ];
-    let named = launcher.named.as_ref();
+    let named = all.named.as_ref();
     pairs
         .into_iter()
         .map(|(k, v)| (k.into(), v.into()))
@@ -134,24 +133,26 @@ pub(super) fn stdin_of_rank_0() -> Stdio {
     }
 }
 
-/// Copies the terminal to rank 0 until either ends. In the background, where the terminal may not
-/// be read, it waits.
+/// Copies the terminal to rank 0 until either ends.
 fn carry_terminal(writer: OwnedFd) {
     let mut writer = File::from(writer);
     let mut bytes = [0; 4096];
     loop {
-        match io::stdin().lock().read(&mut bytes) {
-            Ok(0) => return,
-            Ok(count) => {
-                if writer.write_all(&bytes[..count]).is_err() {
-                    return;
-                }
-            }
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                std::thread::sleep(Duration::from_millis(200));
-            }
+        let count = read_stdin(&mut bytes);
+        if count == 0 || writer.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads our standard input; 0 at its end. In the background, where the terminal may not be read, it waits.
+pub(super) fn read_stdin(bytes: &mut [u8]) -> usize {
+    loop {
+        match io::stdin().lock().read(bytes) {
+            Ok(count) => return count,
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => std::thread::sleep(Duration::from_millis(200)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return,
+            Err(_) => return 0,
         }
     }
 }

@@ -9,8 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 
-/// What ranks find as standard output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Stdout {
     Terminal,
     Pipe,
@@ -18,9 +17,6 @@ pub(crate) enum Stdout {
 
 /// Opens a terminal whose lines are as wide as those of ours, less `tag` columns: the launcher's end, then the rank's, which can
 /// only be written.
-///
-/// # Errors
-/// There is no `/dev/ptmx`, or all terminals are taken.
 pub(crate) fn open(tag: u16) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags | OpenptFlags::RDWR)?;

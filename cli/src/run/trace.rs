@@ -5,32 +5,22 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mapwire_console::whole_file::{Destination, WholeFile};
+use mapwire_console::with_causes;
 use mapwire_driver::capture::{counters_of, file_of};
 use mapwire_trace::{Metadata, RawReader, TraceWriter};
 
 use super::hosts::clock_of;
-use super::text_of;
 
-/// A trace that is being taken.
 pub(super) struct Trace {
     target: Destination,
     ranks: u32,
     hosts: u32,
-    /// Ranks that the trace has as processes of one node.
     per_node: u16,
     command: Vec<String>,
     began: SystemTime,
 }
 
-/// What was written.
-struct Outcome {
-    records: u64,
-    bytes: u64,
-    notes: Vec<String>,
-}
-
 impl Trace {
-    /// A trace that becomes the file `target`.
     pub(super) fn new(target: Destination, ranks: u32, hosts: u32, per_node: u16, command: Vec<String>) -> Self {
         Self { target, ranks, hosts, per_node, command, began: SystemTime::now() }
     }
@@ -39,35 +29,14 @@ impl Trace {
         self.target.path()
     }
 
-    /// Makes one trace of the ranks' files in `folder`, when no rank writes any more; says on standard error what came of it. False
-    /// when there is no trace.
-    pub(super) fn finish(self, folder: &Path) -> bool {
-        let path = self.path();
-        match self.merge(folder) {
-            Ok(Outcome { records, bytes, notes }) => {
-                for note in notes {
-                    eprintln!("mapwire: trace: {note}");
-                }
-                eprintln!(
-                    "mapwire: trace of {records} operations in {}, {bytes} bytes; see `mapwire lab info`",
-                    path.display()
-                );
-                true
-            }
-            Err(why) => {
-                eprintln!("mapwire: no trace was written to {}: {why}", path.display());
-                false
-            }
-        }
-    }
-
-    fn merge(&self, folder: &Path) -> Result<Outcome, String> {
+    /// Makes one trace of the ranks' files in `folder`, when no rank writes any more. Gives what there is to say of it.
+    pub(super) fn write(&self, folder: &Path) -> Result<Vec<String>, String> {
         let mut readers = Vec::new();
         let mut notes = Vec::new();
         for rank in 0..self.ranks {
             let path = file_of(folder, rank);
             if path.exists() {
-                let reader = RawReader::open(&path).map_err(|error| text_of(&error))?;
+                let reader = RawReader::open(&path).map_err(|error| with_causes(&error))?;
                 readers.push(reader.ahead_by(clock_of(folder, rank)));
             } else {
                 notes.push(format!("rank {rank} wrote nothing: it never joined the job"));
@@ -95,14 +64,14 @@ impl Trace {
         };
         let target = self.target.try_clone();
         let file = target.and_then(WholeFile::create_at).map_err(|error| error.to_string())?;
-        let mut writer = TraceWriter::new(file, &metadata).map_err(|error| text_of(&error))?;
+        let mut writer = TraceWriter::new(file, &metadata).map_err(|error| with_causes(&error))?;
         let mut merged = mapwire_trace::merge::merge(readers);
         for record in &mut merged {
-            let mut record = record.map_err(|error| text_of(&error))?;
+            let mut record = record.map_err(|error| with_causes(&error))?;
             let rank = record.node.get();
             record.node = (rank / self.per_node).into();
             record.process = (rank % self.per_node).into();
-            writer.push(&record).map_err(|error| text_of(&error))?;
+            writer.push(&record).map_err(|error| with_causes(&error))?;
         }
         for stream in merged.streams() {
             if stream.torn_bytes() > 0 {
@@ -113,8 +82,11 @@ impl Trace {
             }
         }
         let records = writer.records();
-        let file = writer.finish().map_err(|error| text_of(&error))?;
+        let file = writer.finish().map_err(|error| with_causes(&error))?;
         let bytes = file.keep().map_err(|error| error.to_string())?;
-        Ok(Outcome { records, bytes, notes })
+        let said = notes.iter().map(|note| format!("trace: {note}"));
+        let path = self.path();
+        let of = format!("trace of {records} operations in {}, {bytes} bytes; see `mapwire lab info`", path.display());
+        Ok(said.chain([of]).collect())
     }
 }

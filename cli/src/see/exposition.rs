@@ -12,7 +12,6 @@ use prometheus_client::registry::Registry;
 use super::Sample;
 use super::sample::METRICS;
 
-/// The type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Debug)]
@@ -38,10 +37,7 @@ impl Collector for Samples {
             if (0..first).any(|at| same(&at)) {
                 continue;
             }
-            let kind = match metric.is_gauge {
-                true => MetricType::Gauge,
-                false => MetricType::Counter,
-            };
+            let kind = if metric.is_gauge { MetricType::Gauge } else { MetricType::Counter };
             let name = format!("mapwire_{}", metric.name);
             let mut family = encoder.encode_descriptor(&name, metric.help, None, kind)?;
             for sample in self.0.iter().filter(|sample| sample.at_ns != 0) {
@@ -60,7 +56,6 @@ impl Collector for Samples {
     }
 }
 
-/// The text of these samples.
 pub(super) fn text(samples: Vec<Sample>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Samples(samples)));

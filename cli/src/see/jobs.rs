@@ -7,18 +7,17 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use mapwire_host::processes::parent_of;
 use mapwire_transport::board::Board;
 
 use super::Sample;
 
-/// A job, or its part on this host.
 #[derive(Debug)]
 pub(super) struct Job {
     /// The process that is its broker.
     pub(super) broker: u32,
     /// The broker's parent: of `mapwire run`, the process that the shell knows.
     parent: Option<u32>,
-    /// The broker's command line.
     pub(super) command: String,
     board: Board,
 }
@@ -30,18 +29,15 @@ impl Job {
         all.filter(|sample| sample.pid != 0).collect()
     }
 
-    /// Ranks of the whole job.
     pub(super) fn size(&self) -> u32 {
         self.board.ranks()
     }
 
-    /// Whether its broker is there yet.
     #[cfg(feature = "top")]
     pub(super) fn is_alive(&self) -> bool {
         Path::new(&format!("/proc/{}", self.broker)).exists()
     }
 
-    /// Whether a process of it has this number.
     pub(super) fn has(&self, pid: u32) -> bool {
         let ranks = || (0..self.board.ranks()).map(|rank| self.board.pid(rank));
         self.broker == pid || self.parent == Some(pid) || ranks().any(|rank| rank == pid)
@@ -84,12 +80,6 @@ pub(super) fn memory_of(path: &Path) -> Option<String> {
     let name = target.as_os_str().as_bytes().strip_prefix(b"/memfd:")?;
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
     OsStr::from_bytes(name).to_str().map(str::to_owned)
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    line.trim().parse().ok()
 }
 
 fn command_of(pid: u32) -> String {

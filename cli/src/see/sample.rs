@@ -18,7 +18,6 @@ static PLACES: LazyLock<HashMap<&'static str, Vec<usize>>> = LazyLock::new(|| {
     places
 });
 
-/// A rank as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) rank: u32,
@@ -48,7 +47,6 @@ impl Sample {
         sample
     }
 
-    /// Notes what the rank published.
     pub(crate) fn publish(&mut self, at_ns: u64, words: &[u64]) {
         self.at_ns = at_ns;
         for (word, published) in self.words.iter_mut().zip(words) {
@@ -64,7 +62,6 @@ impl Sample {
         words.fold(0, |sum, word| sum.wrapping_add(*word))
     }
 
-    /// For programs.
     pub(crate) fn json(&self) -> Value {
         let mut figures = Map::new();
         for (metric, word) in METRICS.iter().zip(&self.words) {

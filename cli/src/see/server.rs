@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use super::{Sample, exposition};
 
-/// Longest request.
 const LONGEST: usize = 8 << 10;
 /// What a client may take to ask, and to take its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -16,9 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) type Shown = Arc<Mutex<Vec<Sample>>>;
 
 /// Reads where the endpoint is to be: a port, or a loopback address and a port.
-///
-/// # Errors
-/// It is none, or not on loopback; the text says what is wanted.
 pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     let address = match text.parse::<u16>() {
         Ok(port) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
@@ -33,9 +29,6 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Shows `shown` by `listener`, on a thread of its own, as long as the process lives.
-///
-/// # Errors
-/// No thread can be started.
 pub(crate) fn start(listener: TcpListener, shown: Shown) -> io::Result<()> {
     let serve = move || {
         loop {

@@ -19,7 +19,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Lines of `--watch` from one title to the next.
 const PAGE_LINES: usize = 20;
 
-/// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
 enum StatsError {
     #[error("no process has the number {0}; `pgrep -a NAME` lists those of a program")]
@@ -36,16 +35,9 @@ enum StatsError {
     Descriptors(u32, #[source] io::Error),
 }
 
-/// `mapwire stats`.
-pub(crate) fn command(args: &StatsArgs) -> ExitCode {
-    let done = match args.watch {
-        true => watch(args),
-        false => read(args.pid).map(|found| print(args, &found)),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(&error, 1),
-    }
+pub(crate) fn command(args: &StatsArgs) -> Result<ExitCode, crate::Failure> {
+    let done = if args.watch { watch(args) } else { read(args.pid).map(|found| print(args, &found)) };
+    done.map(|()| ExitCode::SUCCESS).map_err(crate::failing(1))
 }
 
 /// The figures of each pager of a process, at least one.
@@ -75,10 +67,7 @@ fn read(pid: u32) -> Result<Vec<Statistics>, StatsError> {
             Err(error) => return Err(explain(error)),
         }
     }
-    match found.is_empty() {
-        true => Err(StatsError::NotFar(pid)),
-        false => Ok(found),
-    }
+    if found.is_empty() { Err(StatsError::NotFar(pid)) } else { Ok(found) }
 }
 
 fn print(args: &StatsArgs, found: &[Statistics]) {

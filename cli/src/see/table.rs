@@ -2,7 +2,6 @@
 
 use super::Sample;
 
-/// Titles of the columns.
 pub(crate) const TITLES: [&str; 14] = [
     "rank", "host", "pid", "state", "sent", "in place", "received", "packets", "fetches", "faults", "rtt", "resent",
     "timeouts", "rejected",
@@ -43,10 +42,7 @@ fn total(samples: &[Sample]) -> Sample {
     for sample in samples {
         let words = sample.words.iter().zip(super::sample::METRICS.iter());
         for (sum, (word, metric)) in total.words.iter_mut().zip(words) {
-            *sum = match metric.is_gauge {
-                true => (*sum).max(*word),
-                false => sum.wrapping_add(*word),
-            };
+            *sum = if metric.is_gauge { (*sum).max(*word) } else { sum.wrapping_add(*word) };
         }
     }
     total

@@ -12,38 +12,32 @@ use super::jobs::{self, Job};
 use super::table;
 use crate::args::TopArgs;
 
-/// `mapwire top`.
-pub(crate) fn command(args: &TopArgs) -> ExitCode {
+pub(crate) fn command(args: &TopArgs) -> Result<ExitCode, crate::Failure> {
     let mut found = jobs::find();
     if let Some(pid) = args.pid {
         found.retain(|job| job.has(pid));
         if found.is_empty() {
-            eprintln!(
-                "mapwire: process {pid} is of no job on this host that you may look at; `mapwire top --once` lists those that are"
-            );
-            return ExitCode::FAILURE;
+            let why = "on this host that you may look at; `mapwire top --once` lists those that are";
+            return Err((1, format!("process {pid} is of no job {why}")));
         }
     }
     if args.once || args.json || !io::stdout().is_terminal() {
         print(&found, args.json);
-        return ExitCode::SUCCESS;
+        return Ok(ExitCode::SUCCESS);
     }
     watch(args.pid, found)
 }
 
 #[cfg(feature = "top")]
-fn watch(only: Option<u32>, jobs: Vec<Job>) -> ExitCode {
-    match screen::watch(only, jobs) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(&error, 1),
-    }
+fn watch(only: Option<u32>, jobs: Vec<Job>) -> Result<ExitCode, crate::Failure> {
+    screen::watch(only, jobs).map(|()| ExitCode::SUCCESS).map_err(crate::failing(1))
 }
 
 #[cfg(not(feature = "top"))]
-fn watch(_: Option<u32>, jobs: Vec<Job>) -> ExitCode {
+fn watch(_: Option<u32>, jobs: Vec<Job>) -> Result<ExitCode, crate::Failure> {
     eprintln!("mapwire: this build shows nothing live (cargo's feature `top`): what was counted so far");
     print(&jobs, false);
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 fn title(job: &Job, here: usize) -> String {

@@ -24,7 +24,6 @@ use super::host::{Idleness, Memory};
 use crate::stdio;
 use books::Books;
 
-/// How often it is looked whether somebody asks.
 const LOOK: Duration = Duration::from_millis(200);
 /// How often the offer is kept, and the host looked at.
 const KEEP: Duration = Duration::from_secs(1);
@@ -34,20 +33,17 @@ const LEAVING: Duration = Duration::from_secs(4);
 /// What programs of whoever has the secret can have said without end.
 const UNSTARTED: &str = "processes that lend memory and could not be started";
 
-/// What is donated, and to whom.
 #[derive(Debug)]
 pub(super) struct Donor {
     pub(super) store: StoreAddress,
     pub(super) secret_file: PathBuf,
     pub(super) pages: u64,
-    /// Only while others leave the host idle.
     pub(super) idle_only: bool,
     /// Where lending processes have their parts of the page directory; `None`: where `MAPWIRE_DIRECTORY` says.
     pub(super) directory: Option<DirectoryPlacement>,
     pub(super) json: bool,
 }
 
-/// What a lending process says.
 enum Said {
     More(JobName),
     Ended(JobName),
@@ -60,7 +56,6 @@ struct Lender {
 }
 
 impl Donor {
-    /// What is said when it begins.
     fn begun(&self) -> String {
         let (bytes, store) = (self.pages * PAGE_BYTES as u64, &self.store);
         if self.json {
@@ -72,10 +67,6 @@ impl Donor {
         format!("{} MiB are lent to programs of `mapwire far --donors {store}`{when}", bytes >> 20)
     }
 
-    /// Lends until `stop` is readable.
-    ///
-    /// # Errors
-    /// The store cannot be reached at the beginning, or has another secret.
     pub(super) fn run(&self, stop: BorrowedFd<'_>) -> Result<(), LaunchError> {
         let shared = SharedSecret::read(&self.secret_file)?;
         let mut offer = Offer::begin(&self.store, &shared, self.pages)?;
@@ -138,7 +129,6 @@ impl Donor {
         Ok(())
     }
 
-    /// Pages that may be lent now.
     fn limit(&self, lent: u64, is_idle: bool) -> u64 {
         if !is_idle {
             return 0;
@@ -204,7 +194,6 @@ impl Lender {
     }
 }
 
-/// Lets all processes end, after their pages have gone elsewhere.
 fn leave(mut lenders: HashMap<JobName, Lender>) {
     for lender in lenders.values_mut() {
         lender.orders = None;
@@ -219,7 +208,6 @@ fn leave(mut lenders: HashMap<JobName, Lender>) {
     }
 }
 
-/// Says once that the store cannot be reached.
 fn warn(outcome: Result<(), LaunchError>, has_warned: &mut bool) {
     match outcome {
         Ok(()) => *has_warned = false,

@@ -58,7 +58,6 @@ fn parse_ticks(text: &str) -> Option<Ticks> {
     Some(Ticks { all, busy: all - idle })
 }
 
-/// Ticks that a process has used.
 fn parse_process(text: &str) -> Option<u64> {
     // Behind the name, which may hold anything.
     let rest = text.rsplit_once(") ")?.1;

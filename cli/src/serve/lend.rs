@@ -11,7 +11,7 @@ use mapwire::global::Donation;
 use mapwire_launch::Detected;
 
 use crate::args::LendArgs;
-use crate::{fail, stdio};
+use crate::{Failure, failing, stdio};
 
 /// How long the program has to come.
 const MEETING: Duration = Duration::from_secs(10);
@@ -61,15 +61,9 @@ impl Shrinking {
     }
 }
 
-/// `mapwire lend`.
-pub(crate) fn command(args: &LendArgs) -> ExitCode {
-    let job = match mapwire_launch::detect() {
-        Ok(Some(Detected::Names(job))) => job,
-        Ok(_) => {
-            eprintln!("mapwire: lend: `mapwire serve --donate` starts this, for a program that wants memory");
-            return ExitCode::from(2);
-        }
-        Err(error) => return fail(&error, 1),
+pub(crate) fn command(args: &LendArgs) -> Result<ExitCode, Failure> {
+    let Some(Detected::Names(job)) = mapwire_launch::detect().map_err(failing(1))? else {
+        return Err((2, "lend: `mapwire serve --donate` starts this, for a program that wants memory".into()));
     };
     let orders = Arc::new(Orders::default());
     let of_reader = Arc::clone(&orders);
@@ -81,18 +75,16 @@ pub(crate) fn command(args: &LendArgs) -> ExitCode {
         }
         of_reader.are_over.store(true, Ordering::Release);
     });
-    if let Err(error) = reader {
-        return fail(&error, 1);
-    }
+    reader.map_err(failing(1))?;
     let lent = Donation::join(&job, MEETING, args.pages, args.of).and_then(|lent| lend(lent, &orders));
     match lent {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => Ok(ExitCode::SUCCESS),
         // The program has ended meanwhile.
         Err(error) if matches!(error.kind(), ErrorKind::Gone | ErrorKind::Timeout) => {
             tracing::debug!(%error, "nobody to lend to");
-            ExitCode::SUCCESS
+            Ok(ExitCode::SUCCESS)
         }
-        Err(error) => fail(&error, 1),
+        Err(error) => Err(failing(1)(error)),
     }
 }
 
@@ -105,10 +97,7 @@ fn lend(mut donation: Donation, orders: &Orders) -> Result<(), mapwire::Error> {
         if are_over && leaves_at.is_none() {
             leaves_at = Some(Instant::now() + LEAVING);
         }
-        let pages = match are_over {
-            true => 0,
-            false => orders.pages.load(Ordering::Acquire),
-        };
+        let pages = if are_over { 0 } else { orders.pages.load(Ordering::Acquire) };
         let may_grow = !are_over && orders.may_grow.load(Ordering::Relaxed);
         if !may_grow {
             asked_at = None;

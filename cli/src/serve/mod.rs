@@ -21,56 +21,32 @@ use mapwire_settings::size::{self, SizeError};
 
 use crate::args::ServeArgs;
 use crate::run::signals::{self, ENDING, Signals};
-use crate::{fail, stdio};
+use crate::{Failure, failing, stdio};
 use donate::Donor;
 use host::Memory;
 
-/// `mapwire serve`.
-pub(crate) fn command(args: &ServeArgs) -> ExitCode {
+pub(crate) fn command(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let file = args.secret_file.clone().unwrap_or_else(secret::usual_path);
     if args.new_secret {
-        return match SharedSecret::create(&file) {
-            Ok(_) => {
-                println!("{}", copy_text(&file));
-                ExitCode::SUCCESS
-            }
-            Err(error) => fail(&error, 1),
-        };
+        SharedSecret::create(&file).map_err(failing(1))?;
+        println!("{}", copy_text(&file));
+        return Ok(ExitCode::SUCCESS);
     }
-    let donated = match args.donate.as_deref().map(donated_pages).transpose() {
-        Ok(donated) => donated,
-        Err(error) => return fail(&error, 2),
-    };
-    let elsewhere = match args.names.as_deref().map(str::parse::<StoreAddress>).transpose() {
-        Ok(elsewhere) => elsewhere,
-        Err(error) => return fail(&error, 2),
-    };
-    let address = match parse_listen(args.listen.as_deref().unwrap_or_default()) {
-        Ok(address) => address,
-        Err(why) => {
-            eprintln!("mapwire: --listen: {why}");
-            return ExitCode::from(2);
-        }
-    };
+    let donated = args.donate.as_deref().map(donated_pages).transpose().map_err(failing(2))?;
+    let elsewhere = args.names.as_deref().map(str::parse::<StoreAddress>).transpose().map_err(failing(2))?;
+    let address = parse_listen(args.listen.as_deref().unwrap_or_default());
+    let address = address.map_err(|why| (2, format!("--listen: {why}")))?;
     let secret = match SharedSecret::read(&file) {
         Err(NamesError::NoSecret { .. }) => SharedSecret::create(&file).inspect(|_| {
             eprintln!("mapwire: {}", copy_text(&file));
         }),
         read => read,
     };
-    let secret = match secret {
-        Ok(secret) => secret,
-        Err(error) => return fail(&error, 1),
-    };
+    let secret = secret.map_err(failing(1))?;
     // Before the port is there, so that whoever sees it can end this in order.
     let handled = ENDING.into_iter().filter(|it| !signals::is_ignored(*it));
-    let stop = match Signals::block(&handled.collect::<Vec<_>>()) {
-        Ok(stop) => stop,
-        Err(error) => {
-            eprintln!("mapwire: signals cannot be read: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let stop = Signals::block(&handled.collect::<Vec<_>>());
+    let stop = stop.map_err(|error| (1, format!("signals cannot be read: {error}")))?;
     let donor = |store: StoreAddress| {
         donated.map(|pages| Donor {
             store,
@@ -82,19 +58,10 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
         })
     };
     if let Some(donor) = elsewhere.and_then(&donor) {
-        return match donor.run(stop.as_fd()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 1),
-        };
+        return donor.run(stop.as_fd()).map(|()| ExitCode::SUCCESS).map_err(failing(1));
     }
     let bound = Server::bind(address, &secret).and_then(|it| Ok((it.address()?, it)));
-    let (address, mut server) = match bound {
-        Ok(bound) => bound,
-        Err(error) => {
-            eprintln!("mapwire: {}", bind_text(address, &error));
-            return ExitCode::FAILURE;
-        }
-    };
+    let (address, mut server) = bound.map_err(|error| (1, bind_text(address, &error)))?;
     if args.json {
         let began = serde_json::json!({
             "kind": "event", "event": "listening", "address": format!("mapwire://{address}"), "secret_file": file,
@@ -123,14 +90,8 @@ pub(crate) fn command(args: &ServeArgs) -> ExitCode {
              {other_version} were of another version, {malformed} said something malformed, {idle} were idle, {no_room} had no room"
         );
     }
-    match (served, donated) {
-        (Ok(()), Ok(())) => ExitCode::SUCCESS,
-        (Ok(()), Err(error)) => fail(&error, 1),
-        (Err(error), _) => {
-            eprintln!("mapwire: the server cannot go on: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    served.map_err(|error| (1, format!("the server cannot go on: {error}")))?;
+    donated.map(|()| ExitCode::SUCCESS).map_err(failing(1))
 }
 
 /// Serves names as long as the donor lends, which needs them to end in order.
@@ -152,7 +113,6 @@ fn serve_both(server: &mut Server, donor: &Donor, stop: &Signals) -> (io::Result
     })
 }
 
-/// How many pages are to be donated.
 fn donated_pages(text: &str) -> Result<u64, DonateError> {
     let bytes = size::parse(text)?;
     let most = Memory::now().map_or(u64::MAX, |memory| memory.total);
@@ -173,7 +133,6 @@ fn reached_at(listens: SocketAddr) -> StoreAddress {
     StoreAddress::Server(HostPort { host: host.to_string(), port: listens.port() })
 }
 
-/// A size that cannot be donated.
 #[derive(Debug, thiserror::Error)]
 enum DonateError {
     #[error("--donate")]
@@ -191,7 +150,6 @@ fn copy_text(file: &Path) -> String {
     )
 }
 
-/// Reads where to listen: an address, a port, or both.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     if text.is_empty() {
@@ -205,7 +163,7 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     }
     text.parse().map_err(|_| {
         format!(
-            "`{text}` is no address of this host: expected ADDRESS:PORT, such as 10.0.0.1:{PORT}, [fd00::1]:{PORT} or 0.0.0.0:{PORT} for all"
+            "`{text}` is not an address of this host: expected ADDRESS:PORT, such as 10.0.0.1:{PORT}, [fd00::1]:{PORT} or 0.0.0.0:{PORT} for all"
         )
     })
 }

@@ -1,6 +1,5 @@
-//! What this node owes to others: the fetches that it serves (UTLB §4.1, remote fetch), and word of stores that it refused. Both wait
-//! here, bounded for each peer, and become packets only while the peer has room: one that asks without taking answers fills its own
-//! share and nothing else.
+//! Answers that this node owes: the fetches that it serves (UTLB §4.1, remote fetch), and refusals of stores. Both wait here, bounded for
+//! each peer, and become packets only while the peer has room: a peer that asks and takes no answers fills its own share alone.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,83 +1,46 @@
-//! The handler dispatch table: a packet's handler id selects delivery to the host, or a handler that runs here on the NIC
-//! (the shape that GMS-NP's directory operations need).
+//! The handler dispatch table: the ids of handlers whose packets are delivered to the host. Others are rejected.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt;
 
-use mapwire_wire::{Endpoint, HandlerId};
+use mapwire_wire::HandlerId;
 
 use crate::error::NicError;
 
-/// What a handler on the NIC may send: messages to handlers of other nodes.
-pub trait Outbox {
-    /// Sends `payload`, at most [`mapwire_wire::SHORT_BYTES`], to `handler` of `to`, in the name of the process that was asked. False when it is too long, when there is
-    /// no such node or it is gone, or when 64 packets wait for it already: a peer that asks without taking answers gets no
-    /// more of them.
-    fn send(&mut self, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool;
-}
-
-/// A handler that runs on the NIC.
-pub trait NicHandler: Send {
-    /// Takes a message of `from`; whatever it says was written by another process and must be checked.
-    fn handle(&mut self, from: Endpoint, payload: &[u8], outbox: &mut dyn Outbox);
-}
-
-/// Who takes a handler's packets.
-pub enum HandlerTarget {
-    /// The host: the driver gets a [`crate::Completion::Message`].
-    Host,
-    /// The NIC itself.
-    Nic(Box<dyn NicHandler>),
-}
-
-impl fmt::Debug for HandlerTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Host => "Host",
-            Self::Nic(_) => "Nic",
-        })
-    }
-}
-
-/// Handlers by id. Ids are small, so that dispatch is one index.
+/// Whether each id has a handler. Ids are small, so that dispatch is one index.
 #[derive(Debug, Default)]
-pub(crate) struct Dispatch(Vec<Option<HandlerTarget>>);
+pub(crate) struct Dispatch(Vec<bool>);
 
 /// Handler ids a NIC can have.
 pub(crate) const MAX_HANDLERS: usize = 256;
 
 impl Dispatch {
-    pub(crate) fn install(&mut self, id: HandlerId, target: HandlerTarget) -> Result<(), NicError> {
+    pub(crate) fn install(&mut self, id: HandlerId) -> Result<(), NicError> {
         let index = id.0 as usize;
         if index >= MAX_HANDLERS {
             return Err(NicError::TableFull { what: "handler", limit: MAX_HANDLERS });
         }
         if self.0.len() <= index {
             self.0.reserve_exact(index + 1 - self.0.len());
-            self.0.resize_with(index + 1, || None);
+            self.0.resize(index + 1, false);
         }
-        match &mut self.0[index] {
-            Some(_) => Err(NicError::HandlerTaken(id)),
-            slot => {
-                *slot = Some(target);
-                Ok(())
-            }
+        match core::mem::replace(&mut self.0[index], true) {
+            true => Err(NicError::HandlerTaken(id)),
+            false => Ok(()),
         }
     }
 
     #[inline]
-    pub(crate) fn get(&mut self, id: HandlerId) -> Option<&mut HandlerTarget> {
-        self.0.get_mut(id.0 as usize)?.as_mut()
+    pub(crate) fn has(&self, id: HandlerId) -> bool {
+        self.0.get(id.0 as usize).is_some_and(|&is_installed| is_installed)
     }
 
     /// Bytes by which the table grows with handler `id`.
     pub(crate) fn growth_bytes(&self, id: HandlerId) -> usize {
         let places = (id.0 as usize).saturating_add(1).min(MAX_HANDLERS);
-        places.saturating_sub(self.0.capacity()) * size_of::<Option<HandlerTarget>>()
+        places.saturating_sub(self.0.capacity())
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Option<HandlerTarget>>()
+        self.0.capacity()
     }
 }

@@ -65,7 +65,7 @@ pub enum NicError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CommandError {
     /// The entry in the queue is no command.
-    #[error("the command queue holds an entry that is no command: {0}")]
+    #[error("the command queue holds an entry that is not a command: {0}")]
     Malformed(WireError),
     /// The import does not exist or belongs to another process.
     #[error("{0} does not exist or is another process's")]

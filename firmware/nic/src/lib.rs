@@ -41,7 +41,6 @@ mod turns;
 pub use actions::{BufferId, Completion, Dma, Rejection, SignalWrite};
 pub use budget::{BudgetRow, Holdings, MemoryBreakdown};
 pub use counters::{Counters, Rejections};
-pub use dispatch::{HandlerTarget, NicHandler, Outbox};
 pub use error::{CommandError, NicError};
 pub use exports::{Export, Landing};
 pub use imports::{Import, RefusedStore, RefusedStores};

@@ -13,8 +13,6 @@ use crate::turns::Turns;
 
 /// Packets that may wait for one node before commands to it are held back.
 pub(crate) const QUEUE_LIMIT: usize = 8;
-/// Packets that may wait for one node before handlers on the NIC may send it no more.
-pub(crate) const HANDLER_LIMIT: usize = 64;
 /// Packets that may wait for one node before services of the host may send it no more.
 pub(crate) const HOST_LIMIT: usize = 8192;
 /// Packets that may wait for one node before services of the host ask it for nothing more.

@@ -26,7 +26,7 @@ pub enum Opened {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReady {
     /// The job has no such peer.
-    #[error("{0} is no peer of this node: expected another node of the job")]
+    #[error("{0} is not a peer of this node: expected another node of the job")]
     NoPeer(NodeId),
     /// The peer's key is not known; [`Envelope::poll_wanted_key`](crate::Envelope::poll_wanted_key) names it.
     #[error("the key of {0} is not known yet: retry once it is set")]

@@ -59,7 +59,7 @@ impl fmt::Display for Policy {
 
 /// A word that names no policy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{found:?} is no policy for unpinning; choose lru, mru, lfu, mfu, random or random:SEED with a number")]
+#[error("{found:?} is not a policy for unpinning; choose lru, mru, lfu, mfu, random or random:SEED with a number")]
 pub struct ParsePolicyError {
     found: String,
 }

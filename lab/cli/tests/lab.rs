@@ -172,7 +172,7 @@ fn wrong_files_are_told_with_file_line_and_value_and_leave_nothing() {
         ("e.csv", "time_ns,node,process,op,address,bytes\n", "e.csv holds no records: t.mwt was not written"),
         ("f.din", "0 zz 4\n", "f.din, line 1: the address is `zz`"),
         ("g.oracleGeneral", "too short", "g.oracleGeneral, record 0: the file ends 9 bytes into it"),
-        ("h.parquet", "PAR1", "h.parquet: it is no Parquet file"),
+        ("h.parquet", "PAR1", "h.parquet: it is not a Parquet file"),
     ] {
         place.write(name, text);
         place.run(&["lab", "import", name, "-o", "t.mwt"]).code(1).says(says);
@@ -185,7 +185,7 @@ fn wrong_files_are_told_with_file_line_and_value_and_leave_nothing() {
         .says("cannot read none.csv: No such file or directory");
     place.write("t.csv", &format!("{HEADER}{TRACE}"));
     for command in [&["lab", "info", "t.csv"][..], &["lab", "export", "t.csv", "-o", "x.csv"]] {
-        place.run(command).code(1).says("t.csv is no trace file of mapwire: it begins with time_ns,");
+        place.run(command).code(1).says("t.csv is not a trace file of mapwire: it begins with time_ns,");
     }
     assert_eq!(files(&place), ["t.csv"]);
 }
@@ -264,10 +264,10 @@ fn options_that_make_no_sense_are_refused_by_name() {
     let place = with_trace();
     for (args, says) in [
         (&["generate", "zipf", "-o", "x.mwt", "--records", "many"][..], "`many` is not a count"),
-        (&["generate", "squares", "-o", "x.mwt"], "`squares` is no pattern; there are sequential, strided"),
+        (&["generate", "squares", "-o", "x.mwt"], "`squares` is not a pattern; choose one of: sequential, strided"),
         (&["generate", "-o", "x.mwt"], "the following required arguments were not provided"),
-        (&["info", "t.mwt", "--page", "3000"], "3000 is no size of a page: it must be a power of two"),
-        (&["export", "t.mwt", "-o", "x.csv", "--to", "xml"], "`xml` is no format; there are csv, din"),
+        (&["info", "t.mwt", "--page", "3000"], "3000 is not the size of a page: it must be a power of two"),
+        (&["export", "t.mwt", "-o", "x.csv", "--to", "xml"], "`xml` is not a format; choose one of: csv, din"),
         (&["export", "t.mwt", "-o", "x.csv", "--time-unit", "h"], "invalid value 'h' for '--time-unit"),
         (
             &["import", "t.txt", "-o", "x.mwt"],

@@ -189,7 +189,7 @@ fn wrong_values_are_named_with_their_option_and_leave_no_file() {
     }
     place.run(&["lab", "study", "none.mwt"]).code(1).says("none.mwt");
     place.write("text.mwt", "time_ns,node\n");
-    place.run(&["lab", "study", "text.mwt"]).code(1).says("text.mwt is no trace file");
+    place.run(&["lab", "study", "text.mwt"]).code(1).says("text.mwt is not a trace file");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_trace_is_replayed_and_one_that_is_damaged_is_named() {
     for (bytes, says) in [
         (&whole[..whole.len() - 100], "is good for "),
         (&changed, "was changed: its checksum is "),
-        (&b"time,node\n"[..], "cut.mwt is no trace file of mapwire: it begins with time,nod"),
+        (&b"time,node\n"[..], "cut.mwt is not a trace file of mapwire: it begins with time,nod"),
     ] {
         std::fs::write(place.folder.join("cut.mwt"), bytes).unwrap();
         run("cut.mwt", &[]).code(1).says(says);

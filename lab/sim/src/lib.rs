@@ -17,7 +17,6 @@ pub mod global;
 pub mod hardware;
 pub mod hosts;
 pub mod paper;
-pub mod pump;
 pub mod random;
 pub mod replay;
 pub mod rpc;

@@ -65,7 +65,7 @@ impl FromStr for Limit {
             return match (number(parts), number(of)) {
                 (Some(parts), Some(of)) if parts <= of => Ok(Limit::Share { parts, of }),
                 _ => Err(format!(
-                    "`{text}` is no part of a footprint; write a fraction above 0 and up to 1 with numbers below 10000: 1/16, 3/4"
+                    "`{text}` is not a part of a footprint; write a fraction above 0 and up to 1 with numbers below 10000: 1/16, 3/4"
                 )),
             };
         }

@@ -17,7 +17,7 @@ pub enum ReadError {
     },
     /// The first bytes are not those of a trace file.
     #[error(
-        "{file} is no trace file of mapwire: {why}; `mapwire lab import` makes one from CSV, din, oracleGeneral or Parquet"
+        "{file} is not a trace file of mapwire: {why}; `mapwire lab import` makes one from CSV, din, oracleGeneral or Parquet"
     )]
     NotATrace {
         /// The file's name.
@@ -63,7 +63,7 @@ pub enum DamageKind {
     #[error("the file is cut off {0} bytes later, in the middle of a block")]
     CutOff(u64),
     /// What follows is neither a block nor the end.
-    #[error("what follows is no block (it begins with {0:02x?})")]
+    #[error("what follows is not a block (it begins with {0:02x?})")]
     NoBlock([u8; 4]),
     /// The block says that it has impossibly many bytes or records.
     #[error("the block that follows claims {records} records in {bytes} bytes, which no block has")]

@@ -23,7 +23,7 @@ pub enum RawError {
     },
     /// A record has an operation that does not exist.
     #[error(
-        "record {record} of {file} has operation {op}, which does not exist: the file is no rank's trace, or was damaged"
+        "record {record} of {file} has operation {op}, which does not exist: the file is not a rank's trace, or was damaged"
     )]
     Op {
         /// The file's name.

@@ -157,7 +157,7 @@ impl<R: Read> TraceReader<R> {
             return Err(no("its header was changed: the checksum is wrong".to_owned()));
         }
         let metadata = serde_json::from_slice(&covered[found..])
-            .map_err(|error| no(format!("its metadata is no JSON of mapwire: {error}")))?;
+            .map_err(|error| no(format!("its metadata is not JSON of mapwire: {error}")))?;
         Ok(Self {
             at: bytes.len() as u64,
             input,

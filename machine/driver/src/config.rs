@@ -42,7 +42,7 @@ impl fmt::Display for DriverMode {
 
 /// A word that is not one of the choices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is no {what}; choose one of: {choices}")]
+#[error("`{given}` is not a {what}; choose one of: {choices}")]
 pub struct ParseChoiceError {
     /// What was to be chosen.
     pub what: &'static str,

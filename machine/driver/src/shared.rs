@@ -58,7 +58,7 @@ pub enum SharedError {
     Peer(#[from] PeerError),
     /// A peer sent a message that is none.
     #[error(
-        "rank {} sent a message that is none of the shared memory's; end the job, its memory is no longer consistent",
+        "rank {} sent a message that is not one of the shared memory; end the job, its memory is no longer consistent",
         rank(.0)
     )]
     Garbled(NodeId),

@@ -5,6 +5,9 @@
 //! the program has handlers at all ([`any_handler`]): a pair of system calls that other programs need not pay.
 //!
 //! Signals that the processor raises stay deliverable, and so do those that the C library uses itself.
+//!
+//! One case is not prevented. A handler interrupts a thread inside `malloc` and faults; the thread that holds the driver frees memory of
+//! that thread's arena, and the two wait for each other.
 
 use core::cell::Cell;
 use core::marker::PhantomData;

@@ -65,24 +65,20 @@ pub fn detect() -> Result<Option<Detected>, LaunchError> {
 }
 
 fn detect_in(variable: &dyn Fn(&'static str) -> Option<OsString>) -> Result<Option<Detected>, LaunchError> {
-    let number = |name| variable(name).map(|value| read_number(name, value)).transpose();
-    let needed = |name| number(name)?.ok_or(LaunchError::Variable { name, value: String::new(), expected: "a number" });
+    let number = |name| variable(name).map(|value| read_number(name, &value)).transpose();
+    let needed = |name| number(name)?.ok_or_else(|| wrong(name, OsStr::new(""), "a number"));
     if let Some(name) = variable(JOB_NAME).filter(|name| !name.is_empty()) {
         return named_job(variable, &name).map(|job| Some(Detected::Names(job)));
     }
     if let Some(namespace) = variable("PMIX_NAMESPACE") {
-        let namespace = read_namespace(namespace)?;
+        let namespace = read_namespace(&namespace)?;
         let rank = needed("PMIX_RANK")?;
         return Ok(Some(Detected::Pmix { namespace, rank }));
     }
     if let Some(fd) = number("PMI_FD")? {
         let (rank, size) = (needed("PMI_RANK")?, needed("PMI_SIZE")?);
         if size == 0 || rank >= size {
-            return Err(LaunchError::Variable {
-                name: "PMI_RANK",
-                value: rank.to_string(),
-                expected: "a number below that of PMI_SIZE",
-            });
+            return Err(wrong("PMI_RANK", rank.to_string().as_ref(), "a number below that of PMI_SIZE"));
         }
         let fd = fd as i32;
         return Ok(Some(Detected::Pmi { fd, rank, size }));
@@ -127,20 +123,22 @@ fn named_job(variable: &dyn Fn(&'static str) -> Option<OsString>, name: &OsStr) 
             Some(value.parse().map_err(wrong)?)
         }
     };
-    Ok(NamedJob {
-        name: name.to_string_lossy().parse()?,
-        store: match text("MAPWIRE_NAMES") {
-            None => StoreAddress::default(),
-            Some(address) => address.parse()?,
-        },
-        secret_file: match variable("MAPWIRE_SECRET_FILE").filter(|file| !file.is_empty()) {
-            None => secret::usual_path(),
-            Some(file) => file.into(),
-        },
-        size,
-        rank,
-        incarnation,
-    })
+    let (store, secret_file) = store_in(variable, None, None)?;
+    Ok(NamedJob { name: name.to_string_lossy().parse()?, store, secret_file, size, rank, incarnation })
+}
+
+/// The store and the file of the secret: as given, else of variables, else the usual ones.
+fn store_in(
+    variable: &dyn Fn(&'static str) -> Option<OsString>,
+    store: Option<&str>,
+    secret_file: Option<&Path>,
+) -> Result<(StoreAddress, PathBuf), LaunchError> {
+    let variable = |name| variable(name).filter(|value| !value.is_empty());
+    let named = || variable("MAPWIRE_NAMES").map(|text| text.to_string_lossy().into_owned());
+    let store = store.map(ToOwned::to_owned).or_else(named);
+    let file = secret_file.map(ToOwned::to_owned).or_else(|| variable("MAPWIRE_SECRET_FILE").map(Into::into));
+    let store = store.map_or(Ok(StoreAddress::default()), |text| text.parse())?;
+    Ok((store, file.unwrap_or_else(secret::usual_path)))
 }
 
 impl NamedJob {
@@ -149,15 +147,7 @@ impl NamedJob {
     /// # Errors
     /// The address makes no sense.
     pub fn store_of(store: Option<&str>, secret_file: Option<&Path>) -> Result<(StoreAddress, PathBuf), LaunchError> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let store = match store.map(ToOwned::to_owned) {
-            Some(text) => Some(text),
-            None => variable("MAPWIRE_NAMES").map(|text| text.to_string_lossy().into_owned()),
-        };
-        let given = secret_file.map(ToOwned::to_owned);
-        let file = given.or_else(|| variable("MAPWIRE_SECRET_FILE").map(Into::into));
-        let store = store.map_or(Ok(StoreAddress::default()), |text| text.parse())?;
-        Ok((store, file.unwrap_or_else(secret::usual_path)))
+        store_in(&|name| std::env::var_os(name), store, secret_file)
     }
 
     /// The variables by which a rank that `mapwire run --names` starts learns of its job.
@@ -177,30 +167,20 @@ impl NamedJob {
     }
 }
 
+/// Refuses a variable of a launcher.
+fn wrong(name: &'static str, value: &OsStr, expected: &'static str) -> LaunchError {
+    LaunchError::Variable { name, value: value.to_string_lossy().chars().take(64).collect(), expected }
+}
+
 /// A number of ranks or of a descriptor: no launcher's exceeds `i32`.
-fn read_number(name: &'static str, value: OsString) -> Result<u32, LaunchError> {
+fn read_number(name: &'static str, value: &OsStr) -> Result<u32, LaunchError> {
     let number = value.to_str().and_then(|text| text.parse::<u32>().ok());
-    number.filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| LaunchError::Variable {
-        name,
-        value: value.to_string_lossy().chars().take(64).collect(),
-        expected: "a number",
-    })
+    number.filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| wrong(name, value, "a number"))
 }
 
-fn read_namespace(value: OsString) -> Result<String, LaunchError> {
-    match value.into_string() {
-        Ok(text) if (1..=255).contains(&text.len()) => Ok(text),
-        Ok(text) => Err(bad_namespace(&text)),
-        Err(value) => Err(bad_namespace(&value.to_string_lossy())),
-    }
-}
-
-fn bad_namespace(value: &str) -> LaunchError {
-    LaunchError::Variable {
-        name: "PMIX_NAMESPACE",
-        value: value.chars().take(64).collect(),
-        expected: "1 to 255 bytes of text",
-    }
+fn read_namespace(value: &OsStr) -> Result<String, LaunchError> {
+    let text = value.to_str().filter(|text| (1..=255).contains(&text.len()));
+    text.map(str::to_owned).ok_or_else(|| wrong("PMIX_NAMESPACE", value, "1 to 255 bytes of text"))
 }
 
 impl Detected {

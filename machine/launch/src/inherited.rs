@@ -8,9 +8,6 @@ use rustix::net::{SocketType, sockopt};
 use crate::LaunchError;
 
 /// A copy of the inherited socket with number `fd`. The copy stays in this process; the original is left as it is.
-///
-/// # Errors
-/// [`LaunchError::Descriptor`] if the number names no open stream socket.
 pub(crate) fn socket(fd: i32) -> Result<OwnedFd, LaunchError> {
     let bad = |why: String| LaunchError::Descriptor { fd, why };
     if fd < 0 {

@@ -97,7 +97,6 @@ pub(crate) fn check_key(key: &str) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Checks key and value of a [`Launcher::put`].
 pub(crate) fn check_put(key: &str, value: &[u8]) -> Result<(), LaunchError> {
     check_key(key)?;
     if value.len() > MAX_VALUE_BYTES {
@@ -106,7 +105,6 @@ pub(crate) fn check_put(key: &str, value: &[u8]) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Checks rank and key of a [`Launcher::get`].
 pub(crate) fn check_get(rank: u32, size: u32, key: &str) -> Result<(), LaunchError> {
     check_key(key)?;
     if rank >= size {

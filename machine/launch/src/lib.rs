@@ -26,8 +26,26 @@ mod membership;
 pub mod names;
 mod pmi;
 mod pmix;
+mod worker;
 
 pub use detect::{Detected, NamedJob, detect};
 pub use error::LaunchError;
 pub use launcher::{Event, Launcher, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use membership::{Between, Membership};
+
+/// Random bytes of the kernel, up to 256.
+fn random<const N: usize>() -> Result<[u8; N], LaunchError> {
+    let mut bytes = [0; N];
+    // So few come whole.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(|errno| ("getrandom", errno))?;
+    Ok(bytes)
+}
+
+/// A name of 1 to 64 ASCII letters, digits, `.`, `-` and `_`; else the beginning of what was given.
+fn checked_name(text: &str) -> Result<String, String> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    match (1..=64).contains(&text.len()) && text.bytes().all(is_part) {
+        true => Ok(text.into()),
+        false => Err(text.chars().take(80).collect()),
+    }
+}

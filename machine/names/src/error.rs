@@ -7,7 +7,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum NamesError {
     /// An address that makes no sense.
-    #[error("`{given}` is no address of a store of names: expected mapwire://HOST:PORT or etcd://HOST:PORT,HOST:PORT…")]
+    #[error(
+        "`{given}` is not the address of a store of names: expected mapwire://HOST:PORT or etcd://HOST:PORT,HOST:PORT…"
+    )]
     Address {
         /// What was given.
         given: String,

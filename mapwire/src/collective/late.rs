@@ -1,6 +1,6 @@
 //! What is said of calls of all ranks that take longer than the job's timeout.
 
-use super::{CALL_BYTES, Call, Group, SLOT, word};
+use super::{CALL_BYTES, Call, Group, SLOT, front};
 use crate::node::Node;
 
 /// Ranks that are named one by one.
@@ -47,7 +47,7 @@ impl Group {
     fn call_of(&self, rank: usize) -> Option<Call> {
         let mut bytes = [0; 8 + CALL_BYTES];
         self.export.read(SLOT * rank as u64, &mut bytes).ok()?;
-        (word(&bytes, 0) >= self.steps).then(|| Call::from_bytes(&bytes[8..]))
+        (front::<u64>(&bytes) >= self.steps).then(|| front(&bytes[8..]))
     }
 }
 

@@ -93,7 +93,6 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Classifies an error.
 #[cold]
 pub(super) fn of(error: &Error) -> Kind {
     match error {

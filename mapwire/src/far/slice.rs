@@ -14,7 +14,7 @@ use mapwire_host::page::PAGE_BYTES;
 use mapwire_host::paging::{FileChanges, Region};
 
 use super::FarError;
-use crate::error::{Error, Result};
+use crate::error::{Result, check_range};
 
 /// Bytes in far memory, which begin on a page of 4096. Freed when dropped.
 pub struct FarSlice {
@@ -41,19 +41,9 @@ impl FarSlice {
     /// The range is not within the slice.
     pub fn discard(&mut self, range: Range<usize>) -> Result<()> {
         let (offset, length) = (range.start, range.end.saturating_sub(range.start));
-        if offset > self.bytes || length > self.bytes - offset {
-            return Err(Error::OutOfRange {
-                offset: offset as u64,
-                length: length as u64,
-                end: self.bytes as u64,
-                unit: "bytes",
-            });
-        }
+        check_range(offset as u64, length as u64, self.bytes as u64)?;
         // Nobody sees what is behind the last byte.
-        let length = match range.end == self.bytes {
-            true => range.end.next_multiple_of(PAGE_BYTES) - offset,
-            false => length,
-        };
+        let length = if range.end == self.bytes { range.end.next_multiple_of(PAGE_BYTES) - offset } else { length };
         let discarded = self.region.discard(offset, length);
         Ok(discarded.map_err(FarError::from)?)
     }

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
-use mapwire_gms::{PageName, SpaceId};
+use mapwire_gms::{Ended, Known, MAX_VERSION, PageName, PageWord, SpaceId};
 use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 use mapwire_host::waiting::now_ns;
 
-use super::session::{Get, Put, Session};
-use super::versions::{Known, MAX_VERSION, Versions};
+use super::session::{DonorPage, Session};
+use super::versions::Versions;
 
 /// How long donors are left alone that did not answer in time.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -64,7 +64,6 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// The session.
     pub(super) fn session(&self) -> &Session {
         &self.session
     }
@@ -73,10 +72,13 @@ impl Meeting {
         let space = SpaceId::Anonymous { node: 0, incarnation: self.incarnation, region: id.region };
         PageName::new(&space, id.page)
     }
+
+    fn page<B>(&self, id: PageId, version: u32, bytes: B, patience: Option<Duration>) -> DonorPage<B> {
+        DonorPage { name: self.name(id), version, bytes, patience, ended: None }
+    }
 }
 
 impl Copies {
-    /// Nothing is at donors.
     pub(super) fn new(disk: DiskStore, copies: u8) -> Self {
         Self {
             disk,
@@ -105,6 +107,10 @@ impl Copies {
     pub(super) fn versions(&self, region: u32) -> Option<Arc<Versions>> {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         regions.get(region as usize)?.clone()
+    }
+
+    pub(super) fn page(&self, id: PageId) -> PageWord {
+        self.versions(id.region).map_or(PageWord::NONE, |versions| versions.page(id.page))
     }
 
     /// For changes of what the disk has, which no thread makes during a fork: the seal ends.
@@ -142,9 +148,13 @@ impl Copies {
         now_ns() < self.slow_until_ns.load(Ordering::Relaxed)
     }
 
-    fn note_slow(&self) {
-        let until_ns = now_ns() + PAUSE.as_nanos() as u64;
-        self.slow_until_ns.store(until_ns, Ordering::Relaxed);
+    /// Leaves donors alone for a while that did not answer in time; whether they did.
+    fn finished(&self, is_over: bool) -> bool {
+        if !is_over {
+            // They may come back, and with them what they have.
+            self.slow_until_ns.store(now_ns() + PAUSE.as_nanos() as u64, Ordering::Relaxed);
+        }
+        is_over
     }
 
     /// No donor is left, and nothing that they had, but for what can be salvaged. The session, which others may still use. `None` if there is
@@ -195,9 +205,7 @@ impl Copies {
             let not_on_disk = versions.all().filter(|(_, known)| !known.is_on_disk);
             let pages: Vec<u64> = not_on_disk.map(|(page, _)| page).collect();
             for batch in pages.chunks(BATCH) {
-                let Some(is_written) = self.secure(meeting, region, versions, batch) else {
-                    return false;
-                };
+                let Some(is_written) = self.secure(meeting, region, versions, batch) else { return false };
                 is_whole &= is_written;
             }
         }
@@ -210,29 +218,17 @@ impl Copies {
         if self.is_sealed() {
             return Some(false);
         }
-        let still = pages.iter().filter_map(|&page| {
+        let still = |&page: &u64| {
             let known = versions.get(page).filter(|known| !known.is_on_disk)?;
             Some((PageId { region, page }, known))
-        });
-        let still: Vec<(PageId, Known)> = still.collect();
+        };
+        let still: Vec<(PageId, Known)> = pages.iter().filter_map(still).collect();
         let mut buffers = Pages::new(still.len());
-        let mut gets: Vec<Get<'_>> = still
-            .iter()
-            .zip(buffers.iter_mut())
-            .map(|((id, known), bytes)| Get {
-                name: meeting.name(*id),
-                version: known.version,
-                bytes,
-                takes: false,
-                patience: Some(PATIENCE),
-            })
-            .collect();
-        let (came, is_over) = meeting.session.get(&mut gets);
-        drop(gets);
-        if !is_over {
-            // It may come back, and with it what it has.
-            self.note_slow();
-        }
+        let wanted = still.iter().zip(buffers.iter_mut());
+        let mut gets: Vec<_> =
+            wanted.map(|((id, known), bytes)| meeting.page(*id, known.version, bytes, Some(PATIENCE))).collect();
+        let is_over = self.finished(meeting.session.get(&mut gets, false));
+        let came: Vec<bool> = gets.iter().map(DonorPage::has_come).collect();
         let mut is_whole = true;
         for (((id, known), bytes), came) in still.iter().zip(buffers.iter()).zip(came) {
             if came {
@@ -249,8 +245,7 @@ impl Copies {
     fn write(&self, versions: &Versions, id: PageId, known: Known, bytes: &[u8]) -> bool {
         let is_written = self.disk.store(&[OutgoingPage { id, bytes }]).is_ok();
         if is_written {
-            let is_on_disk = true;
-            versions.set(id.page, Known { is_on_disk, ..known });
+            versions.set(id.page, Known { is_on_disk: true, ..known });
         }
         is_written
     }
@@ -259,15 +254,9 @@ impl Copies {
     /// page's by now: the checksum tells when the page is fetched, and a copy in RAM is stored again.
     fn salvage(&self, meeting: &Meeting, versions: &Versions, id: PageId, known: Known) -> bool {
         let mut page = Pages::new(1);
-        let is_loaded = known.place.is_some_and(|place| {
-            let mut pages = page.iter_mut();
-            pages.next().is_some_and(|bytes| meeting.session.load(place, bytes))
-        });
-        let mut bytes = page.iter().take(usize::from(is_loaded));
-        let is_written = bytes.next().is_some_and(|bytes| {
-            let stored = self.disk.store(&[OutgoingPage { id, bytes }]);
-            stored.is_ok()
-        });
+        let Some(bytes) = page.iter_mut().next() else { return false };
+        let is_loaded = known.place.is_some_and(|place| meeting.session.load(place, bytes));
+        let is_written = is_loaded && self.disk.store(&[OutgoingPage { id, bytes }]).is_ok();
         if is_written {
             versions.salvage(id.page);
         }
@@ -287,10 +276,10 @@ impl Copies {
 
     /// Puts pages at so many donors, and does something else `meanwhile`; which of them are at as many. With one, the disk must have them as
     /// well.
-    pub(super) fn put(
+    pub(super) fn put<'a>(
         &self,
         meeting: &Meeting,
-        pages: &[OutgoingPage<'_>],
+        pages: &[OutgoingPage<'a>],
         copies: u8,
         meanwhile: impl FnOnce(),
     ) -> Vec<bool> {
@@ -301,22 +290,17 @@ impl Copies {
             meanwhile();
             return vec![false; pages.len()];
         }
-        let puts = pages.iter().zip(&versions).map(|(page, &version)| Put {
-            name: meeting.name(page.id),
-            version,
-            bytes: page.bytes,
-        });
-        let puts: Vec<Put<'_>> = puts.collect();
+        let put =
+            |(page, version): (&OutgoingPage<'a>, u32)| meeting.page(page.id, version, page.bytes, Some(PATIENCE));
+        let mut puts: Vec<_> = pages.iter().zip(versions).map(put).collect();
         // The disk has what fewer donors have.
         let on_disk = copies < 2;
-        let session = &meeting.session;
-        let (stored, is_over) = session.put(&puts, copies, on_disk, PATIENCE, meanwhile);
-        if !is_over {
-            self.note_slow();
-        }
-        let stored = pages.iter().zip(versions).zip(stored);
-        stored
-            .map(|((page, version), stored)| {
+        self.finished(meeting.session.put(&mut puts, copies, on_disk, meanwhile));
+        pages
+            .iter()
+            .zip(&puts)
+            .map(|(page, &DonorPage { name, version, ended, .. })| {
+                let stored = if let Some(Ended::Put(stored)) = ended { Some(stored) } else { None };
                 let count = stored.map_or(0, |stored| stored.copies);
                 self.put.fetch_add(u64::from(count > 0), Ordering::Relaxed);
                 if let Some(stored) = stored
@@ -326,7 +310,6 @@ impl Copies {
                     of_region.set(page.id.page, known);
                 } else {
                     // An older version may be there, or this one may still get there.
-                    let name = meeting.name(page.id);
                     self.discards().push_back((name, version));
                 }
                 count >= copies
@@ -340,16 +323,13 @@ impl Copies {
         if session.is_none() || self.is_in_child() || self.are_donors_slow() {
             return false;
         }
-        let versions = self.versions(id.region);
-        let is_at_donors = versions.is_none_or(|versions| versions.holds(id.page));
-        !is_at_donors && now_ns() >= self.full_until_ns.load(Ordering::Relaxed)
+        let is_nowhere_else = self.versions(id.region).is_some_and(|it| it.page(id.page) == PageWord::NONE);
+        is_nowhere_else && now_ns() >= self.full_until_ns.load(Ordering::Relaxed)
     }
 
     /// Puts pages at donors that the disk has.
     pub(super) fn offer(&self, pages: &[OutgoingPage<'_>]) {
-        let Some(meeting) = self.session() else {
-            return;
-        };
+        let Some(meeting) = self.session() else { return };
         if self.put(&meeting, pages, 1, || {}).contains(&false) {
             let until_ns = now_ns() + FULL.as_nanos() as u64;
             self.full_until_ns.store(until_ns, Ordering::Relaxed);
@@ -359,11 +339,9 @@ impl Copies {
     /// Fetches from donors; which pages came. What lies in memory of this host is read there, and has wrong bytes where a donor has moved
     /// it; all else is asked for.
     pub(super) fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Vec<bool> {
-        let Some(meeting) = self.session() else {
-            return vec![false; pages.len()];
-        };
+        let Some(meeting) = self.session() else { return vec![false; pages.len()] };
         let load = |page: &mut IncomingPage<'_>| {
-            let place = self.versions(page.id.region)?.get(page.id.page)?.place?;
+            let place = self.page(page.id).known()?.place?;
             meeting.session.load(place, page.bytes).then_some(())
         };
         let mut came: Vec<bool> = pages.iter_mut().map(|page| load(page).is_some()).collect();
@@ -372,11 +350,8 @@ impl Copies {
         if loaded == pages.len() {
             return came;
         }
-        let mut rest = Vec::with_capacity(pages.len() - loaded);
         let missing = pages.iter_mut().zip(&came).filter(|(_, came)| !**came);
-        for (page, _) in missing {
-            rest.push(IncomingPage { id: page.id, bytes: &mut *page.bytes });
-        }
+        let mut rest: Vec<_> = missing.map(|(page, _)| IncomingPage { id: page.id, bytes: &mut *page.bytes }).collect();
         let mut got = self.get(&mut rest, false).into_iter();
         for came in came.iter_mut().filter(|came| !**came) {
             *came = got.next().unwrap_or(false);
@@ -386,46 +361,32 @@ impl Copies {
 
     /// Asks donors for pages; which came.
     pub(super) fn get(&self, pages: &mut [IncomingPage<'_>], takes: bool) -> Vec<bool> {
-        let Some(meeting) = self.session() else {
-            return vec![false; pages.len()];
-        };
+        let Some(meeting) = self.session() else { return vec![false; pages.len()] };
         let are_slow = self.are_donors_slow();
         let mut came = vec![false; pages.len()];
         let mut gets = Vec::with_capacity(pages.len());
         let mut places = Vec::with_capacity(pages.len());
         for (place, page) in pages.iter_mut().enumerate() {
-            let versions = self.versions(page.id.region);
-            let known = versions.and_then(|versions| versions.get(page.id.page));
+            let known = self.page(page.id).known();
             if let Some(known) = known.filter(|known| !(are_slow && known.is_on_disk)) {
                 places.push(place);
-                gets.push(Get {
-                    name: meeting.name(page.id),
-                    version: known.version,
-                    bytes: &mut *page.bytes,
-                    takes,
-                    patience: known.is_on_disk.then_some(PATIENCE),
-                });
+                let patience = known.is_on_disk.then_some(PATIENCE);
+                gets.push(meeting.page(page.id, known.version, &mut *page.bytes, patience));
             }
         }
-        let (got, is_over) = meeting.session.get(&mut gets);
-        if !is_over {
-            self.note_slow();
-        }
-        let hits = got.iter().filter(|&&got| got).count();
+        self.finished(meeting.session.get(&mut gets, takes));
+        let hits = gets.iter().filter(|get| get.has_come()).count();
         self.got.fetch_add(hits as u64, Ordering::Relaxed);
-        let misses = (got.len() - hits) as u64;
-        self.missed.fetch_add(misses, Ordering::Relaxed);
-        for (place, got) in places.into_iter().zip(got) {
-            came[place] = got;
+        self.missed.fetch_add((gets.len() - hits) as u64, Ordering::Relaxed);
+        for (place, get) in places.into_iter().zip(&gets) {
+            came[place] = get.has_come();
         }
         came
     }
 
     /// Forgets what donors have of pages.
     pub(super) fn forget(&self, region: u32, first: u64, pages: u64) {
-        let Some(versions) = self.versions(region) else {
-            return;
-        };
+        let Some(versions) = self.versions(region) else { return };
         let meeting = self.session();
         versions.take_all(first, pages, |page, known| {
             if let Some(meeting) = &meeting {
@@ -435,12 +396,10 @@ impl Copies {
         });
     }
 
-    /// The disk.
     pub(super) fn disk(&self) -> &DiskStore {
         &self.disk
     }
 
-    /// Donors have been met.
     pub(super) fn begin_session(&self, session: Session) {
         let meeting = Meeting { session, incarnation: now_ns() };
         *self.session.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(meeting));

@@ -67,8 +67,7 @@ impl Donation {
             self.back(next - serving)?;
         }
         if next != serving {
-            let set = self.memory.call(|gms, now_ns| gms.donate(now_ns, next))?;
-            set.map_err(Error::GlobalCall)?;
+            self.memory.call(|gms, now_ns| gms.donate(now_ns, next))?.map_err(Error::GlobalCall)?;
         }
         let time = if next < target { Duration::ZERO } else { time };
         // Whoever waits runs the node. That the time is over is no error.
@@ -90,10 +89,7 @@ impl Donation {
 
     /// Touches the memory of the frames that serve next.
     fn back(&mut self, count: u32) -> Result<()> {
-        let next = self.memory.call(|gms, _| {
-            let idle = gms.idle_frames();
-            idle.take(count as usize).collect::<Vec<u32>>()
-        })?;
+        let next = self.memory.call(|gms, _| gms.idle_frames().take(count as usize).collect::<Vec<u32>>())?;
         for frame in next {
             let backed = &mut self.backed[frame as usize];
             if !*backed {

@@ -5,10 +5,10 @@ use std::thread::JoinHandle;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::host_bell::HostBell;
-use mapwire_host::masking;
 
 use crate::error::Result;
 use crate::node::Node;
+use crate::threads;
 
 /// A thread that is woken when messages wait for the host, hands them to their service and sends what that answers. It waits as the node is
 /// configured to, and takes no packets: that is the NIC's part.
@@ -21,25 +21,16 @@ pub(super) struct HostThread {
 
 impl HostThread {
     /// Starts it.
-    ///
-    /// # Errors
-    /// No thread can be had.
     pub(super) fn start(node: &Node) -> Result<Self> {
         let engine = &node.inner.engine;
         let bell = Arc::new(HostBell::new(engine.wait_strategy()));
         let (of_thread, served) = (Arc::clone(&bell), node.clone());
-        // Handlers of the program run on threads of the program.
-        let masked = masking::mask();
-        let thread = std::thread::Builder::new()
-            .name("mapwire-host".to_owned())
-            .spawn(move || {
-                masking::mask_for_good();
-                // An interrupt does not wait for the program's turn to end.
-                mapwire_host::scheduling::ask_for_short_turns();
-                served.inner.engine.run_host(&of_thread);
-            })
-            .map_err(DriverError::Thread)?;
-        drop(masked);
+        let thread = threads::spawn("mapwire-host", move || {
+            // An interrupt does not wait for the program's turn to end.
+            mapwire_host::scheduling::ask_for_short_turns();
+            served.inner.engine.run_host(&of_thread);
+        });
+        let thread = thread.map_err(DriverError::Thread)?;
         engine.lock().set_host_bell(Some(Arc::clone(&bell)));
         Ok(Self { node: node.clone(), bell, thread: Some(thread) })
     }

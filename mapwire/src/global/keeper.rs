@@ -66,7 +66,6 @@ pub(super) fn keep_donors(lenders: &Lenders, copies: &Copies, report: fn(&str), 
     }
 }
 
-/// Why there are no donors.
 fn why(not: &Result<Option<Session>>) -> String {
     match not {
         Err(error) => format!("no donors: {error}; the disk serves alone"),

@@ -41,9 +41,6 @@ impl Lenders {
     }
 
     /// Asks donors for memory, and meets them; `None`: there are fewer than copies.
-    ///
-    /// # Errors
-    /// As [`donors`](Self::donors); one does not come.
     pub(super) fn meet(&self) -> Result<Option<Session>> {
         let shared = SharedSecret::read(&self.secret_file).map_err(LaunchError::from)?;
         let mut found = donors(&self.store, &shared)?;

@@ -39,9 +39,6 @@ pub struct GlobalMemory {
 impl GlobalMemory {
     /// Joins the job, of which all ranks are nodes of the global memory, with `own` frames for the program and `donated` behind them that
     /// may serve others. `pages` is how many all nodes donate together.
-    ///
-    /// # Errors
-    /// As [`Node::join`]; a rank does not come; no memory.
     pub(super) fn join(
         mut config: NodeConfig,
         job: &NamedJob,
@@ -78,13 +75,11 @@ impl GlobalMemory {
         let rows = rows(&node, &config, directory)?;
         let gms = Gms::with_rows(config, rows).map_err(crate::Error::Global)?;
         let buffer = node.alloc(bytes)?;
-        let host = (directory == DirectoryPlacement::Host).then(|| HostThread::start(&node));
-        let host = host.transpose()?;
+        let host = (directory == DirectoryPlacement::Host).then(|| HostThread::start(&node)).transpose()?;
         let offered = node.register_service_with_memory(HANDLER, gms, &buffer)?;
         Ok(Self { _host: host, offered, buffer, node })
     }
 
-    /// The frames.
     pub(super) fn buffer(&self) -> &Buffer {
         &self.buffer
     }
@@ -96,7 +91,6 @@ impl GlobalMemory {
         self.offered.load(place.node.0, at as usize, to)
     }
 
-    /// Ranks in the job.
     pub(super) fn size(&self) -> usize {
         self.node.size()
     }
@@ -123,7 +117,6 @@ impl GlobalMemory {
         inner.engine.has_died(NodeId(0)) || inner.departure.has_lost_first()
     }
 
-    /// Whether all other ranks are gone.
     pub(super) fn is_deserted(&self) -> bool {
         self.node.inner.engine.is_deserted()
     }

@@ -42,8 +42,7 @@ impl FromStr for DirectoryPlacement {
     type Err = ParseChoiceError;
 
     fn from_str(text: &str) -> Result<Self, ParseChoiceError> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|it| it.name() == text).ok_or_else(|| ParseChoiceError {
+        Self::ALL.into_iter().find(|it| it.name() == text).ok_or_else(|| ParseChoiceError {
             what: "place of the page directory",
             given: text.to_owned(),
             choices: "host, nic-hm, nic-nm",

@@ -4,13 +4,13 @@ use core::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
-use mapwire_host::masking;
+use mapwire_gms::{Elsewhere, Known, PageWord};
 use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 
 use super::copies::Copies;
 use super::keeper::keep_donors;
 use super::lenders::Lenders;
-use super::versions::Known;
+use crate::threads;
 
 /// Why a page is lost that only donors had.
 const GONE: StoreError = StoreError::Other("the donors that had it have died");
@@ -44,13 +44,7 @@ impl DonorStore {
         let copies = Arc::new(Copies::new(disk, lenders.copies));
         let (wake, woken) = mpsc::sync_channel(1);
         let of_thread = Arc::clone(&copies);
-        // Handlers of the program run on threads of the program.
-        let masked = masking::mask();
-        std::thread::Builder::new().name("mapwire-donors".to_owned()).spawn(move || {
-            masking::mask_for_good();
-            keep_donors(&lenders, &of_thread, report, &woken);
-        })?;
-        drop(masked);
+        threads::spawn("mapwire-donors", move || keep_donors(&lenders, &of_thread, report, &woken))?;
         Ok(Self { copies, wake })
     }
 }
@@ -101,20 +95,14 @@ impl BackingStore for DonorStore {
         let stored = copies.put(&meeting, pages, 2, || {});
         let rest = pages.iter().zip(stored).filter(|(_, stored)| !stored);
         let rest: Vec<OutgoingPage<'_>> = rest.map(|(page, _)| *page).collect();
-        match rest.is_empty() {
-            true => Ok(()),
-            false => copies.disk().store(&rest),
-        }
+        if rest.is_empty() { Ok(()) } else { copies.disk().store(&rest) }
     }
 
     fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
         if self.copies.is_in_child() {
             return self.copies.disk().fetch(pages);
         }
-        let is_lost = |page: &IncomingPage<'_>| {
-            let versions = self.copies.versions(page.id.region);
-            versions.is_some_and(|versions| versions.is_lost(page.id.page))
-        };
+        let is_lost = |page: &IncomingPage<'_>| self.copies.page(page.id) == PageWord::LOST;
         if pages.iter().any(is_lost) {
             return Err(GONE);
         }
@@ -125,56 +113,43 @@ impl BackingStore for DonorStore {
             .filter(|(_, came)| !came)
             .map(|(page, _)| IncomingPage { id: page.id, bytes: &mut *page.bytes })
             .collect();
-        match rest.is_empty() {
-            true => Ok(()),
-            false => self.copies.disk().fetch(&mut rest),
-        }
+        if rest.is_empty() { Ok(()) } else { self.copies.disk().fetch(&mut rest) }
     }
 
     fn fetch_other(&self, page: &mut IncomingPage<'_>, attempt: u32) -> Result<(), StoreError> {
         let copies = &self.copies;
         copies.note_missed();
         let _looks = copies.looks();
-        let Some(versions) = copies.versions(page.id.region) else {
-            return Err(StoreError::Corrupt(page.id));
-        };
-        let Some(known) = versions.get(page.id.page) else {
-            // Donors have been forgotten meanwhile.
-            return match attempt < 2 && !versions.is_lost(page.id.page) {
-                true => copies.disk().fetch(std::slice::from_mut(page)),
-                false => Err(StoreError::Corrupt(page.id)),
-            };
-        };
-        if known.place.is_some() {
-            // A donor may have moved it since.
-            let place = None;
-            versions.set(page.id.page, Known { place, ..known });
-            if copies.get(std::slice::from_mut(page), false) == [true] {
-                return Ok(());
+        let Some(versions) = copies.versions(page.id.region) else { return Err(StoreError::Corrupt(page.id)) };
+        loop {
+            let word = versions.page(page.id.page);
+            let known = word.known();
+            match word.elsewhere(attempt) {
+                Elsewhere::Donor => {
+                    known.into_iter().for_each(|known| versions.set(page.id.page, Known { place: None, ..known }));
+                    if copies.get(std::slice::from_mut(page), false) == [true] {
+                        return Ok(());
+                    }
+                }
+                Elsewhere::Disk => {
+                    if !copies.spares_disk() {
+                        copies.forget(page.id.region, page.id.page, 1);
+                    }
+                    return copies.disk().fetch(std::slice::from_mut(page));
+                }
+                Elsewhere::NextDonor if copies.get(std::slice::from_mut(page), true) == [true] => {
+                    let (id, bytes) = (page.id, &*page.bytes);
+                    copies.disk().store(&[OutgoingPage { id, bytes }])?;
+                    known.into_iter().for_each(|known| versions.set(id.page, Known { is_on_disk: true, ..known }));
+                    return Ok(());
+                }
+                Elsewhere::NextDonor | Elsewhere::Nowhere => return Err(StoreError::Corrupt(page.id)),
             }
         }
-        if known.is_on_disk && attempt < 2 {
-            if !copies.spares_disk() {
-                copies.forget(page.id.region, page.id.page, 1);
-            }
-            return copies.disk().fetch(std::slice::from_mut(page));
-        }
-        // The donor that gave it first was wrong: so it gives it away for good, and then the other one does. The disk has what came,
-        // since donors have it no more.
-        let came = copies.get(std::slice::from_mut(page), true);
-        if came != [true] || attempt > 3 {
-            return Err(StoreError::Corrupt(page.id));
-        }
-        let (id, bytes) = (page.id, &*page.bytes);
-        copies.disk().store(&[OutgoingPage { id, bytes }])?;
-        let is_on_disk = true;
-        versions.set(page.id.page, Known { is_on_disk, ..known });
-        Ok(())
     }
 
     fn holds(&self, id: PageId) -> bool {
-        let versions = self.copies.versions(id.region);
-        versions.is_none_or(|versions| versions.is_kept(id.page))
+        self.copies.page(id).is_kept()
     }
 
     fn wants(&self, id: PageId) -> bool {

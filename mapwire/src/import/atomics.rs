@@ -1,7 +1,7 @@
-//! Operations on one word of an export that no other operation comes between, and signals that are added to or have bits set.
+//! Operations on one word of an export that no other operation comes between.
 
 use mapwire_host::memory::MappedBuffer;
-use mapwire_wire::{Atomic, AtomicOp, CommandRepr, Rights, Signal, SignalOp, TRACE_FLAG_DIRECT, TraceOp, Width};
+use mapwire_wire::{Atomic, AtomicOp, CommandRepr, Rights, TRACE_FLAG_DIRECT, TraceOp, Width};
 
 use super::Import;
 use crate::error::{Error, Result};
@@ -121,27 +121,5 @@ impl Import {
         let word = self.submit_held(address, width, command)?;
         self.held.finish(word, 0)?;
         Ok(u64::from_le_bytes(old))
-    }
-
-    /// As [`put_signal`](Self::put_signal), but adds `value` to the word at `signal_offset`, in one atomic step; the sum wraps. Several
-    /// senders can so signal by one word.
-    ///
-    /// # Errors
-    /// As [`put_signal`](Self::put_signal).
-    #[inline]
-    pub fn put_signal_add(&self, data: &[u8], offset: u64, signal_offset: u64, value: u64) -> Result<()> {
-        let signal = Signal { offset: signal_offset, value, op: SignalOp::Add };
-        self.put_signal_source(data.into(), offset, signal)
-    }
-
-    /// As [`put_signal`](Self::put_signal), but sets the bits of `value` in the word at `signal_offset`, in one atomic step, and leaves the
-    /// others.
-    ///
-    /// # Errors
-    /// As [`put_signal`](Self::put_signal).
-    #[inline]
-    pub fn put_signal_or(&self, data: &[u8], offset: u64, signal_offset: u64, value: u64) -> Result<()> {
-        let signal = Signal { offset: signal_offset, value, op: SignalOp::Or };
-        self.put_signal_source(data.into(), offset, signal)
     }
 }

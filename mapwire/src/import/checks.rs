@@ -1,6 +1,5 @@
 //! What is checked before bytes move: the way, rights, range, and whether the exporter still lets them come.
 
-use mapwire_driver::Driver;
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
 use mapwire_transport::bells::Wake;
@@ -74,18 +73,5 @@ impl Import {
 
     pub(super) fn is_shared(&self, bytes: Source<'_>) -> bool {
         raw::in_shared(&self.held.node, bytes.as_ptr() as u64, bytes.len() as u64)
-    }
-
-    /// Refuses a command that would fail at the exporter: it is gone, or has revoked the export.
-    #[inline]
-    pub(super) fn refuse_if_over(&self, driver: &mut Driver) -> Result<()> {
-        let grant = &self.held.local.grant;
-        if driver.is_gone(grant.node()) {
-            return Err(driver.why_gone(grant.node()).into());
-        }
-        if driver.nic().imported(self.held.local.id).is_some_and(|import| import.revoked) {
-            return Err(self.held.revoked());
-        }
-        Ok(())
     }
 }

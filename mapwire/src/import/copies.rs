@@ -9,15 +9,14 @@ use std::sync::{Mutex, TryLockError};
 use mapwire_driver::completions::CompletionWords;
 use mapwire_host::memory::raw::Source;
 use mapwire_translation::{PAGE_BYTES, PageRange};
-use mapwire_wire::Signal;
 
 use super::Import;
+use super::transfer::{Memory, Then};
 use crate::error::Result;
 
 /// Bytes of the longest send that is copied. A longer one takes longer than a round trip.
 const LONGEST_BYTES: usize = 64 << 10;
 
-/// Bytes of all copies.
 const ALL_BYTES: usize = 1 << 20;
 
 /// The copies of a process, oldest first, in a ring of pages.
@@ -36,7 +35,6 @@ struct Ring {
 }
 
 impl Ring {
-    /// Gives back what is over.
     fn reap(&mut self, words: &CompletionWords) {
         while let Some(&(word, end)) = self.under_way.front()
             && words.is_over(word)
@@ -66,13 +64,7 @@ impl Ring {
 
 impl Import {
     /// Sends a copy of `data`, which was checked. False when it is too long, or there is no room for a copy now.
-    pub(super) fn send_copy(
-        &self,
-        data: Source<'_>,
-        offset: u64,
-        notify: bool,
-        signal: Option<Signal>,
-    ) -> Result<bool> {
+    pub(super) fn send_copy(&self, data: Source<'_>, offset: u64, then: Then) -> Result<bool> {
         if data.len() > LONGEST_BYTES || !(self.held.is_remote || self.held.has_rma) {
             return Ok(false);
         }
@@ -87,13 +79,11 @@ impl Import {
             self.prepin(&ring.memory);
         }
         ring.reap(self.held.engine.words());
-        let Some(at) = ring.place(data.len()) else {
-            return Ok(false);
-        };
+        let Some(at) = ring.place(data.len()) else { return Ok(false) };
         let first = ring.memory.as_ptr().align_offset(PAGE_BYTES);
         let copy = &mut ring.memory[first + at..][..data.len()];
         data.copy_to_slice(copy);
-        let word = self.submit_long((&*copy).into(), offset, notify, signal)?;
+        let word = self.begin(&mut Memory::From((&*copy).into()), offset, then)?;
         ring.end = at + data.len().next_multiple_of(PAGE_BYTES);
         let end = ring.end;
         ring.under_way.push_back((word, end));

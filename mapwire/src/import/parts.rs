@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 
-use mapwire_host::faults::touch;
 use mapwire_host::memory::MappedBuffer;
 use mapwire_host::memory::raw::Source;
 use mapwire_wire::{Rights, SHORT_BYTES};
 
 use super::Import;
+use super::transfer::{Memory, Then};
 use crate::error::{Error, ErrorKind, Result, check_range};
 
 /// Commands of a call that may be under way on the ring path.
@@ -47,9 +47,7 @@ impl Rows {
     }
 
     fn span(&self, stride: u64) -> Option<u64> {
-        let Some(between) = self.count.checked_sub(1).filter(|_| self.bytes > 0) else {
-            return Some(0);
-        };
+        let Some(between) = self.count.checked_sub(1).filter(|_| self.bytes > 0) else { return Some(0) };
         stride.checked_mul(between as u64)?.checked_add(self.bytes as u64)
     }
 
@@ -156,8 +154,7 @@ impl Import {
         if rows.are_whole() {
             return self.fetch(offset, &mut into[..rows.count * rows.bytes]);
         }
-        let targets = into.chunks_mut(rows.local_stride.max(rows.bytes));
-        let rows_of = targets.take(rows.count).enumerate();
+        let rows_of = into.chunks_mut(rows.local_stride.max(rows.bytes)).take(rows.count).enumerate();
         self.fetch_parts(rows_of.map(|(number, row)| (rows.remote(offset, number), &mut row[..rows.bytes])))
     }
 
@@ -166,7 +163,12 @@ impl Import {
         let mut sent_bytes = 0;
         let outcome = match &self.held.local.mapped {
             Some(mapped) => self.send_direct(mapped, parts, &mut sent_bytes),
-            None => self.send_by_ring(parts, &mut sent_bytes),
+            None => {
+                let mut memory = parts.clone().map(|(_, part)| Memory::From(part));
+                memory.try_for_each(|mut part| part.touch()).and_then(|()| {
+                    Pipeline::run(self, parts.map(|(at, part)| (at, Memory::From(part))), &mut sent_bytes)
+                })
+            }
         };
         outcome.map_err(|error| match error {
             error if sent_bytes == 0 => error,
@@ -196,29 +198,12 @@ impl Import {
         outcome
     }
 
-    fn send_by_ring<'a>(
-        &self,
-        parts: impl Iterator<Item = (u64, Source<'a>)> + Clone,
-        sent_bytes: &mut u64,
-    ) -> Result<()> {
-        for (_, part) in parts.clone() {
-            touch(part.as_ptr() as usize, part.len(), false)?;
-        }
-        let mut sends = Sends::new(self);
-        let outcome = sends.submit(parts);
-        let outcome = outcome.and(sends.end());
-        *sent_bytes = sends.sent_bytes;
-        outcome
-    }
-
     /// Fetches parts that were checked.
     fn fetch_parts<'a>(&self, mut parts: impl Iterator<Item = (u64, &'a mut [u8])>) -> Result<()> {
         if self.held.local.mapped.is_some() {
             return parts.try_for_each(|(offset, part)| self.fetch(offset, part));
         }
-        let mut fetches = Fetches::new(self);
-        let outcome = fetches.submit(parts);
-        outcome.and(fetches.end())
+        Pipeline::run(self, parts.map(|(at, part)| (at, Memory::Into(part))), &mut 0)
     }
 }
 
@@ -227,175 +212,57 @@ fn total(lengths: impl Iterator<Item = usize>) -> u64 {
     lengths.fold(0, |sum, length| sum.saturating_add(length as u64))
 }
 
-/// Runs a command that holds pages. The commands before it may hold those that it needs: ends them then, by `end`, and tries again.
-fn with_room<S>(
-    state: &mut S,
-    mut begin: impl FnMut(&mut S) -> Result<u32>,
-    end: impl FnOnce(&mut S) -> Result<bool>,
-) -> Result<u32> {
-    match begin(state) {
-        Err(error) if error.kind() == ErrorKind::Limit && end(state)? => begin(state),
-        begun => begun,
-    }
-}
-
-/// The sends of one call on the ring path. They use the caller's memory: dropping this waits until they are over.
-struct Sends<'a> {
+/// The transfers of one call by packets, all of one direction. They use the caller's memory: dropping this waits until they are over.
+struct Pipeline<'a, 'p> {
     import: &'a Import,
-    pending: VecDeque<Sending>,
-    /// Short parts that follow each other, and where they go.
-    pack: Vec<u8>,
+    pending: VecDeque<UnderWay<'p>>,
+    /// Short parts that lie close to each other in the export, each with its offset in the pack.
+    pack: Vec<(usize, Memory<'p>)>,
+    /// Where the pack is in the export.
     pack_at: u64,
-    /// Buffers of sends that are over.
+    pack_bytes: usize,
+    /// Buffers of transfers that are over.
     spare: Vec<Vec<u8>>,
     /// Bytes that have left, or may have.
     sent_bytes: u64,
 }
 
-struct Sending {
+struct UnderWay<'p> {
     word: u32,
-    length: u64,
-    /// What it sends, unless that is the caller's.
+    stored_bytes: u64,
+    /// What it uses unless that is the caller's, and for which parts.
     buffer: Vec<u8>,
+    parts: Vec<(usize, Memory<'p>)>,
 }
 
-impl<'a> Sends<'a> {
-    fn new(import: &'a Import) -> Self {
-        Self { import, pending: VecDeque::new(), pack: Vec::new(), pack_at: 0, spare: Vec::new(), sent_bytes: 0 }
-    }
-
-    fn submit<'p>(&mut self, parts: impl Iterator<Item = (u64, Source<'p>)>) -> Result<()> {
-        for (offset, part) in parts {
-            if part.len() >= SHORT_PART {
-                self.submit_pack()?;
-                self.submit_one(part, offset)?;
-                continue;
-            }
-            let length = self.pack.len();
-            let joins = self.pack_at + length as u64 == offset && length + part.len() <= PACK_BYTES;
-            if !joins {
-                self.submit_pack()?;
-                self.pack_at = offset;
-            }
-            let length = self.pack.len();
-            self.pack.resize(length + part.len(), 0);
-            part.copy_to_slice(&mut self.pack[length..]);
-        }
-        self.submit_pack()
-    }
-
-    fn submit_one(&mut self, part: Source<'_>, offset: u64) -> Result<()> {
-        if self.import.is_shared(part) {
-            self.import.send_source(part, offset)?;
-            self.sent_bytes += part.len() as u64;
-            return Ok(());
-        }
-        let word = self.begin(part, offset)?;
-        self.pending.push_back(Sending { word, length: part.len() as u64, buffer: Vec::new() });
-        Ok(())
-    }
-
-    fn submit_pack(&mut self) -> Result<()> {
-        let length = self.pack.len() as u64;
-        if self.pack.len() <= SHORT_BYTES {
-            if !self.pack.is_empty() {
-                self.import.send(&self.pack, self.pack_at)?;
-                self.sent_bytes += length;
-                self.pack.clear();
-            }
-            return Ok(());
-        }
-        let next = self.spare.pop().unwrap_or_default();
-        let buffer = core::mem::replace(&mut self.pack, next);
-        let word = self.begin((&buffer[..]).into(), self.pack_at)?;
-        self.pending.push_back(Sending { word, length, buffer });
-        Ok(())
-    }
-
-    fn begin(&mut self, part: Source<'_>, offset: u64) -> Result<u32> {
-        if self.pending.len() == MOST_COMMANDS {
-            self.end_first()?;
-        }
-        with_room(
-            self,
-            |sends| sends.import.submit_long(part, offset, false, None),
-            |sends| {
-                let is_any = !sends.pending.is_empty();
-                sends.end().map(|()| is_any)
-            },
-        )
-    }
-
-    /// Waits for the oldest send; for none if there is none.
-    fn end_first(&mut self) -> Result<()> {
-        let Some(sending) = self.pending.pop_front() else {
-            return Ok(());
+impl<'a, 'p> Pipeline<'a, 'p> {
+    /// Carries out all transfers. `sent_bytes` are then those that have left, or may have.
+    fn run(import: &'a Import, parts: impl Iterator<Item = (u64, Memory<'p>)>, sent_bytes: &mut u64) -> Result<()> {
+        let mut pipeline = Self {
+            import,
+            pending: VecDeque::new(),
+            pack: Vec::new(),
+            pack_at: 0,
+            pack_bytes: 0,
+            spare: Vec::new(),
+            sent_bytes: 0,
         };
-        let outcome = self.import.held.finish(sending.word, sending.length);
-        self.sent_bytes += match &outcome {
-            Ok(()) => sending.length,
-            Err(Error::Partial { sent_bytes, .. }) => *sent_bytes,
-            Err(_) => 0,
-        };
-        let mut buffer = sending.buffer;
-        if buffer.capacity() > 0 {
-            buffer.clear();
-            self.spare.push(buffer);
-        }
+        let outcome = pipeline.submit(parts).and(pipeline.end());
+        *sent_bytes = pipeline.sent_bytes;
         outcome
     }
 
-    /// Waits for all sends, also when some fail; the first error.
-    fn end(&mut self) -> Result<()> {
-        let mut outcome = Ok(());
-        while !self.pending.is_empty() {
-            outcome = outcome.and(self.end_first());
-        }
-        outcome
-    }
-}
-
-impl Drop for Sends<'_> {
-    fn drop(&mut self) {
-        let _ = self.end();
-    }
-}
-
-/// The fetches of one call on the ring path. They use the caller's memory: dropping this waits until they are over.
-struct Fetches<'a, 'p> {
-    import: &'a Import,
-    pending: VecDeque<Fetching<'p>>,
-    /// Short parts close to each other, each with its offset in what is fetched for them.
-    pack: Vec<(usize, &'p mut [u8])>,
-    /// From where, and how many bytes.
-    pack_at: u64,
-    pack_bytes: usize,
-}
-
-struct Fetching<'p> {
-    word: u32,
-    /// What it fetches to, unless that is the caller's, and for whom.
-    buffer: Vec<u8>,
-    parts: Vec<(usize, &'p mut [u8])>,
-}
-
-impl<'a, 'p> Fetches<'a, 'p> {
-    fn new(import: &'a Import) -> Self {
-        Self { import, pending: VecDeque::new(), pack: Vec::new(), pack_at: 0, pack_bytes: 0 }
-    }
-
-    fn submit(&mut self, parts: impl Iterator<Item = (u64, &'p mut [u8])>) -> Result<()> {
+    fn submit(&mut self, parts: impl Iterator<Item = (u64, Memory<'p>)>) -> Result<()> {
         for (offset, part) in parts {
             if part.len() >= SHORT_PART {
                 self.submit_pack()?;
                 self.submit_one(offset, part)?;
                 continue;
             }
-            let end = self.pack_at + self.pack_bytes as u64;
+            let most_gap = if part.is_stored() { 0 } else { GAP_BYTES };
+            let gap = offset.checked_sub(self.pack_at + self.pack_bytes as u64);
             let joins = !self.pack.is_empty()
-                && offset
-                    .checked_sub(end)
-                    .is_some_and(|gap| gap <= GAP_BYTES && self.pack_bytes + gap as usize + part.len() <= PACK_BYTES);
+                && gap.is_some_and(|gap| gap <= most_gap && self.pack_bytes + gap as usize + part.len() <= PACK_BYTES);
             if !joins {
                 self.submit_pack()?;
                 self.pack_at = offset;
@@ -407,53 +274,80 @@ impl<'a, 'p> Fetches<'a, 'p> {
         self.submit_pack()
     }
 
-    fn submit_one(&mut self, offset: u64, part: &mut [u8]) -> Result<()> {
-        if self.import.is_shared((&*part).into()) {
-            return self.import.fetch(offset, part);
+    fn submit_one(&mut self, offset: u64, mut part: Memory<'p>) -> Result<()> {
+        let stored_bytes = part.stored_bytes();
+        if self.import.is_shared(part.bytes()) {
+            self.import.by_packets(part, offset, Then::Nothing)?;
+            self.sent_bytes += stored_bytes;
+            return Ok(());
         }
-        let word = self.begin(offset, part)?;
-        self.pending.push_back(Fetching { word, buffer: Vec::new(), parts: Vec::new() });
+        if !part.is_stored() {
+            // Those that are stored have been touched before the first byte moved.
+            part.touch()?;
+        }
+        let word = self.begin(offset, &mut part)?;
+        self.pending.push_back(UnderWay { word, stored_bytes, buffer: Vec::new(), parts: Vec::new() });
         Ok(())
     }
 
     fn submit_pack(&mut self) -> Result<()> {
         let parts = core::mem::take(&mut self.pack);
-        let mut buffer = vec![0; core::mem::take(&mut self.pack_bytes)];
-        if buffer.is_empty() {
+        let bytes = core::mem::take(&mut self.pack_bytes);
+        let Some((_, first)) = parts.first().filter(|_| bytes > 0) else { return Ok(()) };
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.resize(bytes, 0);
+        for (at, part) in &parts {
+            part.gather(&mut buffer[*at..*at + part.len()]);
+        }
+        let mut memory = first.in_place_of(&mut buffer);
+        let stored_bytes = memory.stored_bytes();
+        if memory.is_stored() && bytes <= SHORT_BYTES {
+            self.import.by_packets(memory, self.pack_at, Then::Nothing)?;
+            self.sent_bytes += stored_bytes;
             return Ok(());
         }
-        let word = self.begin(self.pack_at, &mut buffer)?;
-        self.pending.push_back(Fetching { word, buffer, parts });
+        let word = self.begin(self.pack_at, &mut memory)?;
+        self.pending.push_back(UnderWay { word, stored_bytes, buffer, parts });
         Ok(())
     }
 
-    fn begin(&mut self, offset: u64, part: &mut [u8]) -> Result<u32> {
+    /// Begins a transfer that holds pages. Those before it may hold what it needs: it waits for them then, and tries again.
+    fn begin(&mut self, offset: u64, memory: &mut Memory<'_>) -> Result<u32> {
         if self.pending.len() == MOST_COMMANDS {
             self.end_first()?;
         }
-        with_room(
-            self,
-            |fetches| fetches.import.begin_fetch(offset, part),
-            |fetches| {
-                let is_any = !fetches.pending.is_empty();
-                fetches.end().map(|()| is_any)
-            },
-        )
-    }
-
-    /// Waits for the oldest fetch; for none if there is none.
-    fn end_first(&mut self) -> Result<()> {
-        let Some(Fetching { word, buffer, parts }) = self.pending.pop_front() else {
-            return Ok(());
-        };
-        self.import.held.finish(word, 0)?;
-        for (at, part) in parts {
-            part.copy_from_slice(&buffer[at..at + part.len()]);
+        match self.import.begin(memory, offset, Then::Nothing) {
+            Err(error) if error.kind() == ErrorKind::Limit && !self.pending.is_empty() => {
+                self.end()?;
+                self.import.begin(memory, offset, Then::Nothing)
+            }
+            begun => begun,
         }
-        Ok(())
     }
 
-    /// Waits for all fetches, also when some fail; the first error.
+    /// Waits for the oldest transfer; for none if there is none.
+    fn end_first(&mut self) -> Result<()> {
+        let Some(UnderWay { word, stored_bytes, mut buffer, parts }) = self.pending.pop_front() else { return Ok(()) };
+        let outcome = self.import.held.finish(word, stored_bytes);
+        self.sent_bytes += match &outcome {
+            Ok(()) => stored_bytes,
+            Err(Error::Partial { sent_bytes, .. }) => *sent_bytes,
+            Err(_) => 0,
+        };
+        if outcome.is_ok() {
+            for (at, mut part) in parts {
+                let end = at + part.len();
+                part.scatter(&buffer[at..end]);
+            }
+        }
+        if buffer.capacity() > 0 {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+        outcome
+    }
+
+    /// Waits for all transfers, also when some fail; the first error.
     fn end(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         while !self.pending.is_empty() {
@@ -463,7 +357,7 @@ impl<'a, 'p> Fetches<'a, 'p> {
     }
 }
 
-impl Drop for Fetches<'_, '_> {
+impl Drop for Pipeline<'_, '_> {
     fn drop(&mut self) {
         let _ = self.end();
     }

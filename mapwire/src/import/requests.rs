@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use mapwire_driver::DriverError;
 use mapwire_driver::completions::WORDS;
-use mapwire_host::faults::touch;
-use mapwire_wire::{Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal};
+use mapwire_wire::Signal;
 
+use super::transfer::{Memory, Then};
 use super::{Held, Import};
 use crate::error::Result;
 
@@ -22,7 +22,7 @@ impl Import {
     /// # Errors
     /// As [`send`](Self::send); more than 896 requests of this process under way on the ring path. Nothing is begun then.
     pub fn send_async<T: Stable>(&self, data: T, offset: u64) -> Result<Request<T>> {
-        self.begin_send(data, offset, None)
+        self.begin_send(data, offset, Then::Nothing)
     }
 
     /// Begins to store `data` at `offset`, and then `value` at `signal_offset`, as [`put_signal`](Self::put_signal) does.
@@ -38,7 +38,7 @@ impl Import {
     ) -> Result<Request<T>> {
         self.check_signal(signal_offset)?;
         let signal = Signal::set(signal_offset, value);
-        self.begin_send(data, offset, Some(signal))
+        self.begin_send(data, offset, Then::Signal(signal))
     }
 
     /// Begins to copy as many bytes as `into` holds from `offset` of the export to it. The caller gives `into` away until
@@ -47,48 +47,32 @@ impl Import {
     /// # Errors
     /// As [`fetch`](Self::fetch) and [`send_async`](Self::send_async).
     pub fn fetch_async<T: StableMut>(&self, offset: u64, mut into: T) -> Result<Request<T>> {
+        let under_way = self.begin_request(Memory::Into(into.bytes_mut()), offset, Then::Nothing)?;
+        Ok(Request { under_way, memory: into })
+    }
+
+    fn begin_send<T: Stable>(&self, data: T, offset: u64, then: Then) -> Result<Request<T>> {
+        let under_way = self.begin_request(Memory::From(data.bytes().into()), offset, then)?;
+        Ok(Request { under_way, memory: data })
+    }
+
+    /// Begins a transfer, or carries it out where that does not wait for long.
+    fn begin_request(&self, mut memory: Memory<'_>, offset: u64, then: Then) -> Result<UnderWay> {
         self.held.engine.check_here()?;
-        let bytes = into.bytes_mut();
-        let word = if self.held.local.mapped.is_some() || bytes.is_empty() || self.is_shared((&*bytes).into()) {
-            self.fetch(offset, bytes)?;
+        let length = memory.stored_bytes();
+        let is_short = memory.len() <= if memory.is_stored() { then.short_bytes() } else { 0 };
+        let word = if self.held.local.mapped.is_some() || is_short || self.is_shared(memory.bytes()) {
+            self.move_now(memory, offset, then)?;
             None
         } else {
-            self.check(Rights::FETCH, offset, bytes.len() as u64)?;
+            self.check(memory.right(), offset, memory.len() as u64)?;
+            memory.touch()?;
             let count = self.count_request()?;
-            let word = self.begin_fetch(offset, bytes)?;
+            let word = self.begin(&mut memory, offset, then)?;
             count.keep();
             Some(word)
         };
-        Ok(self.request(word, 0, into))
-    }
-
-    fn begin_send<T: Stable>(&self, data: T, offset: u64, signal: Option<Signal>) -> Result<Request<T>> {
-        self.held.engine.check_here()?;
-        let bytes = data.bytes();
-        let length = bytes.len() as u64;
-        let short = match signal {
-            None => SHORT_BYTES,
-            Some(_) => SHORT_SIGNAL_BYTES,
-        };
-        let word = if self.held.local.mapped.is_some() || bytes.len() <= short || self.is_shared(bytes.into()) {
-            match signal {
-                None => self.send(bytes, offset)?,
-                Some(signal) => self.put_signal(bytes, offset, signal.offset, signal.value)?,
-            }
-            None
-        } else {
-            touch(bytes.as_ptr() as usize, bytes.len(), false)?;
-            let count = self.count_request()?;
-            let word = self.submit_long(bytes.into(), offset, false, signal)?;
-            count.keep();
-            Some(word)
-        };
-        Ok(self.request(word, length, data))
-    }
-
-    fn request<T>(&self, word: Option<u32>, length: u64, memory: T) -> Request<T> {
-        let under_way = UnderWay { held: Arc::clone(&self.held), word, length };
-        Request { under_way, memory }
+        Ok(UnderWay { held: Arc::clone(&self.held), word, length })
     }
 
     /// Counts a request about to begin.
@@ -200,7 +184,6 @@ struct UnderWay {
     held: Arc<Held>,
     /// Its completion word, until it has been waited for.
     word: Option<u32>,
-    /// Bytes that it sends.
     length: u64,
 }
 

@@ -17,6 +17,7 @@ use super::{DoorName, Greet, JobId, of_guests};
 use crate::config::NodeConfig;
 use crate::error::Result;
 use crate::node::Node;
+use crate::threads;
 
 /// How often a server asks the store for clients.
 const ASKING: Duration = Duration::from_millis(100);
@@ -86,9 +87,7 @@ pub fn visit_far(
     let is_there = |server: &&mapwire_launch::names::FarServer| {
         server.host == host || server.addresses.iter().any(|it| addresses.contains(it))
     };
-    let Some(server) = found.iter().find(is_there) else {
-        return Ok(None);
-    };
+    let Some(server) = found.iter().find(is_there) else { return Ok(None) };
     let visiting = Visiting::begin(&store.store, &shared, server)?;
     config = of_guests(config);
     config.driver.timeout = timeout;
@@ -124,12 +123,7 @@ impl FarReception {
             last: FIRST_JOB,
             sparing: Sparing::default(),
         };
-        let masked = mapwire_host::masking::mask();
-        let thread = std::thread::Builder::new().name("mapwire-far-door".to_owned()).spawn(move || {
-            mapwire_host::masking::mask_for_good();
-            desk.serve(&woken);
-        });
-        drop(masked);
+        let thread = threads::spawn("mapwire-far-door", move || desk.serve(&woken));
         Ok(Self { names, wake: Some(wake), thread: Some(thread.map_err(crate::Error::Io)?) })
     }
 
@@ -151,10 +145,29 @@ impl Drop for FarReception {
 /// A job with a far client.
 struct Job {
     id: JobId,
-    /// `None` while both join it.
-    node: Arc<Mutex<Option<Node>>>,
-    /// Why it could not be joined.
-    failure: Arc<Mutex<Option<crate::Error>>>,
+    /// The thread that joins it: the client may have gone meanwhile.
+    joining: Option<JoinHandle<Result<Node>>>,
+    node: Option<Node>,
+}
+
+impl Job {
+    /// Takes the node of a job that has been joined, or says why it could not be.
+    fn take_joined(&mut self) -> Result<()> {
+        if let Some(thread) = self.joining.take_if(|thread| thread.is_finished())
+            && let Ok(joined) = thread.join()
+        {
+            self.node = Some(joined?);
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.node {
+            Some(node) => node.inner.engine.lock().is_gone(NodeId(1)),
+            // The thread has panicked.
+            None => self.joining.is_none(),
+        }
+    }
 }
 
 struct Desk {
@@ -224,31 +237,19 @@ impl Desk {
         Ok(())
     }
 
-    /// Joins a client's job, on a thread of its own: the client may have gone meanwhile.
+    /// Joins a client's job, on a thread of its own.
     fn join(&mut self, job: JobName) {
         self.last += 1;
         let id = self.last;
-        let node = Arc::new(Mutex::new(None));
-        let failure = Arc::new(Mutex::new(None));
-        let (place, failed) = (Arc::clone(&node), Arc::clone(&failure));
         let (greet, config) = (Arc::clone(&self.greet), self.config.clone());
         let detected = self.store.job(job, 0);
-        let work = move || {
-            mapwire_host::masking::mask_for_good();
-            let joined = Node::join_by(config, &detected).and_then(|node| {
-                greet.open(id, node.clone())?;
-                Ok(node)
-            });
-            match joined {
-                Ok(node) => *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(node),
-                Err(error) => {
-                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                }
-            }
-        };
-        let builder = std::thread::Builder::new().name("mapwire-meet".to_owned());
-        if builder.spawn(work).is_ok() {
-            self.jobs.push(Job { id, node, failure });
+        let joining = threads::spawn("mapwire-meet", move || {
+            let node = Node::join_by(config, &detected)?;
+            greet.open(id, node.clone())?;
+            Ok(node)
+        });
+        if let Ok(thread) = joining {
+            self.jobs.push(Job { id, joining: Some(thread), node: None });
         }
     }
 
@@ -259,30 +260,24 @@ impl Desk {
         while let Some(left_out) = sparing.poll(now) {
             tracing::warn!("{left_out}");
         }
-        self.jobs.retain(|job| {
-            let failure = job.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(error) = &*failure {
+        self.jobs.retain_mut(|job| {
+            if let Err(error) = job.take_joined() {
                 if sparing.admit("clients of other hosts that did not come in", now) {
                     tracing::warn!("a client of another host did not come in: {error}");
                 }
                 return false;
             }
-            drop(failure);
-            let mut place = job.node.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_gone = (place.as_ref()).is_some_and(|node| node.inner.engine.lock().is_gone(NodeId(1)));
-            if is_gone {
-                let node = place.take();
+            let is_over = job.is_over();
+            if is_over && let Some(node) = job.node.take() {
                 let (greet, id) = (Arc::clone(greet), job.id);
-                let leave = move || {
+                let _ = threads::spawn("mapwire-meet", move || {
                     greet.part(id, 1);
                     greet.close(id);
                     // The last to have it: leaving takes as long as the store takes.
                     drop(node);
-                };
-                let builder = std::thread::Builder::new().name("mapwire-meet".to_owned());
-                let _ = builder.spawn(leave);
+                });
             }
-            !is_gone
+            !is_over
         });
     }
 }

@@ -70,7 +70,7 @@ impl Caller {
     #[must_use]
     pub fn is_connected(&self) -> bool {
         let connection = self.inner.call(|service| service.connection(self.pair.peer));
-        connection.is_ok_and(|now| now.is_open && now.mine.is_some_and(|mine| mine.session == self.pair.session))
+        connection.is_ok_and(|now| now.is_open && now.is_of(self.pair.session))
     }
 
     /// Says who calls, from here on.
@@ -110,7 +110,7 @@ impl Caller {
     /// [`Error::Call`] says what became of the call; [`Error::Xdr`]: the result is no `R`, or the arguments are longer than the server takes.
     pub fn call<R: Xdr>(&self, procedure: u32, arguments: &impl Xdr) -> Result<R, Error> {
         let bytes = Some(arguments.encoded_bytes());
-        let pending = self.start(procedure, bytes, |to| arguments.encode(to), Then::Wait)?;
+        let pending = self.start(procedure, bytes, Then::Wait, |writer| writer.encode(|to| arguments.encode(to)))?;
         Ok(pending.wait()?.value()?)
     }
 
@@ -124,7 +124,7 @@ impl Caller {
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
         decode: impl FnOnce(&mut Decoder<'_>) -> Result<R, XdrError>,
     ) -> Result<R, Error> {
-        let pending = self.start(procedure, None, encode, Then::Wait)?;
+        let pending = self.start(procedure, None, Then::Wait, |writer| writer.encode(encode))?;
         Ok(pending.wait()?.decode(decode)?)
     }
 
@@ -139,7 +139,7 @@ impl Caller {
         procedure: u32,
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
     ) -> Result<Record, Error> {
-        self.start_raw(procedure, write, Then::Wait)?.wait()
+        self.start(procedure, None, Then::Wait, |writer| writer.write_raw(write))?.wait()
     }
 
     /// Begins a call, whose result is waited for later. Waits only for room, where there is none for the call.
@@ -162,7 +162,7 @@ impl Caller {
         bytes: Option<usize>,
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
     ) -> Result<Pending<'_>, Error> {
-        self.start(procedure, bytes, encode, Then::GoOn)
+        self.start(procedure, bytes, Then::GoOn, |writer| writer.encode(encode))
     }
 
     /// As [`begin`](Self::begin), with arguments as for [`call_raw`](Self::call_raw).
@@ -174,36 +174,24 @@ impl Caller {
         procedure: u32,
         write: impl FnMut(*mut u8, usize) -> Option<usize>,
     ) -> Result<Pending<'_>, Error> {
-        self.start_raw(procedure, write, Then::GoOn)
+        self.start(procedure, None, Then::GoOn, |writer| writer.write_raw(write))
     }
 
     fn start(
         &self,
         procedure: u32,
         bytes: Option<usize>,
-        encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
         then: Then,
+        write: impl FnOnce(Writer<'_>) -> Result<Written, Error>,
     ) -> Result<Pending<'_>, Error> {
         self.inner.node.check_process()?;
         if then == Then::Wait {
             self.inner.announce(&self.pair, bytes);
         }
-        let prepared = ready(self.writer(procedure, bytes).encode(encode))?;
-        self.send(procedure, prepared, then)
-    }
-
-    fn start_raw(
-        &self,
-        procedure: u32,
-        write: impl FnMut(*mut u8, usize) -> Option<usize>,
-        then: Then,
-    ) -> Result<Pending<'_>, Error> {
-        self.inner.node.check_process()?;
-        if then == Then::Wait {
-            self.inner.announce(&self.pair, None);
-        }
-        let prepared = ready(self.writer(procedure, None).write_raw(write))?;
-        self.send(procedure, prepared, then)
+        let (draft, placed) = ready(write(self.writer(procedure, bytes)))?;
+        let (mut draft, peer) = (Some(draft), self.pair.peer);
+        let begun = self.post(procedure, placed, then, |service| service.begin(peer, &mut draft, placed, None))?;
+        Ok(Pending::new(self, procedure, begun))
     }
 
     /// Makes a call that nobody answers. Returns once it is on its way; whether it was carried out is not said.
@@ -211,11 +199,8 @@ impl Caller {
     /// # Errors
     /// As [`call`](Self::call), as far as they are known here.
     pub fn one_way(&self, procedure: u32, arguments: &impl Xdr) -> Result<(), Error> {
-        self.inner.node.check_process()?;
-        let bytes = arguments.encoded_bytes();
-        let writer = self.writer(procedure, Some(bytes));
-        let prepared = ready(writer.encode(|to| arguments.encode(to)))?;
-        self.send_one_way(procedure, prepared)
+        let bytes = Some(arguments.encoded_bytes());
+        self.send_one_way(procedure, bytes, |writer| writer.encode(|to| arguments.encode(to)))
     }
 
     /// As [`one_way`](Self::one_way), with arguments as for [`call_raw`](Self::call_raw).
@@ -223,30 +208,25 @@ impl Caller {
     /// # Errors
     /// As [`one_way`](Self::one_way).
     pub fn one_way_raw(&self, procedure: u32, write: impl FnMut(*mut u8, usize) -> Option<usize>) -> Result<(), Error> {
-        self.inner.node.check_process()?;
-        let writer = self.writer(procedure, None);
-        let prepared = ready(writer.write_raw(write))?;
-        self.send_one_way(procedure, prepared)
+        self.send_one_way(procedure, None, |writer| writer.write_raw(write))
     }
 
-    /// A writer of arguments.
+    fn send_one_way(
+        &self,
+        procedure: u32,
+        bytes: Option<usize>,
+        write: impl FnOnce(Writer<'_>) -> Result<Written, Error>,
+    ) -> Result<(), Error> {
+        self.inner.node.check_process()?;
+        let (draft, placed) = ready(write(self.writer(procedure, bytes)))?;
+        let (mut draft, peer) = (Some(draft), self.pair.peer);
+        self.post(procedure, placed, Then::GoOn, |service| service.one_way(peer, &mut draft, placed))
+    }
+
     pub(super) fn writer(&self, procedure: u32, bytes: Option<usize>) -> Writer<'_> {
         let draft = self.template.repeated(procedure, Vec::with_capacity(256));
         let patience = Patience::For(self.timeout);
         Writer::new(&self.inner, &self.pair, draft, bytes, patience)
-    }
-
-    fn send(&self, procedure: u32, (draft, placed): Prepared, then: Then) -> Result<Pending<'_>, Error> {
-        let mut draft = Some(draft);
-        let peer = self.pair.peer;
-        let begun = self.post(procedure, placed, then, |service| service.begin(peer, &mut draft, placed, None))?;
-        Ok(Pending::new(self, procedure, begun))
-    }
-
-    fn send_one_way(&self, procedure: u32, (draft, placed): Prepared) -> Result<(), Error> {
-        let mut draft = Some(draft);
-        let peer = self.pair.peer;
-        self.post(procedure, placed, Then::GoOn, |service| service.one_way(peer, &mut draft, placed))
     }
 
     /// Sends as soon as the server takes more.
@@ -288,7 +268,6 @@ impl Caller {
         Error::Call { rank: self.rank(), program: self.program, version: self.version, procedure, error }
     }
 
-    /// Takes the outcome of a call.
     pub(super) fn outcome(&self, procedure: u32, outcome: mapwire_rpc::Outcome) -> Result<Record, Error> {
         match outcome {
             Err(error) => Err(self.failed(procedure, error)),

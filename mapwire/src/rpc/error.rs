@@ -12,21 +12,11 @@ use crate::error::ErrorKind;
 /// What can go wrong with calls.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// The call has no results.
     #[error("procedure {procedure} of program {program:#x} version {version} at rank {rank}: {error}")]
-    Call {
-        /// The server.
-        rank: usize,
-        /// Which program.
-        program: u32,
-        /// Which version.
-        version: u32,
-        /// Which procedure.
-        procedure: u32,
-        /// Why.
-        error: CallError,
-    },
+    Call { rank: usize, program: u32, version: u32, procedure: u32, error: CallError },
     /// Something that cannot be done, or not now.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -35,12 +25,7 @@ pub enum Error {
     Xdr(#[from] XdrError),
     /// A server that does not answer.
     #[error("rank {rank} has not answered within {after:?}: has it opened its end of the calls?")]
-    NoAnswer {
-        /// The server.
-        rank: usize,
-        /// How long it was waited for.
-        after: Duration,
-    },
+    NoAnswer { rank: usize, after: Duration },
     /// The server is gone.
     #[error("rank {0} is gone, and serves no calls any more")]
     Gone(usize),
@@ -52,23 +37,13 @@ pub enum Error {
     Closed,
     /// A version of a program that is served already.
     #[error("this rank serves version {version} of program {program:#x} already")]
-    Served {
-        /// Which program.
-        program: u32,
-        /// Which version.
-        version: u32,
-    },
+    Served { program: u32, version: u32 },
     /// A credential that RFC 5531 does not allow.
     #[error("a SYS credential has a machine name of at most 255 bytes and at most 16 groups")]
     BadCredential,
     /// Settings that do not fit each other.
     #[error("an area of {area_bytes} B does not hold a record of {max_record_bytes} B: make it longer")]
-    ShortArea {
-        /// Bytes that peers are lent.
-        area_bytes: u64,
-        /// Bytes of the longest record.
-        max_record_bytes: u64,
-    },
+    ShortArea { area_bytes: u64, max_record_bytes: u64 },
     /// The node.
     #[error(transparent)]
     Node(#[from] crate::Error),

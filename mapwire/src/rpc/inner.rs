@@ -45,7 +45,6 @@ pub(super) struct Inner {
     pub(super) pairs: RwLock<BTreeMap<u16, Arc<Pair>>>,
     /// Held by who sees to connections.
     pub(super) tending: Mutex<()>,
-    /// Imports under way.
     pub(super) imports: Mutex<Vec<(Arc<Pair>, RequestId)>>,
     pub(super) importing: AtomicUsize,
     pub(super) deferred: Deferred,
@@ -159,12 +158,7 @@ impl Rpc {
 impl Inner {
     /// The node of a rank that can be called.
     pub(super) fn node_of(&self, rank: usize) -> Result<NodeId, Error> {
-        let size = self.node.size();
-        if rank >= size {
-            let error = DriverError::NoSuchRank { rank: u32::try_from(rank).unwrap_or(u32::MAX), size: size as u32 };
-            return Err(error.into());
-        }
-        Ok(NodeId(rank as u16))
+        Ok(self.node.peer(rank)?)
     }
 
     /// Calls the service, and sends what it asks for.
@@ -172,8 +166,7 @@ impl Inner {
     pub(super) fn call<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
         self.node.check_process()?;
         let mut driver = self.node.inner.engine.lock();
-        let called = driver.call_service(self.config.handler, call);
-        called.ok_or(Error::Closed)
+        driver.call_service(self.config.handler, call).ok_or(Error::Closed)
     }
 
     /// As [`call`](Self::call), and leaves what it asks for to [`wait`](Self::wait), which must follow.
@@ -181,8 +174,7 @@ impl Inner {
     pub(super) fn ask<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
         self.node.check_process()?;
         let mut driver = self.node.inner.engine.lock();
-        let called = driver.ask_service(self.config.handler, call);
-        called.ok_or(Error::Closed)
+        driver.ask_service(self.config.handler, call).ok_or(Error::Closed)
     }
 
     /// Waits until `check` finds something, and sees to connections meanwhile. `None`: `timeout` is over.
@@ -217,8 +209,7 @@ impl Inner {
                     if service.has_news() {
                         return Some(Step::Tend);
                     }
-                    let has_room = self.deferred.may_go(service, |peer| self.knows(peer));
-                    has_room.then_some(Step::Replies)
+                    self.deferred.may_go(service, |peer| self.ready_session(peer).is_some()).then_some(Step::Replies)
                 });
                 match looked {
                     None => Some(Err(Error::Closed)),
@@ -275,10 +266,7 @@ impl Inner {
 
     /// Bytes of the longest body that goes in a message to the peer of a pair.
     pub(super) fn inline_bytes(&self, pair: &Pair) -> usize {
-        match pair.is_near() {
-            true => self.config.inline_bytes,
-            false => self.config.inline_bytes.min(INLINE_BYTES_APART),
-        }
+        if pair.is_near() { self.config.inline_bytes } else { self.config.inline_bytes.min(INLINE_BYTES_APART) }
     }
 }
 

@@ -13,12 +13,10 @@ use crate::node::Node;
 /// Bytes from which on a part of a record is written in whole lines: the peer has read others there, and its processor has their lines.
 const LONG_BYTES: usize = 16 << 10;
 
-/// The memory of a connection.
 #[derive(Debug)]
 pub(super) struct Pair {
     node: Node,
     pub(super) peer: NodeId,
-    /// This rank's session.
     pub(super) session: u64,
     /// The peer stores its records here.
     pub(super) own: Buffer,
@@ -56,7 +54,6 @@ impl Pair {
         }
     }
 
-    /// The peer is on this host.
     pub(super) const fn is_near(&self) -> bool {
         self.is_near
     }

@@ -42,8 +42,7 @@ impl<'a> Pending<'a> {
     /// As [`wait`](Self::wait); a result that was given out.
     pub fn wait_for(&mut self, timeout: Option<Duration>) -> Result<Option<Record>, Error> {
         let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
-        let inner = &self.caller.inner;
-        let Some(outcome) = inner.wait(timeout, |service| service.take_outcome(xid))? else {
+        let Some(outcome) = self.caller.inner.wait(timeout, |service| service.take_outcome(xid))? else {
             return Ok(None);
         };
         self.xid = None;
@@ -58,9 +57,7 @@ impl<'a> Pending<'a> {
         let xid = self.xid.ok_or(Refusal::NotAwaited(0))?;
         let inner = &self.caller.inner;
         inner.node.poll();
-        let Some(outcome) = inner.call(|service| service.take_outcome(xid))? else {
-            return Ok(None);
-        };
+        let Some(outcome) = inner.call(|service| service.take_outcome(xid))? else { return Ok(None) };
         self.xid = None;
         self.caller.outcome(self.procedure, outcome).map(Some)
     }

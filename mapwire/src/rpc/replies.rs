@@ -19,7 +19,6 @@ struct Reply {
     body: Vec<u8>,
 }
 
-/// Replies that wait, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
     replies: Mutex<VecDeque<Reply>>,
@@ -35,13 +34,10 @@ impl Deferred {
 
     #[cold]
     fn finds_room(&self, service: &mut Service, is_ready: impl Fn(NodeId) -> bool) -> bool {
-        let Ok(replies) = self.replies.try_lock() else {
-            return false;
-        };
+        let Ok(replies) = self.replies.try_lock() else { return false };
         let mut seen = BTreeSet::new();
         // Those of one caller go in their order.
-        let mut first = replies.iter().filter(|reply| seen.insert(reply.id.peer.0));
-        first.any(|reply| {
+        replies.iter().filter(|reply| seen.insert(reply.id.peer.0)).any(|reply| {
             let peer = reply.id.peer;
             match service.reserve(peer, reply.body.len() as u64) {
                 Ok(room) => {
@@ -68,8 +64,7 @@ impl Deferred {
 
     fn bytes_for(&self, peer: NodeId) -> u64 {
         let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_peer = replies.iter().filter(|reply| reply.id.peer == peer);
-        of_peer.map(|reply| reply.body.len() as u64).sum()
+        replies.iter().filter(|reply| reply.id.peer == peer).map(|reply| reply.body.len() as u64).sum()
     }
 
     fn push(&self, reply: Reply) {
@@ -137,11 +132,9 @@ impl Inner {
         Ok(None)
     }
 
-    /// Sends the replies that find room.
     pub(super) fn send_deferred(&self) -> Result<(), Error> {
         let waiting = {
-            let deferred = &self.deferred;
-            let mut replies = deferred.replies.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut replies = self.deferred.replies.lock().unwrap_or_else(PoisonError::into_inner);
             core::mem::take(&mut *replies)
         };
         let mut blocked = BTreeSet::new();

@@ -20,7 +20,6 @@ pub struct Request {
     /// `None`: it is answered.
     arguments: Option<Record>,
     is_answered: bool,
-    /// The arguments could not be read.
     is_garbage: bool,
 }
 
@@ -158,8 +157,7 @@ impl Request {
         write: impl FnOnce(Writer<'_>) -> Result<Written, Error>,
     ) -> Result<(), Error> {
         self.check()?;
-        let pair = self.inner.pair(self.call.id.peer);
-        let pair = pair.ok_or(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid))?;
+        let pair = self.inner.pair(self.call.id.peer).ok_or(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid))?;
         self.inner.announce(&pair, bytes);
         let draft = Draft::reply(self.call.id.xid, ReplyStatus::Success, Vec::with_capacity(256));
         let inner = Arc::clone(&self.inner);
@@ -186,10 +184,7 @@ impl Request {
 
     fn check(&self) -> Result<(), Error> {
         self.inner.node.check_process()?;
-        match self.is_answered {
-            true => Err(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid).into()),
-            false => Ok(()),
-        }
+        if self.is_answered { Err(mapwire_rpc::Refusal::NotAwaited(self.call.id.xid).into()) } else { Ok(()) }
     }
 
     fn send(&mut self, draft: Draft, placed: Option<Placed>) -> Result<(), Error> {
@@ -218,10 +213,7 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if !self.is_answered {
-            let status = match self.is_garbage {
-                true => ReplyStatus::GarbageArguments,
-                false => ReplyStatus::SystemError,
-            };
+            let status = if self.is_garbage { ReplyStatus::GarbageArguments } else { ReplyStatus::SystemError };
             // The caller may be gone.
             let _ = self.reply_error(status);
         }

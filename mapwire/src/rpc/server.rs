@@ -25,10 +25,7 @@ impl Server {
     /// [`Error::Served`].
     pub fn register(&self, program: u32, version: u32) -> Result<(), Error> {
         let is_new = self.inner.call(|service| service.register(program, version))?;
-        match is_new {
-            true => Ok(()),
-            false => Err(Error::Served { program, version }),
-        }
+        if is_new { Ok(()) } else { Err(Error::Served { program, version }) }
     }
 
     /// Ends that: further calls are refused.
@@ -45,9 +42,7 @@ impl Server {
     /// [`Error::Closed`].
     pub fn next(&self, timeout: Option<Duration>) -> Result<Option<Request>, Error> {
         loop {
-            let Some(call) = self.inner.wait(timeout, |service| service.next_call())? else {
-                return Ok(None);
-            };
+            let Some(call) = self.inner.wait(timeout, |service| service.next_call())? else { return Ok(None) };
             // One whose connection is over has no arguments any more.
             if let Some(request) = Request::new(&self.inner, call) {
                 return Ok(Some(request));

@@ -6,9 +6,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use mapwire_driver::DriverError;
-use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::imports::LocalImport;
-use mapwire_rpc::{Connection, Offer};
+use mapwire_rpc::{Connection, Due, Offer};
 use mapwire_vmmc::Importers;
 use mapwire_wire::{NodeId, Rights};
 
@@ -36,7 +35,7 @@ impl Inner {
                     return Some(None);
                 }
                 let mine = connection.mine.filter(|_| connection.is_open)?;
-                self.is_ready(peer, mine.session).then_some(Some(mine.session))
+                (self.ready_session(peer) == Some(mine.session)).then_some(Some(mine.session))
             })?;
             match found {
                 Some(None) => return Err(Error::Gone(rank)),
@@ -58,17 +57,11 @@ impl Inner {
         }
     }
 
-    /// Whether it is known what a peer lends. To be asked with the driver held, where no pair may be dropped.
-    fn is_ready(&self, peer: NodeId, session: u64) -> bool {
+    /// The session of the present connection to a peer, if it is known what that lends. To be asked with the driver held, where no pair may
+    /// be dropped.
+    pub(super) fn ready_session(&self, peer: NodeId) -> Option<u64> {
         let pairs = self.pairs.read().unwrap_or_else(PoisonError::into_inner);
-        let pair = pairs.get(&peer.0);
-        pair.is_some_and(|pair| pair.session == session && pair.is_ready())
-    }
-
-    /// Whether it is known what a peer lends in the present connection. To be asked as [`is_ready`](Self::is_ready).
-    pub(super) fn knows(&self, peer: NodeId) -> bool {
-        let pairs = self.pairs.read().unwrap_or_else(PoisonError::into_inner);
-        pairs.get(&peer.0).is_some_and(|pair| pair.is_ready())
+        pairs.get(&peer.0).filter(|pair| pair.is_ready()).map(|pair| pair.session)
     }
 
     /// Begins a connection unless there is one.
@@ -86,16 +79,8 @@ impl Inner {
     fn offer(&self, peer: NodeId) -> Result<(), Error> {
         let session = self.call(|service| service.new_session())?;
         let own = Buffer::allocate(self.config.area_bytes as usize)?;
-        let engine = &self.node.inner.engine;
-        let export = engine.lock().export(ExportRequest {
-            name: self.area_name(session),
-            address: own.as_ptr() as u64,
-            length: own.len() as u64,
-            rights: Rights::ALL,
-            importers: Importers::Nodes(vec![peer]),
-            direct: Some(DirectMemory::Buffer(Arc::clone(&own.memory))),
-            handler: None,
-        })?;
+        let importers = Importers::Nodes(vec![peer]);
+        let export = own.offer(&self.node.inner.engine, self.area_name(session), importers)?;
         let bytes = own.len() as u64;
         let pair = Arc::new(Pair::new(&self.node, peer, session, (own, export)));
         self.replace(peer, Some(pair));
@@ -114,9 +99,7 @@ impl Inner {
             None => pairs.remove(&peer.0),
         };
         drop(pairs);
-        let Some(old) = old else {
-            return;
-        };
+        let Some(old) = old else { return };
         let mut driver = self.node.inner.engine.lock();
         if old.moves() {
             driver.set_pair_memory(self.config.handler, peer, None);
@@ -136,7 +119,6 @@ impl Inner {
         drop(old);
     }
 
-    /// Sees to connections that have changed.
     pub(super) fn tend(&self) -> Result<(), Error> {
         let tending = self.tending.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((peer, connection)) = self.call(|service| {
@@ -150,21 +132,14 @@ impl Inner {
     }
 
     fn tend_peer(&self, peer: NodeId, connection: &Connection) {
-        let mine = connection.mine.map(|mine| mine.session);
-        let pair = self.pair(peer);
-        let pair = match pair {
-            Some(pair) if mine != Some(pair.session) => {
-                drop(pair);
-                self.replace(peer, None);
-                self.deferred.forget(peer);
-                None
-            }
-            pair => pair,
-        };
-        let done = match (pair, connection.theirs) {
-            _ if connection.is_gone => Ok(()),
-            (None, Some(_)) if mine.is_none() => self.offer(peer),
-            (Some(pair), Some(theirs)) if connection.is_open && !pair.is_ready() => self.import(&pair, theirs),
+        let mut pair = self.pair(peer);
+        if pair.take_if(|pair| !connection.is_of(pair.session)).is_some() {
+            self.replace(peer, None);
+            self.deferred.forget(peer);
+        }
+        let done = match (connection.due(pair.as_ref().map(|pair| pair.is_ready())), &pair) {
+            (Due::Connect, _) => self.offer(peer),
+            (Due::Import(theirs), Some(pair)) => self.import(pair, theirs),
             _ => Ok(()),
         };
         if let Err(error) = done {

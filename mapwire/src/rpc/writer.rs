@@ -19,7 +19,6 @@ pub(super) enum Patience {
     Later,
 }
 
-/// Where a body is.
 #[derive(Debug)]
 enum Place {
     Inline,
@@ -27,7 +26,6 @@ enum Place {
     Heap { body: Vec<u8>, limit: u64 },
 }
 
-/// A record that is being written.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     inner: &'a Inner,
@@ -39,11 +37,9 @@ pub(super) struct Writer<'a> {
     /// Bytes of the body, if they are known.
     hint: Option<usize>,
     patience: Patience,
-    /// Why the sink has failed.
     error: Option<Error>,
 }
 
-/// A record that is written.
 #[derive(Debug)]
 pub(super) enum Written {
     /// To be sent, its body in the message or in the peer's memory.
@@ -72,7 +68,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Lets `encode` write the body.
     pub(super) fn encode(
         mut self,
         encode: impl FnOnce(&mut Encoder<'_>) -> Result<(), XdrError>,
@@ -97,8 +92,7 @@ impl<'a> Writer<'a> {
             let rooms = [first, self.inline_bytes];
             for &room in &rooms[usize::from(first == self.inline_bytes)..] {
                 body.resize(at + room, 0);
-                let written = write(body[at..].as_mut_ptr(), room);
-                let written = written.filter(|&bytes| bytes <= room);
+                let written = write(body[at..].as_mut_ptr(), room).filter(|&bytes| bytes <= room);
                 body.truncate(at + written.unwrap_or(0));
                 if written.is_some() {
                     return self.finish(Ok(()));
@@ -106,8 +100,7 @@ impl<'a> Writer<'a> {
             }
         }
         let longest = self.longest();
-        let outcome = self.leave_message(self.hint.map_or(longest, |hint| hint as u64));
-        let outcome = outcome.and_then(|()| {
+        let outcome = self.leave_message(self.hint.map_or(longest, |hint| hint as u64)).and_then(|()| {
             let (to, bytes) = match &mut self.place {
                 Place::Inline => return Err(XdrError::Sink),
                 Place::Room { room, .. } => {
@@ -150,9 +143,7 @@ impl<'a> Writer<'a> {
                 return Err(XdrError::Sink);
             }
         }
-        let Some(mut draft) = self.draft.take() else {
-            return Err(XdrError::Sink);
-        };
+        let Some(mut draft) = self.draft.take() else { return Err(XdrError::Sink) };
         let outcome = self.put_on(draft.written());
         draft.clear_body();
         self.draft = Some(draft);

@@ -22,7 +22,7 @@ pub const MAX_MESSAGE_BYTES: usize = MAX_FIELDS_BYTES + MAX_PAYLOAD_BYTES;
 #[non_exhaustive]
 pub enum ParseError {
     /// The first byte names no kind of message.
-    #[error("kind {0} is no shared-memory message; the peer speaks another version")]
+    #[error("kind {0} is not a shared-memory message; the peer speaks another version")]
     Kind(u8),
     /// There is no first byte.
     #[error("an empty shared-memory message")]

@@ -55,6 +55,9 @@
 //! | barrier, for each rank but the manager | 2 |
 //!
 //! After [`Dsm::new`], faults, locks and barriers allocate no memory, so all of it may run in a signal handler.
+//!
+//! Threads of a rank that want the same minipage share one request. A rank that dies takes what it owned with it; every operation of the
+//! others then ends with an error.
 
 #![no_std]
 #![forbid(unsafe_code)]

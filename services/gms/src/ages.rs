@@ -10,13 +10,11 @@ pub(crate) fn last_use_ns(now_ns: u64, age_ms: u32) -> u64 {
     now_ns.saturating_add(BEFORE_NS) - u64::from(age_ms) * 1_000_000
 }
 
-/// Milliseconds since the last use.
 pub(crate) fn age_ms(now_ns: u64, last_use_ns: u64) -> u32 {
     let age_ns = now_ns.saturating_add(BEFORE_NS).saturating_sub(last_use_ns);
     u32::try_from(age_ns / 1_000_000).unwrap_or(u32::MAX)
 }
 
-/// The bin of an age.
 pub(crate) fn bin_of(age_ms: u32) -> usize {
     ((u32::BITS - age_ms.leading_zeros()) as usize).min(AGE_BINS - 1)
 }

@@ -82,20 +82,14 @@ impl Config {
 
 /// Why there can be no such node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ConfigError {
     /// A node number that is too large.
     #[error("{0} cannot take part: nodes are numbered below {MAX_NODES}")]
     Node(NodeId),
     /// The pool lies outside the memory.
     #[error("{count} frames from frame {first} on are not among the {frames} frames of the memory")]
-    Frames {
-        /// First frame of the pool.
-        first: u32,
-        /// Frames of the pool.
-        count: u32,
-        /// Frames of the memory.
-        frames: u32,
-    },
+    Frames { first: u32, count: u32, frames: u32 },
     /// No requests, or too many.
     #[error("{0} requests cannot be under way: between 1 and 4096")]
     Requests(u16),
@@ -139,33 +133,23 @@ pub struct PutPage {
 
 /// Why an operation was not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// As many as may be are under way.
     #[error("{limit} requests are under way already; wait for outcomes")]
-    Busy {
-        /// How many may be.
-        limit: u16,
-    },
+    Busy { limit: u16 },
     /// A frame that is not the program's.
     #[error("frame {frame} is not the program's: it serves others, or lies outside the memory")]
-    Frame {
-        /// The number given.
-        frame: u32,
-    },
+    Frame { frame: u32 },
     /// This node is not a member.
-    #[error("this node is no member of the global memory; join it first")]
+    #[error("this node is not a member of the global memory; join it first")]
     NotMember,
     /// This node leaves, or has not left yet.
     #[error("this node is leaving the global memory")]
     Leaving,
     /// More frames than the pool has.
     #[error("{frames} frames cannot serve others: the pool has {pool_frames}")]
-    Pool {
-        /// The number given.
-        frames: u32,
-        /// Frames of the pool.
-        pool_frames: u32,
-    },
+    Pool { frames: u32, pool_frames: u32 },
     /// A number of copies that is not offered.
     #[error("{0} copies of a page cannot be put: 1 or 2")]
     Copies(u8),

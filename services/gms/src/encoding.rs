@@ -241,8 +241,7 @@ macro_rules! messages {
             /// Bytes that [`encode`](Self::encode) does not write.
             pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
                 let mut rest = bytes;
-                let message = Self::read(&mut rest).filter(|_| rest.is_empty());
-                message.ok_or(ParseError {
+                Self::read(&mut rest).filter(|_| rest.is_empty()).ok_or(ParseError {
                     kind: bytes.first().copied(),
                     length_bytes: bytes.len(),
                 })
@@ -294,9 +293,7 @@ impl Message {
     /// directory.
     #[must_use]
     pub fn is_for_directory(bytes: &[u8]) -> bool {
-        let Some((&kind, mut rest)) = bytes.split_first() else {
-            return false;
-        };
+        let Some((&kind, mut rest)) = bytes.split_first() else { return false };
         match Self::kind_name(kind) {
             "Request" => Operation::read(&mut rest).is_some_and(Operation::is_for_directory),
             "Insert" | "Remove" | "Spare" | "Reset" => true,

@@ -19,7 +19,6 @@ const LEAST_BUDGET: u64 = 64;
 pub(crate) struct Epochs {
     duration_ms: u32,
     current: Option<EpochInfo>,
-    /// When the epoch began here.
     began_ns: Option<u64>,
     /// When this node looks next whether the initiator is silent.
     look_ns: u64,
@@ -71,16 +70,12 @@ impl Epochs {
         Some(self.began_ns?.saturating_add(self.duration_ns()))
     }
 
-    /// When something may be due.
     pub(crate) fn poll_at(&self) -> Option<u64> {
         let collected = self.collecting.as_ref().map(|collecting| collecting.until_ns);
         if collected.is_some() {
             return collected;
         }
-        if self.is_over {
-            return self.began_ns;
-        }
-        self.ends_ns().map(|ends_ns| ends_ns.max(self.look_ns))
+        if self.is_over { self.began_ns } else { self.ends_ns().map(|ends_ns| ends_ns.max(self.look_ns)) }
     }
 
     /// Whether this node must begin the next epoch, or end its collection of ages. If not, the next look is postponed.
@@ -88,9 +83,7 @@ impl Epochs {
         if let Some(collecting) = &self.collecting {
             return now_ns >= collecting.until_ns;
         }
-        let Some(ends_ns) = self.ends_ns() else {
-            return false;
-        };
+        let Some(ends_ns) = self.ends_ns() else { return false };
         let is_initiator = match &self.current {
             Some(info) => info.next_initiator == me,
             None => is_coordinator,
@@ -105,10 +98,7 @@ impl Epochs {
         let patience_ns = self.duration_ns().saturating_mul(PATIENCE);
         let patient_until_ns = ends_ns.saturating_add(patience_ns);
         let is_patient = now_ns < patient_until_ns;
-        self.look_ns = match is_patient {
-            true => patient_until_ns,
-            false => now_ns.saturating_add(patience_ns),
-        };
+        self.look_ns = if is_patient { patient_until_ns } else { now_ns.saturating_add(patience_ns) };
         is_coordinator && !is_patient
     }
 
@@ -150,7 +140,6 @@ impl Epochs {
         Some(plan(me, collecting.epoch, self.duration_ms, &collecting.reports))
     }
 
-    /// An epoch begins.
     pub(crate) fn adopt(&mut self, now_ns: u64, info: EpochInfo) {
         let is_later = |current: &EpochInfo| info.epoch.wrapping_sub(current.epoch) as i32 > 0;
         if !self.current.as_ref().is_none_or(is_later) {
@@ -180,9 +169,7 @@ impl Epochs {
     /// A page has come here. The next initiator ends the epoch when it has got its share of the budget.
     pub(crate) fn note_taken_in(&mut self, now_ns: u64, me: NodeId) {
         self.taken_in += 1;
-        let Some(info) = &self.current else {
-            return;
-        };
+        let Some(info) = &self.current else { return };
         let sum: u64 = info.weights.iter().map(|&weight| u64::from(weight)).sum();
         let share = u64::from(info.budget) * self.weight(me) / sum.max(1);
         if info.next_initiator == me && share > 0 && self.taken_in >= share && !self.is_over {
@@ -267,8 +254,7 @@ mod tests {
     }
 
     fn planned(reports: &[AgeReport]) -> EpochInfo {
-        let nodes = (0..).map(NodeId);
-        let reports = nodes.zip(reports.iter().copied()).collect();
+        let reports = (0..).map(NodeId).zip(reports.iter().copied()).collect();
         plan(NodeId(0), 1, 1000, &reports)
     }
 

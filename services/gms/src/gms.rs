@@ -189,8 +189,7 @@ impl Gms {
     /// The pages that it stores for others, their versions and frames, by name.
     pub fn pages(&self) -> impl Iterator<Item = (PageName, u32, u32)> + '_ {
         let version = |frame| self.pool.resident(frame).map_or(0, |page| page.page.version);
-        let pages = self.pool.pages();
-        pages.map(move |(name, frame)| (name, version(frame), frame))
+        self.pool.pages().map(move |(name, frame)| (name, version(frame), frame))
     }
 
     /// Frames that serve others.
@@ -254,16 +253,12 @@ impl Gms {
         match message {
             Message::Request(request) => return self.handle_request(now_ns, from, request),
             Message::Page { sequence, page } => self.handle_page(from, sequence, &page),
-            Message::Landed { sequence, is_taken } => {
-                return self.handle_landed(from, sequence, is_taken);
-            }
+            Message::Landed { sequence, is_taken } => return self.handle_landed(from, sequence, is_taken),
             Message::Put { sequence, frame, moves, page } => {
                 let moved_from = moves.then_some(from);
                 return self.handle_put(now_ns, (from, sequence), moved_from, frame, page);
             }
-            Message::Stored { sequence, grant } => {
-                return self.handle_put_end(now_ns, from, sequence, None, grant);
-            }
+            Message::Stored { sequence, grant } => return self.handle_put_end(now_ns, from, sequence, None, grant),
             Message::Refused { sequence, why, grant } => {
                 return self.handle_put_end(now_ns, from, sequence, Some(why), grant);
             }
@@ -287,9 +282,7 @@ impl Gms {
             Message::Return { frames } => return self.handle_return(from, &frames),
             Message::Map { version, previous, members } => self.handle_map(from, version, previous, members),
             Message::Reset { buckets } => self.handle_reset(from, &buckets),
-            Message::Reported { version, free } => {
-                return self.handle_reported(from, version, free);
-            }
+            Message::Reported { version, free } => return self.handle_reported(from, version, free),
             Message::Join => self.view.set_wish(from, true),
             Message::Leave => self.view.set_wish(from, false),
             Message::Gone { node } => self.handle_said_gone(from, node),

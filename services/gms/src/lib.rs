@@ -44,6 +44,7 @@
 extern crate alloc;
 
 mod ages;
+mod client;
 mod config;
 mod counters;
 mod directory;
@@ -61,6 +62,7 @@ mod puts;
 mod requests;
 mod view;
 
+pub use client::{Elsewhere, Ended, Frames, Known, MAX_VERSION, PageWord, Stored};
 pub use config::{Config, ConfigError, Error, FRAME_BYTES, GetPage, PutPage};
 pub use counters::Counters;
 pub use directory::{

@@ -10,7 +10,6 @@ use crate::nodes::NodeSet;
 pub const MAX_GRANTS: usize = 64;
 /// Bins of a histogram of page ages: bin 0 holds ages of 0 ms, bin *b* those from 2^(*b* − 1) ms on.
 pub const AGE_BINS: usize = 32;
-/// Bytes of a set of buckets.
 pub(crate) const BUCKET_BYTES: usize = BUCKETS / 8;
 
 /// A set of buckets, a bit each.

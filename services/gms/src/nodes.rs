@@ -5,7 +5,6 @@ use mapwire_wire::NodeId;
 /// Nodes that may share a global memory: those numbered below this.
 pub const MAX_NODES: u16 = 256;
 
-/// Bytes of an encoded set.
 pub(crate) const SET_BYTES: usize = MAX_NODES as usize / 8;
 
 /// A set of nodes numbered below [`MAX_NODES`].

@@ -41,7 +41,6 @@ pub(crate) struct Resident {
 
 #[derive(Clone, Debug)]
 enum Use {
-    /// Serves nobody.
     Idle,
     Free,
     Granted(NodeId),
@@ -55,11 +54,9 @@ enum Use {
 #[derive(Clone, Debug)]
 struct Frame {
     uses: Use,
-    /// Stores that read it.
     readers: u16,
 }
 
-/// A frame that a peer reads.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     frame: u32,
@@ -187,9 +184,7 @@ impl Pool {
     }
 
     fn set_use(&mut self, number: u32, uses: Use) {
-        let Some(index) = self.index(number) else {
-            return;
-        };
+        let Some(index) = self.index(number) else { return };
         match uses {
             Use::Granted(to) => {
                 self.granted.entry(to).or_default().insert(number);
@@ -215,9 +210,7 @@ impl Pool {
     /// The frame holds nothing from now on, and serves others again once nobody reads it.
     fn vacate(&mut self, number: u32) {
         let serves = self.serving() <= self.target;
-        let Some(frame) = self.get(number) else {
-            return;
-        };
+        let Some(frame) = self.get(number) else { return };
         if frame.readers > 0 {
             self.set_use(number, Use::Draining);
         } else if serves {
@@ -242,24 +235,20 @@ impl Pool {
         self.granted.get(&peer).map_or(0, BTreeSet::len)
     }
 
-    /// The peers that have frames granted.
     pub(crate) fn grantees(&self) -> Vec<NodeId> {
         self.granted.keys().copied().collect()
     }
 
     pub(crate) fn is_granted(&self, frame: u32, to: NodeId) -> bool {
-        let granted = self.granted.get(&to);
-        granted.is_some_and(|frames| frames.contains(&frame))
+        self.granted.get(&to).is_some_and(|frames| frames.contains(&frame))
     }
 
-    /// Takes a granted frame back.
     pub(crate) fn end_grant(&mut self, frame: u32) {
         self.vacate(frame);
     }
 
     pub(crate) fn end_grants(&mut self, of: NodeId) {
-        let frames = self.granted.get(&of).cloned().unwrap_or_default();
-        frames.into_iter().for_each(|frame| self.vacate(frame));
+        self.granted.get(&of).cloned().unwrap_or_default().into_iter().for_each(|frame| self.vacate(frame));
     }
 
     // Pages.
@@ -321,7 +310,6 @@ impl Pool {
 
     // Readers.
 
-    /// Reads of a peer.
     pub(crate) fn reads_of(&self, peer: NodeId) -> usize {
         self.reads.range((peer, 0)..=(peer, u32::MAX)).count()
     }
@@ -332,9 +320,7 @@ impl Pool {
 
     /// A peer reads a page from now on. With `gives` the page is its own then, once it has said that it came.
     pub(crate) fn begin_read(&mut self, number: u32, peer: NodeId, sequence: u32, gives: bool) {
-        let Some(resident) = self.resident(number).copied() else {
-            return;
-        };
+        let Some(resident) = self.resident(number).copied() else { return };
         if gives {
             self.forget(number, &resident);
         }
@@ -367,9 +353,7 @@ impl Pool {
 
     fn take_back(&mut self, number: u32) -> Option<u32> {
         let index = self.index(number)?;
-        let Use::Given(resident) = self.frames[index].uses else {
-            return None;
-        };
+        let Use::Given(resident) = self.frames[index].uses else { return None };
         if self.by_name.contains_key(&resident.page.name) {
             self.set_use(number, Use::Draining);
             return None;
@@ -382,8 +366,7 @@ impl Pool {
     pub(crate) fn end_reads(&mut self, peer: NodeId) -> Vec<u32> {
         let reads = self.reads.range((peer, 0)..=(peer, u32::MAX));
         let sequences: Vec<_> = reads.map(|(&(_, sequence), _)| sequence).collect();
-        let ends = sequences.into_iter();
-        ends.filter_map(|sequence| self.end_read(peer, sequence, false)).collect()
+        sequences.into_iter().filter_map(|sequence| self.end_read(peer, sequence, false)).collect()
     }
 
     /// This node itself reads a frame.
@@ -393,11 +376,8 @@ impl Pool {
         }
     }
 
-    /// One reader less.
     pub(crate) fn unhold(&mut self, number: u32) {
-        let Some(frame) = self.get(number) else {
-            return;
-        };
+        let Some(frame) = self.get(number) else { return };
         frame.readers = frame.readers.saturating_sub(1);
         if frame.readers == 0 && matches!(frame.uses, Use::Draining) {
             self.vacate(number);

@@ -11,7 +11,6 @@ use crate::outcome::Place;
 /// Storing nodes that are asked, one after the other, to take a page.
 const MAX_TRIES: usize = 4;
 
-/// Why a page is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The program asked, with this tag.
@@ -20,7 +19,6 @@ pub(crate) enum Origin {
     Eviction,
 }
 
-/// A putpage.
 #[derive(Clone, Debug)]
 pub(crate) struct Put {
     pub origin: Origin,
@@ -108,7 +106,6 @@ impl Puts {
         self.puts.is_empty()
     }
 
-    /// Puts of the program.
     pub(crate) fn of_program(&self) -> usize {
         self.of_program
     }
@@ -128,7 +125,6 @@ impl Puts {
         Some(put)
     }
 
-    /// Puts under way, for a change.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Put> {
         self.puts.values_mut()
     }
@@ -189,7 +185,6 @@ impl Puts {
         credit.map_or(Vec::new(), |credit| core::mem::take(&mut credit.frames))
     }
 
-    /// The nodes that have granted frames.
     pub(crate) fn grantors(&self) -> Vec<NodeId> {
         let granted = |(&node, credit): (&NodeId, &Credit)| (!credit.frames.is_empty()).then_some(node);
         self.credits.iter().filter_map(granted).collect()
@@ -203,15 +198,13 @@ impl Puts {
     /// Forgets a node, and gives the legs to it: they fail.
     pub(crate) fn forget(&mut self, node: NodeId) -> Vec<u32> {
         self.credits.remove(&node);
-        let to_it = self.legs.iter().filter(|(_, leg)| leg.to == node);
-        to_it.map(|(&sequence, _)| sequence).collect()
+        self.legs.iter().filter(|(_, leg)| leg.to == node).map(|(&sequence, _)| sequence).collect()
     }
 
     pub(crate) fn leg(&self, sequence: u32) -> Option<&Leg> {
         self.legs.get(&sequence)
     }
 
-    /// Ends a leg.
     pub(crate) fn end_leg(&mut self, sequence: u32) -> Option<Leg> {
         let leg = self.legs.remove(&sequence)?;
         if let Some(credit) = self.credits.get_mut(&leg.to) {

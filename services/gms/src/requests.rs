@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use crate::config::GetPage;
 use crate::name::{PageHash, PageName};
 
-/// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Get(GetPage),
@@ -47,10 +46,7 @@ impl Requests {
     /// Ends the request of that number for that page, if there is one.
     pub(crate) fn end(&mut self, sequence: u32, name: PageName) -> Option<Pending> {
         let pending = self.pending.get(&sequence)?;
-        if pending.name != name {
-            return None;
-        }
-        self.pending.remove(&sequence)
+        if pending.name != name { None } else { self.pending.remove(&sequence) }
     }
 
     /// The numbers of all that are under way.

@@ -27,7 +27,6 @@ pub(crate) struct View {
     is_settled: bool,
 }
 
-/// What changes with a new map.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub old: Map,
@@ -62,7 +61,6 @@ impl View {
         self.map.version()
     }
 
-    /// Whether this node is a member.
     pub(crate) fn is_member(&self) -> bool {
         self.map.members().contains(self.me)
     }

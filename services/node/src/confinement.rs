@@ -12,7 +12,6 @@ use mapwire_wire::{Endpoint, MAX_CONTROL_BYTES, NodeId, ProcessId};
 /// Control messages kept; those beyond wait where they are.
 const MESSAGES: usize = 32;
 
-/// A control message that waits.
 #[derive(Debug)]
 pub(crate) struct Kept {
     from: Endpoint,
@@ -89,7 +88,6 @@ impl Confinement {
         self.gone.push(node);
     }
 
-    /// Whether anything waits.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         self.has_left

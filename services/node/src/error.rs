@@ -10,6 +10,7 @@ pub type HostErrorOf<P> = HostError<<P as PinPages>::Error, NicError>;
 
 /// Why memory is not exported, or an export not redirected; `E` is the pinner's error. Nothing has changed.
 #[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum ExportError<E: core::error::Error + 'static> {
     /// Export of no bytes.
     #[error("an export of 0 bytes has nothing to store into; give at least 1 byte")]
@@ -38,12 +39,7 @@ pub enum ExportError<E: core::error::Error + 'static> {
     #[error(
         "a buffer of {landing_bytes} B cannot stand for an export of {export_bytes} B: redirect to one at least as long"
     )]
-    ShortLanding {
-        /// Bytes of the buffer.
-        landing_bytes: u64,
-        /// Bytes of the export.
-        export_bytes: u64,
-    },
+    ShortLanding { landing_bytes: u64, export_bytes: u64 },
 }
 
 impl<E: core::error::Error + 'static> From<PinError> for ExportError<E> {

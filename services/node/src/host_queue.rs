@@ -1,4 +1,5 @@
-//! Messages that wait for a thread of the host.
+//! Messages of services that want a thread of the host ([`Service::runs_on_host`](mapwire_service::Service::runs_on_host)), in order of
+//! arrival.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -4,6 +4,8 @@ mod asks;
 mod calls;
 mod datagrams;
 mod messages;
+mod nic;
+mod pinning;
 
 pub use asks::{Act, Ask};
 pub use messages::{NOTICE_BYTES, NOTICE_HANDLER, notice};
@@ -12,16 +14,13 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use mapwire_nic::{BufferId, Config, Dma, HandlerTarget, Nic, NicError, Source, Transmit, Verdict};
+use mapwire_nic::{BufferId, Config, Nic, NicError, Source, Transmit, Verdict};
 use mapwire_service::Service;
-use mapwire_translation::{ChooseVictims, Counters, HostRequest, PageRange, PinPages, PinRules, TranslationDesign};
+use mapwire_translation::{PinRules, TranslationDesign};
 use mapwire_vmmc::Action as VmmcAction;
-use mapwire_wire::{
-    CommandHeader, CommandRepr, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId, SIGNAL_TRAILER_BYTES,
-};
+use mapwire_wire::{Endpoint, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId, SIGNAL_TRAILER_BYTES};
 
 use crate::confinement::Confinement;
-use crate::error::HostErrorOf;
 use crate::payload::Payload;
 use crate::peers::{Breach, Peers};
 use crate::process::{Process, Processes};
@@ -80,8 +79,8 @@ impl<D: TranslationDesign> Node<D> {
         let nodes = config.nic.reply_keys.len();
         let mut nic = Nic::new(config.nic, design)?;
         nic.make_room(nic.node());
-        nic.install_handler(HandlerId::CONTROL, HandlerTarget::Host)?;
-        nic.install_handler(NOTICE_HANDLER, HandlerTarget::Host)?;
+        nic.install_handler(HandlerId::CONTROL)?;
+        nic.install_handler(NOTICE_HANDLER)?;
         let message = Vec::with_capacity(nic.max_message_bytes());
         Ok(Self {
             nic,
@@ -114,11 +113,9 @@ impl<D: TranslationDesign> Node<D> {
     /// Takes a process away with all that it exported and imported, and tells its importers. Its pages are its pinner's to give back,
     /// once what was given to be transmitted and moved is finished.
     pub fn close_process(&mut self, process: ProcessId) {
-        let Some(mut state) = self.processes.remove(process) else {
-            return;
-        };
+        let Some(mut state) = self.processes.remove(process) else { return };
         state.withdraw_all();
-        while let Some(action) = state.poll_model() {
+        while let Some(action) = state.vmmc_mut().poll_action() {
             if let VmmcAction::Send { to, message } = action {
                 let handler = HandlerId::CONTROL;
                 let sent = self.nic.send_message(process, to, handler, &message);
@@ -143,19 +140,14 @@ impl<D: TranslationDesign> Node<D> {
         if [HandlerId::CONTROL, NOTICE_HANDLER].contains(&handler) {
             return Err(RegisterError::Reserved(handler));
         }
-        let Some(state) = self.processes.get_mut(process) else {
-            return Err(RegisterError::NoProcess(process));
-        };
-        match self.nic.install_handler(handler, HandlerTarget::Host) {
+        let Some(state) = self.processes.get_mut(process) else { return Err(RegisterError::NoProcess(process)) };
+        match self.nic.install_handler(handler) {
             // Of another process, or of this one before.
             Ok(()) | Err(NicError::HandlerTaken(_)) => {}
             Err(error) => return Err(error.into()),
         }
         self.has_actions = true;
-        match state.services_mut().insert(handler, service) {
-            true => Ok(()),
-            false => Err(RegisterError::Taken(handler)),
-        }
+        if state.services_mut().insert(handler, service) { Ok(()) } else { Err(RegisterError::Taken(handler)) }
     }
 
     /// Takes a service away. Messages that come for it from here on are dropped.
@@ -186,8 +178,7 @@ impl<D: TranslationDesign> Node<D> {
         handler: HandlerId,
         call: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
-        let process = self.processes.get_mut(process)?;
-        let service = process.services_mut().of_type_mut::<T>(handler)?;
+        let service = self.processes.get_mut(process)?.services_mut().of_type_mut::<T>(handler)?;
         let done = call(service);
         self.has_actions |= service.has_actions();
         Some(done)
@@ -211,9 +202,7 @@ impl<D: TranslationDesign> Node<D> {
     /// Gives the message that has waited longest to its service. Drain [`poll_ask`](Self::poll_ask) then. False: none waits.
     pub fn serve_on_host(&mut self, now_ns: u64, process: ProcessId) -> bool {
         let served = self.processes.get_mut(process);
-        let Some((from, taken)) = served.and_then(|process| process.serve_on_host(now_ns)) else {
-            return false;
-        };
+        let Some((from, taken)) = served.and_then(|process| process.serve_on_host(now_ns)) else { return false };
         self.has_actions = true;
         if taken.is_err() {
             self.handle_breach(from, Breach::Service);
@@ -226,54 +215,6 @@ impl<D: TranslationDesign> Node<D> {
     #[must_use]
     pub fn has_asks(&self) -> bool {
         self.has_actions
-    }
-
-    /// Whether the NIC takes a command of the process now: if not, the command waits in its queue.
-    #[inline]
-    #[must_use]
-    pub fn accepts_command(&self, process: ProcessId) -> bool {
-        self.nic.accepts_command(process)
-    }
-
-    /// Takes a command that a process has written into its queue: as little trusted as what comes from a peer.
-    #[inline]
-    pub fn handle_command(&mut self, process: ProcessId, header: &CommandHeader, inline: &[u8]) {
-        self.nic.handle_command(process, header, inline);
-    }
-
-    /// Takes a command of a process that the caller has made itself. See [`Nic::handle_own_command`].
-    #[inline]
-    pub fn handle_own_command(&mut self, process: ProcessId, command: &CommandRepr, inline: &[u8]) {
-        self.nic.handle_own_command(process, command, inline);
-    }
-
-    /// Makes the pages of a transfer usable by the NIC, and marks them as in use by the command with completion word `word`, until
-    /// that is [over](Told::Done).
-    ///
-    /// # Errors
-    /// Pages that cannot be pinned; the range is not held then.
-    #[inline]
-    pub fn hold<P: PinPages>(
-        &mut self,
-        process: ProcessId,
-        pinner: &mut P,
-        word: u32,
-        range: PageRange,
-    ) -> Result<(), HostErrorOf<P>> {
-        match self.processes.get_mut(process) {
-            Some(state) => state.hold(&mut self.nic, &mut self.trace, pinner, word, range),
-            None => Err(HostErrorOf::<P>::Nic(NicError::UnknownProcess(process))),
-        }
-    }
-
-    /// Undoes [`hold`](Self::hold) for a command that was not submitted.
-    #[inline]
-    pub fn release(&mut self, process: ProcessId, word: u32) {
-        if let Some(state) = self.processes.get_mut(process) {
-            state.release(&mut self.nic, &mut self.trace, word);
-            // A store of a service may wait for the NIC to take a command.
-            self.has_actions |= state.is_storing();
-        }
     }
 
     /// Whether a confined node may take a packet.
@@ -326,18 +267,6 @@ impl<D: TranslationDesign> Node<D> {
             bytes
         };
         self.nic.handle_packet(from, header, inline, trailer, buffer)
-    }
-
-    /// The next move of memory, to be done in this order.
-    #[inline]
-    pub fn poll_move(&mut self) -> Option<Dma> {
-        self.nic.poll_dma()
-    }
-
-    /// A move is done. `old` is what the word held that it updated, if it updated one.
-    #[inline]
-    pub fn handle_moved(&mut self, dma: &Dma, old: u64) {
-        self.nic.handle_dma_done(dma, old);
     }
 
     /// Whether [`poll_told`](Self::poll_told) has something.
@@ -399,10 +328,7 @@ impl<D: TranslationDesign> Node<D> {
     #[cold]
     fn leave_messages(&mut self) {
         loop {
-            let packet = match self.trace.is_on() {
-                true => self.nic.poll_queued(),
-                false => self.nic.poll_transmit(),
-            };
+            let packet = if self.trace.is_on() { self.nic.poll_queued() } else { self.nic.poll_transmit() };
             let to = match packet {
                 Some(packet) if matches!(packet.source, Source::Message(_)) => packet.to,
                 _ => return,
@@ -410,12 +336,6 @@ impl<D: TranslationDesign> Node<D> {
             self.confinement.leave();
             self.handle_transmit_blocked(to);
         }
-    }
-
-    /// The packet that [`poll_transmit`](Self::poll_transmit) gave for `to` is out, and its source read.
-    #[inline]
-    pub fn handle_transmitted(&mut self, to: NodeId) {
-        self.nic.handle_transmitted(to);
     }
 
     /// The transport has no room for packets to `to`, until [`retry_blocked`](Self::retry_blocked).
@@ -439,61 +359,6 @@ impl<D: TranslationDesign> Node<D> {
         &self.blocked
     }
 
-    /// Whether the NIC waits for the host.
-    #[inline]
-    #[must_use]
-    pub fn has_misses(&self) -> bool {
-        self.nic.has_misses()
-    }
-
-    /// What the NIC asks of the host, oldest first.
-    pub fn misses(&self) -> impl Iterator<Item = &HostRequest> {
-        self.nic.misses()
-    }
-
-    /// Serves what the NIC asks for, and lets it go on; each failure is given to `failed`, and what asked for it meets the garbage
-    /// frame. Whether there was anything.
-    pub fn serve_misses<P: PinPages>(&mut self, pinner: &mut P, mut failed: impl FnMut(HostErrorOf<P>)) -> bool {
-        let mut served = false;
-        let mut others = Vec::new();
-        while let Some(request) = self.nic.poll_miss() {
-            served = true;
-            let Some(state) = self.processes.get_mut(ProcessId(request.process().0)) else {
-                continue;
-            };
-            let (nic, trace) = (&mut self.nic, &mut self.trace);
-            let outcome = state.serve_miss(nic, trace, pinner, request, &mut others);
-            outcome.err().into_iter().for_each(&mut failed);
-            for (owner, page) in others.drain(..) {
-                if let Some(state) = self.processes.get_mut(ProcessId(owner.0)) {
-                    let outcome = state.drop_evicted(&mut self.nic, pinner, page);
-                    outcome.err().into_iter().for_each(&mut failed);
-                }
-            }
-        }
-        if served {
-            self.nic.handle_miss_served();
-        }
-        served
-    }
-
-    /// Whether pages wait for [`reclaim`](Self::reclaim).
-    #[inline]
-    #[must_use]
-    pub fn owes_pages(&self) -> bool {
-        let mut processes = self.processes.iter();
-        processes.any(Process::owes_pages)
-    }
-
-    /// Gives back pages whose translations have long left the NIC, where there are more than the high-water mark allows (dynamic
-    /// handle lookup §IV-B), and those of former landings.
-    pub fn reclaim<P: PinPages>(&mut self, pinner: &mut P, mut failed: impl FnMut(HostErrorOf<P>)) {
-        for state in self.processes.iter_mut() {
-            let outcome = state.reclaim(&mut self.nic, &mut self.trace, pinner);
-            outcome.err().into_iter().for_each(&mut failed);
-        }
-    }
-
     /// The time that [`poll_at`](Self::poll_at) gave has come.
     pub fn handle_time(&mut self, now_ns: u64) {
         self.has_actions = true;
@@ -514,10 +379,7 @@ impl<D: TranslationDesign> Node<D> {
     #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
-        let services = match self.has_deadlines {
-            true => self.next_deadline(),
-            false => None,
-        };
+        let services = if self.has_deadlines { self.next_deadline() } else { None };
         match (services, self.nic.poll_at()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -526,8 +388,7 @@ impl<D: TranslationDesign> Node<D> {
 
     fn next_deadline(&self) -> Option<u64> {
         let confined = self.confinement.is_on();
-        let deadlines = self.processes.iter().map(|process| process.poll_at(confined));
-        deadlines.flatten().min()
+        self.processes.iter().filter_map(|process| process.poll_at(confined)).min()
     }
 
     /// A peer has left or died.
@@ -571,7 +432,6 @@ impl<D: TranslationDesign> Node<D> {
         self.handle_peer_gone(0, node);
     }
 
-    /// A peer says that it leaves.
     fn handle_left(&mut self, node: NodeId) {
         self.told.push_back(Told::PeerLeft { node });
         self.handle_peer_gone(0, node);
@@ -581,16 +441,6 @@ impl<D: TranslationDesign> Node<D> {
     /// called before a process exports anything, since exports are pinned for packets of such peers.
     pub fn set_apart(&mut self, node: NodeId) {
         self.peers.note_apart(node);
-    }
-
-    /// Packets to `node` and from it are not lost: see [`Nic::set_lossless`].
-    pub fn set_lossless(&mut self, node: NodeId) {
-        self.nic.set_lossless(node);
-    }
-
-    /// Packets to `node` carry at most `bytes` of a transfer: see [`Nic::set_max_payload`].
-    pub fn set_max_payload(&mut self, node: NodeId, bytes: usize) {
-        self.nic.set_max_payload(node, bytes);
     }
 
     /// Whether a peer is gone.
@@ -604,7 +454,7 @@ impl<D: TranslationDesign> Node<D> {
     pub fn leave(&mut self, nodes: impl Iterator<Item = NodeId>) {
         self.has_actions = true;
         if let Some(process) = self.processes.iter_mut().next() {
-            process.leave(nodes);
+            process.vmmc_mut().leave(nodes.map(Endpoint::first_of));
         }
     }
 
@@ -651,41 +501,11 @@ impl<D: TranslationDesign> Node<D> {
         self.trace.pop(&mut self.nic)
     }
 
-    /// Makes room for what packets of `node` may leave behind, so that taking them allocates nothing.
-    pub fn make_room(&mut self, node: NodeId) {
-        self.nic.make_room(node);
-    }
-
-    /// Whether nothing that was sent or asked waits to go to `node`.
-    #[must_use]
-    pub fn idle_towards(&self, node: NodeId) -> bool {
-        self.nic.idle_towards(node)
-    }
-
-    /// Whether stores to `node` have not arrived: see [`Nic::owes_stores`].
-    #[must_use]
-    pub fn owes_stores(&self, node: NodeId) -> bool {
-        self.nic.owes_stores(node)
-    }
-
-    /// The program has been told that `node` is gone: see [`Nic::note_told`].
-    pub fn note_told(&mut self, node: NodeId) {
-        self.nic.note_told(node);
-    }
-
     /// The NIC: counters, translation, memory.
     #[inline]
     #[must_use]
     pub fn nic(&self) -> &Nic<D> {
         &self.nic
-    }
-
-    /// Gives tables of services so many bytes of NIC memory: see [`Nic::set_service_bytes`].
-    ///
-    /// # Errors
-    /// The NIC has not as much left.
-    pub fn set_service_bytes(&mut self, bytes: usize) -> Result<(), NicError> {
-        self.nic.set_service_bytes(bytes)
     }
 
     /// What waits in the node besides its NIC.
@@ -696,18 +516,5 @@ impl<D: TranslationDesign> Node<D> {
             process.count(&mut backlog);
         }
         backlog
-    }
-
-    /// Check misses, pins, unpins and pinned pages of a process.
-    #[must_use]
-    pub fn page_counters(&self, process: ProcessId) -> Counters {
-        let state = self.processes.get(process);
-        state.map_or_else(Counters::default, Process::counters)
-    }
-
-    /// The application chooses what is unpinned from here on; false when pages are pinned already.
-    pub fn set_chooser(&mut self, process: ProcessId, chooser: Box<dyn ChooseVictims>) -> bool {
-        let state = self.processes.get_mut(process);
-        state.is_some_and(|state| state.set_chooser(chooser))
     }
 }

@@ -5,15 +5,13 @@ use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
 use mapwire_translation::{
-    ChooseVictims, Counters, Frame, HostRequest, HostSide, Page, PageRange, PinPages, PinRules, Process as Owner,
-    TranslationDesign,
+    Frame, HostRequest, HostSide, Page, PageRange, PinPages, PinRules, Process as Owner, TranslationDesign,
 };
 use mapwire_wire::{ProcessId, TraceOp};
 
 use crate::error::HostErrorOf;
 use crate::tracing::{Absences, Event, Trace};
 
-/// Pages of one process.
 #[derive(Debug)]
 pub(crate) struct Pages {
     process: ProcessId,
@@ -124,7 +122,6 @@ impl Pages {
         Ok(())
     }
 
-    /// The memory is exported no more.
     pub(crate) fn release_export(&mut self, range: PageRange) {
         let released = self.host.release_receive(range);
         debug_assert!(released.is_ok(), "{released:?}");
@@ -144,44 +141,15 @@ impl Pages {
         self.host.serve(nic, &mut pinner, request, others)
     }
 
-    /// The NIC had to forget a page of this process for another one's sake.
-    pub(crate) fn drop_evicted<D: TranslationDesign, P: PinPages>(
-        &mut self,
-        nic: &mut Nic<D>,
-        pinner: &mut P,
-        page: Page,
-    ) -> Result<(), HostErrorOf<P>> {
-        self.host.drop_evicted(nic, pinner, page)
-    }
-
-    /// Whether pages wait for [`reclaim`](Self::reclaim) that have left the NIC.
+    /// What is pinned, and by which rules.
     #[inline]
-    pub(crate) fn owes_pages(&self) -> bool {
-        self.host.owes_pages()
+    pub(crate) fn host(&self) -> &HostSide {
+        &self.host
     }
 
-    /// Unpins pages whose translations have left the NIC, above the design's high-water mark (dynamic handle lookup §IV-B).
-    pub(crate) fn reclaim<D: TranslationDesign, P: PinPages>(
-        &mut self,
-        nic: &mut Nic<D>,
-        pinner: &mut P,
-    ) -> Result<(), HostErrorOf<P>> {
-        self.host.reclaim(nic, pinner)
-    }
-
-    /// Check misses, pins, unpins and pinned pages.
-    pub(crate) fn counters(&self) -> Counters {
-        self.host.counters()
-    }
-
-    /// Pages that transfers under way and exports hold, where that is kept.
-    pub(crate) fn held(&self) -> u64 {
-        self.host.table().held_pages()
-    }
-
-    /// The application chooses what is unpinned from here on; false when pages are pinned already.
-    pub(crate) fn set_chooser(&mut self, chooser: alloc::boxed::Box<dyn ChooseVictims>) -> bool {
-        self.host.set_chooser(chooser)
+    #[inline]
+    pub(crate) fn host_mut(&mut self) -> &mut HostSide {
+        &mut self.host
     }
 
     /// Notes that pages are exported, or no longer.

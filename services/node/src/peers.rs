@@ -11,18 +11,14 @@ use thiserror::Error;
 /// is broken or hostile: it counts as gone from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Breach {
     /// A packet that no NIC sends.
     #[error("it sent a packet that is none")]
     Malformed,
     /// A packet that was not due.
     #[error("it sent packet {got} where {expected} was due")]
-    OutOfOrder {
-        /// Sequence number that was due.
-        expected: u32,
-        /// The one that came.
-        got: u32,
-    },
+    OutOfOrder { expected: u32, got: u32 },
     /// A control message that is none.
     #[error("it sent a control message that is none")]
     Control,
@@ -46,7 +42,6 @@ impl Breach {
     }
 }
 
-/// The peers of a node.
 #[derive(Debug)]
 pub(crate) struct Peers {
     gone: Box<[bool]>,
@@ -83,7 +78,6 @@ impl Peers {
         }
     }
 
-    /// Whether a peer broke the rules.
     pub(crate) fn is_broken(&self, node: NodeId) -> bool {
         self.broken.get(usize::from(node.0)) == Some(&true)
     }

@@ -4,16 +4,13 @@ mod exports;
 mod imports;
 mod stores;
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
 use mapwire_service::{Action, Broken, Service};
-use mapwire_translation::{
-    ChooseVictims, Counters, HostRequest, Page, PageRange, PinPages, PinRules, Process as Owner, TranslationDesign,
-};
-use mapwire_vmmc::{Action as VmmcAction, RequestId, Vmmc, VmmcError};
+use mapwire_translation::{PinPages, PinRules, TranslationDesign};
+use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 
 use crate::error::HostErrorOf;
@@ -29,7 +26,6 @@ pub use imports::{Granted, ImportError};
 use stores::Stores;
 pub(crate) use stores::is_store_word;
 
-/// One process.
 #[derive(Debug)]
 pub(crate) struct Process {
     id: ProcessId,
@@ -67,53 +63,6 @@ impl Process {
         self.id
     }
 
-    /// Makes the pages of a transfer usable, and marks them as in use by the command with completion word `word`.
-    #[inline]
-    pub(crate) fn hold<D: TranslationDesign, P: PinPages>(
-        &mut self,
-        nic: &mut Nic<D>,
-        trace: &mut Trace,
-        pinner: &mut P,
-        word: u32,
-        range: PageRange,
-    ) -> Result<(), HostErrorOf<P>> {
-        self.pages.hold(nic, pinner, trace, word, range)
-    }
-
-    /// The command with completion word `word` is over.
-    #[inline]
-    pub(crate) fn release<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, trace: &mut Trace, word: u32) {
-        self.pages.release(nic, trace, word);
-    }
-
-    /// Does what the NIC asks for. Pages of other processes that had to leave the NIC for it go to `others`.
-    pub(crate) fn serve_miss<D: TranslationDesign, P: PinPages>(
-        &mut self,
-        nic: &mut Nic<D>,
-        trace: &mut Trace,
-        pinner: &mut P,
-        request: HostRequest,
-        others: &mut Vec<(Owner, Page)>,
-    ) -> Result<(), HostErrorOf<P>> {
-        self.pages.serve(nic, pinner, trace, request, others)
-    }
-
-    /// The NIC had to forget a page of this process for another one's sake.
-    pub(crate) fn drop_evicted<D: TranslationDesign, P: PinPages>(
-        &mut self,
-        nic: &mut Nic<D>,
-        pinner: &mut P,
-        page: Page,
-    ) -> Result<(), HostErrorOf<P>> {
-        self.pages.drop_evicted(nic, pinner, page)
-    }
-
-    /// Whether pages wait for [`reclaim`](Self::reclaim).
-    #[inline]
-    pub(crate) fn owes_pages(&self) -> bool {
-        self.pages.owes_pages()
-    }
-
     /// Unpins pages whose translations have left the NIC, and lets go of those of former landings.
     pub(crate) fn reclaim<D: TranslationDesign, P: PinPages>(
         &mut self,
@@ -122,22 +71,28 @@ impl Process {
         pinner: &mut P,
     ) -> Result<(), HostErrorOf<P>> {
         self.release_landings(nic, trace);
-        self.pages.reclaim(nic, pinner)
+        self.pages.host_mut().reclaim(nic, pinner)
     }
 
-    /// Check misses, pins, unpins and pinned pages.
-    pub(crate) fn counters(&self) -> Counters {
-        self.pages.counters()
+    #[inline]
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
     }
 
-    /// Pages that transfers under way and exports hold.
-    pub(crate) fn held_pages(&self) -> u64 {
-        self.pages.held()
+    #[inline]
+    pub(crate) fn pages_mut(&mut self) -> &mut Pages {
+        &mut self.pages
     }
 
-    /// The application chooses what is unpinned from here on; false when pages are pinned already.
-    pub(crate) fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
-        self.pages.set_chooser(chooser)
+    /// The model of its exports and imports.
+    #[inline]
+    pub(crate) fn vmmc(&self) -> &Vmmc {
+        &self.vmmc
+    }
+
+    #[inline]
+    pub(crate) fn vmmc_mut(&mut self) -> &mut Vmmc {
+        &mut self.vmmc
     }
 
     #[inline]
@@ -194,11 +149,6 @@ impl Process {
         Served::All
     }
 
-    /// Takes a control message. False when it is none.
-    pub(crate) fn take_control(&mut self, from: Endpoint, uid: u32, maps: bool, bytes: &[u8]) -> bool {
-        self.vmmc.handle_control(from, uid, maps, bytes).is_ok()
-    }
-
     /// Gives a message to the service that it is for, or keeps it for a thread of the host; `None` when the service is not there. What the
     /// service says of it, and whether it may ask for anything now.
     #[inline]
@@ -215,10 +165,7 @@ impl Process {
             self.on_host.push(handler, from, bytes);
             return Some((Ok(()), false));
         }
-        let now_ns = match service.needs_time(bytes) {
-            true => now_ns(),
-            false => 0,
-        };
+        let now_ns = if service.needs_time(bytes) { now_ns() } else { 0 };
         let taken = service.handle_message(now_ns, from, bytes);
         let asks = service.has_actions() || service.poll_at().is_some();
         // A store that waits is looked at with all that comes.
@@ -239,22 +186,6 @@ impl Process {
             Some(service) => service.handle_message(now_ns, from, &bytes),
         };
         Some((from.node, taken))
-    }
-
-    /// Whether the model of exports and imports asks for anything.
-    #[inline]
-    pub(crate) fn has_model_actions(&self) -> bool {
-        self.vmmc.has_actions()
-    }
-
-    /// What it asks for next.
-    pub(crate) fn poll_model(&mut self) -> Option<VmmcAction> {
-        self.vmmc.poll_action()
-    }
-
-    /// Tells the nodes that this process's node leaves.
-    pub(crate) fn leave(&mut self, nodes: impl Iterator<Item = NodeId>) {
-        self.vmmc.leave(nodes.map(Endpoint::first_of));
     }
 
     /// Tells services of which `picked` is true that a peer is gone.
@@ -285,13 +216,11 @@ impl Process {
         }
     }
 
-    /// Whether anything may have a deadline.
     pub(crate) fn has_deadline(&self) -> bool {
         let mut services = self.services.iter();
         self.vmmc.has_requests() || services.any(|service| service.poll_at().is_some())
     }
 
-    /// Adds what waits here.
     pub(crate) fn count(&self, backlog: &mut Backlog) {
         backlog.requests += self.vmmc.requests();
         backlog.outcomes += self.outcomes.len();
@@ -313,11 +242,8 @@ impl Process {
 
 /// How far what services ask for has been carried out.
 pub(crate) enum Served {
-    /// All of it.
     All,
-    /// The machine must do this first.
     Asked(Act),
-    /// The rest must wait.
     NoRoom,
 }
 

@@ -161,15 +161,13 @@ impl Registry {
     #[inline]
     pub(crate) fn get_mut(&mut self, handler: HandlerId) -> Option<&mut Held> {
         self.calls += 1;
-        let mut services = self.services.iter_mut();
-        let found = services.find(|registered| registered.handler == handler)?;
+        let found = self.services.iter_mut().find(|registered| registered.handler == handler)?;
         Some(&mut found.service)
     }
 
     #[inline]
     pub(crate) fn get(&self, handler: HandlerId) -> Option<&Held> {
-        let mut services = self.services.iter();
-        let found = services.find(|registered| registered.handler == handler)?;
+        let found = self.services.iter().find(|registered| registered.handler == handler)?;
         Some(&found.service)
     }
 
@@ -179,7 +177,6 @@ impl Registry {
         self.get(handler)?.of_type()
     }
 
-    /// As [`of_type`](Self::of_type), to be changed.
     #[inline]
     pub(crate) fn of_type_mut<T: Service>(&mut self, handler: HandlerId) -> Option<&mut T> {
         self.get_mut(handler)?.of_type_mut()

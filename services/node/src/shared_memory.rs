@@ -1,4 +1,7 @@
 //! The shared memory ([`mapwire_dsm`]) as a service: ranks are processes, minipages are regions.
+//!
+//! The memory may be closed and opened again. A rank sends nothing to another that it has not *met* (imported its memory), and drops
+//! messages of a peer that it has not granted its own memory in this opening ([`SharedMemory::hear`]): they are of an earlier one.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -110,8 +113,7 @@ impl SharedMemory {
     #[must_use]
     #[inline]
     pub fn rank(&self, of: Endpoint) -> Option<Rank> {
-        let rank = of.node.0.checked_mul(self.per_node)?;
-        let rank = rank.checked_add(of.process.0)?;
+        let rank = of.node.0.checked_mul(self.per_node)?.checked_add(of.process.0)?;
         let is_one = of.process.0 < self.per_node && rank < self.dsm.config().ranks;
         is_one.then_some(rank)
     }

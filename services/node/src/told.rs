@@ -22,103 +22,47 @@ pub struct Backlog {
     pub stores: usize,
 }
 
-/// Something that has happened.
+/// Something that has happened. `process` is whose command or export it is, `completion` the command's completion word, `from` and `node` are
+/// the peer; offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are described above, once for all")]
 pub enum Told {
     /// A command is over: the source of a send may be reused, or a fetch is in place. Its pages are held no more.
-    Done {
-        /// Whose command.
-        process: ProcessId,
-        /// Its completion word.
-        completion: u32,
-    },
+    Done { process: ProcessId, completion: u32 },
     /// A command has failed: nothing more of it will be applied. Its pages are held no more.
     Failed {
-        /// Whose command.
         process: ProcessId,
         /// Its completion word; `None` for a command that has none.
         completion: Option<u32>,
-        /// Why.
         error: CommandError,
         /// Bytes of a send that may have been stored at most; `u64::MAX`: all of them. 0 for a fetch.
         sent_bytes: u64,
     },
     /// A message with a notification has been delivered (VMMC §2).
     Notified {
-        /// Whose export.
         process: ProcessId,
-        /// The export.
         export: ExportId,
-        /// The sender.
         from: NodeId,
         /// First byte of the message, counted from the start of the export.
         offset: u64,
-        /// Bytes of the message.
         length: u64,
     },
     /// A peer refused stores that this node sent.
-    StoresRefused {
-        /// The peer.
-        from: NodeId,
-        /// Its export.
-        export: ExportId,
-        /// Why.
-        reason: Refusal,
-        /// Messages that were refused.
-        count: u64,
-    },
+    StoresRefused { from: NodeId, export: ExportId, reason: Refusal, count: u64 },
     /// A packet was dropped.
-    Rejected {
-        /// Who sent it.
-        from: NodeId,
-        /// Why.
-        reason: Rejection,
-    },
+    Rejected { from: NodeId, reason: Rejection },
     /// Word of a message on the direct path did not show the key of an export, and was dropped.
-    NoticeWithoutKey {
-        /// Who sent it.
-        from: NodeId,
-        /// The export that it named.
-        export: ExportId,
-    },
+    NoticeWithoutKey { from: NodeId, export: ExportId },
     /// Word of a message on the direct path named a range outside its export, and was dropped.
-    NoticeOutside {
-        /// Who sent it.
-        from: NodeId,
-        /// The export.
-        export: ExportId,
-        /// First byte named.
-        offset: u64,
-        /// Bytes named.
-        length: u64,
-    },
+    NoticeOutside { from: NodeId, export: ExportId, offset: u64, length: u64 },
     /// A peer has broken the rules, and counts as gone.
-    PeerBroken {
-        /// The peer.
-        node: NodeId,
-        /// What it did.
-        breach: Breach,
-    },
+    PeerBroken { node: NodeId, breach: Breach },
     /// Nothing has come of a peer for as long as its link waits, and it is gone.
-    PeerSilent {
-        /// The peer.
-        node: NodeId,
-    },
+    PeerSilent { node: NodeId },
     /// A new incarnation of a peer is there. What concerned its former self is over: it was gone, or is now.
-    PeerRestarted {
-        /// The peer.
-        node: NodeId,
-    },
-    /// The path to a peer has been left for another.
-    PathChanged {
-        /// The peer.
-        node: NodeId,
-        /// The path that is taken now.
-        path: u8,
-    },
+    PeerRestarted { node: NodeId },
+    /// The path to a peer has been left for the one with number `path`.
+    PathChanged { node: NodeId, path: u8 },
     /// A peer has left, and is gone.
-    PeerLeft {
-        /// The peer.
-        node: NodeId,
-    },
+    PeerLeft { node: NodeId },
 }

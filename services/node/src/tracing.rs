@@ -6,21 +6,16 @@ use mapwire_nic::{Nic, Traced};
 use mapwire_translation::{AbsentRuns, PageRange, TranslationDesign};
 use mapwire_wire::{ProcessId, TraceOp};
 
-/// Something that a trace has to say. Lookups tell of transfers; the others tell what a replay could not conclude from them.
+/// Something that a trace has to say. Lookups tell of transfers; the others tell what a replay could not conclude from them:
+/// what `op` did to pages of `process`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are described above, once for all")]
 pub enum Event {
     /// The NIC has looked up pages of a transfer.
     Lookup(Traced),
     /// Pages of a process are held for a transfer ([`TraceOp::Hold`]) or no longer ([`TraceOp::Release`]), exported or no longer, or
     /// were found out of memory or there again.
-    Pages {
-        /// Whose pages.
-        process: ProcessId,
-        /// What happened to them.
-        op: TraceOp,
-        /// Which pages.
-        range: PageRange,
-    },
+    Pages { process: ProcessId, op: TraceOp, range: PageRange },
 }
 
 /// The events that nobody has taken yet, while a trace is made.
@@ -34,7 +29,6 @@ impl Trace {
         self.0 = on.then(VecDeque::new);
     }
 
-    /// Whether a trace is made.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
@@ -58,7 +52,6 @@ impl Trace {
         }
     }
 
-    /// The next event, in order.
     pub(crate) fn pop<D: TranslationDesign>(&mut self, nic: &mut Nic<D>) -> Option<Event> {
         match self.0.as_mut()?.pop_front() {
             None => nic.poll_traced().map(Event::Lookup),

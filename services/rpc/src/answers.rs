@@ -6,20 +6,16 @@ use alloc::vec::Vec;
 /// Bytes that a kept reply takes besides its message.
 const ENTRY_BYTES: usize = 40;
 
-/// What a call that comes is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Known<'a> {
-    /// It was never seen.
     New,
     /// It is in hand: its reply will come.
     InHand,
-    /// This was its reply.
     Answered(&'a [u8]),
     /// It was seen, and its reply is not kept.
     Forgotten,
 }
 
-/// Calls that a peer has made.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     /// The newest call. Callers number their calls upwards, modulo 2^32, and send them in this order.
@@ -32,7 +28,6 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// What is known of a call.
     pub(crate) fn look_up(&self, xid: u32) -> Known<'_> {
         match self.newest {
             None => return Known::New,
@@ -42,8 +37,7 @@ impl Answers {
         if self.in_hand.contains(&xid) {
             return Known::InHand;
         }
-        let mut kept = self.kept.iter().rev();
-        match kept.find(|(of, _)| *of == xid) {
+        match self.kept.iter().rev().find(|(of, _)| *of == xid) {
             Some((_, reply)) if !reply.is_empty() => Known::Answered(reply),
             _ => Known::Forgotten,
         }
@@ -65,10 +59,7 @@ impl Answers {
     pub(crate) fn keep(&mut self, xid: u32, reply: Vec<u8>, limit: usize) -> Option<Vec<u8>> {
         self.in_hand.retain(|&other| other != xid);
         let takes = |reply: &Vec<u8>| reply.capacity() + ENTRY_BYTES;
-        let (reply, left) = match takes(&reply) <= limit {
-            true => (reply, None),
-            false => (Vec::new(), Some(reply)),
-        };
+        let (reply, left) = if takes(&reply) <= limit { (reply, None) } else { (Vec::new(), Some(reply)) };
         self.kept_bytes += takes(&reply);
         self.kept.push_back((xid, reply));
         let mut oldest = left;

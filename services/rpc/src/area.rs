@@ -8,7 +8,6 @@ use alloc::collections::BTreeMap;
 /// What a place in the memory is a multiple of: records begin on lines of their own.
 pub const LINE: u64 = 64;
 
-/// The rooms of a memory.
 #[derive(Debug, Default)]
 pub(crate) struct Area {
     bytes: u64,
@@ -51,9 +50,7 @@ impl Area {
 
     /// Gives back what a record does not need behind its first `bytes`. False: nothing was reserved there, or less.
     pub(crate) fn shrink(&mut self, at: u64, bytes: u64) -> bool {
-        let Some(bytes) = whole(bytes.max(1)) else {
-            return false;
-        };
+        let Some(bytes) = whole(bytes.max(1)) else { return false };
         match self.taken.get_mut(&at) {
             Some(there) if bytes <= *there => {
                 let left = *there - bytes;
@@ -76,7 +73,6 @@ impl Area {
         }
     }
 
-    /// Bytes that records have.
     #[cfg(test)]
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.taken.values().sum()

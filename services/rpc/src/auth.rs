@@ -92,9 +92,7 @@ impl PeerCredentials {
     /// What may be believed of a credential: user and group must be those that the kernel says, and groups that it does not say are
     /// taken off. The superuser may speak for anybody.
     pub(crate) fn check(&self, credential: &mut Credential) -> Result<(), AuthProblem> {
-        let Credential::Sys(sys) = credential else {
-            return Ok(());
-        };
+        let Credential::Sys(sys) = credential else { return Ok(()) };
         if self.uid == 0 {
             return Ok(());
         }
@@ -116,7 +114,6 @@ impl Credential {
         }
     }
 
-    /// Writes it as an `opaque_auth`.
     pub(crate) fn encode(&self, to: &mut Encoder<'_>) -> Result<(), XdrError> {
         match self {
             Self::None => to.words([NONE, 0]),
@@ -170,7 +167,6 @@ pub(crate) fn decode_verifier(from: &mut Decoder<'_>) -> Result<Option<()>, XdrE
     Ok((flavour == NONE && body.is_empty()).then_some(()))
 }
 
-/// Writes an empty verifier.
 pub(crate) fn encode_verifier(to: &mut Encoder<'_>) -> Result<(), XdrError> {
     Credential::None.encode(to)
 }

@@ -14,7 +14,6 @@ struct Call {
     outcome: Option<Outcome>,
 }
 
-/// Calls by number.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     last: u32,

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 
 use crate::message::{CallHeader, ReplyStatus, write_call, write_reply};
 
-/// The version of these messages.
 const VERSION: u8 = 1;
 
 const HELLO: u8 = 1;
@@ -87,7 +86,6 @@ pub(crate) const fn tag_of(session: u64) -> u16 {
     session as u16
 }
 
-/// A message, read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Envelope<'a> {
     Hello(Offer),

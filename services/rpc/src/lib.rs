@@ -37,4 +37,4 @@ pub use counters::Counters;
 pub use envelope::{Draft, ENVELOPE_BYTES, Offer, Placed, Room};
 pub use message::{CallHeader, RPC_VERSION, ReplyStatus};
 pub use outcome::{Body, CallError, Incoming, Lent, Outcome, Refusal, RequestId, Xid};
-pub use rpc::{Connection, Rpc};
+pub use rpc::{Connection, Due, Rpc};

@@ -31,31 +31,22 @@ pub struct CallHeader {
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are described with their variants")]
 pub enum ReplyStatus {
     /// Results follow.
     Success,
     /// The server does not have the program.
     ProgramUnavailable,
     /// The server has other versions of the program, from `low` to `high`.
-    ProgramMismatch {
-        /// Lowest version.
-        low: u32,
-        /// Highest version.
-        high: u32,
-    },
+    ProgramMismatch { low: u32, high: u32 },
     /// The program does not have the procedure.
     ProcedureUnavailable,
     /// The arguments are none of the procedure's.
     GarbageArguments,
     /// The server failed.
     SystemError,
-    /// The server speaks other versions of the protocol.
-    RpcMismatch {
-        /// Lowest version.
-        low: u32,
-        /// Highest version.
-        high: u32,
-    },
+    /// The server speaks other versions of the protocol, from `low` to `high`.
+    RpcMismatch { low: u32, high: u32 },
     /// The caller is refused.
     AuthError(AuthProblem),
 }
@@ -63,7 +54,6 @@ pub enum ReplyStatus {
 /// A call that is answered before anybody looks at its arguments.
 pub(crate) type Refused = (u32, ReplyStatus);
 
-/// A record's header as it came.
 #[derive(Debug)]
 pub(crate) enum Header {
     Call(CallHeader),
@@ -75,7 +65,6 @@ pub(crate) enum Header {
     },
 }
 
-/// Appends the header of a call.
 pub(crate) fn write_call(header: &CallHeader, to: &mut Vec<u8>) {
     let mut to = Encoder::new(to);
     // A vector takes whatever comes, and the credential is legal.
@@ -83,7 +72,6 @@ pub(crate) fn write_call(header: &CallHeader, to: &mut Vec<u8>) {
     let _ = to.words(words).and_then(|()| header.credential.encode(&mut to)).and_then(|()| encode_verifier(&mut to));
 }
 
-/// Appends the header of a reply.
 pub(crate) fn write_reply(xid: u32, status: ReplyStatus, to: &mut Vec<u8>) {
     let mut to = Encoder::new(to);
     // A vector takes whatever comes.
@@ -92,12 +80,8 @@ pub(crate) fn write_reply(xid: u32, status: ReplyStatus, to: &mut Vec<u8>) {
 
 fn encode_reply(xid: u32, status: ReplyStatus, to: &mut Encoder<'_>) -> Result<(), XdrError> {
     let number = match status {
-        ReplyStatus::RpcMismatch { low, high } => {
-            return to.words([xid, REPLY, DENIED, 0, low, high]);
-        }
-        ReplyStatus::AuthError(problem) => {
-            return to.words([xid, REPLY, DENIED, 1, problem as u32]);
-        }
+        ReplyStatus::RpcMismatch { low, high } => return to.words([xid, REPLY, DENIED, 0, low, high]),
+        ReplyStatus::AuthError(problem) => return to.words([xid, REPLY, DENIED, 1, problem as u32]),
         ReplyStatus::Success => SUCCESS,
         ReplyStatus::ProgramUnavailable => 1,
         ReplyStatus::ProgramMismatch { .. } => 2,
@@ -189,8 +173,7 @@ fn read_reply(from: &mut Decoder<'_>) -> Result<ReplyStatus, XdrError> {
             0 => ReplyStatus::RpcMismatch { low: from.word()?, high: from.word()? },
             1 => {
                 let number = from.word()?;
-                let problem = AuthProblem::of(number);
-                return problem.map_or_else(|| unknown(number), |it| Ok(ReplyStatus::AuthError(it)));
+                return AuthProblem::of(number).map_or_else(|| unknown(number), |it| Ok(ReplyStatus::AuthError(it)));
             }
             other => return unknown(other),
         }),

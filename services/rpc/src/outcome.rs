@@ -10,14 +10,10 @@ use crate::message::ReplyStatus;
 
 /// Arguments or results, where they lie.
 #[derive(Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are described above, once for all")]
 pub enum Body {
-    /// Behind the header, in a message.
-    Inline {
-        /// The message's record.
-        record: Vec<u8>,
-        /// Where the body begins.
-        at: usize,
-    },
+    /// In the `record` of a message, from byte `at` on.
+    Inline { record: Vec<u8>, at: usize },
     /// In this node's memory for the peer, which can change them: read once, then [release](crate::Rpc::release).
     Lent(Lent),
 }
@@ -86,6 +82,7 @@ pub struct Incoming {
 /// Why a call has no results.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum CallError {
     /// The deadline is over. The server may carry the call out all the same.
     #[error("no reply came in time; the server may have carried the call out, or may yet do so")]
@@ -106,12 +103,7 @@ pub enum CallError {
     ProgramUnavailable,
     /// The server has other versions of it.
     #[error("the server has versions {low} to {high} of the program only")]
-    ProgramMismatch {
-        /// Lowest.
-        low: u32,
-        /// Highest.
-        high: u32,
-    },
+    ProgramMismatch { low: u32, high: u32 },
     /// The program does not have the procedure.
     #[error("the program does not have the procedure")]
     ProcedureUnavailable,
@@ -123,12 +115,7 @@ pub enum CallError {
     SystemError,
     /// The server speaks another version of ONC RPC.
     #[error("the server speaks versions {low} to {high} of ONC RPC, and this is version 2")]
-    RpcMismatch {
-        /// Lowest.
-        low: u32,
-        /// Highest.
-        high: u32,
-    },
+    RpcMismatch { low: u32, high: u32 },
     /// The server refuses the caller.
     #[error("the server refuses the caller ({0:?}): see its rules for credentials")]
     AuthError(AuthProblem),
@@ -156,6 +143,7 @@ impl ReplyStatus {
 /// Why something cannot be done now.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Refusal {
     /// There is no connection to the peer, or not the one that was meant.
     #[error("no connection to node {}", .0.0)]
@@ -168,14 +156,7 @@ pub enum Refusal {
     NoRoom(NodeId),
     /// The record is longer than the peer takes.
     #[error("{bytes} B are more than the {limit} B that node {} takes in a record: send less in one call", .peer.0)]
-    TooLong {
-        /// The peer.
-        peer: NodeId,
-        /// What was to be sent.
-        bytes: u64,
-        /// What may be.
-        limit: u64,
-    },
+    TooLong { peer: NodeId, bytes: u64, limit: u64 },
     /// Too many calls of this node wait for replies.
     #[error("{0} calls wait for their replies: wait for some of them first")]
     TooMany(usize),

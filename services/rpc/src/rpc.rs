@@ -1,11 +1,14 @@
 //! The calls of a node, in both roles.
 
 mod again;
+mod connection;
 mod incoming;
 mod outgoing;
 mod peer;
 mod sending;
 mod service;
+
+pub use connection::{Connection, Due};
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -25,7 +28,7 @@ use crate::outcome::{CallError, Incoming};
 /// The remote procedure calls of a node: it calls, and is called.
 ///
 /// * Connections: [`connect`](Self::connect) and [`hello`](Self::hello) at who calls first; [`take_news`](Self::take_news) says that a peer
-///   has called first, whom the host answers by [`welcome`](Self::welcome). Each lends the other memory that long records are stored into.
+///   has called first, whom the host answers as [`Connection::due`] says. Each lends the other memory that long records are stored into.
 /// * Calls out: [`reserve`](Self::reserve) room for a long record, write it, [`begin`](Self::begin); then [`take_outcome`](Self::take_outcome)
 ///   and [`release`](Self::release) of what came.
 /// * Calls in: [`register`](Self::register) programs, [`next_call`](Self::next_call), [`reply`](Self::reply).
@@ -98,19 +101,6 @@ struct Peer {
     in_progress: usize,
     /// Where records lie here that are not given back, and how long they are.
     lent: BTreeMap<u64, u64>,
-}
-
-/// A connection, as a host sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection {
-    /// What this node has told of itself.
-    pub mine: Option<Offer>,
-    /// What the peer has told.
-    pub theirs: Option<Offer>,
-    /// Records may pass.
-    pub is_open: bool,
-    /// The peer is gone, and has not said hello since.
-    pub is_gone: bool,
 }
 
 impl Rpc {
@@ -229,11 +219,6 @@ impl Rpc {
         {
             self.post(to, envelope::hello(&mine));
         }
-    }
-
-    /// Answers a peer that has begun a connection: see [`connect`](Self::connect).
-    pub fn welcome(&mut self, to: NodeId, session: u64, area_bytes: u64) {
-        self.connect(to, session, area_bytes);
     }
 
     fn send_welcome(&mut self, to: NodeId, mine: Offer, theirs: Offer) {

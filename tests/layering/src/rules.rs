@@ -156,8 +156,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/rpc/src/lib.rs", "mod transport"),
     ("bindings/rpc/src/lib.rs", "mod xdr"),
     ("bench/src/main.rs", "mod raw"),
-    ("bench/src/shared.rs", "mod fault"),
-    ("bench/src/main.rs", "mod views"),
+    ("bench/src/shared.rs", "mod raw_fault"),
     ("bench/src/main.rs", "mod words"),
     ("cli/src/doctor/mod.rs", "mod doors"),
     ("cli/src/run/mod.rs", "mod signals"),
@@ -219,10 +218,7 @@ pub type WritingPlace = (&'static str, &'static str);
 
 /// All such files.
 pub const WRITING_PLACES: &[WritingPlace] = &[
-    ("bench/src/datagrams.rs", THE_LAUNCHERS),
-    ("bench/src/rpc.rs", THE_LAUNCHERS),
-    ("bench/src/shared.rs", THE_LAUNCHERS),
-    ("bench/src/traffic.rs", THE_LAUNCHERS),
+    ("bench/src/job.rs", THE_LAUNCHERS),
     ("cli/src/run/group.rs", "a control group, which the kernel has made"),
     ("cli/src/see/jobs.rs", "memory of a process, in /proc"),
     ("console/src/pages.rs", "makes folders alone; its files are whole ones"),

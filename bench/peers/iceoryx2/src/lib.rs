@@ -50,21 +50,13 @@ fn open(host: &Host) -> Result<Ends, Box<dyn core::error::Error>> {
                 .open_or_create()?,
         )
     };
-    let publisher = service(1 - host.rank)?
-        .publisher_builder()
-        .initial_max_slice_len(host.most_bytes)
-        .create()?;
+    let publisher = service(1 - host.rank)?.publisher_builder().initial_max_slice_len(host.most_bytes).create()?;
     let subscriber = service(host.rank)?.subscriber_builder().create()?;
     // Both must be there before the first message.
     let mut theirs = vec![0_u8; 16_384];
     (host.exchange)([0_u8; 8].as_ptr().cast(), 8, theirs.as_mut_ptr().cast());
     publisher.update_connections()?;
-    Ok(Ends {
-        publisher,
-        subscriber,
-        held: None,
-        _node: node,
-    })
+    Ok(Ends { publisher, subscriber, held: None, _node: node })
 }
 
 fn with<T>(run: impl FnOnce(&mut Ends) -> Result<T, Box<dyn core::error::Error>>) -> Option<T> {
@@ -100,23 +92,14 @@ unsafe impl Sync for Names {}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn peer_ways() -> *const *const c_char {
-    static NAMES: Names = Names([
-        c"iceoryx2, bytes written by the sender".as_ptr(),
-        std::ptr::null(),
-    ]);
+    static NAMES: Names = Names([c"iceoryx2, bytes written by the sender".as_ptr(), std::ptr::null()]);
     NAMES.0.as_ptr()
 }
 
 /// # Safety
 /// As `peer.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn peer_put(
-    _way: c_uint,
-    data: *const c_void,
-    bytes: usize,
-    _at: usize,
-    _number: u64,
-) -> c_int {
+pub unsafe extern "C" fn peer_put(_way: c_uint, data: *const c_void, bytes: usize, _at: usize, _number: u64) -> c_int {
     // SAFETY: the caller's promise.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), bytes) };
     let sent = with(|ends| {

@@ -47,12 +47,7 @@ impl Datagrams {
         let mine = socket.local_addr()?.port().to_ne_bytes();
         shared.exchange(&mine, theirs.as_mut_ptr());
         socket.connect(("127.0.0.1", u16::from_ne_bytes([theirs[0], theirs[1]])))?;
-        Ok(Self {
-            socket,
-            received: vec![0; MOST_BYTES],
-            sent: 0,
-            taken: 0,
-        })
+        Ok(Self { socket, received: vec![0; MOST_BYTES], sent: 0, taken: 0 })
     }
 
     pub(crate) fn send(&mut self, shared: &Shared, data: &[u8]) -> Result<(), Error> {

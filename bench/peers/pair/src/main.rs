@@ -178,11 +178,7 @@ impl Process {
     }
 
     fn carry_out(&mut self, order: Order) -> Result<f64, Error> {
-        if self.stream {
-            self.stream(order)
-        } else {
-            self.ping_pong(order)
-        }
+        if self.stream { self.stream(order) } else { self.ping_pong(order) }
     }
 
     /// Rank 1.
@@ -224,11 +220,7 @@ impl Process {
                 let Step::Way(way) = step else {
                     return Ok(self.shared.look(|| self.peer.progress()));
                 };
-                let order = Order {
-                    way: way as u64,
-                    bytes: bytes as u64,
-                    times,
-                };
+                let order = Order { way: way as u64, bytes: bytes as u64, times };
                 self.shared.order(Some(order));
                 let value = self.carry_out(order)?;
                 self.shared.gather(|| self.peer.progress());
@@ -255,11 +247,7 @@ impl Process {
 
 /// A row as `mapwire bench` prints it, with the name of the way as `peer`.
 fn row(stream: bool, hosts: Option<&str>, name: &str, bytes: usize, figure: &Figure) -> String {
-    let (bench, unit) = if stream {
-        ("peers-bandwidth", "GB/s")
-    } else {
-        ("peers-latency", "ns")
-    };
+    let (bench, unit) = if stream { ("peers-bandwidth", "GB/s") } else { ("peers-latency", "ns") };
     let (transport, baseline) = match hosts {
         None => ("shm", "plain put"),
         Some(transport) => (transport, "raw UDP"),
@@ -282,18 +270,13 @@ fn row(stream: bool, hosts: Option<&str>, name: &str, bytes: usize, figure: &Fig
 /// Which of the two this is, by the variables of those who start processes.
 fn rank() -> Option<usize> {
     let of = |name| std::env::var(name).ok()?.parse().ok();
-    ["PEERS_RANK", "MAPWIRE_RANK", "OMPI_COMM_WORLD_RANK"]
-        .into_iter()
-        .find_map(of)
-        .filter(|&rank| rank < 2)
+    ["PEERS_RANK", "MAPWIRE_RANK", "OMPI_COMM_WORLD_RANK"].into_iter().find_map(of).filter(|&rank| rank < 2)
 }
 
 fn run() -> Result<(), Error> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let quick = args.iter().position(|arg| arg == "--quick");
-    let plan = Plan {
-        quick: quick.map(|at| args.remove(at)).is_some(),
-    };
+    let plan = Plan { quick: quick.map(|at| args.remove(at)).is_some() };
     let [library, place, kind] = &args[..] else {
         return Err("usage: pair LIBRARY SHARED latency|stream [--quick]".into());
     };

@@ -40,35 +40,17 @@ pub(crate) struct Shared {
 impl Shared {
     /// Maps the file, and makes it as long as it must be.
     pub(crate) fn map(path: &str, rank: usize, room: usize) -> Result<Self, Error> {
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)?;
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
         let room = room + PAGE_BYTES;
         let bytes = PAGE_BYTES + 2 * EXCHANGE_BYTES + 2 * room;
         file.set_len(bytes as u64)?;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the kernel picks unused address space.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                rights,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error().into());
         }
-        Ok(Self {
-            start: start.cast(),
-            rank,
-            room,
-            turn: Cell::new(0),
-            met: Cell::new(0),
-        })
+        Ok(Self { start: start.cast(), rank, room, turn: Cell::new(0), met: Cell::new(0) })
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -138,11 +120,7 @@ impl Shared {
 
     /// Rank 0: says what to do, or that this is the end.
     pub(crate) fn order(&self, order: Option<Order>) {
-        let order = order.unwrap_or(Order {
-            way: END,
-            bytes: 0,
-            times: 0,
-        });
+        let order = order.unwrap_or(Order { way: END, bytes: 0, times: 0 });
         self.turn.set(self.turn.get() + 1);
         self.store(WAY, order.way);
         self.store(BYTES, order.bytes);
@@ -164,11 +142,7 @@ impl Shared {
             while self.load(TURN) < self.turn.get() {
                 idle();
             }
-            let order = Order {
-                way: self.load(WAY),
-                bytes: self.load(BYTES),
-                times: self.load(TIMES),
-            };
+            let order = Order { way: self.load(WAY), bytes: self.load(BYTES), times: self.load(TIMES) };
             if order.way != LOOK {
                 return (order.way != END).then_some(order);
             }
@@ -187,11 +161,7 @@ impl Shared {
     /// Rank 0: nanoseconds of a flag's round trip.
     pub(crate) fn look(&self, idle: impl Fn()) -> f64 {
         let base = self.load(THERE);
-        self.order(Some(Order {
-            way: LOOK,
-            bytes: base,
-            times: LOOK_PARTS * LOOK_TIMES,
-        }));
+        self.order(Some(Order { way: LOOK, bytes: base, times: LOOK_PARTS * LOOK_TIMES }));
         let look_ns = quickest(LOOK_PARTS, LOOK_TIMES, |turn| {
             self.store(THERE, base + turn);
             while self.load(BACK) < base + turn {}
@@ -218,7 +188,5 @@ impl Shared {
 #[inline(always)]
 pub(crate) fn sum(message: &[u8]) -> u64 {
     let words = message.chunks_exact(8);
-    words.fold(0, |sum, word| {
-        sum.wrapping_add(u64::from_ne_bytes(word.try_into().unwrap_or_default()))
-    })
+    words.fold(0, |sum, word| sum.wrapping_add(u64::from_ne_bytes(word.try_into().unwrap_or_default())))
 }

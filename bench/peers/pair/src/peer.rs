@@ -63,24 +63,14 @@ impl Peer {
         let symbol = |name: &CStr| {
             // SAFETY: the library is open and stays so.
             let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
-            (!symbol.is_null())
-                .then_some(symbol)
-                .ok_or_else(|| format!("{path:?} has no {name:?}"))
+            (!symbol.is_null()).then_some(symbol).ok_or_else(|| format!("{path:?} has no {name:?}"))
         };
-        let host = Host {
-            rank: rank as c_int,
-            room,
-            most_bytes,
-            place: place.as_ptr(),
-            exchange,
-        };
+        let host = Host { rank: rank as c_int, room, most_bytes, place: place.as_ptr(), exchange };
         SHARED.set(Some(Rc::new(Exchange(shared))));
         // SAFETY: the types are those of `peer.h`.
         let (opened, names, this) = unsafe {
-            let open: extern "C" fn(*const Host) -> c_int =
-                std::mem::transmute(symbol(c"peer_open")?);
-            let ways: extern "C" fn() -> *const *const c_char =
-                std::mem::transmute(symbol(c"peer_ways")?);
+            let open: extern "C" fn(*const Host) -> c_int = std::mem::transmute(symbol(c"peer_open")?);
+            let ways: extern "C" fn() -> *const *const c_char = std::mem::transmute(symbol(c"peer_ways")?);
             let this = Self {
                 ways: Vec::new(),
                 put: std::mem::transmute::<*mut c_void, _>(symbol(c"peer_put")?),
@@ -123,13 +113,7 @@ impl Peer {
     }
 
     #[inline(always)]
-    pub(crate) fn take(
-        &self,
-        way: u64,
-        bytes: usize,
-        at: usize,
-        number: u64,
-    ) -> Result<&[u8], Error> {
+    pub(crate) fn take(&self, way: u64, bytes: usize, at: usize, number: u64) -> Result<&[u8], Error> {
         // SAFETY: a way of the library.
         let message = unsafe { (self.take)(way as c_uint, bytes, at, number) };
         if message.is_null() {

@@ -1,24 +1,18 @@
 //! `mapwire agent`: the launcher of the ranks of one host, on behalf of a head.
 
-use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use mapwire_transport::rendezvous::Secret;
 
 use super::super::program::Program;
-use super::super::{Job, Place, keeper, launcher, signals};
+use super::super::{Job, Place, keeper, ranks, signals};
 use super::files::Basket;
 use super::frame::{Frames, GREETING, MESSAGE, Message, PROTOCOL, STDERR, Start, frame};
 use super::uplink::Uplink;
-use crate::config::{Bind, Settings, Transport};
 use crate::run::start::explain;
-use crate::run::terminal::Stdout;
 
-/// `mapwire agent`.
 pub(crate) fn command() -> ExitCode {
     if io::stdin().is_terminal() {
         eprintln!("mapwire: an agent is started by `mapwire run --hosts` and talks to that, not to a terminal");
@@ -107,8 +101,8 @@ fn run(start: Start, frames: Frames) -> ExitCode {
 }
 
 fn serve(job: Job, link: keeper::Link, (host, frames, figures): (String, Frames, bool), basket: Option<&Basket>) -> u8 {
-    let ranks = job.place.ranks.clone();
-    let seen = if figures { ranks.clone() } else { 0..0 };
+    let here = job.place.ranks.clone();
+    let seen = if figures { here.clone() } else { 0..0 };
     let uplink = match Uplink::new(host, frames, seen) {
         Ok(uplink) => uplink,
         Err(error) => {
@@ -116,10 +110,10 @@ fn serve(job: Job, link: keeper::Link, (host, frames, figures): (String, Frames,
             return 1;
         }
     };
-    let (ended, uplink) = launcher::run_with(job, link, Some(uplink));
+    let (ended, uplink) = ranks::run(job, link, Some(uplink));
     if let Some(uplink) = uplink {
         if let Some(basket) = basket
-            && let Err(error) = basket.send(ranks, |frame| uplink.send(&frame))
+            && let Err(error) = basket.send(here, |frame| uplink.send(&frame))
         {
             eprintln!("what its ranks wrote cannot be read: {error}");
         }
@@ -131,40 +125,19 @@ fn serve(job: Job, link: keeper::Link, (host, frames, figures): (String, Frames,
     ended.code
 }
 
-/// The job as the launcher wants it.
-fn job(start: Start, basket: Option<&Basket>) -> Result<Job, (u8, String)> {
-    let text = |bytes: Vec<u8>| OsString::from_vec(bytes);
-    let mut wdir = PathBuf::from(text(start.folder));
+fn job(mut start: Start, basket: Option<&Basket>) -> Result<Job, crate::Failure> {
+    let mut wdir = PathBuf::from(start.folder);
     if !wdir.is_dir() && !start.must_have_folder {
         // As ssh would: a folder that is not on this host is no reason to refuse.
         wdir = std::env::current_dir().unwrap_or_else(|_| "/".into());
     }
-    let words: Vec<OsString> = start.program.into_iter().map(text).collect();
-    let program = Program::find(&words, Some(&wdir)).map_err(|error| (error.exit_code(), error.to_string()))?;
+    let program = Program::find(&start.program, Some(&wdir)).map_err(|error| (error.exit_code(), error.to_string()))?;
     let place = Place::of_host(&start.counts, start.number, Secret(start.secret))
         .ok_or((1, "the head's plan of hosts makes no sense".to_owned()))?;
-    let variables = start.variables.into_iter().map(|(name, value)| (text(name), text(value)));
-    // Names of variables are ours; those that are not would be ignored.
-    let mut environment: Vec<(String, String)> = start.environment;
+    // A variable without a name would be refused by the system.
+    start.variables.retain(|(name, _)| !name.is_empty());
     if let Some(basket) = basket {
-        environment.extend(start.written.variables(basket.folder()));
+        start.settings.environment.extend(start.written.variables(basket.folder()));
     }
-    Ok(Job {
-        place,
-        program,
-        variables: variables.filter(|(name, _)| name != OsStr::new("")).collect(),
-        settings: Settings {
-            ranks: None,
-            transport: Transport::Udp,
-            timeout: None,
-            stop_grace: Duration::try_from_secs_f64(start.stop_grace_s).unwrap_or(Duration::from_secs(10)),
-            bind: if start.bind { Bind::Core } else { Bind::None },
-            wdir: None,
-            tag: start.tag,
-            stdout: if start.terminal { Stdout::Terminal } else { Stdout::Pipe },
-            environment,
-        },
-        seeing: None,
-        meeting: None,
-    })
+    Ok(Job { place, program, variables: start.variables, settings: start.settings, seeing: None, meeting: None })
 }

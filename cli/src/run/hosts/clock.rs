@@ -12,7 +12,6 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Takes the agent's first word.
     pub(super) fn begin(&mut self, boot_there: &str, clock_there_ns: u64) {
         self.is_ours = !boot_there.is_empty() && boot_there == boot();
         self.note(clock_there_ns);

@@ -18,9 +18,6 @@ pub(crate) struct Template {
 
 impl Template {
     /// Reads a template as a shell would split it.
-    ///
-    /// # Errors
-    /// The text says what is wrong.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, String> {
         let given = text.unwrap_or(DEFAULT);
         let words =
@@ -36,9 +33,6 @@ impl Template {
 
     /// The command for `host`: the template's words, then those of `mapwire agent`, of the same place as here, unless the template
     /// ends in a word `agent` of its own. This very host needs no template.
-    ///
-    /// # Errors
-    /// The template's first word is no program.
     pub(super) fn command(&self, host: &str) -> Result<Program, ProgramError> {
         let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("mapwire"));
         let agent = [own.into_os_string(), "agent".into()];
@@ -58,7 +52,6 @@ impl Template {
     }
 }
 
-/// Whether the name is this host's own.
 fn is_here(host: &str) -> bool {
     rustix::system::uname().nodename().to_str() == Ok(host)
 }

@@ -14,10 +14,8 @@ use mapwire_transport::net::capture;
 
 use super::frame::{FILE, frame};
 
-/// Bytes of a part.
 const PART: usize = 256 * 1024;
 
-/// The folder into which files of other hosts go.
 pub(super) struct Files {
     folder: PathBuf,
 }
@@ -28,9 +26,6 @@ impl Files {
     }
 
     /// Notes that the clock of these ranks was so many nanoseconds ahead of the head's, which is read by [`clock_of`].
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub(super) fn note_clock(&self, ranks: Range<u32>, ahead_ns: i64) -> io::Result<()> {
         let folder = PrivateFolder::open(&self.folder)?;
         for rank in ranks {
@@ -41,9 +36,6 @@ impl Files {
     }
 
     /// Adds a part to a file of one of `ranks`.
-    ///
-    /// # Errors
-    /// The name is not that of a file which these ranks write, or it cannot be written.
     pub(super) fn take(&mut self, ranks: &Range<u32>, body: &[u8]) -> Result<(), String> {
         let (name, bytes) = body
             .split_first()
@@ -51,7 +43,7 @@ impl Files {
             .ok_or("a part without a name")?;
         let name = OsStr::from_bytes(name);
         let path = names(&self.folder, ranks.clone()).find(|path| path.file_name() == Some(name));
-        let path = path.ok_or_else(|| format!("{} is no file of them", name.display()))?;
+        let path = path.ok_or_else(|| format!("{} is not a file of them", name.display()))?;
         let file = PrivateFolder::open(&self.folder).and_then(|folder| folder.append(&path));
         file.and_then(|mut file| file.write_all(bytes)).map_err(|error| format!("{}: {error}", path.display()))
     }
@@ -82,10 +74,6 @@ pub(super) struct Basket {
 }
 
 impl Basket {
-    /// Makes the folder.
-    ///
-    /// # Errors
-    /// There is no place for temporary files.
     pub(super) fn make() -> io::Result<Self> {
         let folder = std::env::temp_dir().join(format!("mapwire-{}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder)?;
@@ -96,10 +84,6 @@ impl Basket {
         &self.folder
     }
 
-    /// Sends all files of `ranks`, in frames.
-    ///
-    /// # Errors
-    /// A file cannot be read.
     pub(super) fn send(&self, ranks: Range<u32>, mut send: impl FnMut(Vec<u8>)) -> io::Result<()> {
         for path in names(&self.folder, ranks) {
             let mut file = match File::open(&path) {

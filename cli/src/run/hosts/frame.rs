@@ -4,6 +4,7 @@
 //! else are frames: length `u32` (little-endian, of what follows), kind `u8`, body. The body of kind 0 is a [`Message`] as JSON, that of the
 //! others are bytes of a stream.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 
 use mapwire_transport::board::RankState;
@@ -11,9 +12,9 @@ use mapwire_transport::rendezvous::{Card, Word};
 use serde::{Deserialize, Serialize};
 
 use super::super::gathering::Written;
+use crate::config::Settings;
 
-/// Number of this protocol.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 /// What the first line begins with.
 pub(super) const GREETING: &str = "mapwire agent ";
 /// Longest body, in bytes: a line of output and its tag fit.
@@ -37,41 +38,24 @@ pub(super) const SILENCE: std::time::Duration = std::time::Duration::from_secs(4
 /// What a job is to the agent of one host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Start {
-    /// The host as the user calls it.
     pub(super) host: String,
-    /// Which of the hosts it is.
     pub(super) number: u32,
-    /// Ranks of each host.
     pub(super) counts: Vec<u32>,
-    /// The job's secret.
     pub(super) secret: [u8; 32],
-    /// The program and its arguments.
-    pub(super) program: Vec<Vec<u8>>,
-    /// Where the ranks start.
-    pub(super) folder: Vec<u8>,
+    pub(super) program: Vec<OsString>,
+    pub(super) folder: OsString,
     /// Whether the folder was asked for, and must be there.
     pub(super) must_have_folder: bool,
-    /// Variables of the ranks, by name.
-    pub(super) variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Options that ranks read, as variables.
-    pub(super) environment: Vec<(String, String)>,
-    /// Whether lines begin with the rank.
-    pub(super) tag: bool,
-    /// Whether ranks write to a terminal.
-    pub(super) terminal: bool,
-    /// Whether ranks are bound to processors.
-    pub(super) bind: bool,
-    /// Seconds that a rank may be stopped.
-    pub(super) stop_grace_s: f64,
-    /// What ranks write.
+    pub(super) variables: Vec<(OsString, OsString)>,
+    pub(super) settings: Settings,
     pub(super) written: Written,
     /// Whether the head wants to see figures.
     pub(super) figures: bool,
 }
 
-/// A state of a rank, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum State {
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RankState")]
+enum StateText {
     Absent,
     Joined,
     Left,
@@ -86,8 +70,11 @@ pub(super) enum Message {
     Start(Box<Start>),
     /// How ranks of other hosts reach a rank.
     Card { rank: u32, bytes: Vec<u8> },
-    /// What has become of a rank.
-    State { rank: u32, state: State },
+    State {
+        rank: u32,
+        #[serde(with = "StateText")]
+        state: RankState,
+    },
     /// The job ends, with this exit code.
     End { code: u8 },
     /// To the agent: kill the ranks.
@@ -109,17 +96,14 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// Who speaks.
     pub(super) fn here() -> Self {
         Self::Here { boot: boot(), clock_ns: clock_ns() }
     }
 
-    /// A sign of life.
     pub(super) fn beat() -> Self {
         Self::Beat { clock_ns: clock_ns() }
     }
 
-    /// The frame of it.
     pub(super) fn to_frame(&self) -> Vec<u8> {
         let body = serde_json::to_vec(self).unwrap_or_default();
         frame(MESSAGE, &body)
@@ -129,7 +113,7 @@ impl Message {
     pub(super) fn of_word(word: &Word) -> Self {
         match word {
             Word::Card { rank, card } => Self::Card { rank: *rank, bytes: card.bytes().to_vec() },
-            Word::State { rank, state } => Self::State { rank: *rank, state: State::of(*state) },
+            Word::State { rank, state } => Self::State { rank: *rank, state: *state },
         }
     }
 
@@ -137,30 +121,8 @@ impl Message {
     pub(super) fn to_word(&self) -> Option<Word> {
         match self {
             Self::Card { rank, bytes } => Card::new(bytes).map(|card| Word::Card { rank: *rank, card }),
-            Self::State { rank, state } => Some(Word::State { rank: *rank, state: state.rank_state() }),
+            Self::State { rank, state } => Some(Word::State { rank: *rank, state: *state }),
             _ => None,
-        }
-    }
-}
-
-impl State {
-    pub(super) fn of(state: RankState) -> Self {
-        match state {
-            RankState::Absent => Self::Absent,
-            RankState::Joined => Self::Joined,
-            RankState::Left => Self::Left,
-            RankState::Dead => Self::Dead,
-            RankState::Stopped => Self::Stopped,
-        }
-    }
-
-    pub(super) fn rank_state(self) -> RankState {
-        match self {
-            Self::Absent => RankState::Absent,
-            Self::Joined => RankState::Joined,
-            Self::Left => RankState::Left,
-            Self::Dead => RankState::Dead,
-            Self::Stopped => RankState::Stopped,
         }
     }
 }
@@ -180,7 +142,6 @@ pub(super) fn clock_ns() -> u64 {
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A frame of bytes.
 pub(super) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(5 + body.len());
     frame.extend((body.len() as u32 + 1).to_le_bytes());
@@ -189,7 +150,6 @@ pub(super) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Frames of a stream's bytes, as many as they need.
 pub(in super::super) fn frames_of(kind: u8, bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(LONGEST - 1).flat_map(|part| frame(kind, part)).collect()
 }
@@ -202,17 +162,16 @@ pub(super) struct Frames {
     taken: usize,
 }
 
+/// What a login shell may print before the agent's greeting, in bytes.
+const LONGEST_BANNER: usize = 64 * 1024;
+
 impl Frames {
-    /// Takes the next bytes.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.taken));
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next whole frame: its kind and body.
-    ///
-    /// # Errors
-    /// The length is none that a frame has: this is not our protocol.
     pub(super) fn next(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
         let Some((&length, rest)) = self.bytes[self.taken..].split_first_chunk() else {
             return Ok(None);
@@ -229,10 +188,25 @@ impl Frames {
         Ok(Some((kind, body)))
     }
 
+    /// The rest of the line that greets, once it has come. What a login shell prints before it is skipped.
+    pub(super) fn greeting(&mut self) -> io::Result<Option<String>> {
+        let mut at = self.taken;
+        while let Some(length) = self.bytes[at..].iter().position(|byte| *byte == b'\n') {
+            let line = String::from_utf8_lossy(&self.bytes[at..at + length]);
+            at += length + 1;
+            if let Some(rest) = line.trim_end().strip_prefix(GREETING) {
+                let rest = rest.to_owned();
+                self.taken = at;
+                return Ok(Some(rest));
+            }
+        }
+        match self.bytes.len() > LONGEST_BANNER {
+            true => Err(io::Error::other("no greeting among the first 64 KiB of output")),
+            false => Ok(None),
+        }
+    }
+
     /// Waits for the next frame; `None` at the end of the stream.
-    ///
-    /// # Errors
-    /// As [`next`](Self::next), or the stream breaks.
     pub(super) fn read(&mut self, stream: &mut impl Read) -> io::Result<Option<(u8, Vec<u8>)>> {
         let mut buffer = [0; 64 * 1024];
         loop {
@@ -269,6 +243,20 @@ mod tests {
             assert!(matches!(serde_json::from_slice(&out[1].1), Ok(Message::Beat { .. })));
             assert_eq!(out[2], (STDIN, vec![]));
         }
+    }
+
+    #[test]
+    fn a_greeting_is_found_behind_what_a_login_shell_prints() {
+        let mut frames = Frames::default();
+        frames.feed(b"Welcome!\n\xff\nmapwire agent 1");
+        assert_eq!(frames.greeting().unwrap(), None);
+        frames.feed(b" 0.1.0\n");
+        frames.feed(&frame(STDIN, b"rest"));
+        assert_eq!(frames.greeting().unwrap().as_deref(), Some("1 0.1.0"));
+        assert_eq!(frames.next().unwrap(), Some((STDIN, b"rest".to_vec())));
+        let mut endless = Frames::default();
+        endless.feed(&[b'x'; LONGEST_BANNER + 1]);
+        assert!(endless.greeting().is_err());
     }
 
     #[test]

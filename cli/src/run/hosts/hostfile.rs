@@ -6,21 +6,16 @@
 use std::fmt;
 use std::path::Path;
 
-/// Hosts of a job at most; each costs the launcher a process and three threads.
+/// Hosts of a job at most; each costs the launcher a process and a thread.
 pub(crate) const MAX_HOSTS: usize = 512;
-/// Longest line that can be meant.
 const LONGEST_LINE: usize = 1024;
 
-/// A host of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// As the user calls it.
     pub(crate) name: String,
-    /// Ranks that it may have, if that was said.
     pub(crate) slots: Option<u32>,
 }
 
-/// Why a list of hosts makes no sense.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostsError {
     #[error("{place}: {why}")]
@@ -31,7 +26,6 @@ pub(crate) enum HostsError {
     Empty { path: String },
 }
 
-/// Where something stands.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Option,
@@ -47,7 +41,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// The hosts of `--hosts a,b:4`.
 pub(crate) fn of_option(text: &str) -> Result<Vec<Host>, HostsError> {
     let mut hosts = Vec::new();
     for word in text.split(',') {
@@ -56,7 +49,6 @@ pub(crate) fn of_option(text: &str) -> Result<Vec<Host>, HostsError> {
     Ok(hosts)
 }
 
-/// The hosts of a hostfile.
 pub(crate) fn of_file(path: &Path) -> Result<Vec<Host>, HostsError> {
     let shown = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|source| HostsError::Read { path: shown.clone(), source })?;
@@ -124,7 +116,9 @@ fn one(text: &str) -> Result<Host, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-:@%".contains(c);
     if name.starts_with('-') || !name.chars().all(is_plain) {
         let shown: String = name.chars().take(64).collect();
-        return Err(format!("`{shown}` is no host's name: letters, digits and ._-:@% only, and no - in front"));
+        return Err(format!(
+            "`{shown}` is not the name of a host: write letters, digits and ._-:@% only, without a - in front"
+        ));
     }
     let slots = count.map(slots).transpose()?;
     Ok(Host { name: name.into(), slots })
@@ -186,7 +180,7 @@ mod tests {
     fn what_is_wrong_in_a_hostfile_is_named_with_its_line() {
         for (text, says) in [
             ("a\nb slots=0\n", "h, line 2: a host has at least one slot"),
-            ("a\n\n-oProxyCommand=x\n", "h, line 3: `-oProxyCommand=x` is no host's name"),
+            ("a\n\n-oProxyCommand=x\n", "h, line 3: `-oProxyCommand=x` is not the name of a host"),
             ("a;reboot\n", "h, line 1: `a;reboot`"),
             ("a cores=4\n", "h, line 1: `cores=4` is not understood"),
             ("a:x\n", "h, line 1: `x` is not a number of slots"),

@@ -11,6 +11,7 @@
 //! | [`hostfile`] | which hosts, and how many ranks each may have |
 //! | [`plan`] | which ranks run where |
 //! | [`frame`] | what head and agents tell each other |
+//! | [`connection`] | either end of that talk |
 //! | [`command`] | the command that starts an agent |
 //! | [`peer`] | one agent, as the head sees it |
 //! | [`stdin`], [`files`] | standard input to rank 0; files of ranks for a trace |
@@ -22,6 +23,7 @@
 pub(crate) mod agent;
 mod clock;
 mod command;
+mod connection;
 mod files;
 mod frame;
 mod head;

@@ -16,9 +16,6 @@ pub(crate) struct Plan {
 impl Plan {
     /// Fills the slots of the hosts in their order. Hosts without a number of slots share what is left evenly; without a number of ranks
     /// they have one each.
-    ///
-    /// # Errors
-    /// More ranks than slots, or than a job may have; the text says how to mend it.
     pub(crate) fn new(hosts: &[Host], ranks: Option<u32>) -> Result<Self, String> {
         let slots: u64 = hosts.iter().map(|h| u64::from(h.slots.unwrap_or(0))).sum();
         let open = hosts.iter().filter(|h| h.slots.is_none()).count() as u64;
@@ -54,12 +51,10 @@ impl Plan {
         Ok(Self { hosts: planned, size: size as u32 })
     }
 
-    /// Ranks in the job.
     pub(crate) fn size(&self) -> u32 {
         self.size
     }
 
-    /// The hosts that have ranks, with these.
     pub(crate) fn hosts(&self) -> impl ExactSizeIterator<Item = (&str, Range<u32>)> {
         self.hosts.iter().map(|(name, ranks)| (&**name, ranks.clone()))
     }

@@ -1,15 +1,13 @@
 //! The user's standard input, on its way to rank 0, a part at a time: the next is read when the rank's host has taken the last.
 
-use std::io::{self, Read};
+use std::io;
 use std::sync::mpsc;
-use std::time::Duration;
 
+use super::super::start::read_stdin;
 use super::frame::{STDIN, frame};
 
-/// Bytes of a part at most.
 const PART: usize = 32 * 1024;
 
-/// Asks for the next part.
 pub(super) struct Tap(mpsc::Sender<()>);
 
 impl Tap {
@@ -20,7 +18,6 @@ impl Tap {
         Ok(Self(tap))
     }
 
-    /// Lets the next part come.
     pub(super) fn ask(&self) {
         let _ = self.0.send(());
     }
@@ -29,24 +26,10 @@ impl Tap {
 fn pour(asked: &mpsc::Receiver<()>, send: &dyn Fn(Vec<u8>)) {
     let mut bytes = vec![0; PART];
     while asked.recv().is_ok() {
-        let count = read(&mut bytes);
+        let count = read_stdin(&mut bytes);
         send(frame(STDIN, &bytes[..count]));
         if count == 0 {
             return;
-        }
-    }
-}
-
-/// What comes next; 0 at the end. In the background, where the terminal may not be read, it waits.
-fn read(bytes: &mut [u8]) -> usize {
-    loop {
-        match io::stdin().lock().read(bytes) {
-            Ok(count) => return count,
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                std::thread::sleep(Duration::from_millis(200));
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return 0,
         }
     }
 }

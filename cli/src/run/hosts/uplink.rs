@@ -2,16 +2,15 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use mapwire_transport::rendezvous::Broker;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::sink::Sink;
-use super::frame::{BEAT, Frames, MESSAGE, Message, SILENCE, STDERR, STDIN, STDOUT};
+use super::connection::Connection;
+use super::frame::{BEAT, Frames, MESSAGE, Message, STDERR, STDIN, STDOUT};
 
-/// What the head wants of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Order {
     /// End them; the job has this exit code.
@@ -26,48 +25,39 @@ pub(in super::super) enum Order {
     HeadIsGone,
 }
 
-/// The connection of an agent.
 pub(in super::super) struct Uplink {
     /// This host, as the user calls it.
     host: String,
-    frames: Frames,
-    out: Sink,
-    /// What rank 0 reads, if that is here.
+    connection: Connection,
     stdin: Option<Sink>,
     /// A part of the standard input is on its way to the rank.
     is_pouring: bool,
-    heard_at: Instant,
     beat_at: Instant,
     /// The head is stopped, and says nothing.
     is_paused: bool,
     is_gone: bool,
-    /// Ranks of which the head wants to see figures.
     seen: Range<u32>,
 }
 
 impl Uplink {
     pub(super) fn new(host: String, frames: Frames, seen: Range<u32>) -> io::Result<Self> {
-        let now = Instant::now();
+        let out = Sink::start(rustix::stdio::stdout())?;
         Ok(Self {
             host,
-            frames,
-            out: Sink::start(rustix::stdio::stdout())?,
+            connection: Connection::new(frames, out),
             stdin: None,
             is_pouring: false,
-            heard_at: now,
-            beat_at: now,
+            beat_at: Instant::now(),
             is_paused: false,
             is_gone: false,
             seen,
         })
     }
 
-    /// The way of the ranks' standard output and standard error.
     pub(in super::super) fn sinks(&self) -> [Sink; 2] {
-        [self.out.framed(STDOUT), self.out.framed(STDERR)]
+        [STDOUT, STDERR].map(|kind| self.connection.out.framed(kind))
     }
 
-    /// How the agent names this host.
     pub(in super::super) fn host(&self) -> &str {
         &self.host
     }
@@ -79,12 +69,12 @@ impl Uplink {
 
     /// Gives rank 0 its standard input by `target`.
     pub(in super::super) fn pour_into(&mut self, target: std::os::fd::OwnedFd) -> io::Result<()> {
-        self.stdin = Some(Sink::into_pipe(target)?);
+        self.stdin = Some(Sink::start(target)?);
         Ok(())
     }
 
     pub(super) fn tell(&self, message: &Message) {
-        self.out.push(&message.to_frame());
+        self.connection.tell(message);
     }
 
     /// The ranks here are being ended with this exit code; the others must be too.
@@ -142,19 +132,8 @@ impl Uplink {
     }
 
     fn hear(&mut self, broker: &mut Broker, now: Instant, orders: &mut Vec<Order>) -> io::Result<()> {
-        let input = self.input();
-        let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
-        if matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1..)) {
-            let mut bytes = [0; 64 * 1024];
-            match rustix::io::read(input, &mut bytes) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.frames.feed(&bytes[..count]),
-                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            self.heard_at = now;
-        }
-        while let Some((kind, body)) = self.frames.next()? {
+        self.connection.receive(self.input(), now)?;
+        while let Some((kind, body)) = self.connection.frames.next()? {
             match kind {
                 MESSAGE => {
                     let message: Message = serde_json::from_slice(&body)?;
@@ -164,7 +143,7 @@ impl Uplink {
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
-        if !self.is_paused && now >= self.heard_at + SILENCE {
+        if !self.is_paused && self.connection.is_silent(now) {
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
@@ -212,16 +191,16 @@ impl Uplink {
     /// The last word: nothing of the job is left here. Waits until the head has it, or is gone.
     pub(super) fn finish(self, code: u8) {
         self.tell(&Message::Over { code });
-        while !self.out.is_empty() {
+        while !self.connection.out.is_empty() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 
     /// Sends a frame that may be long, when there is room.
     pub(super) fn send(&self, frame: &[u8]) {
-        while self.out.is_full() {
+        while self.connection.out.is_full() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        self.out.push(frame);
+        self.connection.out.push(frame);
     }
 }

@@ -17,10 +17,8 @@ use crate::see::{Sample, table};
 
 /// How often the figures are read: ranks publish no faster than ten times a second.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often jobs are looked for.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// What is on the screen.
 struct Screen {
     only: Option<u32>,
     jobs: Vec<Job>,
@@ -36,7 +34,6 @@ enum Shown {
     Rank(Box<[String; table::TITLES.len()]>),
 }
 
-/// Shows jobs until the user leaves.
 pub(super) fn watch(only: Option<u32>, jobs: Vec<Job>) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let mut screen =

@@ -10,7 +10,6 @@ const STEP: u64 = 1 << 14;
 /// Pages that it gets at first: 4 MiB. Most have few that leave the RAM.
 const FIRST: u64 = 1 << 10;
 
-/// Pages that are lent, by job.
 #[derive(Debug)]
 pub(super) struct Books {
     most: u64,
@@ -24,7 +23,6 @@ impl Books {
         Self { most, limit: most, jobs: BTreeMap::new() }
     }
 
-    /// Pages that are lent.
     pub(super) fn lent(&self) -> u64 {
         self.jobs.values().sum()
     }
@@ -47,7 +45,6 @@ impl Books {
         }
     }
 
-    /// A job gives back what it had.
     pub(super) fn end(&mut self, job: &JobName) {
         self.jobs.remove(job);
     }

@@ -1,4 +1,4 @@
-//! Whether a timeout was too early: the peer was merely late, and nothing was lost.
+//! Detects spurious timeouts: the peer was late, and nothing was lost.
 
 use mapwire_wire::link::LinkAck;
 

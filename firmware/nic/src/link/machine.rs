@@ -1,4 +1,4 @@
-//! The state machine of a link.
+//! The state machine of a link: datagrams, acks and time in; transmissions and events out.
 
 use alloc::collections::VecDeque;
 

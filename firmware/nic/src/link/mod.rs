@@ -9,6 +9,10 @@
 //!
 //! Each transmission has a number of its own, also when its packet was sent before (RFC 9002 §2, "monotonically increasing packet
 //! numbers"), so that a round-trip time is never taken from the wrong copy. The packet's sequence number gives its place in order.
+//!
+//! Three later acks or a timer (RFC 6298) show a loss, as in RFC 9002. The window follows CUBIC (RFC 9438), and transmissions are paced. A
+//! timeout that proves spurious widens the timer and gives the window back; owners read what waits in their sockets before they let a timer
+//! fire. A silent peer that owes an answer is probed, and is dead after [`LinkConfig::dead_after_ns`].
 
 mod acks;
 mod cubic;

@@ -1,4 +1,4 @@
-//! Packets that came before their turn.
+//! Keeps packets that came before their turn.
 
 use alloc::collections::VecDeque;
 

@@ -1,5 +1,7 @@
-//! Long sends and served fetches, chunk by chunk. A chunk is cut when it can be transmitted, not before, so that nothing waits in a
-//! queue for longer than it must and all get their turn.
+//! Long sends and served fetches, chunk by chunk. A chunk is cut only when it can be transmitted, so that all get their turn.
+//!
+//! Each page is translated once. Pages in consecutive frames stay in one chunk, up to the transport's longest payload; where a miss pins
+//! pages, and between frames that are not consecutive, a chunk ends at the page boundary.
 
 use mapwire_translation::{Frame, Lookup, PAGE_BYTES, Page, Pinning, Process, TranslationDesign};
 use mapwire_wire::{NodeId, ProcessId, Refusal, Repr, Signal};

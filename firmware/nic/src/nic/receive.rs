@@ -2,19 +2,17 @@
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{
-    Endpoint, ExportId, FetchId, HandlerId, Header, INLINE_BYTES, Key, MessageId, NodeId, ProcessId, Refusal, Repr,
-    Rights, SIGNAL_TRAILER_BYTES,
+    Endpoint, ExportId, FetchId, Header, INLINE_BYTES, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights,
+    SIGNAL_TRAILER_BYTES,
 };
 
 use super::Nic;
 use crate::actions::{After, BufferId, Completion, Dma, Rejection, SignalWrite};
 use crate::answers::Serving;
-use crate::dispatch::{HandlerTarget, Outbox};
 use crate::error::CommandError;
 use crate::fetches::Fate;
 use crate::imports::{Import, RefusedStore};
 use crate::nic::cutting::{Lack, Path};
-use crate::outbound::{HANDLER_LIMIT, Outbound};
 use crate::pieces::Piece;
 use crate::processes::Long;
 
@@ -77,7 +75,7 @@ impl<D: TranslationDesign> Nic<D> {
                     });
                     self.handle_store(from, &repr, trailer, buffer)
                 } else {
-                    self.handle_other(from, repr, inline, buffer)
+                    self.handle_other(from, repr, buffer)
                 }
             }
             _ => {
@@ -103,11 +101,15 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// False when the host must act first; nothing is changed then.
-    fn handle_other(&mut self, from: NodeId, repr: Repr, inline: &[u8], buffer: BufferId) -> bool {
+    fn handle_other(&mut self, from: NodeId, repr: Repr, buffer: BufferId) -> bool {
         match repr {
             Repr::Handler { handler, from: process, to, length } => {
-                let from = Endpoint { node: from, process };
-                self.dispatch((from, to), handler, length, inline, buffer);
+                if self.dispatch.has(handler) {
+                    let from = Endpoint { node: from, process };
+                    self.completions.push_back(Completion::Message { to, from, handler, length, buffer });
+                } else {
+                    self.reject(from, Rejection::UnknownHandler(handler));
+                }
             }
             Repr::FetchRequest { key, export, fetch, offset, want_bytes, reply_key } => {
                 if self.drops_on_miss && !self.has_handles(export) && !self.stalled.gives_up(from) {
@@ -228,33 +230,6 @@ impl<D: TranslationDesign> Nic<D> {
                     self.serve(from, answer);
                 }
             }
-        }
-    }
-
-    fn dispatch(
-        &mut self,
-        (from, to): (Endpoint, ProcessId),
-        handler: HandlerId,
-        length: u32,
-        inline: &[u8],
-        buffer: BufferId,
-    ) {
-        match self.dispatch.get(handler) {
-            Some(HandlerTarget::Host) => {
-                self.completions.push_back(Completion::Message { to, from, handler, length, buffer });
-            }
-            Some(HandlerTarget::Nic(target)) => {
-                // What a handler here takes is short: it must be in the NIC already.
-                let whole = inline.get(..length as usize);
-                match whole.filter(|payload| payload.len() <= INLINE_BYTES) {
-                    Some(payload) => {
-                        let mut outbox = Sender { outbound: &mut self.outbound, from: to };
-                        target.handle(from, payload, &mut outbox);
-                    }
-                    None => self.reject(from.node, Rejection::Malformed),
-                }
-            }
-            None => self.reject(from.node, Rejection::UnknownHandler(handler)),
         }
     }
 
@@ -434,23 +409,5 @@ impl<D: TranslationDesign> Nic<D> {
             Rejection::UnknownFetch(_) | Rejection::UnknownHandler(_) => rejected.unexpected += 1,
         }
         self.completions.push_back(Completion::Rejected { from, reason });
-    }
-}
-
-/// What a handler on the NIC sends by.
-struct Sender<'a> {
-    outbound: &'a mut Outbound,
-    /// The process that was asked.
-    from: ProcessId,
-}
-
-impl Outbox for Sender<'_> {
-    fn send(&mut self, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool {
-        let fits = payload.len() <= mapwire_wire::SHORT_BYTES;
-        if !fits || !self.outbound.is_up(to.node) || self.outbound.waiting_for(to.node) >= HANDLER_LIMIT {
-            return false;
-        }
-        self.outbound.push_message(self.from, to, handler, payload);
-        true
     }
 }

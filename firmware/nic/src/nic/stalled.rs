@@ -1,4 +1,8 @@
-//! Misses that only the host can end: what waits for them, and what the host is asked.
+//! Misses that only the host can resolve: the transfers that wait, and the requests to the host.
+//!
+//! Nothing of such a transfer is applied. A long send or a served fetch waits in its place while other processes and peers take their
+//! turns. A packet waits at the head of its ring, and what follows it waits behind it; a link drops it and asks for it again. Pages that the
+//! host cannot pin fail the command, or are refused to the peer as busy.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -6,7 +6,6 @@ use mapwire_translation::{Frame, NicSide, Page, PageRange, Process as TableOwner
 use mapwire_wire::{ExportId, HandlerId, ImportId, Key, NodeId, ProcessId, Rights};
 
 use super::{Nic, PROCESS_BYTES};
-use crate::dispatch::HandlerTarget;
 use crate::error::NicError;
 use crate::exports::{Export, Landing};
 use crate::imports::Import;
@@ -122,14 +121,14 @@ impl<D: TranslationDesign> Nic<D> {
         self.imports.insert(import).map(ImportId).ok_or(full)
     }
 
-    /// Selects who takes the packets of a handler id.
+    /// Has the packets of a handler id delivered to the host, as [`crate::Completion::Message`].
     ///
     /// # Errors
     /// [`NicError::HandlerTaken`], [`NicError::OutOfNicMemory`], or [`NicError::TableFull`] for an id beyond the table, which has
     /// 256 entries.
-    pub fn install_handler(&mut self, id: HandlerId, target: HandlerTarget) -> Result<(), NicError> {
+    pub fn install_handler(&mut self, id: HandlerId) -> Result<(), NicError> {
         self.charge("a handler", self.dispatch.growth_bytes(id) as u64)?;
-        self.dispatch.install(id, target)
+        self.dispatch.install(id)
     }
 
     /// The driver has pinned `page` of `process` as `frame` (UTLB §3.3).

@@ -1,5 +1,5 @@
-//! Atomic operations that come from other nodes: authenticated, then translated, then handed over to be carried out. The answer is that
-//! of a fetch of the word.
+//! Atomic operations of other nodes: authenticated, translated, then handed to the driver in the order of the stores. The answer is that of
+//! a fetch of the word. A link passes each packet on once, so a retransmission updates nothing twice.
 
 use mapwire_translation::TranslationDesign;
 use mapwire_wire::{Atomic, ExportId, FetchId, Key, NodeId, ProcessId, Refusal, Rights};

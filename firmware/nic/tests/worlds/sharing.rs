@@ -1,7 +1,7 @@
 //! What processes and peers share: turns, room in queues, NIC memory.
 
 use crate::world::{PAGE, World, fetch, key, long_send, nic_of, pattern, short_send, words};
-use mapwire_nic::{Completion, Export, HandlerTarget, Import, NicError, NicHandler, Outbox};
+use mapwire_nic::{Completion, Export, Import, NicError};
 use mapwire_translation::{Frame, Page, Process};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, Kind, NodeId, ProcessId, Rights};
 
@@ -173,67 +173,33 @@ fn nodes_are_transmitted_to_in_turn() {
     assert_eq!(order, [5, 64, 69, 5, 64, 69, 5, 64, 69]);
 }
 
-/// Sends every message back to the next handler.
-struct Echo;
-
-impl NicHandler for Echo {
-    fn handle(&mut self, from: Endpoint, payload: &[u8], outbox: &mut dyn Outbox) {
-        assert!(!outbox.send(Endpoint::first_of(NodeId(99)), HandlerId(2), payload));
-        assert!(!outbox.send(from, HandlerId(2), &[0; 129]));
-        outbox.send(from, HandlerId(2), payload);
-    }
-}
-
 fn message(to: u16, handler: u32, length: u32) -> CommandRepr {
     CommandRepr::Handler { to: Endpoint::first_of(NodeId(to)), handler: HandlerId(handler), length }
 }
 
 #[test]
-fn a_handler_on_the_nic_answers_without_its_host_and_one_on_the_host_is_given_the_message() {
+fn a_handler_that_the_host_has_installed_is_given_the_message_and_another_rejects_it() {
     let mut world = World::new(2, 4);
     world.open(0, 0);
-    let echo = HandlerTarget::Nic(Box::new(Echo));
-    world.nic(1).install_handler(HandlerId(1), echo).unwrap();
-    world.nic(0).install_handler(HandlerId(2), HandlerTarget::Host).unwrap();
+    world.nic(1).install_handler(HandlerId(1)).unwrap();
     for length in [0, 1, 8, 128] {
         let data = pattern(9, length);
         world.submit(0, 0, &message(1, 1, length as u32), &data);
         world.settle();
-        assert_eq!(world.take_told(1), []);
-        let messages = core::mem::take(&mut world.nodes[0].messages);
-        assert_eq!(messages, [(NodeId(1), data)]);
+        let messages = core::mem::take(&mut world.nodes[1].messages);
+        assert_eq!(messages, [(NodeId(0), data)]);
     }
+    world.take_told(1);
     world.submit(0, 0, &message(1, 3, 4), &[1; 4]);
     world.settle();
     assert!(matches!(world.take_told(1)[..], [Completion::Rejected { .. }]));
 }
 
 #[test]
-fn an_echo_to_a_node_that_takes_nothing_is_dropped_in_the_end() {
-    let mut world = World::new(2, 5);
-    world.open(0, 0);
-    world.wire_packets = 10_000;
-    let echo = HandlerTarget::Nic(Box::new(Echo));
-    world.nic(1).install_handler(HandlerId(1), echo).unwrap();
-    for _ in 0..1000 {
-        world.submit(0, 0, &message(1, 1, 8), &[1; 8]);
-        world.serve(0, 0);
-        world.transmit(0);
-        world.receive(0, 1);
-    }
-    let mut answers = 0;
-    while world.transmit(1) {
-        answers += 1;
-    }
-    assert_eq!(answers, 64);
-}
-
-#[test]
 fn messages_of_services_arrive_at_any_length_and_too_many_are_refused() {
     let mut world = World::new(2, 6);
     let handler = HandlerId(1);
-    let host = HandlerTarget::Host;
-    world.nic(1).install_handler(handler, host).unwrap();
+    world.nic(1).install_handler(handler).unwrap();
     let to = Endpoint { node: NodeId(1), process: ProcessId(7) };
     let longest = world.nic(0).max_message_bytes();
     assert!(longest >= mapwire_wire::MAX_CONTROL_BYTES);
@@ -263,13 +229,13 @@ fn messages_of_services_arrive_at_any_length_and_too_many_are_refused() {
 #[test]
 fn a_handler_id_is_given_once_and_within_the_table() {
     let mut nic = nic_of(0, 1, 1 << 20);
-    nic.install_handler(HandlerId(3), HandlerTarget::Host).unwrap();
+    nic.install_handler(HandlerId(3)).unwrap();
     let taken = NicError::HandlerTaken(HandlerId(3));
-    assert_eq!(nic.install_handler(HandlerId(3), HandlerTarget::Host), Err(taken));
+    assert_eq!(nic.install_handler(HandlerId(3)), Err(taken));
     let full = NicError::TableFull { what: "handler", limit: 256 };
-    assert_eq!(nic.install_handler(HandlerId(256), HandlerTarget::Host), Err(full));
-    assert_eq!(nic.install_handler(HandlerId(u32::MAX), HandlerTarget::Host), Err(full));
-    nic.install_handler(HandlerId(255), HandlerTarget::Host).unwrap();
+    assert_eq!(nic.install_handler(HandlerId(256)), Err(full));
+    assert_eq!(nic.install_handler(HandlerId(u32::MAX)), Err(full));
+    nic.install_handler(HandlerId(255)).unwrap();
 }
 
 fn export_entry(number: u8) -> Export {
@@ -300,10 +266,13 @@ fn each_table_stops_at_the_budget_and_says_which_it_is() {
         }),
         ("a translation", |nic, n| nic.install_translation(ProcessId(0), Page(u64::from(n) << 10), Frame(1))),
         ("a table of a service", |nic, n| nic.set_service_bytes(1000 * (n as usize + 1))),
-        ("a handler", |nic, n| nic.install_handler(HandlerId(n), HandlerTarget::Host)),
+        ("a handler", |nic, n| nic.install_handler(HandlerId(n))),
     ];
+    let mut opened = nic_of(0, 2, 1 << 20);
+    opened.open_process(ProcessId(0)).unwrap();
+    let opened = opened.memory().used_bytes();
     for (name, fill) in fills {
-        let budget = small + 12_288 + 2000 + if name == "a handler" { 0 } else { 40_000 };
+        let budget = opened + if name == "a handler" { 100 } else { 42_000 };
         let mut nic = nic_of(0, 2, budget);
         nic.open_process(ProcessId(0)).unwrap();
         let mut entries = 0;

@@ -48,8 +48,7 @@ fn a_steady_exchange_allocates_nothing() {
     for node in 0..2 {
         world.open(node, 0);
         world.pin(node, 0, HERE, 4 * PAGE);
-        let host = mapwire_nic::HandlerTarget::Host;
-        world.nic(node).install_handler(HandlerId(1), host).unwrap();
+        world.nic(node).install_handler(HandlerId(1)).unwrap();
     }
     let export = world.export(1, 0, HERE, 4 * PAGE);
     let import = world.import(0, 0, 1, export, 4 * PAGE);

@@ -56,7 +56,7 @@ pub(super) fn page_size(text: &str) -> Result<u64, String> {
     if bytes.is_power_of_two() && bytes <= 1 << 30 {
         Ok(bytes)
     } else {
-        Err(format!("{bytes} is no size of a page: it must be a power of two up to 1G, such as 4K or 2M"))
+        Err(format!("{bytes} is not the size of a page: it must be a power of two up to 1G, such as 4K or 2M"))
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn command(args: &InfoArgs) -> Result<(), LabError> {
         None if said.is_power_of_two() => said,
         None => {
             return Err(format!(
-                "{name} says that its pages have {said} bytes, which is no power of two; choose a size with --page"
+                "{name} says that its pages have {said} bytes, which is not a power of two; choose a size with --page"
             )
             .into());
         }

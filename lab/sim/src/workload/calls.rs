@@ -480,7 +480,7 @@ impl Workload {
         pattern(seed, 0, data);
         let command = CommandRepr::ShortSend { import: held.id, offset, length: length as u32, notify, signal };
         if let Err(error) = cluster.submit(at, &command, data) {
-            let text = format!("{command:?} is no command: {error}");
+            let text = format!("{command:?} is not a command: {error}");
             return self.fail(cluster.now_ns(), violation("completions", text));
         }
         let sent = Sent {
@@ -536,7 +536,7 @@ impl Workload {
         let at = self.programs[program].at;
         self.programs[program].words.submit(word, pending);
         if let Err(error) = cluster.submit(at, command, &[]) {
-            let text = format!("{command:?} is no command: {error}");
+            let text = format!("{command:?} is not a command: {error}");
             self.fail(cluster.now_ns(), violation("completions", text));
         }
         if cluster.canary() == Some(Canary::EarlyRelease) {

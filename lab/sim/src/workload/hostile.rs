@@ -346,7 +346,7 @@ impl Workload {
 
     fn hand_over(&mut self, cluster: &mut Cluster, at: Endpoint, command: &CommandRepr, data: &[u8]) -> bool {
         if let Err(error) = cluster.submit(at, command, data) {
-            let text = format!("{command:?} is no command: {error}");
+            let text = format!("{command:?} is not a command: {error}");
             let violation = crate::checks::violation("completions", text);
             self.fail(cluster.now_ns(), violation);
         }

@@ -25,7 +25,7 @@ impl Workload {
                 return wrong("a word that is not pinned was updated".into());
             };
             if address != start + WORD_OFFSET {
-                return wrong(format!("{atomic:?} changed {address:#x}, which is no word"));
+                return wrong(format!("{atomic:?} changed {address:#x}, which is not a word"));
             }
             self.instances[number].adds.applied += 1;
             return Ok(());

@@ -8,7 +8,7 @@ use super::{Between, CostProfile, HandleMissCost, PerCount};
 #[derive(Debug, thiserror::Error)]
 pub enum MeasuredError {
     /// A line that is not one of the bench's.
-    #[error("line {line} is no row of `mapwire bench --json`: {cause}")]
+    #[error("line {line} is not a row of `mapwire bench --json`: {cause}")]
     NotARow {
         /// Its number, from 1.
         line: usize,
@@ -187,7 +187,7 @@ mod tests {
     fn what_is_missing_or_wrong_is_named_with_its_line() {
         let error = |text: &str| from_bench_rows(text, "rows").unwrap_err().to_string();
         assert!(error("").contains("mapwire bench pin --json"));
-        assert!(error("\n{").starts_with("line 2 is no row"));
+        assert!(error("\n{").starts_with("line 2 is not a row"));
         assert!(error(r#"{"bench":"pin","case":"pin","pages":1,"unit":"us","value":-4}"#).contains("line 1: `value`"));
         assert!(error(r#"{"bench":"pin","case":"pin","unit":"us","value":4}"#).contains("`pages`"));
         let no_lookup: String = ROWS.lines().filter(|l| !l.contains("lookup")).map(|l| format!("{l}\n")).collect();

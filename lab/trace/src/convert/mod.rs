@@ -86,7 +86,7 @@ impl FromStr for Format {
     fn from_str(text: &str) -> Result<Self, String> {
         FORMATS.into_iter().find(|format| format.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
             let names = FORMATS.map(Self::name).join(", ");
-            format!("`{text}` is no format; there are {names}")
+            format!("`{text}` is not a format; choose one of: {names}")
         })
     }
 }

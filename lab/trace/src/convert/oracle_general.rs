@@ -120,7 +120,7 @@ impl<R: Read> OracleReader<R> {
         }
         let Some(mut address) = id.checked_mul(self.options.page_bytes) else {
             return Err(self.wrong(format!(
-                "obj_id is {id}, which is no number of a page of {} bytes: its address would have more than 64 bits; number the \
+                "obj_id is {id}, which is not the number of a page of {} bytes: its address would have more than 64 bits; number the \
                  objects anew with --dense-ids",
                 self.options.page_bytes
             )));

@@ -242,7 +242,7 @@ impl ParquetReader {
         let file = file.into();
         let wrong = |what: String| ConvertError::File { file: file.clone(), what };
         let reader = guarded(|| SerializedFileReader::new(input))
-            .map_err(|error| wrong(format!("it is no Parquet file that can be read: {error}")))?;
+            .map_err(|error| wrong(format!("it is not a Parquet file that can be read: {error}")))?;
         let about = reader.metadata().file_metadata();
         let schema = about.schema_descr();
         let (mut places, mut unsigned) = ([None; 7], [false; 7]);

@@ -54,7 +54,7 @@ impl FromStr for Pattern {
     fn from_str(text: &str) -> Result<Self, String> {
         PATTERNS.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
             let names = PATTERNS.map(Self::name).join(", ");
-            format!("`{text}` is no pattern; there are {names}")
+            format!("`{text}` is not a pattern; choose one of: {names}")
         })
     }
 }

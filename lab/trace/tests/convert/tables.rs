@@ -113,7 +113,7 @@ fn schemas_that_do_not_fit_are_told_with_the_column() {
             one("message m { required int64 address (TIMESTAMP_MILLIS); }", Values::Long(vec![1])),
             "`address` is not an integer",
         ),
-        (b"PAR1 is not enough".to_vec(), "in: it is no Parquet file that can be read"),
+        (b"PAR1 is not enough".to_vec(), "in: it is not a Parquet file that can be read"),
     ] {
         let error = read(&bytes).unwrap_err();
         assert!(error.contains(says), "{error}");

@@ -100,7 +100,7 @@ impl fmt::Display for FaultBackend {
 
 /// A word that names no backend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} is no way to catch faults: use userfaultfd or sigsegv (MAPWIRE_FAULTS)")]
+#[error("{found:?} is not a way to catch faults: use userfaultfd or sigsegv (MAPWIRE_FAULTS)")]
 pub struct ParseBackendError {
     found: String,
 }

@@ -21,8 +21,6 @@ pub(crate) const FEATURE_POISON: u64 = 1 << 14;
 /// `UFFDIO_MOVE`, Linux 6.8.
 pub(crate) const FEATURE_MOVE: u64 = 1 << 16;
 
-const COPY_MODE_WP: u64 = 1 << 1;
-
 const EVENT_PAGEFAULT: u8 = 0x12;
 const FAULT_WRITE: u64 = 1 << 0;
 const FAULT_WP: u64 = 1 << 1;
@@ -85,10 +83,9 @@ pub(crate) fn wake(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os
     unsafe { call::<WAKE, _>(uffd, &mut range) }
 }
 
-/// Gives missing pages at `to` copies of the bytes at `from`, barred to stores if `protect`; wakes who waits for them.
-pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize, protect: bool) -> Done {
-    let mode = if protect { COPY_MODE_WP } else { 0 };
-    transfer::<COPY>(uffd, to, from, bytes, mode)
+/// Gives missing pages at `to` copies of the bytes at `from`; wakes who waits for them.
+pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> Done {
+    transfer::<COPY>(uffd, to, from, bytes)
 }
 
 /// Moves the pages at `from` to the missing pages at `to`, without a copy; `from` is missing then. Wakes who waits for
@@ -96,11 +93,11 @@ pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize, protec
 ///
 /// A page moves in one step: a store of another thread lands before it and moves along, or faults at `from`.
 pub(crate) fn move_pages(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> Done {
-    transfer::<MOVE>(uffd, to, from, bytes, 0)
+    transfer::<MOVE>(uffd, to, from, bytes)
 }
 
-fn transfer<const CALL: Opcode>(uffd: impl AsFd, to: usize, from: usize, bytes: usize, mode: u64) -> Done {
-    let mut argument = Transfer { to: to as u64, from: from as u64, len: bytes as u64, mode, done: 0 };
+fn transfer<const CALL: Opcode>(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> Done {
+    let mut argument = Transfer { to: to as u64, from: from as u64, len: bytes as u64, mode: 0, done: 0 };
     // SAFETY: the call takes a `Transfer`. Memory changes at ranges that the pager owns only: `to` is
     // missing, so nobody has read it, and what moves away from `from` nobody refers to.
     let outcome = unsafe { call::<CALL, _>(uffd, &mut argument) };

@@ -46,7 +46,7 @@ impl BarePages {
         let map = |pages: usize| {
             Frames::new(pages).map_err(|errno| PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno))
         };
-        let (uffd, _) = open(service, None)?;
+        let uffd = open(service)?;
         let inner = Arc::new(Inner { uffd, memory: map(pages)?, source: map(MAX_BATCH_PAGES)? });
         let (start, bytes) = (inner.memory.start(), inner.memory.bytes());
         uffd_paging::register(&inner.uffd, start, bytes, true)
@@ -142,7 +142,7 @@ impl Inner {
     fn copy(&self, to: usize, from: usize, bytes: usize) -> Result<(), PagerError> {
         let mut done = 0;
         while done < bytes {
-            let (copied, outcome) = uffd_paging::copy(&self.uffd, to + done, from + done, bytes - done, true);
+            let (copied, outcome) = uffd_paging::copy(&self.uffd, to + done, from + done, bytes - done);
             done += copied;
             match outcome {
                 Ok(()) | Err(Os::AGAIN | Os::INTR) => {}

@@ -13,9 +13,7 @@ pub(super) enum Progress {
     Filled,
     /// It is mapped, in the frame that it was given.
     Mapped,
-    /// It is mapped, and stores to it fault.
-    Barred,
-    /// Nobody can store to it: it was moved to [`Item::memory`], or is protected.
+    /// Nobody can store to it: it was moved to [`Item::memory`].
     Taken,
     /// It was taken, and its frame is to go back to the kernel.
     Leaving,
@@ -66,8 +64,6 @@ pub(super) struct Item {
     pub(super) is_of_file: bool,
     /// The checksum is that of the file's bytes.
     pub(super) is_original: bool,
-    /// Stores to it fault.
-    pub(super) is_protected: bool,
     pub(super) progress: Progress,
     pub(super) fate: Fate,
 }
@@ -81,7 +77,6 @@ const NO_ITEM: Item = Item {
     has_copy: false,
     is_of_file: false,
     is_original: false,
-    is_protected: false,
     progress: Progress::Claimed,
     fate: Fate::Unknown,
 };

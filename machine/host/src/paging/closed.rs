@@ -17,7 +17,7 @@ impl Core {
             (0, Err(errno)) if ![Os::AGAIN, Os::INTR].contains(&errno) => {}
             moved => return moved,
         }
-        let copied = uffd_paging::copy(&self.uffd, address, memory, bytes, false);
+        let copied = uffd_paging::copy(&self.uffd, address, memory, bytes);
         if copied.0 > 0 {
             // Costs memory only where it fails.
             let _ = frames::drop_pages(memory, copied.0);
@@ -40,7 +40,7 @@ impl Core {
             return (0, Err(errno));
         }
         // From here on nobody stores there.
-        let (copied, outcome) = uffd_paging::copy(&self.uffd, memory, address, bytes, false);
+        let (copied, outcome) = uffd_paging::copy(&self.uffd, memory, address, bytes);
         match outcome.and_then(|()| frames::drop_pages(address, bytes)) {
             Ok(()) => (bytes, Ok(())),
             Err(errno) => {
@@ -48,7 +48,7 @@ impl Core {
                 // still there stays as it is.
                 for page in (0..copied).step_by(PAGE_BYTES) {
                     let (to, from) = (address + page, memory + page);
-                    let _ = uffd_paging::copy(&self.uffd, to, from, PAGE_BYTES, false);
+                    let _ = uffd_paging::copy(&self.uffd, to, from, PAGE_BYTES);
                 }
                 if copied > 0 {
                     let _ = frames::drop_pages(memory, copied);

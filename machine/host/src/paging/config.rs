@@ -21,21 +21,11 @@ pub enum FaultService {
     FaultingThread,
 }
 
-/// How pages are taken from the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Eviction {
-    /// `UFFDIO_MOVE` into a pool of frames and back (Linux 6.8).
-    Move,
-    /// Write protection, a copy from where the page is, and `MADV_DONTNEED`.
-    WriteProtect,
-}
-
 /// Limits and choices of a [`Pager`](super::Pager).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PagerConfig {
     resident_pages: usize,
     service: FaultService,
-    eviction: Option<Eviction>,
     read_ahead_pages: usize,
     batch_pages: usize,
     victim_pages: Option<usize>,
@@ -43,14 +33,13 @@ pub struct PagerConfig {
 }
 
 impl PagerConfig {
-    /// At most `resident_pages` pages of 4096 bytes in RAM, over all regions. One handler thread, the best eviction that the
-    /// kernel has, a read-ahead of up to 32 pages, evictions of 64 pages.
+    /// At most `resident_pages` pages of 4096 bytes in RAM, over all regions. One handler thread, a read-ahead of up to 32
+    /// pages, evictions of 64 pages.
     #[must_use]
     pub fn new(resident_pages: usize) -> Self {
         Self {
             resident_pages,
             service: FaultService::Threads(1),
-            eviction: None,
             read_ahead_pages: 32,
             batch_pages: 64,
             victim_pages: None,
@@ -62,12 +51,6 @@ impl PagerConfig {
     #[must_use]
     pub fn with_service(self, service: FaultService) -> Self {
         Self { service, ..self }
-    }
-
-    /// Sets how pages are evicted, instead of as well as the kernel can.
-    #[must_use]
-    pub fn with_eviction(self, eviction: Eviction) -> Self {
-        Self { eviction: Some(eviction), ..self }
     }
 
     /// Sets the most pages that a fault brings besides its own; 0 for no read-ahead.
@@ -83,7 +66,7 @@ impl PagerConfig {
     }
 
     /// Sets how many unmapped pages wait in RAM for a second chance, instead of an eighth of the limit. They count as
-    /// resident. For [`Eviction::Move`] only.
+    /// resident.
     #[must_use]
     pub fn with_victims(self, pages: usize) -> Self {
         Self { victim_pages: Some(pages), ..self }
@@ -107,10 +90,6 @@ impl PagerConfig {
 
     pub(super) fn service(&self) -> FaultService {
         self.service
-    }
-
-    pub(super) fn eviction(&self) -> Option<Eviction> {
-        self.eviction
     }
 
     /// Most pages that a fault brings besides its own. Bounded by the limit, so that a window never evicts itself.

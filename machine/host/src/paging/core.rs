@@ -7,7 +7,7 @@ use rustix::io::Errno as Os;
 
 use super::batch::{Batch, Item, Progress, Run};
 use super::checksum::Checksum;
-use super::config::{Eviction, FaultService, MAX_BATCH_PAGES, PagerConfig};
+use super::config::{FaultService, MAX_BATCH_PAGES, PagerConfig};
 use super::error::PagerError;
 use super::frames::Frames;
 use super::published::Counters;
@@ -28,11 +28,10 @@ const TRIES: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: PagerConfig,
-    pub(super) eviction: Eviction,
     pub(super) uffd: OwnedFd,
     pub(super) store: Box<dyn BackingStore>,
-    /// The pool, with [`Eviction::Move`].
-    pub(super) pool: Option<Frames>,
+    /// The pool.
+    pub(super) pool: Frames,
     /// [`BUFFERS`] buffers of one window each, into which pages are fetched that are then copied into a region.
     buffers: Frames,
     /// Never written to.
@@ -53,27 +52,20 @@ impl Core {
     ) -> Result<Self, PagerError> {
         config.check()?;
         crate::page::check_page_size()?;
-        let (uffd, eviction) = open(config.service(), config.eviction())?;
+        let uffd = open(config.service())?;
         // Victims that wait, and two batches on their way.
         let slots = config.victim_pages() + 3 * config.batch_pages() + MAX_BATCH_PAGES;
         let map = |pages: usize| {
             Frames::new(pages).map_err(|errno| PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno))
         };
-        let pool = match eviction {
-            Eviction::Move => {
-                let pool = map(slots)?;
-                // The kernel moves pages to registered memory only.
-                uffd_paging::register(&uffd, pool.start(), pool.bytes(), false)
-                    .map_err(|errno| PagerError::system("ioctl(UFFDIO_REGISTER)", pool.start(), pool.bytes(), errno))?;
-                Some(pool)
-            }
-            Eviction::WriteProtect => None,
-        };
+        let pool = map(slots)?;
+        // The kernel moves pages to registered memory only.
+        uffd_paging::register(&uffd, pool.start(), pool.bytes(), false)
+            .map_err(|errno| PagerError::system("ioctl(UFFDIO_REGISTER)", pool.start(), pool.bytes(), errno))?;
         let window = config.read_ahead_pages() + 1;
-        let state = State::new(&config, eviction, slots)
+        let state = State::new(&config, slots)
             .map_err(|errno| PagerError::system("mmap", 0, config.resident_pages() * 16, errno))?;
         Ok(Self {
-            eviction,
             uffd,
             store,
             pool,
@@ -177,7 +169,7 @@ impl Core {
 
     /// The bytes of a slot of the pool.
     pub(super) fn slot_address(&self, slot: u32) -> usize {
-        self.pool.as_ref().map_or(0, |pool| pool.address(slot as usize))
+        self.pool.address(slot as usize)
     }
 
     /// A message about a page that raises SIGBUS from now on.
@@ -193,8 +185,8 @@ pub(super) fn current_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// A userfaultfd that can do what the configuration needs, and how it evicts.
-pub(super) fn open(service: FaultService, wanted: Option<Eviction>) -> Result<(OwnedFd, Eviction), PagerError> {
+/// A userfaultfd that can do what a pager needs.
+pub(super) fn open(service: FaultService) -> Result<OwnedFd, PagerError> {
     let (uffd, by_thread) = match service {
         FaultService::Threads(_) => (
             open_for_system_calls().map_err(|(device, call)| PagerError::UserfaultfdRefused {
@@ -213,15 +205,10 @@ pub(super) fn open(service: FaultService, wanted: Option<Eviction>) -> Result<(O
         (FEATURE_FAULT_FLAG_WP, "write protection", "5.7"),
         (FEATURE_EXACT_ADDRESS, "exact addresses", "5.18"),
         (FEATURE_POISON, "UFFDIO_POISON", "6.6"),
+        (FEATURE_MOVE, "UFFDIO_MOVE", "6.8"),
     ];
-    let base = needed.iter().fold(by_thread, |all, (feature, ..)| all | feature);
-    if wanted != Some(Eviction::WriteProtect) && uffd_abi::agree(&uffd, base | FEATURE_MOVE).is_ok() {
-        return Ok((uffd, Eviction::Move));
-    }
-    if wanted == Some(Eviction::Move) {
-        return Err(PagerError::UserfaultfdTooOld { missing: "UFFDIO_MOVE", since: "6.8" });
-    }
-    if let Err(errno) = uffd_abi::agree(&uffd, base) {
+    let features = needed.iter().fold(by_thread, |all, (feature, ..)| all | feature);
+    if let Err(errno) = uffd_abi::agree(&uffd, features) {
         let found = uffd_abi::agree(&uffd, 0).map_err(|errno| PagerError::system("ioctl(UFFDIO_API)", 0, 0, errno))?;
         let missing = needed.iter().find(|(feature, ..)| found & feature == 0);
         return Err(match missing {
@@ -229,5 +216,5 @@ pub(super) fn open(service: FaultService, wanted: Option<Eviction>) -> Result<(O
             None => PagerError::system("ioctl(UFFDIO_API)", 0, 0, errno),
         });
     }
-    Ok((uffd, Eviction::WriteProtect))
+    Ok(uffd)
 }

@@ -4,14 +4,11 @@ use rustix::io::Errno as Os;
 
 use super::batch::{Batch, Fate, Item, Progress};
 use super::checksum::is_zero;
-use super::config::Eviction;
 use super::core::{Core, Guard};
 use super::frames;
 use super::published::Figure;
-use super::slots::Slots;
 use super::store::StoreError;
 use super::table::{AHEAD, COPY, Entry, ORIGINAL, PageState, REFERENCED, WAITED};
-use crate::faults::uffd_abi;
 use crate::page::PAGE_BYTES;
 
 impl Core {
@@ -24,26 +21,15 @@ impl Core {
             return (state, false);
         }
         state.evicting = true;
-        let made = match self.eviction {
-            Eviction::Move => {
-                // So many that the oldest batch has had its second chance.
-                let enough = self.config.victim_pages() + self.config.batch_pages();
-                let victims = |state: &Guard<'_>| state.slots.as_ref().map_or(0, Slots::victims);
-                let mut before = usize::MAX;
-                while victims(&state) < enough && victims(&state) != before {
-                    before = victims(&state);
-                    state = self.take_victims(state);
-                }
-                let made;
-                (state, made) = self.clean_victims(state);
-                made
-            }
-            Eviction::WriteProtect => {
-                let made;
-                (state, made) = self.write_out(state);
-                made
-            }
-        };
+        // So many that the oldest batch has had its second chance.
+        let enough = self.config.victim_pages() + self.config.batch_pages();
+        let mut before = usize::MAX;
+        while state.slots.victims() < enough && state.slots.victims() != before {
+            before = state.slots.victims();
+            state = self.take_victims(state);
+        }
+        let made;
+        (state, made) = self.clean_victims(state);
         state.evicting = false;
         // Others wait for the end of the eviction, or for its pages.
         if state.waiting > 0 {
@@ -78,10 +64,10 @@ impl Core {
     /// Moves a batch of pages into vacant slots.
     fn take_victims<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         let mut batch = Batch::new();
-        let vacant = state.slots.as_ref().map_or(0, |slots| slots.vacant());
+        let vacant = state.slots.vacant();
         self.sweep(&mut state, &mut batch, self.config.batch_pages().min(vacant));
         for item in batch.items_mut() {
-            if let Some(slot) = state.slots.as_mut().and_then(|slots| slots.take_vacant()) {
+            if let Some(slot) = state.slots.take_vacant() {
                 item.slot = slot;
             }
         }
@@ -96,22 +82,19 @@ impl Core {
         let mut state = self.lock();
         for item in batch.items() {
             let entry = state.entry(item.id);
-            let Some(slots) = &mut state.slots else {
-                continue;
-            };
             let entry = match item.progress {
                 Progress::Taken => {
-                    slots.put_victim(item.slot, item.id);
+                    state.slots.put_victim(item.slot, item.id);
                     entry.in_state(PageState::Victim).at(item.slot)
                 }
                 Progress::Missing => {
-                    slots.put_vacant(item.slot);
+                    state.slots.put_vacant(item.slot);
                     state.frames -= 1;
                     Entry::new(PageState::Empty)
                 }
                 _ => {
                     // A device uses the frame, or nobody can read it: the page stays.
-                    slots.put_vacant(item.slot);
+                    state.slots.put_vacant(item.slot);
                     let place = state.clock.insert(item.id);
                     entry.in_state(PageState::Resident).at(place)
                 }
@@ -127,7 +110,7 @@ impl Core {
     fn clean_victims<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         let mut batch = Batch::new();
         while batch.items().len() < self.config.batch_pages() {
-            let Some((slot, id)) = state.slots.as_mut().and_then(|slots| slots.take_oldest()) else {
+            let Some((slot, id)) = state.slots.take_oldest() else {
                 break;
             };
             state.claim(id, &mut batch);
@@ -163,9 +146,7 @@ impl Core {
                 freed += 1;
                 self.gone(&mut state, item, before)
             } else {
-                if let Some(slots) = &mut state.slots {
-                    slots.put_victim(item.slot, item.id);
-                }
+                state.slots.put_victim(item.slot, item.id);
                 let entry = before.in_state(PageState::Victim);
                 match item.fate {
                     Fate::Stored => entry.without(ORIGINAL).with(COPY),
@@ -185,75 +166,16 @@ impl Core {
     /// No other page may come into such a frame: a pipe, a socket or an io_uring can hold it by a plain reference, which moves along with the
     /// page, and reads it later.
     pub(super) fn release(&self, batch: &mut Batch, wanted: impl Fn(&Item) -> bool) {
-        let Some(pool) = &self.pool else { return };
         batch.sort_by_slot();
         let mut from = 0;
         while let Some(run) = batch.run_of_slots(from, &wanted) {
             let first = batch.items()[run.first].slot as usize;
             // A slot whose frame stays is not used again unless its page is in it still.
-            if pool.free(first, run.pages).is_ok() {
+            if self.pool.free(first, run.pages).is_ok() {
                 batch.mark(run, Progress::Gone);
             }
             from = run.first + run.pages;
         }
-    }
-
-    /// Stores a batch from where it is, and frees its frames.
-    fn write_out<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
-        let mut batch = Batch::new();
-        self.sweep(&mut state, &mut batch, self.config.batch_pages());
-        if batch.is_empty() {
-            return (state, false);
-        }
-        drop(state);
-        for item in batch.items_mut() {
-            item.memory = item.address;
-            if item.is_protected {
-                item.progress = Progress::Taken;
-            }
-        }
-        let all = |bytes, done: Result<(), Os>| (if done.is_ok() { bytes } else { 0 }, done);
-        let protect =
-            |address, bytes, protect| all(bytes, uffd_abi::write_protect(&self.uffd, address, bytes, protect));
-        let claimed = |item: &Item| item.progress == Progress::Claimed;
-        let close = |address, _, bytes| protect(address, bytes, true);
-        self.for_runs(&mut batch, false, claimed, Progress::Barred, close, refuse);
-        // From here on nobody stores to those. Some may be closed to loads too.
-        let barred = |item: &Item| item.progress == Progress::Barred;
-        let look = |address, _, bytes| all(bytes, frames::check_loads(address, bytes));
-        let taken = Progress::Taken;
-        self.for_runs(&mut batch, false, barred, taken, look, |item, errno| {
-            let _ = protect(item.address, PAGE_BYTES, false);
-            refuse(item, errno);
-        });
-        let stored = self.store_changed(&mut batch);
-        self.offer_clean(&batch);
-        let safe = |item: &Item| item.progress == Progress::Taken && item.fate.is_safe();
-        let zap = |address, _, bytes| all(bytes, frames::drop_pages(address, bytes));
-        self.for_runs(&mut batch, false, safe, Progress::Gone, zap, refuse);
-        // What stays is open to stores again.
-        let stays = |item: &Item| item.progress == Progress::Taken;
-        let open = |address, _, bytes| protect(address, bytes, false);
-        self.for_runs(&mut batch, false, stays, Progress::Mapped, open, refuse);
-        let mut state = self.lock();
-        state.note_store(stored);
-        let mut freed = 0;
-        for item in batch.items() {
-            let before = state.entry(item.id);
-            let entry = if item.progress == Progress::Gone {
-                self.note_eviction(&mut state, item);
-                state.frames -= 1;
-                freed += 1;
-                self.gone(&mut state, item, before)
-            } else {
-                let place = state.clock.insert(item.id);
-                Entry::new(PageState::Resident).at(place)
-            };
-            if state.publish(item.id, entry) {
-                self.wake(item.address, PAGE_BYTES);
-            }
-        }
-        (state, freed > 0)
     }
 
     /// Finds out which of the pages that were taken changed since they were stored, and stores those.
@@ -295,9 +217,6 @@ impl Core {
     /// Whether a page changed since it was stored, or read from its file. If so, its checksum is that of its bytes now.
     fn examine(&self, item: &mut Item) -> Fate {
         let is_lost = item.has_copy && !self.store.holds(item.id);
-        if item.is_protected && !is_lost {
-            return Fate::Clean;
-        }
         let bytes = frames::bytes_of(item);
         if !item.is_of_file && is_zero(bytes) {
             return Fate::Zero;

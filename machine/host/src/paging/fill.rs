@@ -3,7 +3,6 @@
 use rustix::io::Errno as Os;
 
 use super::batch::{Batch, Item, Progress};
-use super::config::Eviction;
 use super::core::Core;
 use super::frames;
 use super::origin::Part;
@@ -21,14 +20,6 @@ pub(super) struct Filling<'a> {
     pub(super) write: bool,
     /// The file that empty pages are read from.
     pub(super) file: Option<&'a Part>,
-}
-
-impl Filling<'_> {
-    /// Whether a checksum of the pages is known, and stores to them are found out by write protection with `eviction`.
-    pub(super) fn protects(&self, eviction: Eviction) -> bool {
-        let is_known = self.from == PageState::Stored || self.file.is_some();
-        is_known && !self.write && eviction == Eviction::WriteProtect
-    }
 }
 
 impl Core {
@@ -57,9 +48,7 @@ impl Core {
                 item.progress = Progress::Failed(failure("ioctl(UFFDIO_ZEROPAGE)", errno));
             });
         } else {
-            // With write protection, later stores fault and so tell that the store's copy is no longer the page's.
-            let protect = filling.protects(self.eviction);
-            let call = |address, memory, bytes| uffd_paging::copy(&self.uffd, address, memory, bytes, protect);
+            let call = |address, memory, bytes| uffd_paging::copy(&self.uffd, address, memory, bytes);
             self.for_runs(batch, true, wanted, mapped, call, |item, errno| {
                 item.progress = Progress::Failed(failure("ioctl(UFFDIO_COPY)", errno));
             });

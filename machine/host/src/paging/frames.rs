@@ -62,13 +62,6 @@ pub(super) fn drop_pages(address: usize, bytes: usize) -> Result<(), Errno> {
     unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontNeed) }
 }
 
-/// Whether pages of a region, which are in RAM, may be read where they are; the program may have closed them.
-pub(super) fn check_loads(address: usize, bytes: usize) -> Result<(), Errno> {
-    let start = core::ptr::with_exposed_provenance_mut(address);
-    // SAFETY: the pages are of a region and busy, which keeps it mapped. The call changes no bytes.
-    unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxPopulateRead) }
-}
-
 /// Copies pages of a region to others, as the program itself might. May fault on each.
 pub(super) fn copy_pages(from: usize, to: usize, bytes: usize) {
     let from = core::ptr::with_exposed_provenance::<u8>(from);

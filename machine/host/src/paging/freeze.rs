@@ -10,15 +10,14 @@ use std::sync::Arc;
 use rustix::io::Errno as Os;
 
 use super::batch::{Batch, Fate, Item, Progress};
-use super::config::{Eviction, MAX_BATCH_PAGES};
+use super::config::MAX_BATCH_PAGES;
 use super::core::{Core, current_thread};
 use super::error::PagerError;
 use super::frames::{self, Frames};
 use super::origin::Origins;
 use super::pager::Running;
-use super::slots::Slots;
 use super::store::{PageId, StoreError};
-use super::table::{COPY, ORIGINAL, PROTECTED, PageState, PageTable};
+use super::table::{COPY, ORIGINAL, PageState, PageTable};
 use crate::faults::uffd_abi;
 use crate::mapping::{Mapping, Rights};
 use crate::maps::Maps;
@@ -150,7 +149,7 @@ impl Frozen {
         let state = core.lock();
         let places = 0..state.clock.places();
         let mut pages: Vec<PageId> = places.filter_map(|at| state.clock.page_at(at)).collect();
-        pages.extend(state.slots.iter().flat_map(Slots::victim_pages));
+        pages.extend(state.slots.victim_pages());
         drop(state);
         pages.sort_unstable();
         let mut copies = None;
@@ -200,9 +199,7 @@ impl Frozen {
     fn copy_closed(&self, batch: &mut Batch, copies: &mut Option<Frames>) -> Result<(), StoreError> {
         let is_closed = |item: &Item| {
             let mut parts = self.regions.iter().flat_map(|region| &region.rights);
-            item.memory == item.address
-                && !item.is_protected
-                && parts.any(|it| it.rights == Rights::None && it.range.contains(&item.address))
+            item.memory == item.address && parts.any(|it| it.rights == Rights::None && it.range.contains(&item.address))
         };
         if !batch.items().iter().any(is_closed) {
             return Ok(());
@@ -237,15 +234,6 @@ impl Frozen {
             let _ = region.bar_stores(core, false);
         }
         let mut state = core.lock();
-        if core.eviction == Eviction::WriteProtect {
-            // These are open to stores as well now.
-            for place in 0..state.clock.places() {
-                if let Some(id) = state.clock.page_at(place) {
-                    let entry = state.entry(id);
-                    state.set_entry(id, entry.without(PROTECTED));
-                }
-            }
-        }
         state.frozen_by = 0;
         core.notify(state);
         for region in &self.regions {

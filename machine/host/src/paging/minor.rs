@@ -1,11 +1,11 @@
-//! Serves faults on pages that are in RAM: victims, pages that stores were barred from, and pages told of late.
+//! Serves faults on pages that are in RAM: victims, pages of a frozen pager, and pages told of late.
 
-use super::batch::{Batch, Item, Progress};
+use super::batch::{Batch, Progress};
 use super::core::{Core, Guard};
 use super::fill::Filling;
 use super::published::Figure;
 use super::store::{PageId, StoreError};
-use super::table::{AHEAD, COPY, Entry, ORIGINAL, PROTECTED, PageState, REFERENCED};
+use super::table::{AHEAD, COPY, Entry, ORIGINAL, PageState, REFERENCED};
 use crate::faults::{uffd_abi, uffd_paging};
 use crate::page::PAGE_BYTES;
 
@@ -21,9 +21,7 @@ impl Core {
         }
         for item in batch.items_mut() {
             item.memory = self.slot_address(item.slot);
-            if let Some(slots) = &mut state.slots {
-                slots.take_victim(item.slot);
-            }
+            state.slots.take_victim(item.slot);
         }
         drop(state);
         batch.sort();
@@ -33,12 +31,9 @@ impl Core {
         let mut hits = 0;
         for item in batch.items() {
             let before = state.entry(item.id);
-            let Some(slots) = &mut state.slots else {
-                continue;
-            };
             match item.progress {
-                Progress::Mapped => slots.put_vacant(item.slot),
-                _ => slots.put_victim(item.slot, item.id),
+                Progress::Mapped => state.slots.put_vacant(item.slot),
+                _ => state.slots.put_victim(item.slot, item.id),
             }
             hits += usize::from(before.has(AHEAD) && item.id == id);
             let entry = match item.progress {
@@ -60,52 +55,8 @@ impl Core {
         self.notify(state);
     }
 
-    /// Opens a protected page to stores, and those that are likely to follow.
-    pub(super) fn unprotect(&self, mut state: Guard<'_>, id: PageId) {
-        let Some(region) = state.region(id.region) else {
-            return;
-        };
-        let prediction = region.writes.fault(id.page);
-        let mut batch = Batch::new();
-        for step in 0..=prediction.ahead {
-            let Some(page) = prediction.page(id.page, step as i64) else {
-                break;
-            };
-            let next = PageId { page, ..id };
-            let entry = state.entry(next);
-            if entry.state() == PageState::Resident && entry.has(PROTECTED) && !batch.is_full() {
-                state.claim(next, &mut batch);
-            }
-        }
-        drop(state);
-        batch.sort();
-        let wanted = |item: &Item| item.progress == Progress::Claimed;
-        let call = |address, _, bytes| {
-            let done = uffd_abi::write_protect(&self.uffd, address, bytes, false);
-            self.wake(address, bytes);
-            (if done.is_ok() { bytes } else { 0 }, done)
-        };
-        self.for_runs(&mut batch, false, wanted, Progress::Mapped, call, |item, errno| {
-            item.progress =
-                Progress::Failed(StoreError::System { call: "ioctl(UFFDIO_WRITEPROTECT)", errno: errno.into() });
-        });
-        let mut state = self.lock();
-        for item in batch.items() {
-            let entry = state.entry(item.id).in_state(PageState::Resident);
-            let is_open = item.progress == Progress::Mapped;
-            let entry = if is_open { entry.without(COPY | ORIGINAL | PROTECTED) } else { entry };
-            if state.publish(item.id, entry) {
-                self.wake(item.address, PAGE_BYTES);
-            }
-        }
-        self.counters.add(Figure::MinorFaults, 1);
-        self.notify(state);
-    }
-
     /// Opens a page to stores of the thread that froze the pager. The store keeps its copy, for the child.
     pub(super) fn open_frozen(&self, mut state: Guard<'_>, id: PageId) {
-        let entry = state.entry(id).without(PROTECTED);
-        state.set_entry(id, entry);
         let address = state.region(id.region).map_or(0, |it| it.address(id.page));
         // Where it fails, the thread tries again.
         let _ = uffd_abi::write_protect(&self.uffd, address, PAGE_BYTES, false);
@@ -136,7 +87,7 @@ impl Core {
         let mut state = self.lock();
         let entry = state.entry(id).in_state(PageState::Resident);
         let entry = match zeroed {
-            Ok(()) => entry.without(COPY | ORIGINAL | PROTECTED),
+            Ok(()) => entry.without(COPY | ORIGINAL),
             Err(_) => entry,
         };
         state.publish(id, entry);

@@ -23,14 +23,11 @@
 //! when it leaves the RAM unchanged.
 //!
 //! # Eviction
-//! User space sees no accessed bits of private memory, so use is found out by taking pages away ([`Eviction`]):
-//!
-//! - [`Eviction::Move`] moves pages into a pool of frames, unmapped but in RAM. A page that is touched there is *rescued*
+//! User space sees no accessed bits of private memory, so use is found out by taking pages away:
+//! `UFFDIO_MOVE` (Linux 6.8) moves pages into a pool of frames, unmapped but in RAM. A page that is touched there is *rescued*
 //!   without the store and gets a second chance; one that is not is written out, if the checksum says that it changed, and
 //!   its frame goes back to the kernel. No other page comes into that frame: what the program has given to a pipe or a socket by
 //!   reference (`vmsplice`, `MSG_ZEROCOPY`) is read from it later. Pages that a device has pinned stay where they are.
-//! - [`Eviction::WriteProtect`], for kernels before Linux 6.8, protects pages, writes them from where they are, and frees
-//!   them. Changes are found by write-protect faults.
 //!
 //! # What it costs
 //! One lock orders all faults of a pager; it is not held during system calls nor while the store works. Metadata is 16 bytes
@@ -90,7 +87,7 @@ mod table;
 mod tests;
 
 pub use bare::BarePages;
-pub use config::{Eviction, FaultService, PagerConfig};
+pub use config::{FaultService, PagerConfig};
 pub use disk::DiskStore;
 pub use error::PagerError;
 pub use freeze::Frozen;

@@ -38,7 +38,7 @@ impl File {
     fn new(file: impl AsFd, known: &Origins) -> Result<Arc<Self>, PagerError> {
         let found = look(&file)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-            return Err(PagerError::File("it is no regular file"));
+            return Err(PagerError::File("it is not a regular file"));
         }
         let flags = rustix::fs::fcntl_getfl(&file).map_err(failure("fcntl(F_GETFL)"))?;
         if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::WRONLY {
@@ -255,7 +255,7 @@ mod tests {
             done.unwrap_err().to_string()
         };
         let text = refused(std::fs::File::open("/dev/null").unwrap());
-        assert!(text.contains("no regular file"), "{text}");
+        assert!(text.contains("not a regular file"), "{text}");
         let path = std::env::temp_dir().join(format!("mapwire-origin-{}", std::process::id()));
         let text = refused(std::fs::File::create(&path).unwrap());
         std::fs::remove_file(path).unwrap();

@@ -40,9 +40,7 @@ impl Core {
                     state.frames -= 1;
                 }
                 PageState::Victim => {
-                    if let Some(slots) = &mut state.slots {
-                        slots.take_victim(entry.index());
-                    }
+                    state.slots.take_victim(entry.index());
                 }
                 PageState::Stored => stored += 1,
                 PageState::Empty | PageState::Poisoned | PageState::Busy => {}
@@ -109,8 +107,7 @@ impl Core {
         loop {
             let mut batch = Batch::new();
             while !batch.is_full()
-                && let Some(slots) = &mut state.slots
-                && let Some(slot) = slots.take_victim_of(number)
+                && let Some(slot) = state.slots.take_victim_of(number)
             {
                 batch.push(PageId::default(), 0).slot = slot;
             }

@@ -6,13 +6,12 @@
 use std::time::Instant;
 
 use super::batch::{Batch, Progress};
-use super::config::Eviction;
 use super::core::{Core, Guard, current_thread};
 use super::fill::Filling;
 use super::published::Figure;
 use super::store::{PageId, StoreError};
 use super::streams::Prediction;
-use super::table::{AHEAD, COPY, Entry, ORIGINAL, PROTECTED, PageState};
+use super::table::{AHEAD, COPY, Entry, ORIGINAL, PageState};
 use crate::faults::uffd_paging::Event;
 use crate::page::PAGE_BYTES;
 
@@ -66,11 +65,6 @@ impl Core {
                 }
                 PageState::Resident if write && is_frozen => {
                     self.open_frozen(state, id);
-                    return Served::Retry;
-                }
-                PageState::Resident if write && entry.has(PROTECTED) => {
-                    self.unprotect(state, id);
-                    self.counters.served_since(start);
                     return Served::Retry;
                 }
                 PageState::Resident => {
@@ -239,15 +233,11 @@ impl Core {
                 if is_original {
                     state.set_checksum(item.id, item.checksum);
                 }
-                // What protection does not tell of, checksums do.
-                let by_protection = self.eviction == Eviction::WriteProtect;
-                let is_known = !(by_protection && filling.write);
                 Entry::new(PageState::Resident)
                     .at(place)
                     .with_if(AHEAD, item.id != asked)
-                    .with_if(COPY, is_stored && is_known)
-                    .with_if(ORIGINAL, is_original && is_known)
-                    .with_if(PROTECTED, filling.protects(self.eviction))
+                    .with_if(COPY, is_stored)
+                    .with_if(ORIGINAL, is_original)
             } else if item.id == asked {
                 stored_before += isize::from(is_stored);
                 Entry::new(PageState::Poisoned)

@@ -1,4 +1,4 @@
-//! The pool of frames that pages are moved into and out of ([`Eviction::Move`](super::Eviction::Move)).
+//! The pool of frames that pages are moved into and out of.
 //!
 //! A slot is one page of address space. It is vacant (no frame), or holds the frame of a victim. Or it is in the hands of the thread that
 //! took it.

@@ -8,12 +8,12 @@ use rustix::io::Errno;
 
 use super::batch::{Batch, Item, Progress};
 use super::clock::Clock;
-use super::config::{Eviction, PagerConfig};
+use super::config::PagerConfig;
 use super::origin::{Origins, Part};
 use super::slots::Slots;
 use super::store::{MAX_REGIONS, PageId, StoreError};
 use super::streams::Streams;
-use super::table::{COPY, Entry, ORIGINAL, PROTECTED, PageState, PageTable, WAITED};
+use super::table::{COPY, Entry, ORIGINAL, PageState, PageTable, WAITED};
 use crate::page::PAGE_BYTES;
 
 /// Buffers for pages on their way, as bits of a word.
@@ -30,8 +30,6 @@ pub(super) struct RegionState {
     pub(super) origins: Arc<Origins>,
     /// Of faults that bring pages.
     pub(super) reads: Streams,
-    /// Of faults that open pages to stores.
-    pub(super) writes: Streams,
     busy: usize,
     /// Pages that are in the store alone.
     stored: usize,
@@ -47,17 +45,7 @@ impl RegionState {
         origins: Arc<Origins>,
         read_ahead: usize,
     ) -> Self {
-        Self {
-            base,
-            pages,
-            table,
-            origins,
-            reads: Streams::new(read_ahead),
-            writes: Streams::new(read_ahead),
-            busy: 0,
-            stored: 0,
-            closing: false,
-        }
+        Self { base, pages, table, origins, reads: Streams::new(read_ahead), busy: 0, stored: 0, closing: false }
     }
 
     pub(super) fn address(&self, page: u64) -> usize {
@@ -75,7 +63,6 @@ impl RegionState {
         item.has_copy = entry.has(COPY);
         item.is_of_file = self.origins.part(id.page).is_some();
         item.is_original = entry.has(ORIGINAL);
-        item.is_protected = entry.has(PROTECTED);
         item
     }
 
@@ -96,8 +83,7 @@ pub(super) struct State {
     /// Begins and numbers of regions, in order.
     order: Vec<(usize, u32)>,
     pub(super) clock: Clock,
-    /// With [`Eviction::Move`].
-    pub(super) slots: Option<Slots>,
+    pub(super) slots: Slots,
     /// Frames in RAM: mapped pages, and victims.
     pub(super) frames: usize,
     limit: usize,
@@ -117,12 +103,12 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(config: &PagerConfig, eviction: Eviction, slots: usize) -> Result<Self, Errno> {
+    pub(super) fn new(config: &PagerConfig, slots: usize) -> Result<Self, Errno> {
         Ok(Self {
             regions: (0..MAX_REGIONS).map(|_| None).collect(),
             order: Vec::with_capacity(MAX_REGIONS),
             clock: Clock::new(config.resident_pages() * 2)?,
-            slots: (eviction == Eviction::Move).then(|| Slots::new(slots)),
+            slots: Slots::new(slots),
             frames: 0,
             limit: config.resident_pages(),
             stored: 0,
@@ -235,10 +221,8 @@ impl State {
     /// Takes back the slots whose frames the kernel has.
     pub(super) fn note_released(&mut self, batch: &Batch) {
         for item in batch.items() {
-            if item.progress == Progress::Gone
-                && let Some(slots) = &mut self.slots
-            {
-                slots.put_vacant(item.slot);
+            if item.progress == Progress::Gone {
+                self.slots.put_vacant(item.slot);
                 self.frames -= 1;
             }
         }

@@ -32,14 +32,11 @@ pub(super) enum PageState {
 const STATES: [PageState; 6] =
     [PageState::Empty, PageState::Resident, PageState::Victim, PageState::Stored, PageState::Busy, PageState::Poisoned];
 
-/// The store has a copy with the checksum of the entry. The page itself may have changed since, unless it is stored or
-/// [`PROTECTED`].
+/// The store has a copy with the checksum of the entry. The page itself may have changed since, unless it is stored.
 pub(super) const COPY: u64 = 1 << 4;
-/// A page of a file: the file had bytes with the checksum of the entry. The page itself may have changed since, unless it is empty or
-/// [`PROTECTED`]. Not with [`COPY`].
+/// A page of a file: the file had bytes with the checksum of the entry. The page itself may have changed since, unless it is empty. Not
+/// with [`COPY`].
 pub(super) const ORIGINAL: u64 = 1 << 9;
-/// Stores fault. Only with [`COPY`] or [`ORIGINAL`].
-pub(super) const PROTECTED: u64 = 1 << 5;
 /// Read-ahead brought it, and nothing tells that it was used.
 pub(super) const AHEAD: u64 = 1 << 6;
 /// The clock passes it once.

@@ -11,8 +11,6 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::error::os;
 use super::{Credentials, MeetingError};
 
-/// Longest name of what is served, in bytes.
-const MAX_NAME_BYTES: usize = 64;
 /// Knocks that the kernel keeps while nobody answers.
 const BACKLOG: i32 = 1024;
 
@@ -24,11 +22,7 @@ impl FromStr for DoorName {
     type Err = MeetingError;
 
     fn from_str(text: &str) -> Result<Self, MeetingError> {
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        if text.is_empty() || text.len() > MAX_NAME_BYTES || !text.bytes().all(is_part) {
-            return Err(MeetingError::Name(text.chars().take(80).collect()));
-        }
-        Ok(Self(text.into()))
+        crate::checked_name(text).map(Self).map_err(MeetingError::Name)
     }
 }
 
@@ -39,7 +33,6 @@ impl fmt::Display for DoorName {
 }
 
 impl DoorName {
-    /// The abstract socket of a server of user `user`.
     pub(super) fn socket_of(&self, user: u32) -> String {
         format!("mapwire-door-{user}-{self}")
     }
@@ -93,7 +86,6 @@ impl Door {
         self.name.socket_of(rustix::process::geteuid().as_raw())
     }
 
-    /// The next who knocks.
     pub(super) fn accept(&self) -> Result<OwnedFd, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         rustix::net::accept_with(&self.listener, flags).and_then(above_stdio)
@@ -106,7 +98,6 @@ impl AsFd for Door {
     }
 }
 
-/// Who listens there.
 fn holder(place: &SocketAddrUnix) -> String {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).and_then(|socket| {

@@ -24,7 +24,6 @@ pub(super) enum Stage {
 #[derive(Debug)]
 struct Guest {
     rank: u32,
-    /// The process that knocked.
     process: u32,
     since: Instant,
 }
@@ -32,7 +31,6 @@ struct Guest {
 /// One job. The server's process runs its broker.
 pub(super) struct HostedJob {
     pub(super) id: u64,
-    /// The guests' user.
     pub(super) user: u32,
     pub(super) broker: Broker,
     pub(super) stage: Stage,
@@ -70,12 +68,10 @@ impl HostedJob {
         joining.count()
     }
 
-    /// Whether all ranks were used, and all guests are gone.
     pub(super) fn is_used_up(&self) -> bool {
         self.next == self.size && self.guests.is_empty()
     }
 
-    /// Gives `who` a rank.
     pub(super) fn admit(&mut self, who: &Credentials, now: Instant) -> u32 {
         let rank = self.next;
         self.next += 1;
@@ -86,7 +82,6 @@ impl HostedJob {
         rank
     }
 
-    /// Gives up a guest who has not joined.
     pub(super) fn give_up(&mut self, rank: u32, now: Instant) {
         self.broker.handle_rank_exited(rank, false, now);
         self.guests.retain(|guest| guest.rank != rank);

@@ -9,14 +9,11 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::record::{Answer, MAX_BYTES, check_knock};
 use super::{Credentials, is_own};
 
-/// A knock that says nothing ends after this time.
 const SILENT: Duration = Duration::from_secs(2);
-/// Knocks at a time.
 const MOST: usize = 256;
 /// Of these, those of a user other than the server's and root.
 const MOST_OF_OTHER: usize = 64;
 
-/// One who has connected.
 #[derive(Debug)]
 pub(super) struct Knock {
     socket: OwnedFd,
@@ -95,7 +92,6 @@ impl Knocks {
         self.0.push(knock);
     }
 
-    /// When the next is silent for too long.
     pub(super) fn poll_at(&self) -> Option<Instant> {
         let silent = self.0.iter().filter(|knock| !knock.is_waiting);
         silent.map(|knock| knock.since + SILENT).min()

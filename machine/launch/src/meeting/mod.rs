@@ -4,7 +4,7 @@
 //! is rank 0, and a rank of its own. Both then join that job as ranks of any other do. The server's [`Reception`] is a thread that answers
 //! knocks and is the broker of its jobs. Ranks are used once: when those of a job are used up, the next client opens the next job, and the
 //! old one ends with its last client. Clients of different users are in different jobs, so that none sees the memory or the cards of
-//! another user's.
+//! another user's. The broker is in the server and so cannot report that the server was killed: clients' service threads look for that.
 //!
 //! # Threat model
 //!

@@ -2,18 +2,16 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, mpsc::TryRecvError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mapwire_host::descriptors::above_stdio;
 use mapwire_host::masking;
 use mapwire_host::sparing::Sparing;
 use mapwire_transport::board::MAX_RANKS;
 use mapwire_transport::rendezvous::JobAddress;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::error::os;
@@ -21,12 +19,12 @@ use super::hosted::{HostedJob, Stage};
 use super::knocks::{Knock, Knocks};
 use super::record::Answer;
 use super::{Credentials, Door, DoorName, MeetingError, is_own};
+use crate::worker::{Bell, Worker};
 
 /// Knocks taken from one door before the others get their turn.
 const ACCEPT_BURST: usize = 64;
 /// Ranks that a process may have without having joined: what it does not use is given up after some time, and others need ranks meanwhile.
 const MOST_JOINING: usize = 256;
-/// While no descriptor is left, try again after this time.
 const SHORT_RETRY: Duration = Duration::from_millis(50);
 
 /// A job's number at its server, from 1; none is used twice.
@@ -70,6 +68,7 @@ impl Default for ReceptionLimits {
     }
 }
 
+#[derive(Debug)]
 enum Order {
     Open(Arc<Door>),
     Close(DoorName),
@@ -77,11 +76,7 @@ enum Order {
 
 /// The reception of a server. It ends with this, and with it all jobs.
 #[derive(Debug)]
-pub struct Reception {
-    orders: Option<Sender<Order>>,
-    bell: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Reception(Worker<Order>);
 
 impl Reception {
     /// Starts it.
@@ -90,20 +85,12 @@ impl Reception {
     /// No thread, or no descriptor left.
     pub fn start(host: Arc<dyn Host>, limits: ReceptionLimits) -> Result<Self, MeetingError> {
         let limits = ReceptionLimits { ranks: limits.ranks.clamp(2, MAX_RANKS), ..limits };
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags).and_then(above_stdio);
-        let bell = Arc::new(bell.map_err(os("eventfd"))?);
-        let (orders, heard) = mpsc::channel();
         let (tell, opened) = mpsc::channel();
-        let rung = Arc::clone(&bell);
-        // Handlers of the program run on threads of the program.
-        let masked = masking::mask();
-        let thread = std::thread::Builder::new().name("mapwire-door".to_owned()).spawn(move || {
-            masking::mask_for_good();
+        let worker = Worker::start("mapwire-door", move |orders, bell| {
             let desk = Desk {
                 host,
                 limits,
-                bell: rung,
+                bell: Arc::clone(bell),
                 tell,
                 opened,
                 doors: Vec::new(),
@@ -113,56 +100,26 @@ impl Reception {
                 short_until: None,
                 sparing: Sparing::default(),
             };
-            desk.serve(&heard);
+            desk.serve(orders);
         });
-        drop(masked);
-        Ok(Self { orders: Some(orders), bell, thread: Some(thread.map_err(thread_error)?) })
+        worker.map(Self).map_err(|(call, errno)| os(call)(errno))
     }
 
     /// Answers at `door` too.
     pub fn add(&self, door: Arc<Door>) {
-        self.order(Order::Open(door));
+        self.0.order(Order::Open(door));
     }
 
     /// Answers there no more. Guests that are in stay.
     pub fn remove(&self, name: &DoorName) {
-        self.order(Order::Close(name.clone()));
-    }
-
-    fn order(&self, order: Order) {
-        if let Some(orders) = &self.orders
-            && orders.send(order).is_ok()
-        {
-            ring(&self.bell);
-        }
+        self.0.order(Order::Close(name.clone()));
     }
 }
 
-impl Drop for Reception {
-    fn drop(&mut self) {
-        self.orders = None;
-        ring(&self.bell);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn ring(bell: &OwnedFd) {
-    // It fails only when it has been rung 2^64 times.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-}
-
-fn thread_error(error: io::Error) -> MeetingError {
-    let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
-    os("starting a thread")(errno)
-}
-
-/// What the thread has.
 struct Desk {
     host: Arc<dyn Host>,
     limits: ReceptionLimits,
-    bell: Arc<OwnedFd>,
+    bell: Arc<Bell>,
     tell: Sender<(JobId, Result<(), String>)>,
     opened: Receiver<(JobId, Result<(), String>)>,
     doors: Vec<Arc<Door>>,
@@ -171,11 +128,9 @@ struct Desk {
     last_job: JobId,
     /// Until then nobody is let in: no descriptor is left.
     short_until: Option<Instant>,
-    /// Lines of the log that clients cause.
     sparing: Sparing<Cause>,
 }
 
-/// What lines of the log are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// Clients that wait, as no descriptor is left.
@@ -315,10 +270,7 @@ impl Desk {
     }
 
     fn check_limits(&self, who: &Credentials) -> Result<(), String> {
-        let most = match is_own(who.user) {
-            true => self.limits.own_guests,
-            false => self.limits.other_guests,
-        };
+        let most = if is_own(who.user) { self.limits.own_guests } else { self.limits.other_guests };
         if most == 0 {
             return Err(format!("it admits no clients of user {}", who.user));
         }
@@ -362,7 +314,7 @@ impl Desk {
         let (tell, bell) = (self.tell.clone(), Arc::clone(&self.bell));
         let open = move || {
             let _ = tell.send((id, host.open_job(id, &address)));
-            ring(&bell);
+            bell.ring();
         };
         self.jobs.push(job);
         if let Err((error, _)) = aside(open) {
@@ -390,7 +342,7 @@ impl Desk {
         self.knocks.sockets().for_each(&mut watch);
         // Interrupted or not, everything is looked at again.
         let _ = poll(&mut fds, limit.as_ref());
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        self.bell.clear();
     }
 }
 

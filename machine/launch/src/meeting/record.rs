@@ -16,7 +16,6 @@ const MAGIC: &str = "mapwire-knock ";
 /// Processes of other releases are not admitted.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// What a client says.
 pub(super) fn knock() -> String {
     format!("{MAGIC}{RELEASE}")
 }
@@ -31,7 +30,6 @@ pub(super) fn check_knock(bytes: &[u8]) -> Option<Result<(), String>> {
     })
 }
 
-/// What a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Admitted { address: JobAddress, rank: u32, size: u32 },

@@ -1,29 +1,27 @@
 //! The broker of a host's ranks, on a thread of the lowest of them.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, TryLockError};
-use std::thread::JoinHandle;
+use std::os::fd::AsFd;
+use std::sync::TryLockError;
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use mapwire_host::descriptors::above_stdio;
-use mapwire_host::masking;
 use mapwire_host::sparing::Sparing;
 use mapwire_transport::board::RankState;
 use mapwire_transport::job::channels;
 use mapwire_transport::rendezvous::{Broker, JobAddress, Secret, Word};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::SharedLauncher;
+use crate::worker::{Bell, Worker};
 use crate::{Event, LaunchError};
 
-/// How often the launcher is asked for news.
 const NEWS: Duration = Duration::from_millis(200);
 
 /// What brokers of other hosts can have said without end.
 const REFUSED_WORDS: &str = "words of other hosts' brokers that were refused";
 
+#[derive(Debug)]
 enum Order {
     /// The broker must hear this.
     Hear(Word),
@@ -33,11 +31,7 @@ enum Order {
 
 /// The thread. It ends with this.
 #[derive(Debug)]
-pub(super) struct BrokerThread {
-    orders: Option<Sender<Order>>,
-    bell: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(super) struct BrokerThread(Worker<Order>);
 
 impl BrokerThread {
     /// Starts it for the ranks of host `here`. Gives where they join.
@@ -47,79 +41,41 @@ impl BrokerThread {
         secret: Secret,
         launcher: SharedLauncher,
     ) -> Result<(Self, JobAddress), LaunchError> {
-        let os = |call| move |source| LaunchError::Os { call, source };
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags).and_then(above_stdio).map_err(|errno| os("eventfd")(errno.into()))?;
-        let bell = Arc::new(bell);
-        let (orders, heard) = mpsc::channel();
         let (tell, told) = mpsc::channel();
-        let rung = Arc::clone(&bell);
-        // Handlers of the program run on threads of the program.
-        let masked = masking::mask();
-        let thread = std::thread::Builder::new()
-            .name("mapwire-broker".to_owned())
-            .spawn(move || {
-                masking::mask_for_good();
-                // It stays on this thread, as it counts references without atomics.
-                match Broker::of_host(&hosts, here, secret, channels()) {
-                    Ok(broker) => {
-                        let _ = tell.send(Ok(broker.address().clone()));
-                        let ranks = (0..).zip(hosts).filter(|(_, host)| *host == here);
-                        let ranks = ranks.map(|(rank, _)| rank).collect();
-                        serve(broker, ranks, &heard, &rung, &launcher);
-                    }
-                    Err(error) => {
-                        let _ = tell.send(Err(error));
-                    }
+        let worker = Worker::start("mapwire-broker", move |orders, bell| {
+            // It stays on this thread, as it counts references without atomics.
+            match Broker::of_host(&hosts, here, secret, channels()) {
+                Ok(broker) => {
+                    let _ = tell.send(Ok(broker.address().clone()));
+                    let ranks = (0..).zip(hosts).filter(|(_, host)| *host == here);
+                    let ranks = ranks.map(|(rank, _)| rank).collect();
+                    serve(broker, ranks, orders, bell, &launcher);
                 }
-            })
-            .map_err(os("starting a thread"))?;
-        drop(masked);
-        let this = Self { orders: Some(orders), bell, thread: Some(thread) };
+                Err(error) => {
+                    let _ = tell.send(Err(error));
+                }
+            }
+        })?;
         match told.recv() {
-            Ok(address) => Ok((this, address?)),
-            Err(_) => Err(os("starting a broker")(io::Error::other("its thread has ended"))),
+            Ok(address) => Ok((Self(worker), address?)),
+            Err(_) => {
+                let source = io::Error::other("its thread has ended");
+                Err(LaunchError::Os { call: "starting a broker", source })
+            }
         }
     }
 
-    fn order(&self, order: Order) {
-        if let Some(orders) = &self.orders
-            && orders.send(order).is_ok()
-        {
-            self.ring();
-        }
-    }
-
-    fn ring(&self) {
-        // It fails only when it has been rung 2^64 times.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-    }
-
-    /// Lets the broker hear a word of another host's rank.
     pub(super) fn tell(&self, word: Word) {
-        self.order(Order::Hear(word));
+        self.0.order(Order::Hear(word));
     }
 
     /// Waits until the ranks of this host have gone.
-    pub(super) fn finish(mut self) {
-        self.order(Order::Finish);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    pub(super) fn finish(self) {
+        self.0.order(Order::Finish);
     }
 }
 
-impl Drop for BrokerThread {
-    fn drop(&mut self) {
-        self.orders = None;
-        self.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn serve(mut broker: Broker, ranks: Vec<u32>, orders: &Receiver<Order>, bell: &OwnedFd, launcher: &SharedLauncher) {
+fn serve(mut broker: Broker, ranks: Vec<u32>, orders: &Receiver<Order>, bell: &Bell, launcher: &SharedLauncher) {
     let mut is_finishing = false;
     let mut sparing = Sparing::default();
     loop {
@@ -160,7 +116,7 @@ fn serve(mut broker: Broker, ranks: Vec<u32>, orders: &Receiver<Order>, bell: &O
         ];
         // Interrupted or not, everything is looked at again.
         let _ = poll(&mut fds, limit.as_ref());
-        let _ = rustix::io::read(bell, &mut [0; 8]);
+        bell.clear();
     }
 }
 

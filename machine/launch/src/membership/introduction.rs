@@ -4,9 +4,7 @@ use std::collections::HashMap;
 
 use crate::LaunchError;
 
-/// The first word of an introduction.
 const MAGIC: &str = "mapwire";
-/// Longest introduction that is read, in bytes.
 const MAX_BYTES: usize = 1024;
 
 /// How a rank reaches those of other hosts.
@@ -20,16 +18,13 @@ pub enum Between {
     Other(String),
 }
 
-/// A rank's introduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Introduction {
     /// Of mapwire.
     version: String,
-    /// How it reaches other hosts.
     between: Between,
     /// Equal for ranks that reach each other by sockets of the host.
     place: String,
-    /// The host's name, for messages.
     name: String,
 }
 

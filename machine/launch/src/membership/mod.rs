@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use mapwire_transport::board::{BoardError, MAX_RANKS};
 use mapwire_transport::rendezvous::{Card, JobAddress, Secret, Word};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{Detected, Event, LaunchError, Launcher};
 use broker::BrokerThread;
@@ -67,7 +66,7 @@ impl Membership {
         launcher.put(INTRODUCTION, own.to_text().as_bytes())?;
         let known = launcher.secret();
         if rank == 0 && known.is_none() {
-            launcher.put(SECRET, &random()?)?;
+            launcher.put(SECRET, &crate::random::<32>()?)?;
         }
         launcher.fence(timeout)?;
         let mut all = Vec::with_capacity(size as usize);
@@ -190,16 +189,7 @@ fn into_inner(launcher: Mutex<Box<dyn Launcher>>) -> Box<dyn Launcher> {
     launcher.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What `rank` must have put under `key`.
 fn needed(launcher: &mut dyn Launcher, rank: u32, key: &str, timeout: Duration) -> Result<Vec<u8>, LaunchError> {
     let value = launcher.get(rank, key, timeout)?;
     value.ok_or(LaunchError::Stranger { rank })
-}
-
-fn random() -> Result<[u8; 32], LaunchError> {
-    let mut bytes = [0; 32];
-    // Up to 256 bytes come whole.
-    getrandom(&mut bytes, GetRandomFlags::empty())
-        .map_err(|errno| LaunchError::Os { call: "getrandom", source: errno.into() })?;
-    Ok(bytes)
 }

@@ -12,13 +12,11 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use mapwire_names::{LEASE, LeaseId, SharedSecret, SigningKey, Store};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::record::{Claim, Incarnation, JobName, RELEASE, Record, host_name, ranks_text};
 use super::signed;
 use crate::LaunchError;
 
-/// How often leases are kept.
 pub(super) const KEEP: Duration = Duration::from_secs(1);
 /// A job that is there for longer than this, and takes no member, is alive.
 const DYING: Duration = LEASE.saturating_add(Duration::from_secs(3));
@@ -40,7 +38,6 @@ pub struct Wanted {
     pub timeout: Duration,
 }
 
-/// A job whose members have found together.
 #[derive(Clone, Debug)]
 pub(super) struct Formed {
     pub(super) incarnation: Incarnation,
@@ -53,13 +50,11 @@ pub(super) struct Formed {
 }
 
 impl Formed {
-    /// This member's ranks.
     pub(super) fn ranks(&self) -> Range<u32> {
         self.claims[&self.own].ranks.clone()
     }
 }
 
-/// What becomes of one attempt.
 enum Attempt {
     Formed(Formed),
     /// The incarnation has ended or was given up.
@@ -72,14 +67,10 @@ enum Attempt {
 pub(super) trait Waiting {
     /// Waits for up to `pause`. Whether to go on.
     fn pause(&mut self, pause: Duration) -> bool;
-    /// These ranks are missing.
     fn tell(&mut self, missing: &str);
 }
 
 /// Joins the job, and waits until all its ranks have. `None`: `waiting` has ended it, and nothing is left in the store.
-///
-/// # Errors
-/// [`LaunchError`]; nothing of this process is left in the store then.
 pub(super) fn form(
     store: &mut dyn Store,
     shared: &SharedSecret,
@@ -151,8 +142,11 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
             Err(error) => return Err(error),
         }
         let lease = store.grant()?;
-        let record =
-            Record { incarnation: Incarnation::new(random_id()?, lease), size: wanted.size, release: RELEASE.into() };
+        let record = Record {
+            incarnation: Incarnation::new(crate::random()?, lease),
+            size: wanted.size,
+            release: RELEASE.into(),
+        };
         match signed::create(store, &signing, &key, record.to_text().as_bytes(), lease) {
             Ok(true) => return Ok(record),
             // Another was faster.
@@ -163,21 +157,12 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
     }
 }
 
-/// The key that records are signed by.
 pub(super) fn record_key(shared: &SharedSecret) -> SigningKey {
     shared.signing_key("mapwire job records", &[])
 }
 
 fn read_record(value: &[u8], store: &dyn Store, name: &JobName) -> Result<Record, LaunchError> {
     Record::parse(value).ok_or_else(|| LaunchError::Forged { address: store.address().to_string(), key: name.key() })
-}
-
-pub(super) fn random_id() -> Result<[u8; 16], LaunchError> {
-    let mut id = [0; 16];
-    // Up to 256 bytes come whole.
-    getrandom(&mut id, GetRandomFlags::empty())
-        .map_err(|errno| LaunchError::Os { call: "getrandom", source: errno.into() })?;
-    Ok(id)
 }
 
 /// All claims below `prefix`.
@@ -291,7 +276,6 @@ impl Member<'_> {
         }
     }
 
-    /// What the record says otherwise than this process.
     fn disagrees(&self, record: &Record) -> Option<LaunchError> {
         let name = self.wanted.name.to_string();
         let ours = RELEASE;
@@ -368,7 +352,6 @@ fn choose(wanted: &Wanted, taken: &[Range<u32>]) -> Option<Range<u32>> {
     first.map(|first| first..first + wanted.count)
 }
 
-/// The ranks of a job that nobody has.
 pub(super) fn missing(size: u32, have: impl Iterator<Item = Range<u32>>) -> Vec<u32> {
     let have: Vec<_> = have.collect();
     let is_there = |rank: &u32| have.iter().any(|ranks| ranks.contains(rank));

@@ -36,17 +36,11 @@ pub struct Member {
 pub fn jobs(address: &StoreAddress, shared: &SharedSecret) -> Result<Vec<Job>, LaunchError> {
     let mut store = open(address, shared)?;
     let mut jobs = Vec::new();
-    for (key, _) in store.list(JOBS)? {
-        let name = key.strip_prefix(JOBS).unwrap_or_default();
+    for (name, value) in signed::list_any(&mut *store, &record_key(shared), JOBS)? {
         let Ok(job_name) = name.parse::<JobName>() else {
             continue;
         };
-        let record = match signed::get(&mut *store, &record_key(shared), &key) {
-            Ok(None) => continue,
-            Ok(Some(value)) => Record::parse(&value),
-            Err(LaunchError::Forged { .. }) => None,
-            Err(error) => return Err(error),
-        };
+        let record = value.and_then(|value| Record::parse(&value));
         let known = match record {
             None => None,
             Some(record) => {
@@ -64,7 +58,6 @@ pub fn jobs(address: &StoreAddress, shared: &SharedSecret) -> Result<Vec<Job>, L
                 Some((record.size, record.release, members))
             }
         };
-        let name = name.to_owned();
         jobs.push(Job { name, known });
     }
     Ok(jobs)

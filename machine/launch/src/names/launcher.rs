@@ -17,10 +17,8 @@ use crate::{Event, LaunchError, Launcher};
 /// The shortest and the longest time between two looks at a fence.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(100)];
 
-/// What ranks have put, by key and rank.
 type Values = HashMap<String, HashMap<u32, Vec<u8>>>;
 
-/// A rank's connection to the store.
 #[derive(Debug)]
 pub(crate) struct Names {
     store: Box<dyn Store>,
@@ -41,9 +39,6 @@ pub(crate) struct Names {
 
 impl Names {
     /// Joins the job. Waits for its other ranks, unless `mapwire run` has.
-    ///
-    /// # Errors
-    /// [`LaunchError`].
     pub(crate) fn join(job: &NamedJob, timeout: Duration) -> Result<Self, LaunchError> {
         let shared = SharedSecret::read(&job.secret_file)?;
         let mut store = open(&job.store, &shared)?;
@@ -111,7 +106,6 @@ impl Names {
         end
     }
 
-    /// The ranks that have come to fence `number`.
     fn arrived(&mut self, number: u32) -> Result<BTreeSet<u32>, LaunchError> {
         let folder = format!("{}fence/{number}/", self.prefix);
         let signing = self.signing_key();

@@ -8,13 +8,13 @@
 //! | `mapwire/donor/ID` | the donor's lease | its release, host, process and pages |
 //! | `mapwire/loan/ID/JOB` | the asker's lease | rank, size of the job, pages of all donors that are asked |
 
-use mapwire_names::{LeaseId, SharedSecret, SigningKey, Store, StoreAddress, open};
+use mapwire_names::{LeaseId, SharedSecret, StoreAddress};
 
-use super::forming::random_id;
-use super::record::{JobName, RELEASE, host_name, lines_of};
-use super::signed;
+use super::record::{JobName, RELEASE, host_name, lines_of, random_text};
+use super::signed::Notices;
 use crate::LaunchError;
 
+const PURPOSE: &str = "mapwire lending";
 const DONORS: &str = "mapwire/donor/";
 const LOANS: &str = "mapwire/loan/";
 
@@ -46,31 +46,13 @@ pub struct Loan {
     pub pages: u64,
 }
 
-fn signing_key(shared: &SharedSecret) -> SigningKey {
-    shared.signing_key("mapwire lending", &[])
-}
-
-fn hex(id: [u8; 16]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The donors in a store, those with most memory first. What is not signed by the secret is left out.
 ///
 /// # Errors
 /// The store cannot be reached, or has another secret.
 pub fn donors(address: &StoreAddress, shared: &SharedSecret) -> Result<Vec<Donor>, LaunchError> {
-    let mut store = open(address, shared)?;
-    let signing = signing_key(shared);
-    let mut donors = Vec::new();
-    for (key, _) in store.list(DONORS)? {
-        let value = match signed::get(&mut *store, &signing, &key) {
-            Ok(Some(value)) => value,
-            Ok(None) | Err(LaunchError::Forged { .. }) => continue,
-            Err(error) => return Err(error),
-        };
-        let id = key.strip_prefix(DONORS).unwrap_or_default();
-        donors.extend(Donor::parse(id, &value));
-    }
+    let found = Notices::open(address, shared, PURPOSE)?.list(DONORS)?;
+    let mut donors: Vec<Donor> = found.iter().filter_map(|(id, value)| Donor::parse(id, value)).collect();
     donors.sort_by(|one, other| (other.pages, &one.id).cmp(&(one.pages, &other.id)));
     Ok(donors)
 }
@@ -110,8 +92,7 @@ impl Loan {
 /// A donor's offer. It ends when it is dropped, or has not been [kept](Self::keep) for some seconds.
 #[derive(Debug)]
 pub struct Offer {
-    store: Box<dyn Store>,
-    signing: SigningKey,
+    notices: Notices,
     id: String,
     pages: u64,
     lease: LeaseId,
@@ -123,19 +104,16 @@ impl Offer {
     /// # Errors
     /// The store cannot be reached, or has another secret.
     pub fn begin(address: &StoreAddress, shared: &SharedSecret, pages: u64) -> Result<Self, LaunchError> {
-        let mut store = open(address, shared)?;
-        let lease = store.grant()?;
-        let mut offer = Self { store, signing: signing_key(shared), id: hex(random_id()?), pages, lease };
+        let mut notices = Notices::open(address, shared, PURPOSE)?;
+        let lease = notices.grant()?;
+        let mut offer = Self { notices, id: random_text()?, pages, lease };
         offer.show()?;
         Ok(offer)
     }
 
     fn show(&mut self) -> Result<(), LaunchError> {
-        let (host, process) = (host_name(), std::process::id());
-        let value = format!("{RELEASE}\n{host}\n{process}\n{}", self.pages);
-        let key = format!("{DONORS}{}", self.id);
-        signed::create(&mut *self.store, &self.signing, &key, value.as_bytes(), self.lease)?;
-        Ok(())
+        let value = format!("{RELEASE}\n{}\n{}\n{}", host_name(), std::process::id(), self.pages);
+        self.notices.post(&format!("{DONORS}{}", self.id), &value, self.lease)
     }
 
     /// Says that the donor lives, and offers anew if the store has forgotten it. To be called once a second.
@@ -143,8 +121,8 @@ impl Offer {
     /// # Errors
     /// The store cannot be reached now.
     pub fn keep(&mut self) -> Result<(), LaunchError> {
-        if !self.store.keep(self.lease)? {
-            self.lease = self.store.grant()?;
+        if !self.notices.keep(self.lease)? {
+            self.lease = self.notices.grant()?;
             self.show()?;
         }
         Ok(())
@@ -155,34 +133,15 @@ impl Offer {
     /// # Errors
     /// The store cannot be reached now.
     pub fn asked(&mut self) -> Result<Vec<Loan>, LaunchError> {
-        let prefix = format!("{LOANS}{}/", self.id);
-        let mut loans = Vec::new();
-        for (key, _) in self.store.list(&prefix)? {
-            match signed::get(&mut *self.store, &self.signing, &key) {
-                Ok(Some(value)) => {
-                    let job = key.strip_prefix(&prefix).unwrap_or_default();
-                    loans.extend(Loan::parse(job, &value));
-                }
-                Ok(None) | Err(LaunchError::Forged { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(loans)
-    }
-}
-
-impl Drop for Offer {
-    fn drop(&mut self) {
-        // Else the lease ends by itself.
-        let _ = self.store.revoke(self.lease);
+        let found = self.notices.list(&format!("{LOANS}{}/", self.id))?;
+        Ok(found.iter().filter_map(|(job, value)| Loan::parse(job, value)).collect())
     }
 }
 
 /// What donors are asked for, as long as this is there.
 #[derive(Debug)]
 pub struct Asking {
-    store: Box<dyn Store>,
-    lease: LeaseId,
+    _notices: Notices,
     /// The job that the donors are to join; the asker is its rank 0.
     pub job: JobName,
     /// Ranks in the job.
@@ -197,25 +156,16 @@ impl Asking {
     /// # Errors
     /// The store cannot be reached, or has another secret.
     pub fn begin(address: &StoreAddress, shared: &SharedSecret, donors: &[Donor]) -> Result<Self, LaunchError> {
-        let mut store = open(address, shared)?;
-        let signing = signing_key(shared);
-        let lease = store.grant()?;
-        let job: JobName = format!("far.{}", hex(random_id()?)).parse()?;
+        let mut notices = Notices::open(address, shared, PURPOSE)?;
+        let lease = notices.grant()?;
+        let job: JobName = format!("far.{}", random_text()?).parse()?;
         let size = donors.len() as u32 + 1;
         let pages = donors.iter().map(|donor| donor.pages).sum();
         for (rank, donor) in (1..).zip(donors) {
             let loan = Loan { job: job.clone(), rank, size, pages };
-            let key = format!("{LOANS}{}/{job}", donor.id);
-            signed::create(&mut *store, &signing, &key, loan.to_text().as_bytes(), lease)?;
+            notices.post(&format!("{LOANS}{}/{job}", donor.id), &loan.to_text(), lease)?;
         }
-        Ok(Self { store, lease, job, size, pages })
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        // Else the lease ends by itself.
-        let _ = self.store.revoke(self.lease);
+        Ok(Self { _notices: notices, job, size, pages })
     }
 }
 

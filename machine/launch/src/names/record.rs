@@ -10,8 +10,6 @@ use mapwire_transport::rendezvous::Secret;
 
 use crate::LaunchError;
 
-/// Longest name of a job, in bytes.
-const MAX_NAME_BYTES: usize = 64;
 /// Longest text about a host or an end that is read, in bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
@@ -29,11 +27,7 @@ impl FromStr for JobName {
     type Err = LaunchError;
 
     fn from_str(text: &str) -> Result<Self, LaunchError> {
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        if text.is_empty() || text.len() > MAX_NAME_BYTES || !text.bytes().all(is_part) {
-            return Err(LaunchError::JobName(text.chars().take(80).collect()));
-        }
-        Ok(Self(text.into()))
+        crate::checked_name(text).map(Self).map_err(LaunchError::JobName)
     }
 }
 
@@ -44,7 +38,6 @@ impl fmt::Display for JobName {
 }
 
 impl JobName {
-    /// The key of its record.
     pub(super) fn key(&self) -> String {
         format!("{JOBS}{self}")
     }
@@ -64,10 +57,9 @@ impl Incarnation {
     }
 
     pub(super) fn id(&self) -> String {
-        self.id.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(self.id)
     }
 
-    /// How the keys of this life begin.
     pub(super) fn prefix(&self, name: &JobName) -> String {
         format!("mapwire/run/{name}/{}/", self.id())
     }
@@ -77,7 +69,6 @@ impl Incarnation {
         Secret(shared.derive("mapwire job secret", &[name.0.as_bytes(), &self.id]))
     }
 
-    /// The key that its values are signed by.
     pub(super) fn signing_key(&self, name: &JobName, shared: &SharedSecret) -> SigningKey {
         shared.signing_key("mapwire job values", &[name.0.as_bytes(), &self.id])
     }
@@ -103,11 +94,9 @@ impl FromStr for Incarnation {
     }
 }
 
-/// What stands under the job's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) incarnation: Incarnation,
-    /// Ranks in the job.
     pub(super) size: u32,
     /// Of who began it.
     pub(super) release: String,
@@ -158,7 +147,6 @@ impl Claim {
     }
 }
 
-/// Who ends a job, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Abort {
     pub(super) code: u8,
@@ -190,7 +178,15 @@ pub(super) fn lines_of(bytes: &[u8]) -> Option<std::str::Lines<'_>> {
     (text.len() <= MAX_TEXT_BYTES && is_clean).then(|| text.lines())
 }
 
-/// This host's name, for messages.
+fn hex(bytes: [u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A name that nobody else has drawn.
+pub(super) fn random_text() -> Result<String, LaunchError> {
+    crate::random().map(hex)
+}
+
 pub(super) fn host_name() -> String {
     let names = rustix::system::uname();
     let name = names.nodename().to_string_lossy().into_owned();

@@ -10,14 +10,14 @@
 
 use std::net::IpAddr;
 
-use mapwire_names::{LeaseId, SharedSecret, SigningKey, Store, StoreAddress, open};
+use mapwire_names::{LeaseId, SharedSecret, StoreAddress};
 
-use super::forming::random_id;
-use super::record::{JobName, RELEASE, host_name, lines_of};
-use super::signed;
+use super::record::{JobName, RELEASE, host_name, lines_of, random_text};
+use super::signed::Notices;
 use crate::LaunchError;
 use crate::meeting::DoorName;
 
+const PURPOSE: &str = "mapwire serving";
 const SERVERS: &str = "mapwire/server/";
 const VISITS: &str = "mapwire/visit/";
 
@@ -26,14 +26,6 @@ pub const VISIT_SIZE: u32 = 2;
 
 /// Addresses of a host that are listed, at most.
 const MOST_ADDRESSES: usize = 8;
-
-fn signing_key(shared: &SharedSecret) -> SigningKey {
-    shared.signing_key("mapwire serving", &[])
-}
-
-fn hex(id: [u8; 16]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// A process that serves something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,27 +68,14 @@ impl FarServer {
 /// # Errors
 /// The store cannot be reached, or has another secret.
 pub fn servers(address: &StoreAddress, shared: &SharedSecret, name: &DoorName) -> Result<Vec<FarServer>, LaunchError> {
-    let mut store = open(address, shared)?;
-    let signing = signing_key(shared);
-    let prefix = format!("{SERVERS}{name}/");
-    let mut servers = Vec::new();
-    for (key, _) in store.list(&prefix)? {
-        let value = match signed::get(&mut *store, &signing, &key) {
-            Ok(Some(value)) => value,
-            Ok(None) | Err(LaunchError::Forged { .. }) => continue,
-            Err(error) => return Err(error),
-        };
-        let id = key.strip_prefix(&prefix).unwrap_or_default();
-        servers.extend(FarServer::parse(id, &value));
-    }
-    Ok(servers)
+    let found = Notices::open(address, shared, PURPOSE)?.list(&format!("{SERVERS}{name}/"))?;
+    Ok(found.iter().filter_map(|(id, value)| FarServer::parse(id, value)).collect())
 }
 
 /// What a server serves, in a store. It ends when this is dropped, or has not been [kept](Self::keep) for some seconds.
 #[derive(Debug)]
 pub struct Serving {
-    store: Box<dyn Store>,
-    signing: SigningKey,
+    notices: Notices,
     server: FarServer,
     /// Each with a lease of its own, so that it can end alone.
     names: Vec<(DoorName, LeaseId)>,
@@ -114,9 +93,8 @@ impl Serving {
     ) -> Result<Self, LaunchError> {
         addresses.truncate(MOST_ADDRESSES);
         Ok(Self {
-            store: open(address, shared)?,
-            signing: signing_key(shared),
-            server: FarServer { id: hex(random_id()?), host: host_name(), process: std::process::id(), addresses },
+            notices: Notices::open(address, shared, PURPOSE)?,
+            server: FarServer { id: random_text()?, host: host_name(), process: std::process::id(), addresses },
             names: Vec::new(),
         })
     }
@@ -127,7 +105,7 @@ impl Serving {
     /// The store cannot be reached now.
     pub fn set_names(&mut self, names: &[DoorName]) -> Result<(), LaunchError> {
         while let Some(at) = self.names.iter().position(|(name, _)| !names.contains(name)) {
-            self.store.revoke(self.names[at].1)?;
+            self.notices.withdraw(self.names[at].1)?;
             self.names.remove(at);
         }
         for name in names {
@@ -140,11 +118,8 @@ impl Serving {
     }
 
     fn show(&mut self, name: &DoorName) -> Result<LeaseId, LaunchError> {
-        let lease = self.store.grant()?;
-        let key = format!("{SERVERS}{name}/{}", self.server.id);
-        let value = self.server.to_text();
-        let value = value.as_bytes();
-        signed::create(&mut *self.store, &self.signing, &key, value, lease)?;
+        let lease = self.notices.grant()?;
+        self.notices.post(&format!("{SERVERS}{name}/{}", self.server.id), &self.server.to_text(), lease)?;
         Ok(lease)
     }
 
@@ -155,7 +130,7 @@ impl Serving {
     pub fn keep(&mut self) -> Result<(), LaunchError> {
         for at in 0..self.names.len() {
             let (name, lease) = self.names[at].clone();
-            if !self.store.keep(lease)? {
+            if !self.notices.keep(lease)? {
                 self.names[at].1 = self.show(&name)?;
             }
         }
@@ -168,36 +143,16 @@ impl Serving {
     /// # Errors
     /// The store cannot be reached now.
     pub fn asked(&mut self) -> Result<Vec<JobName>, LaunchError> {
-        let prefix = format!("{VISITS}{}/", self.server.id);
-        let mut jobs = Vec::new();
-        for (key, _) in self.store.list(&prefix)? {
-            match signed::get(&mut *self.store, &self.signing, &key) {
-                Ok(Some(value)) if value == RELEASE.as_bytes() => {
-                    let job = key.strip_prefix(&prefix).unwrap_or_default();
-                    jobs.extend(job.parse::<JobName>());
-                }
-                Ok(_) | Err(LaunchError::Forged { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(jobs)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        for (_, lease) in std::mem::take(&mut self.names) {
-            // Else the lease ends by itself.
-            let _ = self.store.revoke(lease);
-        }
+        let found = self.notices.list(&format!("{VISITS}{}/", self.server.id))?.into_iter();
+        let of_release = found.filter(|(_, value)| value == RELEASE.as_bytes());
+        Ok(of_release.filter_map(|(job, _)| job.parse().ok()).collect())
     }
 }
 
 /// What a server is asked for, as long as this is there.
 #[derive(Debug)]
 pub struct Visiting {
-    store: Box<dyn Store>,
-    lease: LeaseId,
+    _notices: Notices,
     /// The job that the server is to join as rank 0; the client is rank 1.
     pub job: JobName,
 }
@@ -208,20 +163,11 @@ impl Visiting {
     /// # Errors
     /// The store cannot be reached, or has another secret.
     pub fn begin(address: &StoreAddress, shared: &SharedSecret, server: &FarServer) -> Result<Self, LaunchError> {
-        let mut store = open(address, shared)?;
-        let lease = store.grant()?;
-        let job: JobName = format!("visit.{}", hex(random_id()?)).parse()?;
-        let key = format!("{VISITS}{}/{job}", server.id);
-        let signing = signing_key(shared);
-        signed::create(&mut *store, &signing, &key, RELEASE.as_bytes(), lease)?;
-        Ok(Self { store, lease, job })
-    }
-}
-
-impl Drop for Visiting {
-    fn drop(&mut self) {
-        // Else the lease ends by itself.
-        let _ = self.store.revoke(self.lease);
+        let mut notices = Notices::open(address, shared, PURPOSE)?;
+        let lease = notices.grant()?;
+        let job: JobName = format!("visit.{}", random_text()?).parse()?;
+        notices.post(&format!("{VISITS}{}/{job}", server.id), RELEASE, lease)?;
+        Ok(Self { _notices: notices, job })
     }
 }
 

@@ -2,21 +2,19 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mapwire_host::descriptors::above_stdio;
-use mapwire_host::masking;
 use mapwire_names::{NamesError, SharedSecret, SigningKey, Store, StoreAddress, open};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::forming::{self, Formed, KEEP, Waiting, Wanted};
 use super::record::{Abort, Incarnation, host_name};
 use super::signed;
 use crate::LaunchError;
+use crate::worker::{Bell, Worker};
 
 /// What a member hears.
 #[derive(Debug)]
@@ -42,65 +40,54 @@ pub enum News {
     Broken(LaunchError),
 }
 
+#[derive(Debug)]
 enum Order {
     Abort { code: u8, message: String },
     Leave,
 }
 
-#[derive(Debug)]
-struct Told {
-    news: Mutex<VecDeque<News>>,
-    bell: OwnedFd,
+type Queue = Arc<Mutex<VecDeque<News>>>;
+
+struct Told<'a> {
+    news: Queue,
+    bell: &'a Bell,
 }
 
-impl Told {
+impl Told<'_> {
     fn tell(&self, news: News) {
         let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         all.push_back(news);
-        // It fails only when it has been rung 2^64 times.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        self.bell.ring();
     }
 }
 
 /// A membership. Dropped without [`leave`](Self::leave), it counts as dead.
 #[derive(Debug)]
 pub struct Session {
-    told: Arc<Told>,
-    orders: Option<Sender<Order>>,
-    thread: Option<JoinHandle<()>>,
+    news: Queue,
+    worker: Worker<Order>,
 }
 
 impl Session {
     /// Begins to join. News tell how it goes.
     ///
     /// # Errors
-    /// No thread or descriptor can be had.
+    /// Cannot start a thread or open a descriptor.
     pub fn start(address: &StoreAddress, shared: SharedSecret, wanted: Wanted) -> Result<Self, LaunchError> {
-        let os = |call| move |source| LaunchError::Os { call, source };
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags).and_then(above_stdio).map_err(|errno| os("eventfd")(errno.into()))?;
-        let told = Arc::new(Told { news: Mutex::default(), bell });
-        let (orders, heard) = mpsc::channel();
         let store = open(address, &shared)?;
-        let tells = Arc::clone(&told);
-        // Handlers of the program run on threads of the program.
-        let masked = masking::mask();
-        let thread = std::thread::Builder::new()
-            .name("mapwire-names".to_owned())
-            .spawn(move || {
-                masking::mask_for_good();
-                run(store, &shared, &wanted, &heard, &tells);
-            })
-            .map_err(os("starting a thread"))?;
-        drop(masked);
-        Ok(Self { told, orders: Some(orders), thread: Some(thread) })
+        let news = Queue::default();
+        let told = Arc::clone(&news);
+        let worker = Worker::start("mapwire-names", move |orders, bell| {
+            run(store, &shared, &wanted, orders, &Told { news: told, bell });
+        })?;
+        Ok(Self { news, worker })
     }
 
     /// What has happened.
     pub fn poll_news(&self) -> Option<News> {
-        let mut all = self.told.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= 1 {
-            let _ = rustix::io::read(self.as_fd(), &mut [0; 8]);
+            self.worker.bell().clear();
         }
         all.pop_front()
     }
@@ -122,43 +109,26 @@ impl Session {
 
     /// Tells all members that this one ends the job.
     pub fn abort(&self, code: u8, message: &str) {
-        if let Some(orders) = &self.orders {
-            let message = message.to_owned();
-            let _ = orders.send(Order::Abort { code, message });
-        }
+        self.worker.order(Order::Abort { code, message: message.to_owned() });
     }
 
     /// Leaves in order. The last that leaves removes all that is left of the job. Takes seconds where the store does not answer.
-    pub fn leave(mut self) {
-        if let Some(orders) = self.orders.take() {
-            let _ = orders.send(Order::Leave);
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    pub fn leave(self) {
+        self.worker.order(Order::Leave);
     }
 }
 
 impl AsFd for Session {
     /// Readable when there may be news.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.told.bell.as_fd()
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.orders = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.worker.bell().as_fd()
     }
 }
 
 /// The wait of a member that joins: orders end it.
 struct Joining<'a> {
     orders: &'a Receiver<Order>,
-    told: &'a Told,
+    told: &'a Told<'a>,
     last: String,
 }
 
@@ -175,7 +145,7 @@ impl Waiting for Joining<'_> {
     }
 }
 
-fn run(mut store: Box<dyn Store>, shared: &SharedSecret, wanted: &Wanted, orders: &Receiver<Order>, told: &Told) {
+fn run(mut store: Box<dyn Store>, shared: &SharedSecret, wanted: &Wanted, orders: &Receiver<Order>, told: &Told<'_>) {
     let mut joining = Joining { orders, told, last: String::new() };
     let formed = match forming::form(&mut *store, shared, wanted, &mut joining) {
         Ok(Some(formed)) => formed,
@@ -195,7 +165,6 @@ fn run(mut store: Box<dyn Store>, shared: &SharedSecret, wanted: &Wanted, orders
     watch.serve(orders, told);
 }
 
-/// A member of a formed job.
 struct Watch {
     store: Box<dyn Store>,
     formed: Formed,
@@ -209,7 +178,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn serve(&mut self, orders: &Receiver<Order>, told: &Told) {
+    fn serve(&mut self, orders: &Receiver<Order>, told: &Told<'_>) {
         let mut was_reached = true;
         loop {
             match orders.recv_timeout(KEEP) {
@@ -246,8 +215,7 @@ impl Watch {
         }
     }
 
-    /// Keeps the leases, and looks for what others did.
-    fn look(&mut self, told: &Told) -> Result<(), LaunchError> {
+    fn look(&mut self, told: &Told<'_>) -> Result<(), LaunchError> {
         let (own, job) = (self.formed.lease, self.formed.incarnation.lease);
         if !self.store.keep(own)? || !self.store.keep(job)? {
             return Err(NamesError::NoLease { address: self.store.address().to_string() }.into());
@@ -270,7 +238,7 @@ impl Watch {
         Ok(())
     }
 
-    fn find_gone(&mut self, told: &Told) -> Result<(), LaunchError> {
+    fn find_gone(&mut self, told: &Told<'_>) -> Result<(), LaunchError> {
         let there = forming::claims(&mut *self.store, &self.signing, &self.prefix)?;
         // After the claims: who leaves says so before its claim goes.
         let left = self.left()?;
@@ -285,7 +253,6 @@ impl Watch {
         Ok(())
     }
 
-    /// The numbers of the members that have left.
     fn left(&mut self) -> Result<BTreeSet<u32>, LaunchError> {
         let folder = format!("{}left/", self.prefix);
         let left = signed::list(&mut *self.store, &self.signing, &folder)?;

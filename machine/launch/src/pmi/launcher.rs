@@ -34,7 +34,6 @@ pub(super) trait Dialect: std::fmt::Debug + Send {
     fn finish(&mut self, wire: &mut Wire, limit: Limit) -> Result<(), LaunchError>;
 }
 
-/// A rank's connection by PMI-1 or PMI-2.
 #[derive(Debug)]
 pub(crate) struct Pmi {
     wire: Wire,
@@ -47,9 +46,6 @@ pub(crate) struct Pmi {
 
 impl Pmi {
     /// Begins the conversation over `socket` as `rank` of `size`: PMI-2 where the launcher speaks it, else PMI-1.
-    ///
-    /// # Errors
-    /// [`LaunchError`].
     pub(crate) fn join(socket: OwnedFd, rank: u32, size: u32, timeout: Duration) -> Result<Self, LaunchError> {
         let limit = Limit::new("joining the launcher (PMI)", timeout);
         let mut wire = Wire::new(socket);

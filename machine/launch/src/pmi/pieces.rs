@@ -25,11 +25,9 @@ pub(super) fn cut(value: &[u8], limit: usize) -> Vec<String> {
     pieces.map(|piece| String::from_utf8_lossy(piece).into()).collect()
 }
 
-/// A value of which some pieces have come.
 #[derive(Debug)]
 pub(super) struct Joined {
     digits: String,
-    /// Bytes in all.
     bytes: usize,
 }
 
@@ -38,7 +36,6 @@ pub(super) struct Joined {
 pub(super) struct NoPiece;
 
 impl Joined {
-    /// Begins with the first piece.
     pub(super) fn begin(piece: &str) -> Result<Self, NoPiece> {
         let (length, digits) = piece.split_once(':').ok_or(NoPiece)?;
         let bytes: usize = length.parse().map_err(|_| NoPiece)?;
@@ -50,7 +47,6 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Whether nothing is missing.
     pub(super) fn is_whole(&self) -> bool {
         self.digits.len() == 2 * self.bytes
     }
@@ -65,7 +61,6 @@ impl Joined {
         Ok(())
     }
 
-    /// The bytes of a whole value.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default() as u8;
         let pairs = self.digits.as_bytes().chunks_exact(2);

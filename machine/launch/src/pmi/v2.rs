@@ -1,7 +1,7 @@
 //! PMI-2: `name=value;`, a semicolon in a value doubled, behind the length in six characters.
 
 use super::launcher::Dialect;
-use super::wire::{Limit, Wire};
+use super::wire::{Answer, Limit, Wire};
 use crate::LaunchError;
 use crate::error::excerpt;
 
@@ -9,41 +9,25 @@ use crate::error::excerpt;
 const MAX_ANSWER_BYTES: usize = 1 << 16;
 /// Characters of the longest value: PMI-2 allows 1,024 with the end of a C string.
 const LONGEST_VALUE: usize = 1000;
-/// Longest name of a job.
 const MAX_JOB_BYTES: usize = 256;
 
-/// PMI-2 once the launcher has accepted it.
 #[derive(Debug)]
 pub(super) struct V2 {
     job: String,
 }
 
-/// The fields of an answer.
-#[derive(Debug)]
-struct Answer {
-    text: String,
+fn is_success(answer: &Answer) -> bool {
+    answer.field("rc") == Some("0")
 }
 
-impl Answer {
-    /// The value of `name`, which has no semicolon in any answer that is asked for here but messages.
-    fn field(&self, name: &str) -> Option<&str> {
-        let mut pairs = self.text.split(';').filter_map(|field| field.split_once('='));
-        pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
-    }
-
-    fn is_success(&self) -> bool {
-        self.field("rc") == Some("0")
-    }
-
-    /// The value, if the launcher says that there is one.
-    fn found(&self) -> Option<&str> {
-        let is_found = self.field("found").is_some_and(|found| found.eq_ignore_ascii_case("true"));
-        self.field("value").filter(|_| is_found)
-    }
+/// The value, if the launcher says that there is one.
+fn found(answer: &Answer) -> Option<&str> {
+    let is_found = answer.field("found").is_some_and(|found| found.eq_ignore_ascii_case("true"));
+    answer.field("value").filter(|_| is_found)
 }
 
-fn malformed(answer: &[u8], expected: &'static str) -> LaunchError {
-    LaunchError::Protocol { protocol: "PMI-2", answer: excerpt(answer), expected }
+fn malformed(answer: String, expected: &'static str) -> LaunchError {
+    LaunchError::Protocol { protocol: "PMI-2", answer, expected }
 }
 
 /// A command as it is sent. `fields` follow `cmd=`; each ends with a semicolon.
@@ -58,33 +42,22 @@ fn ask(wire: &mut Wire, fields: &str, name: &'static str, limit: Limit) -> Resul
     let head = wire.read(6, limit)?;
     let length = std::str::from_utf8(&head).ok().and_then(|head| head.trim().parse().ok());
     let Some(length) = length.filter(|length| (1..=MAX_ANSWER_BYTES).contains(length)) else {
-        return wire.fail(malformed(&head, "a length"));
+        return wire.fail(malformed(excerpt(&head), "a length"));
     };
-    let text = match String::from_utf8(wire.read(length, limit)?) {
-        Ok(text) => text,
-        Err(error) => return wire.fail(malformed(error.as_bytes(), name)),
-    };
-    let answer = Answer { text };
-    if answer.field("cmd") != Some(name) {
-        return wire.fail(malformed(answer.text.as_bytes(), name));
-    }
-    Ok(answer)
+    let bytes = wire.read(length, limit)?;
+    Answer::read(wire, "PMI-2", bytes, |it| it == ';', name)
 }
 
 /// [`ask`]; the answer must report success.
 fn order(wire: &mut Wire, what: &str, fields: &str, name: &'static str, limit: Limit) -> Result<Answer, LaunchError> {
     let answer = ask(wire, fields, name, limit)?;
-    if answer.is_success() {
+    if is_success(&answer) {
         return Ok(answer);
     }
-    Err(LaunchError::Refused { protocol: "PMI-2", what: what.into(), reason: excerpt(answer.text.as_bytes()) })
+    Err(LaunchError::Refused { protocol: "PMI-2", what: what.into(), reason: answer.excerpt() })
 }
 
 impl V2 {
-    /// Completes the conversation's beginning.
-    ///
-    /// # Errors
-    /// [`LaunchError`].
     pub(super) fn begin(wire: &mut Wire, rank: u32, size: u32, limit: Limit) -> Result<Self, LaunchError> {
         let job = std::env::var("PMI_JOBID").unwrap_or_default();
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b';';
@@ -95,12 +68,12 @@ impl V2 {
         let agrees = |name, number: u32| answer.field(name).and_then(|value| value.parse().ok()) == Some(number);
         if !agrees("rank", rank) || !agrees("size", size) {
             let expected = "the rank and size of PMI_RANK and PMI_SIZE";
-            return wire.fail(malformed(answer.text.as_bytes(), expected));
+            return wire.fail(malformed(answer.excerpt(), expected));
         }
         let answer = order(wire, "the name of the job", "job-getid;", "job-getid-response", limit)?;
         let job = answer.field("jobid").unwrap_or_default();
         if job.is_empty() || job.len() > MAX_JOB_BYTES {
-            return wire.fail(malformed(answer.text.as_bytes(), "a job's name"));
+            return wire.fail(malformed(answer.excerpt(), "a job's name"));
         }
         Ok(Self { job: job.into() })
     }
@@ -122,7 +95,7 @@ impl Dialect for V2 {
     fn mapping(&mut self, wire: &mut Wire, limit: Limit) -> Result<Option<String>, LaunchError> {
         let fields = "info-getjobattr;key=PMI_process_mapping;";
         let answer = ask(wire, fields, "info-getjobattr-response", limit)?;
-        Ok(answer.found().map(str::to_owned))
+        Ok(found(&answer).map(str::to_owned))
     }
 
     fn put(&mut self, wire: &mut Wire, key: &str, value: &str, limit: Limit) -> Result<(), LaunchError> {
@@ -133,7 +106,7 @@ impl Dialect for V2 {
     fn get(&mut self, wire: &mut Wire, rank: u32, key: &str, limit: Limit) -> Result<Option<String>, LaunchError> {
         let fields = format!("kvs-get;jobid={};srcid={rank};key={key};", self.job);
         let answer = ask(wire, &fields, "kvs-get-response", limit)?;
-        Ok(answer.found().map(str::to_owned))
+        Ok(found(&answer).map(str::to_owned))
     }
 
     fn fence(&mut self, wire: &mut Wire, limit: Limit) -> Result<(), LaunchError> {

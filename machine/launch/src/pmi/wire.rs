@@ -13,7 +13,6 @@ use crate::error::excerpt;
 /// Longest line of the launcher, in bytes: twice what PMI-1 allows.
 const MAX_LINE_BYTES: usize = 2048;
 
-/// Until when an answer must be there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     what: &'static str,
@@ -82,7 +81,6 @@ impl Wire {
         }
     }
 
-    /// The next `length` bytes.
     pub(super) fn read(&mut self, length: usize, limit: Limit) -> Result<Vec<u8>, LaunchError> {
         while self.unread.len() < length {
             self.receive(limit)?;
@@ -139,6 +137,44 @@ impl Wire {
     pub(super) fn fail<T>(&mut self, error: LaunchError) -> Result<T, LaunchError> {
         self.is_spent = true;
         Err(error)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    text: String,
+    /// Whether a character stands between fields.
+    separates: fn(char) -> bool,
+}
+
+impl Answer {
+    /// Takes what came for an answer that is named `name`.
+    pub(super) fn read(
+        wire: &mut Wire,
+        protocol: &'static str,
+        bytes: Vec<u8>,
+        separates: fn(char) -> bool,
+        name: &'static str,
+    ) -> Result<Self, LaunchError> {
+        let malformed = |bytes: &[u8]| LaunchError::Protocol { protocol, answer: excerpt(bytes), expected: name };
+        let answer = match String::from_utf8(bytes) {
+            Ok(text) => Self { text, separates },
+            Err(error) => return wire.fail(malformed(error.as_bytes())),
+        };
+        match answer.field("cmd") {
+            Some(named) if named == name => Ok(answer),
+            _ => wire.fail(malformed(answer.text.as_bytes())),
+        }
+    }
+
+    /// The value of `name`. A separator in a value, which only messages have, ends it.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.text.split(self.separates).filter_map(|field| field.split_once('='));
+        pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    pub(super) fn excerpt(&self) -> String {
+        excerpt(self.text.as_bytes())
     }
 }
 

@@ -12,7 +12,6 @@ const PROTOCOL: &str = "PMIx";
 /// How long the launcher may take for what it can answer at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A rank's connection by PMIx.
 pub(crate) struct Pmix {
     library: &'static Library,
     namespace: String,
@@ -34,10 +33,6 @@ fn too_late(what: &'static str, after: Duration) -> impl FnOnce(TooLate) -> Laun
 }
 
 impl Pmix {
-    /// Connects as `rank` of the job `namespace`.
-    ///
-    /// # Errors
-    /// [`LaunchError`].
     pub(crate) fn join(namespace: &str, rank: u32, timeout: Duration) -> Result<Self, LaunchError> {
         let library = Library::load().map_err(LaunchError::NoLibrary)?;
         let what = "joining the launcher (PMIx)";
@@ -74,7 +69,6 @@ impl Pmix {
         Ok(this)
     }
 
-    /// What the launcher tells of the job.
     fn job_value(&self, key: &'static str, timeout: Duration) -> Result<Option<Datum>, LaunchError> {
         let answer = self.library.get(&self.namespace, abi::RANK_WILDCARD, key, &[], timeout);
         let (status, datum) = answer.map_err(too_late("the size of the job", timeout))?;

@@ -14,23 +14,19 @@ use libloading::os::unix::Library as Object;
 use super::abi::{self, ByteObject, Data, Info, Proc, Status, Value};
 use crate::launcher::MAX_VALUE_BYTES;
 
-/// Most events that wait to be taken.
 const MAX_EVENTS: usize = 1 << 12;
 /// Longest text that the library answers, in bytes: a list of the ranks of a host.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// An event, as the library tells it.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) status: Status,
-    /// Job and rank that it concerns.
     pub(super) about: Option<(String, u32)>,
 }
 
 /// Events that have come. A process has one PMIx client.
 static EVENTS: Mutex<VecDeque<Told>> = Mutex::new(VecDeque::new());
 
-/// A value that the library answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Datum {
     Bytes(Vec<u8>),
@@ -40,7 +36,6 @@ pub(super) enum Datum {
     Other(u16),
 }
 
-/// An option of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Choice {
     /// `pmix.collect`.
@@ -51,7 +46,6 @@ pub(super) enum Choice {
     Timeout(i32),
 }
 
-/// The library did not answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLate;
 
@@ -68,7 +62,6 @@ pub(super) struct Library {
     error_string: abi::ErrorString,
 }
 
-/// What a call needs until it is answered.
 struct Request {
     who: Proc,
     key: CString,
@@ -83,10 +76,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Library {
-    /// The library, loaded by the first call.
-    ///
-    /// # Errors
-    /// The loader's words.
     pub(super) fn load() -> Result<&'static Self, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
         LOADED.get_or_init(Self::open).as_ref().map_err(Clone::clone)
@@ -118,7 +107,6 @@ impl Library {
         Ok(library)
     }
 
-    /// The library's words for a status.
     pub(super) fn describe(&self, status: Status) -> String {
         // SAFETY: takes any status and gives a static string or null.
         let text = unsafe { (self.error_string)(status) };
@@ -143,13 +131,11 @@ impl Library {
         })
     }
 
-    /// Leaves the launcher's server.
     pub(super) fn finalize(&'static self, timeout: Duration) -> Result<Status, TooLate> {
         // SAFETY: no options are passed. A later call of another function answers that the library is not initialised.
         within(timeout, move || unsafe { (self.finalize)(std::ptr::null(), 0) })
     }
 
-    /// Asks that all ranks of the job be ended.
     pub(super) fn abort(&'static self, code: i32, message: &str, timeout: Duration) -> Result<Status, TooLate> {
         let message = c_string(message);
         within(timeout, move || {
@@ -158,7 +144,6 @@ impl Library {
         })
     }
 
-    /// Stores a value to be committed.
     pub(super) fn put(&self, key: &str, bytes: &[u8]) -> Status {
         let key = c_string(key);
         let object = ByteObject { bytes: bytes.as_ptr().cast(), size: bytes.len() };
@@ -167,13 +152,11 @@ impl Library {
         unsafe { (self.put)(abi::SCOPE_GLOBAL, key.as_ptr(), &mut value) }
     }
 
-    /// Hands stored values to the launcher's server.
     pub(super) fn commit(&self) -> Status {
         // SAFETY: takes nothing.
         unsafe { (self.commit)() }
     }
 
-    /// Waits for all ranks of `namespace`.
     pub(super) fn fence(&self, namespace: &str, timeout: Duration) -> Result<Status, TooLate> {
         let request = Request::new(namespace, abi::RANK_WILDCARD, "", &[Choice::Collect]);
         let answer = request.run(timeout, |request, data| {
@@ -216,7 +199,6 @@ impl Library {
     }
 }
 
-/// The next event that waits.
 pub(super) fn poll_event() -> Option<Told> {
     lock(&EVENTS).pop_front()
 }

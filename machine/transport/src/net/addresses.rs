@@ -27,7 +27,7 @@ enum Item {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressesError {
     /// The list cannot be read.
-    #[error("`{0}` is no address, network (10.0.0.0/8), interface (eth0) or `auto`")]
+    #[error("`{0}` is not an address, a network (10.0.0.0/8), an interface (eth0) or `auto`")]
     Malformed(String),
     /// This host has nothing of the kind.
     #[error("`{item}` fits no address of this host, which has {has}")]

@@ -32,7 +32,6 @@
 //! | `udp;ofi_rxd` | says nothing of a refused store or fetch, which then fails after [`OfiConfig::patience`] |
 //! | `shm` | installs handlers for SIGSEGV, SIGBUS, SIGTERM and SIGINT of its own, so it cannot stand beside the shared memory's page faults. Says nothing of a refused operation. A process that is killed leaves a file in /dev/shm, and the next one of its number could not open an endpoint: [`remove_leftovers`]. Crashes when it sends to a closed endpoint of its own process |
 
-pub mod bare;
 mod engine;
 mod error;
 mod frame;

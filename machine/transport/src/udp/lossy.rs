@@ -36,7 +36,7 @@ pub struct Loss {
 /// Why a text is no [`Loss`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no fault; write a share of the datagrams that are lost, such as 1%, or a list of loss, duplicate, reorder and corrupt with shares, and seed: loss=1%,reorder=2%,seed=7"
+    "`{0}` is not a fault; write a share of the datagrams that are lost, such as 1%, or a list of loss, duplicate, reorder and corrupt with shares, and seed: loss=1%,reorder=2%,seed=7"
 )]
 pub struct LossError(String);
 

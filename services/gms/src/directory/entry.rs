@@ -60,9 +60,7 @@ impl Entry {
 
     /// Takes a copy out. False if it was not there.
     pub fn remove(&mut self, node: NodeId) -> bool {
-        let Some(at) = self.copies().position(|copy| copy == node) else {
-            return false;
-        };
+        let Some(at) = self.copies().position(|copy| copy == node) else { return false };
         self.count -= 1;
         let last = usize::from(self.count);
         self.copies[at] = self.copies[last];

@@ -1,8 +1,6 @@
 //! A node's part of the page directory (GMS-NP §2.2, §2.5): a hash table of rows of entries, which names the nodes that store each
 //! page.
 
-#[cfg(test)]
-mod conformance;
 mod entry;
 mod rows;
 mod scan;
@@ -145,9 +143,7 @@ impl<R: Rows> Directory<R> {
             let mut left = self.rows();
             while let Some(number) = row.filter(|_| left > 0) {
                 self.fetch(number);
-                let Some(mut entry) = self.entry(place) else {
-                    break;
-                };
+                let Some(mut entry) = self.entry(place) else { break };
                 let before = entry;
                 change(&mut entry);
                 let at = At { row: number, place };
@@ -180,12 +176,8 @@ impl<R: Rows> Directory<R> {
                 left -= 1;
                 self.rows.read(number, 0..size.entries(), &mut bytes);
                 let (entries, _) = bytes.as_chunks();
-                let found = entries.iter().map_while(Entry::from_bytes);
-                let count = found.inspect(&mut see).count();
-                row = match count == size.entries() {
-                    true => self.next_of([&entries[0], &entries[1]]),
-                    false => None,
-                };
+                let count = entries.iter().map_while(Entry::from_bytes).inspect(&mut see).count();
+                row = if count == size.entries() { self.next_of([&entries[0], &entries[1]]) } else { None };
             }
         }
     }
@@ -197,9 +189,7 @@ impl<R: Rows> Directory<R> {
             left -= 1;
             self.fetch(row);
             for place in 0..self.rows.size().entries() {
-                let Some(entry) = self.entry(place) else {
-                    return Err(At { row, place });
-                };
+                let Some(entry) = self.entry(place) else { return Err(At { row, place }) };
                 self.scanned.entries += 1;
                 if entry.name() == name {
                     return Ok((At { row, place }, entry));
@@ -260,9 +250,7 @@ impl<R: Rows> Directory<R> {
             row = next;
             self.fetch(row);
         }
-        let mut places = (0..self.rows.size().entries()).rev();
-        let place = places.find(|&place| self.entry(place).is_some());
-        let place = place.unwrap_or(0);
+        let place = (0..self.rows.size().entries()).rev().find(|&place| self.entry(place).is_some()).unwrap_or(0);
         (At { row, place }, self.entry(place), before)
     }
 

@@ -1,4 +1,5 @@
-//! The memory that a directory lies in.
+//! The memory that a directory lies in: of the host, in which case rows cross the bus in pieces, or of the NIC, whose budget is charged for
+//! it.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -13,6 +13,8 @@ use proptest::prelude::*;
 use super::{CheckPoints, Directory, DirectoryFull, ENTRY_BYTES, Entry, PlainRows, RowSize, Rows};
 use crate::name::{PageHash, PageName};
 
+mod conformance;
+
 fn name(page: u64) -> PageName {
     PageName { space: 1, page }
 }
@@ -42,8 +44,8 @@ fn operations() -> impl Strategy<Value = Operation> {
 
 #[test]
 fn plain_rows_pass_the_suite() {
-    super::conformance::suite(PlainRows::new);
-    super::conformance::suite(PlainRows::across_bus);
+    conformance::suite(PlainRows::new);
+    conformance::suite(PlainRows::across_bus);
 }
 
 /// Rows across a bus that note the pieces in which they are read.

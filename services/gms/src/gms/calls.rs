@@ -163,10 +163,7 @@ impl Gms {
         if self.stage != Stage::Stays {
             return Err(Error::Leaving);
         }
-        if !self.view.is_member() {
-            return Err(Error::NotMember);
-        }
-        Ok(())
+        if !self.view.is_member() { Err(Error::NotMember) } else { Ok(()) }
     }
 
     fn check_frame(&self, frame: u32) -> Result<(), Error> {
@@ -178,10 +175,7 @@ impl Gms {
 
     fn check_requests(&self, under_way: usize) -> Result<(), Error> {
         let limit = self.config.requests;
-        if under_way >= usize::from(limit) {
-            return Err(Error::Busy { limit });
-        }
-        Ok(())
+        if under_way >= usize::from(limit) { Err(Error::Busy { limit }) } else { Ok(()) }
     }
 
     /// Begins a request, and sends it if all members go by the same map.
@@ -199,7 +193,6 @@ impl Gms {
         nodes.iter().for_each(|node| self.out.send(node, message));
     }
 
-    /// Refuses a page to its putter.
     pub(super) fn refuse(&mut self, putter: Option<(NodeId, u32)>, why: Refusal) {
         if let Some((to, sequence)) = putter {
             let grant = self.grant_again(to);

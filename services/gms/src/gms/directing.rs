@@ -65,8 +65,7 @@ impl Gms {
         }
         let requester = request.requester;
         let parked = self.parked.iter();
-        let of_it = parked.filter(|parked| parked.requester == requester);
-        if of_it.count() > self.most_requests() {
+        if parked.filter(|parked| parked.requester == requester).count() > self.most_requests() {
             return Err(Broken);
         }
         self.parked.push_back(request);
@@ -101,9 +100,7 @@ impl Gms {
         let nth = (request.sequence as usize).wrapping_add(usize::from(request.attempts)) % count;
         let own = entry.copies().find(|&copy| copy == request.requester);
         let nth = entry.copies().nth(nth);
-        let Some(storing) = own.filter(|_| request.attempts == 0).or(nth) else {
-            return;
-        };
+        let Some(storing) = own.filter(|_| request.attempts == 0).or(nth) else { return };
         self.counters.forwarded += 1;
         if request.operation == Operation::Take {
             // The storing node gives it away, unless it says otherwise.
@@ -205,8 +202,7 @@ impl Gms {
             self.answer_spare(&spare);
             return Ok(());
         }
-        let of_it = self.parked_spares.iter();
-        if of_it.filter(|parked| parked.from == spare.from).count() >= MOST_SPARES {
+        if self.parked_spares.iter().filter(|parked| parked.from == spare.from).count() >= MOST_SPARES {
             return Err(Broken);
         }
         self.parked_spares.push(spare);
@@ -226,9 +222,7 @@ impl Gms {
             return false;
         }
         // One that is not listed has moved: a copy that was given away or discarded is not there any more when it hears the answer.
-        let Some(mut entry) = self.directory.lookup(name, hash) else {
-            return true;
-        };
+        let Some(mut entry) = self.directory.lookup(name, hash) else { return true };
         let is_listed = entry.copies().any(|copy| copy == from);
         let stays = is_listed && (!on_disk || entry.copies().eq([from]));
         if !stays && entry.remove(from) {

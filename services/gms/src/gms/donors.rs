@@ -63,12 +63,8 @@ impl Gms {
     /// All frames serve, and a peer wants one: the oldest page goes, dropped if it is older than MinAge and nothing is lost by
     /// it, else to another node (Feeley §3). Then the frame is there for the next who asks.
     pub(super) fn make_room(&mut self, now_ns: u64) {
-        let Some(frame) = self.pool.oldest().next() else {
-            return;
-        };
-        let Some(resident) = self.pool.resident(frame) else {
-            return;
-        };
+        let Some(frame) = self.pool.oldest().next() else { return };
+        let Some(resident) = self.pool.resident(frame) else { return };
         if !resident.is_listed || resident.eviction.is_some() {
             return;
         }
@@ -88,9 +84,7 @@ impl Gms {
 
     /// Asks the directory node whether a copy may be dropped.
     fn ask_about(&mut self, frame: u32, why: Eviction) {
-        let Some(resident) = self.pool.resident_mut(frame) else {
-            return;
-        };
+        let Some(resident) = self.pool.resident_mut(frame) else { return };
         resident.eviction = Some(why);
         let (stamp, page) = (resident.stamp, resident.page);
         self.evictions.insert(frame);
@@ -102,9 +96,7 @@ impl Gms {
 
     /// The directory node answers: the page may be dropped, or must be moved.
     pub(super) fn handle_spared(&mut self, now_ns: u64, frame: u32, stamp: u32, is_spared: bool) {
-        let Some(resident) = self.pool.resident(frame) else {
-            return;
-        };
+        let Some(resident) = self.pool.resident(frame) else { return };
         let asked = resident.eviction;
         let was_asked = matches!(asked, Some(Eviction::Asking | Eviction::Checking));
         if resident.stamp != stamp || !was_asked {

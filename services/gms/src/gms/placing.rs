@@ -10,8 +10,7 @@ impl Gms {
     /// Draws a node that has not been asked for this put: by the epoch's weights, or, while nothing is known of ages, by free frames.
     pub(super) fn draw_node(&mut self, put: u32) -> Option<NodeId> {
         let tried = self.puts.get(put)?;
-        let peers = self.view.peers();
-        let open = peers.iter().filter(|&node| !tried.has_tried(node));
+        let open = self.view.peers().iter().filter(|&node| !tried.has_tried(node));
         let open: alloc::vec::Vec<_> = open.collect();
         let donations = &self.donations;
         let free = |node: NodeId| u64::from(donations.get(&node).copied().unwrap_or(0));
@@ -60,7 +59,6 @@ impl Gms {
         }
     }
 
-    /// Ages of a node.
     pub(super) fn handle_ages(&mut self, now_ns: u64, from: NodeId, report: AgeReport) {
         if !self.view.is_peer(from) {
             return;

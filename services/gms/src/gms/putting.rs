@@ -26,9 +26,7 @@ impl Gms {
 
     /// Sends one copy to a node; without one the copy fails.
     fn begin_leg(&mut self, now_ns: u64, number: u32, to: Option<NodeId>, why: Refusal) {
-        let Some(put) = self.puts.get(number) else {
-            return;
-        };
+        let Some(put) = self.puts.get(number) else { return };
         let Some(to) = to else {
             put.open -= 1;
             put.why = why;
@@ -112,12 +110,8 @@ impl Gms {
 
     /// One copy is stored, or will not be by this node.
     pub(super) fn end_leg(&mut self, now_ns: u64, sequence: u32, why: Option<Refusal>) {
-        let Some(leg) = self.puts.end_leg(sequence) else {
-            return;
-        };
-        let Some(put) = self.puts.get(leg.put) else {
-            return;
-        };
+        let Some(leg) = self.puts.end_leg(sequence) else { return };
+        let Some(put) = self.puts.get(leg.put) else { return };
         let Some(why) = why else {
             put.stored += 1;
             put.place = leg.frame.map(|frame| Place { node: leg.to, frame });
@@ -136,9 +130,7 @@ impl Gms {
 
     /// All copies of a put are stored or refused.
     fn end_put(&mut self, now_ns: u64, number: u32) {
-        let Some(put) = self.puts.remove(number) else {
-            return;
-        };
+        let Some(put) = self.puts.remove(number) else { return };
         match (put.origin, put.place) {
             (Origin::Program(tag), Some(place)) => {
                 self.counters.stored += 1;

@@ -10,12 +10,8 @@ use crate::requests::{Asked, Pending};
 impl Gms {
     /// Sends a request to the page's directory node.
     pub(super) fn send_request(&mut self, sequence: u32) {
-        let Some(&Pending { asked, name, hash }) = self.requests.get(sequence) else {
-            return;
-        };
-        let Some(directory) = self.view.map().directory_node(hash) else {
-            return;
-        };
+        let Some(&Pending { asked, name, hash }) = self.requests.get(sequence) else { return };
+        let Some(directory) = self.view.map().directory_node(hash) else { return };
         let (operation, value) = match asked {
             Asked::Get(get) if get.keep => (Operation::Get, get.frame),
             Asked::Get(get) => (Operation::Take, get.frame),
@@ -54,13 +50,10 @@ impl Gms {
         }
     }
 
-    /// The directory node answers.
     pub(super) fn handle_answer(&mut self, from: NodeId, request: &Request) {
         let is_its = self.view.map().directory_node(request.hash) == Some(from);
         let is_mine = request.requester == self.me() && request.map == self.view.version();
-        let Some(&pending) = self.requests.get(request.sequence) else {
-            return;
-        };
+        let Some(&pending) = self.requests.get(request.sequence) else { return };
         let fits = match pending.asked {
             Asked::Get(_) => request.operation == Operation::Absent,
             Asked::Discard(_) => request.operation == Operation::Discarded,

@@ -67,10 +67,7 @@ impl Service for Gms {
     }
 
     fn poll_at(&self) -> Option<u64> {
-        let epoch = match self.view.is_member() {
-            true => self.epochs.poll_at(),
-            false => None,
-        };
+        let epoch = if self.view.is_member() { self.epochs.poll_at() } else { None };
         [epoch, self.retry_at_ns].into_iter().flatten().min()
     }
 }

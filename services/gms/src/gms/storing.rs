@@ -37,10 +37,7 @@ impl Gms {
                 self.report(frame);
             }
             if is_current && is_its {
-                request.operation = match gives {
-                    true => Operation::NotHereTake,
-                    false => Operation::NotHere,
-                };
+                request.operation = if gives { Operation::NotHereTake } else { Operation::NotHere };
                 self.out.send(from, Message::Request(request));
             }
             return;
@@ -163,9 +160,7 @@ impl Gms {
     /// Tells the directory node that this node stores a page.
     pub(super) fn report(&mut self, frame: u32) {
         let stamp = self.pool.next_stamp();
-        let Some(resident) = self.pool.resident_mut(frame) else {
-            return;
-        };
+        let Some(resident) = self.pool.resident_mut(frame) else { return };
         resident.stamp = stamp;
         resident.is_listed = false;
         let is_asked = matches!(resident.eviction, Some(Eviction::Asking | Eviction::Checking));
@@ -186,9 +181,7 @@ impl Gms {
     pub(super) fn handle_listed(&mut self, from: NodeId, frame: u32, stamp: u32, listing: Listing) {
         self.reports.open = self.reports.open.saturating_sub(1);
         let map = self.view.map();
-        let Some(resident) = self.pool.resident(frame) else {
-            return;
-        };
+        let Some(resident) = self.pool.resident(frame) else { return };
         let is_its = map.directory_node(resident.page.hash) == Some(from);
         if !is_its || resident.stamp != stamp {
             return;
@@ -199,9 +192,7 @@ impl Gms {
             Listing::Copies => Some(Refusal::Copies),
             Listing::Full => Some(Refusal::DirectoryFull),
         };
-        let Some(resident) = self.pool.resident_mut(frame) else {
-            return;
-        };
+        let Some(resident) = self.pool.resident_mut(frame) else { return };
         let putter = resident.putter.take();
         let Some(why) = why else {
             resident.is_listed = true;
@@ -221,9 +212,7 @@ impl Gms {
 
     /// Takes a page out of its frame. Whoever waits for it to be stored is refused. With `tells` the directory node hears of it.
     pub(super) fn take_out(&mut self, frame: u32, tells: bool) {
-        let Some(resident) = self.pool.remove(frame) else {
-            return;
-        };
+        let Some(resident) = self.pool.remove(frame) else { return };
         self.evictions.remove(&frame);
         let (hash, name) = (resident.page.hash, resident.page.name);
         if tells && let Some(directory) = self.view.map().directory_node(hash) {
@@ -234,12 +223,8 @@ impl Gms {
 
     /// Copies of a page below a version are needed no more.
     pub(super) fn handle_drop(&mut self, from: NodeId, below: u32, hash: PageHash, name: PageName) {
-        let Some(frame) = self.pool.find(name) else {
-            return;
-        };
-        let Some(resident) = self.pool.resident(frame) else {
-            return;
-        };
+        let Some(frame) = self.pool.find(name) else { return };
+        let Some(resident) = self.pool.resident(frame) else { return };
         if resident.page.version < below {
             // The sender has taken out every copy that it had confirmed.
             let is_its = self.view.map().directory_node(hash) == Some(from);
@@ -294,7 +279,6 @@ impl Gms {
         }
     }
 
-    /// A peer gives frames back.
     pub(super) fn handle_return(&mut self, from: NodeId, frames: &FrameList) -> Result<(), Broken> {
         self.recalled.remove(from);
         for &frame in frames.as_slice() {

@@ -164,8 +164,7 @@ fn hear_all(world: &mut dyn World, nodes: &[NodeId], streams: &mut [Stream]) -> 
                 Heard::Gone(node) => gone.push((at, node)),
                 Heard::Message(from, message) => {
                     let mut of = streams.iter_mut();
-                    let of = of.find(|of| (of.from, of.to) == (from, at));
-                    of.expect("nobody sent that").take(&message);
+                    of.find(|of| (of.from, of.to) == (from, at)).expect("nobody sent that").take(&message);
                 }
             }
         }

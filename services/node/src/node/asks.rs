@@ -23,62 +23,34 @@ pub struct Ask {
     pub act: Act,
 }
 
-/// Something that only the machine can do.
+/// Something that only the machine can do. `to` and `from` are the other process, `handler` the service that asks, `tag` the number of the
+/// importer's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are described above, once for all")]
 pub enum Act {
     /// Pass the memory of an export to a node under a tag, so that it can be mapped there (the direct path).
-    PassMemory {
-        /// Where to.
-        to: Endpoint,
-        /// Which export.
-        export: ExportId,
-        /// The number of the importer's request.
-        tag: u64,
-    },
+    PassMemory { to: Endpoint, export: ExportId, tag: u64 },
     /// A node to which memory cannot be passed imports an export that others map: what it stores and fetches comes by packets.
-    GrantedApart {
-        /// The importer.
-        to: Endpoint,
-        /// Which export.
-        export: ExportId,
-    },
+    GrantedApart { to: Endpoint, export: ExportId },
     /// An import that was asked for has its [`outcome`](Node::outcome).
-    ImportOver {
-        /// Which.
-        request: RequestId,
-    },
+    ImportOver { request: RequestId },
     /// A peer has revoked an export that this node imports: what is mapped of it is dead memory.
-    Revoked {
-        /// The peer.
-        from: Endpoint,
-        /// Its export.
-        export: ExportId,
-    },
+    Revoked { from: Endpoint, export: ExportId },
     /// Store the process's bytes of the region at a place of a peer's memory: in place where that is mapped here
     /// ([`handle_stored`](Node::handle_stored) says how it went), else by the NIC
     /// ([`store_by_import`](Node::store_by_import)). Until one of them is called nothing else of the process's services is asked.
     Store {
-        /// Whose service asks.
         handler: HandlerId,
-        /// The peer.
         to: Endpoint,
-        /// Which bytes of the process.
         region: Region,
         /// Where the first of them goes, in bytes from the start of the peer's memory.
         at: u64,
     },
     /// A service must [meet](mapwire_service::Service::poll_meeting) another process before it goes on.
-    Meet {
-        /// Whose service asks.
-        handler: HandlerId,
-        /// Whom it must meet.
-        to: Endpoint,
-    },
+    Meet { handler: HandlerId, to: Endpoint },
     /// Give the program this access to the region's pages.
     Protect {
-        /// Whose service asks.
         handler: HandlerId,
-        /// Which pages.
         region: Region,
         /// What the program may do from now on.
         access: Access,
@@ -87,19 +59,15 @@ pub enum Act {
 
 /// Whether no peer that takes nothing has more packets waiting than a confined node may add to.
 fn blocked_have_room<D: TranslationDesign>(blocked: &[NodeId], nic: &Nic<D>) -> bool {
-    let mut blocked = blocked.iter();
-    blocked.all(|&node| nic.waiting_for(node) < WAITING_PACKETS)
+    blocked.iter().all(|&node| nic.waiting_for(node) < WAITING_PACKETS)
 }
 
 /// What came of one action of the model.
 enum Done {
-    /// The node did it.
     Here,
-    /// The machine must.
     Asked(Ask),
     /// A control message was lost: too many packets wait for its receiver.
     Lost(NodeId),
-    /// A peer says that it leaves.
     Left(NodeId),
 }
 
@@ -107,17 +75,11 @@ enum Done {
 #[cold]
 fn serve_model<D: TranslationDesign>(process: &mut Process, nic: &mut Nic<D>, peers: &Peers) -> Done {
     let id = process.id();
-    let Some(action) = process.poll_model() else {
-        return Done::Here;
-    };
+    let Some(action) = process.vmmc_mut().poll_action() else { return Done::Here };
     let act = match action {
         VmmcAction::Send { to, message } => {
-            let handler = HandlerId::CONTROL;
-            let is_over = peers.is_gone(to.node) || nic.send_message(id, to, handler, &message);
-            return match is_over {
-                true => Done::Here,
-                false => Done::Lost(to.node),
-            };
+            let is_over = peers.is_gone(to.node) || nic.send_message(id, to, HandlerId::CONTROL, &message);
+            return if is_over { Done::Here } else { Done::Lost(to.node) };
         }
         VmmcAction::PassMemory { to, export, tag } => Act::PassMemory { to, export, tag },
         VmmcAction::Granted { to, export, rights } => {
@@ -156,7 +118,7 @@ impl<D: TranslationDesign> Node<D> {
         let is_confined = self.confinement.is_on();
         let mut at = 0;
         while let Some(process) = self.processes.nth_mut(at) {
-            if !is_confined && process.has_model_actions() {
+            if !is_confined && process.vmmc().has_actions() {
                 match serve_model(process, &mut self.nic, &self.peers) {
                     Done::Here => {}
                     Done::Asked(ask) => return Some(ask),
@@ -169,9 +131,7 @@ impl<D: TranslationDesign> Node<D> {
             let has_room = |nic: &Nic<D>| !is_confined || blocked_have_room(blocked, nic);
             match process.serve(&mut self.nic, is_confined, has_room) {
                 Served::All => {}
-                Served::Asked(act) => {
-                    return Some(Ask { process: process.id(), act });
-                }
+                Served::Asked(act) => return Some(Ask { process: process.id(), act }),
                 Served::NoRoom => {
                     self.confinement.leave();
                     return None;
@@ -180,7 +140,7 @@ impl<D: TranslationDesign> Node<D> {
             at += 1;
         }
         // A confined node leaves what the model wants to others.
-        self.has_actions = is_confined && self.processes.iter().any(|process| process.has_model_actions());
+        self.has_actions = is_confined && self.processes.iter().any(|process| process.vmmc().has_actions());
         self.has_deadlines = self.processes.iter().any(Process::has_deadline);
         None
     }

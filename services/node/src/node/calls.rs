@@ -1,6 +1,6 @@
 //! Calls of programs: exports and imports of their processes.
 
-use mapwire_nic::{Landing, NicError, RefusedStores};
+use mapwire_nic::{Landing, NicError};
 use mapwire_translation::{PinPages, TranslationDesign};
 use mapwire_vmmc::{Grant, RequestId, VmmcError};
 use mapwire_wire::{Endpoint, ExportId, ImportId, Key, NodeId, ProcessId, Rights};
@@ -24,9 +24,7 @@ impl<D: TranslationDesign> Node<D> {
         pinner: &mut P,
         request: ExportRequest,
     ) -> Result<ExportId, ExportError<P::Error>> {
-        let Some(state) = self.processes.get_mut(process) else {
-            return Err(NicError::UnknownProcess(process).into());
-        };
+        let state = self.processes.get_mut(process).ok_or(NicError::UnknownProcess(process))?;
         // Importers that wait for the name are answered at the next look at the actions.
         self.has_actions = true;
         let pins_all = self.peers.has_apart();
@@ -38,8 +36,7 @@ impl<D: TranslationDesign> Node<D> {
     /// # Errors
     /// The process has no such export.
     pub fn unexport(&mut self, process: ProcessId, id: ExportId) -> Result<(), NicError> {
-        let state = self.processes.get_mut(process);
-        let state = state.ok_or(NicError::UnknownProcess(process))?;
+        let state = self.processes.get_mut(process).ok_or(NicError::UnknownProcess(process))?;
         self.has_actions = true;
         state.unexport(&mut self.nic, &mut self.trace, id)
     }
@@ -56,45 +53,33 @@ impl<D: TranslationDesign> Node<D> {
         id: ExportId,
         to: Option<Landing>,
     ) -> Result<(), ExportError<P::Error>> {
-        let Some(state) = self.processes.get_mut(process) else {
-            return Err(NicError::UnknownProcess(process).into());
-        };
+        let state = self.processes.get_mut(process).ok_or(NicError::UnknownProcess(process))?;
         state.redirect(&mut self.nic, &mut self.trace, pinner, id, to)
     }
 
     /// Whether a fetch may still read a place that an export was redirected to before.
     #[must_use]
     pub fn reads_former_landing(&self, export: ExportId) -> bool {
-        let mut processes = self.processes.iter();
-        processes.any(|state| state.reads_former_landing(export))
+        self.processes.iter().any(|state| state.reads_former_landing(export))
     }
 
     /// Pages of a process that its transfers under way and its exports hold. None where nothing is ever unpinned to make room: pages are
     /// not held then.
     #[must_use]
     pub fn held_pages(&self, process: ProcessId) -> u64 {
-        let state = self.processes.get(process);
-        state.map_or(0, |state| state.held_pages())
+        self.processes.get(process).map_or(0, |state| state.pages().host().table().held_pages())
     }
 
     /// How many imports of an export are held.
     #[must_use]
     pub fn holders(&self, process: ProcessId, id: ExportId) -> usize {
-        let state = self.processes.get(process);
-        state.map_or(0, |state| state.holders(id))
+        self.processes.get(process).and_then(|state| state.vmmc().holders(id)).unwrap_or_default()
     }
 
     /// Whether a node holds an import of an export.
     #[must_use]
     pub fn is_held_by(&self, process: ProcessId, id: ExportId, by: NodeId) -> bool {
-        let state = self.processes.get(process);
-        state.is_some_and(|state| state.is_held_by(id, by))
-    }
-
-    /// Whether a node takes requests. One that is asked all the same, over and over, counts as gone when a message to it is lost.
-    #[must_use]
-    pub fn takes_requests(&self, from: NodeId) -> bool {
-        self.nic.has_room_for_requests(from)
+        self.processes.get(process).is_some_and(|state| state.vmmc().is_held_by(id, by))
     }
 
     /// Asks a process for an export, which it has `timeout_ns` to grant. The answer comes as [`outcome`](Self::outcome).
@@ -112,10 +97,9 @@ impl<D: TranslationDesign> Node<D> {
         token: Option<Key>,
         timeout_ns: u64,
     ) -> Result<RequestId, ImportError> {
-        let state = self.processes.get_mut(process);
-        let state = state.ok_or(NicError::UnknownProcess(process))?;
+        let state = self.processes.get_mut(process).ok_or(NicError::UnknownProcess(process))?;
         self.has_actions = true;
-        let request = state.ask_import(now_ns, from, name, rights, token, timeout_ns)?;
+        let request = state.vmmc_mut().import(now_ns, from, name, rights, token, timeout_ns)?;
         if self.peers.is_gone(from.node) {
             state.forget(from.node);
         }
@@ -131,8 +115,7 @@ impl<D: TranslationDesign> Node<D> {
     /// Whether memory that `from` passes for a request is waited for: the request is under way, or granted with memory to map.
     #[must_use]
     pub fn awaits_memory(&self, process: ProcessId, from: NodeId, request: RequestId) -> bool {
-        let state = self.processes.get(process);
-        state.is_some_and(|state| state.awaits_memory(from, request))
+        self.processes.get(process).is_some_and(|state| state.awaits_memory(from, request))
     }
 
     /// Takes the outcome of an import, and enters it in the NIC.
@@ -145,8 +128,7 @@ impl<D: TranslationDesign> Node<D> {
         request: RequestId,
     ) -> Option<Result<(ImportId, Grant), ImportError>> {
         self.has_actions = true;
-        let state = self.processes.get_mut(process)?;
-        state.enter_import(&mut self.nic, request)
+        self.processes.get_mut(process)?.enter_import(&mut self.nic, request)
     }
 
     /// Forgets an import that was asked for: if it was granted, the exporter is told that it is not held.
@@ -163,10 +145,5 @@ impl<D: TranslationDesign> Node<D> {
         if let Some(state) = self.processes.get_mut(process) {
             state.release_import(&mut self.nic, id, grant);
         }
-    }
-
-    /// What was noted of sends by an import that were dropped after their command was done; notes afresh.
-    pub fn take_refused(&mut self, import: ImportId) -> RefusedStores {
-        self.nic.take_refused(import)
     }
 }

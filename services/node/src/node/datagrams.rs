@@ -1,7 +1,5 @@
 //! A node over a transport that may lose, repeat, reorder and delay datagrams.
 
-use alloc::boxed::Box;
-
 use mapwire_nic::link::LinkEvent;
 use mapwire_nic::{BufferId, Datagram, Verdict};
 use mapwire_translation::TranslationDesign;
@@ -11,13 +9,6 @@ use super::Node;
 use crate::told::Told;
 
 impl<D: TranslationDesign> Node<D> {
-    /// Whether [`poll_datagram`](Self::poll_datagram) may have one.
-    #[inline]
-    #[must_use]
-    pub fn has_datagrams(&self) -> bool {
-        self.nic.has_datagrams()
-    }
-
     /// The next datagram to transmit: see [`mapwire_nic::Nic::poll_datagram`]. It takes the place of
     /// [`poll_transmit`](Self::poll_transmit).
     ///
@@ -30,11 +21,6 @@ impl<D: TranslationDesign> Node<D> {
             return None;
         }
         self.nic.poll_datagram(now_ns)
-    }
-
-    /// Makes all acks due that links owe. Whether there are any.
-    pub fn hasten_acks(&mut self) -> bool {
-        self.nic.hasten_acks()
     }
 
     /// Whether a confined node may take a datagram.
@@ -52,12 +38,6 @@ impl<D: TranslationDesign> Node<D> {
         let verdict = self.nic.handle_datagram(now_ns, from, datagram, buffer);
         self.take_link_events(now_ns);
         verdict
-    }
-
-    /// The next packet of `from` that came before its turn, when its turn has come: its header, then its payload, for
-    /// [`handle_packet`](Self::handle_packet).
-    pub fn poll_early(&mut self, from: NodeId) -> Option<Box<[u8]>> {
-        self.nic.poll_early(from)
     }
 
     /// Passes on what links have come to know.

@@ -27,7 +27,6 @@ pub fn notice(export: ExportId, key: Key, offset: u64, length: u64) -> [u8; NOTI
     bytes
 }
 
-/// Reads one.
 fn read_notice(bytes: &[u8]) -> Option<(ExportId, Key, u64, u64)> {
     let bytes: &[u8; NOTICE_BYTES] = bytes.try_into().ok()?;
     let (export, bytes) = bytes.split_first_chunk()?;
@@ -95,7 +94,7 @@ impl<D: TranslationDesign> Node<D> {
         self.has_actions = true;
         let process = self.processes.get_mut(to);
         let maps = self.peers.maps(from.node);
-        process.is_none_or(|process| process.take_control(from, self.uid, maps, bytes))
+        process.is_none_or(|process| process.vmmc_mut().handle_control(from, self.uid, maps, bytes).is_ok())
     }
 
     /// Takes word of a message on the direct path: what does not show the export's key, or names a range outside it, is dropped.

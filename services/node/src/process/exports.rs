@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use mapwire_nic::{Export, Landing, Nic, NicError};
 use mapwire_translation::{PageRange, PinPages, Pinning, TranslationDesign};
 use mapwire_vmmc::{Importers, Offer};
-use mapwire_wire::{ExportId, Key, MappedPart, NodeId, Rights, TraceOp};
+use mapwire_wire::{ExportId, Key, MappedPart, Rights, TraceOp};
 
 use super::Process;
 use crate::error::ExportError;
@@ -33,7 +33,6 @@ pub struct ExportRequest {
     pub pins_late: bool,
 }
 
-/// An export of a process.
 #[derive(Debug)]
 struct Exported {
     id: ExportId,
@@ -45,7 +44,6 @@ struct Exported {
     landing: Option<PageRange>,
 }
 
-/// The exports of a process.
 #[derive(Debug, Default)]
 pub(super) struct Exports {
     list: Vec<Exported>,
@@ -54,7 +52,6 @@ pub(super) struct Exports {
 }
 
 impl Process {
-    /// See [`Node::export`](crate::Node::export).
     pub(crate) fn export<D: TranslationDesign, P: PinPages<Error: core::error::Error>>(
         &mut self,
         nic: &mut Nic<D>,
@@ -153,7 +150,6 @@ impl Process {
         }
     }
 
-    /// See [`Node::unexport`](crate::Node::unexport).
     pub(crate) fn unexport<D: TranslationDesign>(
         &mut self,
         nic: &mut Nic<D>,
@@ -161,9 +157,7 @@ impl Process {
         id: ExportId,
     ) -> Result<(), NicError> {
         let list = &mut self.exports.list;
-        let Some(at) = list.iter().position(|other| other.id == id) else {
-            return Err(NicError::UnknownExport(id.0));
-        };
+        let Some(at) = list.iter().position(|other| other.id == id) else { return Err(NicError::UnknownExport(id.0)) };
         nic.revoke(id)?;
         let export = list.remove(at);
         self.vmmc.withdraw(id);
@@ -176,7 +170,6 @@ impl Process {
         Ok(())
     }
 
-    /// See [`Node::redirect`](crate::Node::redirect).
     pub(crate) fn redirect<D: TranslationDesign, P: PinPages<Error: core::error::Error>>(
         &mut self,
         nic: &mut Nic<D>,
@@ -186,9 +179,7 @@ impl Process {
         to: Option<Landing>,
     ) -> Result<(), ExportError<P::Error>> {
         let mut list = self.exports.list.iter();
-        let Some(export) = list.find(|other| other.id == id) else {
-            return Err(NicError::UnknownExport(id.0).into());
-        };
+        let Some(export) = list.find(|other| other.id == id) else { return Err(NicError::UnknownExport(id.0).into()) };
         if export.is_direct {
             return Err(ExportError::RedirectsDirect);
         }
@@ -234,16 +225,6 @@ impl Process {
     /// Whether a fetch may still read a place that an export was redirected to before.
     pub(crate) fn reads_former_landing(&self, export: ExportId) -> bool {
         self.exports.left.iter().any(|(of, _)| *of == export)
-    }
-
-    /// How many imports of an export are held.
-    pub(crate) fn holders(&self, id: ExportId) -> usize {
-        self.vmmc.holders(id).unwrap_or_default()
-    }
-
-    /// See [`Node::is_held_by`](crate::Node::is_held_by).
-    pub(crate) fn is_held_by(&self, id: ExportId, by: NodeId) -> bool {
-        self.vmmc.is_held_by(id, by)
     }
 
     /// Withdraws all exports; their importers are told by the messages that the model asks for.

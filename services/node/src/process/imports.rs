@@ -3,7 +3,7 @@
 use mapwire_nic::{Import, Nic, NicError};
 use mapwire_translation::TranslationDesign;
 use mapwire_vmmc::{Grant, RequestId, VmmcError};
-use mapwire_wire::{Endpoint, ExportId, ImportId, Key, NodeId, Rights};
+use mapwire_wire::{Endpoint, ExportId, ImportId, NodeId};
 
 use super::Process;
 
@@ -28,19 +28,6 @@ pub enum ImportError {
 }
 
 impl Process {
-    /// See [`Node::ask_import`](crate::Node::ask_import).
-    pub(crate) fn ask_import(
-        &mut self,
-        now_ns: u64,
-        from: Endpoint,
-        name: &str,
-        rights: Rights,
-        token: Option<Key>,
-        timeout_ns: u64,
-    ) -> Result<RequestId, VmmcError> {
-        self.vmmc.import(now_ns, from, name, rights, token, timeout_ns)
-    }
-
     /// The exporter's answer to a request.
     pub(crate) fn note_outcome(&mut self, request: RequestId, outcome: Result<Grant, VmmcError>) {
         let revoked = false;
@@ -61,7 +48,6 @@ impl Process {
         self.outcomes.get(&request)
     }
 
-    /// See [`Node::awaits_memory`](crate::Node::awaits_memory).
     pub(crate) fn awaits_memory(&self, from: NodeId, request: RequestId) -> bool {
         match self.outcomes.get(&request) {
             Some(Ok(granted)) => granted.grant.node() == from && granted.grant.direct.is_some(),
@@ -70,7 +56,6 @@ impl Process {
         }
     }
 
-    /// See [`Node::enter_import`](crate::Node::enter_import).
     pub(crate) fn enter_import<D: TranslationDesign>(
         &mut self,
         nic: &mut Nic<D>,

@@ -1,4 +1,7 @@
-//! Bytes of a region on their way into a peer's memory, and the message that follows them.
+//! Stores of a region by the NIC, into a peer's memory that is not mapped here, and the message behind them.
+//!
+//! The message is queued right behind the last packet of the store, and links keep packets in order. The NIC may read the region again
+//! until its packets are acked, also after the message: the protocol of the service lets nobody change it before the peer has confirmed.
 
 use alloc::vec::Vec;
 
@@ -37,12 +40,17 @@ struct Store {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The machine has been asked.
     Asked,
     /// The NIC is to store it, once it takes a command of the process.
-    Waiting { import: ImportId, address: u64, pages: PageRange },
+    Waiting {
+        import: ImportId,
+        address: u64,
+        pages: PageRange,
+    },
     /// The NIC has not queued all its packets yet.
-    Cutting { word: u32 },
+    Cutting {
+        word: u32,
+    },
 }
 
 /// The store of a process, if one is under way, and what follows it.
@@ -60,7 +68,6 @@ impl Stores {
         Self { current: None, message: Vec::with_capacity(most_bytes), read: [None; MOST_STORES] }
     }
 
-    /// A service asks for a store.
     pub(super) fn begin(&mut self, handler: HandlerId, to: Endpoint, region: Region, at: u64, message: &[u8]) {
         self.message.clear();
         self.message.extend_from_slice(message);
@@ -86,9 +93,7 @@ impl Process {
 
     /// The store is as good as there, or never will be: what follows it goes out in the former case.
     pub(crate) fn end_store<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, is_stored: bool) {
-        let Some(store) = self.stores.current.take() else {
-            return;
-        };
+        let Some(store) = self.stores.current.take() else { return };
         if let Stage::Waiting { pages, .. } = store.stage {
             self.pages.release_range(pages);
         }
@@ -108,9 +113,7 @@ impl Process {
     /// The NIC is done with the store of a completion word.
     pub(crate) fn handle_store_done<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, word: u32, is_stored: bool) {
         let slot = word.wrapping_sub(FIRST_STORE_WORD) as usize;
-        let Some((pages, handler, to)) = self.stores.read.get_mut(slot).and_then(Option::take) else {
-            return;
-        };
+        let Some((pages, handler, to)) = self.stores.read.get_mut(slot).and_then(Option::take) else { return };
         self.pages.release_range(pages);
         let is_current = matches!(
             self.stores.current,
@@ -123,7 +126,6 @@ impl Process {
         }
     }
 
-    /// See [`Node::store_by_import`](crate::Node::store_by_import).
     pub(crate) fn store_by_import<D: TranslationDesign, P: PinPages>(
         &mut self,
         nic: &mut Nic<D>,
@@ -132,9 +134,7 @@ impl Process {
         import: ImportId,
         address: u64,
     ) -> Result<(), HostErrorOf<P>> {
-        let Some(store) = &mut self.stores.current else {
-            return Ok(());
-        };
+        let Some(store) = &mut self.stores.current else { return Ok(()) };
         let held = PageRange::covering(address, store.region.bytes)
             .map_err(|error| HostErrorOf::<P>::Limit(error.into()))
             .and_then(|pages| {
@@ -158,9 +158,7 @@ impl Process {
     /// Gives the NIC the store that waits for it, if it takes one; has it queue the packets, and sends what follows once all are.
     /// With `cuts` only: to cut may note what is looked up, in memory that may grow.
     pub(crate) fn push_store<D: TranslationDesign>(&mut self, nic: &mut Nic<D>, cuts: bool) {
-        let Some(store) = &mut self.stores.current else {
-            return;
-        };
+        let Some(store) = &mut self.stores.current else { return };
         if let Stage::Waiting { import, address, pages } = store.stage
             && nic.accepts_command(self.id)
             && let Some(slot) = self.stores.read.iter().position(Option::is_none)

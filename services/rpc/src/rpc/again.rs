@@ -27,7 +27,6 @@ impl Rpc {
         Ok(())
     }
 
-    /// Sends a reply that was kept.
     pub(super) fn post_again(&mut self, to: NodeId, reply: Vec<u8>) {
         let message = Message { bytes: reply, moves: None, is_record: true, keeps: None };
         self.outbox.push_back((to, message));

@@ -27,17 +27,13 @@ impl Rpc {
         loop {
             let node = self.ready.pop_front()?;
             let most = self.config.max_in_progress;
-            let Some(peer) = self.peer_mut(node) else {
-                continue;
-            };
+            let Some(peer) = self.peer_mut(node) else { continue };
             peer.is_ready = false;
             if peer.in_progress >= most {
                 // A reply will make it ready again.
                 continue;
             }
-            let Some(call) = peer.calls.pop_front() else {
-                continue;
-            };
+            let Some(call) = peer.calls.pop_front() else { continue };
             peer.in_progress += usize::from(!call.id.is_one_way);
             peer.note_taken();
             self.note_ready(node);
@@ -73,10 +69,7 @@ impl Rpc {
         let is_awaited = peer.is_some_and(|peer| {
             peer.mine.is_some_and(|mine| mine.session == id.session) && peer.answers.is_in_hand(id.xid)
         });
-        match is_awaited {
-            true => Ok(()),
-            false => Err(Refusal::NotAwaited(id.xid)),
-        }
+        if is_awaited { Ok(()) } else { Err(Refusal::NotAwaited(id.xid)) }
     }
 
     /// Answers a call that was taken. The results are in the draft unless they are `placed`.
@@ -84,8 +77,7 @@ impl Rpc {
     /// # Errors
     /// [`Refusal::NotAwaited`]: one-way calls, and callers that are gone. Nothing is sent then.
     pub fn reply(&mut self, id: &RequestId, draft: Draft, placed: Option<Placed>) -> Result<(), Refusal> {
-        let awaited = self.is_awaited(id);
-        let awaited = awaited.and_then(|()| self.check_room(id.peer, placed));
+        let awaited = self.is_awaited(id).and_then(|()| self.check_room(id.peer, placed));
         if awaited.is_err() {
             self.recycle(draft.into_message());
             return awaited;

@@ -10,8 +10,7 @@ use crate::outcome::{Body, Lent, Outcome, Refusal, Xid};
 impl Rpc {
     /// The connection's limits, if it is open.
     fn open_peer(&mut self, to: NodeId) -> Result<(&mut Peer, Offer), Refusal> {
-        let peer = self.peer_mut(to).filter(|peer| peer.is_open);
-        let peer = peer.ok_or(Refusal::NotOpen(to))?;
+        let peer = self.peer_mut(to).filter(|peer| peer.is_open).ok_or(Refusal::NotOpen(to))?;
         let theirs = peer.theirs.ok_or(Refusal::NotOpen(to))?;
         Ok((peer, theirs))
     }
@@ -50,10 +49,7 @@ impl Rpc {
         if !peer.has_window() {
             return Err(Refusal::NoWindow(to));
         }
-        if under_way >= limit {
-            return Err(Refusal::TooMany(under_way));
-        }
-        Ok(())
+        if under_way >= limit { Err(Refusal::TooMany(under_way)) } else { Ok(()) }
     }
 
     /// Begins a call that [may begin](Self::may_begin), and takes the draft. The body is in the draft unless it is `placed`.

@@ -27,7 +27,6 @@ impl Peer {
         }
     }
 
-    /// The peer's session.
     pub(super) fn their_session(&self) -> u64 {
         self.theirs.map_or(0, |theirs| theirs.session)
     }
@@ -38,7 +37,6 @@ impl Peer {
         mine.is_some_and(|mine| tag_of(mine.session) == tag)
     }
 
-    /// Whether the peer takes another call.
     pub(super) fn has_window(&self) -> bool {
         let window = self.theirs.map_or(0, |theirs| theirs.window);
         self.sent.wrapping_sub(self.taken_there) < window
@@ -76,17 +74,12 @@ impl Peer {
         }
     }
 
-    /// Counts a call that came.
     pub(super) fn note_received(&mut self) -> Result<(), Broken> {
         let window = self.mine.map_or(0, |mine| mine.window);
         self.received = self.received.wrapping_add(1);
-        match self.received.wrapping_sub(self.told) > window {
-            true => Err(Broken),
-            false => Ok(()),
-        }
+        if self.received.wrapping_sub(self.told) > window { Err(Broken) } else { Ok(()) }
     }
 
-    /// Counts a call that was taken.
     pub(super) fn note_taken(&mut self) {
         self.taken = self.taken.wrapping_add(1);
     }

@@ -36,9 +36,7 @@ impl Rpc {
     }
 
     pub(super) fn post_record(&mut self, to: NodeId, mut draft: Draft, placed: Option<Placed>, keeps: Option<u32>) {
-        let Some(peer) = self.peer_mut(to) else {
-            return;
-        };
+        let Some(peer) = self.peer_mut(to) else { return };
         let stored = placed.map(|placed| Stored { at: placed.room.at, bytes: placed.bytes.min(placed.room.bytes) });
         if let Some(stored) = stored {
             draft.set_stored(stored);
@@ -111,9 +109,7 @@ impl Rpc {
 
     /// What was sent is kept or its memory used again.
     fn end_sending(&mut self) {
-        let Some((to, message)) = self.sending.take() else {
-            return;
-        };
+        let Some((to, message)) = self.sending.take() else { return };
         let limit = self.config.cache_bytes;
         let (mut bytes, mut left) = (message.bytes, None);
         if let Some(xid) = message.keeps

@@ -1,17 +1,20 @@
-//! Messages in, and what is asked of the node.
+//! The service: messages in, actions out.
+//!
+//! Two ranks exchange `hello` and `welcome` once, each with an offer of memory. Every message names the receiver's session, so that one of
+//! a former connection is recognised and answered with `bye`. Calls take from a window and replies do not: two ranks that call each other
+//! could otherwise wait for each other's window.
 
 use alloc::boxed::Box;
 
 use mapwire_service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
-use super::Rpc;
+use super::{Due, Rpc};
 use crate::answers::Known;
 use crate::envelope::{self, Draft, Envelope, Offer, Stored, tag_of};
 use crate::message::{self, CallHeader, Header, ReplyStatus};
 use crate::outcome::{Body, CallError, Incoming, Lent, RequestId};
 
-/// A record that came.
 struct Record<'a> {
     from: NodeId,
     session: u64,
@@ -32,8 +35,7 @@ impl Service for Rpc {
 
     fn handle_peer_gone(&mut self, _: u64, node: NodeId) {
         self.reset(node, CallError::Gone);
-        let peer = self.known(node);
-        peer.is_gone = true;
+        self.known(node).is_gone = true;
         self.note_news(node);
     }
 
@@ -128,14 +130,13 @@ impl Rpc {
         let peer = self.known(from);
         peer.theirs = Some(offer);
         peer.is_gone = false;
-        let mine = peer.mine;
-        match mine {
-            Some(mine) => self.send_welcome(from, mine, offer),
-            None if self.config.welcomes => {
-                let session = self.new_session();
-                self.welcome(from, session, 0);
-            }
-            None => self.note_news(from),
+        if let Some(mine) = peer.mine {
+            self.send_welcome(from, mine, offer);
+        } else if self.config.welcomes && self.connection(from).due(None) == Due::Connect {
+            let session = self.new_session();
+            self.connect(from, session, 0);
+        } else {
+            self.note_news(from);
         }
     }
 
@@ -177,8 +178,7 @@ impl Rpc {
     }
 
     fn note_received(&mut self, record: &Record<'_>) -> Result<(), Broken> {
-        let peer = self.peer_mut(record.from).ok_or(Broken)?;
-        peer.note_received()
+        self.peer_mut(record.from).ok_or(Broken)?.note_received()
     }
 
     /// Where the body of a record is from here on: what came in a message is copied out of it, once.
@@ -202,7 +202,6 @@ impl Rpc {
         }
     }
 
-    /// A call is over.
     fn drop_call(&mut self, record: &Record<'_>) {
         if let Some(peer) = self.peer_mut(record.from) {
             peer.note_taken();
@@ -250,9 +249,7 @@ impl Rpc {
             self.refuse(record, xid, ReplyStatus::AuthError(problem));
             return;
         }
-        let Some(peer) = self.peer(record.from) else {
-            return;
-        };
+        let Some(peer) = self.peer(record.from) else { return };
         match peer.answers.look_up(xid) {
             Known::New => {}
             Known::InHand => {
@@ -275,9 +272,7 @@ impl Rpc {
         }
         let body = self.body(record, rest);
         self.counters.calls_taken += 1;
-        let Some(peer) = self.peer_mut(record.from) else {
-            return;
-        };
+        let Some(peer) = self.peer_mut(record.from) else { return };
         peer.answers.begin(xid, record.is_one_way);
         // It is handed on more than once.
         peer.calls.push_back(Box::new(Incoming {
@@ -297,10 +292,8 @@ impl Rpc {
         if self.programs.contains(&(header.program, header.version)) {
             return None;
         }
-        let versions = || {
-            let programs = self.programs.iter();
-            programs.filter(|(program, _)| *program == header.program).map(|&(_, version)| version)
-        };
+        let versions =
+            || self.programs.iter().filter(|(program, _)| *program == header.program).map(|&(_, version)| version);
         Some(match (versions().min(), versions().max()) {
             (Some(low), Some(high)) => ReplyStatus::ProgramMismatch { low, high },
             _ => ReplyStatus::ProgramUnavailable,

@@ -10,33 +10,19 @@ pub use values::{FixedOpaque, Opaque, Xdr};
 
 /// Why bytes are no value, or a value cannot be written.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum XdrError {
     /// The bytes end within a value.
     #[error("a value of {wanted} B does not fit the {left} B that are left")]
-    Short {
-        /// What the value takes.
-        wanted: u64,
-        /// What there is.
-        left: u64,
-    },
+    Short { wanted: u64, left: u64 },
     /// The record would be longer than allowed.
     #[error("the record would take {bytes} B, and {limit} B are allowed: send less in one call")]
-    Full {
-        /// At least so many.
-        bytes: u64,
-        /// The limit of the peer.
-        limit: u64,
-    },
+    Full { bytes: u64, limit: u64 },
     /// A list or text is longer than its type allows.
     #[error("{count} elements where {limit} are allowed")]
-    TooMany {
-        /// As the bytes say.
-        count: u64,
-        /// What the type allows.
-        limit: u64,
-    },
+    TooMany { count: u64, limit: u64 },
     /// A boolean that is neither 0 nor 1.
-    #[error("{0} is no boolean: 0 or 1 is")]
+    #[error("{0} is not a boolean: expected 0 or 1")]
     NotBoolean(u32),
     /// An enumeration's value that the type does not have.
     #[error("the enumeration has no value {0}")]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_rpc::{
-    Body, CallHeader, Config, Credential, Draft, Incoming, Outcome, Placed, Refusal, ReplyStatus, Rpc, Xid,
+    Body, CallHeader, Config, Credential, Draft, Due, Incoming, Outcome, Placed, Refusal, ReplyStatus, Rpc, Xid,
 };
 use mapwire_service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
@@ -51,10 +51,9 @@ impl Network {
         for number in 0..self.nodes.len() as u16 {
             loop {
                 while let Some(peer) = self.node(number).take_news() {
-                    let connection = self.node(number).connection(peer);
-                    if connection.theirs.is_some() && connection.mine.is_none() {
+                    if self.node(number).connection(peer).due(None) == Due::Connect {
                         let session = self.node(number).new_session();
-                        self.node(number).welcome(peer, session, AREA);
+                        self.node(number).connect(peer, session, AREA);
                     }
                 }
                 if !self.send_one(number) {

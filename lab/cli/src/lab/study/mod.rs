@@ -56,7 +56,7 @@ pub(crate) struct StudyArgs {
 }
 
 fn prepin(text: &str) -> Result<u64, String> {
-    let pages: u64 = text.parse().map_err(|_| format!("`{text}` is no number of pages"))?;
+    let pages: u64 = text.parse().map_err(|_| format!("`{text}` is not a number of pages; write one such as 64"))?;
     match pages {
         1..=MAX_PREPIN => Ok(pages),
         _ => Err(format!("{pages} pages cannot be pinned at once; choose from 1 to {MAX_PREPIN}")),
@@ -71,7 +71,7 @@ fn part(text: &str) -> Result<f64, String> {
     };
     match number.trim().parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(number / unit),
-        _ => Err(format!("`{text}` is no part; write a percentage or a number from 0 on: 3%, 0.03")),
+        _ => Err(format!("`{text}` is not a part; write a percentage or a number from 0 on: 3%, 0.03")),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn read(path: &Path) -> Result<Measured, SimError> {
             continue;
         }
         let row: Value = serde_json::from_str(line)
-            .map_err(|error| format!("line {number} of {file} is no row of `mapwire bench --json`: {error}"))?;
+            .map_err(|error| format!("line {number} of {file} is not a row of `mapwire bench --json`: {error}"))?;
         rows.push(row);
     }
     let is = |row: &Value, field: &str, value: &Value| row.get(field) == Some(value);

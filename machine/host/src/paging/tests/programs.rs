@@ -53,7 +53,7 @@ fn where_faulting_threads_serve_themselves_system_calls_fail_on_pages_that_are_a
 #[test]
 fn a_page_that_the_program_drops_by_itself_reads_as_zero() {
     each(|config, name| {
-        let pager = local(config.with_eviction(Eviction::Move));
+        let pager = local(config);
         let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
         store(&region, 0, 7);
         drop_page(&region, 0);

@@ -6,14 +6,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier, Mutex};
 
-/// What the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaks {
     /// PMI-1 only; an offer of 2 is refused.
     Refusing1,
     /// PMI-1 only; an offer of 2 is answered by 1.
     Naming1,
-    /// PMI-2.
     Only2,
 }
 
@@ -26,7 +24,6 @@ struct Shared {
     longest: usize,
 }
 
-/// Starts a server; gives the sockets of the ranks.
 pub(super) fn serve(speaks: Speaks, size: u32) -> Vec<OwnedFd> {
     let mapping = "(vector,(0,2,1))".to_owned();
     let shared = Arc::new(Shared {

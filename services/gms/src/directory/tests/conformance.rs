@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use mapwire_wire::NodeId;
 
-use super::{Directory, DirectoryFull, ENTRY_BYTES, Entry, RowSize, Rows};
+use super::super::{Directory, DirectoryFull, ENTRY_BYTES, Entry, RowSize, Rows};
 use crate::name::{PageHash, PageName};
 
 /// Operations of a run against the oracle.
