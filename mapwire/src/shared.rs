@@ -8,7 +8,7 @@ use mapwire_driver::engine::{Engine, SharedCall};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
 use mapwire_driver::shared::{SharedError, SharedPort};
 use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
-use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Protection, Resolution, Watch, WatchError, watch};
+use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Resolution, Watch, WatchError, watch};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;

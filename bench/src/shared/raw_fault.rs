@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mapwire::Shared;
-use mapwire_host::faults::{Access, FaultInfo, FaultKind, PageProtection, Protection, Resolution, Watch, watch};
+use mapwire_host::faults::{Access, FaultInfo, FaultKind, PageProtection, Resolution, Watch, watch};
 use mapwire_host::views::{MultiView, ViewLayout};
 use mapwire_translation::PAGE_BYTES;
 

@@ -9,17 +9,12 @@ use std::ffi::{c_int, c_uint};
 use libc::{CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, EBADF, EBUSY, EINVAL};
 use mapwire_host::descriptors::{first_of_ours, forget, is_ours};
 
-use crate::maps::refuse;
+use crate::maps::fail;
 use crate::threads;
 
 unsafe extern "C" {
     fn __close(descriptor: c_int) -> c_int;
     fn __dup2(old: c_int, new: c_int) -> c_int;
-}
-
-fn fail(code: c_int) -> c_int {
-    refuse(code);
-    -1
 }
 
 /// close(2). Threads that do the work of this library close its own descriptors.

@@ -12,12 +12,14 @@
 use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use libc::{SIG_DFL, SIG_IGN, SIGSEGV, sigaction, siginfo_t, sigset_t};
+use libc::{SIGSEGV, sigaction, siginfo_t, sigset_t};
+use mapwire_host::faults::{Previous, pass_on};
 use mapwire_host::paging::{Frozen, PagerError};
 
+use crate::libraries::c_librarys_own;
 use crate::ranges::Ranges;
 use crate::report;
 use crate::state::{CANNOT_START, clear_space, set_space, space};
@@ -90,8 +92,8 @@ pub unsafe extern "C" fn __register_atfork(
 /// The handlers stay until `library` is unloaded, or for good if that is null.
 unsafe fn register_with_c_library(prepare: Handler, parent: Handler, child: Handler, library: *mut c_void) -> c_int {
     type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
-    // SAFETY: looks a name up, in the libraries behind this one.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__register_atfork".as_ptr()) };
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+    let found = c_librarys_own(c"__register_atfork", &FOUND);
     if found.is_null() {
         return libc::ENOMEM;
     }
@@ -119,8 +121,7 @@ extern "C" fn prepare() {
         libc::sigemptyset(&raw mut only);
         libc::sigaddset(&raw mut only, SIGSEGV);
         libc::sigaction(SIGSEGV, ptr::null(), &raw mut action);
-        ACTION.store(action.sa_sigaction, Ordering::SeqCst);
-        FLAGS.store(action.sa_flags, Ordering::SeqCst);
+        BEFORE.set(action.sa_sigaction, action.sa_flags);
         libc::sigaction(SIGSEGV, &raw const ours, ptr::null_mut());
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, &raw mut mask);
     }
@@ -194,8 +195,7 @@ fn touch_locale() {
 }
 
 /// What the program does at SIGSEGV, for any thread that it reaches during a fork.
-static ACTION: AtomicUsize = AtomicUsize::new(SIG_DFL);
-static FLAGS: AtomicI32 = AtomicI32::new(0);
+static BEFORE: Previous = Previous::nobody();
 
 /// At SIGSEGV, while some thread forks.
 extern "C" fn touched(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
@@ -208,21 +208,8 @@ extern "C" fn touched(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
         lend(address);
         return;
     }
-    let (action, flags) = (ACTION.load(Ordering::SeqCst), FLAGS.load(Ordering::SeqCst));
-    if [SIG_DFL, SIG_IGN].contains(&action) {
-        // Comes again, and ends the process.
-        // SAFETY: the handler's number is one of the kernel's own.
-        unsafe { libc::signal(SIGSEGV, SIG_DFL) };
-    } else if flags & libc::SA_SIGINFO != 0 {
-        type Informed = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
-        // SAFETY: the flag says that the program's handler has this form.
-        let handler: Informed = unsafe { mem::transmute(action) };
-        handler(signal, info, context);
-    } else {
-        // SAFETY: without the flag it has this one.
-        let handler: extern "C" fn(c_int) = unsafe { mem::transmute(action) };
-        handler(signal);
-    }
+    // SAFETY: the arguments are those of this very signal.
+    unsafe { pass_on(&BEFORE, signal, info, context) };
 }
 
 /// Gives a page to a child that has no far memory yet.

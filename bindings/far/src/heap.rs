@@ -6,18 +6,14 @@ use std::ptr;
 use libc::{EINVAL, ENOMEM};
 use libmimalloc_sys as mi;
 
+use crate::maps::refuse;
 use crate::state::space;
 use crate::{inner, threads};
-
-fn set_errno(code: c_int) {
-    // SAFETY: the place is this thread's.
-    unsafe { *libc::__errno_location() = code };
-}
 
 /// What the program gets; `errno` says so where there is no memory.
 fn given(memory: *mut c_void) -> *mut c_void {
     if memory.is_null() {
-        set_errno(ENOMEM);
+        refuse(ENOMEM);
     }
     memory
 }
@@ -144,7 +140,7 @@ pub extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c_void {
     if !alignment.is_power_of_two() {
-        set_errno(EINVAL);
+        refuse(EINVAL);
         return ptr::null_mut();
     }
     memalign(alignment, bytes)

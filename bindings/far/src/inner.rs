@@ -4,51 +4,22 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
 
 unsafe extern "C" {
-    fn __libc_malloc(bytes: usize) -> *mut c_void;
-    fn __libc_calloc(count: usize, bytes: usize) -> *mut c_void;
-    fn __libc_realloc(memory: *mut c_void, bytes: usize) -> *mut c_void;
-    fn __libc_memalign(alignment: usize, bytes: usize) -> *mut c_void;
-    fn __libc_free(memory: *mut c_void);
+    #[link_name = "__libc_malloc"]
+    pub(crate) safe fn malloc(bytes: usize) -> *mut c_void;
+    #[link_name = "__libc_calloc"]
+    pub(crate) safe fn calloc(count: usize, bytes: usize) -> *mut c_void;
+    #[link_name = "__libc_memalign"]
+    pub(crate) safe fn memalign(alignment: usize, bytes: usize) -> *mut c_void;
+    /// As `realloc`, of memory of this allocator.
+    #[link_name = "__libc_realloc"]
+    pub(crate) fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_void;
+    /// As `free`, of memory of this allocator.
+    #[link_name = "__libc_free"]
+    pub(crate) fn free(memory: *mut c_void);
 }
 
 /// What `malloc` aligns to.
 const ALIGNMENT: usize = 16;
-
-/// `malloc`.
-pub(crate) fn malloc(bytes: usize) -> *mut c_void {
-    // SAFETY: any size will do.
-    unsafe { __libc_malloc(bytes) }
-}
-
-/// `calloc`.
-pub(crate) fn calloc(count: usize, bytes: usize) -> *mut c_void {
-    // SAFETY: any size will do.
-    unsafe { __libc_calloc(count, bytes) }
-}
-
-/// `memalign`.
-pub(crate) fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
-    // SAFETY: any size and alignment will do.
-    unsafe { __libc_memalign(alignment, bytes) }
-}
-
-/// `realloc`.
-///
-/// # Safety
-/// As of `realloc`; the memory is of this allocator.
-pub(crate) unsafe fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_void {
-    // SAFETY: by the caller's promise.
-    unsafe { __libc_realloc(memory, bytes) }
-}
-
-/// `free`.
-///
-/// # Safety
-/// As of `free`; the memory is of this allocator.
-pub(crate) unsafe fn free(memory: *mut c_void) {
-    // SAFETY: by the caller's promise.
-    unsafe { __libc_free(memory) }
-}
 
 /// Rust's memory in this library.
 pub(crate) struct Inner;

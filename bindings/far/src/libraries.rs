@@ -4,7 +4,7 @@
 //! The C library looks libraries up for whoever calls it, as its return address tells. So that address is left as it is: these functions jump
 //! to the C library's own.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -66,16 +66,24 @@ unsafe extern "C" fn prepare(flags: *mut c_int) -> *mut c_void {
         // SAFETY: by the caller's promise.
         unsafe { *flags &= !RTLD_DEEPBIND };
     }
-    let mut found = FOUND.load(Ordering::Relaxed);
-    if found.is_null() {
-        // SAFETY: looks a name up, in the libraries behind this one.
-        found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
-        FOUND.store(found, Ordering::Relaxed);
-    }
+    let found = c_librarys_own(c"dlopen", &FOUND);
     match found.is_null() {
         true => no_libraries as *mut c_void,
         false => found,
     }
+}
+
+/// The C library's function of this name, which is looked up once: `dlsym` frees what an earlier failure of the program has left, and in a
+/// child that is being made there is nothing that could free it. Null if there is none.
+pub(crate) fn c_librarys_own(name: &CStr, found: &AtomicPtr<c_void>) -> *mut c_void {
+    let known = found.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: looks a name up, in the libraries behind this one.
+    let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    found.store(known, Ordering::Relaxed);
+    known
 }
 
 /// In place of the C library's own where that is not found.

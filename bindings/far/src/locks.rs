@@ -9,15 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{EINVAL, ENOMEM};
 use mapwire_host::page::PAGE_BYTES;
 
-use crate::maps::{refuse, whole};
+use crate::maps::{fail, whole};
 use crate::report;
 use crate::space::Space;
 use crate::state::space;
-
-fn fail(code: c_int) -> c_int {
-    refuse(code);
-    -1
-}
 
 /// Says once why something is refused: programs seldom do.
 fn explain(has_said: &AtomicBool, text: std::fmt::Arguments<'_>) {

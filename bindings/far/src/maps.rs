@@ -29,10 +29,17 @@ pub(crate) const LEAST_BYTES: usize = 1 << 20;
 const NOT_FAR: c_int =
     MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED | MAP_32BIT | MAP_SYNC;
 
+/// Fails with this error, as a call that gives an address.
 pub(crate) fn refuse(code: c_int) -> *mut c_void {
     // SAFETY: the place is this thread's.
     unsafe { *libc::__errno_location() = code };
     MAP_FAILED
+}
+
+/// Fails with this error, as a call that gives a number.
+pub(crate) fn fail(code: c_int) -> c_int {
+    refuse(code);
+    -1
 }
 
 /// What new far memory holds.
@@ -75,67 +82,48 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The kernel's own.
-///
-/// # Safety
-/// As of mmap(2).
-unsafe fn map_by_kernel(
-    address: *mut c_void,
-    bytes: usize,
-    rights: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // SAFETY: by the caller's promise.
-    let result = unsafe { libc::syscall(libc::SYS_mmap, address, bytes, rights, flags, file, offset) };
-    ptr::with_exposed_provenance_mut(result as usize)
-}
-
 /// Sets the rights of far pages, whose mapping the kernel splits for that and joins again.
 pub(crate) fn protect(part: &Range<usize>, rights: c_int) -> c_int {
     // SAFETY: the pages are the caller's, who asks for these rights or gives the pages back.
     unsafe { libc::mprotect(ptr::with_exposed_provenance_mut(part.start), part.len(), rights) }
 }
 
-/// mmap(2).
-///
-/// # Safety
-/// As it says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap(
-    address: *mut c_void,
-    bytes: usize,
-    rights: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    let may_be_far = !is_reservation(rights, flags);
-    // SAFETY: by the caller's promise.
-    unsafe { map(address, bytes, rights, flags, file, offset, may_be_far) }
+/// Defines a function that maps memory: its name, and whether a reservation may be far. None calls another, as the allocator's `mmap` is
+/// renamed by the linker.
+macro_rules! mapping {
+    ($(#[$doc:meta])* $name:ident, $reserves_far:literal) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As of mmap(2).
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            address: *mut c_void,
+            bytes: usize,
+            rights: c_int,
+            flags: c_int,
+            file: c_int,
+            offset: off_t,
+        ) -> *mut c_void {
+            let is_reservation = rights == PROT_NONE && flags & MAP_ANONYMOUS != 0;
+            // SAFETY: by the caller's promise.
+            unsafe { map(address, bytes, rights, flags, file, offset, $reserves_far || !is_reservation) }
+        }
+    };
 }
 
-fn is_reservation(rights: c_int, flags: c_int) -> bool {
-    rights == PROT_NONE && flags & MAP_ANONYMOUS != 0
-}
-
-/// What mimalloc calls instead: reservations of its own must be far, as it opens them by `mprotect`. The linker sees to it.
-///
-/// # Safety
-/// As of mmap(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __wrap_mmap(
-    address: *mut c_void,
-    bytes: usize,
-    rights: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // SAFETY: by the caller's promise.
-    unsafe { map(address, bytes, rights, flags, file, offset, true) }
-}
+mapping!(
+    /// mmap(2).
+    mmap, false
+);
+mapping!(
+    /// mmap64(2), the same with 64-bit offsets.
+    mmap64, false
+);
+mapping!(
+    /// What mimalloc calls instead: reservations of its own must be far, as it opens them by `mprotect`. The linker sees to it.
+    __wrap_mmap, true
+);
 
 /// mmap(2), of memory that may be far.
 ///
@@ -171,26 +159,8 @@ unsafe fn map(
         }
     }
     // SAFETY: by the caller's promise.
-    unsafe { map_by_kernel(address, bytes, rights, flags, file, offset) }
-}
-
-/// mmap64(2).
-///
-/// # Safety
-/// As it says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap64(
-    address: *mut c_void,
-    bytes: usize,
-    rights: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // Not by the function before, whose name is the allocator's to the linker.
-    let may_be_far = !is_reservation(rights, flags);
-    // SAFETY: by the caller's promise; both are the same with 64-bit offsets.
-    unsafe { map(address, bytes, rights, flags, file, offset, may_be_far) }
+    let result = unsafe { libc::syscall(libc::SYS_mmap, address, bytes, rights, flags, file, offset) };
+    ptr::with_exposed_provenance_mut(result as usize)
 }
 
 /// Closes all of far memory: the program has a right to what it maps, and to nothing else.
@@ -254,8 +224,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
         return unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
     };
     if !start.is_multiple_of(PAGE_BYTES) {
-        refuse(EINVAL);
-        return -1;
+        return fail(EINVAL);
     }
     let after = part.end..start.saturating_add(bytes).max(part.end);
     let before = start.min(part.start)..part.start;
@@ -286,14 +255,12 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_i
         return unsafe { libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int };
     };
     if !start.is_multiple_of(PAGE_BYTES) {
-        refuse(EINVAL);
-        return -1;
+        return fail(EINVAL);
     }
     match advice {
         // As the kernel does.
         MADV_DONTNEED | MADV_FREE | MADV_REMOVE if space.is_locked(&part) => {
-            refuse(EINVAL);
-            return -1;
+            return fail(EINVAL);
         }
         MADV_DONTNEED | MADV_FREE | MADV_REMOVE => space.discard(whole(part)),
         // The pager has its own way with these.
@@ -302,8 +269,7 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_i
         | MADV_UNMERGEABLE => {}
         // Others are promises that it does not keep.
         _ => {
-            refuse(EINVAL);
-            return -1;
+            return fail(EINVAL);
         }
     }
     0

@@ -152,26 +152,18 @@ impl Space {
 
     /// Puts a file, from byte `offset` on, in the place of what a part holds. False if that is no file that far memory can read.
     pub(crate) fn map_file(&self, part: &Range<usize>, file: BorrowedFd<'_>, offset: u64) -> bool {
-        let first = part.start - self.region.range().start;
-        let changes = FileChanges::Seen;
-        let map = || self.region.map_file(first, part.len(), file, offset, changes);
-        threads::serving(map).is_ok()
+        let first = self.in_region(part.start);
+        threads::serving(|| self.region.map_file(first, part.len(), file, offset, FileChanges::Seen)).is_ok()
     }
 
     /// Has the file that the page before a part is of, if it is of one, go on in the part.
     pub(crate) fn map_more(&self, part: &Range<usize>) {
-        let first = part.start - self.region.range().start;
-        // The part lies within the region.
-        let mapped = threads::serving(|| self.region.map_more(first, part.len()));
-        debug_assert!(mapped.is_ok(), "{mapped:?}");
+        change(|| self.region.map_more(self.in_region(part.start), part.len()));
     }
 
     /// Makes whole pages zeros, of whatever they were.
     pub(crate) fn clear(&self, part: &Range<usize>) {
-        let first = part.start - self.region.range().start;
-        // The part lies within the region.
-        let cleared = threads::serving(|| self.region.map_zeros(first, part.len()));
-        debug_assert!(cleared.is_ok(), "{cleared:?}");
+        change(|| self.region.map_zeros(self.in_region(part.start), part.len()));
     }
 
     /// Takes a part back, of which the program has no right to any page any more. It is zeros when it is given again.
@@ -183,18 +175,16 @@ impl Space {
 
     /// Makes whole pages zeros, or what their file holds, and frees what they take.
     pub(crate) fn discard(&self, part: Range<usize>) {
-        let offset = part.start - self.region.range().start;
-        // The part lies within the region.
-        let discarded = self.region.discard(offset, part.len());
-        debug_assert!(discarded.is_ok(), "{discarded:?}");
+        change(|| self.region.discard(self.in_region(part.start), part.len()));
     }
 
     /// Moves the pages of a part to another, which is zeros. The program must use neither meanwhile.
     pub(crate) fn move_pages(&self, part: Range<usize>, to: usize) {
-        let start = self.region.range().start;
-        // Both lie within the region, apart from each other.
-        let moved = threads::serving(|| self.region.remap(part.start - start, part.len(), to - start));
-        debug_assert!(moved.is_ok(), "{moved:?}");
+        change(|| self.region.remap(self.in_region(part.start), part.len(), self.in_region(to)));
+    }
+
+    fn in_region(&self, address: usize) -> usize {
+        address - self.region.range().start
     }
 
     /// Adds the `more` bytes that follow an address to what ends there, if they are free.
@@ -254,6 +244,12 @@ impl Space {
         // The ranges are consistent between any two statements.
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Does what can fail only for a part that is not within the region, or overlaps another.
+fn change(work: impl FnOnce() -> Result<(), PagerError>) {
+    let changed = threads::serving(work);
+    debug_assert!(changed.is_ok(), "{changed:?}");
 }
 
 /// So many bytes in whole pages; `None`: none, or more than there are addresses.

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{ENOMEM, pthread_attr_t, pthread_t};
 
+use crate::libraries::c_librarys_own;
+
 thread_local! {
     /// Whether this one does.
     static IS_CREATING: Cell<bool> = const { Cell::new(false) };
@@ -74,20 +76,6 @@ type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
 type Create = unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Start, *mut c_void) -> c_int;
 
-/// The C library's function, which is looked up once: `dlsym` frees what an earlier failure of the program has left, and in a child
-/// that is being made there is nothing that could free it.
-fn c_librarys_own() -> Option<Create> {
-    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-    let mut found = FOUND.load(Ordering::Relaxed);
-    if found.is_null() {
-        // SAFETY: looks a name up, in the libraries behind this one.
-        found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr()) };
-        FOUND.store(found, Ordering::Relaxed);
-    }
-    // SAFETY: the C library's function of this name has this form, and a pointer to it is not null.
-    (!found.is_null()).then(|| unsafe { mem::transmute::<*mut c_void, Create>(found) })
-}
-
 /// pthread_create(3).
 ///
 /// # Safety
@@ -99,9 +87,13 @@ pub unsafe extern "C" fn pthread_create(
     start: Start,
     argument: *mut c_void,
 ) -> c_int {
-    let Some(create) = c_librarys_own() else {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+    let found = c_librarys_own(c"pthread_create", &FOUND);
+    if found.is_null() {
         return ENOMEM;
-    };
+    }
+    // SAFETY: the C library's function of this name has this form.
+    let create = unsafe { mem::transmute::<*mut c_void, Create>(found) };
     let server = is_of_this_library(start).then(|| Box::into_raw(Box::new(Server { start, argument })));
     let (start, argument) = match server {
         Some(server) => (serve as Start, server.cast()),

@@ -105,6 +105,21 @@ pub fn is_above_stdio(fd: &impl AsRawFd) -> bool {
     fd.as_raw_fd() >= FIRST
 }
 
+/// What `make` makes, above 2 as [`above_stdio`] has it, for what cannot be moved to another number: what took the number of a closed
+/// standard stream holds it until there is one above.
+///
+/// # Errors
+/// As of `make`.
+pub(crate) fn make_above_stdio<T: AsRawFd, E>(make: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    let mut low = Vec::new();
+    loop {
+        match make()? {
+            made if is_above_stdio(&made) => return Ok(made),
+            made => low.push(made),
+        }
+    }
+}
+
 /// Opens `/dev/null` for each standard stream that is closed, for good: before a library makes descriptors that does not know of them.
 pub fn occupy_stdio() {
     use rustix::fs::{Mode, OFlags};

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
-use crate::memory::raw::Source;
+use crate::memory::raw::{self, Source};
 
 /// What loads and stores a mapping allows at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ pub enum Rights {
 }
 
 impl Rights {
-    fn prot(self) -> ProtFlags {
+    pub(crate) fn prot(self) -> ProtFlags {
         match self {
             Self::None => ProtFlags::empty(),
             Self::Read => ProtFlags::READ,
@@ -76,86 +76,49 @@ impl Mapping {
 
     /// Maps `bytes` of fresh zeroed memory, private to this process.
     pub fn anonymous(bytes: usize) -> Result<Self, Errno> {
-        let prot = Rights::ReadWrite.prot();
-        // SAFETY: without MAP_FIXED the kernel picks unused address space.
-        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, prot, MapFlags::PRIVATE) }?;
-        Self::from_raw(start, bytes)
+        Self::private(bytes, None, Rights::ReadWrite, MapFlags::empty())
     }
 
     /// Maps `bytes` of zeroed memory for which the kernel reserves none: a page takes memory once it is stored to. At exactly
     /// `address`, or where the kernel likes. `Errno::EXIST` if anything is mapped there.
     pub(crate) fn sparse(bytes: usize, address: Option<usize>) -> Result<Self, Errno> {
-        let fixed = match address {
-            Some(_) => MapFlags::FIXED_NOREPLACE,
-            None => MapFlags::empty(),
-        };
-        // SAFETY: MAP_FIXED_NOREPLACE refuses to map over existing mappings; without it the kernel picks unused address space.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(
-                ptr::without_provenance_mut(address.unwrap_or(0)),
-                bytes,
-                Rights::ReadWrite.prot(),
-                MapFlags::PRIVATE | MapFlags::NORESERVE | fixed,
-            )
-        }?;
-        let mapping = Self::from_raw(start, bytes)?;
-        if address.is_some_and(|wanted| wanted != mapping.address()) {
-            // A kernel older than 4.17 takes the address as a hint only.
-            return Err(Errno::EXIST);
-        }
-        Ok(mapping)
+        Self::private(bytes, address, Rights::ReadWrite, MapFlags::NORESERVE)
     }
 
     /// Reserves `bytes` of address space at exactly `address`, without access and without
     /// memory. `Errno::EXIST` if anything is mapped there.
     pub(crate) fn reserve_at(address: usize, bytes: usize) -> Result<Self, Errno> {
-        // SAFETY: MAP_FIXED_NOREPLACE refuses to map over existing mappings.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(
-                ptr::without_provenance_mut(address),
-                bytes,
-                ProtFlags::empty(),
-                MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
-            )
-        }?;
+        Self::private(bytes, Some(address), Rights::None, MapFlags::NORESERVE)
+    }
+
+    fn private(bytes: usize, address: Option<usize>, rights: Rights, flags: MapFlags) -> Result<Self, Errno> {
+        let fixed = if address.is_some() { MapFlags::FIXED_NOREPLACE } else { MapFlags::empty() };
+        let hint = ptr::without_provenance_mut(address.unwrap_or(0));
+        // SAFETY: MAP_FIXED_NOREPLACE refuses to map over existing mappings; without it the kernel picks unused address space.
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(hint, bytes, rights.prot(), MapFlags::PRIVATE | flags | fixed) }?;
         let mapping = Self::from_raw(start, bytes)?;
-        if mapping.address() == address {
-            Ok(mapping)
-        } else {
-            // A kernel older than 4.17 takes the address as a hint only.
-            Err(Errno::EXIST)
-        }
+        // A kernel older than 4.17 takes the address as a hint only.
+        if address.is_none_or(|wanted| wanted == mapping.address()) { Ok(mapping) } else { Err(Errno::EXIST) }
     }
 
-    /// Maps `bytes` of `file` over what is mapped at `address`, shared, for loads and stores. Accesses see the old memory or the
-    /// new, never a hole.
+    /// Maps `bytes` of `file` from `offset` on over what is mapped at `address`; `sharing` says whether stores to it reach others.
+    /// Accesses see the old memory or the new, never a hole.
     ///
     /// # Safety
-    /// The range is mapped, and stays valid for whoever uses it: `file` holds the same bytes.
-    pub(crate) unsafe fn over(address: usize, file: impl AsFd, bytes: usize) -> Result<(), Errno> {
-        let place = ptr::with_exposed_provenance_mut(address);
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: this function's contract.
-        unsafe { rustix::mm::mmap(place, bytes, Rights::ReadWrite.prot(), flags, file, 0) }?;
-        Ok(())
-    }
-
-    /// As [`over`](Self::over), from `offset` on, with rights of the caller's choice, and private: stores to it reach nobody else.
-    ///
-    /// # Safety
-    /// As for [`over`](Self::over).
-    pub(crate) unsafe fn private_over(
+    /// The range is mapped, and stays valid for whoever uses it: `file` holds the same bytes, or nobody expects them.
+    pub(crate) unsafe fn over(
         address: usize,
         file: impl AsFd,
         offset: u64,
         bytes: usize,
         rights: ProtFlags,
+        sharing: MapFlags,
     ) -> Result<(), Errno> {
         let place = ptr::with_exposed_provenance_mut(address);
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let flags = sharing | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: this function's contract.
-        unsafe { rustix::mm::mmap(place, bytes, rights, flags, file, offset) }?;
-        Ok(())
+        unsafe { rustix::mm::mmap(place, bytes, rights, flags, file, offset) }.map(drop)
     }
 
     /// Moves the pages over what is mapped at `address`, in one step as [`over`](Self::over), with the rights given.
@@ -226,17 +189,7 @@ impl Mapping {
         let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
         // SAFETY: the range lies within address space that `self` owns; accesses to it are raw
         // (no Rust reference to plain data is ever made from it).
-        unsafe {
-            rustix::mm::mmap(
-                start.cast(),
-                bytes,
-                rights.prot(),
-                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
-                file,
-                file_offset,
-            )
-        }?;
-        Ok(())
+        unsafe { Self::over(start.expose_provenance(), file, file_offset, bytes, rights.prot(), MapFlags::SHARED) }
     }
 
     /// Lets go of the file: fresh memory, private to this process, takes its place. A concurrent access sees the old or the new memory.
@@ -250,11 +203,7 @@ impl Mapping {
     /// Changes the rights of whole pages.
     pub(crate) fn protect(&self, offset: usize, bytes: usize, rights: Rights) -> Result<(), Errno> {
         let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
-        let flags = match rights {
-            Rights::None => MprotectFlags::empty(),
-            Rights::Read => MprotectFlags::READ,
-            Rights::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
-        };
+        let flags = MprotectFlags::from_bits_retain(rights.prot().bits());
         // SAFETY: the range lies within address space that `self` owns.
         unsafe { rustix::mm::mprotect(start.cast(), bytes, flags) }
     }
@@ -280,29 +229,35 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().cast()) }
     }
 
+    /// The address of `bytes` at `offset`, if they are within the first `len`.
+    #[inline(always)]
+    fn within(&self, len: usize, offset: usize, bytes: usize) -> Option<*mut u8> {
+        let len = len.min(self.bytes());
+        // SAFETY: called for an offset within the mapping only.
+        (offset <= len && bytes <= len - offset).then(|| unsafe { self.start.as_ptr().add(offset) })
+    }
+
     /// Copies `from` to byte `offset`; false, and nothing copied, when that is not within the first `bytes`, which must be
     /// writable.
     #[inline(always)]
     pub(crate) fn put(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
-        let bytes = bytes.min(self.bytes());
-        if offset > bytes || from.len() > bytes - offset {
-            return false;
-        }
         // SAFETY: the range is within the mapping, as just checked, and `from` is mapped. It is other memory: what a process
-        // sends is its own, and this is a mapping of a peer's.
-        unsafe { from.copy_to(self.start.as_ptr().add(offset)) };
-        true
+        // sends is its own, and this is a mapping of a peer's, or one into which no reference exists.
+        self.within(bytes, offset, from.len()).map(|to| unsafe { from.copy_to(to) }).is_some()
     }
 
     /// As [`put`](Self::put), in whole lines.
     pub(crate) fn put_whole_lines(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
-        let bytes = bytes.min(self.bytes());
-        if offset > bytes || from.len() > bytes - offset {
-            return false;
-        }
         // SAFETY: as in `put`.
-        unsafe { from.copy_whole_lines_to(self.start.as_ptr().add(offset)) };
-        true
+        self.within(bytes, offset, from.len()).map(|to| unsafe { from.copy_whole_lines_to(to) }).is_some()
+    }
+
+    /// Copies from byte `offset` on to `to`; false, and nothing copied, when that is not within the first `bytes`, which must be
+    /// readable.
+    #[inline(always)]
+    pub(crate) fn get(&self, bytes: usize, offset: usize, to: &mut [u8]) -> bool {
+        // SAFETY: as in `put`, the other way round.
+        self.within(bytes, offset, to.len()).map(|from| unsafe { raw::copy_out(from, to) }).is_some()
     }
 
     /// The atomic byte at `offset`, which must be readable.

@@ -7,3 +7,14 @@ use std::io::Write;
 pub fn say(line: fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_fmt(format_args!("mapwire: {line}\n"));
 }
+
+/// As [`say`], without allocation and without a lock: in a handler of a signal. A line of more than 480 bytes is cut.
+pub(crate) fn say_in_handler(line: fmt::Arguments<'_>) {
+    const MOST_BYTES: usize = 480;
+    let mut text = [0; MOST_BYTES];
+    let mut left = &mut text[..MOST_BYTES - 1];
+    let _ = write!(left, "mapwire: {line}");
+    let used = MOST_BYTES - 1 - left.len();
+    text[used] = b'\n';
+    let _ = rustix::io::write(rustix::stdio::stderr(), &text[..=used]);
+}

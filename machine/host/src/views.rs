@@ -2,7 +2,7 @@
 //!
 //! A memfd is mapped once as the *privileged view*, always open, and several times as
 //! *application views*, each page of which has a protection of its own
-//! ([`Protection`](crate::faults::Protection)). Variables that share a page but are used through
+//! ([`PageProtection`](crate::faults::PageProtection)). Variables that share a page but are used through
 //! different views are so protected independently.
 //!
 //! All views lie at fixed addresses, so that a pointer means the same in every process that
@@ -324,9 +324,8 @@ impl MultiView {
     }
 
     /// Sets the rights of whole pages of an application view.
-    pub(crate) fn protect(&self, view: usize, page: usize, pages: usize, rights: Rights) -> Result<(), Os> {
-        let (start, bytes) = self.layout.pages_range(view, page, pages).ok_or(Os::INVAL)?;
-        self.span.protect(start - self.layout.base, bytes, rights)
+    pub(crate) fn protect(&self, pages: Range<usize>, rights: Rights) -> Result<(), Os> {
+        self.span.protect(pages.start - self.layout.base, pages.len(), rights)
     }
 
     /// Bytes of a block of the privileged view, for core dumps.
@@ -353,9 +352,8 @@ impl MultiView {
     /// Drops the page table entries of whole pages of an application view; contents stay.
     /// `MADV_DONTNEED` is refused where the program has locked its memory (`mlockall`); the kernels that have all that protection by
     /// userfaultfd needs have this advice too.
-    pub(crate) fn zap(&self, view: usize, page: usize, pages: usize) -> Result<(), Os> {
-        let (start, bytes) = self.layout.pages_range(view, page, pages).ok_or(Os::INVAL)?;
-        self.span.advise(start - self.layout.base, bytes, Advice::LinuxDontneedLocked)
+    pub(crate) fn zap(&self, pages: Range<usize>) -> Result<(), Os> {
+        self.span.advise(pages.start - self.layout.base, pages.len(), Advice::LinuxDontneedLocked)
     }
 
     /// Gives pages their memory, zeroed if they never had any.

@@ -1,12 +1,12 @@
 //! Protection of the pages of application views, and the handler that their page faults reach.
 //!
 //! A page of a view is closed, open to loads or open to stores ([`Access`]). Two backends change
-//! that ([`Protection`]), with the same behaviour and different costs:
+//! that ([`PageProtection`]), with the same behaviour and different costs:
 //!
 //! | backend | a fault arrives as | closing, opening | needs |
 //! |---|---|---|---|
-//! | [`Userfaultfd`] | SIGBUS | page table entries alone, no range is ever split | Linux 6.4 |
-//! | [`Mprotect`] | SIGSEGV | `mprotect`, which splits and joins mapped ranges | `vm.max_map_count` above the number of runs of pages with one protection |
+//! | [`FaultBackend::Userfaultfd`] | SIGBUS | page table entries alone, no range is ever split | Linux 6.4 |
+//! | [`FaultBackend::Sigsegv`] | SIGSEGV | `mprotect`, which splits and joins mapped ranges | `vm.max_map_count` above the number of runs of pages with one protection |
 //!
 //! With both, the faulting thread itself runs the handler that [`watch`] installed, so no other
 //! processor need wake up. The handler runs in a signal: see [`FaultHandler`] for what it may do.
@@ -15,8 +15,8 @@
 //! `EFAULT`. Touch the memory first.
 //!
 //! # Faults on open pages
-//! With [`Userfaultfd`] the kernel may drop a page table entry under memory pressure; the next
-//! access faults although the page is open. [`Protection::set`] with `from == to` opens it again.
+//! With [`FaultBackend::Userfaultfd`] the kernel may drop a page table entry under memory pressure; the next
+//! access faults although the page is open. [`PageProtection::set`] with `from == to` opens it again.
 
 mod mprotect;
 mod paged;
@@ -40,16 +40,19 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::Arc;
 
-pub use mprotect::Mprotect;
+use mprotect::Mprotect;
 pub(crate) use paged::Paged;
 pub use probe::probe;
-pub use signals::{FaultHandler, FaultInfo, FaultKind, Resolution, Watch, WatchError, end_forked_child, watch};
+pub use signals::{
+    FaultHandler, FaultInfo, FaultKind, Previous, Resolution, Watch, WatchError, end_forked_child, pass_on, watch,
+};
 pub(crate) use stillness::Stillness;
 pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};
-pub use userfaultfd::Userfaultfd;
+use userfaultfd::Userfaultfd;
 
 use crate::errno::Errno;
+use crate::mapping::Rights;
 use crate::views::MultiView;
 
 /// What application threads may do with a page of a view.
@@ -67,9 +70,9 @@ pub enum Access {
 /// Which backend protects pages and so which signal a fault arrives as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultBackend {
-    /// userfaultfd in SIGBUS mode, [`Userfaultfd`].
+    /// userfaultfd in SIGBUS mode.
     Userfaultfd,
-    /// mprotect and SIGSEGV, [`Mprotect`].
+    /// mprotect and SIGSEGV.
     Sigsegv,
 }
 
@@ -131,42 +134,16 @@ impl fmt::Display for FaultSignal {
     }
 }
 
-/// Changes what application threads may do with pages of a view.
-///
-/// Every call is safe in a fault handler: it allocates nothing and takes no lock.
-pub trait Protection: Send + Sync + fmt::Debug {
-    /// Gives `pages` pages of view `view` from page `first_page` on the access `to`. All have
-    /// the access `from` now; `from == to` restores what memory pressure may have taken.
-    ///
-    /// When it returns, every thread of the process is bound by `to`. A page opened for the
-    /// first time is given memory, zeroed.
-    ///
-    /// Calls that concern the same page must be ordered by the caller; others may run at once.
-    ///
-    /// # Errors
-    /// The pages are not in the view, or a limit of the kernel is reached.
-    fn set(
-        &self,
-        view: usize,
-        first_page: usize,
-        pages: usize,
-        from: Access,
-        to: Access,
-    ) -> Result<(), ProtectionError>;
-
-    /// Which backend this is.
-    fn backend(&self) -> FaultBackend;
-
-    /// The views whose pages it protects.
-    fn views(&self) -> &Arc<MultiView>;
+/// Changes what application threads may do with pages of views. When it is dropped, the views are closed to everything.
+#[derive(Debug)]
+pub struct PageProtection {
+    views: Arc<MultiView>,
+    means: Means,
 }
 
-/// Either backend behind one type, without a virtual call.
 #[derive(Debug)]
-pub enum PageProtection {
-    /// userfaultfd in SIGBUS mode.
+enum Means {
     Userfaultfd(Userfaultfd),
-    /// mprotect and SIGSEGV.
     Mprotect(Mprotect),
 }
 
@@ -176,10 +153,16 @@ impl PageProtection {
     /// # Errors
     /// The kernel refuses the backend; the error says which setting to change.
     pub fn new(backend: FaultBackend, views: Arc<MultiView>) -> Result<Self, ProtectionError> {
-        Ok(match backend {
-            FaultBackend::Userfaultfd => Self::Userfaultfd(Userfaultfd::new(views)?),
-            FaultBackend::Sigsegv => Self::Mprotect(Mprotect::new(views)?),
-        })
+        Self::with_opener(backend, views, open_userfaultfd)
+    }
+
+    /// As [`new`](Self::new), with the userfaultfd that `open` makes, where the backend takes one.
+    fn with_opener(backend: FaultBackend, views: Arc<MultiView>, open: Opener) -> Result<Self, ProtectionError> {
+        let means = match backend {
+            FaultBackend::Userfaultfd => Means::Userfaultfd(Userfaultfd::new(&views, open)?),
+            FaultBackend::Sigsegv => Means::Mprotect(Mprotect::new(&views)?),
+        };
+        Ok(Self { views, means })
     }
 
     /// The first backend of [`FaultBackend::ALL`] that this computer allows.
@@ -189,11 +172,20 @@ impl PageProtection {
     pub fn best(views: Arc<MultiView>) -> Result<Self, ProtectionError> {
         Self::new(FaultBackend::Userfaultfd, Arc::clone(&views)).or_else(|_| Self::new(FaultBackend::Sigsegv, views))
     }
-}
 
-impl Protection for PageProtection {
+    /// Gives `pages` pages of view `view` from page `first_page` on the access `to`. All have
+    /// the access `from` now; `from == to` restores what memory pressure may have taken.
+    ///
+    /// When it returns, every thread of the process is bound by `to`. A page opened for the
+    /// first time is given memory, zeroed.
+    ///
+    /// Calls that concern the same page must be ordered by the caller; others may run at once. Safe in a fault handler: it allocates
+    /// nothing and takes no lock.
+    ///
+    /// # Errors
+    /// The pages are not in the view, or a limit of the kernel is reached.
     #[inline]
-    fn set(
+    pub fn set(
         &self,
         view: usize,
         first_page: usize,
@@ -201,26 +193,41 @@ impl Protection for PageProtection {
         from: Access,
         to: Access,
     ) -> Result<(), ProtectionError> {
+        let layout = self.views.layout();
+        let (start, bytes) = layout.pages_range(view, first_page, pages).ok_or(ProtectionError::OutOfRange {
+            view,
+            first_page,
+            pages,
+            views: layout.views,
+            view_pages: layout.pages(),
+        })?;
         if to != Access::None {
-            self.views().keep_in_dumps(first_page, pages);
+            self.views.keep_in_dumps(first_page, pages);
         }
-        match self {
-            Self::Userfaultfd(backend) => backend.set(view, first_page, pages, from, to),
-            Self::Mprotect(backend) => backend.set(view, first_page, pages, from, to),
-        }
-    }
-
-    fn backend(&self) -> FaultBackend {
-        match self {
-            Self::Userfaultfd(backend) => backend.backend(),
-            Self::Mprotect(backend) => backend.backend(),
+        match &self.means {
+            Means::Userfaultfd(means) => means.set(&self.views, start, bytes, from, to),
+            Means::Mprotect(means) => means.set(&self.views, start, bytes, to),
         }
     }
 
-    fn views(&self) -> &Arc<MultiView> {
-        match self {
-            Self::Userfaultfd(backend) => backend.views(),
-            Self::Mprotect(backend) => backend.views(),
+    /// The views whose pages it protects.
+    pub fn views(&self) -> &Arc<MultiView> {
+        &self.views
+    }
+
+    /// Which backend this is.
+    pub fn backend(&self) -> FaultBackend {
+        match self.means {
+            Means::Userfaultfd(_) => FaultBackend::Userfaultfd,
+            Means::Mprotect(_) => FaultBackend::Sigsegv,
+        }
+    }
+}
+
+impl Drop for PageProtection {
+    fn drop(&mut self) {
+        for view in 0..self.views.layout().views {
+            let _ = self.views.protect(self.views.layout().view_range(view), Rights::None);
         }
     }
 }
@@ -301,21 +308,4 @@ pub enum ProtectionError {
         /// The kernel's reason.
         errno: Errno,
     },
-}
-
-/// The address range of pages of a view, or the error that says what exists.
-fn check_pages(
-    views: &MultiView,
-    view: usize,
-    first_page: usize,
-    pages: usize,
-) -> Result<(usize, usize), ProtectionError> {
-    let layout = views.layout();
-    layout.pages_range(view, first_page, pages).ok_or(ProtectionError::OutOfRange {
-        view,
-        first_page,
-        pages,
-        views: layout.views,
-        view_pages: layout.pages(),
-    })
 }

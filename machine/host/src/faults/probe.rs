@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Access, FaultBackend, PageProtection, Protection};
+use super::{Access, FaultBackend, PageProtection};
 use crate::page::PAGE_BYTES;
 use crate::views::{MultiView, ViewError, ViewLayout};
 

@@ -115,25 +115,29 @@ static SLOTS: [Slot; MAX_WATCHES] = [const {
     }
 }; MAX_WATCHES];
 
-/// Who handled a signal before.
-pub(super) struct Previous {
+/// Who handled a signal before: nobody at first.
+#[derive(Debug)]
+pub struct Previous {
     installed: AtomicBool,
     action: AtomicUsize,
     flags: AtomicI32,
 }
 
 impl Previous {
-    pub(super) const fn new() -> Self {
+    /// The default action.
+    #[must_use]
+    pub const fn nobody() -> Self {
         Self { installed: AtomicBool::new(false), action: AtomicUsize::new(libc::SIG_DFL), flags: AtomicI32::new(0) }
     }
 
-    fn set(&self, action: usize, flags: c_int) {
+    /// Notes an action and its flags, as `sigaction` tells them.
+    pub fn set(&self, action: usize, flags: c_int) {
         self.action.store(action, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);
     }
 }
 
-static PREVIOUS: [Previous; 2] = [const { Previous::new() }; 2];
+static PREVIOUS: [Previous; 2] = [const { Previous::nobody() }; 2];
 
 /// The process that the watches belong to, by its [number](Owner::number).
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -158,20 +162,14 @@ extern "C" fn in_child() {
     }
 }
 
-/// Says why a forked child dies. May run in a handler of a signal: the text is made on the stack.
+/// Says why a forked child dies.
 #[cold]
 fn say_forked(address: usize) {
-    use std::io::Write;
-    let mut text = [0_u8; 320];
-    let mut left = &mut text[..];
-    let _ = writeln!(
-        left,
-        "mapwire: process {} touched shared memory at {address:#x}, which a child by fork() does not have: start children by exec \
+    crate::saying::say_in_handler(format_args!(
+        "process {} touched shared memory at {address:#x}, which a child by fork() does not have: start children by exec \
          (posix_spawn, Python's \"spawn\"), or fork before the memory is opened",
         std::process::id()
-    );
-    let used = 320 - left.len();
-    let _ = rustix::io::write(rustix::stdio::stderr(), &text[..used]);
+    ));
 }
 
 /// Ends a forked child that is about to touch memory at `address` which only its parent has, as the access would.
@@ -290,28 +288,27 @@ fn install(signal: FaultSignal) -> Result<(), WatchError> {
         return Ok(());
     }
     previous.set(current.sa_sigaction, current.sa_flags);
-    let mut ours = zeroed_action();
-    ours.sa_sigaction = on_signal as *const () as usize;
     // Not SA_ONSTACK: the protocol needs an ordinary stack. SA_NODEFER: it may fault itself.
-    ours.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART;
-    ours.sa_mask = all_others();
-    sigaction(signal, Some(&ours)).map_err(fail)?;
+    let flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART;
+    handle(signal, on_signal, flags).map_err(fail)?;
     previous.installed.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// The signals that wait while a fault is handled.
-fn all_others() -> libc::sigset_t {
-    let mut set = zeroed_action().sa_mask;
+/// Makes `action` the handler of `signal`. Other signals wait while it runs.
+fn handle(signal: FaultSignal, action: Action, flags: c_int) -> Result<(), std::io::Error> {
+    let mut ours = zeroed_action();
+    ours.sa_sigaction = action as *const () as usize;
+    ours.sa_flags = flags;
     // SAFETY: the set is a plain value, initialised by sigfillset before use.
     unsafe {
-        libc::sigfillset(&raw mut set);
+        libc::sigfillset(&raw mut ours.sa_mask);
         // Signals that the processor raises must not wait: the kernel would kill the process.
         for raised in crate::masking::RAISED {
-            libc::sigdelset(&raw mut set, raised);
+            libc::sigdelset(&raw mut ours.sa_mask, raised);
         }
     }
-    set
+    sigaction(signal, Some(&ours)).map(drop)
 }
 
 /// A handler as SA_SIGINFO has it.
@@ -331,11 +328,7 @@ pub(super) fn install_below(signal: FaultSignal, action: Action, before: &Previo
         return Ok(());
     }
     before.set(current.sa_sigaction, current.sa_flags);
-    let mut ours = zeroed_action();
-    ours.sa_sigaction = action as *const () as usize;
-    ours.sa_flags = flags;
-    ours.sa_mask = all_others();
-    sigaction(signal, Some(&ours)).map(drop)
+    handle(signal, action, flags)
 }
 
 /// Whether faults reach `action` before any handler of the program: it is the handler of `signal`, or right below [`on_signal`].
@@ -433,7 +426,7 @@ fn previous_of(signal: c_int) -> &'static Previous {
 ///
 /// # Safety
 /// `signal`, `info` and `context` are those of a signal that is being handled.
-pub(super) unsafe fn pass_on(previous: &Previous, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+pub unsafe fn pass_on(previous: &Previous, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let action = previous.action.load(Ordering::Relaxed);
     // SAFETY: `info` is valid by this function's contract.
     let raised_by_kernel = unsafe { (*info).si_code } > 0;

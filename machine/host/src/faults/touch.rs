@@ -72,7 +72,7 @@ unsafe extern "C" {
 static ARMED: Once = Once::new();
 
 /// Who handled the signals before: of SIGBUS, then of SIGSEGV.
-static BEFORE: [Previous; 2] = [const { Previous::new() }; 2];
+static BEFORE: [Previous; 2] = [const { Previous::nobody() }; 2];
 
 /// Touches every page of `address..address + bytes`: loads a byte, or stores the one that is there if `stores`. Another thread may
 /// unmap the memory right after.

@@ -52,6 +52,7 @@ struct Register {
     ioctls: u64,
 }
 
+/// `struct uffdio_writeprotect`.
 #[repr(C)]
 struct WriteProtect {
     start: u64,
@@ -59,18 +60,21 @@ struct WriteProtect {
     mode: u64,
 }
 
+/// `struct uffdio_continue` and, with the same layout, `struct uffdio_zeropage` and `struct uffdio_poison`.
 #[repr(C)]
-struct Continue {
+struct Fill {
     start: u64,
     len: u64,
     mode: u64,
-    mapped: i64,
+    done: i64,
 }
 
 const API: Opcode = opcode::read_write::<Api>(TYPE, 0x3F);
 const REGISTER: Opcode = opcode::read_write::<Register>(TYPE, 0x00);
 const WRITEPROTECT: Opcode = opcode::read_write::<WriteProtect>(TYPE, 0x06);
-const CONTINUE: Opcode = opcode::read_write::<Continue>(TYPE, 0x07);
+pub(super) const ZEROPAGE: Opcode = opcode::read_write::<Fill>(TYPE, 0x04);
+pub(super) const POISON: Opcode = opcode::read_write::<Fill>(TYPE, 0x08);
+const CONTINUE: Opcode = opcode::read_write::<Fill>(TYPE, 0x07);
 const DEVICE_NEW: Opcode = opcode::none(TYPE, 0x00);
 
 /// Makes a userfaultfd, or says why the device and why the system call gave none.
@@ -121,11 +125,20 @@ unsafe impl Ioctl for DeviceNew {
     }
 }
 
+/// Makes one call of the interface, which reads and writes `argument`.
+///
+/// # Safety
+/// `CALL` takes a `T`. What it does to memory concerns ranges that the caller owns, where nobody holds a reference to what changes.
+pub(super) unsafe fn call<const CALL: Opcode, T>(uffd: impl AsFd, argument: &mut T) -> Result<(), Os> {
+    // SAFETY: this function's contract.
+    unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, T>::new(argument)) }
+}
+
 /// Agrees with the kernel on `features`; all of them, or the error `INVAL`.
 pub(crate) fn agree(uffd: impl AsFd, features: u64) -> Result<u64, Os> {
     let mut api = Api { api: API_VERSION, features, ioctls: 0 };
-    // SAFETY: the opcode reads and writes one `Api`.
-    unsafe { rustix::ioctl::ioctl(uffd, Updater::<API, Api>::new(&mut api)) }?;
+    // SAFETY: the call takes an `Api`, and changes no memory.
+    unsafe { call::<API, _>(uffd, &mut api) }?;
     Ok(api.features)
 }
 
@@ -140,8 +153,8 @@ pub(super) fn register(uffd: impl AsFd, start: usize, bytes: usize) -> Result<()
 /// As [`register`], for the faults of `mode`.
 pub(super) fn register_for(uffd: impl AsFd, start: usize, bytes: usize, mode: u64) -> Result<(), Os> {
     let mut register = Register { start: start as u64, len: bytes as u64, mode, ioctls: 0 };
-    // SAFETY: the opcode reads and writes one `Register`.
-    unsafe { rustix::ioctl::ioctl(uffd, Updater::<REGISTER, Register>::new(&mut register)) }
+    // SAFETY: the call takes a `Register`, and changes no memory.
+    unsafe { call::<REGISTER, _>(uffd, &mut register) }
 }
 
 /// Bars stores to the mapped pages of a range, or allows them again.
@@ -153,22 +166,31 @@ pub(crate) fn write_protect(uffd: impl AsFd, start: usize, bytes: usize, protect
         // DONTWAKE when protecting, where it would mean nothing.
         mode: if protect { WRITEPROTECT_MODE_WP } else { WRITEPROTECT_MODE_DONTWAKE },
     };
-    // SAFETY: the opcode reads one `WriteProtect`.
-    unsafe { rustix::ioctl::ioctl(uffd, Updater::<WRITEPROTECT, WriteProtect>::new(&mut argument)) }
+    // SAFETY: the call takes a `WriteProtect`, and changes no byte.
+    unsafe { call::<WRITEPROTECT, _>(uffd, &mut argument) }
 }
 
-/// Maps pages of the range that have memory, until one fails. Returns the bytes mapped, and the
-/// error of the page after them unless all were.
-pub(super) fn resume(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> (usize, Result<(), Os>) {
-    let mut argument = Continue {
-        start: start as u64,
-        len: bytes as u64,
-        mode: CONTINUE_MODE_DONTWAKE | if protect { CONTINUE_MODE_WP } else { 0 },
-        mapped: 0,
-    };
-    // SAFETY: the opcode reads and writes one `Continue`.
-    let done = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CONTINUE, Continue>::new(&mut argument)) };
-    // On failure the kernel stores the bytes done before it, or the negated error.
-    let mapped = if done.is_ok() { bytes } else { argument.mapped.max(0) as usize };
-    (mapped.min(bytes), done)
+/// Bytes that a call has done, and the error of the page after them unless all were.
+pub(crate) type Done = (usize, Result<(), Os>);
+
+/// Maps pages of the range that have memory, until one fails.
+pub(super) fn resume(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> Done {
+    let mode = CONTINUE_MODE_DONTWAKE | if protect { CONTINUE_MODE_WP } else { 0 };
+    fill::<CONTINUE>(uffd, start, bytes, mode)
+}
+
+/// Makes a call that maps pages which are missing.
+pub(super) fn fill<const CALL: Opcode>(uffd: impl AsFd, start: usize, bytes: usize, mode: u64) -> Done {
+    let mut argument = Fill { start: start as u64, len: bytes as u64, mode, done: 0 };
+    // SAFETY: each such call takes a `Fill`; the pages are missing, so nobody has read them.
+    let outcome = unsafe { call::<CALL, _>(uffd, &mut argument) };
+    (done(bytes, argument.done, outcome), outcome)
+}
+
+/// On failure the kernel stores the bytes done before it, or the negated error.
+pub(super) fn done(bytes: usize, done: i64, outcome: Result<(), Os>) -> usize {
+    match outcome {
+        Ok(()) => bytes,
+        Err(_) => usize::try_from(done).map_or(0, |done| done.min(bytes)),
+    }
 }

@@ -5,10 +5,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno as Os;
-use rustix::ioctl::{Opcode, Updater, opcode};
+use rustix::ioctl::{Opcode, opcode};
 use rustix::mm::UserfaultfdFlags;
 
-use super::uffd_abi::{REGISTER_MODE_MISSING, REGISTER_MODE_WP, TYPE, open, register_for};
+use super::uffd_abi::{
+    Done, POISON, REGISTER_MODE_MISSING, REGISTER_MODE_WP, TYPE, ZEROPAGE, call, done, fill, open, register_for,
+};
 
 /// An event tells the thread that faulted.
 pub(crate) const FEATURE_THREAD_ID: u64 = 1 << 8;
@@ -45,20 +47,9 @@ struct Transfer {
     done: i64,
 }
 
-/// `struct uffdio_zeropage` and, with the same layout, `struct uffdio_poison`.
-#[repr(C)]
-struct Fill {
-    start: u64,
-    len: u64,
-    mode: u64,
-    done: i64,
-}
-
 const WAKE: Opcode = opcode::read::<Range>(TYPE, 0x02);
 const COPY: Opcode = opcode::read_write::<Transfer>(TYPE, 0x03);
-const ZEROPAGE: Opcode = opcode::read_write::<Fill>(TYPE, 0x04);
 const MOVE: Opcode = opcode::read_write::<Transfer>(TYPE, 0x05);
-const POISON: Opcode = opcode::read_write::<Fill>(TYPE, 0x08);
 
 /// A page fault of a thread that sleeps until it is woken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,55 +79,39 @@ pub(crate) fn register(uffd: impl AsFd, start: usize, bytes: usize, protect: boo
 /// Wakes the threads that sleep on a fault in the range.
 pub(crate) fn wake(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os> {
     let mut range = Range { start: start as u64, len: bytes as u64 };
-    // SAFETY: the opcode reads one `Range`.
-    unsafe { rustix::ioctl::ioctl(uffd, Updater::<WAKE, Range>::new(&mut range)) }
+    // SAFETY: the call takes a `Range`, and changes no memory.
+    unsafe { call::<WAKE, _>(uffd, &mut range) }
 }
 
 /// Gives missing pages at `to` copies of the bytes at `from`; wakes who waits for them.
-/// Returns the bytes done, and the error of the page after them unless all were.
-pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> (usize, Result<(), Os>) {
+pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> Done {
     transfer::<COPY>(uffd, to, from, bytes)
 }
 
 /// Moves the pages at `from` to the missing pages at `to`, without a copy; `from` is missing then. Wakes who waits for
-/// pages at `to`. Both ranges are private memory of this process, and `to` is registered. Returns as [`copy`].
+/// pages at `to`. Both ranges are private memory of this process, and `to` is registered.
 ///
 /// A page moves in one step: a store of another thread lands before it and moves along, or faults at `from`.
-pub(crate) fn move_pages(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> (usize, Result<(), Os>) {
+pub(crate) fn move_pages(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> Done {
     transfer::<MOVE>(uffd, to, from, bytes)
 }
 
-fn transfer<const CALL: Opcode>(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> (usize, Result<(), Os>) {
+fn transfer<const CALL: Opcode>(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> Done {
     let mut argument = Transfer { to: to as u64, from: from as u64, len: bytes as u64, mode: 0, done: 0 };
-    // SAFETY: the opcode reads and writes one `Transfer`. Memory changes at ranges that the pager owns only: `to` is
+    // SAFETY: the call takes a `Transfer`. Memory changes at ranges that the pager owns only: `to` is
     // missing, so nobody has read it, and what moves away from `from` nobody refers to.
-    let outcome = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Transfer>::new(&mut argument)) };
+    let outcome = unsafe { call::<CALL, _>(uffd, &mut argument) };
     (done(bytes, argument.done, outcome), outcome)
 }
 
-/// Maps the page of zeros at missing pages, and wakes who waits for them. Returns as [`copy`].
-pub(crate) fn zero(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Result<(), Os>) {
-    fill::<ZEROPAGE>(uffd, start, bytes)
+/// Maps the page of zeros at missing pages, and wakes who waits for them.
+pub(crate) fn zero(uffd: impl AsFd, start: usize, bytes: usize) -> Done {
+    fill::<ZEROPAGE>(uffd, start, bytes, 0)
 }
 
-/// Makes every access to missing pages raise SIGBUS from now on, and wakes who waits for them. Returns as [`copy`].
-pub(crate) fn poison(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Result<(), Os>) {
-    fill::<POISON>(uffd, start, bytes)
-}
-
-fn fill<const CALL: Opcode>(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Result<(), Os>) {
-    let mut argument = Fill { start: start as u64, len: bytes as u64, mode: 0, done: 0 };
-    // SAFETY: the opcode reads and writes one `Fill`; the pages are missing, so nobody has read them.
-    let outcome = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Fill>::new(&mut argument)) };
-    (done(bytes, argument.done, outcome), outcome)
-}
-
-/// On failure the kernel stores the bytes done before it, or the negated error.
-fn done(bytes: usize, done: i64, outcome: Result<(), Os>) -> usize {
-    match outcome {
-        Ok(()) => bytes,
-        Err(_) => usize::try_from(done).map_or(0, |done| done.min(bytes)),
-    }
+/// Makes every access to missing pages raise SIGBUS from now on, and wakes who waits for them.
+pub(crate) fn poison(uffd: impl AsFd, start: usize, bytes: usize) -> Done {
+    fill::<POISON>(uffd, start, bytes, 0)
 }
 
 /// Reads the events that are there, at most [`EVENTS`]; how many. Others than page faults are left out.

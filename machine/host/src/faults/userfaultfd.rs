@@ -8,12 +8,11 @@
 //! | open to stores | present |
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use rustix::io::Errno as Os;
 
 use super::uffd_abi::{self, Opener};
-use super::{Access, FaultBackend, Protection, ProtectionError, check_pages};
+use super::{Access, ProtectionError};
 use crate::mapping::Rights;
 use crate::page::PAGE_BYTES;
 use crate::views::MultiView;
@@ -30,51 +29,49 @@ const FEATURES: [(u64, &str); 5] = [
 /// Protects by userfaultfd. No privilege is needed since Linux 5.11, as only faults of user mode
 /// are caught.
 #[derive(Debug)]
-pub struct Userfaultfd {
-    views: Arc<MultiView>,
+pub(super) struct Userfaultfd {
     uffd: OwnedFd,
 }
 
 impl Userfaultfd {
-    /// Protects `views`, all pages closed at first.
-    ///
-    /// # Errors
-    /// [`ProtectionError::UserfaultfdRefused`] or [`ProtectionError::UserfaultfdTooOld`].
-    pub fn new(views: Arc<MultiView>) -> Result<Self, ProtectionError> {
-        Self::with_opener(views, uffd_abi::open_userfaultfd)
-    }
-
-    /// As [`new`](Self::new), with the userfaultfd that `open` makes.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_opener(views: Arc<MultiView>, open: Opener) -> Result<Self, ProtectionError> {
+    pub(super) fn new(views: &MultiView, open: Opener) -> Result<Self, ProtectionError> {
         let uffd = open().map_err(|(device, call)| ProtectionError::UserfaultfdRefused {
             device: device.into(),
             call: call.into(),
         })?;
         agree(&uffd)?;
-        let layout = *views.layout();
-        for view in 0..layout.views {
-            let range = layout.view_range(view);
-            let fail = |call| {
-                move |errno: Os| ProtectionError::System {
-                    call,
-                    address: range.start,
-                    bytes: layout.bytes,
-                    errno: errno.into(),
-                }
-            };
+        let layout = views.layout();
+        for range in (0..layout.views).map(|view| layout.view_range(view)) {
+            let fail = |call| move |errno| system(call, range.start, layout.bytes, errno);
             // Registered while still closed to all: nothing slips through in between.
             uffd_abi::register(&uffd, range.start, layout.bytes).map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
-            views.zap(view, 0, layout.pages()).map_err(fail("madvise(MADV_DONTNEED_LOCKED)"))?;
-            views.protect(view, 0, layout.pages(), Rights::ReadWrite).map_err(fail("mprotect"))?;
+            views.zap(range.clone()).map_err(fail("madvise(MADV_DONTNEED_LOCKED)"))?;
+            views.protect(range.clone(), Rights::ReadWrite).map_err(fail("mprotect"))?;
         }
-        Ok(Self { views, uffd })
+        Ok(Self { uffd })
+    }
+
+    pub(super) fn set(
+        &self,
+        views: &MultiView,
+        start: usize,
+        bytes: usize,
+        from: Access,
+        to: Access,
+    ) -> Result<(), ProtectionError> {
+        match (from, to) {
+            (_, Access::None) => views
+                .zap(start..start + bytes)
+                .map_err(|errno| system("madvise(MADV_DONTNEED_LOCKED)", start, bytes, errno)),
+            (Access::Read, Access::Write) => self.write_protect(start, bytes, false),
+            (Access::Write, Access::Read) => self.write_protect(start, bytes, true),
+            (_, Access::Read) => self.open_pages(views, start, bytes, true),
+            (_, Access::Write) => self.open_pages(views, start, bytes, false),
+        }
     }
 
     /// Maps pages that may or may not be mapped already, with or without stores.
-    fn open_pages(&self, start: usize, bytes: usize, protect: bool) -> Result<(), ProtectionError> {
+    fn open_pages(&self, views: &MultiView, start: usize, bytes: usize, protect: bool) -> Result<(), ProtectionError> {
         let end = start + bytes;
         let mut at = start;
         let mut populated_to = start;
@@ -92,28 +89,13 @@ impl Userfaultfd {
                 }
                 // This page never had memory.
                 Err(Os::FAULT) if populated_to <= at => {
-                    self.populate(at, end)?;
+                    populate(views, at, end)?;
                     populated_to = end;
                 }
                 Err(errno) => return Err(system("ioctl(UFFDIO_CONTINUE)", at, end - at, errno)),
             }
         }
         Ok(())
-    }
-
-    fn populate(&self, start: usize, end: usize) -> Result<(), ProtectionError> {
-        let pages = (end - start) / PAGE_BYTES;
-        let layout = self.views.layout();
-        let offset = layout.locate(start).map_or(0, |(_, offset)| offset);
-        loop {
-            match self.views.populate(offset / PAGE_BYTES, pages) {
-                Ok(()) => return Ok(()),
-                Err(Os::INTR) => {}
-                Err(errno) => {
-                    return Err(ProtectionError::OutOfMemory { pages, errno: errno.into() });
-                }
-            }
-        }
     }
 
     fn write_protect(&self, start: usize, bytes: usize, protect: bool) -> Result<(), ProtectionError> {
@@ -129,43 +111,14 @@ impl Userfaultfd {
     }
 }
 
-impl Protection for Userfaultfd {
-    fn set(
-        &self,
-        view: usize,
-        first_page: usize,
-        pages: usize,
-        from: Access,
-        to: Access,
-    ) -> Result<(), ProtectionError> {
-        let (start, bytes) = check_pages(&self.views, view, first_page, pages)?;
-        match (from, to) {
-            (_, Access::None) => self
-                .views
-                .zap(view, first_page, pages)
-                .map_err(|errno| system("madvise(MADV_DONTNEED_LOCKED)", start, bytes, errno)),
-            (Access::Read, Access::Write) => self.write_protect(start, bytes, false),
-            (Access::Write, Access::Read) => self.write_protect(start, bytes, true),
-            (_, Access::Read) => self.open_pages(start, bytes, true),
-            (_, Access::Write) => self.open_pages(start, bytes, false),
-        }
-    }
-
-    fn backend(&self) -> FaultBackend {
-        FaultBackend::Userfaultfd
-    }
-
-    fn views(&self) -> &Arc<MultiView> {
-        &self.views
-    }
-}
-
-impl Drop for Userfaultfd {
-    fn drop(&mut self) {
-        // Closing the descriptor would leave the views open to everything.
-        let layout = *self.views.layout();
-        for view in 0..layout.views {
-            let _ = self.views.protect(view, 0, layout.pages(), Rights::None);
+fn populate(views: &MultiView, start: usize, end: usize) -> Result<(), ProtectionError> {
+    let pages = (end - start) / PAGE_BYTES;
+    let offset = views.locate(start).map_or(0, |(_, offset)| offset);
+    loop {
+        match views.populate(offset / PAGE_BYTES, pages) {
+            Ok(()) => return Ok(()),
+            Err(Os::INTR) => {}
+            Err(errno) => return Err(ProtectionError::OutOfMemory { pages, errno: errno.into() }),
         }
     }
 }

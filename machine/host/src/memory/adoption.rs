@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mm::{MprotectFlags, MsyncFlags};
+use rustix::mm::{MapFlags, MprotectFlags, MsyncFlags};
 
 use super::forks::{self, Entry, Part};
 use super::memfd;
 use super::{MemoryError, raw};
 use crate::descriptors::above_stdio;
 use crate::faults::Stillness;
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, Rights};
 use crate::maps::MappedRange;
 use crate::page::PAGE_BYTES;
 use crate::processes::Owner;
@@ -127,7 +127,8 @@ fn move_out(
         copy_out(range, start, file, touched.as_mut()).map_err(fail("pwrite"))?;
     }
     // SAFETY: the file holds the bytes of the memory whose place it takes.
-    unsafe { Mapping::over(start, file, bytes) }.map_err(fail("mmap"))?;
+    unsafe { Mapping::over(start, file, 0, bytes, Rights::ReadWrite.prot(), MapFlags::SHARED) }
+        .map_err(fail("mmap"))?;
     if let Some(still) = still {
         still.end_replaced();
     }

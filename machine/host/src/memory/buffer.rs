@@ -64,17 +64,22 @@ impl SharedBuffer {
         let file = memfd::create(name, data_bytes)?;
         let mapping = Mapping::shared(&file, 0, data_bytes, Rights::ReadWrite)
             .map_err(|errno| MemoryError::of_call("mmap", bytes, errno))?;
-        Ok(Self {
+        let start = mapping.as_ptr().expose_provenance();
+        Ok(Self::over(name, bytes, start, data_bytes, Arc::new(file), Home::Allocated(mapping)))
+    }
+
+    fn over(name: &str, bytes: usize, start: usize, data_bytes: usize, file: Arc<OwnedFd>, home: Home) -> Self {
+        Self {
             name: name.to_owned(),
             bytes,
             data_bytes,
-            file: Arc::new(file),
-            start: mapping.as_ptr().expose_provenance(),
-            home: Home::Allocated(mapping),
+            file,
+            start,
+            home,
             shared: None,
             awaiting: AtomicU32::new(0),
             watched: false,
-        })
+        }
     }
 
     /// The whole pages within `bytes` of private memory at `address`: heap or statics, mapped for loads and stores. They move onto a
@@ -105,17 +110,7 @@ impl SharedBuffer {
         let data_bytes = end - start;
         let file = Arc::new(memfd::create(name, data_bytes)?);
         let adopted = Adopted::take(start, data_bytes, &file)?;
-        Ok(Self {
-            name: name.to_owned(),
-            bytes: data_bytes,
-            data_bytes,
-            file,
-            start,
-            home: Home::Adopted(adopted),
-            shared: None,
-            awaiting: AtomicU32::new(0),
-            watched: false,
-        })
+        Ok(Self::over(name, data_bytes, start, data_bytes, file, Home::Adopted(adopted)))
     }
 
     /// First byte; on a page boundary. Stays the same for the buffer's life, revoked or not.
@@ -235,9 +230,10 @@ impl SharedBuffer {
         }
     }
 
-    fn set_awaited(&self, awaited: bool) {
+    /// Shows importers a flag, or takes it back, once the memory is shared.
+    fn set_flag(&self, flag: u32, on: bool) {
         if let Some((_, status)) = &self.shared {
-            status.set(AWAITED, awaited);
+            status.set(flag, on);
         }
     }
 
@@ -246,7 +242,7 @@ impl SharedBuffer {
     /// not. A revocation ends it. Takes a few microseconds.
     pub fn ask_for_wake(&self) -> bool {
         if self.awaiting.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.set_awaited(true);
+            self.set_flag(AWAITED, true);
         }
         barrier::heavy()
     }
@@ -256,10 +252,8 @@ impl SharedBuffer {
     /// changed anything.
     pub fn set_watched(&mut self, watched: bool) -> bool {
         let before = core::mem::replace(&mut self.watched, watched);
-        if before != watched
-            && let Some((_, status)) = &self.shared
-        {
-            status.set(WATCHED, watched);
+        if before != watched {
+            self.set_flag(WATCHED, watched);
         }
         before != watched
     }
@@ -267,7 +261,7 @@ impl SharedBuffer {
     /// Ends [`ask_for_wake`](Self::ask_for_wake). Once for each call of that.
     pub fn end_asking(&self) {
         if self.awaiting.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.set_awaited(false);
+            self.set_flag(AWAITED, false);
         }
     }
 
@@ -283,7 +277,8 @@ impl SharedBuffer {
     /// # Errors
     /// The range leaves the buffer, or its memory is [adopted](Self::adopt): the program reaches it itself.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
-        write(self.own()?, self.bytes, offset, from)
+        let is_put = self.own()?.put(self.bytes, offset, from.into());
+        if is_put { Ok(()) } else { check_range(self.bytes, offset, from.len()) }
     }
 
     /// Copies bytes of the buffer from `offset` to `to`.
@@ -291,7 +286,8 @@ impl SharedBuffer {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryError> {
-        read(self.own()?, self.bytes, offset, to)
+        let is_got = self.own()?.get(self.bytes, offset, to);
+        if is_got { Ok(()) } else { check_range(self.bytes, offset, to.len()) }
     }
 
     /// Gives the memory of whole pages back to the system, also where peers have mapped it: they are zeros from then on.
@@ -505,7 +501,8 @@ impl MappedBuffer {
     /// The range leaves the mapped part.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryError> {
         let offset = self.within(offset, to.len())?;
-        read(&self.data, self.bytes, offset, to)
+        self.data.get(self.bytes, offset, to);
+        Ok(())
     }
 
     /// Stores a word in one piece, after every store made before it.
@@ -534,24 +531,6 @@ fn check_range(len: usize, offset: usize, bytes: usize) -> Result<(), MemoryErro
 fn check_word(len: usize, offset: usize) -> Result<(), MemoryError> {
     check_range(len, offset, 8)?;
     if offset.is_multiple_of(8) { Ok(()) } else { Err(MemoryError::Misaligned { offset, align: 8 }) }
-}
-
-#[allow(unsafe_code)]
-fn write(to: &Mapping, len: usize, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
-    check_range(len, offset, from.len())?;
-    // SAFETY: the range was just checked against the buffer, which is mapped for stores; no
-    // reference into it exists, so it cannot overlap `from`.
-    unsafe { raw::copy_in(to.as_ptr().add(offset), from) };
-    Ok(())
-}
-
-#[allow(unsafe_code)]
-fn read(from: &Mapping, len: usize, offset: usize, to: &mut [u8]) -> Result<(), MemoryError> {
-    check_range(len, offset, to.len())?;
-    // SAFETY: the range was just checked against the buffer, which is mapped for loads; no
-    // reference into it exists, so it cannot overlap `to`.
-    unsafe { raw::copy_out(from.as_ptr().add(offset), to) };
-    Ok(())
 }
 
 #[allow(unsafe_code)]

@@ -9,7 +9,7 @@ use core::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::mm::{MprotectFlags, ProtFlags};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use super::MemoryError;
 use crate::mapping::Mapping;
@@ -168,7 +168,7 @@ extern "C" fn child() {
     for (Part { range, rights }, file, offset) in &inheritance.parts {
         let rights = ProtFlags::from_bits_retain(rights.bits());
         // SAFETY: the same bytes at the same place.
-        let mapped = unsafe { Mapping::private_over(range.start, file, *offset, range.len(), rights) };
+        let mapped = unsafe { Mapping::over(range.start, file, *offset, range.len(), rights, MapFlags::PRIVATE) };
         if mapped.is_err() {
             // A child whose stores would change its parent's memory must not run.
             std::process::abort();

@@ -4,11 +4,9 @@ use rustix::io::Errno as Os;
 
 use super::core::Core;
 use super::frames;
-use crate::faults::{uffd_abi, uffd_paging};
+use crate::faults::uffd_abi::{self, Done};
+use crate::faults::uffd_paging;
 use crate::page::PAGE_BYTES;
-
-/// Bytes done, and the error of the page after them unless all were.
-type Done = (usize, Result<(), Os>);
 
 impl Core {
     /// Moves frames of the pool to pages of a region that are missing. Where the kernel does not, the pages get others with the same

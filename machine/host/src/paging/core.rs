@@ -6,13 +6,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno as Os;
 
 use super::batch::{Batch, Item, Progress, Run};
-use super::buffers::Buffers;
 use super::checksum::Checksum;
 use super::config::{FaultService, MAX_BATCH_PAGES, PagerConfig};
 use super::error::PagerError;
 use super::frames::Frames;
 use super::published::Counters;
-use super::state::State;
+use super::state::{BUFFERS, State};
 use super::store::{BackingStore, PageId};
 use crate::faults::uffd_abi::{self, FEATURE_FAULT_FLAG_WP, FEATURE_SIGBUS};
 use crate::faults::uffd_paging::{
@@ -33,7 +32,8 @@ pub(super) struct Core {
     pub(super) store: Box<dyn BackingStore>,
     /// The pool.
     pub(super) pool: Frames,
-    pub(super) buffers: Buffers,
+    /// [`BUFFERS`] buffers of one window each, into which pages are fetched that are then copied into a region.
+    buffers: Frames,
     /// Never written to.
     pub(super) zeros: Frames,
     pub(super) checksum: Checksum,
@@ -69,7 +69,7 @@ impl Core {
             uffd,
             store,
             pool,
-            buffers: Buffers::new(window).map_err(|errno| PagerError::system("mmap", 0, window * PAGE_BYTES, errno))?,
+            buffers: map(BUFFERS * window)?,
             zeros: map(window)?,
             checksum,
             counters: Counters::new(config.publishes(), config.resident_pages())?,
@@ -161,6 +161,12 @@ impl Core {
         }
     }
 
+    /// The address of a page of a buffer.
+    pub(super) fn buffer_address(&self, buffer: u32, page: usize) -> usize {
+        let window = self.config.read_ahead_pages() + 1;
+        self.buffers.address(buffer as usize * window + page)
+    }
+
     /// The bytes of a slot of the pool.
     pub(super) fn slot_address(&self, slot: u32) -> usize {
         self.pool.address(slot as usize)
@@ -168,7 +174,7 @@ impl Core {
 
     /// A message about a page that raises SIGBUS from now on.
     pub(super) fn complain_of(&self, id: PageId, address: usize, cause: &dyn core::fmt::Display) {
-        super::complaint::complain(format_args!(
+        crate::saying::say_in_handler(format_args!(
             "far memory: {id} at address {address:#x} is lost, and access to it raises SIGBUS: {cause}"
         ));
     }

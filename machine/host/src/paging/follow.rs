@@ -3,13 +3,11 @@
 //! A thread that faults sleeps, so its processor is free. A handler on another has to be woken there, and has to wake the
 //! thread back: on virtual machines that is tens of microseconds each way (here 55 µs a fault, and 10 µs on one processor).
 
-use core::fmt::Write;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-use super::complaint::Line;
 
 /// Time from one look at the other thread's processor to the next, at least. A look takes some 5 µs.
 const PERIOD: Duration = Duration::from_micros(200);
@@ -61,10 +59,12 @@ impl Follower {
 fn processor_of(thread: u32) -> Option<usize> {
     /// The field's number, from the first behind the name of the thread.
     const FIELD: usize = 36;
-    let mut path = Line::new();
-    write!(path, "/proc/self/task/{thread}/stat").ok()?;
+    let mut path = [0; 40];
+    let mut left = &mut path[..];
+    write!(left, "/proc/self/task/{thread}/stat").ok()?;
+    let unused = left.len();
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path.as_bytes(), flags, Mode::empty()).ok()?;
+    let file = rustix::fs::open(&path[..path.len() - unused], flags, Mode::empty()).ok()?;
     let mut text = [0; 1024];
     let read = rustix::io::read(&file, &mut text).ok()?;
     let text = core::str::from_utf8(&text[..read]).ok()?;

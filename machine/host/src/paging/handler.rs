@@ -117,7 +117,7 @@ fn serve_until_stopped(server: &impl Serves, stop: &OwnedFd) {
                 }
             }
             Err(errno) => {
-                super::complaint::complain(format_args!(
+                crate::saying::say_in_handler(format_args!(
                     "far memory: page faults are no longer served: {}",
                     crate::errno::Errno(errno)
                 ));

@@ -28,15 +28,12 @@ impl LocalMemoryStore {
         Self { regions: RwLock::new((0..MAX_REGIONS).map(|_| None).collect()) }
     }
 
-    fn with_page(regions: &[Option<Mapping>], id: PageId, work: impl FnOnce(*mut u8)) -> Result<(), StoreError> {
+    /// Does `work` with the memory of the region that a page is of, and the page's offset there.
+    fn with_page(&self, id: PageId, work: impl FnOnce(&Mapping, usize) -> bool) -> Result<(), StoreError> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         let region = regions.get(id.region as usize).and_then(Option::as_ref);
-        let region = region.ok_or(StoreError::Missing(id))?;
-        let offset = id.page as usize * PAGE_BYTES;
-        if offset >= region.bytes() {
-            return Err(StoreError::Missing(id));
-        }
-        work(region.at(offset, PAGE_BYTES));
-        Ok(())
+        let is_done = region.is_some_and(|region| work(region, id.page as usize * PAGE_BYTES));
+        if is_done { Ok(()) } else { Err(StoreError::Missing(id)) }
     }
 }
 
@@ -64,28 +61,17 @@ impl BackingStore for LocalMemoryStore {
     }
 
     fn store(&self, pages: &[OutgoingPage<'_>]) -> Result<(), StoreError> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        for page in pages {
-            Self::with_page(&regions, page.id, |to| {
-                // SAFETY: `to` is a page of a mapping of this store, which the lock keeps; the pager makes no other call for the same
-                // page meanwhile. `bytes` has a page, elsewhere.
-                unsafe { to.copy_from_nonoverlapping(page.bytes.as_ptr(), PAGE_BYTES.min(page.bytes.len())) };
-            })?;
-        }
-        Ok(())
+        let store = |page: &OutgoingPage<'_>| {
+            self.with_page(page.id, |region, at| region.put(region.bytes(), at, page.bytes.into()))
+        };
+        pages.iter().try_for_each(store)
     }
 
     fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        for page in pages {
-            Self::with_page(&regions, page.id, |from| {
-                // SAFETY: as in `store`, the other way round.
-                unsafe {
-                    page.bytes.as_mut_ptr().copy_from_nonoverlapping(from, PAGE_BYTES.min(page.bytes.len()));
-                };
-            })?;
-        }
-        Ok(())
+        let fetch = |page: &mut IncomingPage<'_>| {
+            self.with_page(page.id, |region, at| region.get(region.bytes(), at, page.bytes))
+        };
+        pages.iter_mut().try_for_each(fetch)
     }
 
     fn discard(&self, region: u32, first: u64, pages: u64) {

@@ -36,7 +36,7 @@
 //! # What callers must do
 //! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] or by dropping the [`Region`], and move pages by
 //!   [`Region::remap`]; the kernel's calls would go past the store.
-//! - Call [`Pager::freeze`] before `fork()`, and after it [`Frozen::thaw`] in the parent and [`Frozen::revive`] in the child. The
+//! - Call [`Pager::freeze`] before `fork()`, and after it drop [`Frozen`] in the parent and [`Frozen::revive`] in the child. The
 //!   child has then a pager of its own, with the same regions as they were at the fork. Handlers of `pthread_atfork` are the place
 //!   for this. Without it a forked child does not have the regions: it dies of SIGSEGV where it touches them, rather than read
 //!   wrong data.
@@ -44,11 +44,9 @@
 
 mod bare;
 mod batch;
-mod buffers;
 mod checksum;
 mod clock;
 mod closed;
-mod complaint;
 mod config;
 mod core;
 mod disk;
@@ -64,7 +62,6 @@ mod freeze;
 mod handler;
 mod latencies;
 mod layers;
-#[allow(unsafe_code)]
 mod local;
 mod mapped;
 mod minor;

@@ -9,7 +9,6 @@ use super::error::PagerError;
 use super::freeze::{Frozen, freeze};
 use super::handler::Handlers;
 pub use super::region::Region;
-use super::region::map;
 use super::statistics::Statistics;
 use super::store::{BackingStore, StoreError};
 
@@ -60,15 +59,6 @@ impl Pager {
             FaultService::FaultingThread => None,
         };
         Ok(Self { inner: Arc::new(Running { handlers, core }) })
-    }
-
-    /// Maps a region of `bytes`, rounded up to whole pages, at exactly `address` or where the kernel likes. It is zero. It takes
-    /// memory only for pages that are touched, and 16 bytes for each of those for as long as the region lives.
-    ///
-    /// # Errors
-    /// 0 bytes or too many, an address that is no page's or is taken, or what the kernel or the store refuses.
-    pub fn map(&self, bytes: usize, address: Option<usize>) -> Result<Region, PagerError> {
-        map(&self.inner, bytes, address)
     }
 
     /// Stops the pager, for a `fork()` by the calling thread: all that its regions hold now is kept for the child, and no thread can

@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::error::PagerError;
 use super::latencies::{BUCKETS, bucket_of};
 use super::state::State;
+pub(super) use super::statistics::Figure;
 use super::statistics::Statistics;
 use super::store::RemotePages;
 use crate::errno::Errno;
@@ -26,38 +27,6 @@ const MAGIC: u64 = u64::from_le_bytes(*b"mapwfar\0");
 const VERSION: u64 = 3;
 /// Words before the figures.
 const HEADER: usize = 2;
-
-/// What a word of the page counts: a field of [`Statistics`], in the order of the words.
-#[derive(Debug, Clone, Copy)]
-#[repr(usize)]
-pub(super) enum Figure {
-    LimitPages,
-    ResidentPages,
-    PeakPages,
-    MappedPages,
-    StoredPages,
-    RemotePages,
-    RemotePut,
-    RemoteGot,
-    RemoteMissed,
-    MajorFaults,
-    MinorFaults,
-    ZeroFaults,
-    Waits,
-    FetchedPages,
-    WrittenPages,
-    FilePages,
-    AheadPages,
-    AheadHits,
-    AheadWaste,
-    CleanEvictions,
-    DirtyEvictions,
-    ZeroEvictions,
-    RescuedPages,
-    StoreFailures,
-    LostPages,
-    MaxLatencyNs,
-}
 
 /// Words before the buckets.
 const FIGURES: usize = HEADER + Figure::MaxLatencyNs as usize + 1;

@@ -31,51 +31,59 @@ pub struct Region {
     pager: Arc<Running>,
 }
 
-/// See [`Pager::map`](super::Pager::map).
-pub(super) fn map(pager: &Arc<Running>, bytes: usize, address: Option<usize>) -> Result<Region, PagerError> {
-    /// Addresses of user space.
-    const MOST_BYTES: usize = 1 << 47;
-    let core = pager.core();
-    if bytes == 0 {
-        return Err(PagerError::Empty);
-    }
-    let rounded = round_to_pages(bytes).filter(|&bytes| bytes <= MOST_BYTES);
-    let Some(bytes) = rounded else {
-        return Err(PagerError::TooLarge { bytes, most: MOST_BYTES });
-    };
-    const { assert!(MOST_BYTES / PAGE_BYTES <= MAX_REGION_PAGES) };
-    if let Some(address) = address.filter(|address| !address.is_multiple_of(PAGE_BYTES)) {
-        return Err(PagerError::Unaligned { address });
-    }
-    let fail = |call| move |errno: Errno| PagerError::system(call, address.unwrap_or(0), bytes, errno);
-    let pages = bytes / PAGE_BYTES;
-    let memory = Mapping::sparse(bytes, address).map_err(fail("mmap"))?;
-    frames::set_up(&memory).map_err(fail("madvise"))?;
-    let table = PageTable::new(pages).map_err(fail("mmap of the page table"))?;
-    let start = memory.address();
-    let table = Arc::new(table);
-    let origins = Arc::default();
-    let ahead = core.config.read_ahead_pages();
-    let region = RegionState::new(start, pages as u64, table, origins, ahead);
-    let _mask = mask();
-    core.begin_change();
-    let mut state = core.lock();
-    let Some(number) = state.free_region() else {
+impl super::Pager {
+    /// Maps a region of `bytes`, rounded up to whole pages, at exactly `address` or where the kernel likes. It is zero. It takes
+    /// memory only for pages that are touched, and 16 bytes for each of those for as long as the region lives.
+    ///
+    /// # Errors
+    /// 0 bytes or too many, an address that is no page's or is taken, or what the kernel or the store refuses.
+    pub fn map(&self, bytes: usize, address: Option<usize>) -> Result<Region, PagerError> {
+        /// Addresses of user space.
+        const MOST_BYTES: usize = 1 << 47;
+        let pager = self.running();
+        let core = pager.core();
+        if bytes == 0 {
+            return Err(PagerError::Empty);
+        }
+        let rounded = round_to_pages(bytes).filter(|&bytes| bytes <= MOST_BYTES);
+        let Some(bytes) = rounded else {
+            return Err(PagerError::TooLarge { bytes, most: MOST_BYTES });
+        };
+        const { assert!(MOST_BYTES / PAGE_BYTES <= MAX_REGION_PAGES) };
+        if let Some(address) = address.filter(|address| !address.is_multiple_of(PAGE_BYTES)) {
+            return Err(PagerError::Unaligned { address });
+        }
+        let fail = |call| move |errno: Errno| PagerError::system(call, address.unwrap_or(0), bytes, errno);
+        let pages = bytes / PAGE_BYTES;
+        let memory = Mapping::sparse(bytes, address).map_err(fail("mmap"))?;
+        frames::set_up(&memory).map_err(fail("madvise"))?;
+        let table = PageTable::new(pages).map_err(fail("mmap of the page table"))?;
+        let start = memory.address();
+        let table = Arc::new(table);
+        let origins = Arc::default();
+        let ahead = core.config.read_ahead_pages();
+        let region = RegionState::new(start, pages as u64, table, origins, ahead);
+        let _mask = mask();
+        core.begin_change();
+        let mut state = core.lock();
+        let Some(number) = state.free_region() else {
+            drop(state);
+            core.end_change();
+            return Err(PagerError::TooManyRegions { regions: MAX_REGIONS });
+        };
+        state.add_region(number, region);
         drop(state);
+        // Ends the region again where the rest fails.
+        let mut region = Region { number, memory, _service: None, pager: Arc::clone(pager) };
+        let added = core.store.add_region(number, pages as u64);
+        let done =
+            added.map_err(|cause| PagerError::Store { pages: pages as u64, cause }).and_then(|()| region.serve());
+        if done.is_err() {
+            core.lock().close(number);
+        }
         core.end_change();
-        return Err(PagerError::TooManyRegions { regions: MAX_REGIONS });
-    };
-    state.add_region(number, region);
-    drop(state);
-    // Ends the region again where the rest fails.
-    let mut region = Region { number, memory, _service: None, pager: Arc::clone(pager) };
-    let added = core.store.add_region(number, pages as u64);
-    let done = added.map_err(|cause| PagerError::Store { pages: pages as u64, cause }).and_then(|()| region.serve());
-    if done.is_err() {
-        core.lock().close(number);
+        done.map(|()| region)
     }
-    core.end_change();
-    done.map(|()| region)
 }
 
 /// Takes the addresses of a region in a forked child, before anything else is mapped there.

@@ -124,7 +124,6 @@ fn put_back(lent: &[(usize, Vec<u8>)]) {
 
 fn copy_of(page: &Mapping) -> Vec<u8> {
     let mut bytes = vec![0; page.bytes()];
-    // SAFETY: both are mapped and apart, and the child has one thread.
-    unsafe { crate::memory::raw::copy(page.as_ptr(), bytes.as_mut_ptr(), page.bytes()) };
+    page.get(page.bytes(), 0, &mut bytes);
     bytes
 }

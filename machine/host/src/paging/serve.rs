@@ -198,7 +198,7 @@ impl Core {
         batch.sort();
         for (index, item) in batch.items_mut().iter_mut().enumerate() {
             item.memory = match buffer {
-                Some(buffer) => self.buffers.address(buffer, index),
+                Some(buffer) => self.buffer_address(buffer, index),
                 None => self.zeros.address(index),
             };
         }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::batch::{Batch, Item, Progress};
-use super::buffers::Buffers;
 use super::clock::Clock;
 use super::config::PagerConfig;
 use super::origin::{Origins, Part};
@@ -17,6 +16,8 @@ use super::streams::Streams;
 use super::table::{COPY, Entry, ORIGINAL, PageState, PageTable, WAITED};
 use crate::page::PAGE_BYTES;
 
+/// Buffers for pages on their way, as bits of a word.
+pub(super) const BUFFERS: usize = 8;
 /// Faults that go by without an eviction after the store failed.
 const FAULTS_WITHOUT_EVICTION: u32 = 64;
 
@@ -115,7 +116,7 @@ impl State {
             changing: 0,
             evicting: false,
             waiting: 0,
-            buffers: Buffers::all(),
+            buffers: (1 << BUFFERS) - 1,
             store_error: None,
             pause: 0,
         })

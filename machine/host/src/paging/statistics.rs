@@ -2,102 +2,95 @@
 
 use std::time::Duration;
 
-use super::latencies::{BUCKETS, Latencies};
-use super::published::Figure;
+use super::latencies::Latencies;
 
-/// Counts of a pager, as of one time. Pages are of 4096 bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Statistics {
+/// Declares what is counted: for each figure its word of the page (a variant of [`Figure`]) and the field of [`Statistics`].
+macro_rules! figures {
+    ($($(#[$doc:meta])* $figure:ident => $field:ident: $number:ty,)*) => {
+        /// What a word of the published page counts, in the order of the words.
+        #[derive(Debug, Clone, Copy)]
+        #[repr(usize)]
+        pub(super) enum Figure {
+            $($figure,)*
+            MaxLatencyNs,
+        }
+
+        /// Counts of a pager, as of one time. Pages are of 4096 bytes.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[non_exhaustive]
+        pub struct Statistics {
+            $($(#[$doc])* pub $field: $number,)*
+            /// Latencies of faults from when the pager knew of them.
+            pub fault_latency: Latencies,
+        }
+
+        impl Statistics {
+            /// What `figure` and `bucket` give.
+            pub(super) fn gather(figure: impl Fn(Figure) -> u64, bucket: impl Fn(usize) -> u64) -> Self {
+                Self {
+                    $($field: figure(Figure::$figure) as $number,)*
+                    fault_latency: Latencies::new(core::array::from_fn(bucket), figure(Figure::MaxLatencyNs)),
+                }
+            }
+        }
+    };
+}
+
+// A new order, or another meaning, is another version of the page.
+figures! {
     /// Most pages in RAM.
-    pub limit_pages: usize,
+    LimitPages => limit_pages: usize,
     /// Pages in RAM now: mapped, or waiting for a second chance.
-    pub resident_pages: usize,
+    ResidentPages => resident_pages: usize,
     /// Most pages that were in RAM at once.
-    pub peak_pages: usize,
+    PeakPages => peak_pages: usize,
     /// Pages mapped into regions now.
-    pub mapped_pages: usize,
+    MappedPages => mapped_pages: usize,
     /// Pages that are in the store alone now.
-    pub stored_pages: usize,
+    StoredPages => stored_pages: usize,
     /// Pages that are in memory of other processes and hosts now. The store may have them, too.
-    pub remote_pages: usize,
+    RemotePages => remote_pages: usize,
     /// Pages that were put there.
-    pub remote_put: u64,
+    RemotePut => remote_put: u64,
     /// Pages that were got from there.
-    pub remote_got: u64,
+    RemoteGot => remote_got: u64,
     /// Pages that did not come from there, or came with wrong bytes, and were taken from elsewhere.
-    pub remote_missed: u64,
+    RemoteMissed => remote_missed: u64,
     /// Faults that took a page from the store, or read a mapped file.
-    pub major_faults: u64,
+    MajorFaults => major_faults: u64,
     /// Faults on pages in RAM: rescued, or opened to stores.
-    pub minor_faults: u64,
+    MinorFaults => minor_faults: u64,
     /// Faults on pages never touched, which are zeros.
-    pub zero_faults: u64,
+    ZeroFaults => zero_faults: u64,
     /// Faults on pages that another thread worked on, each time that one had to wait.
-    pub waits: u64,
+    Waits => waits: u64,
     /// Pages fetched from the store.
-    pub fetched_pages: u64,
+    FetchedPages => fetched_pages: u64,
     /// Pages stored.
-    pub written_pages: u64,
+    WrittenPages => written_pages: u64,
     /// Pages read from mapped files.
-    pub file_pages: u64,
+    FilePages => file_pages: u64,
     /// Pages brought by read-ahead.
-    pub ahead_pages: u64,
+    AheadPages => ahead_pages: u64,
     /// Of those, pages that were used, as far as faults tell: a walk that went on after its window, a rescue.
-    pub ahead_hits: u64,
+    AheadHits => ahead_hits: u64,
     /// Of those, pages evicted without a sign of use.
-    pub ahead_waste: u64,
+    AheadWaste => ahead_waste: u64,
     /// Pages evicted that were unchanged since they were stored, or read from a file.
-    pub clean_evictions: u64,
+    CleanEvictions => clean_evictions: u64,
     /// Pages evicted that were written to the store first.
-    pub dirty_evictions: u64,
+    DirtyEvictions => dirty_evictions: u64,
     /// Pages evicted that held zeros only and so take no place in the store.
-    pub zero_evictions: u64,
+    ZeroEvictions => zero_evictions: u64,
     /// Pages that were touched while they waited for a second chance.
-    pub rescued_pages: u64,
+    RescuedPages => rescued_pages: u64,
     /// Times that the store could not take pages.
-    pub store_failures: u64,
+    StoreFailures => store_failures: u64,
     /// Pages that could not be fetched: accesses to them raise SIGBUS.
-    pub lost_pages: u64,
-    /// Latencies of faults from when the pager knew of them.
-    pub fault_latency: Latencies,
+    LostPages => lost_pages: u64,
 }
 
 impl Statistics {
-    /// What `figure` and `bucket` give.
-    pub(super) fn gather(figure: impl Fn(Figure) -> u64, bucket: impl Fn(usize) -> u64) -> Self {
-        let pages = |which| usize::try_from(figure(which)).unwrap_or(usize::MAX);
-        let counts: [u64; BUCKETS] = core::array::from_fn(bucket);
-        Self {
-            limit_pages: pages(Figure::LimitPages),
-            resident_pages: pages(Figure::ResidentPages),
-            peak_pages: pages(Figure::PeakPages),
-            mapped_pages: pages(Figure::MappedPages),
-            stored_pages: pages(Figure::StoredPages),
-            remote_pages: pages(Figure::RemotePages),
-            remote_put: figure(Figure::RemotePut),
-            remote_got: figure(Figure::RemoteGot),
-            remote_missed: figure(Figure::RemoteMissed),
-            major_faults: figure(Figure::MajorFaults),
-            minor_faults: figure(Figure::MinorFaults),
-            zero_faults: figure(Figure::ZeroFaults),
-            waits: figure(Figure::Waits),
-            fetched_pages: figure(Figure::FetchedPages),
-            written_pages: figure(Figure::WrittenPages),
-            file_pages: figure(Figure::FilePages),
-            ahead_pages: figure(Figure::AheadPages),
-            ahead_hits: figure(Figure::AheadHits),
-            ahead_waste: figure(Figure::AheadWaste),
-            clean_evictions: figure(Figure::CleanEvictions),
-            dirty_evictions: figure(Figure::DirtyEvictions),
-            zero_evictions: figure(Figure::ZeroEvictions),
-            rescued_pages: figure(Figure::RescuedPages),
-            store_failures: figure(Figure::StoreFailures),
-            lost_pages: figure(Figure::LostPages),
-            fault_latency: Latencies::new(counts, figure(Figure::MaxLatencyNs)),
-        }
-    }
-
     /// Pages that are in the store alone, and not in memory of other hosts.
     #[must_use]
     pub fn disk_pages(&self) -> usize {

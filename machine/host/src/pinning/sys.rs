@@ -9,7 +9,7 @@ use io_uring::IoUring;
 use mapwire_translation::PageRange;
 use rustix::io::Errno;
 
-use crate::descriptors::is_above_stdio;
+use crate::descriptors::make_above_stdio;
 use crate::page::PAGE_BYTES;
 use crate::processes::Owner;
 
@@ -40,15 +40,7 @@ pub(super) struct BufferTable {
 impl BufferTable {
     /// An io_uring, or why there is none.
     pub(super) fn open() -> Result<Self, Errno> {
-        // A ring that took the number of a closed standard stream holds it until there is one above.
-        let mut low = Vec::new();
-        let ring = loop {
-            let ring = IoUring::new(1).map_err(|error| errno_of(&error))?;
-            if is_above_stdio(&ring) {
-                break ring;
-            }
-            low.push(ring);
-        };
+        let ring = make_above_stdio(|| IoUring::new(1)).map_err(|error| errno_of(&error))?;
         Ok(Self { ring, owner: Owner::me() })
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::faults::{Access, FaultBackend, PageProtection, Protection};
+use crate::faults::{Access, FaultBackend, PageProtection};
 use crate::memory::{MappedBuffer, check_memory};
 use crate::testing::{count_of, free_base, in_child, is_dumped, lower_limit};
 

@@ -10,7 +10,7 @@ use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::io::Errno;
 
 use super::Woken;
-use crate::descriptors::{is_above_stdio, is_kept_above};
+use crate::descriptors::{is_kept_above, make_above_stdio};
 
 /// Descriptors at most: what fits into the queue beside the word and the end of a sleep.
 const MOST_DESCRIPTORS: usize = 13;
@@ -45,14 +45,7 @@ impl EitherWait {
         if descriptors.len() > MOST_DESCRIPTORS || is_kept_above() {
             return None;
         }
-        let mut low = Vec::new();
-        let ring = loop {
-            let ring = IoUring::builder().setup_coop_taskrun().build(ENTRIES);
-            match ring.ok()? {
-                ring if is_above_stdio(&ring) => break ring,
-                ring => low.push(ring),
-            }
-        };
+        let ring = make_above_stdio(|| IoUring::builder().setup_coop_taskrun().build(ENTRIES)).ok()?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).ok()?;
         let codes = [opcode::FutexWait::CODE, opcode::PollAdd::CODE, opcode::AsyncCancel::CODE];

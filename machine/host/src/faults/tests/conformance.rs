@@ -41,7 +41,7 @@ impl Fixture {
 
     pub(super) fn watch(&self) -> Watch {
         watch(
-            self.protection.views().layout().views_range(),
+            self.protection.views.layout().views_range(),
             self.protection.backend().signal(),
             std::ptr::from_ref(self).addr(),
             serve,
@@ -50,7 +50,7 @@ impl Fixture {
     }
 
     pub(super) fn address(&self, view: usize, page: usize, offset: usize) -> *mut u64 {
-        self.protection.views().application(view, page * PAGE_BYTES + offset).cast()
+        self.protection.views.application(view, page * PAGE_BYTES + offset).cast()
     }
 
     pub(super) fn load(&self, view: usize, page: usize) -> u64 {
@@ -85,7 +85,7 @@ impl Fixture {
 pub(super) fn serve(fault: &FaultInfo) -> Resolution {
     // SAFETY: the context is a `Fixture` that outlives its watch.
     let fixture = unsafe { &*std::ptr::with_exposed_provenance::<Fixture>(fault.context) };
-    let (view, offset) = fixture.protection.views().locate(fault.address).unwrap();
+    let (view, offset) = fixture.protection.views.locate(fault.address).unwrap();
     let page = offset / PAGE_BYTES;
     fixture.last.store(fault.address, Ordering::SeqCst);
     let to = match fault.kind {
@@ -148,7 +148,7 @@ fn what_one_view_stores_the_others_and_the_privileged_view_load() {
         let _watch = fixture.watch();
         fixture.store(0, 5, 0xfeed);
         assert_eq!(fixture.load(1, 5), 0xfeed);
-        let privileged = fixture.protection.views().privileged(5 * PAGE_BYTES + 64, 8).unwrap().cast::<u64>();
+        let privileged = fixture.protection.views.privileged(5 * PAGE_BYTES + 64, 8).unwrap().cast::<u64>();
         // SAFETY: the privileged view is always open.
         unsafe {
             assert_eq!(privileged.read_volatile(), 0xfeed);
@@ -265,7 +265,8 @@ fn a_page_whose_table_entry_the_kernel_dropped_is_opened_again() {
             fixture.store(0, 1, 5);
             fixture.set(0, 1, 1, to);
             // What memory pressure does to a page table entry.
-            fixture.protection.views().zap(0, 1, 1).unwrap();
+            let start = fixture.protection.views.layout().view_range(0).start;
+            fixture.protection.views.zap(start + PAGE_BYTES..start + 2 * PAGE_BYTES).unwrap();
             assert_eq!(fixture.load(0, 1), 5);
             let before = fixture.faults();
             fixture.store(0, 1, 6);
@@ -278,7 +279,7 @@ fn a_page_whose_table_entry_the_kernel_dropped_is_opened_again() {
 
 /// Locks a view as `mlockall` does.
 fn lock_all(fixture: &Fixture, view: usize) {
-    let views = fixture.protection.views();
+    let views = &fixture.protection.views;
     let start = views.application(view, 0);
     // SAFETY: the views stay mapped; locking changes no contents.
     let locked = unsafe { rustix::mm::mlock(start.cast(), PAGES * PAGE_BYTES) };
@@ -386,7 +387,7 @@ fn a_refused_userfaultfd_names_what_was_tried_and_the_way_around() {
     let layout = ViewLayout::new(free_base(), PAGE_BYTES, 1).unwrap();
     let views = Arc::new(MultiView::new("refused", layout).unwrap());
     let refused: Opener = || Err((rustix::io::Errno::ACCESS, rustix::io::Errno::PERM));
-    let error = Userfaultfd::with_opener(Arc::clone(&views), refused).unwrap_err();
+    let error = PageProtection::with_opener(FaultBackend::Userfaultfd, Arc::clone(&views), refused).unwrap_err();
     let text = error.to_string();
     for word in
         ["/dev/userfaultfd", "Permission denied", "not permitted", "unprivileged_userfaultfd", "MAPWIRE_FAULTS=sigsegv"]
@@ -395,7 +396,10 @@ fn a_refused_userfaultfd_names_what_was_tried_and_the_way_around() {
     }
     // Something that is no userfaultfd at all.
     let wrong: Opener = || Ok(rustix::fs::memfd_create("wrong", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
-    assert!(matches!(Userfaultfd::with_opener(views, wrong), Err(ProtectionError::System { .. })));
+    assert!(matches!(
+        PageProtection::with_opener(FaultBackend::Userfaultfd, views, wrong),
+        Err(ProtectionError::System { .. })
+    ));
 }
 
 #[test]

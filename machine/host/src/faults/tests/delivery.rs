@@ -112,7 +112,7 @@ fn a_handler_that_refuses_leaves_the_fault_to_kill_the_process() {
     each(|backend| {
         let (status, text) = child(&backend.to_string(), || {
             let fixture = Fixture::new(backend, "refuse");
-            let layout = *fixture.protection.views().layout();
+            let layout = *fixture.protection.views.layout();
             let refuse: FaultHandler = |_| Resolution::Refuse;
             let _watch = watch(layout.views_range(), backend.signal(), 0, refuse).unwrap();
             fixture.load(0, 0);
@@ -133,7 +133,7 @@ fn errno_survives_a_fault() {
             serve(fault)
         };
         let _watch = watch(
-            fixture.protection.views().layout().views_range(),
+            fixture.protection.views.layout().views_range(),
             backend.signal(),
             std::ptr::from_ref(&*fixture).expose_provenance(),
             clobber,

@@ -273,7 +273,7 @@ fn memory_with_pages_that_fault_is_refused_and_stays_open_to_stores() {
     let memory = Private::new(4 * PAGE);
     let rights = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: pages of this test.
-    unsafe { Mapping::private_over(memory.start, &file, 0, 4 * PAGE, rights) }.unwrap();
+    unsafe { Mapping::over(memory.start, &file, 0, 4 * PAGE, rights, MapFlags::PRIVATE) }.unwrap();
     refused(memory.start, memory.bytes);
     memory.word(0).store(1, Ordering::Relaxed);
     assert!(SharedBuffer::adopt("test-adoption", memory.start, PAGE).is_ok());
