@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mapwire::{LockGuard, Node, Shared, SharedSlice, WaitStrategy};
 
-use super::Traffic;
+use super::{TRAFFIC_FIELDS, Traffic};
 use crate::error::Failure;
 
 /// How often a rank that waits for rank 0 to finish alone looks. It sleeps between, so as to leave the processors alone.
@@ -37,7 +37,7 @@ impl Joined {
         };
         let all = || -> Result<_, mapwire::Error> {
             let turn = slice_of(0, 1)?;
-            let shown = (0..ranks).map(|root| slice_of(root, FIELDS));
+            let shown = (0..ranks).map(|root| slice_of(root, TRAFFIC_FIELDS));
             Ok((turn, shown.collect::<Result<Vec<_>, _>>()?))
         };
         let (turn, shown) = all().map_err(while_doing("allocating shared memory"))?;
@@ -107,12 +107,12 @@ impl Joined {
     }
 
     pub(super) fn gather(&self, mine: Traffic) -> Result<Vec<Traffic>, Failure> {
-        for (index, value) in fields(mine).into_iter().enumerate() {
+        for (index, value) in mine.fields().into_iter().enumerate() {
             self.shown[self.rank].set(index, value);
         }
         self.meet()?;
         let traffic = match self.rank {
-            0 => self.shown.iter().map(from_slice).collect(),
+            0 => self.shown.iter().map(|shown| Traffic::from_fields(std::array::from_fn(|at| shown.get(at)))).collect(),
             _ => Vec::new(),
         };
         // No rank shows its next traffic before rank 0 has read this one.
@@ -129,23 +129,6 @@ impl Joined {
     fn meet(&self) -> Result<(), Failure> {
         let met = self.shared.broadcast(0, 0);
         met.map(|_| ()).map_err(while_doing("meeting the other ranks"))
-    }
-}
-
-/// Words that a rank's traffic takes.
-const FIELDS: usize = 5;
-
-fn fields(traffic: Traffic) -> [u64; FIELDS] {
-    [traffic.read_faults, traffic.write_faults, traffic.prefetches, traffic.messages, traffic.bytes]
-}
-
-fn from_slice(slice: &SharedSlice<u64>) -> Traffic {
-    Traffic {
-        read_faults: slice.get(0),
-        write_faults: slice.get(1),
-        prefetches: slice.get(2),
-        messages: slice.get(3),
-        bytes: slice.get(4),
     }
 }
 

@@ -18,6 +18,8 @@ use crate::error::Failure;
 use crate::phase::{BlockShape, Blocks, Element, Words};
 use crate::run::show_bytes;
 
+const TRAFFIC_FIELDS: usize = 5;
+
 /// What mapwire did for a rank during a run; all zero in a plain crew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Traffic {
@@ -36,24 +38,25 @@ pub struct Traffic {
 impl Traffic {
     /// What came since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
-        Self {
-            read_faults: self.read_faults - earlier.read_faults,
-            write_faults: self.write_faults - earlier.write_faults,
-            prefetches: self.prefetches - earlier.prefetches,
-            messages: self.messages - earlier.messages,
-            bytes: self.bytes - earlier.bytes,
-        }
+        self.with(earlier, |now, then| now - then)
     }
 
     /// Both together.
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            read_faults: self.read_faults + other.read_faults,
-            write_faults: self.write_faults + other.write_faults,
-            prefetches: self.prefetches + other.prefetches,
-            messages: self.messages + other.messages,
-            bytes: self.bytes + other.bytes,
-        }
+        self.with(other, |one, two| one + two)
+    }
+
+    fn with(self, other: Self, each: fn(u64, u64) -> u64) -> Self {
+        let (ours, theirs) = (self.fields(), other.fields());
+        Self::from_fields(std::array::from_fn(|at| each(ours[at], theirs[at])))
+    }
+
+    fn fields(self) -> [u64; TRAFFIC_FIELDS] {
+        [self.read_faults, self.write_faults, self.prefetches, self.messages, self.bytes]
+    }
+
+    fn from_fields([read_faults, write_faults, prefetches, messages, bytes]: [u64; TRAFFIC_FIELDS]) -> Self {
+        Self { read_faults, write_faults, prefetches, messages, bytes }
     }
 }
 

@@ -124,129 +124,58 @@ macro_rules! each {
     };
 }
 
+/// Methods that are those of whichever design it is.
+macro_rules! forward {
+    ($(fn $name:ident(&mut self $(, $given:ident: $of:ty)*) $(-> $answer:ty)?;)*) => {
+        $(#[inline]
+        fn $name(&mut self $(, $given: $of)*) $(-> $answer)? {
+            each!(self, design => design.$name($($given),*))
+        })*
+    };
+    ($(fn $name:ident(&self $(, $given:ident: $of:ty)*) $(-> $answer:ty)?;)*) => {
+        $(fn $name(&self $(, $given: $of)*) $(-> $answer)? {
+            each!(self, design => design.$name($($given),*))
+        })*
+    };
+}
+
 impl TranslationDesign for AnyDesign {
-    fn name(&self) -> &'static str {
-        each!(self, design => design.name())
+    forward! {
+        fn open(&mut self, process: Process) -> Result<(), TranslationError>;
+        fn close(&mut self, process: Process) -> Result<(), TranslationError>;
+        fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError>;
+        fn install_run(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), TranslationError>;
+        fn install_receive(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError>;
+        fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError>;
+        fn lookup(&mut self, process: Process, page: Page) -> Lookup;
+        fn lookup_receive(&mut self, process: Process, page: Page) -> Lookup;
+        fn lookup_buffer(&mut self, process: Process, buffer: u32) -> HandleLookup;
+        fn lookup_process(&mut self, process: Process) -> HandleLookup;
+        fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>);
+        fn fill_buffer(&mut self, process: Process, buffer: u32);
+        fn forget_buffer(&mut self, process: Process, buffer: u32);
+        fn fill_process(&mut self, process: Process);
+        fn page_out(&mut self, process: Process, table: u64) -> bool;
+        fn load_table(&mut self, process: Process, table: u64) -> bool;
     }
-
-    fn open(&mut self, process: Process) -> Result<(), TranslationError> {
-        each!(self, design => design.open(process))
-    }
-
-    fn close(&mut self, process: Process) -> Result<(), TranslationError> {
-        each!(self, design => design.close(process))
-    }
-
-    fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
-        each!(self, design => design.install(process, page, frame))
-    }
-
-    fn install_run(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), TranslationError> {
-        each!(self, design => design.install_run(process, first, frames))
-    }
-
-    fn install_receive(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
-        each!(self, design => design.install_receive(process, page, frame))
-    }
-
-    fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError> {
-        each!(self, design => design.remove(process, page))
-    }
-
-    #[inline]
-    fn lookup(&mut self, process: Process, page: Page) -> Lookup {
-        each!(self, design => design.lookup(process, page))
-    }
-
-    #[inline]
-    fn lookup_receive(&mut self, process: Process, page: Page) -> Lookup {
-        each!(self, design => design.lookup_receive(process, page))
-    }
-
-    #[inline]
-    fn lookup_buffer(&mut self, process: Process, buffer: u32) -> HandleLookup {
-        each!(self, design => design.lookup_buffer(process, buffer))
-    }
-
-    #[inline]
-    fn lookup_process(&mut self, process: Process) -> HandleLookup {
-        each!(self, design => design.lookup_process(process))
-    }
-
-    fn pinning(&self) -> Pinning {
-        each!(self, design => design.pinning())
-    }
-
-    fn pinning_receive(&self) -> Pinning {
-        each!(self, design => design.pinning_receive())
-    }
-
-    fn drops_on_miss(&self) -> bool {
-        each!(self, design => design.drops_on_miss())
-    }
-
-    fn unpins_evicted(&self) -> bool {
-        each!(self, design => design.unpins_evicted())
-    }
-
-    fn capacity_pages(&self) -> Option<u64> {
-        each!(self, design => design.capacity_pages())
-    }
-
-    fn high_water_pages(&self) -> Option<u64> {
-        each!(self, design => design.high_water_pages())
-    }
-
-    fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
-        each!(self, design => design.fill(process, pages, evicted));
-    }
-
-    fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)> {
-        each!(self, design => design.displaced_by(process, page))
-    }
-
-    fn fill_buffer(&mut self, process: Process, buffer: u32) {
-        each!(self, design => design.fill_buffer(process, buffer));
-    }
-
-    fn forget_buffer(&mut self, process: Process, buffer: u32) {
-        each!(self, design => design.forget_buffer(process, buffer));
-    }
-
-    fn fill_process(&mut self, process: Process) {
-        each!(self, design => design.fill_process(process));
-    }
-
-    fn page_out(&mut self, process: Process, table: u64) -> bool {
-        each!(self, design => design.page_out(process, table))
-    }
-
-    fn load_table(&mut self, process: Process, table: u64) -> bool {
-        each!(self, design => design.load_table(process, table))
-    }
-
-    fn is_cached(&self, process: Process, page: Page) -> bool {
-        each!(self, design => design.is_cached(process, page))
-    }
-
-    fn installed(&self, process: Process, page: Page) -> Frame {
-        each!(self, design => design.installed(process, page))
-    }
-
-    fn fragmented_pages(&self) -> u64 {
-        each!(self, design => design.fragmented_pages())
+    forward! {
+        fn name(&self) -> &'static str;
+        fn pinning(&self) -> Pinning;
+        fn pinning_receive(&self) -> Pinning;
+        fn drops_on_miss(&self) -> bool;
+        fn unpins_evicted(&self) -> bool;
+        fn capacity_pages(&self) -> Option<u64>;
+        fn high_water_pages(&self) -> Option<u64>;
+        fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)>;
+        fn is_cached(&self, process: Process, page: Page) -> bool;
+        fn installed(&self, process: Process, page: Page) -> Frame;
+        fn fragmented_pages(&self) -> u64;
+        fn host_memory_bytes(&self) -> usize;
+        fn counters(&self) -> Counters;
     }
 
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let listed: Vec<_> = each!(self, design => design.nic_memory().collect());
         listed.into_iter()
-    }
-
-    fn host_memory_bytes(&self) -> usize {
-        each!(self, design => design.host_memory_bytes())
-    }
-
-    fn counters(&self) -> Counters {
-        each!(self, design => design.counters())
     }
 }

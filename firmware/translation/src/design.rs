@@ -134,7 +134,7 @@ pub enum TranslationError {
 /// * Getters: [`installed`](Self::installed), [`counters`](Self::counters), [`nic_memory`](Self::nic_memory),
 ///   [`host_memory_bytes`](Self::host_memory_bytes).
 ///
-/// The suite in `conformance` (feature `conformance`) says the same as tests.
+/// The suite in `tests/conformance` says the same as tests.
 ///
 /// # What is counted
 ///
@@ -192,15 +192,13 @@ pub trait TranslationDesign {
     /// Whether the NIC has what it must know of a buffer that `process` exported: start, length and rights
     /// (dynamic handle lookup §IV, CBH). Designs whose tables are whole in NIC memory always have it.
     #[inline]
-    fn lookup_buffer(&mut self, process: Process, buffer: u32) -> HandleLookup {
-        let _ = (process, buffer);
+    fn lookup_buffer(&mut self, _process: Process, _buffer: u32) -> HandleLookup {
         HandleLookup::Hit
     }
 
     /// Whether the NIC has what it must know of a process that communicates (dynamic handle lookup §IV, PCH).
     #[inline]
-    fn lookup_process(&mut self, process: Process) -> HandleLookup {
-        let _ = process;
+    fn lookup_process(&mut self, _process: Process) -> HandleLookup {
         HandleLookup::Hit
     }
 
@@ -240,41 +238,30 @@ pub trait TranslationDesign {
 
     /// The host has installed what it could of `pages`; the NIC may go on. A page that is not installed gives the garbage frame
     /// to the next lookup of it, if one had asked for it; later ones ask again. The translations that left the cache for these are added to `evicted`.
-    fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
-        let _ = (process, pages, evicted);
-    }
+    fn fill(&mut self, _process: Process, _pages: PageRange, _evicted: &mut Vec<(Process, Page)>) {}
 
     /// The page whose translation [`fill`](Self::fill) of `page` would evict: only designs that unpin it tell.
-    fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)> {
-        let _ = (process, page);
+    fn displaced_by(&self, _process: Process, _page: Page) -> Option<(Process, Page)> {
         None
     }
 
     /// The host has what the NIC must know of the buffer; the NIC takes it in.
-    fn fill_buffer(&mut self, process: Process, buffer: u32) {
-        let _ = (process, buffer);
-    }
+    fn fill_buffer(&mut self, _process: Process, _buffer: u32) {}
 
     /// The buffer is exported no more: the NIC forgets what it knows of it.
-    fn forget_buffer(&mut self, process: Process, buffer: u32) {
-        let _ = (process, buffer);
-    }
+    fn forget_buffer(&mut self, _process: Process, _buffer: u32) {}
 
     /// The host has what the NIC must know of the process; the NIC takes it in.
-    fn fill_process(&mut self, process: Process) {
-        let _ = process;
-    }
+    fn fill_process(&mut self, _process: Process) {}
 
     /// Moves a second-level table out of memory (UTLB §3.3); the next lookup that needs it asks for it. Whether there was such a
     /// table in memory.
-    fn page_out(&mut self, process: Process, table: u64) -> bool {
-        let _ = (process, table);
+    fn page_out(&mut self, _process: Process, _table: u64) -> bool {
         false
     }
 
     /// Moves a second-level table back into memory. Whether there was such a table outside.
-    fn load_table(&mut self, process: Process, table: u64) -> bool {
-        let _ = (process, table);
+    fn load_table(&mut self, _process: Process, _table: u64) -> bool {
         false
     }
 

@@ -7,7 +7,7 @@ pub use handles::{CBH_ENTRY_BYTES, PCH_ENTRY_BYTES};
 
 use self::handles::{Handle, HandleCache};
 use crate::cache::{CacheConfig, CacheError, SharedCache};
-use crate::counters::{Counters, HandleCounters};
+use crate::counters::Counters;
 use crate::design::{HandleLookup, HostRequest, Lookup, Pinning, TranslationDesign, TranslationError};
 use crate::opened::Opened;
 use crate::page::{Frame, PAGE_BYTES, Page, PageRange, Process};
@@ -107,10 +107,7 @@ pub struct DynamicHandle {
     processes: Opened<Tables>,
     waiting: Waiting,
     high_water_pages: Option<u64>,
-    lookups: u64,
-    misses: u64,
-    interrupts: u64,
-    handles: HandleCounters,
+    counters: Counters,
 }
 
 impl DynamicHandle {
@@ -127,10 +124,7 @@ impl DynamicHandle {
             processes: Opened::new(),
             waiting: Waiting::default(),
             high_water_pages: config.high_water_bytes.map(|bytes| bytes / PAGE_BYTES as u64),
-            lookups: 0,
-            misses: 0,
-            interrupts: 0,
-            handles: HandleCounters::default(),
+            counters: Counters::default(),
         })
     }
 
@@ -143,18 +137,18 @@ impl DynamicHandle {
             return self.miss_nowhere();
         }
         let line = self.cache.line_of(page);
-        match self.waiting.ask(process, line, page, self.misses) {
+        match self.waiting.ask(process, line, page, self.counters.nic_misses) {
             Asking::Refused => {
-                self.lookups += 1;
+                self.counters.lookups += 1;
                 return Lookup::Hit(Frame::GARBAGE);
             }
             Asking::New => {
-                self.misses += 1;
-                self.interrupts += 1;
+                self.counters.nic_misses += 1;
+                self.counters.interrupts += 1;
                 let number = Page(line.first.0 / line.count);
                 // A page of the address space has a line that can be noted.
                 let cold = tables.seen.set(PageRange::single(number)) == Ok(1);
-                let handles = &mut self.handles;
+                let handles = &mut self.counters.handles;
                 *match (receives, cold) {
                     (false, true) => &mut handles.send_cold_misses,
                     (false, false) => &mut handles.send_other_misses,
@@ -169,8 +163,8 @@ impl DynamicHandle {
 
     /// Nobody can pin such a page.
     fn miss_nowhere(&mut self) -> Lookup {
-        self.lookups += 1;
-        self.misses += 1;
+        self.counters.lookups += 1;
+        self.counters.nic_misses += 1;
         Lookup::Miss(Frame::GARBAGE)
     }
 
@@ -178,7 +172,7 @@ impl DynamicHandle {
     fn lookup_for(&mut self, process: Process, page: Page, receives: bool) -> Lookup {
         match self.cache.lookup(process, page) {
             Some(frame) => {
-                self.lookups += 1;
+                self.counters.lookups += 1;
                 Lookup::Hit(frame)
             }
             None => self.miss(process, page, receives),
@@ -230,12 +224,12 @@ impl TranslationDesign for DynamicHandle {
     fn lookup_buffer(&mut self, process: Process, buffer: u32) -> HandleLookup {
         match self.buffers.lookup(process, buffer) {
             Handle::Here => {
-                self.handles.buffer_lookups += 1;
+                self.counters.handles.buffer_lookups += 1;
                 return HandleLookup::Hit;
             }
             Handle::Miss => {
-                self.handles.buffer_misses += 1;
-                self.interrupts += 1;
+                self.counters.handles.buffer_misses += 1;
+                self.counters.interrupts += 1;
             }
             Handle::Awaited => {}
         }
@@ -245,12 +239,12 @@ impl TranslationDesign for DynamicHandle {
     fn lookup_process(&mut self, process: Process) -> HandleLookup {
         match self.process_handles.lookup(Process(0), u32::from(process.0)) {
             Handle::Here => {
-                self.handles.process_lookups += 1;
+                self.counters.handles.process_lookups += 1;
                 return HandleLookup::Hit;
             }
             Handle::Miss => {
-                self.handles.process_misses += 1;
-                self.interrupts += 1;
+                self.counters.handles.process_misses += 1;
+                self.counters.interrupts += 1;
             }
             Handle::Awaited => {}
         }
@@ -270,7 +264,7 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
-        let DynamicHandle { cache, processes, waiting, misses, .. } = self;
+        let DynamicHandle { cache, processes, waiting, counters, .. } = self;
         let Ok(Tables { vmh, .. }) = processes.get_mut(process) else {
             return;
         };
@@ -279,7 +273,7 @@ impl TranslationDesign for DynamicHandle {
             cache.fill_line(process, next, |page| vmh.walk(page), |process, page| evicted.push((process, page)));
             next = cache.line_of(next).end();
         }
-        waiting.answer(process, pages, *misses, |page| !vmh.walk(page).is_garbage());
+        waiting.answer(process, pages, counters.nic_misses, |page| !vmh.walk(page).is_garbage());
     }
 
     fn fill_buffer(&mut self, process: Process, buffer: u32) {
@@ -321,12 +315,6 @@ impl TranslationDesign for DynamicHandle {
     }
 
     fn counters(&self) -> Counters {
-        Counters {
-            lookups: self.lookups,
-            nic_misses: self.misses,
-            interrupts: self.interrupts,
-            handles: self.handles,
-            ..Counters::default()
-        }
+        self.counters
     }
 }

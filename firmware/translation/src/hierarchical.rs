@@ -90,9 +90,7 @@ pub struct Hierarchical {
     simple: bool,
     tables_in_memory: Option<u32>,
     tables: Opened<TranslationTable>,
-    lookups: u64,
-    misses: u64,
-    interrupts: u64,
+    counters: Counters,
 }
 
 impl Hierarchical {
@@ -108,21 +106,13 @@ impl Hierarchical {
             simple: prefetch == 1 && cache.line_entries == 1 && tables_in_memory.is_none(),
             tables_in_memory,
             tables: Opened::new(),
-            lookups: 0,
-            misses: 0,
-            interrupts: 0,
+            counters: Counters::default(),
         })
     }
 
     /// The table of the process, to report on.
     pub fn table(&self, process: Process) -> Option<&TranslationTable> {
         self.tables.get(process)
-    }
-
-    /// Bytes of the second-level tables that are paged out.
-    pub fn paged_out_bytes(&self) -> usize {
-        let each = self.tables.iter().map(TranslationTable::paged_out_bytes);
-        each.sum()
     }
 
     /// `None` if the second-level table is not in memory.
@@ -132,7 +122,7 @@ impl Hierarchical {
             && let Some(table) = self.tables.get(process)
             && let Some(frame) = table.walk_in_memory(page)
         {
-            self.misses += 1;
+            self.counters.nic_misses += 1;
             self.cache.fill(process, page, frame);
             return Some(frame);
         }
@@ -147,7 +137,7 @@ impl Hierarchical {
         };
         match walked {
             Walk::Frame(frame) => {
-                self.misses += 1;
+                self.counters.nic_misses += 1;
                 if !frame.is_garbage() {
                     self.fetch(process, page);
                 }
@@ -155,8 +145,8 @@ impl Hierarchical {
             }
             Walk::Out { asked } => {
                 // It counts when it is asked again.
-                self.lookups -= 1;
-                self.interrupts += u64::from(!asked);
+                self.counters.lookups -= 1;
+                self.counters.interrupts += u64::from(!asked);
                 None
             }
         }
@@ -204,7 +194,7 @@ impl TranslationDesign for Hierarchical {
 
     #[inline]
     fn lookup(&mut self, process: Process, page: Page) -> Lookup {
-        self.lookups += 1;
+        self.counters.lookups += 1;
         match self.cache.lookup(process, page) {
             Some(frame) => Lookup::Hit(frame),
             None => match self.miss(process, page) {
@@ -248,7 +238,7 @@ impl TranslationDesign for Hierarchical {
     }
 
     fn counters(&self) -> Counters {
-        Counters { lookups: self.lookups, nic_misses: self.misses, interrupts: self.interrupts, ..Counters::default() }
+        self.counters
     }
 }
 

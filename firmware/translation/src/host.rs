@@ -263,14 +263,6 @@ impl HostSide {
         true
     }
 
-    /// The same, with victims that the application chooses (UTLB §3.4). Has no effect without a limit; with one, to be called
-    /// before any page is pinned.
-    #[must_use]
-    pub fn choosing(mut self, chooser: Box<dyn ChooseVictims>) -> Self {
-        self.user = self.user.choosing(chooser);
-        self
-    }
-
     /// Whose pages.
     pub fn process(&self) -> Process {
         self.process

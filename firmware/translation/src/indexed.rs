@@ -70,8 +70,7 @@ pub struct Indexed {
     cache: SharedCache,
     prefetch: u32,
     processes: Opened<SlotTable>,
-    lookups: u64,
-    misses: u64,
+    counters: Counters,
 }
 
 impl Indexed {
@@ -81,7 +80,12 @@ impl Indexed {
     /// A cache that cannot be built, or a prefetch of too many entries.
     pub fn new(config: impl Into<IndexedConfig>) -> Result<Self, CacheError> {
         let IndexedConfig { cache, prefetch } = config.into().checked()?;
-        Ok(Indexed { cache: SharedCache::new(cache)?, prefetch, processes: Opened::new(), lookups: 0, misses: 0 })
+        Ok(Indexed {
+            cache: SharedCache::new(cache)?,
+            prefetch,
+            processes: Opened::new(),
+            counters: Counters::default(),
+        })
     }
 
     /// The index of the page's entry in the table of its process.
@@ -91,7 +95,7 @@ impl Indexed {
 
     #[inline(never)]
     fn miss(&mut self, process: Process, index: Option<u32>) -> Frame {
-        self.misses += 1;
+        self.counters.nic_misses += 1;
         let (Some(table), Some(index)) = (self.processes.get(process), index) else {
             return Frame::GARBAGE;
         };
@@ -143,7 +147,7 @@ impl TranslationDesign for Indexed {
 
     #[inline]
     fn lookup(&mut self, process: Process, page: Page) -> Lookup {
-        self.lookups += 1;
+        self.counters.lookups += 1;
         let table = self.processes.get_mut(process).ok();
         let index = table.and_then(|table| table.slot(page));
         let cached = index.and_then(|index| self.cache.lookup(process, Page(u64::from(index))));
@@ -181,6 +185,6 @@ impl TranslationDesign for Indexed {
     }
 
     fn counters(&self) -> Counters {
-        Counters { lookups: self.lookups, nic_misses: self.misses, ..Counters::default() }
+        self.counters
     }
 }

@@ -101,9 +101,7 @@ pub struct Interrupt {
     shared: Option<SharedCache>,
     processes: Opened<Tables>,
     waiting: Waiting,
-    lookups: u64,
-    misses: u64,
-    interrupts: u64,
+    counters: Counters,
 }
 
 impl Interrupt {
@@ -122,9 +120,7 @@ impl Interrupt {
             shared,
             processes: Opened::new(),
             waiting: Waiting::default(),
-            lookups: 0,
-            misses: 0,
-            interrupts: 0,
+            counters: Counters::default(),
         })
     }
 
@@ -146,19 +142,19 @@ impl Interrupt {
     #[inline(never)]
     fn miss(&mut self, process: Process, page: Page) -> Lookup {
         if !page.in_address_space() || self.processes.get(process).is_none() {
-            self.lookups += 1;
-            self.misses += 1;
+            self.counters.lookups += 1;
+            self.counters.nic_misses += 1;
             return Lookup::Miss(Frame::GARBAGE);
         }
         let pages = PageRange { first: page, count: u64::from(self.config.fill_pages).min(PAGE_NUMBER_END - page.0) };
-        match self.waiting.ask(process, pages, page, self.misses) {
+        match self.waiting.ask(process, pages, page, self.counters.nic_misses) {
             Asking::Refused => {
-                self.lookups += 1;
+                self.counters.lookups += 1;
                 return Lookup::Hit(Frame::GARBAGE);
             }
             Asking::New => {
-                self.misses += 1;
-                self.interrupts += 1;
+                self.counters.nic_misses += 1;
+                self.counters.interrupts += 1;
             }
             Asking::Again => {}
         }
@@ -217,7 +213,7 @@ impl TranslationDesign for Interrupt {
         let cache = self.cache_mut(process);
         match cache.and_then(|cache| cache.lookup(process, page)) {
             Some(frame) => {
-                self.lookups += 1;
+                self.counters.lookups += 1;
                 Lookup::Hit(frame)
             }
             None => self.miss(process, page),
@@ -225,7 +221,7 @@ impl TranslationDesign for Interrupt {
     }
 
     fn lookup_receive(&mut self, process: Process, page: Page) -> Lookup {
-        self.lookups += 1;
+        self.counters.lookups += 1;
         let tables = self.processes.get(process);
         Lookup::Hit(tables.map_or(Frame::GARBAGE, |tables| tables.exported.walk(page)))
     }
@@ -243,7 +239,7 @@ impl TranslationDesign for Interrupt {
     }
 
     fn fill(&mut self, process: Process, pages: PageRange, evicted: &mut Vec<(Process, Page)>) {
-        let Interrupt { shared, processes, waiting, misses, .. } = self;
+        let Interrupt { shared, processes, waiting, counters, .. } = self;
         let Ok(Tables { sent, cache, .. }) = processes.get_mut(process) else {
             return;
         };
@@ -256,7 +252,7 @@ impl TranslationDesign for Interrupt {
                 }
             }
         }
-        waiting.answer(process, pages, *misses, |page| !sent.walk(page).is_garbage());
+        waiting.answer(process, pages, counters.nic_misses, |page| !sent.walk(page).is_garbage());
     }
 
     fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)> {
@@ -297,6 +293,6 @@ impl TranslationDesign for Interrupt {
     }
 
     fn counters(&self) -> Counters {
-        Counters { lookups: self.lookups, nic_misses: self.misses, interrupts: self.interrupts, ..Counters::default() }
+        self.counters
     }
 }

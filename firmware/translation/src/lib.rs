@@ -66,8 +66,6 @@ extern crate std;
 pub mod absent;
 pub mod any;
 pub mod cache;
-#[cfg(any(test, feature = "conformance"))]
-pub mod conformance;
 pub mod counters;
 pub mod design;
 pub mod dynamic_handle;
@@ -93,7 +91,7 @@ pub mod user;
 mod waiting;
 
 #[cfg(test)]
-use tests::{testing, words};
+use tests::{conformance, testing, words};
 
 pub use absent::AbsentRuns;
 pub use any::{AnyDesign, DesignConfig};

@@ -54,7 +54,7 @@ impl PerProcessConfig {
 pub struct PerProcess {
     entries: usize,
     processes: Opened<SlotTable>,
-    lookups: u64,
+    counters: Counters,
 }
 
 impl PerProcess {
@@ -64,7 +64,7 @@ impl PerProcess {
     /// Tables that cannot be built.
     pub fn new(config: PerProcessConfig) -> Result<Self, CacheError> {
         let PerProcessConfig { entries } = config.checked()?;
-        Ok(PerProcess { entries, processes: Opened::new(), lookups: 0 })
+        Ok(PerProcess { entries, processes: Opened::new(), counters: Counters::default() })
     }
 
     /// The entry of the page in the table of its process.
@@ -111,7 +111,7 @@ impl TranslationDesign for PerProcess {
 
     #[inline]
     fn lookup(&mut self, process: Process, page: Page) -> Lookup {
-        self.lookups += 1;
+        self.counters.lookups += 1;
         let table = self.processes.get_mut(process).ok();
         let frame = table.and_then(|table| {
             let slot = table.slot(page)?;
@@ -146,6 +146,6 @@ impl TranslationDesign for PerProcess {
     }
 
     fn counters(&self) -> Counters {
-        Counters { lookups: self.lookups, ..Counters::default() }
+        self.counters
     }
 }

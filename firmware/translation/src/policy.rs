@@ -106,19 +106,13 @@ impl FromStr for Policy {
 /// ```
 pub trait ChooseVictims: fmt::Debug + Send {
     /// A transfer uses the pages, all or some of which are pinned.
-    fn used(&mut self, pages: PageRange) {
-        let _ = pages;
-    }
+    fn used(&mut self, _pages: PageRange) {}
 
     /// The pages have been pinned.
-    fn pinned(&mut self, pages: PageRange) {
-        let _ = pages;
-    }
+    fn pinned(&mut self, _pages: PageRange) {}
 
     /// The page has been unpinned.
-    fn unpinned(&mut self, page: Page) {
-        let _ = page;
-    }
+    fn unpinned(&mut self, _page: Page) {}
 
     /// Adds the pages to give up, best first, at least `count` if it can. Those beyond `count`, those named twice and those that
     /// are no candidates are passed over.

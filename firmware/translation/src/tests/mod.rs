@@ -1,5 +1,6 @@
-//! Models, counts that are kept, and what several tests need.
+//! The suite that every design passes, models, counts that are kept, and what several tests need.
 
+pub(crate) mod conformance;
 mod golden;
 mod models;
 pub(crate) mod testing;

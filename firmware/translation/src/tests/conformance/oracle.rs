@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 /// One step of a random sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Op {
+pub(crate) enum Op {
     /// Open, if closed.
     Open(Process),
     /// Close, if open.
@@ -22,7 +22,7 @@ pub enum Op {
 }
 
 /// `count` steps that follow from the seed: four processes, pages near one another and 2⁶…2³⁰ pages apart.
-pub fn random_ops(seed: u64, count: usize) -> Vec<Op> {
+pub(crate) fn random_ops(seed: u64, count: usize) -> Vec<Op> {
     let mut state = seed;
     let mut draw = |below| draw(&mut state, below);
     (0..count)
@@ -52,7 +52,7 @@ pub(super) fn draw(state: &mut u64, below: u64) -> u64 {
 ///
 /// # Panics
 /// They differ. The message names the seed and the step.
-pub fn agrees_with_oracle<D: TranslationDesign>(design: &mut D, ops: &[Op], seed: u64) {
+pub(crate) fn agrees_with_oracle<D: TranslationDesign>(design: &mut D, ops: &[Op], seed: u64) {
     let mut oracle: BTreeMap<Process, BTreeMap<Page, Frame>> = BTreeMap::new();
     let before = design.counters();
     let (mut lookups, mut misses) = (0, 0);

@@ -8,7 +8,7 @@ mod direct;
 mod driven;
 mod oracle;
 
-pub use oracle::{Op, agrees_with_oracle, random_ops};
+pub(crate) use oracle::{Op, agrees_with_oracle, random_ops};
 
 use crate::design::{HostRequest, Lookup, TranslationDesign};
 use crate::page::{Frame, Page, Process};
@@ -24,7 +24,7 @@ const DIRECT_PAGES: u64 = 256;
 ///
 /// # Panics
 /// The design is wrong.
-pub fn suite<D: TranslationDesign>(make: impl Fn() -> D) {
+pub(crate) fn suite<D: TranslationDesign>(make: impl Fn() -> D) {
     let capacity_pages = make().capacity_pages();
     if capacity_pages.is_none_or(|pages| pages >= DIRECT_PAGES) {
         direct::check(&make);
