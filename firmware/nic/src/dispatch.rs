@@ -9,21 +9,21 @@ use mapwire_wire::{Endpoint, HandlerId};
 
 use crate::error::NicError;
 
-/// What a handler on the NIC may send: messages to handlers of other nodes.
+/// Sends messages of a handler on the NIC to handlers of other nodes.
 pub trait Outbox {
-    /// Sends `payload`, at most [`mapwire_wire::SHORT_BYTES`], to `handler` of `to`, in the name of the process that was asked. False when it is too long, when there is
-    /// no such node or it is gone, or when 64 packets wait for it already: a peer that asks without taking answers gets no
-    /// more of them.
+    /// Sends `payload`, at most [`mapwire_wire::SHORT_BYTES`], to `handler` of `to`, in the name of the process that was asked.
+    /// False if it is too long, if the node does not exist or is gone, or if 64 packets wait for it already: a peer that asks
+    /// without taking answers gets no more of them.
     fn send(&mut self, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool;
 }
 
 /// A handler that runs on the NIC.
 pub trait NicHandler: Send {
-    /// Takes a message of `from`; whatever it says was written by another process and must be checked.
+    /// Handles a message of `from`. Its contents were written by another process and must be checked.
     fn handle(&mut self, from: Endpoint, payload: &[u8], outbox: &mut dyn Outbox);
 }
 
-/// Who takes a handler's packets.
+/// Receiver of a handler's packets.
 pub enum HandlerTarget {
     /// The host: the driver gets a [`crate::Completion::Message`].
     Host,
@@ -40,11 +40,11 @@ impl fmt::Debug for HandlerTarget {
     }
 }
 
-/// Handlers by id. Ids are small, so that dispatch is one index.
+/// Handlers by id. Ids are small, so dispatch is one index.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatch(Vec<Option<HandlerTarget>>);
 
-/// Handler ids a NIC can have.
+/// Size of the table: ids are smaller.
 pub(crate) const MAX_HANDLERS: usize = 256;
 
 impl Dispatch {
