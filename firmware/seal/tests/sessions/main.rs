@@ -1,4 +1,4 @@
-//! Sessions between two nodes: handshakes, sealed datagrams, and what strangers, liars and bad networks do to them.
+//! Sessions between two nodes: handshakes, sealed datagrams, and the effects of outsiders, liars and bad networks.
 
 #![allow(missing_docs)]
 
