@@ -12,6 +12,7 @@
 //!
 //! [`TraceRecord`]: mapwire_wire::TraceRecord
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod block;
 mod columns;

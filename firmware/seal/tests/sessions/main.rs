@@ -1,7 +1,5 @@
 //! Sessions between two nodes: handshakes, sealed datagrams, and the effects of outsiders, liars and bad networks.
 
-#![allow(missing_docs)]
-
 mod attacks;
 mod data;
 mod golden;

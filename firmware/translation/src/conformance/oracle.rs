@@ -1,4 +1,4 @@
-//! Random sequences of everything that a design can be asked, against a plain map.
+//! Random sequences of all operations on a design, compared with a plain map.
 
 use super::find;
 use crate::design::TranslationDesign;
@@ -21,7 +21,7 @@ pub enum Op {
     Lookup(Process, Page),
 }
 
-/// `count` steps that follow from the seed: four processes, pages near one another and 2⁶…2³⁰ pages apart.
+/// `count` steps derived from the seed: four processes, pages near one another and 2⁶…2³⁰ pages apart.
 pub fn random_ops(seed: u64, count: usize) -> Vec<Op> {
     let mut state = seed;
     let mut draw = |below| draw(&mut state, below);
@@ -51,7 +51,7 @@ pub(super) fn draw(state: &mut u64, below: u64) -> u64 {
 /// Runs the steps on the design and on a plain map, and compares every answer.
 ///
 /// # Panics
-/// They differ. The message names the seed and the step.
+/// If they differ. The message names the seed and the step.
 pub fn agrees_with_oracle<D: TranslationDesign>(design: &mut D, ops: &[Op], seed: u64) {
     let mut oracle: BTreeMap<Process, BTreeMap<Page, Frame>> = BTreeMap::new();
     let before = design.counters();

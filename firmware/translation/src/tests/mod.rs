@@ -1,4 +1,4 @@
-//! Models, counts that are kept, and what several tests need.
+//! Models, golden counts, and shared helpers.
 
 mod golden;
 mod models;
