@@ -1,8 +1,8 @@
 //! A range of address space that this process mapped, unmapped when dropped.
 //!
-//! The only place that calls `mmap` and `munmap`. Everything above it is bounds-checked against
-//! its length. Other processes may write any byte of it at any time, so no reference to its bytes is ever made: words are
-//! atomics, and everything else moves by copies between raw addresses.
+//! The only module that calls `mmap` and `munmap`. Everything above it is bounds-checked against its length. Other processes may write any
+//! byte of it at any time, so no reference to its bytes is ever made: words are atomics, and everything else is copied between raw
+//! addresses.
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
@@ -14,7 +14,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use crate::memory::raw::Source;
 
-/// What loads and stores a mapping allows at first.
+/// Loads and stores that a mapping allows at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rights {
     /// Neither loads nor stores.
@@ -49,7 +49,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` of `file` from `offset` at an address of the kernel's choice, shared.
+    /// Maps `bytes` of `file` from `offset`, shared, at an address chosen by the kernel.
     pub fn shared(file: impl AsFd, offset: u64, bytes: usize, rights: Rights) -> Result<Self, Errno> {
         // SAFETY: without MAP_FIXED the kernel picks unused address space, so no memory that
         // Rust knows of changes.
@@ -66,8 +66,8 @@ impl Mapping {
         Self::from_raw(start, bytes)
     }
 
-    /// As [`shared`](Self::shared) from the first byte on, for memory that another process uses too: it is left out of core
-    /// dumps. [`verify`](crate::memory::memfd::verify) has approved it, or this process made it.
+    /// As [`shared`](Self::shared) from the first byte on, for memory that another process uses too: it is left out of core dumps. Either
+    /// [`verify`](crate::memory::memfd::verify) has approved it, or this process made it.
     pub fn foreign(file: impl AsFd, bytes: usize, rights: Rights) -> Result<Self, Errno> {
         let mapping = Self::shared(file, 0, bytes, rights)?;
         mapping.advise(0, bytes, Advice::LinuxDontDump)?;
@@ -82,8 +82,8 @@ impl Mapping {
         Self::from_raw(start, bytes)
     }
 
-    /// Maps `bytes` of zeroed memory for which the kernel reserves none: a page takes memory once it is stored to. At exactly
-    /// `address`, or where the kernel likes. `Errno::EXIST` if anything is mapped there.
+    /// Maps `bytes` of zeroed memory without reserving any: a page takes memory once it is stored to. At exactly `address`, or where the
+    /// kernel likes. `Errno::EXIST` if anything is mapped there.
     pub(crate) fn sparse(bytes: usize, address: Option<usize>) -> Result<Self, Errno> {
         let fixed = match address {
             Some(_) => MapFlags::FIXED_NOREPLACE,
@@ -127,11 +127,11 @@ impl Mapping {
         }
     }
 
-    /// Maps `bytes` of `file` over what is mapped at `address`, shared, for loads and stores. Accesses see the old memory or the
-    /// new, never a hole.
+    /// Maps `bytes` of `file` over what is mapped at `address`, shared, for loads and stores. Accesses see the old memory or the new,
+    /// never a hole.
     ///
     /// # Safety
-    /// The range is mapped, and stays valid for whoever uses it: `file` holds the same bytes.
+    /// The range is mapped, and stays valid for its users: `file` holds the same bytes.
     pub(crate) unsafe fn over(address: usize, file: impl AsFd, bytes: usize) -> Result<(), Errno> {
         let place = ptr::with_exposed_provenance_mut(address);
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
@@ -140,7 +140,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// As [`over`](Self::over), from `offset` on, with rights of the caller's choice, and private: stores to it reach nobody else.
+    /// As [`over`](Self::over), from `offset` on, with other rights, and private: stores to it reach nobody else.
     ///
     /// # Safety
     /// As for [`over`](Self::over).
@@ -158,7 +158,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Moves the pages over what is mapped at `address`, in one step as [`over`](Self::over), with the rights given.
+    /// Moves the pages over what is mapped at `address`, in one step as [`over`](Self::over), with these rights.
     ///
     /// # Safety
     /// As for [`over`](Self::over), of the bytes of this mapping.
@@ -204,8 +204,8 @@ impl Mapping {
         (end <= self.bytes).then(|| unsafe { self.start.as_ptr().add(offset) })
     }
 
-    /// Address of `bytes` at `offset`. Panics when they are not inside the mapping: offsets come from this process's own
-    /// arithmetic, never from a peer.
+    /// Address of `bytes` at `offset`. Panics if they are not inside the mapping: offsets come from this process's own arithmetic, never
+    /// from a peer.
     #[inline(always)]
     pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
         self.range(offset, bytes).expect("range outside the mapping")
@@ -239,7 +239,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Lets go of the file: fresh memory, private to this process, takes its place. A concurrent access sees the old or the new memory.
+    /// Detaches the file: fresh memory, private to this process, replaces it. A concurrent access sees the old or the new memory.
     pub fn forget_file(&self) -> Result<(), Errno> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: as in `replace`.
@@ -259,7 +259,7 @@ impl Mapping {
         unsafe { rustix::mm::mprotect(start.cast(), bytes, flags) }
     }
 
-    /// Gives advice. It leaves the contents of shared memory as they are.
+    /// Gives advice to the kernel. The contents of shared memory stay as they are.
     pub(crate) fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
         let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
         // SAFETY: the range lies within address space that `self` owns; of shared memory, even MADV_DONTNEED drops the page
@@ -267,8 +267,7 @@ impl Mapping {
         unsafe { rustix::mm::madvise(start.cast(), bytes, advice) }
     }
 
-    /// Makes pages present now, so that first accesses take no page faults. Best effort: an old kernel refuses, which costs
-    /// only time.
+    /// Makes pages present now, so that first accesses do not fault. Best effort: an old kernel refuses, which costs only time.
     pub fn prefault(&self, offset: usize, bytes: usize) {
         let _ = self.advise(offset, bytes, Advice::LinuxPopulateWrite);
     }
@@ -280,16 +279,15 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().cast()) }
     }
 
-    /// Copies `from` to byte `offset`; false, and nothing copied, when that is not within the first `bytes`, which must be
-    /// writable.
+    /// Copies `from` to byte `offset`; false, and nothing copied, if that is not within the first `bytes`, which must be writable.
     #[inline(always)]
     pub(crate) fn put(&self, bytes: usize, offset: usize, from: Source<'_>) -> bool {
         let bytes = bytes.min(self.bytes());
         if offset > bytes || from.len() > bytes - offset {
             return false;
         }
-        // SAFETY: the range is within the mapping, as just checked, and `from` is mapped. It is other memory: what a process
-        // sends is its own, and this is a mapping of a peer's.
+        // SAFETY: the range is within the mapping, as just checked, and `from` is mapped. It is other memory: a process sends its own
+        // memory, and this maps a peer's.
         unsafe { from.copy_to(self.start.as_ptr().add(offset)) };
         true
     }
@@ -312,7 +310,7 @@ impl Mapping {
         unsafe { AtomicU8::from_ptr(self.at(offset, 1)) }
     }
 
-    /// The atomic word of 4 bytes at `offset`, which must be aligned and must be readable.
+    /// The atomic word of 4 bytes at `offset`, which must be aligned and readable.
     #[inline(always)]
     pub fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4), "word not aligned");
@@ -320,7 +318,7 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
-    /// The atomic word of 8 bytes at `offset`, which must be aligned and must be readable.
+    /// The atomic word of 8 bytes at `offset`, which must be aligned and readable.
     #[inline(always)]
     pub fn word64(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8), "word not aligned");

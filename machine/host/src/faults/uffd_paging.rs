@@ -1,6 +1,6 @@
 //! The userfaultfd calls that bring pages into a registered range and take them out, and the events of its faults.
 //!
-//! The owner of a range orders the calls that concern one page; see [`paging`](crate::paging).
+//! The owner of a range orders the calls for each page; see [`paging`](crate::paging).
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,9 +10,9 @@ use rustix::mm::UserfaultfdFlags;
 
 use super::uffd_abi::{REGISTER_MODE_MISSING, REGISTER_MODE_WP, TYPE, open, register_for};
 
-/// An event tells the thread that faulted.
+/// Events tell the thread that faulted.
 pub(crate) const FEATURE_THREAD_ID: u64 = 1 << 8;
-/// An event tells the address to the byte.
+/// Events tell the exact address.
 pub(crate) const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
 /// `UFFDIO_POISON`, Linux 6.6.
 pub(crate) const FEATURE_POISON: u64 = 1 << 14;
@@ -65,18 +65,17 @@ const POISON: Opcode = opcode::read_write::<Fill>(TYPE, 0x08);
 /// A page fault of a thread that sleeps until it is woken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// The address that was accessed.
     pub(crate) address: usize,
-    /// The access was a store.
+    /// Whether the access was a store.
     pub(crate) write: bool,
-    /// The thread that faulted; 0 if it is not told.
+    /// Thread that faulted; 0 if unknown.
     pub(crate) thread: u32,
 }
 
-/// A userfaultfd that catches the faults of system calls too. Reads from it do not block.
+/// Opens a userfaultfd that catches faults of system calls too. Reads from it do not block.
 ///
 /// # Errors
-/// What the device and what the system call said.
+/// The errors of the device and of the system call.
 pub(crate) fn open_for_system_calls() -> Result<OwnedFd, (Os, Os)> {
     open(UserfaultfdFlags::CLOEXEC.union(UserfaultfdFlags::NONBLOCK))
 }
@@ -94,17 +93,17 @@ pub(crate) fn wake(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os
     unsafe { rustix::ioctl::ioctl(uffd, Updater::<WAKE, Range>::new(&mut range)) }
 }
 
-/// Gives missing pages at `to` copies of the bytes at `from`, barred to stores if `protect`; wakes who waits for them.
-/// Returns the bytes done, and the error of the page after them unless all were.
+/// Fills missing pages at `to` with copies of the bytes at `from`, with stores blocked if `protect`; wakes threads that wait for them.
+/// Returns the bytes done, and the error of the next page unless all were.
 pub(crate) fn copy(uffd: impl AsFd, to: usize, from: usize, bytes: usize, protect: bool) -> (usize, Result<(), Os>) {
     let mode = if protect { COPY_MODE_WP } else { 0 };
     transfer::<COPY>(uffd, to, from, bytes, mode)
 }
 
-/// Moves the pages at `from` to the missing pages at `to`, without a copy; `from` is missing then. Wakes who waits for
-/// pages at `to`. Both ranges are private memory of this process, and `to` is registered. Returns as [`copy`].
+/// Moves the pages at `from` to the missing pages at `to`, without a copy; `from` is missing then. Wakes threads that wait for pages at
+/// `to`. Both ranges are private memory of this process, and `to` is registered. Returns as [`copy`].
 ///
-/// A page moves in one step: a store of another thread lands before it and moves along, or faults at `from`.
+/// A page moves in one step: a store of another thread either precedes it and moves along, or faults at `from`.
 pub(crate) fn move_pages(uffd: impl AsFd, to: usize, from: usize, bytes: usize) -> (usize, Result<(), Os>) {
     transfer::<MOVE>(uffd, to, from, bytes, 0)
 }
@@ -117,18 +116,18 @@ fn transfer<const CALL: Opcode>(
     mode: u64,
 ) -> (usize, Result<(), Os>) {
     let mut argument = Transfer { to: to as u64, from: from as u64, len: bytes as u64, mode, done: 0 };
-    // SAFETY: the opcode reads and writes one `Transfer`. Memory changes at ranges that the pager owns only: `to` is
-    // missing, so nobody has read it, and what moves away from `from` nobody refers to.
+    // SAFETY: the opcode reads and writes one `Transfer`. Memory changes only at ranges that the pager owns: `to` is missing, so nobody
+    // has read it, and nobody refers to what moves away from `from`.
     let outcome = unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, Transfer>::new(&mut argument)) };
     (done(bytes, argument.done, outcome), outcome)
 }
 
-/// Maps the page of zeros at missing pages, and wakes who waits for them. Returns as [`copy`].
+/// Maps the zero page at missing pages, and wakes threads that wait for them. Returns as [`copy`].
 pub(crate) fn zero(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Result<(), Os>) {
     fill::<ZEROPAGE>(uffd, start, bytes)
 }
 
-/// Makes every access to missing pages raise SIGBUS from now on, and wakes who waits for them. Returns as [`copy`].
+/// Makes every access to missing pages raise SIGBUS from now on, and wakes threads that wait for them. Returns as [`copy`].
 pub(crate) fn poison(uffd: impl AsFd, start: usize, bytes: usize) -> (usize, Result<(), Os>) {
     fill::<POISON>(uffd, start, bytes)
 }
@@ -148,7 +147,7 @@ fn done(bytes: usize, done: i64, outcome: Result<(), Os>) -> usize {
     }
 }
 
-/// Reads the events that are there, at most [`EVENTS`]; how many. Others than page faults are left out.
+/// Reads the pending events, at most [`EVENTS`], and returns their number. Skips events other than page faults.
 pub(crate) fn read_events(uffd: impl AsFd, events: &mut [Event; EVENTS]) -> Result<usize, Os> {
     let mut bytes = [0_u8; EVENTS * MESSAGE_BYTES];
     let read = rustix::io::read(uffd, &mut bytes)?;
@@ -163,7 +162,7 @@ pub(crate) fn read_events(uffd: impl AsFd, events: &mut [Event; EVENTS]) -> Resu
             events[count] = Event {
                 address: word(16) as usize,
                 write: word(8) & (FAULT_WRITE | FAULT_WP) != 0,
-                // Four bytes, and four of nothing.
+                // Four bytes, and four of padding.
                 thread: u32::from_ne_bytes([message[24], message[25], message[26], message[27]]),
             };
             count += 1;

@@ -18,7 +18,7 @@ use crate::mapping::Rights;
 use crate::page::PAGE_BYTES;
 use crate::views::MultiView;
 
-/// The features needed, and how an error names them.
+/// Features needed, and their names in errors.
 const FEATURES: [(u64, &str); 5] = [
     (uffd_abi::FEATURE_FAULT_FLAG_WP, "write protection"),
     (uffd_abi::FEATURE_MISSING_SHMEM, "missing faults of shared memory"),
@@ -27,8 +27,7 @@ const FEATURES: [(u64, &str); 5] = [
     (uffd_abi::FEATURE_WP_SHMEM, "write protection of shared memory"),
 ];
 
-/// Protects by userfaultfd. No privilege is needed since Linux 5.11, as only faults of user mode
-/// are caught.
+/// Protects by userfaultfd. Needs no privilege since Linux 5.11, as only faults of user mode are caught.
 #[derive(Debug)]
 pub struct Userfaultfd {
     views: Arc<MultiView>,
@@ -65,7 +64,7 @@ impl Userfaultfd {
                     errno: errno.into(),
                 }
             };
-            // Registered while still closed to all: nothing slips through in between.
+            // Registered while still closed to all, so that nothing slips through in between.
             uffd_abi::register(&uffd, range.start, layout.bytes).map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
             views.zap(view, 0, layout.pages()).map_err(fail("madvise(MADV_DONTNEED_LOCKED)"))?;
             views.protect(view, 0, layout.pages(), Rights::ReadWrite).map_err(fail("mprotect"))?;
@@ -73,7 +72,7 @@ impl Userfaultfd {
         Ok(Self { views, uffd })
     }
 
-    /// Maps pages that may or may not be mapped already, with or without stores.
+    /// Maps pages that may be mapped already, with or without access for stores.
     fn open_pages(&self, start: usize, bytes: usize, protect: bool) -> Result<(), ProtectionError> {
         let end = start + bytes;
         let mut at = start;
@@ -175,7 +174,7 @@ fn agree(uffd: &OwnedFd) -> Result<(), ProtectionError> {
     let Err(errno) = uffd_abi::agree(uffd, wanted) else {
         return Ok(());
     };
-    // Asked for nothing, the kernel says what it has.
+    // Given no feature, the kernel reports what it has.
     let found = uffd_abi::agree(uffd, 0).map_err(|_| system("ioctl(UFFDIO_API)", 0, 0, errno))?;
     let missing = FEATURES.iter().find(|(feature, _)| found & feature == 0);
     Err(match missing {

@@ -1,10 +1,10 @@
-//! Buffers into which pages are fetched that are then copied into a region.
+//! Buffers into which pages are fetched before they are copied into a region.
 
 use rustix::io::Errno;
 
 use super::frames::Frames;
 
-/// Buffers of a pager, as bits of a word.
+/// Number of buffers of a pager, which are bits of a word.
 const BUFFERS: usize = 8;
 
 /// A few buffers of one window each.
@@ -15,17 +15,17 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers of `pages` pages.
+    /// Buffers of `pages` pages each.
     pub(super) fn new(pages: usize) -> Result<Self, Errno> {
         Ok(Self { memory: Frames::new(BUFFERS * pages)?, pages })
     }
 
-    /// The set of all.
+    /// All buffers as a set of bits.
     pub(super) fn all() -> u64 {
         (1 << BUFFERS) - 1
     }
 
-    /// The address of a page of a buffer.
+    /// Address of a page in a buffer.
     pub(super) fn address(&self, buffer: u32, page: usize) -> usize {
         self.memory.address(buffer as usize * self.pages + page)
     }

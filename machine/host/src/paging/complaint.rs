@@ -1,8 +1,8 @@
-//! Messages on standard error that a signal handler may write: no allocation, no lock.
+//! Messages on standard error from a signal handler: no allocation, no lock.
 
 use core::fmt::{self, Write};
 
-/// Bytes of the longest message.
+/// Longest message, in bytes.
 const MOST_BYTES: usize = 480;
 
 /// Text of limited length, on the stack.
@@ -31,12 +31,12 @@ impl Write for Line {
     }
 }
 
-/// Writes one line. What is too long is cut.
+/// Writes one line, truncated if it is too long.
 pub(super) fn complain(message: fmt::Arguments<'_>) {
     let mut line = Line::new();
     let _ = write!(line, "mapwire: {message}");
     line.used = line.used.min(MOST_BYTES - 1);
     let _ = line.write_str("\n");
-    // A closed standard error is nothing that could be told.
+    // If standard error is closed, nobody can be told.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }

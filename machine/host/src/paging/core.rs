@@ -1,4 +1,4 @@
-//! What the threads of a pager share, and how they wait for each other.
+//! State shared by the threads of a pager, and how they wait for each other.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,22 +20,22 @@ use crate::faults::uffd_paging::{
 };
 use crate::page::PAGE_BYTES;
 
-/// Times that a call is repeated which the kernel says to repeat.
+/// Most repetitions of a call that the kernel says to repeat.
 const TRIES: usize = 10_000;
 
 /// A pager without its threads.
 ///
-/// The state's lock is never held during a system call on pages, nor while the store works.
+/// The state's lock is never held during system calls on pages, nor while the store works.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: PagerConfig,
     pub(super) eviction: Eviction,
     pub(super) uffd: OwnedFd,
     pub(super) store: Box<dyn BackingStore>,
-    /// The pool, with [`Eviction::Move`].
+    /// Pool of frames, with [`Eviction::Move`].
     pub(super) pool: Option<Frames>,
     pub(super) buffers: Buffers,
-    /// Never written to.
+    /// Pages of zeros, never written to.
     pub(super) zeros: Frames,
     pub(super) checksum: Checksum,
     pub(super) counters: Counters,
@@ -54,7 +54,7 @@ impl Core {
         config.check()?;
         crate::page::check_page_size()?;
         let (uffd, eviction) = open(config.service(), config.eviction())?;
-        // Victims that wait, and two batches on their way.
+        // Waiting victims, and two batches under way.
         let slots = config.victim_pages() + 3 * config.batch_pages() + MAX_BATCH_PAGES;
         let map = |pages: usize| {
             Frames::new(pages).map_err(|errno| PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno))
@@ -62,7 +62,7 @@ impl Core {
         let pool = match eviction {
             Eviction::Move => {
                 let pool = map(slots)?;
-                // The kernel moves pages to registered memory only.
+                // The kernel moves pages only to registered memory.
                 uffd_paging::register(&uffd, pool.start(), pool.bytes(), false)
                     .map_err(|errno| PagerError::system("ioctl(UFFDIO_REGISTER)", pool.start(), pool.bytes(), errno))?;
                 Some(pool)
@@ -107,7 +107,7 @@ impl Core {
         state
     }
 
-    /// Shows how many pages are where, and tells threads in [`wait`](Self::wait) to look again.
+    /// Publishes the numbers of pages, and makes threads in [`wait`](Self::wait) check again.
     pub(super) fn notify(&self, state: Guard<'_>) {
         let waiting = state.waiting > 0;
         self.counters.show(&state, self.store.remote());
@@ -117,7 +117,7 @@ impl Core {
         }
     }
 
-    /// Lets threads that sleep on a fault in the range try again.
+    /// Makes threads that sleep on a fault in the range retry.
     pub(super) fn wake(&self, address: usize, bytes: usize) {
         if self.config.service() != FaultService::FaultingThread {
             // Fails only for memory that is no longer registered, where nobody sleeps.
@@ -125,9 +125,9 @@ impl Core {
         }
     }
 
-    /// Does `call` for runs of items that are `wanted`, with the run's address, memory and bytes. Where a page fails, `refused` says
-    /// what becomes of it; the rest of the run goes on. The kernel refuses a run as a whole that is not in one mapping, as after an
-    /// `mprotect` of a part: then it is tried by halves.
+    /// Makes `call` for runs of items that are `wanted`, with the run's address, memory and bytes. If a page fails, `refused` decides what
+    /// becomes of it; the rest of the run continues. The kernel refuses a run that is not in one mapping as a whole, for example after an
+    /// `mprotect` of a part: then it is retried by halves.
     pub(super) fn for_runs(
         &self,
         batch: &mut Batch,
@@ -158,7 +158,7 @@ impl Core {
                     }
                 }
                 Err(_) if pages > 0 && pages < run.pages => {}
-                // That the first page is pinned by a device says nothing of the others.
+                // A first page that a device has pinned says nothing of the others.
                 Err(errno) if errno != Os::BUSY && run.pages > 1 => most = run.pages / 2,
                 Err(errno) => {
                     most = usize::MAX;
@@ -169,12 +169,12 @@ impl Core {
         }
     }
 
-    /// The bytes of a slot of the pool.
+    /// Address of a slot of the pool.
     pub(super) fn slot_address(&self, slot: u32) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.address(slot as usize))
     }
 
-    /// A message about a page that raises SIGBUS from now on.
+    /// Reports a page that raises SIGBUS from now on.
     pub(super) fn complain_of(&self, id: PageId, address: usize, cause: &dyn core::fmt::Display) {
         super::complaint::complain(format_args!(
             "far memory: {id} at address {address:#x} is lost, and access to it raises SIGBUS: {cause}"
@@ -182,12 +182,12 @@ impl Core {
     }
 }
 
-/// The calling thread, as faults tell it.
+/// The calling thread, in the form that faults report.
 pub(super) fn current_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// A userfaultfd that can do what the configuration needs, and how it evicts.
+/// Opens a userfaultfd that supports the configuration, and selects the eviction.
 pub(super) fn open(service: FaultService, wanted: Option<Eviction>) -> Result<(OwnedFd, Eviction), PagerError> {
     let (uffd, by_thread) = match service {
         FaultService::Threads(_) => (

@@ -1,4 +1,4 @@
-//! Takes pages from the program, stores those that changed, and so makes room for others. One thread at a time.
+//! Evicts pages, storing those that changed. One thread at a time.
 
 use rustix::io::Errno as Os;
 
@@ -15,7 +15,7 @@ use crate::faults::uffd_abi;
 use crate::page::PAGE_BYTES;
 
 impl Core {
-    /// Makes room for a batch of pages, or waits until another thread has. False if no page can go now.
+    /// Makes room for a batch of pages, or waits until another thread has. False if no page can leave now.
     pub(super) fn make_room<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         if state.evicting {
             return (self.wait(state), true);
@@ -26,7 +26,7 @@ impl Core {
         state.evicting = true;
         let made = match self.eviction {
             Eviction::Move => {
-                // So many that the oldest batch has had its second chance.
+                // A number for which the oldest batch has had its second chance.
                 let enough = self.config.victim_pages() + self.config.batch_pages();
                 let victims = |state: &Guard<'_>| state.slots.as_ref().map_or(0, Slots::victims);
                 let mut before = usize::MAX;
@@ -53,7 +53,7 @@ impl Core {
         (state, made)
     }
 
-    /// Claims pages that were not referenced since the hand was there last.
+    /// Claims pages that were not referenced since the hand last passed.
     fn sweep(&self, state: &mut Guard<'_>, batch: &mut Batch, most: usize) {
         let mut steps = 2 * state.clock.places();
         while batch.items().len() < most && steps > 0 {
@@ -123,7 +123,7 @@ impl Core {
         state
     }
 
-    /// Stores the oldest victims that changed, and gives the frames of all that nobody waits for back to the kernel.
+    /// Stores the oldest changed victims, and returns the frames of all that nobody waits for to the kernel.
     fn clean_victims<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         let mut batch = Batch::new();
         while batch.items().len() < self.config.batch_pages() {
@@ -147,7 +147,7 @@ impl Core {
         let mut state = self.lock();
         state.note_store(stored);
         for item in batch.items_mut() {
-            // Who waits for the page gets it without the store.
+            // A thread that waits for the page gets it without the store.
             if item.fate.is_safe() && !state.entry(item.id).has(WAITED) {
                 item.progress = Progress::Leaving;
             }
@@ -180,17 +180,17 @@ impl Core {
         (state, freed > 0)
     }
 
-    /// Gives the frames of slots back to the kernel, of the items that are `wanted`: these are [`Progress::Gone`] then.
+    /// Returns the frames of `wanted` items' slots to the kernel: these items are [`Progress::Gone`] then.
     ///
-    /// No other page may come into such a frame: a pipe, a socket or an io_uring can hold it by a plain reference, which moves along with the
-    /// page, and reads it later.
+    /// No other page may come into such a frame: a pipe, a socket or an io_uring can hold it by a plain reference, which moves along with
+    /// the page, and reads it later.
     pub(super) fn release(&self, batch: &mut Batch, wanted: impl Fn(&Item) -> bool) {
         let Some(pool) = &self.pool else { return };
         batch.sort_by_slot();
         let mut from = 0;
         while let Some(run) = batch.run_of_slots(from, &wanted) {
             let first = batch.items()[run.first].slot as usize;
-            // A slot whose frame stays is not used again unless its page is in it still.
+            // A slot whose frame stays is reused only if it still contains its page.
             if pool.free(first, run.pages).is_ok() {
                 batch.mark(run, Progress::Gone);
             }
@@ -198,7 +198,7 @@ impl Core {
         }
     }
 
-    /// Stores a batch from where it is, and frees its frames.
+    /// Stores a batch in place, and frees its frames.
     fn write_out<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         let mut batch = Batch::new();
         self.sweep(&mut state, &mut batch, self.config.batch_pages());
@@ -231,7 +231,7 @@ impl Core {
         let safe = |item: &Item| item.progress == Progress::Taken && item.fate.is_safe();
         let zap = |address, _, bytes| all(bytes, frames::drop_pages(address, bytes));
         self.for_runs(&mut batch, false, safe, Progress::Gone, zap, refuse);
-        // What stays is open to stores again.
+        // Pages that stay are opened to stores again.
         let stays = |item: &Item| item.progress == Progress::Taken;
         let open = |address, _, bytes| protect(address, bytes, false);
         self.for_runs(&mut batch, false, stays, Progress::Mapped, open, refuse);
@@ -256,7 +256,7 @@ impl Core {
         (state, freed > 0)
     }
 
-    /// Finds out which of the pages that were taken changed since they were stored, and stores those.
+    /// Finds the taken pages that changed since they were stored, and stores them.
     pub(super) fn store_changed(&self, batch: &mut Batch) -> Result<(), StoreError> {
         let taken = |item: &&mut Item| item.progress == Progress::Taken;
         for item in batch.items_mut().iter_mut().filter(taken) {
@@ -279,7 +279,7 @@ impl Core {
         Ok(())
     }
 
-    /// Offers the store what leaves unchanged and that it has.
+    /// Offers the store the pages that leave unchanged and that it has.
     fn offer_clean(&self, batch: &Batch) {
         let offered = |item: &Item| {
             let is_clean = item.progress == Progress::Taken && item.fate == Fate::Clean;
@@ -292,7 +292,7 @@ impl Core {
         });
     }
 
-    /// Whether a page changed since it was stored, or read from its file. If so, its checksum is that of its bytes now.
+    /// Whether a page changed since it was stored, or read from its file. If so, updates its checksum.
     fn examine(&self, item: &mut Item) -> Fate {
         let is_lost = item.has_copy && !self.store.holds(item.id);
         if item.is_protected && !is_lost {
@@ -310,7 +310,7 @@ impl Core {
         Fate::Dirty
     }
 
-    /// Counts what became of a page, and keeps its checksum.
+    /// Counts a page's fate, and keeps its checksum.
     fn note_eviction(&self, state: &mut Guard<'_>, item: &Item) {
         match item.fate {
             Fate::Clean => self.counters.add(Figure::CleanEvictions, 1),
@@ -342,7 +342,7 @@ impl Core {
     }
 }
 
-/// A page that the kernel does not let go stays where it is.
+/// A page that the kernel does not release stays where it is.
 fn refuse(item: &mut Item, errno: Os) {
     item.progress = match errno {
         Os::NOENT => Progress::Missing,

@@ -8,8 +8,8 @@ use super::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId
 use crate::mapping::Mapping;
 use crate::page::PAGE_BYTES;
 
-/// Keeps pages in memory of this process, as plain copies. It saves no memory: it is what faults and evictions cost without
-/// a device or a network.
+/// Keeps pages in memory of this process, as plain copies. It saves no memory: it shows the cost of faults and evictions without a device
+/// or a network.
 #[derive(Debug)]
 pub struct LocalMemoryStore {
     regions: RwLock<Box<[Option<Mapping>]>>,
@@ -67,8 +67,8 @@ impl BackingStore for LocalMemoryStore {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         for page in pages {
             Self::with_page(&regions, page.id, |to| {
-                // SAFETY: `to` is a page of a mapping of this store, which the lock keeps; the pager makes no other call for the same
-                // page meanwhile. `bytes` has a page, elsewhere.
+                // SAFETY: `to` is a page of a mapping of this store, which the lock keeps; the pager makes no other call for the same page
+                // meanwhile. `bytes` is a page, elsewhere.
                 unsafe { to.copy_from_nonoverlapping(page.bytes.as_ptr(), PAGE_BYTES.min(page.bytes.len())) };
             })?;
         }
@@ -92,7 +92,7 @@ impl BackingStore for LocalMemoryStore {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(Some(memory)) = regions.get(region as usize) {
             let offset = first as usize * PAGE_BYTES;
-            // Costs memory only where it fails.
+            // A failure costs only memory.
             let _ = memory.advise(offset, pages as usize * PAGE_BYTES, Advice::LinuxDontNeed);
         }
     }

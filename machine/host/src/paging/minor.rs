@@ -1,4 +1,4 @@
-//! Serves faults on pages that are in RAM: victims, pages that stores were barred from, and pages told of late.
+//! Serves faults on resident pages: victims, pages protected from stores, and faults reported late.
 
 use super::batch::{Batch, Item, Progress};
 use super::core::{Core, Guard};
@@ -10,7 +10,7 @@ use crate::faults::{uffd_abi, uffd_paging};
 use crate::page::PAGE_BYTES;
 
 impl Core {
-    /// Maps a victim again, and those that are likely to follow.
+    /// Maps a victim again, and those likely to follow.
     pub(super) fn rescue(&self, mut state: Guard<'_>, id: PageId) {
         let prediction = self.predict(&mut state, id);
         let mut batch = Batch::new();
@@ -60,7 +60,7 @@ impl Core {
         self.notify(state);
     }
 
-    /// Opens a protected page to stores, and those that are likely to follow.
+    /// Opens a protected page to stores, and those likely to follow.
     pub(super) fn unprotect(&self, mut state: Guard<'_>, id: PageId) {
         let Some(region) = state.region(id.region) else {
             return;
@@ -107,12 +107,12 @@ impl Core {
         let entry = state.entry(id).without(PROTECTED);
         state.set_entry(id, entry);
         let address = state.region(id.region).map_or(0, |it| it.address(id.page));
-        // Where it fails, the thread tries again.
+        // If it fails, the thread retries.
         let _ = uffd_abi::write_protect(&self.uffd, address, PAGE_BYTES, false);
         self.look_again(state, id);
     }
 
-    /// Gives up a page.
+    /// Marks a page as lost.
     pub(super) fn lose(&self, mut state: Guard<'_>, id: PageId, cause: StoreError) {
         let mut batch = Batch::new();
         state.claim(id, &mut batch);
@@ -125,8 +125,8 @@ impl Core {
         self.notify(state);
     }
 
-    /// A fault on a page that should be mapped: mostly it was told late. Where the program itself dropped the page, past the
-    /// pager, it reads zeros, as it must expect.
+    /// A fault on a page that should be mapped: mostly it was reported late. If the program itself dropped the page, bypassing the pager,
+    /// it reads zeros, as it must expect.
     pub(super) fn look_again(&self, mut state: Guard<'_>, id: PageId) {
         let mut batch = Batch::new();
         state.claim(id, &mut batch);

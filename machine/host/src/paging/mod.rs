@@ -1,4 +1,4 @@
-//! Far memory: regions of address space of which a limited number of pages is in RAM, and the rest in a backing store.
+//! Far memory: regions of address space with a limited number of pages in RAM, and the rest in a backing store.
 //!
 //! A [`Pager`] has one limit and one [`BackingStore`]; [`Pager::map`] makes a [`Region`], ordinary private memory for the
 //! program. Page faults arrive through userfaultfd and are served in one of two ways ([`FaultService`]):
@@ -15,15 +15,15 @@
 //!     ▲                        ▲         rescue                                │
 //!     └── discard, all zeros   └──────────────────── fetch ────────────────────┘
 //! ```
-//! While a thread works on a page, the page is *busy*. **The page table entry of a page changes only while the page is busy,
-//! and only by the thread that made it so.** All else follows from that: two threads that fault on one page cause one
-//! fetch, and a store to a page that is being evicted waits and finds the page again.
+//! While a thread works on a page, the page is *busy*. **The page table entry of a page changes only while the page is busy, and only by
+//! the thread that made it so.** Everything else follows: two threads that fault on one page cause one fetch, and a store to a page that
+//! is being evicted waits and finds the page again.
 //!
-//! An empty page holds what its *origin* has: zeros, or a page of a file ([`Region::map_file`]). A page of a file becomes empty again
+//! An empty page has the contents of its *origin*: zeros, or a page of a file ([`Region::map_file`]). A page of a file becomes empty again
 //! when it leaves the RAM unchanged.
 //!
 //! # Eviction
-//! User space sees no accessed bits of private memory, so use is found out by taking pages away ([`Eviction`]):
+//! User space cannot see accessed bits of private memory, so use is detected by taking pages away ([`Eviction`]):
 //!
 //! - [`Eviction::Move`] moves pages into a pool of frames, unmapped but in RAM. A page that is touched there is *rescued*
 //!   without the store and gets a second chance; one that is not is written out, if the checksum says that it changed, and
@@ -33,8 +33,8 @@
 //!   them. Changes are found by write-protect faults.
 //!
 //! # What it costs
-//! One lock orders all faults of a pager; it is not held during system calls nor while the store works. Metadata is 16 bytes
-//! a page of 4096 (0.39 %) in a sparse array, which takes memory only where pages were touched.
+//! One lock orders all faults of a pager; it is not held during system calls nor while the store works. Metadata is 16 bytes for each page
+//! of 4096 (0.39 %) in a sparse array, which takes memory only where pages were touched.
 //!
 //! # What callers must do
 //! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] or by dropping the [`Region`], and move pages by

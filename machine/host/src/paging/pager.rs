@@ -15,16 +15,16 @@ use super::store::{BackingStore, StoreError};
 
 /// Keeps the pages of its regions in RAM, up to a limit, and the others in a store. See the [module](super).
 ///
-/// What it needs is freed once it and all of its regions are dropped.
+/// Its resources are freed once it and all of its regions are dropped.
 #[derive(Debug, Clone)]
 pub struct Pager {
     inner: Arc<Running>,
 }
 
-/// A pager's threads, and what they share.
+/// A pager's threads, and their shared state.
 #[derive(Debug)]
 pub(super) struct Running {
-    /// Joined before `core` goes.
+    /// Joined before `core` is dropped.
     handlers: Option<Handlers>,
     core: Arc<Core>,
 }
@@ -40,15 +40,15 @@ impl Running {
 }
 
 impl Pager {
-    /// A pager without regions.
+    /// Makes a pager without regions.
     ///
     /// # Errors
-    /// A limit that no pager can keep, or what the kernel refuses; the error says how to mend it.
+    /// An impossible limit, or a refusal of the kernel; the error says how to fix it.
     pub fn new(config: PagerConfig, store: Box<dyn BackingStore>) -> Result<Self, PagerError> {
         Self::with_checksum(config, store, Checksum::new())
     }
 
-    /// As [`new`](Self::new), with the sums of a pager before it.
+    /// As [`new`](Self::new), with the checksum key of an earlier pager.
     pub(super) fn with_checksum(
         config: PagerConfig,
         store: Box<dyn BackingStore>,
@@ -62,24 +62,24 @@ impl Pager {
         Ok(Self { inner: Arc::new(Running { handlers, core }) })
     }
 
-    /// Maps a region of `bytes`, rounded up to whole pages, at exactly `address` or where the kernel likes. It is zero. It takes
-    /// memory only for pages that are touched, and 16 bytes for each of those for as long as the region lives.
+    /// Maps a region of `bytes`, rounded up to whole pages, at exactly `address` or where the kernel likes. It is zero. It takes memory
+    /// only for pages that are touched, and 16 bytes for each of those for as long as the region lives.
     ///
     /// # Errors
-    /// 0 bytes or too many, an address that is no page's or is taken, or what the kernel or the store refuses.
+    /// 0 bytes or too many, an unaligned or occupied address, or a refusal of the kernel or the store.
     pub fn map(&self, bytes: usize, address: Option<usize>) -> Result<Region, PagerError> {
         map(&self.inner, bytes, address)
     }
 
-    /// Stops the pager, for a `fork()` by the calling thread: all that its regions hold now is kept for the child, and no thread can
-    /// change it until the pager is thawed. Other threads that store to a region, touch a page that is not in RAM, discard pages,
-    /// or map regions wait until then; so do others that freeze it.
+    /// Stops the pager, for a `fork()` by the calling thread: the present contents of its regions are kept for the child, and no thread
+    /// can change them until the pager is thawed. Other threads that store to a region, touch a page that is not in RAM, discard pages, or
+    /// map regions wait until then; so do others that freeze it.
     ///
-    /// Takes as long as storing all pages in RAM that changed since they were stored last. The calling thread may still use the
-    /// regions, as the C library does in `fork()`; the child does not see what it stores. It must not map or unmap regions.
+    /// Takes as long as storing all resident pages that changed since they were last stored. The calling thread may still use the regions,
+    /// as the C library does in `fork()`; the child does not see its stores. It must not map or unmap regions.
     ///
     /// # Errors
-    /// The store cannot be inherited, or has no space. Then the pager goes on.
+    /// The store cannot be inherited, or has no space. The pager then continues.
     pub fn freeze(&self) -> Result<Frozen, PagerError> {
         freeze(&self.inner)
     }
@@ -88,7 +88,7 @@ impl Pager {
         &self.inner
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let core = &self.inner.core;

@@ -1,11 +1,11 @@
-//! What a pager counts.
+//! Counters of a pager.
 
 use std::time::Duration;
 
 use super::latencies::{BUCKETS, Latencies};
 use super::published::Figure;
 
-/// Counts of a pager, as of one time. Pages are of 4096 bytes.
+/// Counters of a pager at one time. Pages have 4096 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -17,15 +17,15 @@ pub struct Statistics {
     pub peak_pages: usize,
     /// Pages mapped into regions now.
     pub mapped_pages: usize,
-    /// Pages that are in the store alone now.
+    /// Pages now only in the store.
     pub stored_pages: usize,
-    /// Pages that are in memory of other processes and hosts now. The store may have them, too.
+    /// Pages now in memory of other processes and hosts. The store may have them, too.
     pub remote_pages: usize,
-    /// Pages that were put there.
+    /// Pages put there so far.
     pub remote_put: u64,
-    /// Pages that were got from there.
+    /// Pages fetched from there so far.
     pub remote_got: u64,
-    /// Pages that did not come from there, or came with wrong bytes, and were taken from elsewhere.
+    /// Pages that did not arrive from there, or with wrong bytes, and were taken from elsewhere.
     pub remote_missed: u64,
     /// Faults that took a page from the store, or read a mapped file.
     pub major_faults: u64,
@@ -33,7 +33,7 @@ pub struct Statistics {
     pub minor_faults: u64,
     /// Faults on pages never touched, which are zeros.
     pub zero_faults: u64,
-    /// Faults on pages that another thread worked on, each time that one had to wait.
+    /// Times that a fault had to wait because another thread worked on its page.
     pub waits: u64,
     /// Pages fetched from the store.
     pub fetched_pages: u64,
@@ -43,28 +43,28 @@ pub struct Statistics {
     pub file_pages: u64,
     /// Pages brought by read-ahead.
     pub ahead_pages: u64,
-    /// Of those, pages that were used, as far as faults tell: a walk that went on after its window, a rescue.
+    /// Of those, pages that were then used, as far as faults show: a walk that passed its window, a rescue.
     pub ahead_hits: u64,
     /// Of those, pages evicted without a sign of use.
     pub ahead_waste: u64,
-    /// Pages evicted that were unchanged since they were stored, or read from a file.
+    /// Pages evicted unchanged since they were stored, or read from a file.
     pub clean_evictions: u64,
     /// Pages evicted that were written to the store first.
     pub dirty_evictions: u64,
-    /// Pages evicted that held zeros only and so take no place in the store.
+    /// Pages evicted that contained only zeros and so need no storage.
     pub zero_evictions: u64,
-    /// Pages that were touched while they waited for a second chance.
+    /// Pages touched while they waited for a second chance.
     pub rescued_pages: u64,
     /// Times that the store could not take pages.
     pub store_failures: u64,
     /// Pages that could not be fetched: accesses to them raise SIGBUS.
     pub lost_pages: u64,
-    /// Latencies of faults from when the pager knew of them.
+    /// Latencies of faults, measured from when the pager learned of them.
     pub fault_latency: Latencies,
 }
 
 impl Statistics {
-    /// What `figure` and `bucket` give.
+    /// Makes it from `figure` and `bucket`.
     pub(super) fn gather(figure: impl Fn(Figure) -> u64, bucket: impl Fn(usize) -> u64) -> Self {
         let pages = |which| usize::try_from(figure(which)).unwrap_or(usize::MAX);
         let counts: [u64; BUCKETS] = core::array::from_fn(bucket);
@@ -98,7 +98,7 @@ impl Statistics {
         }
     }
 
-    /// Pages that are in the store alone, and not in memory of other hosts.
+    /// Pages only in the store, and not in memory of other hosts.
     #[must_use]
     pub fn disk_pages(&self) -> usize {
         self.stored_pages.saturating_sub(self.remote_pages)
@@ -110,7 +110,7 @@ impl Statistics {
         self.zero_faults.saturating_add(self.minor_faults).saturating_add(self.major_faults)
     }
 
-    /// Whether any page of what was stored left the RAM, or came from elsewhere, or should have.
+    /// Whether any stored page left the RAM, or came from elsewhere, or should have.
     #[must_use]
     pub fn has_moved_pages(&self) -> bool {
         let counts = [
@@ -125,7 +125,7 @@ impl Statistics {
         counts.iter().any(|&count| count > 0)
     }
 
-    /// Of the faults on pages that were there before, or are of a file, the share that found the page in RAM; 1 if there were none.
+    /// Share of the faults on existing pages, or pages of a file, that found the page in RAM; 1 if there were none.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         match self.minor_faults.saturating_add(self.major_faults) {

@@ -11,7 +11,7 @@ mod programs;
 use super::*;
 use crate::page::PAGE_BYTES;
 
-/// Every way of serving faults with every way of evicting.
+/// Each way of serving faults with each way of evicting.
 fn each(test: impl Fn(PagerConfig, &str)) {
     for service in [FaultService::Threads(1), FaultService::Threads(3), FaultService::FaultingThread] {
         for eviction in [Eviction::Move, Eviction::WriteProtect] {
@@ -25,7 +25,7 @@ fn local(config: PagerConfig) -> Pager {
     Pager::new(config, Box::new(LocalMemoryStore::new())).unwrap()
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
