@@ -1,18 +1,18 @@
 //! A travelling salesman's problem: cities and the distances between them, as integers so that results compare exactly.
 
-/// The most cities that a problem may have: a set of cities is one 64-bit word.
+/// Most cities of a problem: a set of cities is one 64-bit word.
 pub(super) const MAX_CITIES: usize = 64;
-/// The fewest for which there is anything to choose.
+/// Fewest cities that leave a choice.
 pub(super) const MIN_CITIES: usize = 3;
-/// The longest distance: any tour, doubled, stays well inside 32 bits.
+/// Longest distance: any tour, doubled, stays well inside 32 bits.
 pub(super) const MAX_DISTANCE: u32 = 30_000_000;
 
-/// What one unit of distance is.
+/// Unit of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Metres on the ground.
     Metres,
-    /// Whatever the file means.
+    /// As the file means them.
     Plain,
 }
 
@@ -37,7 +37,6 @@ impl Distances {
         Self { rows }
     }
 
-    /// From `a` to `b`.
     #[inline]
     pub(super) fn between(&self, a: usize, b: usize) -> u32 {
         self.rows[a % MAX_CITIES][b % MAX_CITIES]
@@ -53,18 +52,16 @@ impl Distances {
 /// A problem to solve.
 #[derive(Clone)]
 pub(super) struct Instance {
-    /// What it is, in a few words.
+    /// Description in a few words.
     pub(super) title: String,
-    /// The cities' names.
+    /// Names of the cities.
     pub(super) cities: Vec<String>,
-    /// What its distances mean.
     pub(super) unit: Unit,
-    /// Their distances.
     pub(super) distances: Distances,
 }
 
 impl Instance {
-    /// A length for a person.
+    /// A length as text.
     pub(super) fn show_length(&self, length: u32) -> String {
         match self.unit {
             Unit::Metres => format!("{:.1} km", f64::from(length) / 1000.0),
@@ -72,7 +69,7 @@ impl Instance {
         }
     }
 
-    /// A tour for a person: the names, the first again at the end.
+    /// A tour as text: the names, the first again at the end.
     pub(super) fn show_tour(&self, tour: &[u8]) -> String {
         let mut names: Vec<&str> = tour.iter().map(|&city| self.cities[usize::from(city)].as_str()).collect();
         names.extend(names.first().copied());

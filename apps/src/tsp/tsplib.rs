@@ -10,63 +10,63 @@ use super::instance::{Distances, Instance, MAX_CITIES, MAX_DISTANCE, MIN_CITIES,
 /// Why a file is not a problem that can be solved here.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum TsplibError {
-    /// A line of the specification or of a section is not what the format has there.
+    /// A line of the specification or of a section is invalid.
     #[error("line {line}: {what} {value:?}; {mend}")]
     Line {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// What is wrong.
         what: &'static str,
-        /// As written.
+        /// The value as written.
         value: String,
-        /// What would be right.
+        /// How to fix it.
         mend: &'static str,
     },
     /// The file ends too early.
     #[error("{section} ends after {found} of {wanted} {what}")]
     Short {
-        /// The section.
+        /// Name of the section.
         section: &'static str,
-        /// How many there are.
+        /// Number of values found.
         found: usize,
-        /// How many there should be.
+        /// Number of values expected.
         wanted: usize,
-        /// Of what.
+        /// Kind of the values.
         what: &'static str,
     },
-    /// Something the specification must have is not there.
+    /// The specification lacks a required item.
     #[error("the file has no {0}")]
     Missing(&'static str),
     /// Too many cities or too few.
     #[error("line {line}: DIMENSION {value}; tsp solves {MIN_CITIES} to {MAX_CITIES} cities")]
     Dimension {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// As written.
+        /// Number of cities.
         value: usize,
     },
-    /// There and back are not the same.
+    /// The distances there and back differ.
     #[error(
         "the distance from city {from} to city {to} is {there}, but back it is {back}; tsp solves symmetric problems only"
     )]
     Asymmetric {
-        /// From 1.
+        /// City number, from 1.
         from: usize,
-        /// From 1.
+        /// City number, from 1.
         to: usize,
-        /// One way.
+        /// Distance from `from` to `to`.
         there: u32,
-        /// The other.
+        /// Distance back.
         back: u32,
     },
     /// Two cities are too far apart.
     #[error("the distance from city {from} to city {to} is {value}; tsp takes distances up to {MAX_DISTANCE}")]
     TooFar {
-        /// From 1.
+        /// City number, from 1.
         from: usize,
-        /// From 1.
+        /// City number, from 1.
         to: usize,
-        /// As computed.
+        /// Distance as computed.
         value: f64,
     },
 }
@@ -80,7 +80,7 @@ enum WeightType {
     Geographic,
 }
 
-/// Where in a matrix an explicit file's numbers stand, row by row (a column-wise format is the other triangle row by row).
+/// Position of an explicit file's numbers in the matrix, row by row (a column-wise format is the other triangle row by row).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Full,
@@ -209,7 +209,7 @@ impl File {
         Ok(())
     }
 
-    /// Reads as many numbers as the format has, however they are broken into lines.
+    /// Reads as many numbers as the format has, whatever the line breaks.
     fn read_weights<'t>(&mut self, lines: &mut impl Iterator<Item = (usize, &'t str)>) -> Result<(), TsplibError> {
         let cities = self.dimension.ok_or(Missing("DIMENSION before its data"))?;
         let format = self.format.ok_or(Missing("EDGE_WEIGHT_FORMAT before its EDGE_WEIGHT_SECTION"))?;

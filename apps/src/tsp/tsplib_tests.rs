@@ -1,4 +1,4 @@
-//! Tests of the TSPLIB reader: small problems whose optima the library publishes, and files that are not right.
+//! Tests of the TSPLIB reader: small problems with published optima, and invalid files.
 
 use proptest::prelude::*;
 

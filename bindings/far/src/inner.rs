@@ -1,4 +1,4 @@
-//! The C library's own allocator, past those that stand in front of it.
+//! The C library's own allocator, bypassing its replacements.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn __libc_free(memory: *mut c_void);
 }
 
-/// What `malloc` aligns to.
+/// Alignment of `malloc`.
 const ALIGNMENT: usize = 16;
 
 /// `malloc`.
@@ -50,7 +50,7 @@ pub(crate) unsafe fn free(memory: *mut c_void) {
     unsafe { __libc_free(memory) }
 }
 
-/// Rust's memory in this library.
+/// The Rust allocator of this library.
 pub(crate) struct Inner;
 
 // SAFETY: the C library's allocator keeps what the trait asks for; larger alignments are asked of it as such.
