@@ -1,8 +1,8 @@
 //! The encoding of messages.
 //!
-//! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a byte of 0 or
-//! 1. The fields of a lock's token, an arrival at a barrier and a release from one are followed by the *payload*: what the coherence
-//! protocol tells the receiver.
+//! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a
+//! byte of 0 or 1. The fields of a lock's token, an arrival at a barrier and a release from one are followed by the *payload*:
+//! what the coherence protocol tells the receiver.
 //!
 //! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics;
 //! [`Dsm::handle_message`](crate::Dsm::handle_message) checks whether the numbers are valid in the job.
