@@ -7,7 +7,6 @@ pub(super) const MIN_CITIES: usize = 3;
 /// Longest distance: any tour, doubled, stays well inside 32 bits.
 pub(super) const MAX_DISTANCE: u32 = 30_000_000;
 
-/// Unit of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Metres on the ground.
@@ -49,19 +48,16 @@ impl Distances {
     }
 }
 
-/// A problem to solve.
 #[derive(Clone)]
 pub(super) struct Instance {
     /// Description in a few words.
     pub(super) title: String,
-    /// Names of the cities.
     pub(super) cities: Vec<String>,
     pub(super) unit: Unit,
     pub(super) distances: Distances,
 }
 
 impl Instance {
-    /// A length as text.
     pub(super) fn show_length(&self, length: u32) -> String {
         match self.unit {
             Unit::Metres => format!("{:.1} km", f64::from(length) / 1000.0),

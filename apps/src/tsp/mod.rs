@@ -29,7 +29,6 @@ use search::{Nearest, Search};
 
 /// The system's time-zone table.
 const ZONE_TABLE: &str = "/usr/share/zoneinfo/zone1970.tab";
-/// Default recursion level.
 const DEFAULT_LEVEL: usize = 15;
 /// Least number of cities of a path from the queue, so that there are tasks for all workers.
 const FIRST_CITIES: usize = 4;

@@ -15,7 +15,6 @@ pub(super) enum TsplibError {
     Line {
         /// Line number, from 1.
         line: usize,
-        /// What is wrong.
         what: &'static str,
         /// The value as written.
         value: String,
@@ -25,7 +24,6 @@ pub(super) enum TsplibError {
     /// The file ends too early.
     #[error("{section} ends after {found} of {wanted} {what}")]
     Short {
-        /// Name of the section.
         section: &'static str,
         /// Number of values found.
         found: usize,
@@ -99,7 +97,6 @@ struct File {
     weights: Vec<u32>,
 }
 
-/// Reads a whole file.
 pub(super) fn parse(text: &str) -> Result<Instance, TsplibError> {
     let mut file = File::default();
     let mut lines = text.lines().enumerate().map(|(at, text)| (at + 1, text.trim()));

@@ -66,7 +66,6 @@ pub(crate) fn run_job(options: &str, line: &str) -> Ended {
     start_job(&options, line).wait()
 }
 
-/// A running job.
 pub(crate) struct Job(Child);
 
 /// Starts `line` as a job.
@@ -82,7 +81,6 @@ pub(crate) fn start_job(options: &[String], line: &str) -> Job {
 }
 
 impl Job {
-    /// Waits for its end.
     pub(crate) fn wait(self) -> Ended {
         Ended::of(self.0.wait_with_output().expect("the job ends"))
     }

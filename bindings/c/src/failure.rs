@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::status::{mw_status_t, status_of};
 
-/// Why a call failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: mw_status_t,
@@ -14,7 +13,6 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// An invalid argument.
     #[cold]
     pub(crate) fn argument(message: impl Into<String>) -> Self {
         Self { status: mw_status_t::MW_ERR_ARGUMENT, message: message.into() }

@@ -14,19 +14,16 @@ unsafe extern "C" {
 /// Alignment of `malloc`.
 const ALIGNMENT: usize = 16;
 
-/// `malloc`.
 pub(crate) fn malloc(bytes: usize) -> *mut c_void {
     // SAFETY: any size will do.
     unsafe { __libc_malloc(bytes) }
 }
 
-/// `calloc`.
 pub(crate) fn calloc(count: usize, bytes: usize) -> *mut c_void {
     // SAFETY: any size will do.
     unsafe { __libc_calloc(count, bytes) }
 }
 
-/// `memalign`.
 pub(crate) fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
     // SAFETY: any size and alignment will do.
     unsafe { __libc_memalign(alignment, bytes) }

@@ -15,12 +15,10 @@ impl Ranges {
         Self { free: BTreeMap::from([(0, bytes)]) }
     }
 
-    /// Nothing free.
     pub(crate) fn none() -> Self {
         Self { free: BTreeMap::new() }
     }
 
-    /// Number of free bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.free.values().sum()
     }

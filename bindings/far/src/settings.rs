@@ -7,7 +7,6 @@ use mapwire::global::{DirectoryPlacement, Lenders};
 use mapwire_settings::DIRECTORY;
 use mapwire_settings::far::{COPIES, DISK, DONORS, FILES, LOCAL, SECRET, STATS};
 
-/// Values of the variables.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Most pages in RAM.
@@ -22,7 +21,6 @@ pub(crate) struct Settings {
     pub(crate) stats: Option<u32>,
 }
 
-/// An invalid variable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value:?} makes no sense; start the program by `mapwire far`, which sets it")]
 pub(crate) struct SettingsError {

@@ -34,7 +34,6 @@ pub(crate) enum StartError {
     /// The thread that meets donors cannot start.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
-    /// The pager.
     #[error(transparent)]
     Pager(#[from] PagerError),
 }
@@ -109,7 +108,6 @@ impl Space {
         }
     }
 
-    /// Counters of the pager.
     pub(crate) fn statistics(&self) -> Statistics {
         self.pager.statistics()
     }
@@ -119,7 +117,6 @@ impl Space {
         self.region.range().contains(&address)
     }
 
-    /// All addresses.
     pub(crate) fn range(&self) -> Range<usize> {
         self.region.range()
     }

@@ -6,9 +6,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_ushort, c_void};
 
 /// `bool_t`.
 pub(crate) type Bool = c_int;
-/// `TRUE`.
 pub(crate) const TRUE: Bool = 1;
-/// `FALSE`.
 pub(crate) const FALSE: Bool = 0;
 
 /// `xdrproc_t`: encodes, decodes or frees a value.
@@ -19,7 +17,6 @@ pub(crate) const XDR_ENCODE: c_uint = 0;
 pub(crate) const XDR_DECODE: c_uint = 1;
 pub(crate) const XDR_FREE: c_uint = 2;
 
-/// `XDR`.
 #[repr(C)]
 pub(crate) struct Xdr {
     pub(crate) op: c_uint,

@@ -51,7 +51,6 @@ impl Failure {
         Self::of(status, errno)
     }
 
-    /// For a call.
     pub(crate) fn of_call(error: &Error) -> Self {
         match error {
             Error::Call { error, .. } => Self::of_outcome(*error),

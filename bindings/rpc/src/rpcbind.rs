@@ -49,7 +49,6 @@ struct List {
     next: *mut List,
 }
 
-/// A connection to rpcbind.
 struct Binder {
     library: &'static Tirpc,
     client: *mut Client,

@@ -15,7 +15,6 @@ const LIBRARY: &CStr = c"libtirpc.so.3";
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// Functions of libtirpc.
         pub(crate) struct Tirpc {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use crate::common::{Linking, Programs, clean, is_equipped, limited, mapwire, says};
 use mapwire_testing::namespaces::Hosts;
 
-/// Ends its process.
 struct Ends(Child);
 
 impl Drop for Ends {

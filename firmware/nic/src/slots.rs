@@ -158,7 +158,6 @@ impl<T> Slots<T> {
         self.iter().filter(|(_, entry)| pick(entry)).map(|(id, _)| id).collect()
     }
 
-    /// Number of entries.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.entries

@@ -55,12 +55,16 @@ impl Source {
 /// Work that depends on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Nothing.
     None,
     /// A command: its source may be reused once this packet, its last, is out.
-    Command { process: ProcessId, completion: u32 },
+    Command {
+        process: ProcessId,
+        completion: u32,
+    },
     /// It is part of the answer to a fetch, and reads the memory of this export.
-    Reply { export: ExportId },
+    Reply {
+        export: ExportId,
+    },
 }
 
 /// A packet to transmit.

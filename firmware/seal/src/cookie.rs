@@ -16,7 +16,6 @@ use crate::wire::COOKIE_BYTES;
 
 const _: () = assert!(COOKIE_BYTES == TIME_BYTES + MAC_BYTES);
 const TIME_BYTES: usize = 8;
-/// Lifetime of a cookie.
 pub(crate) const LIFE_NS: u64 = 5_000_000_000;
 /// Period for which one secret makes cookies.
 const SECRET_LIFE_NS: u64 = 120_000_000_000;

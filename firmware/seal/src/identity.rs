@@ -61,7 +61,6 @@ impl Identity {
         Header::initiate(self.config.me, peer, self.config.job, index, continues)
     }
 
-    /// Starts a handshake.
     pub(crate) fn start(
         &self,
         peer: &PublicKey,

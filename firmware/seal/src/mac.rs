@@ -7,7 +7,6 @@ use blake2::digest::{KeyInit, Mac};
 #[cfg(feature = "sealing")]
 use blake2::{Blake2sMac, Blake2sMac256};
 
-/// Bytes of a code.
 pub(crate) const MAC_BYTES: usize = 16;
 
 /// A key of message authentication codes.
@@ -28,7 +27,6 @@ impl MacKey {
         Self::new(&derived.finalize().into_bytes().into())
     }
 
-    /// The code of `bytes`.
     pub(crate) fn of(&self, bytes: &[u8]) -> [u8; MAC_BYTES] {
         let code = self.0.clone().chain_update(bytes);
         code.finalize().into_bytes().into()

@@ -197,7 +197,6 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// Writes an initiate.
 pub(crate) fn initiate(
     header: &Header,
     first: &[u8; FIRST_BYTES],
@@ -212,7 +211,6 @@ pub(crate) fn initiate(
     bytes
 }
 
-/// Writes a respond.
 pub(crate) fn respond(header: &Header, second: &[u8; SECOND_BYTES], key: &MacKey) -> [u8; RESPOND_BYTES] {
     let mut bytes = [0; RESPOND_BYTES];
     bytes[..HEADER_BYTES].copy_from_slice(&header.emit());

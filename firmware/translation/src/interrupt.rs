@@ -77,7 +77,6 @@ impl InterruptConfig {
     }
 }
 
-/// Tables of a process.
 #[derive(Clone, Debug)]
 struct Tables {
     /// The host's own record of what it has pinned and passed on.

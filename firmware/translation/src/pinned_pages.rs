@@ -22,7 +22,6 @@ const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not pinned.
     Absent,
     /// Pinned, and a candidate in searches for victims.
     Listed,
@@ -55,9 +54,7 @@ struct Piece {
 enum Ranking {
     /// By last use.
     Recency(Recency),
-    /// By number of uses.
     Frequency(Frequency),
-    /// Random.
     Drawn(Drawn),
 }
 

@@ -194,7 +194,6 @@ impl SlotTable {
         }
     }
 
-    /// Takes free slots.
     fn take(&mut self, slot: u32, count: u32) {
         let end = slot + count;
         if slot == self.fresh {

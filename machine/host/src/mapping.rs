@@ -181,12 +181,10 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// First byte.
     pub(crate) fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// First address.
     pub(crate) fn address(&self) -> usize {
         self.start.as_ptr().addr()
     }

@@ -114,7 +114,6 @@ impl Channel {
         }
     }
 
-    /// Appends received bytes.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.came.extend(bytes);
     }

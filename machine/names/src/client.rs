@@ -191,7 +191,6 @@ fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Time left until `ends`.
 fn left(ends: Instant) -> io::Result<Duration> {
     let left = ends.saturating_duration_since(Instant::now());
     if left.is_zero() {

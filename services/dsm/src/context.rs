@@ -64,12 +64,10 @@ impl Context {
         &self.config
     }
 
-    /// This rank.
     pub(crate) fn rank(&self) -> Rank {
         self.config.rank
     }
 
-    /// Ranks of the job.
     pub(crate) fn ranks(&self) -> u16 {
         self.config.ranks
     }

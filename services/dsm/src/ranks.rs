@@ -47,7 +47,6 @@ impl RankSets {
         self.words[word] &= !bit;
     }
 
-    /// Number of members.
     pub(crate) fn count(&self, set: usize) -> u16 {
         let ones = |word: &u64| word.count_ones() as u16;
         self.words(set).iter().map(ones).sum()

@@ -60,7 +60,6 @@ impl Greeting {
         }
     }
 
-    /// Stops asking.
     pub(super) const fn cancel(&mut self) {
         self.question = None;
     }

@@ -575,7 +575,6 @@ impl<T> Link<T> {
         }
     }
 
-    /// Handles a timeout.
     fn handle_late(&mut self) {
         if self.timeouts == 0 {
             self.doubts.begin(self.sent.last());

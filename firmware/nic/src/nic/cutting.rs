@@ -23,12 +23,10 @@ enum Next {
     Unknown,
     /// It is in this frame, which does not follow the chunk's.
     In(Frame),
-    /// Its translation is missing.
     Lacks(Lack),
 }
 
 impl Next {
-    /// Its frame, if known.
     fn frame(&self) -> Option<Frame> {
         match *self {
             Self::In(frame) => Some(frame),

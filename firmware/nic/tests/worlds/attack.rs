@@ -221,7 +221,6 @@ impl Attack {
         }
     }
 
-    /// Checks the invariants.
     fn check(&mut self) {
         self.world.collect(HONEST);
         self.world.collect(VICTIM);

@@ -16,7 +16,6 @@ use crate::mapping::Mapping;
 use crate::maps::Maps;
 use crate::masking::{Mask, mask};
 
-/// Adopted memory.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) start: usize,

@@ -16,7 +16,6 @@ use super::status::flags::REVOKED;
 pub(crate) trait StatusWord {
     /// Sets bits of the status.
     fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
-    /// Loads the status.
     fn load(&self, order: Ordering) -> u32;
 }
 

@@ -96,7 +96,6 @@ impl Drop for Status {
 pub(super) struct PeerStatus(Mapping);
 
 impl PeerStatus {
-    /// Maps the exporter's status.
     pub(super) fn map(file: impl AsFd) -> Result<Self, MemoryError> {
         memfd::verify(&file, PAGE_BYTES)?;
         let page = Mapping::foreign(&file, PAGE_BYTES, Rights::Read)

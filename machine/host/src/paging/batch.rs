@@ -30,11 +30,9 @@ pub(super) enum Progress {
 /// What to do with a page that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Undecided.
     Unknown,
     /// It is unchanged since it was stored.
     Clean,
-    /// It contains only zeros.
     Zero,
     /// It changed since it was stored, and stays.
     Dirty,
@@ -134,7 +132,6 @@ impl Batch {
         self.items_mut().sort_unstable_by_key(|item| item.id);
     }
 
-    /// Sorts by slot.
     pub(super) fn sort_by_slot(&mut self) {
         self.items_mut().sort_unstable_by_key(|item| item.slot);
     }

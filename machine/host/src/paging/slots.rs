@@ -8,7 +8,6 @@ use super::store::PageId;
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// Victim in the slot.
     page: PageId,
     /// Number of victims that were in it, so that [`Slots::victims`] may keep stale entries.
     turn: u32,

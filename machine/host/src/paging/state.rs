@@ -105,7 +105,6 @@ pub(super) struct State {
     pub(super) frozen_by: u32,
     /// Number of threads that are mapping or removing regions.
     pub(super) changing: usize,
-    /// Whether some thread evicts.
     pub(super) evicting: bool,
     /// Number of threads that wait on the condition.
     pub(super) waiting: usize,

@@ -38,7 +38,6 @@ pub(super) struct BufferTable {
 }
 
 impl BufferTable {
-    /// Opens an io_uring.
     pub(super) fn open() -> Result<Self, Errno> {
         // A ring that took the number of a closed standard stream holds it until there is one above.
         let mut low = Vec::new();

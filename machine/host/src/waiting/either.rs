@@ -18,7 +18,6 @@ const ENTRIES: u32 = 16;
 
 /// A word of 32 bits in memory that processes may share (FUTEX2_SIZE_U32).
 const FUTEX_FLAGS: u32 = 2;
-/// The value of FUTEX_BITSET_MATCH_ANY.
 const ANY_WAKER: u64 = 0xffff_ffff;
 
 const OF_WORD: u64 = 1;

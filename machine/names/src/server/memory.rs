@@ -20,7 +20,6 @@ const MAX_BYTES: usize = 256 << 20;
 /// Approximate bytes of an entry besides its key and value.
 const ENTRY_BYTES: usize = 128;
 
-/// Identifies a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClientId(pub(super) u64);
 

@@ -23,7 +23,6 @@ pub(super) struct Holds {
     holds: Vec<Option<Hold>>,
     /// Delayed orders: at most one for each minipage held, and so one for each thread.
     put_off: Vec<Option<Order>>,
-    /// Number of holds.
     count: usize,
     /// Number of delayed orders.
     waiting: usize,

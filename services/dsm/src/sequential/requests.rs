@@ -76,7 +76,6 @@ impl SequentialConsistency {
         all.any(|request| request.key == key)
     }
 
-    /// Ends a request.
     fn end_request(&mut self, number: Thread) {
         if self.requests[usize::from(number)].take().is_some() && number >= self.threads {
             self.prefetches -= 1;

@@ -74,15 +74,18 @@ enum Event {
 
 /// Under way from one rank to another.
 enum Packet {
-    /// An encoded message.
     Message(Vec<u8>),
     /// Bytes read on sending.
-    Store { offset: usize, bytes: Vec<u8> },
+    Store {
+        offset: usize,
+        bytes: Vec<u8>,
+    },
     /// Bytes read as late as possible.
-    LateStore { range: Range<usize> },
+    LateStore {
+        range: Range<usize>,
+    },
 }
 
-/// One rank's machine.
 pub(crate) struct Machine {
     pub(crate) dsm: Dsm,
     memory: Vec<u8>,

@@ -3,7 +3,6 @@
 use crate::cluster::Cluster;
 use mapwire_dsm::{Access, Error, Minipage, Outcome, PAGE_BYTES, Progress, Rank};
 
-/// One application thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Thread {
     rank: Rank,
