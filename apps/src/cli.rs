@@ -1,6 +1,6 @@
-//! What the programs' command lines have in common.
+//! Common command-line options of the programs.
 //!
-//! In a job every rank gets the same command line and reads it the same way; rank 0 alone speaks.
+//! In a job every rank gets the same command line and reads it the same way; only rank 0 prints.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -45,11 +45,11 @@ pub enum Mode {
     Threads,
 }
 
-/// The most threads that a run may have.
+/// Most threads of a run.
 const MAX_THREADS: usize = 256;
 
 impl How {
-    /// Refuses what cannot be meant.
+    /// Refuses invalid combinations.
     pub fn check(&self) -> Result<(), Failure> {
         let refuse = |what: &str| Err(Failure::Input(what.to_string()));
         if self.threads.is_some_and(|t| t == 0 || t > MAX_THREADS) {
@@ -78,7 +78,7 @@ pub fn start<C: Parser>(name: &str, program: impl FnOnce(C) -> Result<(), Failur
         Ok(cli) => cli,
         Err(error) => {
             if speaks {
-                // Where even the terminal is gone, the exit code still tells.
+                // If even the terminal is gone, the exit code still tells.
                 let _ = error.print();
             }
             return end(error.exit_code() as u8, speaks);
@@ -95,7 +95,7 @@ pub fn start<C: Parser>(name: &str, program: impl FnOnce(C) -> Result<(), Failur
     }
 }
 
-/// Ends with `code`. A silent rank that fails as rank 0 does lets it speak first: the launcher ends the job when any rank fails.
+/// Ends with `code`. A silent rank that fails as rank 0 does lets it print first: the launcher ends the job when any rank fails.
 fn end(code: u8, speaks: bool) -> ExitCode {
     if code != 0 && !speaks {
         std::thread::sleep(Duration::from_secs(1));

@@ -1,9 +1,9 @@
-//! What can go wrong in a program, and the exit code that it ends with.
+//! Failures of a program, and their exit codes.
 
-/// Why a program did not do what it was asked.
+/// Why a program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// What the caller asked for cannot be done: exit code 2.
+    /// Invalid input: exit code 2.
     #[error("{0}")]
     Input(String),
     /// The run is over and its result is wrong: exit code 1. Says what differed.
@@ -14,7 +14,7 @@ pub enum Failure {
     Machine {
         /// What the program was about to do.
         doing: &'static str,
-        /// Why it could not.
+        /// Why that failed.
         cause: String,
     },
     /// Rank 0 has failed, and says why: exit code 1.
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// Whether rank 0 says it, so that the other ranks need not.
+    /// Whether rank 0 reports it, so that the other ranks need not.
     pub fn is_said_by_rank_0(&self) -> bool {
         matches!(self, Self::Input(_) | Self::Elsewhere)
     }

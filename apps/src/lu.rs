@@ -1,10 +1,9 @@
 //! LU factorisation without pivoting of a dense matrix, in blocks.
 //!
-//! A block is stored in one piece and is a block of shared memory (32 × 32: two pages). Blocks are dealt to
-//! the workers as to the squares of a grid, over and over in both directions, so that each has work to the end. Step
-//! `k` has three phases with a barrier after each: factor the diagonal block; divide the blocks of its row and column by it; subtract
-//! their products from the blocks that remain. Every block sees the same operations in the same order
-//! whoever performs them: the result is the sequential one to the last bit.
+//! A block is contiguous and is a block of shared memory (32 × 32: two pages). Blocks are dealt to the workers as to the squares of a
+//! grid, repeated in both directions, so that each has work to the end. Step `k` has three phases with a barrier after each: factor the
+//! diagonal block; divide the blocks of its row and column by it; subtract their products from the blocks that remain. Every block sees
+//! the same operations in the same order whoever performs them: the result equals the sequential one to the last bit.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -33,7 +32,7 @@ pub struct Lu {
 pub struct Factors(Vec<f64>);
 
 impl Lu {
-    /// Refuses sizes that cannot be laid out.
+    /// Refuses invalid sizes.
     pub fn check(&self) -> Result<(), Failure> {
         let Self { size, block } = *self;
         if size == 0 || size > MAX_SIZE {
@@ -45,7 +44,7 @@ impl Lu {
         Ok(())
     }
 
-    /// Blocks in a row of blocks.
+    /// Number of blocks in a row of blocks.
     fn side(&self) -> usize {
         self.size / self.block
     }

@@ -1,11 +1,10 @@
 //! Views of shared memory: the only module of the programs that holds `unsafe`.
 //!
-//! A parallel program lays out *blocks* of shared memory, and then runs phase after phase, a barrier
-//! between each: in a phase a block is read by any number of workers or written by one. [`Blocks`] checks
-//! that rule while it runs. Every block counts the views that are out, and a second writer, or a writer
-//! beside readers, panics. In plain threads this makes the views sound by itself. Over mapwire each rank
-//! counts its own views only; there the same program, with the same workers in the same phases, relies on what
-//! the plain run has checked, and on the barrier that keeps the phases apart.
+//! A parallel program lays out *blocks* of shared memory, and then runs phase after phase, separated by barriers: in a phase a block is
+//! read by any number of workers or written by one. [`Blocks`] checks that rule at run time. Every block counts its views, and a second
+//! writer, or a writer beside readers, panics. In plain threads this makes the views sound by itself. Over mapwire each rank counts only
+//! its own views; there the same program, with the same workers in the same phases, relies on the checks of the plain run, and on the
+//! barrier between the phases.
 //!
 //! [`Words`] are 64-bit words that several workers read and write at any time; they are atomics.
 #![allow(unsafe_code)]
@@ -20,27 +19,27 @@ use mapwire::{Sharable, Shared, SharedSlice};
 use crate::crew::while_doing;
 use crate::error::Failure;
 
-/// What a block is made of: plain old data for which zero bytes are a value.
+/// An element of a block: plain old data for which zero bytes are a value.
 pub trait Element: Sharable + Sync {}
 impl<T: Sharable + Sync> Element for T {}
 
-/// A block's length in elements, and the rank that makes it and so owns it at first.
+/// A block's length in elements, and the rank that makes it and first owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockShape {
-    /// Elements; at least one.
+    /// Number of elements; at least one.
     pub length: usize,
-    /// The rank in whose memory the block begins its life.
+    /// The rank in whose memory the block is created.
     pub owner: usize,
 }
 
-/// The count in [`Block::views`] that stands for one writer.
+/// The count in [`Block::views`] for one writer.
 const WRITER: u32 = u32::MAX;
 
 /// One block of shared memory. Obtained from [`Blocks`] by index.
 pub struct Block<T> {
     start: NonNull<T>,
     length: usize,
-    /// Views of this block now out in this process: readers, or [`WRITER`].
+    /// Present views of this block in this process: number of readers, or [`WRITER`].
     views: AtomicU32,
 }
 
@@ -58,7 +57,7 @@ impl<T: Element> Block<T> {
         Self { start, length, views: AtomicU32::new(0) }
     }
 
-    /// A view to read from. Panics if a worker of this process is writing to the block.
+    /// A view for reading. Panics if a worker of this process is writing to the block.
     #[inline]
     pub fn read(&self) -> Reading<'_, T> {
         let mut seen = self.views.load(Ordering::Relaxed);
@@ -71,7 +70,7 @@ impl<T: Element> Block<T> {
         }
     }
 
-    /// A view to write to. Panics if any other view of the block is out in this process.
+    /// A view for writing. Panics if the block has any other view in this process.
     #[inline]
     pub fn write(&self) -> Writing<'_, T> {
         let taken = self.views.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
@@ -80,7 +79,7 @@ impl<T: Element> Block<T> {
     }
 }
 
-/// A view of a block that reads.
+/// A view of a block for reading.
 pub struct Reading<'b, T: Element> {
     block: &'b Block<T>,
 }
@@ -102,7 +101,7 @@ impl<T: Element> Drop for Reading<'_, T> {
     }
 }
 
-/// A view of a block that reads and writes.
+/// A view of a block for reading and writing.
 pub struct Writing<'b, T: Element> {
     block: &'b Block<T>,
 }
@@ -215,7 +214,7 @@ impl<T: Element> Blocks<'_, T> {
 }
 
 impl<T: Element> Blocks<'_, T> {
-    /// Asks for blocks ahead of their use, each to write to it if it `writes`; in plain memory they are there.
+    /// Requests blocks before their use, each for writing if it `writes`; does nothing in plain memory.
     pub fn prefetch(&self, asked: &[(usize, bool)]) -> Result<(), Failure> {
         let Memory::Shared(shared) = self.memory else {
             return Ok(());
@@ -232,7 +231,7 @@ impl<T: Element> Blocks<'_, T> {
 }
 
 impl<T> Blocks<'_, T> {
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn count(&self) -> usize {
         self.blocks.len()
     }
@@ -261,7 +260,7 @@ impl Index<usize> for Words<'_> {
 }
 
 impl Words<'_> {
-    /// How many groups there are.
+    /// Number of groups.
     pub fn count(&self) -> usize {
         self.groups.len()
     }
@@ -279,14 +278,14 @@ impl<'c> From<Blocks<'c, u64>> for Words<'c> {
 const CACHE_LINE_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 
-/// The shared memory that a block of `bytes` takes: whole pages from a page on, whole cache lines below (at most; blocks of a few bytes
-/// take less).
+/// Upper bound on the shared memory of a block of `bytes`: whole pages from a page on, whole cache lines below; blocks of a few bytes take
+/// less.
 pub fn room_for(bytes: usize) -> u64 {
     let unit = if bytes < PAGE_BYTES { CACHE_LINE_BYTES } else { PAGE_BYTES };
     bytes.next_multiple_of(unit) as u64
 }
 
-/// What keeps blocks mapped.
+/// Keeps blocks mapped.
 enum Memory<'c> {
     Plain(#[expect(dead_code, reason = "held to be dropped with the blocks")] Slab),
     Shared(&'c Shared),

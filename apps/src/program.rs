@@ -1,4 +1,4 @@
-//! What a parallel program is, to the code that runs, times and checks it.
+//! The interface of a parallel program, for the code that runs, times and checks it.
 
 use serde_json::{Map, Value};
 
@@ -19,13 +19,13 @@ pub trait Program: Sync {
     /// The program's name, as on the command line.
     fn name(&self) -> &'static str;
 
-    /// The problem in one line, for a person.
+    /// The problem in one line of text.
     fn problem(&self) -> String;
 
     /// The problem's own fields, for a row of figures.
     fn fields(&self) -> Map<String, Value>;
 
-    /// Bytes of shared memory that a layout for `workers` takes, about.
+    /// Approximate bytes of shared memory in a layout for `workers`.
     fn shared_bytes(&self, workers: usize) -> u64;
 
     /// Lays out shared memory. Collective over ranks.
@@ -40,13 +40,13 @@ pub trait Program: Sync {
     /// Copies the result out. Rank 0 only, while no worker works.
     fn collect(&self, memory: &Self::Memory<'_>) -> Self::Outcome;
 
-    /// Whether the result is one of this problem at all, whoever found it.
+    /// Checks that the outcome is a valid result of this problem.
     fn verify(&self, outcome: &Self::Outcome) -> Result<(), Failure>;
 
-    /// Whether it is the sequential run's result.
+    /// Checks that it equals the sequential run's result.
     fn compare(&self, outcome: &Self::Outcome, sequential: &Self::Outcome) -> Result<(), Failure>;
 
-    /// The result for a person, in lines.
+    /// The result as lines of text.
     fn describe(&self, outcome: &Self::Outcome) -> Vec<String>;
 
     /// The result's own fields, for a row of figures.

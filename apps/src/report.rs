@@ -1,7 +1,7 @@
-//! What a program prints: for a person, or as figures, one JSON object a line.
+//! Output of a program: text, or figures, one JSON object a line.
 //!
-//! A row has `bench`, the problem's own fields, `value`, `unit`, `baseline`, `baseline_value`, `ratio` (value ÷
-//! baseline_value), `min`, `max` and `runs`, as every figure of mapwire has.
+//! A row has `bench`, the problem's own fields, `value`, `unit`, `baseline`, `baseline_value`, `ratio` (value ÷ baseline_value), `min`,
+//! `max` and `runs`, like every figure of mapwire.
 
 use std::io::{self, Write};
 
@@ -11,12 +11,12 @@ use crate::crew::Traffic;
 use crate::error::Failure;
 use crate::program::Program;
 
-/// The share of plain threads' speed-up that mapwire is meant to reach.
+/// Fraction of plain threads' speed-up that mapwire should reach.
 const TARGET_RATIO: f64 = 0.95;
-/// Two runs of the same threads that differ by more than this say that the machine changed between them.
+/// If two runs of the same threads differ by more than this, the machine changed between them.
 const STEADY: f64 = 0.20;
 
-/// Prints to standard output. That nobody reads any more is no failure; a full disk is.
+/// Prints to standard output. A missing reader is not a failure; a full disk is.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -27,7 +27,6 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// One run.
 pub(crate) struct Report {
     pub(crate) mode: &'static str,
     pub(crate) ranks: usize,
@@ -35,9 +34,9 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     /// `None` if there was no sequential run.
     pub(crate) sequential_seconds: Option<f64>,
-    /// By rank.
+    /// Indexed by rank.
     pub(crate) traffic: Vec<Traffic>,
-    /// Whether the result is right, if that was checked.
+    /// Whether the result is right, if checked.
     pub(crate) check: Option<bool>,
 }
 
@@ -117,11 +116,11 @@ impl Round {
 pub(crate) struct Comparison {
     pub(crate) ranks: usize,
     pub(crate) threads: usize,
-    /// The plain threads' barrier is of futexes and never spins.
+    /// Whether the plain threads' barrier uses futexes and never spins.
     pub(crate) futexes: bool,
     pub(crate) sequential_seconds: Option<f64>,
     pub(crate) rounds: Vec<Round>,
-    /// Of the last round, by rank.
+    /// Traffic of the last round, by rank.
     pub(crate) traffic: Vec<Traffic>,
 }
 
@@ -140,7 +139,7 @@ impl Comparison {
         }
     }
 
-    /// The rounds between whose two runs of threads the machine stayed as it was; all rounds, if it never did.
+    /// The rounds in which the machine did not change between the two runs of threads; all rounds, if there are none.
     fn kept(&self) -> Vec<&Round> {
         let steady: Vec<_> = self.rounds.iter().filter(|r| r.is_steady()).collect();
         match steady.is_empty() {
@@ -295,7 +294,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The middle value, or the mean of the two in the middle; of at least one.
+/// The median of at least one value; of an even number, the mean of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;

@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::program::Program;
 use crate::report::{Comparison, Report, Round};
 
-/// Runs `program` as the command line says. Rank 0 prints; a wrong result is a failure.
+/// Runs `program` with the command line's options. Rank 0 prints; a wrong result is a failure.
 pub fn main<P: Program>(program: &P, how: &How) -> Result<(), Failure> {
     how.check()?;
     refuse_too_large(program.shared_bytes(how.threads.unwrap_or(1)))?;
@@ -22,7 +22,7 @@ pub fn main<P: Program>(program: &P, how: &How) -> Result<(), Failure> {
             }
             crew.leave()
         }
-        // These need no job: rank 0 does all.
+        // These need no job: rank 0 does everything.
         _ if rank_of_environment() != 0 => Ok(()),
         Mode::Sequential => once(program, how, &Crew::Plain(Plain::new(1))),
         Mode::Threads => {
@@ -33,7 +33,7 @@ pub fn main<P: Program>(program: &P, how: &How) -> Result<(), Failure> {
     }
 }
 
-/// Runs once, untimed and unchecked: the result, in rank 0.
+/// Runs once, untimed and unchecked; returns the result in rank 0.
 pub fn solve<P: Program>(program: &P, crew: &Crew) -> Result<P::Outcome, Failure> {
     let memory = program.layout(crew)?;
     timed(program, crew, &memory)?;
@@ -103,7 +103,7 @@ fn check<P: Program>(program: &P, outcome: &P::Outcome, expected: &P::Outcome) -
 }
 
 /// Runs plain threads in rank 0 and the whole crew in turn, threads both before and after each run of the crew, and reports how their
-/// speed-ups compare. The threads wait as the ranks do: where those sleep at once, by a barrier of futexes.
+/// speed-ups compare. The threads wait as the ranks do: if those sleep at once, by a barrier of futexes.
 fn against_threads<P: Program>(program: &P, how: &How, crew: &Crew) -> Result<(), Failure> {
     let plain = match crew.sleeps() {
         true => Plain::sleeping(crew.workers()),
@@ -168,7 +168,7 @@ fn refuse_too_large(bytes: u64) -> Result<(), Failure> {
     }
 }
 
-/// Bytes for a person.
+/// A number of bytes as text.
 pub(crate) fn show_bytes(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..0x10_0000 => (1u64 << 10, "KiB"),

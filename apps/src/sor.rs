@@ -16,7 +16,7 @@ use crate::error::{Failure, ensure};
 use crate::phase::{Blocks, room_for};
 use crate::program::Program;
 
-/// The largest side: beyond it a matrix takes more than 32 GiB.
+/// Largest side: beyond it a matrix takes more than 32 GiB.
 const MAX_SIZE: usize = 65536;
 
 /// The matrix and how long to relax it.
@@ -53,7 +53,7 @@ impl Sor {
         Ok(())
     }
 
-    /// Points of one colour in a row.
+    /// Number of points of one colour in a row.
     fn half(&self) -> usize {
         self.size / 2
     }
@@ -225,8 +225,8 @@ impl Matrix {
     }
 }
 
-/// Asks for the half rows that a strip shares with its neighbours: theirs to read, its own to write. They come while the strip's
-/// inner rows are relaxed.
+/// Requests the half rows that a strip shares with its neighbours: theirs to read, its own to write. They arrive while the strip's inner
+/// rows are relaxed.
 fn ask_for_edges(halves: &Blocks<'_, f64>, strip: Range<usize>, colour: usize) -> Result<(), Failure> {
     if strip.is_empty() {
         return Ok(());

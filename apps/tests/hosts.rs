@@ -15,7 +15,7 @@ fn four() -> Option<Hosts> {
     (hosts.join(RANKED, 0..RANKED, 1) && hosts.join(RANKED, 0..RANKED, 2)).then_some(hosts)
 }
 
-/// Drops datagrams that come to a host: those that `which` names in the language of nft. False where that cannot be.
+/// Drops incoming datagrams of a host that match `which`, in nft's language. False if that is impossible.
 fn drop_some(hosts: &Hosts, host: usize, which: &str) -> bool {
     // Of the host, which other tests do not have.
     let name = format!("mapwire-{}.nft", hosts.pids()[host]);
@@ -30,7 +30,8 @@ fn drop_some(hosts: &Hosts, host: usize, which: &str) -> bool {
     is_set
 }
 
-/// Loses one in 50 datagrams that come to a host; gives options for the job, which loses them itself where the hosts cannot, and says so.
+/// Loses one in 50 incoming datagrams of a host; returns options for the job, which loses them itself if the hosts cannot, and prints a
+/// line then.
 fn lose_some(hosts: &Hosts) -> Vec<&'static str> {
     let one_in_50 = "numgen random mod 50 0";
     match (0..RANKED).all(|host| drop_some(hosts, host, one_in_50)) {

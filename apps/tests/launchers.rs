@@ -54,7 +54,7 @@ fn mpirun(command: &mut Command) -> &mut Command {
     command.args(["--allow-run-as-root", "--oversubscribe"])
 }
 
-/// One row of figures, of a job of so many ranks with the right result.
+/// One row of figures, of a job of `ranks` ranks with the right result.
 fn assert_right(ended: Ended, ranks: u32) {
     let row = ended.row();
     assert_eq!((&row["check"], &row["ranks"]), (&"ok".into(), &ranks.into()));
@@ -68,7 +68,7 @@ fn ranks_of_mpirun_on_one_host_are_a_job() {
     let folder = mapwire_testing::OpenFolder::new();
     let mut command = Command::new("mpirun");
     mpirun(&mut command).args(["-n", "3"]).args(words(LINE));
-    // Two that make their folders in the same at once are in each other's way.
+    // Two that make their folders at the same time interfere with each other.
     command.env("TMPDIR", folder.path());
     assert_right(run(command), 3);
 }
@@ -112,7 +112,7 @@ fn ranks_of_mpirun_over_four_hosts_are_a_job_whichever_way_they_are_numbered() {
     std::fs::remove_dir_all(agent.with_extension("tmp")).unwrap();
 }
 
-/// One Slurm for both ways: it takes longest to start.
+/// One Slurm for both tests: it takes longest to start.
 #[test]
 fn ranks_of_srun_over_four_hosts_and_on_one_are_a_job() {
     if !["slurmctld", "slurmd", "srun", "munged"].into_iter().all(has) {

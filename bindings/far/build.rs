@@ -1,9 +1,9 @@
-//! How the shared library is linked.
+//! Linker options of the shared library.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // Memory of the program lies in it, and threads run in it, so that `dlclose` must leave it where it is.
+    // The program's memory lies in it, and threads run in it, so `dlclose` must leave it where it is.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // The allocator within calls a function of its own.
+    // The allocator inside calls its own function.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap=mmap");
 }

@@ -1,4 +1,4 @@
-//! How the shared library is linked.
+//! Linker options of the shared library.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

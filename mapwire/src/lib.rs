@@ -46,6 +46,7 @@
 //! None is on unless asked for. `sealing` seals what goes to other hosts: without it, jobs over several hosts, `--transport udp` and jobs
 //! that meet by a name are refused, unless nothing is to be sealed. `etcd` lets jobs meet in etcd besides.
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 mod buffer;
 mod collective;

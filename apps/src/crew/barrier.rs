@@ -1,7 +1,7 @@
 //! The barrier of plain threads: spins for about as long as a wake-up costs, then sleeps.
 //!
-//! It is made to be a strong baseline where ranks spin too: a barrier that always sleeps would cost the threads tens of
-//! microseconds a phase, and flatter what they are compared with.
+//! It is a strong baseline for ranks that spin too: a barrier that always sleeps would cost the threads tens of microseconds a phase, and
+//! flatter what they are compared with.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -13,7 +13,7 @@ const SPIN: Duration = Duration::from_micros(100);
 /// A barrier for a fixed number of threads, used again and again.
 pub(super) struct Barrier {
     count: usize,
-    /// Whether each thread can have a processor of its own, so that spinning keeps nobody from running.
+    /// Whether each thread can have its own processor, so that spinning delays nobody.
     spins: bool,
     arrived: AtomicUsize,
     round: AtomicUsize,
@@ -35,12 +35,12 @@ impl Barrier {
         }
     }
 
-    /// Returns when all threads have come. Panics once a thread has given up.
+    /// Returns when all threads have arrived. Panics once a thread has given up.
     pub(super) fn wait(&self) {
         let round = self.round.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
             self.arrived.store(0, Ordering::Relaxed);
-            // Under the lock, so that no thread falls asleep between its last look and this change.
+            // Under the lock, so that no thread falls asleep between its last check and this change.
             let held = self.hold();
             self.round.store(round.wrapping_add(1), Ordering::Release);
             drop(held);
@@ -54,7 +54,7 @@ impl Barrier {
         assert!(!self.given_up.load(Ordering::Relaxed), "another worker of this run has panicked");
     }
 
-    /// Makes every thread that waits, or comes to wait, panic instead of waiting for ever.
+    /// Makes every thread that waits, or begins to wait, panic instead of waiting for ever.
     pub(super) fn give_up(&self) {
         let held = self.hold();
         self.given_up.store(true, Ordering::SeqCst);

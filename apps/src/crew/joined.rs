@@ -7,26 +7,26 @@ use mapwire::{LockGuard, Node, Shared, SharedSlice, WaitStrategy};
 use super::{TRAFFIC_FIELDS, Traffic};
 use crate::error::Failure;
 
-/// How often a rank that waits for rank 0 to finish alone looks. It sleeps between, so as to leave the processors alone.
+/// Interval at which a rank that waits for rank 0 alone checks. It sleeps in between, to leave the processors free.
 const NAP: Duration = Duration::from_millis(2);
 
-/// What [`Joined::turn`] holds once rank 0 has failed.
+/// Value of [`Joined::turn`] once rank 0 has failed.
 const FAILED: u64 = u64::MAX;
 
-/// This process's place among the ranks of a job, and the memory that they share.
+/// This process's membership in a job, and the memory that its ranks share.
 pub struct Joined {
     shared: Shared,
     rank: usize,
     ranks: usize,
     threads: usize,
-    /// How often rank 0 has finished alone.
+    /// Number of times that rank 0 has finished alone.
     turn: SharedSlice<u64>,
-    /// A slice of each rank, to show its [`Traffic`] to rank 0.
+    /// A slice for each rank, to show its [`Traffic`] to rank 0.
     shown: Vec<SharedSlice<u64>>,
 }
 
 impl Joined {
-    /// Joins the job that this process was started in, or one of its own, with `threads` workers in each rank. Collective.
+    /// Joins the job in which this process was started, or one of its own, with `threads` workers in each rank. Collective.
     pub fn new(threads: usize) -> Result<Self, Failure> {
         let node = Node::join().map_err(while_doing("joining the job"))?;
         let shared = Shared::open(&node, threads).map_err(while_doing("opening shared memory"))?;
@@ -56,7 +56,7 @@ impl Joined {
         self.threads
     }
 
-    /// Bytes of the shared memory.
+    /// Size of the shared memory, in bytes.
     pub(super) fn room(&self) -> u64 {
         self.shared.node().config().shared.bytes
     }

@@ -1,8 +1,7 @@
-//! A crew: the workers of one run, and the memory, barrier and locks that they share.
+//! A crew: the workers of one run, and their shared memory, barrier and locks.
 //!
-//! The same program runs over either kind. In a *plain* crew the workers are threads of one process (one thread:
-//! the sequential run). In a *joined* crew they are the threads of every rank of a mapwire job. Workers are
-//! numbered through all ranks: those of rank 0 first.
+//! The same program runs over either kind. In a *plain* crew the workers are threads of one process (one thread: the sequential run). In a
+//! *joined* crew they are the threads of every rank of a mapwire job. Workers are numbered through all ranks: those of rank 0 first.
 
 mod barrier;
 mod joined;
@@ -27,7 +26,7 @@ pub struct Traffic {
     pub read_faults: u64,
     /// Page faults on writing it.
     pub write_faults: u64,
-    /// Blocks asked for ahead of their use.
+    /// Blocks requested before their use.
     pub prefetches: u64,
     /// Messages sent to other ranks.
     pub messages: u64,
@@ -36,12 +35,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// What came since `earlier`.
+    /// The difference from `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         self.with(earlier, |now, then| now - then)
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         self.with(other, |one, two| one + two)
     }
@@ -60,7 +59,7 @@ impl Traffic {
     }
 }
 
-/// The workers of one run and what they share.
+/// The workers of one run and their shared state.
 pub enum Crew {
     /// Threads of this process.
     Plain(Plain),
@@ -69,12 +68,12 @@ pub enum Crew {
 }
 
 impl Crew {
-    /// The crew of the job that this process is a rank of, `threads` workers in each rank. Collective.
+    /// The crew of this process's job, with `threads` workers in each rank. Collective.
     pub fn join(threads: usize) -> Result<Self, Failure> {
         Joined::new(threads).map(Self::Joined)
     }
 
-    /// Refuses a problem that takes more than the shared memory of the job, `bytes` all told.
+    /// Refuses a problem that takes more than the shared memory of the job, `bytes` in total.
     pub fn ensure_room(&self, bytes: u64) -> Result<(), Failure> {
         let room = match self {
             Self::Plain(_) => return Ok(()),
@@ -99,7 +98,7 @@ impl Crew {
         }
     }
 
-    /// What the crew is, in a word: `sequential`, `threads` or `mapwire`.
+    /// Kind of the crew: `sequential`, `threads` or `mapwire`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Plain(plain) if plain.threads() == 1 => "sequential",
@@ -108,7 +107,7 @@ impl Crew {
         }
     }
 
-    /// Ranks in the crew.
+    /// Number of ranks.
     pub fn ranks(&self) -> usize {
         match self {
             Self::Plain(_) => 1,
@@ -116,7 +115,7 @@ impl Crew {
         }
     }
 
-    /// Whether the workers sleep at once when they wait, as `MAPWIRE_WAIT=event` says.
+    /// Whether waiting workers sleep at once, because `MAPWIRE_WAIT=event`.
     pub fn sleeps(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -132,7 +131,7 @@ impl Crew {
         }
     }
 
-    /// Workers in each rank.
+    /// Number of workers in each rank.
     pub fn threads(&self) -> usize {
         match self {
             Self::Plain(plain) => plain.threads(),
@@ -140,7 +139,7 @@ impl Crew {
         }
     }
 
-    /// Workers in all ranks.
+    /// Number of workers in all ranks.
     pub fn workers(&self) -> usize {
         self.ranks() * self.threads()
     }
@@ -203,7 +202,7 @@ impl Crew {
         }
     }
 
-    /// What mapwire has done for this rank so far.
+    /// Traffic of this rank so far.
     pub fn traffic(&self) -> Traffic {
         match self {
             Self::Plain(_) => Traffic::default(),
@@ -220,10 +219,10 @@ impl Crew {
     }
 }
 
-/// What a panic in a main thread ends with.
+/// Exit code of a panic in a main thread.
 const PANIC_EXIT_CODE: i32 = 101;
 
-/// Lets the others know when a worker unwinds, so that none waits for it for ever.
+/// Informs the others when a worker unwinds, so that none waits for it for ever.
 struct EndOfWork<'c> {
     crew: &'c Crew,
 }
@@ -240,7 +239,7 @@ impl Drop for EndOfWork<'_> {
     }
 }
 
-/// One worker's place in its crew.
+/// A worker's view of its crew.
 pub struct Worker<'c> {
     id: usize,
     crew: &'c Crew,
@@ -252,7 +251,7 @@ impl Worker<'_> {
         self.id
     }
 
-    /// How many workers the crew has.
+    /// Number of workers in the crew.
     pub fn count(&self) -> usize {
         self.crew.workers()
     }
@@ -287,7 +286,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The part of `0..total` that is this worker's, when all is cut into runs whose lengths differ by at most one.
+    /// This worker's part of `0..total`, cut into runs whose lengths differ by at most one.
     pub fn share_of(&self, total: usize) -> std::ops::Range<usize> {
         share_of(total, self.id, self.count())
     }
@@ -298,12 +297,12 @@ pub fn share_of(total: usize, worker: usize, count: usize) -> std::ops::Range<us
     total * worker / count..total * (worker + 1) / count
 }
 
-/// The worker of `count` in whose share `item` of `total` lies.
+/// The worker of `count` whose share of `total` contains `item`.
 pub fn sharer_of(item: usize, total: usize, count: usize) -> usize {
     ((item + 1) * count - 1) / total
 }
 
-/// A moment, and what mapwire had done by then.
+/// A moment, with the traffic so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     at: Instant,
@@ -311,7 +310,6 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Now.
     pub fn now(crew: &Crew) -> Self {
         Self { at: Instant::now(), traffic: crew.traffic() }
     }

@@ -4,10 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::barrier::Barrier;
 
-/// How many different locks a program may use.
+/// Most distinct locks of a program.
 const LOCKS: usize = 8;
 
-/// Threads of this process, a barrier among them, and locks.
+/// Threads of this process, with a barrier and locks.
 pub struct Plain {
     threads: usize,
     barrier: Barrier,
@@ -15,13 +15,13 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// A crew of `threads` workers; one is the sequential run.
+    /// A crew of `threads` workers; 1 for the sequential run.
     pub fn new(threads: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self::waiting(threads, threads <= processors)
     }
 
-    /// As [`new`](Self::new), of workers that sleep at once in barriers (by futexes).
+    /// As [`new`](Self::new), with workers that sleep at once in barriers (by futexes).
     pub fn sleeping(threads: usize) -> Self {
         Self::waiting(threads, false)
     }

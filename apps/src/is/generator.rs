@@ -14,7 +14,7 @@ const MASK: u64 = (1 << MODULUS_BITS) - 1;
 #[derive(Clone, Debug)]
 pub struct Keys {
     state: u64,
-    /// A sum of four numbers shifted right by this is a key.
+    /// Shift from a sum of four numbers to a key.
     shift: u32,
 }
 

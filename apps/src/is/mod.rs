@@ -19,7 +19,7 @@ use crate::error::{Failure, ensure};
 use crate::phase::Blocks;
 use crate::program::Program;
 
-/// Keys in a block: 256 KiB.
+/// Number of keys in a block: 256 KiB.
 const BLOCK_KEYS: usize = 1 << 16;
 /// NAS's largest class that fits 32-bit ranks.
 const MAX_KEYS: usize = 1 << 31;
@@ -46,7 +46,7 @@ pub struct Ranked {
     ranks: Vec<u32>,
 }
 
-/// What the workers share. Worker `w` owns the blocks that hold its share of the keys, and counts `w`.
+/// Shared memory of the workers. Worker `w` owns the blocks that hold its share of the keys, and counts `w`.
 pub struct Memory<'c> {
     keys: Blocks<'c, u32>,
     ranks: Blocks<'c, u32>,
@@ -62,7 +62,7 @@ struct Place {
 }
 
 impl Is {
-    /// Refuses counts that cannot be.
+    /// Refuses invalid counts.
     pub fn check(&self) -> Result<(), Failure> {
         let Self { keys, values, iterations } = *self;
         let refuse = |what: String| Err(Failure::Input(what));
@@ -102,7 +102,7 @@ impl Is {
         places
     }
 
-    /// The two keys that iteration `iteration`, from 1, changes, and what they become.
+    /// The two keys that iteration `iteration`, from 1, changes, and their new values.
     fn changes(&self, iteration: usize) -> [(usize, u32); 2] {
         [(iteration, iteration as u32), (iteration + self.iterations, (self.values - iteration) as u32)]
     }
@@ -234,7 +234,7 @@ impl Program for Is {
 }
 
 impl Memory<'_> {
-    /// This worker's blocks, by number and place.
+    /// This worker's blocks, with number and place.
     fn of<'m>(&'m self, worker: &Worker<'_>) -> impl Iterator<Item = (usize, &'m Place)> + use<'m> {
         let worker = worker.id();
         self.places.iter().enumerate().filter(move |(_, place)| place.worker == worker)

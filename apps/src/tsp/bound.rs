@@ -1,24 +1,23 @@
-//! Lower bounds on the tours that begin with a given path: what branch and bound cuts by.
+//! Lower bounds for branch and bound, on the tours that begin with a given path.
 //!
 //! Both are sound: no tour that begins with the path is shorter than the bound. [`Edges`] costs a few additions and cuts little;
 //! [`Tree`] costs a minimum spanning tree and cuts deep.
 
 use super::instance::{Distances, MAX_CITIES};
 
-/// A bound that is kept up step by step along a path from city 0.
+/// A bound that is updated step by step along a path from city 0.
 pub(super) trait Bound: Sync {
-    /// What a path must remember for its bound.
+    /// State of a path's bound.
     type State: Copy;
 
-    /// For the path that is city 0 alone.
+    /// State of the path that is city 0 alone.
     fn root(&self) -> Self::State;
 
-    /// For the path `last` ends, with `next` added.
+    /// State of the path that ends in `last`, with `next` added.
     fn step(&self, state: Self::State, last: usize, next: usize) -> Self::State;
 
-    /// The least that a tour of length below `best` could make of this path, as a number to sort paths by; `None` if no
-    /// tour shorter than `best` begins with it. `unvisited` is the set of the cities still to come and is not empty; `length` is the
-    /// path's own.
+    /// A lower bound on tours shorter than `best` that begin with this path, as a number to sort paths by; `None` if there is no such
+    /// tour. `unvisited` is the set of the remaining cities and is not empty; `length` is the path's own.
     fn promise(&self, state: Self::State, last: usize, unvisited: u64, length: u32, best: u32) -> Option<i64>;
 }
 
@@ -72,13 +71,13 @@ impl Bound for Edges {
 /// amount and is chosen to make the bound high.
 pub(super) struct Tree {
     bent: Box<[[i64; MAX_CITIES]; MAX_CITIES]>,
-    /// By how much bending lengthens every tour.
+    /// How much bending lengthens every tour.
     shift: i64,
 }
 
 /// Bent distances are in units of 1/SCALE, so that potentials may be fractions.
 const SCALE: i64 = 256;
-/// Rounds of the search for potentials.
+/// Number of rounds of the search for potentials.
 const ASCENT_ROUNDS: usize = 400;
 
 impl Tree {
@@ -95,7 +94,7 @@ impl Tree {
         Self { bent, shift }
     }
 
-    /// The weight of a minimum spanning tree of `members`, which are not none.
+    /// The weight of a minimum spanning tree of `members`, which must not be empty.
     fn spanning_tree(&self, members: u64) -> i64 {
         let mut nearest = [i64::MAX; MAX_CITIES];
         let mut left = members;
@@ -128,7 +127,7 @@ impl Tree {
     }
 }
 
-/// Takes the lowest member out of a set that is not empty.
+/// Removes the lowest member of a set, which must not be empty.
 #[inline]
 fn take_first(set: &mut u64) -> usize {
     let first = set.trailing_zeros() as usize % MAX_CITIES;
@@ -223,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// The best completion of a path, by trying all.
+    /// The best completion of a path, by exhaustive search.
     fn best_completion(distances: &Distances, last: usize, unvisited: u64) -> u32 {
         if unvisited == 0 {
             return distances.between(last, 0);

@@ -1,4 +1,4 @@
-//! Places on the Earth and the way between them.
+//! Places on the Earth and distances between them.
 
 /// The Earth's mean radius, in metres (IUGG).
 const EARTH_RADIUS_METRES: f64 = 6_371_008.8;
@@ -6,9 +6,9 @@ const EARTH_RADIUS_METRES: f64 = 6_371_008.8;
 /// A place, in degrees, north and east positive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
-    /// Latitude.
+    /// In degrees, north positive.
     pub(super) latitude: f64,
-    /// Longitude.
+    /// In degrees, east positive.
     pub(super) longitude: f64,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn great_circle_metres(a: Place, b: Place) -> u32 {
     (2.0 * EARTH_RADIUS_METRES * haversine.sqrt().min(1.0).asin()).round() as u32
 }
 
-/// Reads ISO 6709 as zone tables write it: ±DDMM±DDDMM or ±DDMMSS±DDDMMSS.
+/// Parses ISO 6709 as in zone tables: ±DDMM±DDDMM or ±DDMMSS±DDDMMSS.
 pub(super) fn parse_coordinates(text: &str) -> Option<Place> {
     let split = text.get(1..)?.find(['+', '-'])? + 1;
     let (latitude, longitude) = text.split_at(split);

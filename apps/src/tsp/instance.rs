@@ -1,8 +1,8 @@
 //! A travelling salesman's problem: cities and the distances between them, as integers so that results compare exactly.
 
-/// The most cities that a problem may have: a set of cities is one 64-bit word.
+/// Most cities of a problem: a set of cities is one 64-bit word.
 pub(super) const MAX_CITIES: usize = 64;
-/// The fewest for which there is anything to choose.
+/// Fewest cities that leave a choice.
 pub(super) const MIN_CITIES: usize = 3;
 
 /// Symmetric distances between at most [`MAX_CITIES`] cities.
@@ -26,7 +26,6 @@ impl Distances {
         Self { rows }
     }
 
-    /// From `a` to `b`.
     #[inline]
     pub(super) fn between(&self, a: usize, b: usize) -> u32 {
         self.rows[a % MAX_CITIES][b % MAX_CITIES]
@@ -39,24 +38,21 @@ impl Distances {
     }
 }
 
-/// A problem to solve.
 #[derive(Clone)]
 pub(super) struct Instance {
-    /// What it is, in a few words.
+    /// Description in a few words.
     pub(super) title: String,
-    /// The cities' names.
     pub(super) cities: Vec<String>,
     /// Their distances, in metres on the ground.
     pub(super) distances: Distances,
 }
 
 impl Instance {
-    /// A length for a person.
     pub(super) fn show_length(&self, length: u32) -> String {
         format!("{:.1} km", f64::from(length) / 1000.0)
     }
 
-    /// A tour for a person: the names, the first again at the end.
+    /// A tour as text: the names, the first again at the end.
     pub(super) fn show_tour(&self, tour: &[u8]) -> String {
         let mut names: Vec<&str> = tour.iter().map(|&city| self.cities[usize::from(city)].as_str()).collect();
         names.extend(names.first().copied());

@@ -26,15 +26,14 @@ use bound::{Bound, Edges, Tree};
 use instance::{Instance, MAX_CITIES, MIN_CITIES};
 use search::{Nearest, Search};
 
-/// Where the system keeps its time-zone table.
+/// The system's time-zone table.
 const ZONE_TABLE: &str = "/usr/share/zoneinfo/zone1970.tab";
-/// The recursion level if none is given.
 const DEFAULT_LEVEL: usize = 15;
-/// A path taken from the queue should have so many cities or more, that there be tasks for all workers.
+/// Least number of cities of a path from the queue, so that there are tasks for all workers.
 const FIRST_CITIES: usize = 4;
-/// The most tasks that the queue holds.
+/// Most tasks in the queue.
 const QUEUE_TASKS: usize = 4096;
-/// A problem of up to so many cities has the cheap bound by default.
+/// Most cities for which the cheap bound is the default.
 const CHEAP_BOUND_CITIES: usize = 20;
 
 /// Which cities, and how to search.
@@ -88,16 +87,16 @@ enum Cutting {
 pub struct Route {
     tour: Vec<u8>,
     length: u32,
-    /// Paths looked at by all workers.
+    /// Paths examined by all workers.
     nodes: u64,
 }
 
-/// What the workers share.
+/// Shared memory of the workers.
 pub struct Memory<'c> {
     /// Word group 0: the number of the next task. Group 1: the best tour's length, then its cities, eight to a word.
-    /// Group 2 + w: the paths that worker w has looked at.
+    /// Group 2 + w: the number of paths that worker w has examined.
     words: Words<'c>,
-    /// One block: how many tasks there are, then each as its length and its cities, eight to a word.
+    /// One block: the number of tasks, then each as its length and its cities, eight to a word.
     queue: Blocks<'c, u64>,
 }
 
@@ -153,7 +152,7 @@ impl Tsp {
         self.instance.cities.len()
     }
 
-    /// The words that a task takes in the queue: one for its length, and one for each eight of its cities.
+    /// Words of a task in the queue: one for its length, and one for each eight of its cities.
     fn task_words(&self) -> usize {
         let longest = self.cities().saturating_sub(self.level).max(1);
         1 + longest.div_ceil(8)
@@ -214,8 +213,8 @@ impl Tsp {
     }
 }
 
-/// How many tasks a worker takes at once when `first` is the next: one at the head of the queue, where the long tasks are, more and more of
-/// the many short ones behind, so that the lock is taken some hundred times and not some thousand.
+/// How many tasks a worker takes at once when `first` is the next: one at the head of the queue, where the long tasks are, more and more
+/// of the many short ones behind, so that the lock is taken hundreds rather than thousands of times.
 fn run_length(first: u64) -> u64 {
     1 + first / 32
 }

@@ -1,6 +1,6 @@
 //! Branch and bound over paths from city 0: breadth first to make tasks, then depth first within each.
 //!
-//! A tour and its reverse are one: only tours that meet city 1 before city 2 are searched.
+//! A tour and its reverse are the same: only tours that visit city 1 before city 2 are searched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use super::bound::Bound;
 use super::instance::{Distances, MAX_CITIES};
 use crate::error::Failure;
 
-/// The cities from which, and in which order, a search goes on: nearest first.
+/// For each city, the others in the order of search: nearest first.
 pub(super) struct Nearest {
     lists: Vec<Vec<u8>>,
 }
@@ -27,7 +27,7 @@ impl Nearest {
     }
 }
 
-/// Whether `next` may follow on a path that has `unvisited` before it: not a second time, and city 2 only after city 1.
+/// Whether `next` may follow on a path with `unvisited` before it: only once, and city 2 only after city 1.
 #[inline]
 fn may_follow(next: usize, unvisited: u64) -> bool {
     let early = next == 2 && unvisited & 0b10 != 0;
@@ -39,8 +39,8 @@ fn all_but_first(cities: usize) -> u64 {
     u64::MAX >> (MAX_CITIES - cities) & !1
 }
 
-/// The paths that a search begins with, the most promising first. Paths are made longer together, city by city, until
-/// `level` cities remain to each or one step more would make more than `most`.
+/// The initial paths of a search, the most promising first. Paths are extended together, city by city, until `level` cities remain to each
+/// or one step more would make more than `most`.
 pub(super) fn tasks<B: Bound>(
     bound: &B,
     distances: &Distances,
@@ -59,7 +59,7 @@ pub(super) fn tasks<B: Bound>(
     let cities = nearest.lists.len();
     let mut paths =
         vec![Path { cities: vec![0], state: bound.root(), unvisited: all_but_first(cities), length: 0, promise: 0 }];
-    // One city must remain, for a bound to speak of.
+    // One city must remain for a bound.
     for _ in level.max(1)..cities - 1 {
         let mut longer = Vec::new();
         for path in &paths {
@@ -88,23 +88,20 @@ pub(super) fn tasks<B: Bound>(
     paths.into_iter().map(|path| path.cities).collect()
 }
 
-/// A depth-first search. `B` decides what is cut, `F` takes each tour that is better than the best known.
+/// A depth-first search. `B` decides what to cut, `F` takes each tour better than the best known.
 pub(super) struct Search<'a, B: Bound, F> {
-    /// What cuts.
     pub(super) bound: &'a B,
-    /// The cities' distances.
     pub(super) distances: &'a Distances,
-    /// The order to try them in.
     pub(super) nearest: &'a Nearest,
-    /// The length of the best tour that any worker knows.
+    /// Length of the best tour that any worker knows.
     pub(super) best: &'a AtomicU64,
     /// Called with every tour, and its length, that was shorter than the best when it was found.
     pub(super) found: F,
-    /// Paths looked at so far.
+    /// Number of paths examined so far.
     pub(super) nodes: u64,
 }
 
-/// Where a search stands: the path's last city and what follows from the path.
+/// State of a search: the path's last city and what follows from the path.
 #[derive(Clone, Copy)]
 struct Stand<S> {
     last: usize,

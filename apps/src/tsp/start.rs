@@ -1,4 +1,4 @@
-//! The tour that a search starts from: nearest neighbour, then 2-opt.
+//! The initial tour of a search: nearest neighbour, then 2-opt.
 
 use super::instance::Distances;
 
@@ -16,13 +16,13 @@ fn nearest_neighbour(distances: &Distances, cities: usize) -> Vec<u8> {
         let last = tour[tour.len() - 1];
         distances.between(last.into(), left[at].into())
     }) {
-        // `remove` keeps the order, so that equal distances are always decided alike.
+        // `remove` keeps the order, so that ties are always broken alike.
         tour.push(left.remove(at));
     }
     tour
 }
 
-/// Turns round the first stretch whose turning shortens the tour. False if there is none.
+/// Reverses the first stretch whose reversal shortens the tour. False if there is none.
 fn improve(distances: &Distances, tour: &mut [u8]) -> bool {
     let n = tour.len();
     let between = |a: u8, b: u8| distances.between(a.into(), b.into());

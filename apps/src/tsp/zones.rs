@@ -1,4 +1,4 @@
-//! Cities from the system's time-zone table: each zone is named for a city and gives its place.
+//! Cities from the system's time-zone table: each zone is named after a city and gives its coordinates.
 //!
 //! The table (`zone1970.tab`) has a zone a line, columns apart by tabs: country codes, coordinates, the zone's name
 //! (`Europe/Vienna`), a comment or nothing. Lines that begin with `#` are comments.
@@ -6,39 +6,35 @@
 use super::geography::{Place, great_circle_metres, parse_coordinates};
 use super::instance::{Distances, Instance};
 
-/// Why a zone table does not give the cities asked for.
+/// Why a zone table does not provide the cities requested.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ZoneError {
     /// A line has too few columns.
     #[error("line {line}: {columns} columns where a zone table has at least 3, apart by tabs")]
     Columns {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// How many it has.
+        /// Number of its columns.
         columns: usize,
     },
     /// Coordinates in no known form.
     #[error("line {line}: coordinates {value:?} are neither ±DDMM±DDDMM nor ±DDMMSS±DDDMMSS")]
     Coordinates {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// As written.
+        /// Coordinates as written.
         value: String,
     },
-    /// No zone of the region.
+    /// The region has no zone.
     #[error("no zone named {region}/...; give a region that the table has, such as Europe")]
-    NoRegion {
-        /// As asked for.
-        region: String,
-    },
-    /// More cities wanted than the region has.
+    NoRegion { region: String },
+    /// The region has too few cities.
     #[error("{wanted} cities wanted, but the table has {found} of {region}; ask for fewer")]
     TooFew {
-        /// As asked for.
+        /// Number of cities requested.
         wanted: usize,
-        /// In the table.
+        /// Number of cities in the table.
         found: usize,
-        /// As asked for.
         region: String,
     },
 }
@@ -48,7 +44,6 @@ pub(super) enum ZoneError {
 pub(super) struct City {
     /// The zone's name without its region, spaces for underscores.
     pub(super) name: String,
-    /// Where it is.
     pub(super) place: Place,
 }
 
@@ -74,8 +69,8 @@ pub(super) fn parse(table: &str, region: &str) -> Result<Vec<City>, ZoneError> {
     Ok(cities)
 }
 
-/// A problem of `count` cities of the region, taken evenly from the table's order: the table is cut into `count` equal parts
-/// and the city at the middle of each is taken.
+/// A problem of `count` cities of the region, spread evenly over the table: the table is cut into `count` equal parts and the city in the
+/// middle of each is taken.
 pub(super) fn instance(table: &str, region: &str, count: usize) -> Result<Instance, ZoneError> {
     let all = parse(table, region)?;
     let region = region.to_string();

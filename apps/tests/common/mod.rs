@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// What a program printed, and how it ended.
+/// Output and exit of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -24,14 +24,14 @@ impl Ended {
         }
     }
 
-    /// Its output, given that it succeeded.
+    /// Its output; fails unless it succeeded.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.out
     }
 
-    /// The row of figures that it printed, given that it succeeded.
+    /// The row of figures that it printed; fails unless it succeeded.
     #[track_caller]
     pub(crate) fn row(self) -> serde_json::Value {
         let out = self.ok();
@@ -66,7 +66,6 @@ pub(crate) fn run_job(options: &str, line: &str) -> Ended {
     start_job(&options, line).wait()
 }
 
-/// A job that runs.
 pub(crate) struct Job(Child);
 
 /// Starts `line` as a job.
@@ -82,13 +81,12 @@ pub(crate) fn start_job(options: &[String], line: &str) -> Job {
 }
 
 impl Job {
-    /// Waits for its end.
     pub(crate) fn wait(self) -> Ended {
         Ended::of(self.0.wait_with_output().expect("the job ends"))
     }
 }
 
-/// A command that no setting around this test changes.
+/// A command that no setting around this test affects.
 pub(crate) fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {

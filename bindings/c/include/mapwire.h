@@ -42,18 +42,18 @@
 #define MW_VERSION_NUMBER (((MW_VERSION_MAJOR * 1000000) + (MW_VERSION_MINOR * 1000)) + MW_VERSION_PATCH)
 
 /*
- * The binary interface that this header describes; also the number behind `libmapwire.so.`. It grows when something is
- * removed or changed. What is added leaves it: structures say their own size, and new functions are new symbols.
+ * The binary interface that this header describes; also the number behind `libmapwire.so.`. It grows when something is removed or
+ * changed. Additions do not change it: structures say their own size, and new functions are new symbols.
  */
 #define MW_ABI 0
 
-/* A reduction gives the sum; of integers modulo 2^64. */
+/* Reduce to the sum; integers wrap modulo 2^64. */
 #define MW_SUM 0
 
-/* A reduction gives the least. */
+/* Reduce to the minimum. */
 #define MW_MIN 1
 
-/* A reduction gives the greatest. */
+/* Reduce to the maximum. */
 #define MW_MAX 2
 
 /* Importers may store. */
@@ -71,38 +71,38 @@
 /* Listed ranks may: `nodes` and `node_count` of the options. */
 #define MW_IMPORTERS_NODES 2
 
-/* Whoever shows a token may: `token` of the options. */
+/* Any process that shows a token may: `token` of the options. */
 #define MW_IMPORTERS_TOKEN 3
 
 /*
- * For `flags` of an export's options: the ring path even where importers could map the memory, which stays as it is, and as
- * `mw_export_redirect` needs.
+ * For `flags` of an export's options: use the ring path even if importers could map the memory, which then does not move, and which
+ * `mw_export_redirect` requires.
  */
 #define MW_EXPORT_RING_ONLY 1
 
 /* Bytes of a token. */
 #define MW_TOKEN_BYTES 16
 
-/* Wait for as long as it takes. */
+/* Wait without limit. */
 #define MW_FOREVER UINT64_MAX
 
 /*
- * How a call went: `MW_OK`, or a negative code. `mw_error_message()` tells more. Later versions may give codes that this
- * header does not name: treat them as failures.
+ * Result of a call: `MW_OK`, or a negative code. `mw_error_message()` says more. Later versions may return codes that this header does
+ * not name: treat them as failures.
  */
 enum mw_status_t
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif /* defined(__cplusplus) || __STDC_VERSION__ >= 202311L */
  {
-    /* Done. */
+    /* Success. */
     MW_OK = 0,
     /*
-     * An argument that cannot be: `NULL`, an unknown enumerator or flag, a structure without its size, a name that is none,
-     * a length of 0 where there must be something.
+     * An invalid argument: `NULL`, an unknown enumerator or flag, a structure without its size, an invalid name, a length of 0 that must
+     * not be.
      */
     MW_ERR_ARGUMENT = -1,
-    /* A range outside the buffer, export, import or shared memory; a number of a rank, lock or barrier beyond the last. */
+    /* A range outside the buffer, export, import or shared memory; a number of a rank, lock or barrier that does not exist. */
     MW_ERR_RANGE = -2,
     /* A signal that is not 8 aligned bytes. */
     MW_ERR_ALIGNMENT = -3,
@@ -110,31 +110,31 @@ enum mw_status_t
     MW_ERR_ADDRESS = -4,
     /* A right that the import does not carry. */
     MW_ERR_RIGHTS = -5,
-    /* The exporter does not let this process import it, or the token is wrong. */
+    /* The exporter does not admit this process, or the token is wrong. */
     MW_ERR_REFUSED = -6,
-    /* The export was taken back. */
+    /* The export was revoked. */
     MW_ERR_REVOKED = -7,
     /* A rank, or the launcher, has left or died. */
     MW_ERR_GONE = -8,
-    /* It did not happen in time. */
+    /* The timeout has expired. */
     MW_ERR_TIMEOUT = -9,
-    /* The name is taken, or the thing open already. */
+    /* The name is taken, or the object is open already. */
     MW_ERR_EXISTS = -10,
-    /* Not as things are now: a lock that is not held, a redirection of mapped memory, two calls that exclude each other. */
+    /* The present state forbids it: a lock that is not held, a redirection of mapped memory, two calls that exclude each other. */
     MW_ERR_STATE = -11,
     /* A limit is reached: of memory, address space, pinned pages, descriptors, or a table of the NIC. The message names it. */
     MW_ERR_LIMIT = -12,
-    /* A `MAPWIRE_*` variable is not valid, or ranks differ in it. */
+    /* A `MAPWIRE_*` variable is invalid, or differs between ranks. */
     MW_ERR_CONFIG = -13,
     /* The operating system refused for another reason. */
     MW_ERR_SYSTEM = -14,
-    /* A peer or the launcher does not follow the protocol; the job cannot go on. */
+    /* A peer or the launcher does not follow the protocol; the job cannot continue. */
     MW_ERR_PROTOCOL = -15,
-    /* Program, library and launcher do not fit together. */
+    /* Program, library and launcher are incompatible. */
     MW_ERR_VERSION = -16,
     /* A fault of mapwire itself. */
     MW_ERR_INTERNAL = -17,
-    /* The calling process is a child by fork(2) of the one that joined the job: nothing of a node works there. */
+    /* The calling process is a child by fork(2) of the one that joined the job: nodes do not work there. */
     MW_ERR_FORKED = -18
 };
 #ifndef __cplusplus
@@ -149,58 +149,56 @@ typedef int32_t mw_status_t;
 typedef struct mw_buffer_t mw_buffer_t;
 
 /*
- * A descriptor that becomes readable when something has come for this process, for programs that sleep in `epoll`, `poll` or an event
+ * A descriptor that becomes readable when something has arrived for this process, for programs that sleep in `epoll`, `poll` or an event
  * loop built on them.
  */
 typedef struct mw_eventfd_t mw_eventfd_t;
 
-/* Memory on offer: others may store into it or fetch from it, until `mw_export_revoke`. Several threads may use it at once. */
+/* Exported memory: others may store into it or fetch from it, until `mw_export_revoke`. Several threads may use it at once. */
 typedef struct mw_export_t mw_export_t;
 
 /*
- * Memory of which a limited part is in RAM, and the rest in a file that has no name, or in files that were mapped. Accesses are loads
- * and stores; one of a page that is not in RAM waits until it is there. System calls may use the memory. Any number of threads may.
- * `mapwire stats` shows what it does.
+ * Memory of which a limited part is in RAM, and the rest in an unnamed file, or in files that were mapped. Loads and stores access it as
+ * usual; an access to a page that is not in RAM waits until it is. System calls may use the memory, as may any number of threads.
+ * `mapwire stats` shows its figures.
  *
- * A page that comes back from the disk with other bytes, or not at all, is never given to the program: access to it raises
- * SIGBUS, and a line on stderr says why. A child by fork(2) does not have the memory. Give pages back by the functions here:
- * munmap(2) and madvise(2) go past the library.
+ * A page that cannot be read back from the disk unchanged is never given to the program: access to it raises SIGBUS, and a line on stderr
+ * says why. A child by fork(2) does not have the memory. Free pages by the functions here: munmap(2) and madvise(2) bypass the library.
  */
 typedef struct mw_far_t mw_far_t;
 
 /*
- * The right to store into another rank's memory, or to fetch from it. Several threads may use it at once; what one thread
- * sends arrives in order.
+ * The right to store into another rank's memory, or to fetch from it. Several threads may use it at once; what one thread sends arrives
+ * in order.
  */
 typedef struct mw_import_t mw_import_t;
 
-/* A process's place in a job: its rank, and the way to the others. Any number of threads may use it at once. */
+/* A process's membership in a job: its rank, and its connections to the others. Any number of threads may use it at once. */
 typedef struct mw_node_t mw_node_t;
 
-/* A send or fetch under way. Its memory is the library's until `mw_request_wait`. */
+/* A send or fetch under way. Its memory belongs to the library until `mw_request_wait`. */
 typedef struct mw_request_t mw_request_t;
 
 /*
- * Memory that all ranks of the job share, at the same addresses. It is sequentially consistent, and used like any other
- * memory: an access that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs,
- * one allocation at a time, as a whole.
+ * Memory that all ranks of the job share, at the same addresses. It is sequentially consistent, and used like any other memory: an access
+ * that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time.
  *
- * System calls do not fault: they give EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`,
- * `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have it:
- * it dies of SIGSEGV where it touches it, and a line on stderr says why.
+ * System calls do not fault: they fail with EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`,
+ * `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have it: touching it ends the child by
+ * SIGSEGV, and a line on stderr says why.
  */
 typedef struct mw_shared_t mw_shared_t;
 
 /*
- * Chooses which of this process's pages are unpinned, when the limit on pinned pages wants room for `wanted` more.
+ * Chooses pages of this process to unpin, when the limit on pinned pages requires room for `wanted` more.
  *
- * `candidates` are the addresses of the first bytes of the `count` pages that may be unpinned, least recently used first. Write
- * the addresses of those to unpin to `victims`, best first, which has room for `count`, and return how many they are. Beyond
- * `wanted`, and what is no candidate or there twice, is passed over; where they are too few, the least recently used follow.
- * `data` is what `mw_node_choose_victims` was given.
+ * `candidates` are the addresses of the first bytes of the `count` pages that may be unpinned, least recently used first. Write the
+ * addresses of those to unpin to `victims`, best first, which has room for `count`, and return their number. Those beyond `wanted`,
+ * duplicates and pages that are not candidates are ignored; if there are too few, the least recently used follow. `data` is that of
+ * `mw_node_choose_victims`.
  *
- * It is called while the library is held: it must call nothing of the library, touch no shared memory, and neither wait for
- * another thread nor leave by `longjmp` or an exception. It may run in any thread, one at a time.
+ * It is called while the library is locked: it must call nothing of the library, touch no shared memory, and neither wait for another
+ * thread nor leave by `longjmp` or an exception. It may run in any thread, one at a time.
  */
 typedef size_t (*mw_choose_victims_fn)(uint64_t wanted,
                                        const uint64_t *candidates,
@@ -208,9 +206,9 @@ typedef size_t (*mw_choose_victims_fn)(uint64_t wanted,
                                        uint64_t *victims,
                                        void *data);
 
-/* What a notification tells: a message has been delivered. */
+/* A notification: a message has been delivered. */
 typedef struct {
-    /* First byte of the message, counted from the start of the export. */
+    /* Offset of the message's first byte in the export. */
     uint64_t offset;
     /* Bytes of the message. */
     uint64_t length;
@@ -221,25 +219,25 @@ typedef struct {
 } mw_notification_t;
 
 /*
- * Is told of deliveries into an export. `notification` stands until it returns; `data` is what the export's options say.
+ * Called on deliveries into an export. `notification` is valid until it returns; `data` is that of the export's options.
  *
- * It runs in whichever thread then serves what has come: one that is in a call of this library or in an access to shared
- * memory, or the library's own. It may run in several threads at once. So let it be short and take no lock that the program
- * holds while it calls the library; it may send, but must not touch shared memory, nor leave by `longjmp` or an exception.
- * Once `mw_export_revoke` has returned it does not run any more.
+ * It runs in whichever thread then serves what has arrived: one in a call of this library or in an access to shared memory, or the
+ * library's own. It may run in several threads at once. So keep it short and take no lock that the program holds while it calls the
+ * library; it may send, but must not touch shared memory, nor leave by `longjmp` or an exception. Once `mw_export_revoke` has returned,
+ * it does not run any more.
  */
 typedef void (*mw_notify_fn)(const mw_notification_t *notification, void *data);
 
 /*
- * How an export is made. Set all of it to zero, `size` to `sizeof(mw_export_options_t)`, then what is to differ: zero is
- * what an export without options has.
+ * Options of an export. Set all of it to zero, `size` to `sizeof(mw_export_options_t)`, then the fields that differ: zero is the default
+ * of each.
  */
 typedef struct {
     /* `sizeof(mw_export_options_t)`. */
     size_t size;
     /*
-     * What importers may do: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, as 0 means. Memory that can be mapped for storing
-     * can also be read, so an export that allows stores alone takes the ring path.
+     * What importers may do: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both; 0 means both. Memory mapped for storing can also be read, so an
+     * export that allows only stores takes the ring path.
      */
     uint32_t rights;
     /* Who may import it: one of `MW_IMPORTERS_*`. */
@@ -250,36 +248,36 @@ typedef struct {
     uint32_t flags;
     /* The ranks that may import it, for `MW_IMPORTERS_NODES`; copied. */
     const uint32_t *nodes;
-    /* How many they are; none at all is an error. */
+    /* Number of these ranks; 0 is an error. */
     size_t node_count;
     /* The token to be shown, for `MW_IMPORTERS_TOKEN`; not all zero. */
     uint8_t token[MW_TOKEN_BYTES];
-    /* Is told of deliveries by `mw_import_send_notify`; or `NULL`. */
+    /* Called on deliveries by `mw_import_send_notify`; or `NULL`. */
     mw_notify_fn notify;
     /* Passed to `notify`; not used otherwise. */
     void *notify_data;
 } mw_export_options_t;
 
-/* A signal that is waited for: it has come when the word at `offset` of `exported` is at least `value`. */
+/* A signal to wait for: it has arrived when the word at `offset` of `exported` is at least `value`. */
 typedef struct {
-    /* The export that it is stored in. */
+    /* Export that contains it. */
     const mw_export_t *exported;
-    /* Where in the export; a multiple of 8. */
+    /* Offset in the export, in bytes; a multiple of 8. */
     uint64_t offset;
-    /* The least value. */
+    /* Least value that counts. */
     uint64_t value;
 } mw_awaited_t;
 
 /*
- * How an import is made. Set all of it to zero, `size` to `sizeof(mw_import_options_t)`, then what is to differ: zero is
- * what an import without options has.
+ * Options of an import. Set all of it to zero, `size` to `sizeof(mw_import_options_t)`, then the fields that differ: zero is the default
+ * of each.
  */
 typedef struct {
     /* `sizeof(mw_import_options_t)`. */
     size_t size;
-    /* How long to wait for the export, in nanoseconds; 0: as long as `MAPWIRE_TIMEOUT` says (30 s unless set). */
+    /* How long to wait for the export, in nanoseconds; 0: `MAPWIRE_TIMEOUT` (30 s unless set). */
     uint64_t timeout_ns;
-    /* What to ask for: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, and no more than the export gives; 0: all that it gives. */
+    /* Rights to request: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, and no more than the export allows; 0: all that it allows. */
     uint32_t rights;
     /* Zero. */
     uint32_t reserved;
@@ -287,17 +285,17 @@ typedef struct {
     uint8_t token[MW_TOKEN_BYTES];
 } mw_import_options_t;
 
-/* How far memory is opened. */
+/* Options of far memory. */
 typedef struct {
     /* `sizeof(mw_far_options_t)`; set it before the call. */
     size_t size;
-    /* Bytes in RAM at most: at least 65,536. Part of a page does not count. */
+    /* Most bytes in RAM: at least 65,536. A partial page does not count. */
     uint64_t local_bytes;
-    /* The folder of the file that holds the rest; `NULL` for `/var/tmp`. */
+    /* Folder of the file that holds the rest; `NULL` for `/var/tmp`. */
     const char *disk;
 } mw_far_options_t;
 
-/* What far memory did since it was opened. Pages are of 4096 bytes. */
+/* Counters of far memory since it was opened. Pages have 4096 bytes. */
 typedef struct {
     /* `sizeof(mw_far_stats_t)`; set it before the call. */
     size_t size;
@@ -305,9 +303,9 @@ typedef struct {
     uint64_t limit_pages;
     /* Pages in RAM now. */
     uint64_t resident_pages;
-    /* Pages that are in memory of other hosts now; none yet. */
+    /* Pages now in memory of other hosts; always 0 so far. */
     uint64_t remote_pages;
-    /* Pages that are on the disk alone now. */
+    /* Pages now on the disk only. */
     uint64_t disk_pages;
     /* Page faults on pages never touched. */
     uint64_t new_faults;
@@ -321,23 +319,23 @@ typedef struct {
     uint64_t stored_pages;
     /* Pages read from mapped files. */
     uint64_t file_pages;
-    /* Pages that were read before they were touched. */
+    /* Pages read before they were touched. */
     uint64_t ahead_pages;
-    /* Of those, pages that were used, as far as faults tell. */
+    /* Of those, pages that were then used, as far as faults show. */
     uint64_t ahead_hits;
-    /* Half of the page faults took at most so long, in nanoseconds. */
+    /* Median latency of page faults, in nanoseconds. */
     uint64_t fault_p50_ns;
-    /* 99 % of them did. */
+    /* 99th percentile of that latency, in nanoseconds. */
     uint64_t fault_p99_ns;
-    /* 99.9 % of them did. */
+    /* 99.9th percentile, in nanoseconds. */
     uint64_t fault_p999_ns;
-    /* The longest. */
+    /* Maximum, in nanoseconds. */
     uint64_t fault_max_ns;
     /* Pages that were lost. */
     uint64_t lost_pages;
 } mw_far_stats_t;
 
-/* What a node's NIC and its translation did since it joined. */
+/* Counters of a node's NIC and its translation since it joined. */
 typedef struct {
     /* `sizeof(mw_node_counters_t)`; set it before the call. */
     size_t size;
@@ -363,7 +361,7 @@ typedef struct {
     uint64_t fetches_served;
     /* Pages that the NIC translated. */
     uint64_t lookups;
-    /* Pages that a transfer needed and that were not pinned. */
+    /* Pages of transfers that were not pinned. */
     uint64_t check_misses;
     /* Lookups that the NIC's cache could not serve. */
     uint64_t nic_misses;
@@ -374,23 +372,23 @@ typedef struct {
     /* Pages pinned now. */
     uint64_t pinned_pages;
     /*
-     * Sends of this process that the exporter refused after they had left, as far as this process has been told: they had
-     * returned `MW_OK`, or failed midway. `mw_import_flush` says of one import whether there were any.
+     * Sends of this process that the exporter refused after they had left, as far as this process knows: they had returned `MW_OK`, or
+     * failed midway. `mw_import_flush` reports those of one import.
      */
     uint64_t refused_stores;
     /* Packets sent to ranks of other hosts for the first time. */
     uint64_t link_packets_sent;
     /* Packets sent to them again. */
     uint64_t link_packets_resent;
-    /* Times that nothing came back from them in time. */
+    /* Timeouts: nothing came back from them in time. */
     uint64_t link_timeouts;
-    /* Round-trip time to the slowest of them, smoothed, in nanoseconds; 0 before the first. */
+    /* Smoothed round-trip time to the slowest of them, in nanoseconds; 0 before the first measurement. */
     uint64_t link_rtt_ns;
     /* Datagrams that were rejected before any other effect. */
     uint64_t datagrams_rejected;
 } mw_node_counters_t;
 
-/* What a rank did with the shared memory since it was opened. */
+/* Counters of a rank's shared memory since it was opened. */
 typedef struct {
     /* `sizeof(mw_shared_counters_t)`; set it before the call. */
     size_t size;
@@ -398,21 +396,21 @@ typedef struct {
     uint64_t read_faults;
     /* Write faults that needed other ranks. */
     uint64_t write_faults;
-    /* Faults on memory that was there by the time they were served. */
+    /* Faults on memory that was already accessible when they were served. */
     uint64_t spurious_faults;
     /* Rights to write obtained without data, because this rank had a valid copy. */
     uint64_t upgrades;
-    /* Copies that this rank gave up so that another could write. */
+    /* Copies that this rank dropped so that another could write. */
     uint64_t invalidations;
     /* Rights to write that this rank reduced so that another could read. */
     uint64_t downgrades;
-    /* Requests put off so that a thread could use what it had just been granted. */
+    /* Requests delayed so that a thread could use what it had just been granted. */
     uint64_t held_back;
     /* Messages to other ranks. */
     uint64_t messages_sent;
     /* Messages from other ranks. */
     uint64_t messages_received;
-    /* Allocations stored into other ranks, as wholes. */
+    /* Allocations stored as wholes into other ranks. */
     uint64_t minipages_sent;
     /* Their bytes. */
     uint64_t bytes_sent;
@@ -424,9 +422,9 @@ typedef struct {
     uint64_t barriers;
     /* Allocations made here. */
     uint64_t allocations;
-    /* Their bytes, as asked for. */
+    /* Their bytes, as requested. */
     uint64_t allocated_bytes;
-    /* Allocations asked for ahead of any access. */
+    /* Allocations requested before any access. */
     uint64_t prefetches;
 } mw_shared_counters_t;
 
@@ -434,15 +432,15 @@ typedef struct {
 extern "C" {
 #endif /* __cplusplus */
 
-/* Version of the library, as text: "0.1.0". Valid for ever. */
+/* Returns the version of the library as text: "0.1.0". Valid for ever. */
 const char *mw_version(void);
 
-/* Version of the library in one number, made as `MW_VERSION_NUMBER` is. */
+/* Returns the version of the library as one number, like `MW_VERSION_NUMBER`. */
 uint32_t mw_version_number(void);
 
 /*
- * Whether a program compiled with a header of version `number` (`MW_VERSION_NUMBER`) and binary interface `abi` (`MW_ABI`)
- * can use this library. For programs that load it by hand: where the dynamic linker does it, the file's name has told.
+ * Checks whether a program compiled with a header of version `number` (`MW_VERSION_NUMBER`) and binary interface `abi` (`MW_ABI`) can use
+ * this library. For programs that load it by hand: the dynamic linker checks by the file's name.
  *
  * Errors:
  * `MW_ERR_VERSION`: another binary interface, or a library that is older than the header.
@@ -450,82 +448,82 @@ uint32_t mw_version_number(void);
 mw_status_t mw_version_check(uint32_t number,
                              uint32_t abi);
 
-/* The name of a code, such as "MW_ERR_RANGE"; "MW_ERR_?" for a number that is none. Valid for ever. */
+/* Returns the name of a code, such as "MW_ERR_RANGE"; "MW_ERR_?" for an unknown number. Valid for ever. */
 const char *mw_status_name(int32_t status);
 
 /*
- * Why the last call of this thread that failed did so: what was wrong, with which value, and how to mend it, in one line of
- * UTF-8. Empty before the first failure; a call that succeeds leaves it. The text belongs to the library and stands until
- * the next call of this thread that fails, or the thread's end. Never `NULL`.
+ * Returns why this thread's last failed call failed: what was wrong, with which value, and how to fix it, in one line of UTF-8. Empty
+ * before the first failure; calls that succeed do not change it. The text belongs to the library and is valid until the next failed call
+ * of this thread, or the thread's end. Never `NULL`.
  */
 const char *mw_error_message(void);
 
 /*
- * Joins the job that `mapwire run` started this process in, or `mpirun`, `srun` or `mpiexec` (by PMIx, PMI-2 or PMI-1); without a
- * launcher, a job of this process alone, of rank 0. The
- * `MAPWIRE_*` variables are read here: how threads wait (`MAPWIRE_WAIT`: poll, event or adaptive), how long joining and
- * importing may take (`MAPWIRE_TIMEOUT`, in seconds), and the others of mapwire(1). A process joins once.
+ * Joins the job in which `mapwire run`, `mpirun`, `srun` or `mpiexec` (by PMIx, PMI-2 or PMI-1) started this process; without a launcher,
+ * a job of this process alone, as rank 0. Reads the `MAPWIRE_*` variables: how threads wait (`MAPWIRE_WAIT`: poll, event or adaptive),
+ * how long joining and importing may take (`MAPWIRE_TIMEOUT`, in seconds), and the others of mapwire(1). A process joins once.
  *
- * Give `*node` back with `mw_node_free`.
+ * Free `*node` with `mw_node_free`.
  *
  * Errors:
- * `MW_ERR_CONFIG`: a variable that is not valid. `MW_ERR_GONE`: the launcher has ended. `MW_ERR_EXISTS`: this process has
- * joined before. `MW_ERR_VERSION`: the launcher is of another release. `MW_ERR_LIMIT`, `MW_ERR_SYSTEM`: the operating system
- * refuses memory, pinned pages or a thread.
+ * `MW_ERR_CONFIG`: an invalid variable. `MW_ERR_GONE`: the launcher has ended. `MW_ERR_EXISTS`: this process has joined before.
+ * `MW_ERR_VERSION`: the launcher is of another release. `MW_ERR_LIMIT`, `MW_ERR_SYSTEM`: the operating system refuses memory, pinned
+ * pages or a thread.
  */
 mw_status_t mw_node_join(mw_node_t **node);
 
 /*
- * Gives the node back. The process leaves the job when everything made from the node has been given back too (exports,
- * imports, requests, shared memory; not buffers), and what was sent has arrived, or is in memory of a rank of the same host: it waits
- * for that for as long as `MAPWIRE_TIMEOUT` says. Until then they can be used. `NULL` is no error.
+ * Frees the node. The process leaves the job once everything made from the node has been freed too (exports, imports, requests, shared
+ * memory; not buffers), and what was sent has arrived, or is in memory of a rank of the same host: it waits for that for up to
+ * `MAPWIRE_TIMEOUT`. Until then they can be used. `NULL` is no error.
  *
- * A process that returns from `main` or calls `exit` leaves likewise, before its functions of `atexit` run that it registered before
- * it joined. What did not arrive, without an error of a call having told of it, is named on standard error, and the exit code is 70 if
- * it would have been 0. With another code it delivers what it sent, and then counts as a rank that failed. `_exit`, `quick_exit`, `abort` and signals end a process without that.
+ * A process that returns from `main` or calls `exit` leaves likewise, before the `atexit` functions run that it registered before it
+ * joined. Sends that did not arrive, and that no call reported, are named on standard error, and the exit code is 70 if it would have
+ * been 0. A process with another exit code delivers what it sent, and then counts as a rank that failed. `_exit`, `quick_exit`, `abort`
+ * and signals end a process without that.
  */
 mw_status_t mw_node_free(mw_node_t *node);
 
-/* This process's number in the job, from 0, in `*rank`. */
+/* Returns this process's number in the job, from 0, in `*rank`. */
 mw_status_t mw_node_rank(const mw_node_t *node, uint32_t *rank);
 
-/* How many processes the job has, in `*size`. */
+/* Returns the number of processes in the job in `*size`. */
 mw_status_t mw_node_size(const mw_node_t *node, uint32_t *size);
 
 /*
- * Serves what has come: one turn of the driver in the calling thread, and the handlers of notifications. `*worked` tells
- * whether there was anything (1 or 0); it may be `NULL`. Never waits.
+ * Serves what has arrived: one turn of the driver in the calling thread, and the notification handlers. `*worked` says whether there was
+ * anything (1 or 0); it may be `NULL`. Never waits.
  *
- * Needed only by programs that look at memory themselves in a loop: calls that wait do it, and a thread of the library does
- * while no thread waits.
+ * Needed only by programs that check memory themselves in a loop: calls that wait do it, and a thread of the library does while no thread
+ * waits.
  */
 mw_status_t mw_node_poll(const mw_node_t *node,
                          int32_t *worked);
 
 /*
- * Counts the calling thread as one that polls, until it calls `mw_node_end_polling` or ends: what peers send wakes nobody, and is
- * served when the thread calls `mw_node_poll` or waits. For loops that poll closely; a thread that computes meanwhile keeps its
- * peers waiting. Calls nest, each with its own end. Until the end the process stays in the job.
+ * Counts the calling thread as polling, until it calls `mw_node_end_polling` or ends: what peers send wakes nobody, and is served when
+ * the thread calls `mw_node_poll` or waits. For loops that poll often; a thread that computes meanwhile keeps its peers waiting. Calls
+ * nest, each with its own end. Until the end the process stays in the job.
  */
 mw_status_t mw_node_begin_polling(const mw_node_t *node);
 
 /*
- * Ends the last `mw_node_begin_polling` of the calling thread, and serves what came meanwhile.
+ * Ends the last `mw_node_begin_polling` of the calling thread, and serves what has arrived meanwhile.
  *
  * Errors:
- * `MW_ERR_STATE`: this thread does not poll.
+ * `MW_ERR_STATE`: this thread is not polling.
  */
 mw_status_t mw_node_end_polling(const mw_node_t *node);
 
 /*
- * Waits until all ranks of the job have called this. As `mw_node_broadcast`, `mw_node_gather`, `mw_node_all_gather` and the
- * reductions it is for all ranks together, which make such calls in the same order, one thread of each at a time. All pass through
- * rank 0, each KiB in a step there and back: they are for small values, as when ranks set up what they share.
+ * Waits until all ranks of the job have called this. As `mw_node_broadcast`, `mw_node_gather`, `mw_node_all_gather` and the reductions,
+ * it is a collective call: all ranks make these calls in the same order, one thread of each at a time. All pass through rank 0, each KiB
+ * in a step there and back: they are for small values, as when ranks set up what they share.
  *
  * Errors:
- * `MW_ERR_GONE`: a rank has left or died; the message names it. `MW_ERR_ARGUMENT`: a rank makes another call, or with another length
- * or root: all ranks get this error, and may go on. `MW_ERR_STATE`: another thread of this rank is in such a call, or this is called
- * by a function that is told of deliveries.
+ * `MW_ERR_GONE`: a rank has left or died; the message names it. `MW_ERR_ARGUMENT`: a rank makes another call, or with another length or
+ * root: all ranks get this error, and may continue. `MW_ERR_STATE`: another thread of this rank is in such a call, or the caller is a
+ * notification function.
  */
 mw_status_t mw_node_barrier(const mw_node_t *node);
 
@@ -533,7 +531,7 @@ mw_status_t mw_node_barrier(const mw_node_t *node);
  * Copies `length` bytes at `data` of rank `root` to `data` of all ranks.
  *
  * Errors:
- * As `mw_node_barrier`, and `MW_ERR_RANGE`: no such root.
+ * As `mw_node_barrier`, and `MW_ERR_RANGE`: `root` is not a rank of the job.
  *
  * Required of the caller:
  * `data` points to `length` writable bytes (it may be `NULL` if there are none), which no thread uses during the call.
@@ -544,7 +542,7 @@ mw_status_t mw_node_broadcast(const mw_node_t *node,
                               size_t length);
 
 /*
- * Collects `length` bytes at `data` of all ranks in `into` of rank `root`, by rank.
+ * Collects `length` bytes at `data` of all ranks in `into` of rank `root`, in the order of ranks.
  *
  * Errors:
  * As `mw_node_broadcast`.
@@ -560,7 +558,7 @@ mw_status_t mw_node_gather(const mw_node_t *node,
                            void *into);
 
 /*
- * Collects `length` bytes at `data` of all ranks in `into` of all ranks, by rank.
+ * Collects `length` bytes at `data` of all ranks in `into` of all ranks, in the order of ranks.
  *
  * Errors:
  * As `mw_node_barrier`.
@@ -575,8 +573,8 @@ mw_status_t mw_node_all_gather(const mw_node_t *node,
                                void *into);
 
 /*
- * Puts in the place of each of `count` values what the values of all ranks there make together, as `how` says: `MW_SUM`, `MW_MIN` or
- * `MW_MAX`. All ranks get the same.
+ * Replaces each of `count` values by the reduction of all ranks' values at that index: `how` is `MW_SUM`, `MW_MIN` or `MW_MAX`. All ranks
+ * get the same results.
  *
  * Errors:
  * As `mw_node_barrier`.
@@ -590,7 +588,7 @@ mw_status_t mw_node_reduce_u64(const mw_node_t *node,
                                size_t count);
 
 /*
- * As `mw_node_reduce_u64`, of integers with a sign.
+ * As `mw_node_reduce_u64`, for signed integers.
  *
  * Errors:
  * As `mw_node_barrier`.
@@ -601,7 +599,7 @@ mw_status_t mw_node_reduce_u64(const mw_node_t *node,
 mw_status_t mw_node_reduce_i64(const mw_node_t *node, uint32_t how, int64_t *values, size_t count);
 
 /*
- * As `mw_node_reduce_u64`, of floating-point numbers, which are taken in the order of ranks. The least and greatest pass over NaN.
+ * As `mw_node_reduce_u64`, for floating-point numbers, which are reduced in the order of ranks. Minimum and maximum ignore NaN.
  *
  * Errors:
  * As `mw_node_barrier`.
@@ -615,9 +613,9 @@ mw_status_t mw_node_reduce_f64(const mw_node_t *node,
                                size_t count);
 
 /*
- * Lets the program choose which pages are unpinned when `MAPWIRE_PIN_LIMIT` wants it, in place of `MAPWIRE_POLICY`: a program
- * often knows what it will use again. Without a limit nothing is unpinned to make room, and `choose` is never called. `data` is
- * handed to it; both must stay valid as long as the process runs.
+ * Lets the program choose which pages are unpinned for `MAPWIRE_PIN_LIMIT`, in place of `MAPWIRE_POLICY`: a program often knows what it
+ * will use again. Without a limit nothing is unpinned to make room, and `choose` is never called. `data` is passed to it; both must stay
+ * valid as long as the process runs.
  *
  * Errors:
  * `MW_ERR_STATE`: pages are pinned already; call it before anything is exported, sent or fetched.
@@ -627,9 +625,9 @@ mw_status_t mw_node_choose_victims(const mw_node_t *node,
                                    void *data);
 
 /*
- * Adds `value` to the 64-bit word at `offset`; the sum wraps. What the word held before comes in `*old`, which may be `NULL`.
- * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
- * after all that this process has sent to the exporter.
+ * Adds `value` to the 64-bit word at `offset`, wrapping. The old value is written to `*old`, which may be `NULL`. The operation is atomic
+ * with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It takes effect after
+ * everything that this process has sent to the exporter.
  *
  * Errors:
  * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
@@ -641,9 +639,9 @@ mw_status_t mw_import_fetch_add_u64(const mw_import_t *import,
                                     uint64_t *old);
 
 /*
- * Stores `value` in the 64-bit word at `offset`. What the word held before comes in `*old`, which may be `NULL`.
- * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
- * after all that this process has sent to the exporter.
+ * Stores `value` in the 64-bit word at `offset`. The old value is written to `*old`, which may be `NULL`. The operation is atomic with
+ * the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It takes effect after
+ * everything that this process has sent to the exporter.
  *
  * Errors:
  * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
@@ -655,9 +653,9 @@ mw_status_t mw_import_swap_u64(const mw_import_t *import,
                                uint64_t *old);
 
 /*
- * Stores `value` in the 64-bit word at `offset` if that holds `expected`, which `*old` then is. What the word held before comes in `*old`, which may be `NULL`.
- * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
- * after all that this process has sent to the exporter.
+ * Stores `value` in the 64-bit word at `offset` if that holds `expected`, which `*old` then equals. The old value is written to `*old`,
+ * which may be `NULL`. The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own
+ * atomics on that memory. It takes effect after everything that this process has sent to the exporter.
  *
  * Errors:
  * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
@@ -670,9 +668,9 @@ mw_status_t mw_import_compare_swap_u64(const mw_import_t *import,
                                        uint64_t *old);
 
 /*
- * Adds `value` to the 32-bit word at `offset`; the sum wraps. What the word held before comes in `*old`, which may be `NULL`.
- * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
- * after all that this process has sent to the exporter.
+ * Adds `value` to the 32-bit word at `offset`, wrapping. The old value is written to `*old`, which may be `NULL`. The operation is atomic
+ * with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It takes effect after
+ * everything that this process has sent to the exporter.
  *
  * Errors:
  * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
@@ -684,9 +682,9 @@ mw_status_t mw_import_fetch_add_u32(const mw_import_t *import,
                                     uint32_t *old);
 
 /*
- * Stores `value` in the 32-bit word at `offset`. What the word held before comes in `*old`, which may be `NULL`.
- * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
- * after all that this process has sent to the exporter.
+ * Stores `value` in the 32-bit word at `offset`. The old value is written to `*old`, which may be `NULL`. The operation is atomic with
+ * the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It takes effect after
+ * everything that this process has sent to the exporter.
  *
  * Errors:
  * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
@@ -698,9 +696,9 @@ mw_status_t mw_import_swap_u32(const mw_import_t *import,
                                uint32_t *old);
 
 /*
- * Stores `value` in the 32-bit word at `offset` if that holds `expected`, which `*old` then is. What the word held before comes in `*old`, which may be `NULL`.
- * The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
- * after all that this process has sent to the exporter.
+ * Stores `value` in the 32-bit word at `offset` if that holds `expected`, which `*old` then equals. The old value is written to `*old`,
+ * which may be `NULL`. The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own
+ * atomics on that memory. It takes effect after everything that this process has sent to the exporter.
  *
  * Errors:
  * As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
@@ -713,7 +711,7 @@ mw_status_t mw_import_compare_swap_u32(const mw_import_t *import,
                                        uint32_t *old);
 
 /*
- * As `mw_import_put_signal`, but adds `value` to the word at `signal_offset`; the sum wraps.
+ * As `mw_import_put_signal`, but adds `value` to the word at `signal_offset`, wrapping.
  *
  * Errors:
  * As `mw_import_put_signal`.
@@ -747,7 +745,7 @@ mw_status_t mw_import_put_signal_or(const mw_import_t *import,
 /*
  * Allocates `length` bytes, zeroed, on a page boundary.
  *
- * Give `*buffer` back with `mw_buffer_free`.
+ * Free `*buffer` with `mw_buffer_free`.
  *
  * Errors:
  * `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: no memory, address space or descriptors for them.
@@ -755,33 +753,32 @@ mw_status_t mw_import_put_signal_or(const mw_import_t *import,
 mw_status_t mw_buffer_alloc(const mw_node_t *node, size_t length, mw_buffer_t **buffer);
 
 /*
- * Gives the buffer back. Its memory goes when no export uses it any more, so it may be given back while it is exported; its
- * address is not to be used afterwards. `NULL` is no error.
+ * Frees the buffer. Its memory is released when no export uses it any more, so a buffer may be freed while it is exported; do not use its
+ * address afterwards. `NULL` is no error.
  */
 mw_status_t mw_buffer_free(mw_buffer_t *buffer);
 
 /*
- * The first byte, in `*memory`. The memory stays at its place until it is freed. While it is exported, other ranks may change
- * it at any time: wait for a signal first (`mw_export_wait_signal`), or use atomics.
+ * Returns the address of the first byte in `*memory`. The memory does not move until it is freed. While it is exported, other ranks may
+ * change it at any time: wait for a signal first (`mw_export_wait_signal`), or use atomics.
  *
- * When an export of it is revoked, its pages are replaced by a copy at the same address: a store by another thread meanwhile
- * may be lost.
+ * When an export of it is revoked, its pages are replaced by a copy at the same address: a store by another thread meanwhile may be lost.
  */
 mw_status_t mw_buffer_ptr(const mw_buffer_t *buffer,
                           void **memory);
 
-/* Its length in bytes, as asked for, in `*length`. */
+/* Returns its length in bytes, as requested, in `*length`. */
 mw_status_t mw_buffer_len(const mw_buffer_t *buffer, size_t *length);
 
 /*
- * Exports a buffer under `name`: 1 to 255 bytes of UTF-8, taken once at a time in this process. Whole buffers take the direct
- * path, unless the options forbid it. `options` may be `NULL`; `name` and `options` are copied.
+ * Exports a buffer under `name`: 1 to 255 bytes of UTF-8, unique among this process's exports. Whole buffers take the direct path, unless
+ * the options forbid it. `options` may be `NULL`; `name` and `options` are copied.
  *
  * End the export with `mw_export_revoke`.
  *
  * Errors:
- * `MW_ERR_ARGUMENT`: a name, an option or a structure that is none. `MW_ERR_EXISTS`: the name is taken. `MW_ERR_LIMIT`: more
- * pages than may be pinned, or a full table. Nothing is exported then.
+ * `MW_ERR_ARGUMENT`: an invalid name, option or structure. `MW_ERR_EXISTS`: the name is taken. `MW_ERR_LIMIT`: more pages than may be
+ * pinned, or a full table. Nothing is exported then.
  *
  * Required of the caller:
  * `name` ends in a NUL. `options` is as large as its `size` says, `options->nodes` points to `node_count` numbers, and
@@ -794,9 +791,9 @@ mw_status_t mw_export_create(const mw_node_t *node,
                              mw_export_t **exported);
 
 /*
- * Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. Whole pages of heap and statics move onto memory
- * that importers map, in place, until the export is revoked; other threads may store there meanwhile, system calls may not. The rest
- * takes the ring path: this process stores what comes, so that neighbours on the same page stay private. Else as `mw_export_create`.
+ * Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. Whole pages of heap and statics move, in place, to
+ * memory that importers map, until the export is revoked; other threads may store there meanwhile, system calls may not. The rest takes
+ * the ring path: this process stores what arrives, so that neighbours on the same page stay private. Otherwise as `mw_export_create`.
  *
  * Errors:
  * As `mw_export_create`, and `MW_ERR_ADDRESS`: memory that this process may not read and write, or shared memory.
@@ -812,11 +809,11 @@ mw_status_t mw_export_create_range(const mw_node_t *node,
                                    const mw_export_options_t *options,
                                    mw_export_t **exported);
 
-/* Its length in bytes, in `*length`. */
+/* Returns its length in bytes in `*length`. */
 mw_status_t mw_export_len(const mw_export_t *exported, uint64_t *length);
 
 /*
- * Copies `length` bytes from `offset` of the exported memory to `into`. What others store meanwhile may come in part.
+ * Copies `length` bytes from `offset` of the exported memory to `into`. Concurrent stores of others may be copied in part.
  *
  * Errors:
  * `MW_ERR_RANGE`: a range outside the export.
@@ -844,7 +841,7 @@ mw_status_t mw_export_write(const mw_export_t *exported,
                             size_t length);
 
 /*
- * Loads the signal at `offset` into `*value`. What was put before it (`mw_import_put_signal`) is there.
+ * Loads the signal at `offset` into `*value`. What was put before it (`mw_import_put_signal`) is visible then.
  *
  * Errors:
  * `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
@@ -854,12 +851,12 @@ mw_status_t mw_export_signal(const mw_export_t *exported,
                              uint64_t *value);
 
 /*
- * Waits until the signal at `offset` is at least `value`, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: as long as it
- * takes). What it then is comes in `*seen`, which may be `NULL`. Serves others meanwhile, and waits as `MAPWIRE_WAIT` says.
+ * Waits until the signal at `offset` is at least `value`, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: without limit). Returns its
+ * value then in `*seen`, which may be `NULL`. Serves others meanwhile, and waits as `MAPWIRE_WAIT` says.
  *
  * Errors:
- * `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import the export has left or
- * died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
+ * `MW_ERR_TIMEOUT`: the timeout has expired. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import the export has left or died.
+ * `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
  */
 mw_status_t mw_export_wait_signal(const mw_export_t *exported,
                                   uint64_t offset,
@@ -868,9 +865,9 @@ mw_status_t mw_export_wait_signal(const mw_export_t *exported,
                                   uint64_t *seen);
 
 /*
- * Lets `buffer` stand for the exported memory until `mw_export_redirect_back`: what others store lands there, at the same offsets,
- * and what they fetch comes from there; `mw_export_read`, `mw_export_write`, `mw_export_signal` and `mw_export_wait_signal` use it
- * too. The export keeps the buffer's memory as long as it needs it.
+ * Replaces the exported memory by `buffer` until `mw_export_redirect_back`: others' stores land there, at the same offsets, and their
+ * fetches read there; `mw_export_read`, `mw_export_write`, `mw_export_signal` and `mw_export_wait_signal` use it too. The export keeps
+ * the buffer's memory as long as it needs it.
  *
  * Errors:
  * `MW_ERR_RANGE`: the buffer is shorter than the export.
@@ -881,7 +878,7 @@ mw_status_t mw_export_redirect(const mw_export_t *exported,
                                const mw_buffer_t *buffer);
 
 /*
- * Ends a redirection: what comes lands in the exported memory again.
+ * Ends a redirection: others use the exported memory again.
  *
  * Errors:
  * `MW_ERR_STATE`: as `mw_export_redirect`.
@@ -889,12 +886,12 @@ mw_status_t mw_export_redirect(const mw_export_t *exported,
 mw_status_t mw_export_redirect_back(const mw_export_t *exported);
 
 /*
- * Takes the export back, at once, and gives `exported` back, whatever the code. Importers' sends fail from here on, with
- * `MW_ERR_REVOKED`; what they had mapped is theirs alone, since this process goes on with a copy at the same address. The
- * export's `notify` has ended, or ends before this returns; it may itself be the caller. `NULL` is no error.
+ * Revokes the export at once, and frees `exported`, whatever the code. Importers' sends fail from here on with `MW_ERR_REVOKED`; memory
+ * that they have mapped becomes theirs alone, since this process continues with a copy at the same address. The export's `notify` has
+ * ended, or ends before this returns; it may itself be the caller. `NULL` is no error.
  *
  * Errors:
- * `MW_ERR_LIMIT`: no memory for the copy: importers that mapped the memory still see it.
+ * `MW_ERR_LIMIT`: no memory for the copy: importers that have mapped the memory still see it.
  *
  * Required of the caller:
  * No other thread is in a call with `exported`, or uses it afterwards.
@@ -902,13 +899,13 @@ mw_status_t mw_export_redirect_back(const mw_export_t *exported);
 mw_status_t mw_export_revoke(mw_export_t *exported);
 
 /*
- * Waits until one of `count` signals has come, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: as long as it takes). Its index
- * comes in `*index`; of several that have come the lowest. What was put before the signal is there. Serves others meanwhile, and
+ * Waits until one of `count` signals has arrived, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: without limit). Returns its index
+ * in `*index`; of several that have arrived, the lowest. What was put before the signal is visible then. Serves others meanwhile, and
  * waits as `MAPWIRE_WAIT` says.
  *
  * Errors:
- * `MW_ERR_ARGUMENT`: no signals. `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import one
- * of the exports has left or died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: as `mw_export_wait_signal`, of any of them.
+ * `MW_ERR_ARGUMENT`: no signals. `MW_ERR_TIMEOUT`: the timeout has expired. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import
+ * one of the exports has left or died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: as `mw_export_wait_signal`, for any of them.
  *
  * Required of the caller:
  * `signals` points to `count` of them.
@@ -920,15 +917,13 @@ mw_status_t mw_node_wait_any(const mw_node_t *node,
                              size_t *index);
 
 /*
- * Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are
- * copied.
+ * Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are copied.
  *
- * Give `*import` back with `mw_import_free`.
+ * Free `*import` with `mw_import_free`.
  *
  * Errors:
- * `MW_ERR_RANGE`: no such rank. `MW_ERR_TIMEOUT`: the rank has not exported the name in time. `MW_ERR_REFUSED`: it does not
- * let this process, or the token is wrong. `MW_ERR_RIGHTS`: it allows less than is asked for. `MW_ERR_GONE`: it has left or
- * died.
+ * `MW_ERR_RANGE`: `rank` is not a rank of the job. `MW_ERR_TIMEOUT`: the rank has not exported the name in time. `MW_ERR_REFUSED`: it
+ * does not admit this process, or the token is wrong. `MW_ERR_RIGHTS`: it allows less than requested. `MW_ERR_GONE`: it has left or died.
  *
  * Required of the caller:
  * `name` ends in a NUL; `options` is as large as its `size` says.
@@ -940,33 +935,33 @@ mw_status_t mw_import_create(const mw_node_t *node,
                              mw_import_t **import);
 
 /*
- * Gives the import up. Sends begun with it go on. `NULL` is no error.
+ * Frees the import. Sends begun with it continue. `NULL` is no error.
  *
  * Required of the caller:
  * No other thread is in a call with `import`, or uses it afterwards.
  */
 mw_status_t mw_import_free(mw_import_t *import);
 
-/* Bytes of the export, in `*length`. */
+/* Returns the length of the export in bytes in `*length`. */
 mw_status_t mw_import_len(const mw_import_t *import, uint64_t *length);
 
-/* The exporting rank, in `*rank`. */
+/* Returns the exporting rank in `*rank`. */
 mw_status_t mw_import_rank(const mw_import_t *import, uint32_t *rank);
 
-/* What may be done, in `*rights`: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH` or both. */
+/* Returns the rights in `*rights`: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH` or both. */
 mw_status_t mw_import_rights(const mw_import_t *import, uint32_t *rights);
 
-/* Whether the exporter's memory is mapped here, in `*direct` (1 or 0). A send is then a copy, which the MMU checks. */
+/* Returns whether the exporter's memory is mapped here in `*direct` (1 or 0). A send is then a copy, which the MMU checks. */
 mw_status_t mw_import_is_direct(const mw_import_t *import,
                                 int32_t *direct);
 
 /*
- * Where bytes `offset` to `offset + length` of the export are mapped here, in `*pointer`, until the import is freed; for loads only
- * without `MW_RIGHT_STORE`. Loads and stores there need no call. After a revocation stores reach nobody. They wake nobody: an
- * exporter that sleeps in `mw_export_wait_signal` sees them after 10 ms at most. When the call fails `*pointer` becomes `NULL`.
+ * Returns in `*pointer` where bytes `offset` to `offset + length` of the export are mapped here, until the import is freed; only for
+ * loads without `MW_RIGHT_STORE`. Loads and stores there need no call. After a revocation stores reach nobody. Stores there wake nobody:
+ * an exporter that sleeps in `mw_export_wait_signal` sees them within 10 ms. If the call fails, `*pointer` becomes `NULL`.
  *
  * Errors:
- * `MW_ERR_RANGE`: a range outside the export. `MW_ERR_ADDRESS`: not all of it is mapped here: the export, or a part of it, takes the
+ * `MW_ERR_RANGE`: a range outside the export. `MW_ERR_ADDRESS`: some of it is not mapped here: the export, or a part of it, takes the
  * ring path.
  */
 mw_status_t mw_import_pointer(const mw_import_t *import,
@@ -975,22 +970,22 @@ mw_status_t mw_import_pointer(const mw_import_t *import,
                               void **pointer);
 
 /*
- * The first proxy address of this import, in `*address`: it and those that follow, one a byte, name the bytes of the export
- * among all imports of this process, for `mw_node_send_to` and its like. It is a number and no pointer: there is no memory behind
- * it. Never 0, never given twice.
+ * Returns the first proxy address of this import in `*address`. It and those that follow, one for each byte, name the bytes of the export
+ * among all imports of this process, for `mw_node_send_to` and similar calls. It is a number, not a pointer: there is no memory behind
+ * it. Never 0, and never reused.
  */
 mw_status_t mw_import_proxy_address(const mw_import_t *import,
                                     uint64_t *address);
 
 /*
- * Stores `length` bytes at `offset` of the export. Returns once `data` may be reused. Delivery is not confirmed: the exporter may
- * still refuse what has left, when it revokes the export meanwhile. `mw_import_flush` confirms delivery. What this process sends
- * to another arrives in order. Once this process has been told that the export is revoked, every send fails.
+ * Stores `length` bytes at `offset` of the export. Returns once `data` may be reused. Delivery is not confirmed: the exporter may still
+ * refuse what has left, if it revokes the export meanwhile. `mw_import_flush` confirms delivery. What this process sends to another
+ * arrives in order. Once this process knows that the export is revoked, every send fails.
  *
  * Errors:
- * `MW_ERR_RANGE`: a range outside the export. `MW_ERR_RIGHTS`: no right to store. `MW_ERR_REVOKED`: the export was taken back.
- * `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. A long send can fail after a
- * part of it has left: the message then says how many bytes may have been stored at most. Else nothing of it was stored.
+ * `MW_ERR_RANGE`: a range outside the export. `MW_ERR_RIGHTS`: no right to store. `MW_ERR_REVOKED`: the export was revoked.
+ * `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. A long send can fail after a part of it
+ * has left: the message then gives an upper bound on the bytes that may have been stored. Otherwise nothing of it was stored.
  *
  * Required of the caller:
  * `data` points to `length` readable bytes (it may be `NULL` if there are none), which no thread changes during the call.
@@ -1018,7 +1013,7 @@ mw_status_t mw_import_put_signal(const mw_import_t *import,
                                  uint64_t value);
 
 /*
- * Stores `length` bytes at `offset`, and has the export's `notify` run after delivery.
+ * Stores `length` bytes at `offset`, and has the export's `notify` called after delivery.
  *
  * Errors:
  * As `mw_import_send`.
@@ -1032,19 +1027,19 @@ mw_status_t mw_import_send_notify(const mw_import_t *import,
                                   uint64_t offset);
 
 /*
- * Waits until all that this process has sent by this import is in place at the exporter. Needs no right to fetch. On the direct
- * path it is a fence and a look at the exporter's status; on the ring path a message to the exporter and back.
+ * Waits until everything that this process has sent by this import is in place at the exporter. Needs no right to fetch. On the direct
+ * path it is a fence and a check of the exporter's status; on the ring path a message to the exporter and back.
  *
  * Errors:
- * `MW_ERR_REVOKED`: sends since the last flush were not stored; the message says how many, and the first of them, as far as is
- * known. `MW_ERR_LIMIT`: the same, since the exporter could not pin its pages. On the ring path each is reported by one flush, those
- * that failed midway with an error of their own included; on the direct path every flush after a revocation fails, since it is not
- * known what the exporter still saw. `MW_ERR_GONE`: the exporter has left or died: what of the sends was stored is not known.
+ * `MW_ERR_REVOKED`: sends since the last flush were not stored; the message says how many, and the first of them, as far as known.
+ * `MW_ERR_LIMIT`: the same, because the exporter could not pin its pages. On the ring path each is reported by one flush, including those
+ * that failed midway with an error of their own; on the direct path every flush after a revocation fails, since it is unknown what the
+ * exporter still saw. `MW_ERR_GONE`: the exporter has left or died: it is unknown which sends were stored.
  */
 mw_status_t mw_import_flush(const mw_import_t *import);
 
 /*
- * Copies `length` bytes from `offset` of the export to `into`. When it returns, they are there.
+ * Copies `length` bytes from `offset` of the export to `into`. They are in place when it returns.
  *
  * Errors:
  * As `mw_import_send`, for the right to fetch.
@@ -1058,12 +1053,12 @@ mw_status_t mw_import_fetch(const mw_import_t *import,
                             size_t length);
 
 /*
- * Stores `length` bytes at proxy address `to`: `mw_import_proxy_address` plus an offset. It is `mw_import_send` to the import
+ * Stores `length` bytes at proxy address `to`: `mw_import_proxy_address` plus an offset. Equivalent to `mw_import_send` to the import
  * that has the address.
  *
  * Errors:
- * As `mw_import_send`; `MW_ERR_ADDRESS`: no import has the address, or one that has been given up. `MW_ERR_RANGE`: the bytes
- * pass the end of the import.
+ * As `mw_import_send`; `MW_ERR_ADDRESS`: no import has the address, or its import has been freed. `MW_ERR_RANGE`: the bytes pass the end
+ * of the import.
  *
  * Required of the caller:
  * As `mw_import_send`.
@@ -1078,7 +1073,7 @@ mw_status_t mw_node_send_to(const mw_node_t *node,
  * this order, as `mw_import_put_signal` does. `length` may be 0.
  *
  * Errors:
- * As `mw_import_put_signal` and `mw_node_send_to`; `MW_ERR_ARGUMENT`: the addresses are in two imports.
+ * As `mw_import_put_signal` and `mw_node_send_to`; `MW_ERR_ARGUMENT`: the addresses are in different imports.
  *
  * Required of the caller:
  * As `mw_import_send`.
@@ -1102,11 +1097,11 @@ mw_status_t mw_node_put_signal_to(const mw_node_t *node,
 mw_status_t mw_node_fetch_from(const mw_node_t *node, uint64_t from, void *into, size_t length);
 
 /*
- * Stores `count` parts of memory one behind the other from `offset` on, as by as many calls of `mw_import_send`. All are checked
- * before any byte is stored. On the ring path they follow each other without a wait, and short ones travel together.
+ * Stores `count` parts of memory one behind the other from `offset` on, like as many calls of `mw_import_send`. All are checked before
+ * any byte is stored. On the ring path they follow each other without a wait, and short ones travel together.
  *
  * Errors:
- * As `mw_import_send`, of all parts together.
+ * As `mw_import_send`, for all parts together.
  *
  * Required of the caller:
  * `parts` points to `count` of them (it may be `NULL` if there are none), each with `iov_len` readable bytes at `iov_base`, which no
@@ -1121,7 +1116,7 @@ mw_status_t mw_import_sendv(const mw_import_t *import,
  * Copies the bytes from `offset` of the export on to `count` parts of memory, one after the other, until they are full.
  *
  * Errors:
- * As `mw_import_fetch`, of all parts together. Some may be filled then.
+ * As `mw_import_fetch`, for all parts together. Some may be filled then.
  *
  * Required of the caller:
  * `parts` points to `count` of them (it may be `NULL` if there are none), each with `iov_len` writable bytes at `iov_base`, which no
@@ -1138,8 +1133,8 @@ mw_status_t mw_import_fetchv(const mw_import_t *import,
  * other without a wait.
  *
  * Errors:
- * As `mw_import_send`: when a row leaves the export nothing is stored. `MW_ERR_ARGUMENT`: `remote_stride` is less than `row_bytes`, so
- * that rows would overlap.
+ * As `mw_import_send`: if a row leaves the export nothing is stored. `MW_ERR_ARGUMENT`: `remote_stride` is less than `row_bytes`, so rows
+ * would overlap.
  *
  * Required of the caller:
  * The bytes of `data` from the first row to the end of the last are readable, and no thread changes them during the call.
@@ -1157,8 +1152,8 @@ mw_status_t mw_import_send_strided(const mw_import_t *import,
  * overlap, to rows of `into`, which begin every `local_stride` bytes. The bytes of `into` between rows stay as they are.
  *
  * Errors:
- * As `mw_import_fetch`: when a row leaves the export nothing is fetched. `MW_ERR_ARGUMENT`: `local_stride` is less than `row_bytes`, so
- * that rows would overlap.
+ * As `mw_import_fetch`: if a row leaves the export nothing is fetched. `MW_ERR_ARGUMENT`: `local_stride` is less than `row_bytes`, so
+ * rows would overlap.
  *
  * Required of the caller:
  * The bytes of `into` from the first row to the end of the last are writable, and no thread uses them during the call.
@@ -1172,14 +1167,14 @@ mw_status_t mw_import_fetch_strided(const mw_import_t *import,
                                     uint64_t remote_stride);
 
 /*
- * Begins to store `length` bytes at `offset`, and returns without waiting for them to leave; on the ring path it waits only while 64
- * commands wait before it.
+ * Begins to store `length` bytes at `offset`, and returns before they have left; on the ring path it waits only while 64 commands are
+ * queued.
  *
- * End it with `mw_request_wait`: until then the memory is the library's.
+ * End it with `mw_request_wait`: until then the memory belongs to the library.
  *
  * Errors:
- * As `mw_import_send`, and `MW_ERR_LIMIT`: 896 requests of this process are under way on the ring path. Nothing is begun then, and
- * there is nothing to wait for.
+ * As `mw_import_send`, and `MW_ERR_LIMIT`: 896 requests of this process are under way on the ring path. Nothing is begun then, and there
+ * is nothing to wait for.
  *
  * Required of the caller:
  * `data` points to `length` readable bytes, which stay mapped and unchanged until `mw_request_wait` has returned, whatever its code.
@@ -1209,7 +1204,7 @@ mw_status_t mw_import_put_signal_async(const mw_import_t *import,
                                        mw_request_t **request);
 
 /*
- * Begins to copy `length` bytes from `offset` of the export to `into`. They are there when `mw_request_wait` has returned `MW_OK`.
+ * Begins to copy `length` bytes from `offset` of the export to `into`. They are in place when `mw_request_wait` has returned `MW_OK`.
  *
  * Errors:
  * As `mw_import_fetch` and `mw_import_send_async`.
@@ -1224,16 +1219,15 @@ mw_status_t mw_import_fetch_async(const mw_import_t *import,
                                   size_t length,
                                   mw_request_t **request);
 
-/* Whether `mw_request_wait` would return at once, in `*done` (1 or 0). Serves what has come; never waits. */
+/* Returns whether `mw_request_wait` would return at once in `*done` (1 or 0). Serves what has arrived; never waits. */
 mw_status_t mw_request_is_done(const mw_request_t *request,
                                int32_t *done);
 
 /*
- * Waits until the memory of a request may be used again, and gives `request` back, whatever the code. `NULL` is no error.
+ * Waits until the memory of a request may be used again, and frees `request`, whatever the code. `NULL` is no error.
  *
  * Errors:
- * As `mw_import_send` or `mw_import_fetch`: it failed after it had been begun. Parts of it may have been stored, or lie in the memory
- * that it fetched to.
+ * As `mw_import_send` or `mw_import_fetch`: it failed after it had begun. Parts of it may have been stored, or be in the destination.
  *
  * Required of the caller:
  * No other thread is in a call with `request`, or uses it afterwards.
@@ -1241,43 +1235,42 @@ mw_status_t mw_request_is_done(const mw_request_t *request,
 mw_status_t mw_request_wait(mw_request_t *request);
 
 /*
- * As `mw_request_wait` for `count` requests, which become `NULL`; those that are `NULL` are passed over. Waits for all of them, also
- * when some fail.
+ * As `mw_request_wait` for `count` requests, which become `NULL`; `NULL` ones are ignored. Waits for all of them, even if some fail.
  *
  * Errors:
- * As `mw_request_wait`, of the first that failed.
+ * As `mw_request_wait`, for the first that failed.
  *
  * Required of the caller:
- * `requests` points to `count` requests that may be changed, each `NULL` or there once. No other thread is in a call with one of
- * them, or uses it afterwards.
+ * `requests` points to `count` writable requests, each `NULL` or distinct. No other thread is in a call with one of them, or uses it
+ * afterwards.
  */
 mw_status_t mw_request_wait_all(mw_request_t **requests,
                                 size_t count);
 
 /*
- * Makes a descriptor for an event loop; each loop needs one of its own. For each sleep: `mw_eventfd_arm`, look at everything that is
- * waited for (`mw_node_poll`, signals, requests), and sleep if there is nothing. In this order nothing is missed.
+ * Makes a descriptor for an event loop; each loop needs its own. For each sleep: call `mw_eventfd_arm`, check everything that is waited
+ * for (`mw_node_poll`, signals, requests), and sleep if there is nothing. In this order nothing is missed.
  *
- * Between two armings it becomes readable once: at once when a send, signal or notification comes, a request ends, or a rank leaves
- * or dies; after half a second at most when a peer stores through `mw_import_pointer`. It may be readable though nothing has come: after
- * what this process did itself, and up to five times a second while it is armed and importers may have mapped memory of this process.
- * It does not become readable while a thread counts as polling (`mw_node_begin_polling`).
+ * Between two armings it becomes readable once: at once when a send, signal or notification arrives, a request ends, or a rank leaves or
+ * dies; within half a second when a peer stores through `mw_import_pointer`. It may also become readable although nothing has arrived:
+ * after actions of this process, and up to five times a second while it is armed and importers may have mapped memory of this process. It
+ * does not become readable while a thread counts as polling (`mw_node_begin_polling`).
  *
- * It does not keep this process in the job: afterwards it stays readable. Give `*events` back with `mw_eventfd_free`.
+ * It does not keep this process in the job; once the process has left, it stays readable. Free `*events` with `mw_eventfd_free`.
  *
  * Errors:
- * `MW_ERR_LIMIT`: no descriptor left.
+ * `MW_ERR_LIMIT`: no descriptor is left.
  */
 mw_status_t mw_eventfd_create(const mw_node_t *node,
                               mw_eventfd_t **events);
 
-/* The descriptor, in `*fd`. Wait for it to be readable; leave reading, writing and closing to the library. */
+/* Returns the descriptor in `*fd`. Only wait for it to be readable; leave reading, writing and closing to the library. */
 mw_status_t mw_eventfd_fd(const mw_eventfd_t *events,
                           int32_t *fd);
 
 /*
- * Makes the descriptor not readable, and arms it: what comes from here on makes it readable. Look once more before you sleep: what
- * came before is found by that look alone.
+ * Clears the descriptor and arms it: what arrives from here on makes it readable. Check once more before you sleep: only that check finds
+ * what arrived earlier.
  *
  * Errors:
  * `MW_ERR_GONE`: this process has left the job; the descriptor stays readable.
@@ -1285,7 +1278,7 @@ mw_status_t mw_eventfd_fd(const mw_eventfd_t *events,
 mw_status_t mw_eventfd_arm(const mw_eventfd_t *events);
 
 /*
- * Closes the descriptor: take it out of event loops before. `NULL` is no error.
+ * Closes the descriptor: remove it from event loops first. `NULL` is no error.
  *
  * Required of the caller:
  * No other thread is in a call with `events`, or uses it afterwards.
@@ -1293,24 +1286,24 @@ mw_status_t mw_eventfd_arm(const mw_eventfd_t *events);
 mw_status_t mw_eventfd_free(mw_eventfd_t *events);
 
 /*
- * Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take
- * part in barriers (usually 1; up to 64 may use the memory). Its size, views, place and fault handling come from the
- * environment (`MAPWIRE_SHARED`, `MAPWIRE_VIEWS`, `MAPWIRE_SHARED_BASE`, `MAPWIRE_FAULTS`), alike in all ranks.
+ * Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take part in
+ * barriers (usually 1; up to 64 may use the memory). The environment sets its size, views, address and fault handling (`MAPWIRE_SHARED`,
+ * `MAPWIRE_VIEWS`, `MAPWIRE_SHARED_BASE`, `MAPWIRE_FAULTS`), alike in all ranks.
  *
  * Close it with `mw_shared_close`.
  *
  * Errors:
- * `MW_ERR_EXISTS`: it is open. `MW_ERR_CONFIG`: a setting that is not valid, or not alike. `MW_ERR_LIMIT`, `MW_ERR_SYSTEM`:
- * no address space, mappings or faults are to be had (the message names the setting). `MW_ERR_TIMEOUT`, `MW_ERR_GONE`: a rank
- * does not come.
+ * `MW_ERR_EXISTS`: it is open. `MW_ERR_CONFIG`: a setting that is invalid, or differs between ranks. `MW_ERR_LIMIT`, `MW_ERR_SYSTEM`:
+ * cannot reserve addresses, map memory or install the fault handler (the message names the setting). `MW_ERR_TIMEOUT`, `MW_ERR_GONE`: a
+ * rank does not join in.
  */
 mw_status_t mw_shared_open(const mw_node_t *node,
                            uint32_t threads,
                            mw_shared_t **shared);
 
 /*
- * Waits until every rank closes, one thread of each, and gives the memory and `shared` back, whatever the code. The memory is
- * not to be touched afterwards. `NULL` is no error.
+ * Waits until every rank closes, one thread of each, and frees the memory and `shared`, whatever the code. Do not touch the memory
+ * afterwards. `NULL` is no error.
  *
  * Errors:
  * `MW_ERR_GONE`: a rank has left or died.
@@ -1321,9 +1314,9 @@ mw_status_t mw_shared_open(const mw_node_t *node,
 mw_status_t mw_shared_close(mw_shared_t *shared);
 
 /*
- * Allocates `length` zeroed bytes as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the
- * same in every rank: tell it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes,
- * from 64 on to 64, from a page on to pages. It stands until the shared memory is closed.
+ * Allocates `length` zeroed bytes as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the same in
+ * every rank: pass it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes, from 64 bytes on to
+ * 64, from a page on to pages. It lasts until the shared memory is closed.
  *
  * Errors:
  * `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than is left.
@@ -1333,8 +1326,8 @@ mw_status_t mw_shared_alloc(const mw_shared_t *shared,
                             void **memory);
 
 /*
- * Fetches what of `length` bytes at `memory` is not here while this thread goes on. It is a hint: at most 16 allocations are on
- * their way at a time, faults fetch the rest, and another rank may take one away before it is used.
+ * Fetches what is missing here of `length` bytes at `memory` while this thread continues. It is a hint: at most 16 allocations are under
+ * way at a time, faults fetch the rest, and another rank may take one away before it is used.
  *
  * Errors:
  * `MW_ERR_ADDRESS`: the bytes are not within the shared memory. `MW_ERR_GONE`: a rank has left or died.
@@ -1344,7 +1337,7 @@ mw_status_t mw_shared_prefetch(const mw_shared_t *shared,
                                size_t length);
 
 /*
- * As `mw_shared_prefetch`, to store there: no other rank keeps a copy.
+ * As `mw_shared_prefetch`, for stores: no other rank keeps a copy.
  *
  * Errors:
  * As `mw_shared_prefetch`.
@@ -1354,7 +1347,7 @@ mw_status_t mw_shared_prefetch_to_write(const mw_shared_t *shared,
                                         size_t length);
 
 /*
- * Waits until every rank has got here, and all its threads that take part.
+ * Waits until all participating threads of every rank have arrived.
  *
  * Errors:
  * `MW_ERR_GONE`: a rank has left or died.
@@ -1365,45 +1358,45 @@ mw_status_t mw_shared_barrier(const mw_shared_t *shared);
  * As `mw_shared_barrier`, for barrier number `barrier` of 256 independent ones. `mw_shared_barrier` is number 0.
  *
  * Errors:
- * As `mw_shared_barrier`, and `MW_ERR_RANGE`: a number beyond the last.
+ * As `mw_shared_barrier`, and `MW_ERR_RANGE`: no barrier has this number.
  */
 mw_status_t mw_shared_barrier_of(const mw_shared_t *shared,
                                  uint32_t barrier);
 
 /*
- * Says that the program has installed signal handlers since the memory was opened, and that they may touch it. Takes about
+ * Tells the library that the program has installed signal handlers since the memory was opened, and that they may touch it. Takes about
  * 20 microseconds.
  *
  * Errors:
- * None but `MW_ERR_ARGUMENT`: no `shared`.
+ * Only `MW_ERR_ARGUMENT`: `shared` is `NULL`.
  */
 mw_status_t mw_shared_notice_handlers(const mw_shared_t *shared);
 
 /*
- * Takes lock number `lock` of 4096, the same in every rank. It is granted in the order of asking. Give it back in the same
- * thread with `mw_shared_unlock`.
+ * Takes lock number `lock` of 4096, the same in every rank. Locks are granted in the order of requests. Release it in the same thread
+ * with `mw_shared_unlock`.
  *
  * Errors:
- * `MW_ERR_RANGE`: a number beyond the last. `MW_ERR_STATE`: this thread holds it. `MW_ERR_GONE`: a rank has left or died.
+ * `MW_ERR_RANGE`: no lock has this number. `MW_ERR_STATE`: this thread holds it. `MW_ERR_GONE`: a rank has left or died.
  */
 mw_status_t mw_shared_lock(const mw_shared_t *shared,
                            uint32_t lock);
 
 /*
- * Gives a lock back.
+ * Releases a lock.
  *
  * Errors:
- * `MW_ERR_RANGE`: a number beyond the last. `MW_ERR_STATE`: this thread does not hold it.
+ * `MW_ERR_RANGE`: no lock has this number. `MW_ERR_STATE`: this thread does not hold it.
  */
 mw_status_t mw_shared_unlock(const mw_shared_t *shared, uint32_t lock);
 
 /*
- * Gives `*value` of rank `root` to all ranks, in `*value`. One thread of each rank calls it, with the same root; other ranks'
- * `*value` need not be set before.
+ * Copies `*value` of rank `root` to `*value` of all ranks. One thread of each rank calls it, with the same root; other ranks need not set
+ * `*value`.
  *
  * Errors:
- * `MW_ERR_RANGE`: no such rank. `MW_ERR_STATE`: ranks name different roots, or another thread of this rank is in a broadcast.
- * `MW_ERR_GONE`: a rank has left or died.
+ * `MW_ERR_RANGE`: `root` is not a rank of the job. `MW_ERR_STATE`: ranks name different roots, or another thread of this rank is in a
+ * broadcast. `MW_ERR_GONE`: a rank has left or died.
  */
 mw_status_t mw_shared_broadcast(const mw_shared_t *shared,
                                 uint32_t root,
@@ -1413,14 +1406,13 @@ mw_status_t mw_shared_broadcast(const mw_shared_t *shared,
  * Changes how many threads of this rank take part in barriers: 1 to 64, while none waits in one.
  *
  * Errors:
- * `MW_ERR_LIMIT`: none, too many, or some wait.
+ * `MW_ERR_LIMIT`: 0, too many, or some threads wait.
  */
 mw_status_t mw_shared_set_threads(const mw_shared_t *shared, uint32_t threads);
 
 /*
- * Reads up to `length` bytes from the descriptor `fd` into shared memory, from its position on, until the file ends. `*done`,
- * unless `done` is `NULL`, is how many bytes came, whatever the code: fewer than `length` when the file has ended or the read
- * failed.
+ * Reads up to `length` bytes from the descriptor `fd` into shared memory, from its position on, until the file ends. `*done`, unless
+ * `done` is `NULL`, is the number of bytes read, whatever the code: fewer than `length` if the file has ended or the read failed.
  *
  * Errors:
  * `MW_ERR_ADDRESS`: the range is not within the shared memory. `MW_ERR_SYSTEM`: read(2) failed; the message says why.
@@ -1436,8 +1428,8 @@ mw_status_t mw_shared_read(const mw_shared_t *shared,
                            size_t *done);
 
 /*
- * Writes `length` bytes of shared memory to the descriptor `fd`, from its position on. `*done`, unless `done` is `NULL`, is how
- * many bytes were written, whatever the code. What other ranks store meanwhile may be written or not.
+ * Writes `length` bytes of shared memory to the descriptor `fd`, from its position on. `*done`, unless `done` is `NULL`, is the number of
+ * bytes written, whatever the code. Concurrent stores of other ranks may or may not be written.
  *
  * Errors:
  * `MW_ERR_ADDRESS`: the range is not within the shared memory. `MW_ERR_SYSTEM`: write(2) failed; the message says why.
@@ -1458,7 +1450,7 @@ mw_status_t mw_shared_write(const mw_shared_t *shared,
  * As `mw_shared_read`; `MW_ERR_ARGUMENT`: `stream` is `NULL`.
  *
  * Required of the caller:
- * `stream` is an open `FILE *` of the C library that this program uses; else as `mw_shared_read`.
+ * `stream` is an open `FILE *` of the C library that this program uses; otherwise as `mw_shared_read`.
  */
 mw_status_t mw_shared_fread(const mw_shared_t *shared,
                             void *stream,
@@ -1482,13 +1474,13 @@ mw_status_t mw_shared_fwrite(const mw_shared_t *shared,
                              size_t *done);
 
 /*
- * Opens far memory. It needs userfaultfd, as `mapwire doctor` says, and no job.
+ * Opens far memory. It needs userfaultfd (see `mapwire doctor`), and no job.
  *
  * Close it with `mw_far_close`.
  *
  * Errors:
- * `MW_ERR_ARGUMENT`: too few bytes in RAM. `MW_ERR_LIMIT`: more than there are addresses. `MW_ERR_SYSTEM`: no file can be made in the
- * folder, or userfaultfd is refused (the message says how to mend it).
+ * `MW_ERR_ARGUMENT`: too few bytes in RAM. `MW_ERR_LIMIT`: more than the address space has. `MW_ERR_SYSTEM`: no file can be made in the
+ * folder, or userfaultfd is refused (the message says how to fix it).
  *
  * Required of the caller:
  * `options` points to as many bytes as its `size` says, and `disk` to text with a NUL.
@@ -1497,7 +1489,7 @@ mw_status_t mw_far_open(const mw_far_options_t *options,
                         mw_far_t **far);
 
 /*
- * Gives back all of the memory, and `far`. `NULL` is no error.
+ * Frees all of the memory, and `far`. `NULL` is no error.
  *
  * Required of the caller:
  * No other thread is in a call with `far`, and nobody uses it or the memory afterwards.
@@ -1505,30 +1497,30 @@ mw_status_t mw_far_open(const mw_far_options_t *options,
 mw_status_t mw_far_close(mw_far_t *far);
 
 /*
- * Allocates `length` bytes, zeroed, on a page boundary. It takes whole pages of 4096 bytes, of which only those that are touched take
- * anything. At most 1024 pieces are there at a time.
+ * Allocates `length` bytes, zeroed, on a page boundary. It takes whole pages of 4096 bytes; untouched ones use no RAM or disk. At most
+ * 1024 pieces exist at a time.
  *
- * Give `*memory` back with `mw_far_free`.
+ * Free `*memory` with `mw_far_free`.
  *
  * Errors:
- * `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than there are addresses, or too many pieces.
+ * `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than the address space has, or too many pieces.
  */
 mw_status_t mw_far_alloc(const mw_far_t *far,
                          size_t length,
                          void **memory);
 
 /*
- * Maps `length` bytes of a file from byte `offset` on, a multiple of 4096. Pages are read when they are touched. Stores change the
- * memory alone, never the file. Pages that do not change are never written to the disk: they are read again.
+ * Maps `length` bytes of a file from byte `offset` on, a multiple of 4096. Pages are read when they are touched. Stores change only the
+ * memory, never the file. Unchanged pages are never written to the disk: they are read again.
  *
- * The program sees the bytes that it has seen before, also when the file is changed meanwhile: where they are gone, access
- * raises SIGBUS. `fd` may be closed. As ever, locks of fcntl(2) that this process has on the file end when the memory is given back.
+ * A page that the program has seen keeps its bytes even if the file changes meanwhile: if they are gone, access raises SIGBUS. `fd` may
+ * be closed. As usual, this process's fcntl(2) locks on the file end when the memory is freed.
  *
- * Give `*memory` back with `mw_far_free`.
+ * Free `*memory` with `mw_far_free`.
  *
  * Errors:
- * `MW_ERR_ARGUMENT`: 0 bytes, no regular file, or one that is not open for reading. `MW_ERR_RANGE`: bytes behind the end of the file.
- * `MW_ERR_ALIGNMENT`: an offset that no page begins at. `MW_ERR_LIMIT`: no address space or descriptor, or too many pieces.
+ * `MW_ERR_ARGUMENT`: 0 bytes, not a regular file, or not open for reading. `MW_ERR_RANGE`: bytes behind the end of the file.
+ * `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4096. `MW_ERR_LIMIT`: no address space or descriptor, or too many pieces.
  * `MW_ERR_SYSTEM`: `fd` is not open.
  */
 mw_status_t mw_far_map(const mw_far_t *far,
@@ -1538,7 +1530,7 @@ mw_status_t mw_far_map(const mw_far_t *far,
                        void **memory);
 
 /*
- * Gives memory of `mw_far_alloc` or `mw_far_map` back. `NULL` is no error.
+ * Frees memory of `mw_far_alloc` or `mw_far_map`. `NULL` is no error.
  *
  * Errors:
  * `MW_ERR_ADDRESS`: no memory of `far` begins there.
@@ -1549,10 +1541,10 @@ mw_status_t mw_far_map(const mw_far_t *far,
 mw_status_t mw_far_free(const mw_far_t *far, void *memory);
 
 /*
- * What was counted so far.
+ * Returns the counters so far in `*stats`, whose `size` must be set.
  *
  * Errors:
- * `MW_ERR_ARGUMENT`: a structure without its size.
+ * `MW_ERR_ARGUMENT`: the size is not valid.
  *
  * Required of the caller:
  * `stats` points to as many bytes as its `size` says.
@@ -1560,10 +1552,10 @@ mw_status_t mw_far_free(const mw_far_t *far, void *memory);
 mw_status_t mw_far_stats(const mw_far_t *far, mw_far_stats_t *stats);
 
 /*
- * What the node did so far, in `*counters`, whose `size` is set before.
+ * Returns the node's counters so far in `*counters`, whose `size` must be set.
  *
  * Errors:
- * `MW_ERR_ARGUMENT`: the size is not one.
+ * `MW_ERR_ARGUMENT`: the size is not valid.
  *
  * Required of the caller:
  * `counters` is as large as its `size` says.
@@ -1571,10 +1563,10 @@ mw_status_t mw_far_stats(const mw_far_t *far, mw_far_stats_t *stats);
 mw_status_t mw_node_counters(const mw_node_t *node, mw_node_counters_t *counters);
 
 /*
- * What this rank did with the shared memory so far, in `*counters`, whose `size` is set before.
+ * Returns the shared memory's counters so far in `*counters`, whose `size` must be set.
  *
  * Errors:
- * `MW_ERR_ARGUMENT`: the size is not one.
+ * `MW_ERR_ARGUMENT`: the size is not valid.
  *
  * Required of the caller:
  * `counters` is as large as its `size` says.

@@ -6,20 +6,20 @@ use mapwire::Rights;
 
 use crate::failure::Failure;
 
-/// An object, or a structure, that must be there.
+/// An object, or a structure, that must not be `NULL`.
 #[inline]
 pub(crate) fn required<T>(argument: Option<T>, name: &str) -> Result<T, Failure> {
     argument.ok_or_else(|| null(name))
 }
 
-/// Gives a result to the program.
+/// Writes a result for the program.
 #[inline]
 pub(crate) fn give<T>(place: Option<&mut MaybeUninit<T>>, name: &str, value: T) -> Result<(), Failure> {
     required(place, name)?.write(value);
     Ok(())
 }
 
-/// Where the pointer to a new object goes: `NULL` until there is one.
+/// Destination of the pointer to a new object: `NULL` until there is one.
 #[inline]
 pub(crate) fn new_object<'a, T>(
     argument: Option<&'a mut MaybeUninit<*mut T>>,
@@ -33,7 +33,7 @@ pub(crate) fn null(name: &str) -> Failure {
     Failure::argument(format!("`{name}` is NULL: it must point to something"))
 }
 
-/// Rights from their bits; 0 stands for `default`.
+/// Rights from their bits; 0 means `default`.
 pub(crate) fn rights(bits: u32, default: Rights) -> Result<Rights, Failure> {
     if bits == 0 {
         return Ok(default);
@@ -45,7 +45,7 @@ pub(crate) fn rights(bits: u32, default: Rights) -> Result<Rights, Failure> {
     })
 }
 
-/// As an argument of C: 1 or 0.
+/// A flag as C's 1 or 0.
 #[inline]
 pub(crate) fn flag(value: bool) -> i32 {
     i32::from(value)

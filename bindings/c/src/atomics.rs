@@ -1,4 +1,4 @@
-//! Atomic operations on words of an export, and signals that are added to or have bits set.
+//! Atomic operations on words of an export, and signals that add or set bits.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use crate::import::mw_import_t;
 use crate::memory;
 use crate::status::mw_status_t;
 
-/// Gives what a word held to whoever wants to know.
+/// Writes the old value of a word, if it is wanted.
 fn tell<T>(old: Option<&mut MaybeUninit<T>>, value: T) -> Result<(), Failure> {
     if let Some(old) = old {
         old.write(value);
@@ -17,9 +17,9 @@ fn tell<T>(old: Option<&mut MaybeUninit<T>>, value: T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds `value` to the 64-bit word at `offset`; the sum wraps. What the word held before comes in `*old`, which may be `NULL`.
-/// The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
-/// after all that this process has sent to the exporter.
+/// Adds `value` to the 64-bit word at `offset`, wrapping. The old value is written to `*old`, which may be `NULL`. The operation is atomic
+/// with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It takes effect after
+/// everything that this process has sent to the exporter.
 ///
 /// # Errors
 /// As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
@@ -37,9 +37,9 @@ pub extern "C" fn mw_import_fetch_add_u64(
     })
 }
 
-/// Stores `value` in the 64-bit word at `offset`. What the word held before comes in `*old`, which may be `NULL`.
-/// The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
-/// after all that this process has sent to the exporter.
+/// Stores `value` in the 64-bit word at `offset`. The old value is written to `*old`, which may be `NULL`. The operation is atomic with
+/// the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It takes effect after
+/// everything that this process has sent to the exporter.
 ///
 /// # Errors
 /// As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
@@ -57,9 +57,9 @@ pub extern "C" fn mw_import_swap_u64(
     })
 }
 
-/// Stores `value` in the 64-bit word at `offset` if that holds `expected`, which `*old` then is. What the word held before comes in `*old`, which may be `NULL`.
-/// The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
-/// after all that this process has sent to the exporter.
+/// Stores `value` in the 64-bit word at `offset` if that holds `expected`, which `*old` then equals. The old value is written to `*old`,
+/// which may be `NULL`. The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own
+/// atomics on that memory. It takes effect after everything that this process has sent to the exporter.
 ///
 /// # Errors
 /// As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 8. The word is unchanged then,
@@ -78,9 +78,9 @@ pub extern "C" fn mw_import_compare_swap_u64(
     })
 }
 
-/// Adds `value` to the 32-bit word at `offset`; the sum wraps. What the word held before comes in `*old`, which may be `NULL`.
-/// The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
-/// after all that this process has sent to the exporter.
+/// Adds `value` to the 32-bit word at `offset`, wrapping. The old value is written to `*old`, which may be `NULL`. The operation is atomic
+/// with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It takes effect after
+/// everything that this process has sent to the exporter.
 ///
 /// # Errors
 /// As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
@@ -98,9 +98,9 @@ pub extern "C" fn mw_import_fetch_add_u32(
     })
 }
 
-/// Stores `value` in the 32-bit word at `offset`. What the word held before comes in `*old`, which may be `NULL`.
-/// The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
-/// after all that this process has sent to the exporter.
+/// Stores `value` in the 32-bit word at `offset`. The old value is written to `*old`, which may be `NULL`. The operation is atomic with
+/// the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It takes effect after
+/// everything that this process has sent to the exporter.
 ///
 /// # Errors
 /// As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
@@ -118,9 +118,9 @@ pub extern "C" fn mw_import_swap_u32(
     })
 }
 
-/// Stores `value` in the 32-bit word at `offset` if that holds `expected`, which `*old` then is. What the word held before comes in `*old`, which may be `NULL`.
-/// The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own atomics on that memory. It comes
-/// after all that this process has sent to the exporter.
+/// Stores `value` in the 32-bit word at `offset` if that holds `expected`, which `*old` then equals. The old value is written to `*old`,
+/// which may be `NULL`. The operation is atomic with the others, with those of all ranks by either path, and with the exporter's own
+/// atomics on that memory. It takes effect after everything that this process has sent to the exporter.
 ///
 /// # Errors
 /// As `mw_import_fetch`; both rights are needed. `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4. The word is unchanged then,
@@ -139,7 +139,7 @@ pub extern "C" fn mw_import_compare_swap_u32(
     })
 }
 
-/// As `mw_import_put_signal`, but adds `value` to the word at `signal_offset`; the sum wraps.
+/// As `mw_import_put_signal`, but adds `value` to the word at `signal_offset`, wrapping.
 ///
 /// # Errors
 /// As `mw_import_put_signal`.

@@ -18,7 +18,7 @@ pub struct mw_buffer_t {
 
 /// Allocates `length` bytes, zeroed, on a page boundary.
 ///
-/// Give `*buffer` back with `mw_buffer_free`.
+/// Free `*buffer` with `mw_buffer_free`.
 ///
 /// # Errors
 /// `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: no memory, address space or descriptors for them.
@@ -36,8 +36,8 @@ pub extern "C" fn mw_buffer_alloc(
     })
 }
 
-/// Gives the buffer back. Its memory goes when no export uses it any more, so it may be given back while it is exported; its
-/// address is not to be used afterwards. `NULL` is no error.
+/// Frees the buffer. Its memory is released when no export uses it any more, so a buffer may be freed while it is exported; do not use its
+/// address afterwards. `NULL` is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_buffer_free(buffer: Option<Box<mw_buffer_t>>) -> mw_status_t {
     call(|| {
@@ -46,11 +46,10 @@ pub extern "C" fn mw_buffer_free(buffer: Option<Box<mw_buffer_t>>) -> mw_status_
     })
 }
 
-/// The first byte, in `*memory`. The memory stays at its place until it is freed. While it is exported, other ranks may change
-/// it at any time: wait for a signal first (`mw_export_wait_signal`), or use atomics.
+/// Returns the address of the first byte in `*memory`. The memory does not move until it is freed. While it is exported, other ranks may
+/// change it at any time: wait for a signal first (`mw_export_wait_signal`), or use atomics.
 ///
-/// When an export of it is revoked, its pages are replaced by a copy at the same address: a store by another thread meanwhile
-/// may be lost.
+/// When an export of it is revoked, its pages are replaced by a copy at the same address: a store by another thread meanwhile may be lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_buffer_ptr(
     buffer: Option<&mw_buffer_t>,
@@ -62,7 +61,7 @@ pub extern "C" fn mw_buffer_ptr(
     })
 }
 
-/// Its length in bytes, as asked for, in `*length`.
+/// Returns its length in bytes, as requested, in `*length`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_buffer_len(buffer: Option<&mw_buffer_t>, length: Option<&mut MaybeUninit<usize>>) -> mw_status_t {
     call(|| {

@@ -1,4 +1,4 @@
-//! Calls that all ranks of the job make together, for small values.
+//! Collective calls of all ranks of the job, for small values.
 
 use core::ffi::c_void;
 
@@ -10,21 +10,21 @@ use crate::memory;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
-/// A reduction gives the sum; of integers modulo 2^64.
+/// Reduce to the sum; integers wrap modulo 2^64.
 pub const MW_SUM: u32 = 0;
-/// A reduction gives the least.
+/// Reduce to the minimum.
 pub const MW_MIN: u32 = 1;
-/// A reduction gives the greatest.
+/// Reduce to the maximum.
 pub const MW_MAX: u32 = 2;
 
-/// Waits until all ranks of the job have called this. As `mw_node_broadcast`, `mw_node_gather`, `mw_node_all_gather` and the
-/// reductions it is for all ranks together, which make such calls in the same order, one thread of each at a time. All pass through
-/// rank 0, each KiB in a step there and back: they are for small values, as when ranks set up what they share.
+/// Waits until all ranks of the job have called this. As `mw_node_broadcast`, `mw_node_gather`, `mw_node_all_gather` and the reductions,
+/// it is a collective call: all ranks make these calls in the same order, one thread of each at a time. All pass through rank 0, each KiB
+/// in a step there and back: they are for small values, as when ranks set up what they share.
 ///
 /// # Errors
-/// `MW_ERR_GONE`: a rank has left or died; the message names it. `MW_ERR_ARGUMENT`: a rank makes another call, or with another length
-/// or root: all ranks get this error, and may go on. `MW_ERR_STATE`: another thread of this rank is in such a call, or this is called
-/// by a function that is told of deliveries.
+/// `MW_ERR_GONE`: a rank has left or died; the message names it. `MW_ERR_ARGUMENT`: a rank makes another call, or with another length or
+/// root: all ranks get this error, and may continue. `MW_ERR_STATE`: another thread of this rank is in such a call, or the caller is a
+/// notification function.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_barrier(node: Option<&mw_node_t>) -> mw_status_t {
     call(|| Ok(required(node, "node")?.node.barrier()?))
@@ -33,7 +33,7 @@ pub extern "C" fn mw_node_barrier(node: Option<&mw_node_t>) -> mw_status_t {
 /// Copies `length` bytes at `data` of rank `root` to `data` of all ranks.
 ///
 /// # Errors
-/// As `mw_node_barrier`, and `MW_ERR_RANGE`: no such root.
+/// As `mw_node_barrier`, and `MW_ERR_RANGE`: `root` is not a rank of the job.
 ///
 /// # Safety
 /// `data` points to `length` writable bytes (it may be `NULL` if there are none), which no thread uses during the call.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn mw_node_broadcast(
     })
 }
 
-/// Collects `length` bytes at `data` of all ranks in `into` of rank `root`, by rank.
+/// Collects `length` bytes at `data` of all ranks in `into` of rank `root`, in the order of ranks.
 ///
 /// # Errors
 /// As `mw_node_broadcast`.
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn mw_node_gather(
     })
 }
 
-/// Collects `length` bytes at `data` of all ranks in `into` of all ranks, by rank.
+/// Collects `length` bytes at `data` of all ranks in `into` of all ranks, in the order of ranks.
 ///
 /// # Errors
 /// As `mw_node_barrier`.
@@ -150,8 +150,8 @@ unsafe fn reduce<T: Reducible>(
     Ok(())
 }
 
-/// Puts in the place of each of `count` values what the values of all ranks there make together, as `how` says: `MW_SUM`, `MW_MIN` or
-/// `MW_MAX`. All ranks get the same.
+/// Replaces each of `count` values by the reduction of all ranks' values at that index: `how` is `MW_SUM`, `MW_MIN` or `MW_MAX`. All ranks
+/// get the same results.
 ///
 /// # Errors
 /// As `mw_node_barrier`.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn mw_node_reduce_u64(
     call(|| unsafe { reduce(node, how, values, count, u64::from_ne_bytes, u64::to_ne_bytes) })
 }
 
-/// As `mw_node_reduce_u64`, of integers with a sign.
+/// As `mw_node_reduce_u64`, for signed integers.
 ///
 /// # Errors
 /// As `mw_node_barrier`.
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn mw_node_reduce_i64(
     call(|| unsafe { reduce(node, how, values, count, i64::from_ne_bytes, i64::to_ne_bytes) })
 }
 
-/// As `mw_node_reduce_u64`, of floating-point numbers, which are taken in the order of ranks. The least and greatest pass over NaN.
+/// As `mw_node_reduce_u64`, for floating-point numbers, which are reduced in the order of ranks. Minimum and maximum ignore NaN.
 ///
 /// # Errors
 /// As `mw_node_barrier`.

@@ -1,4 +1,4 @@
-//! What was done so far.
+//! Counters of nodes and of the shared memory.
 
 use mapwire::LinkCounters;
 
@@ -9,7 +9,7 @@ use crate::node::mw_node_t;
 use crate::shared::mw_shared_t;
 use crate::status::mw_status_t;
 
-/// What a node's NIC and its translation did since it joined.
+/// Counters of a node's NIC and its translation since it joined.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct mw_node_counters_t {
@@ -37,7 +37,7 @@ pub struct mw_node_counters_t {
     pub fetches_served: u64,
     /// Pages that the NIC translated.
     pub lookups: u64,
-    /// Pages that a transfer needed and that were not pinned.
+    /// Pages of transfers that were not pinned.
     pub check_misses: u64,
     /// Lookups that the NIC's cache could not serve.
     pub nic_misses: u64,
@@ -47,16 +47,16 @@ pub struct mw_node_counters_t {
     pub unpins: u64,
     /// Pages pinned now.
     pub pinned_pages: u64,
-    /// Sends of this process that the exporter refused after they had left, as far as this process has been told: they had
-    /// returned `MW_OK`, or failed midway. `mw_import_flush` says of one import whether there were any.
+    /// Sends of this process that the exporter refused after they had left, as far as this process knows: they had returned `MW_OK`, or
+    /// failed midway. `mw_import_flush` reports those of one import.
     pub refused_stores: u64,
     /// Packets sent to ranks of other hosts for the first time.
     pub link_packets_sent: u64,
     /// Packets sent to them again.
     pub link_packets_resent: u64,
-    /// Times that nothing came back from them in time.
+    /// Timeouts: nothing came back from them in time.
     pub link_timeouts: u64,
-    /// Round-trip time to the slowest of them, smoothed, in nanoseconds; 0 before the first.
+    /// Smoothed round-trip time to the slowest of them, in nanoseconds; 0 before the first measurement.
     pub link_rtt_ns: u64,
     /// Datagrams that were rejected before any other effect.
     pub datagrams_rejected: u64,
@@ -68,7 +68,7 @@ unsafe impl Growing for mw_node_counters_t {
     const FIRST: usize = 17 * 8;
 }
 
-/// What a rank did with the shared memory since it was opened.
+/// Counters of a rank's shared memory since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct mw_shared_counters_t {
@@ -78,21 +78,21 @@ pub struct mw_shared_counters_t {
     pub read_faults: u64,
     /// Write faults that needed other ranks.
     pub write_faults: u64,
-    /// Faults on memory that was there by the time they were served.
+    /// Faults on memory that was already accessible when they were served.
     pub spurious_faults: u64,
     /// Rights to write obtained without data, because this rank had a valid copy.
     pub upgrades: u64,
-    /// Copies that this rank gave up so that another could write.
+    /// Copies that this rank dropped so that another could write.
     pub invalidations: u64,
     /// Rights to write that this rank reduced so that another could read.
     pub downgrades: u64,
-    /// Requests put off so that a thread could use what it had just been granted.
+    /// Requests delayed so that a thread could use what it had just been granted.
     pub held_back: u64,
     /// Messages to other ranks.
     pub messages_sent: u64,
     /// Messages from other ranks.
     pub messages_received: u64,
-    /// Allocations stored into other ranks, as wholes.
+    /// Allocations stored as wholes into other ranks.
     pub minipages_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
@@ -104,9 +104,9 @@ pub struct mw_shared_counters_t {
     pub barriers: u64,
     /// Allocations made here.
     pub allocations: u64,
-    /// Their bytes, as asked for.
+    /// Their bytes, as requested.
     pub allocated_bytes: u64,
-    /// Allocations asked for ahead of any access.
+    /// Allocations requested before any access.
     pub prefetches: u64,
 }
 
@@ -116,10 +116,10 @@ unsafe impl Growing for mw_shared_counters_t {
     const FIRST: usize = 17 * 8;
 }
 
-/// What the node did so far, in `*counters`, whose `size` is set before.
+/// Returns the node's counters so far in `*counters`, whose `size` must be set.
 ///
 /// # Errors
-/// `MW_ERR_ARGUMENT`: the size is not one.
+/// `MW_ERR_ARGUMENT`: the size is not valid.
 ///
 /// # Safety
 /// `counters` is as large as its `size` says.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn mw_node_counters(node: Option<&mw_node_t>, counters: *m
         node.check_process()?;
         let (nic, translation) = (node.nic_counters(), node.translation_counters());
         let mut links = node.links();
-        // A rank's link to itself leaves no host.
+        // A rank's link to itself stays on its host.
         links.retain(|(rank, _)| *rank != node.rank());
         let sum = |part: fn(&LinkCounters) -> u64| links.iter().map(|(_, link)| part(&link.counters)).sum();
         let value = mw_node_counters_t {
@@ -163,10 +163,10 @@ pub unsafe extern "C" fn mw_node_counters(node: Option<&mw_node_t>, counters: *m
     })
 }
 
-/// What this rank did with the shared memory so far, in `*counters`, whose `size` is set before.
+/// Returns the shared memory's counters so far in `*counters`, whose `size` must be set.
 ///
 /// # Errors
-/// `MW_ERR_ARGUMENT`: the size is not one.
+/// `MW_ERR_ARGUMENT`: the size is not valid.
 ///
 /// # Safety
 /// `counters` is as large as its `size` says.

@@ -10,25 +10,25 @@ use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
-/// A descriptor that becomes readable when something has come for this process, for programs that sleep in `epoll`, `poll` or an event
+/// A descriptor that becomes readable when something has arrived for this process, for programs that sleep in `epoll`, `poll` or an event
 /// loop built on them.
 #[derive(Debug)]
 pub struct mw_eventfd_t {
     events: EventFd,
 }
 
-/// Makes a descriptor for an event loop; each loop needs one of its own. For each sleep: `mw_eventfd_arm`, look at everything that is
-/// waited for (`mw_node_poll`, signals, requests), and sleep if there is nothing. In this order nothing is missed.
+/// Makes a descriptor for an event loop; each loop needs its own. For each sleep: call `mw_eventfd_arm`, check everything that is waited
+/// for (`mw_node_poll`, signals, requests), and sleep if there is nothing. In this order nothing is missed.
 ///
-/// Between two armings it becomes readable once: at once when a send, signal or notification comes, a request ends, or a rank leaves
-/// or dies; after half a second at most when a peer stores through `mw_import_pointer`. It may be readable though nothing has come: after
-/// what this process did itself, and up to five times a second while it is armed and importers may have mapped memory of this process.
-/// It does not become readable while a thread counts as polling (`mw_node_begin_polling`).
+/// Between two armings it becomes readable once: at once when a send, signal or notification arrives, a request ends, or a rank leaves or
+/// dies; within half a second when a peer stores through `mw_import_pointer`. It may also become readable although nothing has arrived:
+/// after actions of this process, and up to five times a second while it is armed and importers may have mapped memory of this process. It
+/// does not become readable while a thread counts as polling (`mw_node_begin_polling`).
 ///
-/// It does not keep this process in the job: afterwards it stays readable. Give `*events` back with `mw_eventfd_free`.
+/// It does not keep this process in the job; once the process has left, it stays readable. Free `*events` with `mw_eventfd_free`.
 ///
 /// # Errors
-/// `MW_ERR_LIMIT`: no descriptor left.
+/// `MW_ERR_LIMIT`: no descriptor is left.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_eventfd_create(
     node: Option<&mw_node_t>,
@@ -42,7 +42,7 @@ pub extern "C" fn mw_eventfd_create(
     })
 }
 
-/// The descriptor, in `*fd`. Wait for it to be readable; leave reading, writing and closing to the library.
+/// Returns the descriptor in `*fd`. Only wait for it to be readable; leave reading, writing and closing to the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_eventfd_fd(events: Option<&mw_eventfd_t>, fd: Option<&mut MaybeUninit<i32>>) -> mw_status_t {
     call(|| {
@@ -51,8 +51,8 @@ pub extern "C" fn mw_eventfd_fd(events: Option<&mw_eventfd_t>, fd: Option<&mut M
     })
 }
 
-/// Makes the descriptor not readable, and arms it: what comes from here on makes it readable. Look once more before you sleep: what
-/// came before is found by that look alone.
+/// Clears the descriptor and arms it: what arrives from here on makes it readable. Check once more before you sleep: only that check finds
+/// what arrived earlier.
 ///
 /// # Errors
 /// `MW_ERR_GONE`: this process has left the job; the descriptor stays readable.
@@ -61,7 +61,7 @@ pub extern "C" fn mw_eventfd_arm(events: Option<&mw_eventfd_t>) -> mw_status_t {
     call(|| Ok(required(events, "events")?.events.arm()?))
 }
 
-/// Closes the descriptor: take it out of event loops before. `NULL` is no error.
+/// Closes the descriptor: remove it from event loops first. `NULL` is no error.
 ///
 /// # Safety
 /// No other thread is in a call with `events`, or uses it afterwards.

@@ -27,28 +27,28 @@ pub const MW_IMPORTERS_JOB: u32 = 0;
 pub const MW_IMPORTERS_USER: u32 = 1;
 /// Listed ranks may: `nodes` and `node_count` of the options.
 pub const MW_IMPORTERS_NODES: u32 = 2;
-/// Whoever shows a token may: `token` of the options.
+/// Any process that shows a token may: `token` of the options.
 pub const MW_IMPORTERS_TOKEN: u32 = 3;
 
-/// For `flags` of an export's options: the ring path even where importers could map the memory, which stays as it is, and as
-/// `mw_export_redirect` needs.
+/// For `flags` of an export's options: use the ring path even if importers could map the memory, which then does not move, and which
+/// `mw_export_redirect` requires.
 pub const MW_EXPORT_RING_ONLY: u32 = 1;
 
 /// Bytes of a token.
 pub const MW_TOKEN_BYTES: usize = 16;
 
-/// Wait for as long as it takes.
+/// Wait without limit.
 pub const MW_FOREVER: u64 = u64::MAX;
 
-/// How an export is made. Set all of it to zero, `size` to `sizeof(mw_export_options_t)`, then what is to differ: zero is
-/// what an export without options has.
+/// Options of an export. Set all of it to zero, `size` to `sizeof(mw_export_options_t)`, then the fields that differ: zero is the default
+/// of each.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct mw_export_options_t {
     /// `sizeof(mw_export_options_t)`.
     pub size: usize,
-    /// What importers may do: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, as 0 means. Memory that can be mapped for storing
-    /// can also be read, so an export that allows stores alone takes the ring path.
+    /// What importers may do: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both; 0 means both. Memory mapped for storing can also be read, so an
+    /// export that allows only stores takes the ring path.
     pub rights: u32,
     /// Who may import it: one of `MW_IMPORTERS_*`.
     pub importers: u32,
@@ -58,11 +58,11 @@ pub struct mw_export_options_t {
     pub flags: u32,
     /// The ranks that may import it, for `MW_IMPORTERS_NODES`; copied.
     pub nodes: *const u32,
-    /// How many they are; none at all is an error.
+    /// Number of these ranks; 0 is an error.
     pub node_count: usize,
     /// The token to be shown, for `MW_IMPORTERS_TOKEN`; not all zero.
     pub token: [u8; MW_TOKEN_BYTES],
-    /// Is told of deliveries by `mw_import_send_notify`; or `NULL`.
+    /// Called on deliveries by `mw_import_send_notify`; or `NULL`.
     pub notify: mw_notify_fn,
     /// Passed to `notify`; not used otherwise.
     pub notify_data: *mut c_void,
@@ -75,10 +75,10 @@ unsafe impl Growing for mw_export_options_t {
     const FIRST: usize = 72;
 }
 
-/// Memory on offer: others may store into it or fetch from it, until `mw_export_revoke`. Several threads may use it at once.
+/// Exported memory: others may store into it or fetch from it, until `mw_export_revoke`. Several threads may use it at once.
 #[derive(Debug)]
 pub struct mw_export_t {
-    /// Written to redirect only.
+    /// Locked for writing only to redirect.
     export: RwLock<Export>,
     gate: Option<Arc<Gate>>,
 }
@@ -105,7 +105,7 @@ impl mw_export_t {
     }
 }
 
-/// Who may import, as the options say.
+/// The importers that the options name.
 ///
 /// # Safety
 /// `options.nodes` points to `options.node_count` numbers.
@@ -136,7 +136,7 @@ unsafe fn importers(options: &mw_export_options_t) -> Result<Importers, Failure>
     }
 }
 
-/// Makes an export as the options say.
+/// Makes an export with these options.
 ///
 /// # Safety
 /// `options` is `NULL` or as its size says, and its fields as their descriptions say.
@@ -171,14 +171,14 @@ unsafe fn create(
     Ok(mw_export_t { export: RwLock::new(builder.start()?), gate })
 }
 
-/// Exports a buffer under `name`: 1 to 255 bytes of UTF-8, taken once at a time in this process. Whole buffers take the direct
-/// path, unless the options forbid it. `options` may be `NULL`; `name` and `options` are copied.
+/// Exports a buffer under `name`: 1 to 255 bytes of UTF-8, unique among this process's exports. Whole buffers take the direct path, unless
+/// the options forbid it. `options` may be `NULL`; `name` and `options` are copied.
 ///
 /// End the export with `mw_export_revoke`.
 ///
 /// # Errors
-/// `MW_ERR_ARGUMENT`: a name, an option or a structure that is none. `MW_ERR_EXISTS`: the name is taken. `MW_ERR_LIMIT`: more
-/// pages than may be pinned, or a full table. Nothing is exported then.
+/// `MW_ERR_ARGUMENT`: an invalid name, option or structure. `MW_ERR_EXISTS`: the name is taken. `MW_ERR_LIMIT`: more pages than may be
+/// pinned, or a full table. Nothing is exported then.
 ///
 /// # Safety
 /// `name` ends in a NUL. `options` is as large as its `size` says, `options->nodes` points to `node_count` numbers, and
@@ -205,9 +205,9 @@ pub unsafe extern "C" fn mw_export_create(
     })
 }
 
-/// Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. Whole pages of heap and statics move onto memory
-/// that importers map, in place, until the export is revoked; other threads may store there meanwhile, system calls may not. The rest
-/// takes the ring path: this process stores what comes, so that neighbours on the same page stay private. Else as `mw_export_create`.
+/// Exports `length` bytes of any memory: heap, stack, static, or a part of a buffer. Whole pages of heap and statics move, in place, to
+/// memory that importers map, until the export is revoked; other threads may store there meanwhile, system calls may not. The rest takes
+/// the ring path: this process stores what arrives, so that neighbours on the same page stay private. Otherwise as `mw_export_create`.
 ///
 /// # Errors
 /// As `mw_export_create`, and `MW_ERR_ADDRESS`: memory that this process may not read and write, or shared memory.
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn mw_export_create_range(
     })
 }
 
-/// Its length in bytes, in `*length`.
+/// Returns its length in bytes in `*length`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_export_len(exported: Option<&mw_export_t>, length: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
     call(|| {
@@ -250,7 +250,7 @@ pub extern "C" fn mw_export_len(exported: Option<&mw_export_t>, length: Option<&
     })
 }
 
-/// Copies `length` bytes from `offset` of the exported memory to `into`. What others store meanwhile may come in part.
+/// Copies `length` bytes from `offset` of the exported memory to `into`. Concurrent stores of others may be copied in part.
 ///
 /// # Errors
 /// `MW_ERR_RANGE`: a range outside the export.
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn mw_export_write(
     })
 }
 
-/// Loads the signal at `offset` into `*value`. What was put before it (`mw_import_put_signal`) is there.
+/// Loads the signal at `offset` into `*value`. What was put before it (`mw_import_put_signal`) is visible then.
 ///
 /// # Errors
 /// `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
@@ -312,12 +312,12 @@ pub extern "C" fn mw_export_signal(
     })
 }
 
-/// Waits until the signal at `offset` is at least `value`, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: as long as it
-/// takes). What it then is comes in `*seen`, which may be `NULL`. Serves others meanwhile, and waits as `MAPWIRE_WAIT` says.
+/// Waits until the signal at `offset` is at least `value`, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: without limit). Returns its
+/// value then in `*seen`, which may be `NULL`. Serves others meanwhile, and waits as `MAPWIRE_WAIT` says.
 ///
 /// # Errors
-/// `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import the export has left or
-/// died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
+/// `MW_ERR_TIMEOUT`: the timeout has expired. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import the export has left or died.
+/// `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: a signal is 8 bytes of the export, aligned in memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_export_wait_signal(
     exported: Option<&mw_export_t>,
@@ -346,9 +346,9 @@ pub extern "C" fn mw_export_wait_signal(
     })
 }
 
-/// Lets `buffer` stand for the exported memory until `mw_export_redirect_back`: what others store lands there, at the same offsets,
-/// and what they fetch comes from there; `mw_export_read`, `mw_export_write`, `mw_export_signal` and `mw_export_wait_signal` use it
-/// too. The export keeps the buffer's memory as long as it needs it.
+/// Replaces the exported memory by `buffer` until `mw_export_redirect_back`: others' stores land there, at the same offsets, and their
+/// fetches read there; `mw_export_read`, `mw_export_write`, `mw_export_signal` and `mw_export_wait_signal` use it too. The export keeps
+/// the buffer's memory as long as it needs it.
 ///
 /// # Errors
 /// `MW_ERR_RANGE`: the buffer is shorter than the export.
@@ -363,7 +363,7 @@ pub extern "C" fn mw_export_redirect(exported: Option<&mw_export_t>, buffer: Opt
     })
 }
 
-/// Ends a redirection: what comes lands in the exported memory again.
+/// Ends a redirection: others use the exported memory again.
 ///
 /// # Errors
 /// `MW_ERR_STATE`: as `mw_export_redirect`.
@@ -372,12 +372,12 @@ pub extern "C" fn mw_export_redirect_back(exported: Option<&mw_export_t>) -> mw_
     call(|| Ok(required(exported, "exported")?.write()?.redirect_back()?))
 }
 
-/// Takes the export back, at once, and gives `exported` back, whatever the code. Importers' sends fail from here on, with
-/// `MW_ERR_REVOKED`; what they had mapped is theirs alone, since this process goes on with a copy at the same address. The
-/// export's `notify` has ended, or ends before this returns; it may itself be the caller. `NULL` is no error.
+/// Revokes the export at once, and frees `exported`, whatever the code. Importers' sends fail from here on with `MW_ERR_REVOKED`; memory
+/// that they have mapped becomes theirs alone, since this process continues with a copy at the same address. The export's `notify` has
+/// ended, or ends before this returns; it may itself be the caller. `NULL` is no error.
 ///
 /// # Errors
-/// `MW_ERR_LIMIT`: no memory for the copy: importers that mapped the memory still see it.
+/// `MW_ERR_LIMIT`: no memory for the copy: importers that have mapped the memory still see it.
 ///
 /// # Safety
 /// No other thread is in a call with `exported`, or uses it afterwards.
@@ -389,7 +389,7 @@ pub unsafe extern "C" fn mw_export_revoke(exported: Option<Box<mw_export_t>>) ->
         };
         let mw_export_t { export, gate } = *object;
         let outcome = export.into_inner().unwrap_or_else(PoisonError::into_inner).revoke();
-        // In a forked child another thread of the parent may have been within, and never comes out.
+        // In a forked child, a thread of the parent may have been within, and never comes out.
         if let Some(gate) = gate
             && !matches!(outcome, Err(mapwire::Error::Forked(_)))
         {

@@ -1,4 +1,4 @@
-//! How a call fails: a code for the program, and a message for a person, kept for the calling thread.
+//! Failures of calls: a code for the program, and a message for people, kept for the calling thread.
 
 use core::cell::RefCell;
 use core::ffi::c_char;
@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::status::{mw_status_t, status_of};
 
-/// Why a call failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: mw_status_t,
@@ -14,13 +13,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// An argument that cannot be.
     #[cold]
     pub(crate) fn argument(message: impl Into<String>) -> Self {
         Self { status: mw_status_t::MW_ERR_ARGUMENT, message: message.into() }
     }
 
-    /// A call that cannot be served while something else is so.
+    /// A call that the present state forbids.
     #[cold]
     pub(crate) fn state(message: impl Into<String>) -> Self {
         Self { status: mw_status_t::MW_ERR_STATE, message: message.into() }
@@ -42,7 +40,7 @@ thread_local! {
 /// Keeps a message for the calling thread.
 #[cold]
 fn remember(message: &str) {
-    // A thread that is ending may have lost its place for the message: the code still tells.
+    // A thread that is ending may have lost its storage for the message: the code is still returned.
     let _ = MESSAGE.try_with(|kept| {
         let mut kept = kept.borrow_mut();
         kept.clear();
@@ -51,10 +49,10 @@ fn remember(message: &str) {
     });
 }
 
-/// Runs the body of a function of the library: gives its code, keeps its message, and lets no panic out.
+/// Runs the body of a function of the library: returns its code, keeps its message, and catches panics.
 #[inline]
 pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> mw_status_t {
-    // What a panic leaves half done is behind locks, whose users bear that.
+    // State that a panic leaves half done is behind locks, whose users tolerate that.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => mw_status_t::MW_OK,
         Ok(Err(failure)) => {
@@ -77,9 +75,9 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> mw_status_t {
     }
 }
 
-/// Why the last call of this thread that failed did so: what was wrong, with which value, and how to mend it, in one line of
-/// UTF-8. Empty before the first failure; a call that succeeds leaves it. The text belongs to the library and stands until
-/// the next call of this thread that fails, or the thread's end. Never `NULL`.
+/// Returns why this thread's last failed call failed: what was wrong, with which value, and how to fix it, in one line of UTF-8. Empty
+/// before the first failure; calls that succeed do not change it. The text belongs to the library and is valid until the next failed call
+/// of this thread, or the thread's end. Never `NULL`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_error_message() -> *const c_char {
     MESSAGE
@@ -98,7 +96,7 @@ mod tests {
 
     fn message() -> String {
         let text = mw_error_message();
-        // SAFETY: `mw_error_message` gives a text with a NUL, which stands until this thread fails again.
+        // SAFETY: `mw_error_message` returns a text with a NUL, valid until this thread fails again.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 

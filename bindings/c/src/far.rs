@@ -1,4 +1,4 @@
-//! Memory that may be larger than what it takes of the RAM.
+//! Memory that may exceed its share of RAM.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -14,17 +14,16 @@ use crate::failure::{Failure, call};
 use crate::growing::{self, Growing};
 use crate::status::mw_status_t;
 
-/// Memory of which a limited part is in RAM, and the rest in a file that has no name, or in files that were mapped. Accesses are loads
-/// and stores; one of a page that is not in RAM waits until it is there. System calls may use the memory. Any number of threads may.
-/// `mapwire stats` shows what it does.
+/// Memory of which a limited part is in RAM, and the rest in an unnamed file, or in files that were mapped. Loads and stores access it as
+/// usual; an access to a page that is not in RAM waits until it is. System calls may use the memory, as may any number of threads.
+/// `mapwire stats` shows its figures.
 ///
-/// A page that comes back from the disk with other bytes, or not at all, is never given to the program: access to it raises
-/// SIGBUS, and a line on stderr says why. A child by fork(2) does not have the memory. Give pages back by the functions here:
-/// munmap(2) and madvise(2) go past the library.
+/// A page that cannot be read back from the disk unchanged is never given to the program: access to it raises SIGBUS, and a line on stderr
+/// says why. A child by fork(2) does not have the memory. Free pages by the functions here: munmap(2) and madvise(2) bypass the library.
 #[derive(Debug)]
 pub struct mw_far_t {
     far: Far,
-    /// By address.
+    /// Pieces by address.
     pieces: Mutex<BTreeMap<usize, FarSlice>>,
 }
 
@@ -33,7 +32,7 @@ impl mw_far_t {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a piece of memory until it is freed; its address.
+    /// Keeps a piece of memory until it is freed; returns its address.
     fn keep(&self, mut piece: FarSlice) -> *mut c_void {
         let memory = piece.as_mut_ptr();
         self.pieces().insert(memory.addr(), piece);
@@ -41,15 +40,15 @@ impl mw_far_t {
     }
 }
 
-/// How far memory is opened.
+/// Options of far memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct mw_far_options_t {
     /// `sizeof(mw_far_options_t)`; set it before the call.
     pub size: usize,
-    /// Bytes in RAM at most: at least 65,536. Part of a page does not count.
+    /// Most bytes in RAM: at least 65,536. A partial page does not count.
     pub local_bytes: u64,
-    /// The folder of the file that holds the rest; `NULL` for `/var/tmp`.
+    /// Folder of the file that holds the rest; `NULL` for `/var/tmp`.
     pub disk: *const c_char,
 }
 
@@ -59,7 +58,7 @@ unsafe impl Growing for mw_far_options_t {
     const FIRST: usize = 3 * 8;
 }
 
-/// What far memory did since it was opened. Pages are of 4096 bytes.
+/// Counters of far memory since it was opened. Pages have 4096 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct mw_far_stats_t {
@@ -69,9 +68,9 @@ pub struct mw_far_stats_t {
     pub limit_pages: u64,
     /// Pages in RAM now.
     pub resident_pages: u64,
-    /// Pages that are in memory of other hosts now; none yet.
+    /// Pages now in memory of other hosts; always 0 so far.
     pub remote_pages: u64,
-    /// Pages that are on the disk alone now.
+    /// Pages now on the disk only.
     pub disk_pages: u64,
     /// Page faults on pages never touched.
     pub new_faults: u64,
@@ -85,17 +84,17 @@ pub struct mw_far_stats_t {
     pub stored_pages: u64,
     /// Pages read from mapped files.
     pub file_pages: u64,
-    /// Pages that were read before they were touched.
+    /// Pages read before they were touched.
     pub ahead_pages: u64,
-    /// Of those, pages that were used, as far as faults tell.
+    /// Of those, pages that were then used, as far as faults show.
     pub ahead_hits: u64,
-    /// Half of the page faults took at most so long, in nanoseconds.
+    /// Median latency of page faults, in nanoseconds.
     pub fault_p50_ns: u64,
-    /// 99 % of them did.
+    /// 99th percentile of that latency, in nanoseconds.
     pub fault_p99_ns: u64,
-    /// 99.9 % of them did.
+    /// 99.9th percentile, in nanoseconds.
     pub fault_p999_ns: u64,
-    /// The longest.
+    /// Maximum, in nanoseconds.
     pub fault_max_ns: u64,
     /// Pages that were lost.
     pub lost_pages: u64,
@@ -107,13 +106,13 @@ unsafe impl Growing for mw_far_stats_t {
     const FIRST: usize = 18 * 8;
 }
 
-/// Opens far memory. It needs userfaultfd, as `mapwire doctor` says, and no job.
+/// Opens far memory. It needs userfaultfd (see `mapwire doctor`), and no job.
 ///
 /// Close it with `mw_far_close`.
 ///
 /// # Errors
-/// `MW_ERR_ARGUMENT`: too few bytes in RAM. `MW_ERR_LIMIT`: more than there are addresses. `MW_ERR_SYSTEM`: no file can be made in the
-/// folder, or userfaultfd is refused (the message says how to mend it).
+/// `MW_ERR_ARGUMENT`: too few bytes in RAM. `MW_ERR_LIMIT`: more than the address space has. `MW_ERR_SYSTEM`: no file can be made in the
+/// folder, or userfaultfd is refused (the message says how to fix it).
 ///
 /// # Safety
 /// `options` points to as many bytes as its `size` says, and `disk` to text with a NUL.
@@ -138,7 +137,7 @@ pub unsafe extern "C" fn mw_far_open(
     })
 }
 
-/// Gives back all of the memory, and `far`. `NULL` is no error.
+/// Frees all of the memory, and `far`. `NULL` is no error.
 ///
 /// # Safety
 /// No other thread is in a call with `far`, and nobody uses it or the memory afterwards.
@@ -150,13 +149,13 @@ pub unsafe extern "C" fn mw_far_close(far: Option<Box<mw_far_t>>) -> mw_status_t
     })
 }
 
-/// Allocates `length` bytes, zeroed, on a page boundary. It takes whole pages of 4096 bytes, of which only those that are touched take
-/// anything. At most 1024 pieces are there at a time.
+/// Allocates `length` bytes, zeroed, on a page boundary. It takes whole pages of 4096 bytes; untouched ones use no RAM or disk. At most
+/// 1024 pieces exist at a time.
 ///
-/// Give `*memory` back with `mw_far_free`.
+/// Free `*memory` with `mw_far_free`.
 ///
 /// # Errors
-/// `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than there are addresses, or too many pieces.
+/// `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than the address space has, or too many pieces.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_far_alloc(
     far: Option<&mw_far_t>,
@@ -171,17 +170,17 @@ pub extern "C" fn mw_far_alloc(
     })
 }
 
-/// Maps `length` bytes of a file from byte `offset` on, a multiple of 4096. Pages are read when they are touched. Stores change the
-/// memory alone, never the file. Pages that do not change are never written to the disk: they are read again.
+/// Maps `length` bytes of a file from byte `offset` on, a multiple of 4096. Pages are read when they are touched. Stores change only the
+/// memory, never the file. Unchanged pages are never written to the disk: they are read again.
 ///
-/// The program sees the bytes that it has seen before, also when the file is changed meanwhile: where they are gone, access
-/// raises SIGBUS. `fd` may be closed. As ever, locks of fcntl(2) that this process has on the file end when the memory is given back.
+/// A page that the program has seen keeps its bytes even if the file changes meanwhile: if they are gone, access raises SIGBUS. `fd` may
+/// be closed. As usual, this process's fcntl(2) locks on the file end when the memory is freed.
 ///
-/// Give `*memory` back with `mw_far_free`.
+/// Free `*memory` with `mw_far_free`.
 ///
 /// # Errors
-/// `MW_ERR_ARGUMENT`: 0 bytes, no regular file, or one that is not open for reading. `MW_ERR_RANGE`: bytes behind the end of the file.
-/// `MW_ERR_ALIGNMENT`: an offset that no page begins at. `MW_ERR_LIMIT`: no address space or descriptor, or too many pieces.
+/// `MW_ERR_ARGUMENT`: 0 bytes, not a regular file, or not open for reading. `MW_ERR_RANGE`: bytes behind the end of the file.
+/// `MW_ERR_ALIGNMENT`: `offset` is not a multiple of 4096. `MW_ERR_LIMIT`: no address space or descriptor, or too many pieces.
 /// `MW_ERR_SYSTEM`: `fd` is not open.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_far_map(
@@ -197,14 +196,14 @@ pub extern "C" fn mw_far_map(
         if fd < 0 {
             return Err(Failure::argument(format!("{fd} is not the descriptor of a file")));
         }
-        // SAFETY: used within the call alone. Of a descriptor that is not open, the kernel says so.
+        // SAFETY: used only within the call. If the descriptor is not open, the kernel says so.
         let file = unsafe { BorrowedFd::borrow_raw(fd) };
         *place = far.keep(far.far.map_part(file, offset, length)?);
         Ok(())
     })
 }
 
-/// Gives memory of `mw_far_alloc` or `mw_far_map` back. `NULL` is no error.
+/// Frees memory of `mw_far_alloc` or `mw_far_map`. `NULL` is no error.
 ///
 /// # Errors
 /// `MW_ERR_ADDRESS`: no memory of `far` begins there.
@@ -229,10 +228,10 @@ pub unsafe extern "C" fn mw_far_free(far: Option<&mw_far_t>, memory: *mut c_void
     })
 }
 
-/// What was counted so far.
+/// Returns the counters so far in `*stats`, whose `size` must be set.
 ///
 /// # Errors
-/// `MW_ERR_ARGUMENT`: a structure without its size.
+/// `MW_ERR_ARGUMENT`: the size is not valid.
 ///
 /// # Safety
 /// `stats` points to as many bytes as its `size` says.

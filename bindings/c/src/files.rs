@@ -11,9 +11,8 @@ use crate::failure::call;
 use crate::shared::mw_shared_t;
 use crate::status::mw_status_t;
 
-/// Reads up to `length` bytes from the descriptor `fd` into shared memory, from its position on, until the file ends. `*done`,
-/// unless `done` is `NULL`, is how many bytes came, whatever the code: fewer than `length` when the file has ended or the read
-/// failed.
+/// Reads up to `length` bytes from the descriptor `fd` into shared memory, from its position on, until the file ends. `*done`, unless
+/// `done` is `NULL`, is the number of bytes read, whatever the code: fewer than `length` if the file has ended or the read failed.
 ///
 /// # Errors
 /// `MW_ERR_ADDRESS`: the range is not within the shared memory. `MW_ERR_SYSTEM`: read(2) failed; the message says why.
@@ -33,8 +32,8 @@ pub unsafe extern "C" fn mw_shared_read(
     unsafe { counted(shared, Descriptor(fd), memory, length, done, read) }
 }
 
-/// Writes `length` bytes of shared memory to the descriptor `fd`, from its position on. `*done`, unless `done` is `NULL`, is how
-/// many bytes were written, whatever the code. What other ranks store meanwhile may be written or not.
+/// Writes `length` bytes of shared memory to the descriptor `fd`, from its position on. `*done`, unless `done` is `NULL`, is the number of
+/// bytes written, whatever the code. Concurrent stores of other ranks may or may not be written.
 ///
 /// # Errors
 /// `MW_ERR_ADDRESS`: the range is not within the shared memory. `MW_ERR_SYSTEM`: write(2) failed; the message says why.
@@ -59,7 +58,7 @@ pub unsafe extern "C" fn mw_shared_write(
 /// As `mw_shared_read`; `MW_ERR_ARGUMENT`: `stream` is `NULL`.
 ///
 /// # Safety
-/// `stream` is an open `FILE *` of the C library that this program uses; else as `mw_shared_read`.
+/// `stream` is an open `FILE *` of the C library that this program uses; otherwise as `mw_shared_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_shared_fread(
     shared: Option<&mw_shared_t>,
@@ -97,7 +96,7 @@ pub unsafe extern "C" fn mw_shared_fwrite(
     unsafe { counted(shared, Stream(stream), memory, length, done, write) }
 }
 
-/// Has `pass` move bytes between `file` and the shared memory that C names, and tells in `*done` how many passed.
+/// Moves bytes between `file` and the shared memory that C names by `pass`, and returns their number in `*done`.
 ///
 /// # Safety
 /// As `mw_shared_read`.

@@ -1,7 +1,7 @@
 //! Structures that may grow: each begins with its size in bytes, as the program knows it.
 //!
-//! A program compiled with an older header passes less, and what is missing counts as zero, which means "as before". One
-//! compiled with a newer header passes more: that is refused unless what this library does not know is zero.
+//! A program compiled with an older header passes less, and what is missing counts as zero, which means "as before". One compiled with a
+//! newer header passes more, which is refused unless the unknown part is zero.
 
 use core::mem::MaybeUninit;
 
@@ -9,7 +9,7 @@ use crate::arguments::null;
 use crate::failure::Failure;
 use crate::status::mw_status_t;
 
-/// More than any such structure will ever have.
+/// Larger than any such structure will ever be.
 const ABSURD: usize = 4096;
 
 /// A structure that begins with its size.
@@ -17,13 +17,13 @@ const ABSURD: usize = 4096;
 /// # Safety
 /// It is `repr(C)` with `size: usize` as its first field, has no padding, and zeroes are a value of it.
 pub(crate) unsafe trait Growing: Copy {
-    /// For messages.
+    /// Name for messages.
     const NAME: &'static str;
-    /// Bytes that it had in the first version.
+    /// Size of its first version, in bytes.
     const FIRST: usize;
 }
 
-/// Checks the size that a structure says it has.
+/// Checks the size that a structure claims.
 ///
 /// # Safety
 /// `from` is `NULL`, or points to as many bytes as its first word says, and at least to that word.

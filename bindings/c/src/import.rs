@@ -14,16 +14,16 @@ use crate::memory;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
-/// How an import is made. Set all of it to zero, `size` to `sizeof(mw_import_options_t)`, then what is to differ: zero is
-/// what an import without options has.
+/// Options of an import. Set all of it to zero, `size` to `sizeof(mw_import_options_t)`, then the fields that differ: zero is the default
+/// of each.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct mw_import_options_t {
     /// `sizeof(mw_import_options_t)`.
     pub size: usize,
-    /// How long to wait for the export, in nanoseconds; 0: as long as `MAPWIRE_TIMEOUT` says (30 s unless set).
+    /// How long to wait for the export, in nanoseconds; 0: `MAPWIRE_TIMEOUT` (30 s unless set).
     pub timeout_ns: u64,
-    /// What to ask for: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, and no more than the export gives; 0: all that it gives.
+    /// Rights to request: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH`, or both, and no more than the export allows; 0: all that it allows.
     pub rights: u32,
     /// Zero.
     pub reserved: u32,
@@ -37,22 +37,20 @@ unsafe impl Growing for mw_import_options_t {
     const FIRST: usize = 40;
 }
 
-/// The right to store into another rank's memory, or to fetch from it. Several threads may use it at once; what one thread
-/// sends arrives in order.
+/// The right to store into another rank's memory, or to fetch from it. Several threads may use it at once; what one thread sends arrives
+/// in order.
 #[derive(Debug)]
 pub struct mw_import_t {
     pub(crate) import: Import,
 }
 
-/// Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are
-/// copied.
+/// Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are copied.
 ///
-/// Give `*import` back with `mw_import_free`.
+/// Free `*import` with `mw_import_free`.
 ///
 /// # Errors
-/// `MW_ERR_RANGE`: no such rank. `MW_ERR_TIMEOUT`: the rank has not exported the name in time. `MW_ERR_REFUSED`: it does not
-/// let this process, or the token is wrong. `MW_ERR_RIGHTS`: it allows less than is asked for. `MW_ERR_GONE`: it has left or
-/// died.
+/// `MW_ERR_RANGE`: `rank` is not a rank of the job. `MW_ERR_TIMEOUT`: the rank has not exported the name in time. `MW_ERR_REFUSED`: it
+/// does not admit this process, or the token is wrong. `MW_ERR_RIGHTS`: it allows less than requested. `MW_ERR_GONE`: it has left or died.
 ///
 /// # Safety
 /// `name` ends in a NUL; `options` is as large as its `size` says.
@@ -93,7 +91,7 @@ pub unsafe extern "C" fn mw_import_create(
     })
 }
 
-/// Gives the import up. Sends begun with it go on. `NULL` is no error.
+/// Frees the import. Sends begun with it continue. `NULL` is no error.
 ///
 /// # Safety
 /// No other thread is in a call with `import`, or uses it afterwards.
@@ -105,7 +103,7 @@ pub unsafe extern "C" fn mw_import_free(import: Option<Box<mw_import_t>>) -> mw_
     })
 }
 
-/// Bytes of the export, in `*length`.
+/// Returns the length of the export in bytes in `*length`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_len(import: Option<&mw_import_t>, length: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
     call(|| {
@@ -114,7 +112,7 @@ pub extern "C" fn mw_import_len(import: Option<&mw_import_t>, length: Option<&mu
     })
 }
 
-/// The exporting rank, in `*rank`.
+/// Returns the exporting rank in `*rank`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_rank(import: Option<&mw_import_t>, rank: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
     call(|| {
@@ -124,7 +122,7 @@ pub extern "C" fn mw_import_rank(import: Option<&mw_import_t>, rank: Option<&mut
     })
 }
 
-/// What may be done, in `*rights`: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH` or both.
+/// Returns the rights in `*rights`: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH` or both.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_rights(import: Option<&mw_import_t>, rights: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
     call(|| {
@@ -133,7 +131,7 @@ pub extern "C" fn mw_import_rights(import: Option<&mw_import_t>, rights: Option<
     })
 }
 
-/// Whether the exporter's memory is mapped here, in `*direct` (1 or 0). A send is then a copy, which the MMU checks.
+/// Returns whether the exporter's memory is mapped here in `*direct` (1 or 0). A send is then a copy, which the MMU checks.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_is_direct(
     import: Option<&mw_import_t>,
@@ -145,12 +143,12 @@ pub extern "C" fn mw_import_is_direct(
     })
 }
 
-/// Where bytes `offset` to `offset + length` of the export are mapped here, in `*pointer`, until the import is freed; for loads only
-/// without `MW_RIGHT_STORE`. Loads and stores there need no call. After a revocation stores reach nobody. They wake nobody: an
-/// exporter that sleeps in `mw_export_wait_signal` sees them after 10 ms at most. When the call fails `*pointer` becomes `NULL`.
+/// Returns in `*pointer` where bytes `offset` to `offset + length` of the export are mapped here, until the import is freed; only for
+/// loads without `MW_RIGHT_STORE`. Loads and stores there need no call. After a revocation stores reach nobody. Stores there wake nobody:
+/// an exporter that sleeps in `mw_export_wait_signal` sees them within 10 ms. If the call fails, `*pointer` becomes `NULL`.
 ///
 /// # Errors
-/// `MW_ERR_RANGE`: a range outside the export. `MW_ERR_ADDRESS`: not all of it is mapped here: the export, or a part of it, takes the
+/// `MW_ERR_RANGE`: a range outside the export. `MW_ERR_ADDRESS`: some of it is not mapped here: the export, or a part of it, takes the
 /// ring path.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_pointer(
@@ -179,9 +177,9 @@ pub extern "C" fn mw_import_pointer(
     })
 }
 
-/// The first proxy address of this import, in `*address`: it and those that follow, one a byte, name the bytes of the export
-/// among all imports of this process, for `mw_node_send_to` and its like. It is a number and no pointer: there is no memory behind
-/// it. Never 0, never given twice.
+/// Returns the first proxy address of this import in `*address`. It and those that follow, one for each byte, name the bytes of the export
+/// among all imports of this process, for `mw_node_send_to` and similar calls. It is a number, not a pointer: there is no memory behind
+/// it. Never 0, and never reused.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_proxy_address(
     import: Option<&mw_import_t>,
@@ -193,14 +191,14 @@ pub extern "C" fn mw_import_proxy_address(
     })
 }
 
-/// Stores `length` bytes at `offset` of the export. Returns once `data` may be reused. Delivery is not confirmed: the exporter may
-/// still refuse what has left, when it revokes the export meanwhile. `mw_import_flush` confirms delivery. What this process sends
-/// to another arrives in order. Once this process has been told that the export is revoked, every send fails.
+/// Stores `length` bytes at `offset` of the export. Returns once `data` may be reused. Delivery is not confirmed: the exporter may still
+/// refuse what has left, if it revokes the export meanwhile. `mw_import_flush` confirms delivery. What this process sends to another
+/// arrives in order. Once this process knows that the export is revoked, every send fails.
 ///
 /// # Errors
-/// `MW_ERR_RANGE`: a range outside the export. `MW_ERR_RIGHTS`: no right to store. `MW_ERR_REVOKED`: the export was taken back.
-/// `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. A long send can fail after a
-/// part of it has left: the message then says how many bytes may have been stored at most. Else nothing of it was stored.
+/// `MW_ERR_RANGE`: a range outside the export. `MW_ERR_RIGHTS`: no right to store. `MW_ERR_REVOKED`: the export was revoked.
+/// `MW_ERR_GONE`: the exporter has left or died. `MW_ERR_LIMIT`: pages of `data` cannot be pinned. A long send can fail after a part of it
+/// has left: the message then gives an upper bound on the bytes that may have been stored. Otherwise nothing of it was stored.
 ///
 /// # Safety
 /// `data` points to `length` readable bytes (it may be `NULL` if there are none), which no thread changes during the call.
@@ -246,7 +244,7 @@ pub unsafe extern "C" fn mw_import_put_signal(
     })
 }
 
-/// Stores `length` bytes at `offset`, and has the export's `notify` run after delivery.
+/// Stores `length` bytes at `offset`, and has the export's `notify` called after delivery.
 ///
 /// # Errors
 /// As `mw_import_send`.
@@ -269,20 +267,20 @@ pub unsafe extern "C" fn mw_import_send_notify(
     })
 }
 
-/// Waits until all that this process has sent by this import is in place at the exporter. Needs no right to fetch. On the direct
-/// path it is a fence and a look at the exporter's status; on the ring path a message to the exporter and back.
+/// Waits until everything that this process has sent by this import is in place at the exporter. Needs no right to fetch. On the direct
+/// path it is a fence and a check of the exporter's status; on the ring path a message to the exporter and back.
 ///
 /// # Errors
-/// `MW_ERR_REVOKED`: sends since the last flush were not stored; the message says how many, and the first of them, as far as is
-/// known. `MW_ERR_LIMIT`: the same, since the exporter could not pin its pages. On the ring path each is reported by one flush, those
-/// that failed midway with an error of their own included; on the direct path every flush after a revocation fails, since it is not
-/// known what the exporter still saw. `MW_ERR_GONE`: the exporter has left or died: what of the sends was stored is not known.
+/// `MW_ERR_REVOKED`: sends since the last flush were not stored; the message says how many, and the first of them, as far as known.
+/// `MW_ERR_LIMIT`: the same, because the exporter could not pin its pages. On the ring path each is reported by one flush, including those
+/// that failed midway with an error of their own; on the direct path every flush after a revocation fails, since it is unknown what the
+/// exporter still saw. `MW_ERR_GONE`: the exporter has left or died: it is unknown which sends were stored.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_flush(import: Option<&mw_import_t>) -> mw_status_t {
     call(|| Ok(required(import, "import")?.import.flush()?))
 }
 
-/// Copies `length` bytes from `offset` of the export to `into`. When it returns, they are there.
+/// Copies `length` bytes from `offset` of the export to `into`. They are in place when it returns.
 ///
 /// # Errors
 /// As `mw_import_send`, for the right to fetch.
@@ -305,12 +303,12 @@ pub unsafe extern "C" fn mw_import_fetch(
     })
 }
 
-/// Stores `length` bytes at proxy address `to`: `mw_import_proxy_address` plus an offset. It is `mw_import_send` to the import
+/// Stores `length` bytes at proxy address `to`: `mw_import_proxy_address` plus an offset. Equivalent to `mw_import_send` to the import
 /// that has the address.
 ///
 /// # Errors
-/// As `mw_import_send`; `MW_ERR_ADDRESS`: no import has the address, or one that has been given up. `MW_ERR_RANGE`: the bytes
-/// pass the end of the import.
+/// As `mw_import_send`; `MW_ERR_ADDRESS`: no import has the address, or its import has been freed. `MW_ERR_RANGE`: the bytes pass the end
+/// of the import.
 ///
 /// # Safety
 /// As `mw_import_send`.
@@ -333,7 +331,7 @@ pub unsafe extern "C" fn mw_node_send_to(
 /// this order, as `mw_import_put_signal` does. `length` may be 0.
 ///
 /// # Errors
-/// As `mw_import_put_signal` and `mw_node_send_to`; `MW_ERR_ARGUMENT`: the addresses are in two imports.
+/// As `mw_import_put_signal` and `mw_node_send_to`; `MW_ERR_ARGUMENT`: the addresses are in different imports.
 ///
 /// # Safety
 /// As `mw_import_send`.

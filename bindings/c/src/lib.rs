@@ -5,9 +5,9 @@
 //! | `node.rs` | join the job; rank, size; run the driver |
 //! | `polling.rs` | threads that poll |
 //! | `collective.rs` | calls of all ranks together |
-//! | `victims.rs` | choose what is unpinned |
+//! | `victims.rs` | choose pages to unpin |
 //! | `buffer.rs` | memory that importers can map |
-//! | `export.rs`, `notify.rs` | offer memory; be told of deliveries |
+//! | `export.rs`, `notify.rs` | export memory; notifications of deliveries |
 //! | `waiting.rs` | wait for any of several signals |
 //! | `import.rs` | store into another rank's memory, fetch from it |
 //! | `parts.rs` | transfers of many parts |
@@ -16,24 +16,24 @@
 //! | `events.rs` | descriptors for event loops |
 //! | `shared.rs` | memory that all ranks share |
 //! | `far.rs` | memory that may be larger than RAM |
-//! | `counters.rs` | what was done so far |
+//! | `counters.rs` | counters |
 //! | `version.rs`, `status.rs`, `failure.rs` | versions; codes; messages |
 //!
-//! Everything of the public header keeps these rules:
+//! Everything in the public header keeps these rules:
 //!
-//! * A function gives a code (`status.rs` maps errors to codes, and is the only place that does); its results go where its
-//!   last arguments point. Nothing is written there when it fails, but a pointer to an object becomes `NULL`.
+//! * A function returns a code (only `status.rs` maps errors to codes); its last arguments point to its results. Nothing is written there
+//!   if it fails, except that a pointer to an object becomes `NULL`.
 //! * No panic leaves a function (`failure::call` turns it into `MW_ERR_INTERNAL`).
-//! * A pointer that must not be `NULL` is checked (`arguments.rs`), as are enumerations, flags, sizes and text.
+//! * Pointers that must not be `NULL`, enumerations, flags, sizes and text are checked (`arguments.rs`).
 //! * Structures that may grow begin with their size (`growing.rs`).
 //!
-//! Pointers to objects come as `Option<&T>` and, where they end, as `Option<Box<T>>`, which have the form of C's pointers;
-//! so `unsafe` is left to what C describes by address and length.
+//! Pointers to objects arrive as `Option<&T>` and, where they end, as `Option<Box<T>>`, which have the form of C's pointers; so `unsafe`
+//! is only needed for what C describes by address and length.
 #![deny(unsafe_code)]
 // C's names for C's things.
 #![allow(non_camel_case_types)]
 
-// The order of the header is that of the modules, so they are kept apart.
+// The header's order is that of the modules, so they are not sorted.
 //
 // `unsafe(no_mangle)` counts as unsafe code, since a name could clash with one of the program's: all begin with `mw_`.
 

@@ -1,10 +1,10 @@
-//! What the library says by itself: on standard error, and only what the program cannot learn from codes, such as a store
-//! that a peer refused after the call for it had returned.
+//! Output of the library on standard error: only what the program cannot learn from codes, such as a store that a peer refused after its
+//! call had returned.
 
 use mapwire::{environment, log};
 
-/// Starts the log, once: `MAPWIRE_LOG` says what it holds (`off`, `error`, `warn`, `info`, `debug`, `trace`, or
-/// `warn,mapwire_transport=debug`), `warn` unless it does.
+/// Starts the log, once: `MAPWIRE_LOG` selects its contents (`off`, `error`, `warn`, `info`, `debug`, `trace`, or
+/// `warn,mapwire_transport=debug`); default `warn`.
 pub(crate) fn start() {
     let chosen = std::env::var("MAPWIRE_LOG").unwrap_or_default();
     // In a job the launcher has warned, once for all ranks.

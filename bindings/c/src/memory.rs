@@ -6,7 +6,7 @@ use crate::arguments::null;
 use crate::failure::Failure;
 use crate::status::mw_status_t;
 
-/// The longest that memory can be.
+/// Most bytes of a memory block.
 const LONGEST: usize = isize::MAX as usize;
 
 /// `length` bytes to read from.
@@ -33,7 +33,7 @@ pub(crate) unsafe fn target<'a>(data: *mut c_void, length: usize, name: &str) ->
         return Ok(&mut []);
     }
     check(data.is_null(), length, name)?;
-    // SAFETY: as in `source`, and of no one else's use.
+    // SAFETY: as in `source`, and nobody else uses it.
     Ok(unsafe { core::slice::from_raw_parts_mut(data.cast(), length) })
 }
 
@@ -56,7 +56,7 @@ pub(crate) unsafe fn values<'a, T: Copy>(values: *const T, count: usize, name: &
     Ok(unsafe { core::slice::from_raw_parts(values, count) })
 }
 
-/// A text.
+/// A C string.
 ///
 /// # Safety
 /// `text` is `NULL` or ends in a NUL, and stays as it is for as long as `'a` lasts.
@@ -71,7 +71,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str
     })
 }
 
-/// Refuses memory that is not there, or that no program can have.
+/// Refuses a null pointer to bytes, or an impossible length.
 #[inline]
 pub(crate) fn check(is_null: bool, length: usize, name: &str) -> Result<(), Failure> {
     if is_null {
@@ -93,7 +93,7 @@ fn too_long(length: usize, name: &str) -> Failure {
     }
 }
 
-/// Refuses a range that is not within `end` bytes, before memory of that length is looked at.
+/// Refuses a range that is not within `end` bytes, before memory of that length is read.
 #[inline]
 pub(crate) fn check_range(offset: u64, length: usize, end: u64) -> Result<(), Failure> {
     match offset.checked_add(length as u64) {

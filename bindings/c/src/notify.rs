@@ -1,4 +1,4 @@
-//! Notifications on their way to a function of the program, and a gate that shuts when the export ends.
+//! Delivery of notifications to a function of the program, and a gate that closes when the export ends.
 
 use core::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,11 +6,11 @@ use std::thread::ThreadId;
 
 use mapwire::Notification;
 
-/// What a notification tells: a message has been delivered.
+/// A notification: a message has been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct mw_notification_t {
-    /// First byte of the message, counted from the start of the export.
+    /// Offset of the message's first byte in the export.
     pub offset: u64,
     /// Bytes of the message.
     pub length: u64,
@@ -20,12 +20,12 @@ pub struct mw_notification_t {
     pub reserved: u32,
 }
 
-/// Is told of deliveries into an export. `notification` stands until it returns; `data` is what the export's options say.
+/// Called on deliveries into an export. `notification` is valid until it returns; `data` is that of the export's options.
 ///
-/// It runs in whichever thread then serves what has come: one that is in a call of this library or in an access to shared
-/// memory, or the library's own. It may run in several threads at once. So let it be short and take no lock that the program
-/// holds while it calls the library; it may send, but must not touch shared memory, nor leave by `longjmp` or an exception.
-/// Once `mw_export_revoke` has returned it does not run any more.
+/// It runs in whichever thread then serves what has arrived: one in a call of this library or in an access to shared memory, or the
+/// library's own. It may run in several threads at once. So keep it short and take no lock that the program holds while it calls the
+/// library; it may send, but must not touch shared memory, nor leave by `longjmp` or an exception. Once `mw_export_revoke` has returned,
+/// it does not run any more.
 pub type mw_notify_fn = Option<unsafe extern "C" fn(notification: *const mw_notification_t, data: *mut c_void)>;
 
 /// A function of the program with its data.
@@ -35,7 +35,7 @@ pub(crate) struct Callback {
     data: *mut c_void,
 }
 
-// SAFETY: the program is told that its function runs in any thread, so `data` is fit for that (`mw_notify_fn`).
+// SAFETY: the program knows that its function runs in any thread, so `data` is fit for that (`mw_notify_fn`).
 unsafe impl Send for Callback {}
 // SAFETY: and that it may run in several at once.
 unsafe impl Sync for Callback {}
@@ -72,12 +72,12 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
-    /// Threads that are within, once a time.
+    /// Threads that are within, one entry for each entrance.
     within: Vec<ThreadId>,
 }
 
 impl Gate {
-    /// What an export's handler is to do: call `callback` while the gate is open.
+    /// The handler of an export: calls `callback` while the gate is open.
     pub(crate) fn handler(self: &Arc<Self>, callback: Callback) -> impl Fn(Notification) + Send + Sync + 'static {
         let gate = Arc::clone(self);
         move |notification| gate.pass(|| callback.call(notification))
@@ -102,7 +102,7 @@ impl Gate {
         }
     }
 
-    /// Lets nothing through from here on, and waits for what is within; not for the calling thread, which may be there.
+    /// Lets nothing through from here on, and waits for the threads within, except the calling thread.
     pub(crate) fn close(&self) {
         let me = std::thread::current().id();
         let mut state = self.lock();

@@ -19,13 +19,13 @@ pub struct iovec {
     iov_len: usize,
 }
 
-/// Refuses parts that are longer together than the export, before their memory is looked at.
+/// Refuses parts whose total exceeds the export, before their memory is read.
 fn check_total(parts: &[iovec], offset: u64, import: &Import) -> Result<(), Failure> {
     let total = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.iov_len));
     memory::check_range(offset, total, import.len())
 }
 
-/// The bytes of `rows` in the memory of this process, once those in the export are known to be within it.
+/// The bytes of `rows` in this process's memory, after checking that those in the export are within it.
 fn local_bytes(rows: &Rows, offset: u64, import: &Import) -> Result<usize, Failure> {
     let remote = rows.remote_bytes().and_then(|bytes| usize::try_from(bytes).ok());
     memory::check_range(offset, remote.unwrap_or(usize::MAX), import.len())?;
@@ -38,11 +38,11 @@ fn local_bytes(rows: &Rows, offset: u64, import: &Import) -> Result<usize, Failu
     })
 }
 
-/// Stores `count` parts of memory one behind the other from `offset` on, as by as many calls of `mw_import_send`. All are checked
-/// before any byte is stored. On the ring path they follow each other without a wait, and short ones travel together.
+/// Stores `count` parts of memory one behind the other from `offset` on, like as many calls of `mw_import_send`. All are checked before
+/// any byte is stored. On the ring path they follow each other without a wait, and short ones travel together.
 ///
 /// # Errors
-/// As `mw_import_send`, of all parts together.
+/// As `mw_import_send`, for all parts together.
 ///
 /// # Safety
 /// `parts` points to `count` of them (it may be `NULL` if there are none), each with `iov_len` readable bytes at `iov_base`, which no
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn mw_import_sendv(
 /// Copies the bytes from `offset` of the export on to `count` parts of memory, one after the other, until they are full.
 ///
 /// # Errors
-/// As `mw_import_fetch`, of all parts together. Some may be filled then.
+/// As `mw_import_fetch`, for all parts together. Some may be filled then.
 ///
 /// # Safety
 /// `parts` points to `count` of them (it may be `NULL` if there are none), each with `iov_len` writable bytes at `iov_base`, which no
@@ -100,8 +100,8 @@ pub unsafe extern "C" fn mw_import_fetchv(
 /// other without a wait.
 ///
 /// # Errors
-/// As `mw_import_send`: when a row leaves the export nothing is stored. `MW_ERR_ARGUMENT`: `remote_stride` is less than `row_bytes`, so
-/// that rows would overlap.
+/// As `mw_import_send`: if a row leaves the export nothing is stored. `MW_ERR_ARGUMENT`: `remote_stride` is less than `row_bytes`, so rows
+/// would overlap.
 ///
 /// # Safety
 /// The bytes of `data` from the first row to the end of the last are readable, and no thread changes them during the call.
@@ -129,8 +129,8 @@ pub unsafe extern "C" fn mw_import_send_strided(
 /// overlap, to rows of `into`, which begin every `local_stride` bytes. The bytes of `into` between rows stay as they are.
 ///
 /// # Errors
-/// As `mw_import_fetch`: when a row leaves the export nothing is fetched. `MW_ERR_ARGUMENT`: `local_stride` is less than `row_bytes`, so
-/// that rows would overlap.
+/// As `mw_import_fetch`: if a row leaves the export nothing is fetched. `MW_ERR_ARGUMENT`: `local_stride` is less than `row_bytes`, so
+/// rows would overlap.
 ///
 /// # Safety
 /// The bytes of `into` from the first row to the end of the last are writable, and no thread uses them during the call.

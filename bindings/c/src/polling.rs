@@ -10,13 +10,13 @@ use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
 thread_local! {
-    /// What this thread has begun and not ended. A thread that ends without it polls no more.
+    /// Polls that this thread has begun and not ended. They end with the thread.
     static BEGUN: RefCell<Vec<Polling>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Counts the calling thread as one that polls, until it calls `mw_node_end_polling` or ends: what peers send wakes nobody, and is
-/// served when the thread calls `mw_node_poll` or waits. For loops that poll closely; a thread that computes meanwhile keeps its
-/// peers waiting. Calls nest, each with its own end. Until the end the process stays in the job.
+/// Counts the calling thread as polling, until it calls `mw_node_end_polling` or ends: what peers send wakes nobody, and is served when
+/// the thread calls `mw_node_poll` or waits. For loops that poll often; a thread that computes meanwhile keeps its peers waiting. Calls
+/// nest, each with its own end. Until the end the process stays in the job.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_begin_polling(node: Option<&mw_node_t>) -> mw_status_t {
     call(|| {
@@ -28,15 +28,15 @@ pub extern "C" fn mw_node_begin_polling(node: Option<&mw_node_t>) -> mw_status_t
     })
 }
 
-/// Ends the last `mw_node_begin_polling` of the calling thread, and serves what came meanwhile.
+/// Ends the last `mw_node_begin_polling` of the calling thread, and serves what has arrived meanwhile.
 ///
 /// # Errors
-/// `MW_ERR_STATE`: this thread does not poll.
+/// `MW_ERR_STATE`: this thread is not polling.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_end_polling(node: Option<&mw_node_t>) -> mw_status_t {
     call(|| {
         required(node, "node")?.node.check_process()?;
-        // Dropped outside the borrow: it may run functions of the program that are told of deliveries.
+        // Dropped outside the borrow: it may run notification functions of the program.
         match BEGUN.with_borrow_mut(Vec::pop) {
             Some(polling) => {
                 drop(polling);

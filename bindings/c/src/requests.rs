@@ -1,4 +1,4 @@
-//! Sends and fetches that go on while the program does.
+//! Sends and fetches that continue while the program runs.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use crate::import::mw_import_t;
 use crate::memory;
 use crate::status::mw_status_t;
 
-/// A send or fetch under way. Its memory is the library's until `mw_request_wait`.
+/// A send or fetch under way. Its memory belongs to the library until `mw_request_wait`.
 #[derive(Debug)]
 pub struct mw_request_t {
     request: UnderWay,
@@ -37,14 +37,14 @@ fn begun(place: &mut *mut mw_request_t, request: UnderWay) {
     *place = Box::into_raw(Box::new(mw_request_t { request }));
 }
 
-/// Begins to store `length` bytes at `offset`, and returns without waiting for them to leave; on the ring path it waits only while 64
-/// commands wait before it.
+/// Begins to store `length` bytes at `offset`, and returns before they have left; on the ring path it waits only while 64 commands are
+/// queued.
 ///
-/// End it with `mw_request_wait`: until then the memory is the library's.
+/// End it with `mw_request_wait`: until then the memory belongs to the library.
 ///
 /// # Errors
-/// As `mw_import_send`, and `MW_ERR_LIMIT`: 896 requests of this process are under way on the ring path. Nothing is begun then, and
-/// there is nothing to wait for.
+/// As `mw_import_send`, and `MW_ERR_LIMIT`: 896 requests of this process are under way on the ring path. Nothing is begun then, and there
+/// is nothing to wait for.
 ///
 /// # Safety
 /// `data` points to `length` readable bytes, which stay mapped and unchanged until `mw_request_wait` has returned, whatever its code.
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn mw_import_put_signal_async(
     })
 }
 
-/// Begins to copy `length` bytes from `offset` of the export to `into`. They are there when `mw_request_wait` has returned `MW_OK`.
+/// Begins to copy `length` bytes from `offset` of the export to `into`. They are in place when `mw_request_wait` has returned `MW_OK`.
 ///
 /// # Errors
 /// As `mw_import_fetch` and `mw_import_send_async`.
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn mw_import_fetch_async(
     })
 }
 
-/// Whether `mw_request_wait` would return at once, in `*done` (1 or 0). Serves what has come; never waits.
+/// Returns whether `mw_request_wait` would return at once in `*done` (1 or 0). Serves what has arrived; never waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_request_is_done(
     request: Option<&mw_request_t>,
@@ -140,11 +140,10 @@ pub extern "C" fn mw_request_is_done(
     })
 }
 
-/// Waits until the memory of a request may be used again, and gives `request` back, whatever the code. `NULL` is no error.
+/// Waits until the memory of a request may be used again, and frees `request`, whatever the code. `NULL` is no error.
 ///
 /// # Errors
-/// As `mw_import_send` or `mw_import_fetch`: it failed after it had been begun. Parts of it may have been stored, or lie in the memory
-/// that it fetched to.
+/// As `mw_import_send` or `mw_import_fetch`: it failed after it had begun. Parts of it may have been stored, or be in the destination.
 ///
 /// # Safety
 /// No other thread is in a call with `request`, or uses it afterwards.
@@ -153,15 +152,14 @@ pub unsafe extern "C" fn mw_request_wait(request: Option<Box<mw_request_t>>) -> 
     call(|| request.map_or(Ok(()), |object| object.wait()))
 }
 
-/// As `mw_request_wait` for `count` requests, which become `NULL`; those that are `NULL` are passed over. Waits for all of them, also
-/// when some fail.
+/// As `mw_request_wait` for `count` requests, which become `NULL`; `NULL` ones are ignored. Waits for all of them, even if some fail.
 ///
 /// # Errors
-/// As `mw_request_wait`, of the first that failed.
+/// As `mw_request_wait`, for the first that failed.
 ///
 /// # Safety
-/// `requests` points to `count` requests that may be changed, each `NULL` or there once. No other thread is in a call with one of
-/// them, or uses it afterwards.
+/// `requests` points to `count` writable requests, each `NULL` or distinct. No other thread is in a call with one of them, or uses it
+/// afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_request_wait_all(requests: *mut Option<Box<mw_request_t>>, count: usize) -> mw_status_t {
     call(|| {

@@ -10,28 +10,27 @@ use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
-/// Memory that all ranks of the job share, at the same addresses. It is sequentially consistent, and used like any other
-/// memory: an access that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs,
-/// one allocation at a time, as a whole.
+/// Memory that all ranks of the job share, at the same addresses. It is sequentially consistent, and used like any other memory: an access
+/// that needs another rank faults, and the library's handler (of SIGBUS or SIGSEGV) fetches what it needs, one whole allocation at a time.
 ///
-/// System calls do not fault: they give EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`,
-/// `mw_shared_write`, `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have it:
-/// it dies of SIGSEGV where it touches it, and a line on stderr says why.
+/// System calls do not fault: they fail with EFAULT for such memory, and stdio then loses data. Use `mw_shared_read`, `mw_shared_write`,
+/// `mw_shared_fread` and `mw_shared_fwrite`, or private memory. A child by fork(2) does not have it: touching it ends the child by
+/// SIGSEGV, and a line on stderr says why.
 #[derive(Debug)]
 pub struct mw_shared_t {
     pub(crate) shared: Shared,
 }
 
-/// Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take
-/// part in barriers (usually 1; up to 64 may use the memory). Its size, views, place and fault handling come from the
-/// environment (`MAPWIRE_SHARED`, `MAPWIRE_VIEWS`, `MAPWIRE_SHARED_BASE`, `MAPWIRE_FAULTS`), alike in all ranks.
+/// Opens the shared memory. All ranks of the job call it, and it returns when all have. `threads` threads of this rank take part in
+/// barriers (usually 1; up to 64 may use the memory). The environment sets its size, views, address and fault handling (`MAPWIRE_SHARED`,
+/// `MAPWIRE_VIEWS`, `MAPWIRE_SHARED_BASE`, `MAPWIRE_FAULTS`), alike in all ranks.
 ///
 /// Close it with `mw_shared_close`.
 ///
 /// # Errors
-/// `MW_ERR_EXISTS`: it is open. `MW_ERR_CONFIG`: a setting that is not valid, or not alike. `MW_ERR_LIMIT`, `MW_ERR_SYSTEM`:
-/// no address space, mappings or faults are to be had (the message names the setting). `MW_ERR_TIMEOUT`, `MW_ERR_GONE`: a rank
-/// does not come.
+/// `MW_ERR_EXISTS`: it is open. `MW_ERR_CONFIG`: a setting that is invalid, or differs between ranks. `MW_ERR_LIMIT`, `MW_ERR_SYSTEM`:
+/// cannot reserve addresses, map memory or install the fault handler (the message names the setting). `MW_ERR_TIMEOUT`, `MW_ERR_GONE`: a
+/// rank does not join in.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_open(
     node: Option<&mw_node_t>,
@@ -46,8 +45,8 @@ pub extern "C" fn mw_shared_open(
     })
 }
 
-/// Waits until every rank closes, one thread of each, and gives the memory and `shared` back, whatever the code. The memory is
-/// not to be touched afterwards. `NULL` is no error.
+/// Waits until every rank closes, one thread of each, and frees the memory and `shared`, whatever the code. Do not touch the memory
+/// afterwards. `NULL` is no error.
 ///
 /// # Errors
 /// `MW_ERR_GONE`: a rank has left or died.
@@ -64,9 +63,9 @@ pub unsafe extern "C" fn mw_shared_close(shared: Option<Box<mw_shared_t>>) -> mw
     })
 }
 
-/// Allocates `length` zeroed bytes as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the
-/// same in every rank: tell it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes,
-/// from 64 on to 64, from a page on to pages. It stands until the shared memory is closed.
+/// Allocates `length` zeroed bytes as a unit that moves between ranks as a whole and alone. Its address, in `*memory`, is the same in
+/// every rank: pass it to others by `mw_shared_broadcast`, or through other shared memory. It is aligned to 16 bytes, from 64 bytes on to
+/// 64, from a page on to pages. It lasts until the shared memory is closed.
 ///
 /// # Errors
 /// `MW_ERR_ARGUMENT`: 0 bytes. `MW_ERR_LIMIT`: more than is left.
@@ -84,8 +83,8 @@ pub extern "C" fn mw_shared_alloc(
     })
 }
 
-/// Fetches what of `length` bytes at `memory` is not here while this thread goes on. It is a hint: at most 16 allocations are on
-/// their way at a time, faults fetch the rest, and another rank may take one away before it is used.
+/// Fetches what is missing here of `length` bytes at `memory` while this thread continues. It is a hint: at most 16 allocations are under
+/// way at a time, faults fetch the rest, and another rank may take one away before it is used.
 ///
 /// # Errors
 /// `MW_ERR_ADDRESS`: the bytes are not within the shared memory. `MW_ERR_GONE`: a rank has left or died.
@@ -98,7 +97,7 @@ pub extern "C" fn mw_shared_prefetch(
     prefetch(shared, memory, length, false)
 }
 
-/// As `mw_shared_prefetch`, to store there: no other rank keeps a copy.
+/// As `mw_shared_prefetch`, for stores: no other rank keeps a copy.
 ///
 /// # Errors
 /// As `mw_shared_prefetch`.
@@ -118,7 +117,7 @@ fn prefetch(shared: Option<&mw_shared_t>, memory: *const c_void, length: usize, 
     })
 }
 
-/// Waits until every rank has got here, and all its threads that take part.
+/// Waits until all participating threads of every rank have arrived.
 ///
 /// # Errors
 /// `MW_ERR_GONE`: a rank has left or died.
@@ -130,17 +129,17 @@ pub extern "C" fn mw_shared_barrier(shared: Option<&mw_shared_t>) -> mw_status_t
 /// As `mw_shared_barrier`, for barrier number `barrier` of 256 independent ones. `mw_shared_barrier` is number 0.
 ///
 /// # Errors
-/// As `mw_shared_barrier`, and `MW_ERR_RANGE`: a number beyond the last.
+/// As `mw_shared_barrier`, and `MW_ERR_RANGE`: no barrier has this number.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_barrier_of(shared: Option<&mw_shared_t>, barrier: u32) -> mw_status_t {
     call(|| Ok(required(shared, "shared")?.shared.barrier_of(barrier)?))
 }
 
-/// Says that the program has installed signal handlers since the memory was opened, and that they may touch it. Takes about
+/// Tells the library that the program has installed signal handlers since the memory was opened, and that they may touch it. Takes about
 /// 20 microseconds.
 ///
 /// # Errors
-/// None but `MW_ERR_ARGUMENT`: no `shared`.
+/// Only `MW_ERR_ARGUMENT`: `shared` is `NULL`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_notice_handlers(shared: Option<&mw_shared_t>) -> mw_status_t {
     call(|| {
@@ -151,36 +150,36 @@ pub extern "C" fn mw_shared_notice_handlers(shared: Option<&mw_shared_t>) -> mw_
     })
 }
 
-/// Takes lock number `lock` of 4096, the same in every rank. It is granted in the order of asking. Give it back in the same
-/// thread with `mw_shared_unlock`.
+/// Takes lock number `lock` of 4096, the same in every rank. Locks are granted in the order of requests. Release it in the same thread
+/// with `mw_shared_unlock`.
 ///
 /// # Errors
-/// `MW_ERR_RANGE`: a number beyond the last. `MW_ERR_STATE`: this thread holds it. `MW_ERR_GONE`: a rank has left or died.
+/// `MW_ERR_RANGE`: no lock has this number. `MW_ERR_STATE`: this thread holds it. `MW_ERR_GONE`: a rank has left or died.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_lock(shared: Option<&mw_shared_t>, lock: u32) -> mw_status_t {
     call(|| {
         let guard = required(shared, "shared")?.shared.lock(lock)?;
-        // The program gives it back.
+        // The program releases it.
         core::mem::forget(guard);
         Ok(())
     })
 }
 
-/// Gives a lock back.
+/// Releases a lock.
 ///
 /// # Errors
-/// `MW_ERR_RANGE`: a number beyond the last. `MW_ERR_STATE`: this thread does not hold it.
+/// `MW_ERR_RANGE`: no lock has this number. `MW_ERR_STATE`: this thread does not hold it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_unlock(shared: Option<&mw_shared_t>, lock: u32) -> mw_status_t {
     call(|| Ok(required(shared, "shared")?.shared.unlock(lock)?))
 }
 
-/// Gives `*value` of rank `root` to all ranks, in `*value`. One thread of each rank calls it, with the same root; other ranks'
-/// `*value` need not be set before.
+/// Copies `*value` of rank `root` to `*value` of all ranks. One thread of each rank calls it, with the same root; other ranks need not set
+/// `*value`.
 ///
 /// # Errors
-/// `MW_ERR_RANGE`: no such rank. `MW_ERR_STATE`: ranks name different roots, or another thread of this rank is in a broadcast.
-/// `MW_ERR_GONE`: a rank has left or died.
+/// `MW_ERR_RANGE`: `root` is not a rank of the job. `MW_ERR_STATE`: ranks name different roots, or another thread of this rank is in a
+/// broadcast. `MW_ERR_GONE`: a rank has left or died.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_broadcast(
     shared: Option<&mw_shared_t>,
@@ -191,7 +190,7 @@ pub extern "C" fn mw_shared_broadcast(
         let shared = &required(shared, "shared")?.shared;
         let value = required(value, "value")?;
         let mine = if shared.node().rank() == root as usize {
-            // SAFETY: the root has set it, as it is told above; any 8 bytes are a number.
+            // SAFETY: the root has set it, as documented above; any 8 bytes are a number.
             unsafe { value.assume_init_read() }
         } else {
             0
@@ -205,7 +204,7 @@ pub extern "C" fn mw_shared_broadcast(
 /// Changes how many threads of this rank take part in barriers: 1 to 64, while none waits in one.
 ///
 /// # Errors
-/// `MW_ERR_LIMIT`: none, too many, or some wait.
+/// `MW_ERR_LIMIT`: 0, too many, or some threads wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_shared_set_threads(shared: Option<&mw_shared_t>, threads: u32) -> mw_status_t {
     call(|| Ok(required(shared, "shared")?.shared.set_threads(threads as usize)?))

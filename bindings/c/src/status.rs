@@ -4,17 +4,17 @@ use core::ffi::{CStr, c_char};
 
 use mapwire::{Error, ErrorKind};
 
-/// How a call went: `MW_OK`, or a negative code. `mw_error_message()` tells more. Later versions may give codes that this
-/// header does not name: treat them as failures.
+/// Result of a call: `MW_OK`, or a negative code. `mw_error_message()` says more. Later versions may return codes that this header does
+/// not name: treat them as failures.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum mw_status_t {
-    /// Done.
+    /// Success.
     MW_OK = 0,
-    /// An argument that cannot be: `NULL`, an unknown enumerator or flag, a structure without its size, a name that is none,
-    /// a length of 0 where there must be something.
+    /// An invalid argument: `NULL`, an unknown enumerator or flag, a structure without its size, an invalid name, a length of 0 that must
+    /// not be.
     MW_ERR_ARGUMENT = -1,
-    /// A range outside the buffer, export, import or shared memory; a number of a rank, lock or barrier beyond the last.
+    /// A range outside the buffer, export, import or shared memory; a number of a rank, lock or barrier that does not exist.
     MW_ERR_RANGE = -2,
     /// A signal that is not 8 aligned bytes.
     MW_ERR_ALIGNMENT = -3,
@@ -22,37 +22,37 @@ pub enum mw_status_t {
     MW_ERR_ADDRESS = -4,
     /// A right that the import does not carry.
     MW_ERR_RIGHTS = -5,
-    /// The exporter does not let this process import it, or the token is wrong.
+    /// The exporter does not admit this process, or the token is wrong.
     MW_ERR_REFUSED = -6,
-    /// The export was taken back.
+    /// The export was revoked.
     MW_ERR_REVOKED = -7,
     /// A rank, or the launcher, has left or died.
     MW_ERR_GONE = -8,
-    /// It did not happen in time.
+    /// The timeout has expired.
     MW_ERR_TIMEOUT = -9,
-    /// The name is taken, or the thing open already.
+    /// The name is taken, or the object is open already.
     MW_ERR_EXISTS = -10,
-    /// Not as things are now: a lock that is not held, a redirection of mapped memory, two calls that exclude each other.
+    /// The present state forbids it: a lock that is not held, a redirection of mapped memory, two calls that exclude each other.
     MW_ERR_STATE = -11,
     /// A limit is reached: of memory, address space, pinned pages, descriptors, or a table of the NIC. The message names it.
     MW_ERR_LIMIT = -12,
-    /// A `MAPWIRE_*` variable is not valid, or ranks differ in it.
+    /// A `MAPWIRE_*` variable is invalid, or differs between ranks.
     MW_ERR_CONFIG = -13,
     /// The operating system refused for another reason.
     MW_ERR_SYSTEM = -14,
-    /// A peer or the launcher does not follow the protocol; the job cannot go on.
+    /// A peer or the launcher does not follow the protocol; the job cannot continue.
     MW_ERR_PROTOCOL = -15,
-    /// Program, library and launcher do not fit together.
+    /// Program, library and launcher are incompatible.
     MW_ERR_VERSION = -16,
     /// A fault of mapwire itself.
     MW_ERR_INTERNAL = -17,
-    /// The calling process is a child by fork(2) of the one that joined the job: nothing of a node works there.
+    /// The calling process is a child by fork(2) of the one that joined the job: nodes do not work there.
     MW_ERR_FORKED = -18,
 }
 
 use mw_status_t::*;
 
-/// The name of a code, such as "MW_ERR_RANGE"; "MW_ERR_?" for a number that is none. Valid for ever.
+/// Returns the name of a code, such as "MW_ERR_RANGE"; "MW_ERR_?" for an unknown number. Valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_status_name(status: i32) -> *const c_char {
     ALL.iter().find(|(code, _)| *code as i32 == status).map_or(c"MW_ERR_?", |(_, name)| *name).as_ptr()

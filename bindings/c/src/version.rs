@@ -13,11 +13,11 @@ pub const MW_VERSION_MINOR: u32 = 1;
 pub const MW_VERSION_PATCH: u32 = 0;
 /// The three numbers in one that grows: 1002003 is version 1.2.3.
 pub const MW_VERSION_NUMBER: u32 = MW_VERSION_MAJOR * 1_000_000 + MW_VERSION_MINOR * 1_000 + MW_VERSION_PATCH;
-/// The binary interface that this header describes; also the number behind `libmapwire.so.`. It grows when something is
-/// removed or changed. What is added leaves it: structures say their own size, and new functions are new symbols.
+/// The binary interface that this header describes; also the number behind `libmapwire.so.`. It grows when something is removed or
+/// changed. Additions do not change it: structures say their own size, and new functions are new symbols.
 pub const MW_ABI: u32 = 0;
 
-/// Version of the library, as text: "0.1.0". Valid for ever.
+/// Returns the version of the library as text: "0.1.0". Valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_version() -> *const c_char {
     const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -27,14 +27,14 @@ pub extern "C" fn mw_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// Version of the library in one number, made as `MW_VERSION_NUMBER` is.
+/// Returns the version of the library as one number, like `MW_VERSION_NUMBER`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_version_number() -> u32 {
     MW_VERSION_NUMBER
 }
 
-/// Whether a program compiled with a header of version `number` (`MW_VERSION_NUMBER`) and binary interface `abi` (`MW_ABI`)
-/// can use this library. For programs that load it by hand: where the dynamic linker does it, the file's name has told.
+/// Checks whether a program compiled with a header of version `number` (`MW_VERSION_NUMBER`) and binary interface `abi` (`MW_ABI`) can use
+/// this library. For programs that load it by hand: the dynamic linker checks by the file's name.
 ///
 /// # Errors
 /// `MW_ERR_VERSION`: another binary interface, or a library that is older than the header.

@@ -9,15 +9,15 @@ use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
-/// Chooses which of this process's pages are unpinned, when the limit on pinned pages wants room for `wanted` more.
+/// Chooses pages of this process to unpin, when the limit on pinned pages requires room for `wanted` more.
 ///
-/// `candidates` are the addresses of the first bytes of the `count` pages that may be unpinned, least recently used first. Write
-/// the addresses of those to unpin to `victims`, best first, which has room for `count`, and return how many they are. Beyond
-/// `wanted`, and what is no candidate or there twice, is passed over; where they are too few, the least recently used follow.
-/// `data` is what `mw_node_choose_victims` was given.
+/// `candidates` are the addresses of the first bytes of the `count` pages that may be unpinned, least recently used first. Write the
+/// addresses of those to unpin to `victims`, best first, which has room for `count`, and return their number. Those beyond `wanted`,
+/// duplicates and pages that are not candidates are ignored; if there are too few, the least recently used follow. `data` is that of
+/// `mw_node_choose_victims`.
 ///
-/// It is called while the library is held: it must call nothing of the library, touch no shared memory, and neither wait for
-/// another thread nor leave by `longjmp` or an exception. It may run in any thread, one at a time.
+/// It is called while the library is locked: it must call nothing of the library, touch no shared memory, and neither wait for another
+/// thread nor leave by `longjmp` or an exception. It may run in any thread, one at a time.
 pub type mw_choose_victims_fn = Option<
     unsafe extern "C" fn(
         wanted: u64,
@@ -36,7 +36,7 @@ struct Chooser {
     chosen: Vec<u64>,
 }
 
-// SAFETY: the program is told that its function runs in any thread, so `data` is fit for that (`mw_choose_victims_fn`).
+// SAFETY: the program knows that its function runs in any thread, so `data` is fit for that (`mw_choose_victims_fn`).
 unsafe impl Send for Chooser {}
 
 impl core::fmt::Debug for Chooser {
@@ -59,16 +59,16 @@ impl ChooseVictims for Chooser {
             unsafe { (self.function)(count, self.candidates.as_ptr(), room, self.chosen.as_mut_ptr(), self.data) };
         let chosen = &self.chosen[..chosen.min(room)];
         victims.extend(chosen.iter().map(|address| Page::containing(*address)));
-        // Too few: those that were used least recently.
+        // If there are too few: the least recently used.
         if (victims.len() as u64) < count {
             victims.extend(candidates.oldest_first());
         }
     }
 }
 
-/// Lets the program choose which pages are unpinned when `MAPWIRE_PIN_LIMIT` wants it, in place of `MAPWIRE_POLICY`: a program
-/// often knows what it will use again. Without a limit nothing is unpinned to make room, and `choose` is never called. `data` is
-/// handed to it; both must stay valid as long as the process runs.
+/// Lets the program choose which pages are unpinned for `MAPWIRE_PIN_LIMIT`, in place of `MAPWIRE_POLICY`: a program often knows what it
+/// will use again. Without a limit nothing is unpinned to make room, and `choose` is never called. `data` is passed to it; both must stay
+/// valid as long as the process runs.
 ///
 /// # Errors
 /// `MW_ERR_STATE`: pages are pinned already; call it before anything is exported, sent or fetched.

@@ -1,4 +1,4 @@
-//! Waits for any of several signals.
+//! Waiting for any of several signals.
 
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -12,25 +12,25 @@ use crate::memory;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
-/// A signal that is waited for: it has come when the word at `offset` of `exported` is at least `value`.
+/// A signal to wait for: it has arrived when the word at `offset` of `exported` is at least `value`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct mw_awaited_t<'a> {
-    /// The export that it is stored in.
+    /// Export that contains it.
     pub exported: Option<&'a mw_export_t>,
-    /// Where in the export; a multiple of 8.
+    /// Offset in the export, in bytes; a multiple of 8.
     pub offset: u64,
-    /// The least value.
+    /// Least value that counts.
     pub value: u64,
 }
 
-/// Waits until one of `count` signals has come, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: as long as it takes). Its index
-/// comes in `*index`; of several that have come the lowest. What was put before the signal is there. Serves others meanwhile, and
+/// Waits until one of `count` signals has arrived, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: without limit). Returns its index
+/// in `*index`; of several that have arrived, the lowest. What was put before the signal is visible then. Serves others meanwhile, and
 /// waits as `MAPWIRE_WAIT` says.
 ///
 /// # Errors
-/// `MW_ERR_ARGUMENT`: no signals. `MW_ERR_TIMEOUT`: the time is over. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import one
-/// of the exports has left or died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: as `mw_export_wait_signal`, of any of them.
+/// `MW_ERR_ARGUMENT`: no signals. `MW_ERR_TIMEOUT`: the timeout has expired. `MW_ERR_GONE`: with `MW_FOREVER`, every rank that may import
+/// one of the exports has left or died. `MW_ERR_RANGE`, `MW_ERR_ALIGNMENT`: as `mw_export_wait_signal`, for any of them.
 ///
 /// # Safety
 /// `signals` points to `count` of them.

@@ -5,7 +5,7 @@ use mapwire_testing::namespaces::Hosts;
 
 const LINKINGS: [Linking; 2] = [Linking::Shared, Linking::Static];
 
-/// Every line that `wanted` names is in the output.
+/// Asserts that the output contains every line of `wanted`.
 #[track_caller]
 fn says(output: &str, wanted: &[&str]) {
     for line in wanted {
@@ -132,7 +132,7 @@ fn they_do_so_whichever_way_faults_are_caught() {
     assert_eq!(output.matches("counter 600: ok").count(), 3, "{output}");
 }
 
-/// The examples with their ranks, and what they say where no rank maps memory of another.
+/// The examples with their ranks, and their output if no rank maps memory of another.
 const EXAMPLES: [(&str, u32, &[&str]); 4] = [
     ("first", 2, &["rank 1 says 42"]),
     ("vmmc", 2, &["table: ring path", "fetch: ok", "send_async: ok"]),
@@ -175,7 +175,7 @@ fn every_example_runs_on_hosts_of_its_own_sealed_and_plain() {
     }
 }
 
-/// Undefined values are not looked for: compilers branch on a value before the one that says that it is there.
+/// Undefined values are not checked: compilers branch on a value before the check that makes it valid.
 #[test]
 fn valgrind_runs_the_examples_and_finds_no_wild_access() {
     if crate::common::clean("valgrind").arg("--version").output().is_err() {

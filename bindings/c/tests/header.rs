@@ -1,8 +1,8 @@
-//! `include/mapwire.h` is what the Rust items say, so it cannot drift from them.
+//! `include/mapwire.h` is generated from the Rust items, so it cannot drift from them.
 
 use std::path::Path;
 
-/// Says that the header is to be written anew.
+/// Set to rewrite the header.
 const UPDATE: &str = "MAPWIRE_UPDATE_HEADER";
 
 /// The header, from the Rust items and their documentation.
@@ -15,8 +15,8 @@ fn generate() -> String {
     tidy(&String::from_utf8(text).unwrap())
 }
 
-/// Brings comments into the form of C that even old compilers read, a line each where that is enough, and the headings of
-/// Rust's documentation into words.
+/// Brings comments into a form that even old C compilers accept, one line each if that is enough, and turns the headings of Rust's
+/// documentation into words.
 fn tidy(text: &str) -> String {
     let mut tidy = String::new();
     let mut lines = text.lines().peekable();
@@ -43,7 +43,7 @@ fn tidy(text: &str) -> String {
         } else if let Some((code, comment)) = line.split_once(" // ") {
             tidy += &format!("{code} /* {comment} */\n");
         } else if line.ends_with(',') && lines.peek() == Some(&"};") {
-            // Old compilers want no comma behind the last of an enumeration.
+            // Old compilers reject a comma behind the last enumerator.
             tidy += &format!("{}\n", line.trim_end_matches(','));
         } else {
             tidy += &format!("{line}\n");

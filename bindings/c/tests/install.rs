@@ -1,4 +1,4 @@
-//! What `make install` puts where, and that the library's symbols are those of the header.
+//! The files that `make install` installs, and the library's symbols, which are those of the header.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,7 +28,7 @@ fn prototypes() -> BTreeMap<String, String> {
     found
 }
 
-/// Whether a program is installed; says so if not.
+/// Whether a program is installed; prints a line if not.
 fn has(program: &str) -> bool {
     let found = clean(program).arg("--version").output().is_ok();
     if !found {
@@ -145,7 +145,7 @@ fn a_cpp_program_links_with_the_library() {
     assert_eq!(output, format!("{} MW_OK\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// The prototypes of the header, or of the pages' synopses, in one form.
+/// The prototypes of the header, or of the pages' synopses, normalised.
 fn in_one_form(prototype: &str) -> String {
     let spaced = prototype.replace('(', " ( ").replace(',', " , ");
     let words: Vec<_> = spaced.split_whitespace().collect();

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use crate::common::{Installed, Linking, Program};
 
-/// What a job of rank 1's way to end said, and its exit code.
+/// Output and exit code of a job whose rank 1 ends in this way.
 #[track_caller]
 fn ending(program: &Program<'_>, way: &str, options: &[&str], variables: &[(&str, &str)]) -> (i32, String) {
     let note = crate::common::Folder::new();

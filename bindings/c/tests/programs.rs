@@ -1,4 +1,4 @@
-//! C programs that ask for what they must not, that load the library by hand, and that are told of deliveries.
+//! C programs that misuse the library, that load it by hand, and that are notified of deliveries.
 
 use crate::common::{Installed, Linking};
 
@@ -131,7 +131,7 @@ fn far_memory_is_allocated_mapped_counted_and_given_back() {
     assert!(output.contains("far and back"), "{output}");
 }
 
-/// Over shared memory, over sealed datagrams, of which none may leave a child, and by libfabric, whose sockets the child has too.
+/// Over shared memory, over sealed datagrams, none of which may leave a child, and by libfabric, whose sockets the child has too.
 #[test]
 fn nothing_of_a_node_works_in_a_forked_child_and_its_parent_goes_on_unharmed() {
     let installed = Installed::get(Linking::Shared);

@@ -1,8 +1,8 @@
-//! `close` and its like: a program that closes all descriptors that it does not know, or takes high numbers for its own, must not take
-//! those of far memory.
+//! `close` and similar calls: a program that closes all unknown descriptors, or uses high numbers for its own, must not take those of far
+//! memory.
 //!
-//! For the program descriptors of this library are not open: `close` says so, and `close_range` goes past them. `dup2` and `dup3` cannot
-//! have their numbers. They close by themselves when another program is started.
+//! For the program, descriptors of this library are not open: `close` says so, and `close_range` skips them. `dup2` and `dup3` cannot have
+//! their numbers. They close by themselves on `exec`.
 
 use std::ffi::{c_int, c_uint};
 
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
         if ours > from && by_kernel(from, ours - 1) != 0 {
             return -1;
         }
-        // Numbers of ours are far below the last there is.
+        // Our numbers are far below the highest possible.
         from = ours + 1;
         if from > last {
             return 0;

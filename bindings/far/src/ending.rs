@@ -1,10 +1,10 @@
-//! `_exit`: programs that end by it run no function of `atexit`.
+//! `_exit`: programs that end by it run no `atexit` functions.
 
 use std::ffi::c_int;
 
 use crate::report;
 
-/// _exit(2). Figures are printed first, if they are asked for.
+/// _exit(2). Prints the figures first, if requested.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(code: c_int) -> ! {
     report::at_end();
@@ -12,7 +12,7 @@ pub extern "C" fn _exit(code: c_int) -> ! {
     unsafe {
         libc::syscall(libc::SYS_exit_group, code);
     }
-    // The call above does not come back.
+    // The call above does not return.
     std::process::abort()
 }
 

@@ -1,11 +1,11 @@
-//! What a forked child gets: the memory as it was at the fork, with a pager of its own.
+//! Far memory in a forked child: as it was at the fork, with a pager of its own.
 //!
-//! Handlers of `pthread_atfork` freeze the pager before the fork, let it go on in the parent, and make another in the child. They are
-//! the first that are registered ([`__register_atfork`]): so those of other libraries, which touch their memory, run before the
-//! pager is frozen, and after the child has its own.
+//! Handlers of `pthread_atfork` freeze the pager before the fork, thaw it in the parent, and make another in the child. They are
+//! registered first ([`__register_atfork`]): so handlers of other libraries, which touch their memory, run before the pager is frozen, and
+//! after the child has its own.
 //!
-//! The C library itself touches memory of the program between the two: the locks of its files, in the child. Such an access raises
-//! SIGSEGV, since the child has no far memory yet; a handler of that gives it the page there and then.
+//! In between, the C library itself touches memory of the program: the locks of its files, in the child. Such an access raises SIGSEGV,
+//! since the child has no far memory yet; a handler then provides the page at once.
 //!
 //! `vfork` and `posix_spawn` share the memory, and run no handlers. A child of `_Fork` or of a bare `clone` has no far memory.
 
@@ -28,9 +28,9 @@ use crate::threads;
 /// From the beginning of a fork to its end.
 struct Forking {
     frozen: Result<(Frozen, Ranges), PagerError>,
-    /// What the program does at SIGSEGV.
+    /// The program's action for SIGSEGV.
     action: sigaction,
-    /// Whether the program lets the forking thread be interrupted by it.
+    /// The program's signal mask of the forking thread.
     mask: sigset_t,
     _turn: MutexGuard<'static, ()>,
 }
@@ -38,7 +38,7 @@ struct Forking {
 /// One thread forks at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The process that forks; 0: none. Another one that sees it is its child.
+/// The process that forks; 0: none. A different process that sees it is its child.
 static PARENT: AtomicU32 = AtomicU32::new(0);
 
 /// Not a thread-local variable: those may be found by far memory.
@@ -70,7 +70,7 @@ pub(crate) fn register() {
     }
 }
 
-/// What `pthread_atfork` of any library calls: registers the handlers of this library before all others.
+/// The function that `pthread_atfork` of any library calls: registers the handlers of this library before all others.
 ///
 /// # Safety
 /// As of the C library's function.
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn __register_atfork(
     unsafe { register_with_c_library(prepare, parent, child, library) }
 }
 
-/// The C library's own.
+/// The C library's own function.
 ///
 /// # Safety
 /// The handlers stay until `library` is unloaded, or for good if that is null.
@@ -129,7 +129,7 @@ extern "C" fn prepare() {
     self::forking().0 = Some(forking);
 }
 
-/// Puts back what the program does at SIGSEGV, in parent and child.
+/// Restores the program's action for SIGSEGV, in parent and child.
 fn restore(forking: &Forking) {
     PARENT.store(0, Ordering::SeqCst);
     // SAFETY: what is put back was there before.
@@ -144,7 +144,7 @@ fn restore(forking: &Forking) {
     }
 }
 
-/// After it, in the parent.
+/// After a fork, in the parent.
 extern "C" fn parent() {
     let forking = self::forking().0.take();
     if let Some(forking) = forking {
@@ -153,14 +153,14 @@ extern "C" fn parent() {
     }
 }
 
-/// After it, in the child, whose only thread this is.
+/// After a fork, in the child, whose only thread this is.
 extern "C" fn child() {
     touch_locale();
     let (Some(old), Some(forking)) = (space(), self::forking().0.take()) else {
         return;
     };
     restore(&forking);
-    // Threads of the new pager allocate when they begin, before there is memory for them to touch.
+    // Threads of the new pager allocate at their start, before there is memory for them to touch.
     clear_space();
     let revived = forking.frozen.and_then(|(frozen, ranges)| {
         // SAFETY: the thread that froze the pager forked this child, which has no other. The old space is never used again.
@@ -177,7 +177,7 @@ extern "C" fn child() {
     }
 }
 
-/// Touches what a thread reads of the locale when it begins, so that it is there for those of the pager.
+/// Touches the locale data that a thread reads at its start, so that it exists for the pager's threads.
 fn touch_locale() {
     /// The first items of `LC_CTYPE`, which are tables of characters.
     const ITEMS: libc::nl_item = 8;
@@ -204,7 +204,7 @@ extern "C" fn touched(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
     let address = unsafe { (*info).si_addr() }.addr();
     let is_far = space().is_some_and(|space| space.has(address));
     if is_far && parent != 0 && parent != std::process::id() {
-        // The access is tried again, and finds the page.
+        // The access is repeated, and finds the page.
         lend(address);
         return;
     }
@@ -212,7 +212,7 @@ extern "C" fn touched(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
     unsafe { pass_on(&BEFORE, signal, info, context) };
 }
 
-/// Gives a page to a child that has no far memory yet.
+/// Provides a page to a child that has no far memory yet.
 fn lend(address: usize) {
     match forking().0.as_mut().map(|forking| &mut forking.frozen) {
         Some(Ok((frozen, _))) => {

@@ -1,4 +1,4 @@
-//! `malloc` and its like: mimalloc's, once far memory is on. Memory of the C library's own allocator, from before that, goes back to it.
+//! `malloc` and similar calls: mimalloc's, once far memory is on. Earlier memory of the C library's allocator returns to it.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -18,7 +18,7 @@ fn given(memory: *mut c_void) -> *mut c_void {
     memory
 }
 
-/// Whether what is allocated now is far.
+/// Whether new allocations are far.
 fn gives_far() -> bool {
     space().is_some() && !threads::wants_ram()
 }
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> usize {
     match memory.is_null() {
         true => 0,
         false => {
-            // The C library's own function is hidden behind this one. The size of a chunk stands before it, with three bits of flags.
+            // The C library's own function is hidden behind this one. The size of a chunk precedes it, with three flag bits.
             // SAFETY: the memory is of the C library's allocator, whose chunks have looked so since its first versions.
             let size = unsafe { memory.cast::<usize>().sub(1).read() };
             let is_mapped = size & 2 != 0;

@@ -1,4 +1,4 @@
-//! The C library's own allocator, past those that stand in front of it.
+//! The C library's own allocator, bypassing its replacements.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -18,7 +18,7 @@ unsafe extern "C" {
     pub(crate) fn free(memory: *mut c_void);
 }
 
-/// What `malloc` aligns to.
+/// Alignment of `malloc`.
 const ALIGNMENT: usize = 16;
 
 /// Rust's memory in this library.

@@ -1,15 +1,14 @@
-//! Far memory for programs as they are: `libmapwire_far.so`, which `mapwire far` preloads.
+//! Far memory for unmodified programs: `libmapwire_far.so`, which `mapwire far` preloads.
 //!
-//! It stands in front of the C library's `malloc`, `mmap` and their like. What a program allocates lies in one range of address
-//! space of which a limited part is in RAM ([`mapwire_host::paging`]). Files, stacks and what programs map with special flags stay
-//! where they were.
+//! It replaces the C library's `malloc`, `mmap` and similar calls. The program's allocations lie in one range of address space with a
+//! limited part in RAM ([`mapwire_host::paging`]). Files, stacks and mappings with special flags stay where they were.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | `settings` | the variables that `mapwire far` sets |
 //! | `state` | whether far memory is on, and the calls of the program that it serves |
-//! | `fork` | what a forked child gets |
-//! | `space` | the range of addresses, and who has which part of it |
+//! | `fork` | far memory in a forked child |
+//! | `space` | the range of addresses, and its assigned parts |
 //! | `ranges` | which parts of it are free, or locked |
 //! | `maps` | `mmap`, `munmap`, `madvise` |
 //! | `moves` | `mremap` |
@@ -23,12 +22,12 @@
 //! | `report` | figures at the end of the program |
 //!
 //! # Memory of the library itself
-//! The threads that serve page faults must touch no far memory, or they would wait for themselves. All that Rust code here allocates
-//! comes from the C library's own allocator, whose `brk` and `mmap` nobody stands in front of.
+//! The threads that serve page faults must touch no far memory, or they would wait for themselves. All Rust code here allocates from the C
+//! library's own allocator, whose `brk` and `mmap` are not replaced.
 //!
 //! Without its variables the library passes every call on.
 #![deny(unsafe_code)]
-// The functions that programs call are found by their names, and no module of Rust uses them.
+// Programs find these functions by their names; no Rust module uses them.
 #![allow(unreachable_pub)]
 
 #[allow(unsafe_code)]

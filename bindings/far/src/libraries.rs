@@ -1,8 +1,8 @@
-//! `dlopen`: libraries that are opened with `RTLD_DEEPBIND` find the C library before this one. Their `free` would get far memory, and the
+//! `dlopen`: libraries opened with `RTLD_DEEPBIND` find the C library before this one. Their `free` would get far memory, and the
 //! program's `free` theirs. Without that flag one allocator serves all.
 //!
-//! The C library looks libraries up for whoever calls it, as its return address tells. So that address is left as it is: these functions jump
-//! to the C library's own.
+//! The C library looks libraries up for its caller, which it finds by the return address. These functions must keep that address: they
+//! jump to the C library's own.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn dlopen() {
     )
 }
 
-/// Takes the flag out of what a caller of `dlopen` gave, if far memory is on. The C library's own function.
+/// Removes the flag from the flags of a `dlopen` call, if far memory is on. Returns the C library's own function.
 ///
 /// # Safety
 /// `flags` is the caller's.

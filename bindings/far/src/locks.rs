@@ -1,6 +1,6 @@
-//! `mlock` and its like: far memory that is locked stays in RAM, as part of the limit.
+//! `mlock` and similar calls: locked far memory stays in RAM, as part of the limit.
 //!
-//! The kernel would lock as much as it is asked for. The pager could take none of that away, and the program would exceed its limit.
+//! The kernel would lock as much as requested. The pager could evict none of that, and the program would exceed its limit.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ops::Range;
@@ -21,13 +21,13 @@ fn explain(has_said: &AtomicBool, text: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Has the kernel lock pages, or not any longer.
+/// Makes the kernel lock or unlock pages.
 fn by_kernel(call: libc::c_long, part: &Range<usize>) -> c_int {
     // SAFETY: changes no byte.
     unsafe { libc::syscall(call, part.start, part.len()) as c_int }
 }
 
-/// Unlocks what is locked of a part: what that is.
+/// Unlocks the locked pages of a part; returns them.
 pub(crate) fn unlock(space: &Space, part: &Range<usize>) -> Vec<Range<usize>> {
     let pieces = space.unlock(part);
     for piece in &pieces {
@@ -36,14 +36,14 @@ pub(crate) fn unlock(space: &Space, part: &Range<usize>) -> Vec<Range<usize>> {
     pieces
 }
 
-/// Locks what was locked before it has moved.
+/// Locks again the pages that were locked before the move.
 pub(crate) fn lock_again(space: &Space, part: &Range<usize>) {
     if space.lock(part) && by_kernel(libc::SYS_mlock, part) != 0 {
         space.unlock(part);
     }
 }
 
-/// Locks by `kernel`, if the far part of a range may be.
+/// Locks by `kernel`, if the far part of a range may be locked.
 fn lock(address: *const c_void, bytes: usize, kernel: impl FnOnce() -> c_int) -> c_int {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
     let start = address.addr() & !(PAGE_BYTES - 1);
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: usize) -> c_int 
     unsafe { libc::syscall(libc::SYS_munlock, address, bytes) as c_int }
 }
 
-/// mlockall(2). Refused: the memory that a program gets is more than what may stay in RAM.
+/// mlockall(2). Refused: the program's memory exceeds what may stay in RAM.
 #[unsafe(no_mangle)]
 pub extern "C" fn mlockall(flags: c_int) -> c_int {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);

@@ -1,8 +1,8 @@
-//! `mmap` and its like. What is large and private is far, if it is anonymous, or of a file and that is asked for; all else is the
+//! `mmap` and similar calls. Large private mappings are far, if they are anonymous, or of a file and that is enabled; all others are the
 //! kernel's.
 //!
-//! So are reservations, which are closed: compilers at run time and virtual machines put what they like into them by `MAP_FIXED`: code,
-//! shared memory, files. The pager could not do without these pages.
+//! So are reservations, which are closed: just-in-time compilers and virtual machines map code, shared memory or files into them by
+//! `MAP_FIXED`. The pager could not do without these pages.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -25,7 +25,7 @@ use crate::state::space;
 /// Shorter mappings stay in RAM: they are guard pages, stacks and tables of allocators.
 pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
-/// Flags with which memory is not far: it stands where it is asked for, or is of a kind that the pager does not know.
+/// Flags with which memory is not far: it has a fixed address, or is of a kind unknown to the pager.
 const NOT_FAR: c_int =
     MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB | MAP_LOCKED | MAP_32BIT | MAP_SYNC;
 
@@ -51,7 +51,7 @@ pub(crate) enum Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// What a mapping with these arguments of mmap(2) is of; `None`: it is not for far memory.
+    /// Source of a mapping with these arguments of mmap(2); `None` if it is not for far memory.
     ///
     /// # Safety
     /// The file, if it is open, stays so while this is used.
@@ -66,11 +66,11 @@ impl<'a> Source<'a> {
         if file < 0 || !space.takes_files() {
             return None;
         }
-        // SAFETY: by the caller's promise. Of a descriptor that is not open, the calls say so.
+        // SAFETY: by the caller's promise. If the descriptor is not open, the calls say so.
         Some(Self::File(unsafe { BorrowedFd::borrow_raw(file) }, offset))
     }
 
-    /// Puts it into a part. False if it is no file that far memory can read.
+    /// Maps it into a part. False if it is not a file that far memory can read.
     fn put(self, space: &Space, part: &Range<usize>) -> bool {
         match self {
             Self::Zeros => {
@@ -153,7 +153,7 @@ unsafe fn map(
             match (take(space, bytes, rights, source), source) {
                 (Some(start), _) => return ptr::with_exposed_provenance_mut(start),
                 (None, Source::Zeros) => return refuse(ENOMEM),
-                // The kernel says what is wrong, or maps what far memory cannot.
+                // The kernel reports the error, or maps what far memory cannot.
                 (None, Source::File(..)) => {}
             }
         }
@@ -163,17 +163,17 @@ unsafe fn map(
     ptr::with_exposed_provenance_mut(result as usize)
 }
 
-/// Closes all of far memory: the program has a right to what it maps, and to nothing else.
+/// Closes all of far memory: the program may access only what it maps.
 pub(crate) fn close(space: &Space) {
-    // Where it fails, accesses that are mistakes go unnoticed.
+    // If it fails, wild accesses go unnoticed.
     protect(&space.range(), PROT_NONE);
 }
 
-/// A new part with these rights. `None`: there are too many parts already, or too long ones, or its source is none.
+/// A new part with these rights. `None` if there are too many parts already, it is too long, or its source is invalid.
 pub(crate) fn take(space: &Space, bytes: usize, rights: c_int, source: Source<'_>) -> Option<usize> {
     let start = space.map(bytes)?;
     let part = whole(start..start + bytes);
-    // Parts that nobody has are zeros.
+    // Unassigned parts are zeros.
     let is_put = matches!(source, Source::Zeros) || source.put(space, &part);
     if !is_put || protect(&part, rights) != 0 {
         space.unmap(part);
@@ -182,7 +182,7 @@ pub(crate) fn take(space: &Space, bytes: usize, rights: c_int, source: Source<'_
     Some(start)
 }
 
-/// A mapping in place of what is far: allocators give memory back so. It stays far.
+/// Replaces far memory by a mapping, which stays far: allocators return memory so.
 fn replace(space: &Space, part: Range<usize>, bytes: usize, rights: c_int, source: Option<Source<'_>>) -> *mut c_void {
     let part = whole(part);
     let Some(source) = source.filter(|_| rights & PROT_EXEC == 0 && part.len() >= bytes) else {
@@ -201,7 +201,7 @@ fn replace(space: &Space, part: Range<usize>, bytes: usize, rights: c_int, sourc
     }
 }
 
-/// With the rest of its last page.
+/// The part, extended to the end of its last page.
 pub(crate) fn whole(part: Range<usize>) -> Range<usize> {
     part.start..part.end.next_multiple_of(PAGE_BYTES)
 }
@@ -232,10 +232,10 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
     by_kernel(before).min(by_kernel(after))
 }
 
-/// Takes a part back. Who touches it from now on gets SIGSEGV.
+/// Takes a part back. Accesses to it raise SIGSEGV from now on.
 pub(crate) fn give_back(space: &Space, part: Range<usize>) {
     locks::unlock(space, &part);
-    // Where that fails, too many mappings are there. The part is not given again, as a mistake may have stored to it.
+    // If that fails, there are too many mappings. The part is not reused, as a wild store may have changed it.
     if protect(&part, PROT_NONE) == 0 {
         space.unmap(part);
     } else {
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_i
             return fail(EINVAL);
         }
         MADV_DONTNEED | MADV_FREE | MADV_REMOVE => space.discard(whole(part)),
-        // The pager has its own way with these.
+        // The pager handles these itself.
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_HUGEPAGE | MADV_NOHUGEPAGE | MADV_COLD
         | MADV_PAGEOUT | MADV_DOFORK | MADV_DODUMP | MADV_DONTDUMP | MADV_KEEPONFORK | MADV_MERGEABLE
         | MADV_UNMERGEABLE => {}

@@ -12,8 +12,8 @@ use crate::maps::{LEAST_BYTES, Source, give_back, protect, refuse, take, whole};
 use crate::state::{space, space_of};
 use crate::threads;
 
-/// A mapping of the kernel's that was too short to be far, and now is not: moves it there. `None`: it stays the kernel's, as it is of
-/// another kind, or there is no room.
+/// Moves a mapping of the kernel's, which was too short to be far and now is not, into far memory. `None`: it stays the kernel's, as it is
+/// of another kind, or there is no room.
 ///
 /// # Safety
 /// As of mremap(2).
@@ -26,7 +26,7 @@ unsafe fn move_away(old: *mut c_void, old_bytes: usize, new_bytes: usize, flags:
         if !threads::serving(|| is_plain_memory(start, end - start)) {
             return false;
         }
-        // The kernel refuses this advice for memory that is locked, which stays where it is, and else does next to nothing.
+        // The kernel refuses this advice for locked memory, which stays where it is, and otherwise does next to nothing.
         // SAFETY: it changes no byte.
         let advised = unsafe { libc::syscall(libc::SYS_madvise, old, end - start, MADV_COLD) };
         advised == 0

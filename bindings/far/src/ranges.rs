@@ -1,8 +1,8 @@
-//! Parts of a range of address space: those that are free, and those that are locked.
+//! Free and locked parts of a range of address space.
 
 use std::collections::BTreeMap;
 
-/// The free parts, as offsets and lengths in bytes. First fit, lowest first, so that what is used lies close together.
+/// The free parts, as offsets and lengths in bytes. First fit, lowest first, so that used parts are close together.
 #[derive(Debug, Clone)]
 pub(crate) struct Ranges {
     /// First byte to length; no two touch.
@@ -15,17 +15,15 @@ impl Ranges {
         Self { free: BTreeMap::from([(0, bytes)]) }
     }
 
-    /// None free.
     pub(crate) fn none() -> Self {
         Self { free: BTreeMap::new() }
     }
 
-    /// Bytes that are free.
     pub(crate) fn bytes(&self) -> u64 {
         self.free.values().sum()
     }
 
-    /// Takes what is free of these bytes; its parts.
+    /// Takes the free bytes of this range; returns them as parts.
     pub(crate) fn cut(&mut self, first: u64, bytes: u64) -> Vec<(u64, u64)> {
         let end = first.saturating_add(bytes);
         let touching = self.free.range(..end).map(|(&start, &length)| (start, start + length));
@@ -40,7 +38,7 @@ impl Ranges {
         parts
     }
 
-    /// Takes `bytes` bytes, which begin at a multiple of `alignment`. `None`: no free part is long enough.
+    /// Takes `bytes` bytes at a multiple of `alignment`. `None` if no free part is long enough.
     pub(crate) fn take(&mut self, bytes: u64, alignment: u64) -> Option<u64> {
         let fits = |(&start, &length): (&u64, &u64)| {
             let first = start.checked_next_multiple_of(alignment)?;
@@ -71,10 +69,10 @@ impl Ranges {
         true
     }
 
-    /// Gives bytes back. Those that are free already stay so.
+    /// Frees bytes. Those already free stay so.
     pub(crate) fn give(&mut self, first: u64, bytes: u64) {
         let (mut start, mut end) = (first, first + bytes);
-        // Those that it overlaps or touches become one with it.
+        // Merges it with all that it overlaps or touches.
         while let Some((&other, &length)) = self.free.range(..=end).next_back() {
             if other + length < start {
                 break;

@@ -11,21 +11,21 @@ use mapwire_host::descriptors::above_stdio;
 
 use crate::state::space;
 
-/// Writes a line to stderr. One that cannot be written is lost.
+/// Writes a line to stderr; ignores failures.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// The process whose figures are wanted at its end; 0: none, or they have been printed.
+/// The process whose figures are printed at its end; 0: none, or already printed.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 
-/// Where figures go: stderr as it was at the start, as programs may close it before they end.
+/// Destination of figures: stderr as it was at the start, as programs may close it before they end.
 static STDERR: OnceLock<File> = OnceLock::new();
 
-/// The process that says something in any case.
+/// The process that prints something in any case.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
-/// Has [`at_end`] print figures of this process, and not of a child that shares its memory for a while: if any page left the RAM. The
+/// Makes [`at_end`] print figures of this process, and not of a child that shares its memory for a while: if any page left the RAM. The
 /// first process says so if none did.
 pub(crate) fn ask(first: u32) {
     FIRST.store(first, Ordering::Relaxed);
@@ -36,7 +36,7 @@ pub(crate) fn ask(first: u32) {
     WANTED.store(std::process::id(), Ordering::Relaxed);
 }
 
-/// Prints what was counted, once, if it is asked for.
+/// Prints the counters, once, if requested.
 pub(crate) fn at_end() {
     let id = std::process::id();
     let is_first = WANTED.compare_exchange(id, 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -52,7 +52,7 @@ pub(crate) fn at_end() {
             }
             false => return,
         };
-        // One write, so that what others print does not come between.
+        // One write, so that output of others does not come between.
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let text = format!("mapwire far: {}, process {id}{what}", name.trim());
         let _ = file.write_all(text.as_bytes());

@@ -1,4 +1,4 @@
-//! What `mapwire far` says, in variables.
+//! Settings that `mapwire far` passes in variables.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,22 +7,20 @@ use mapwire::global::{DirectoryPlacement, Lenders};
 use mapwire_settings::DIRECTORY;
 use mapwire_settings::far::{COPIES, DISK, DONORS, FILES, LOCAL, SECRET, STATS};
 
-/// What the variables say.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Pages in RAM at most.
+    /// Most pages in RAM.
     pub(crate) local_pages: usize,
-    /// Where the file is made.
+    /// Folder of the file.
     pub(crate) disk: PathBuf,
-    /// Where donors are found.
+    /// How to find donors.
     pub(crate) lenders: Option<Lenders>,
     /// Whether private mappings of files are far.
     pub(crate) files: bool,
-    /// The process that says something at its end in any case.
+    /// The process that prints something at its end in any case.
     pub(crate) stats: Option<u32>,
 }
 
-/// A variable that makes no sense.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value:?} makes no sense; start the program by `mapwire far`, which sets it")]
 pub(crate) struct SettingsError {
@@ -31,10 +29,10 @@ pub(crate) struct SettingsError {
 }
 
 impl Settings {
-    /// Reads the variables; `None`: far memory is not asked for.
+    /// Reads the variables; `None` if far memory is not requested.
     ///
     /// # Errors
-    /// The number of pages is none.
+    /// The number of pages is invalid.
     pub(crate) fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, SettingsError> {
         let Some(value) = variable(LOCAL) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The range of addresses that far memory lies in, and who has which part of it.
+//! The address range of far memory, and its assigned parts.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -16,25 +16,24 @@ use crate::report;
 use crate::settings::Settings;
 use crate::threads;
 
-/// Bytes of the range, of which only those in use take anything.
+/// Length of the range, in bytes; unused parts take nothing.
 const BYTES: u64 = 1 << 40;
 
-/// Parts of at least this many bytes begin at a multiple of it: allocators ask for that, and cut off what they do not get.
+/// Parts of at least this length are aligned to it: allocators want that, and would otherwise cut off the rest.
 const LARGE: u64 = 64 << 20;
 
-/// The part of the limit that the program may lock: the rest of its memory shares what is left.
+/// Fraction of the limit that the program may lock: the rest of its memory shares what is left.
 const LOCKED_PART: usize = 2;
 
-/// Why there is no far memory.
+/// Why far memory cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    /// The file that holds what is not in RAM.
+    /// The file for pages that are not in RAM cannot be made.
     #[error("cannot make a file in {}: {cause}; choose another folder by --disk", folder.display())]
     Disk { folder: PathBuf, cause: std::io::Error },
-    /// The thread that meets donors.
+    /// The thread that meets donors cannot start.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
-    /// The pager.
     #[error(transparent)]
     Pager(#[from] PagerError),
 }
@@ -46,13 +45,13 @@ pub(crate) struct Space {
     region: Region,
     /// Whether private mappings of files are far.
     files: bool,
-    /// Where the parts begin: at a multiple of [`LARGE`].
+    /// First address of the parts, a multiple of [`LARGE`].
     base: usize,
-    /// Never held while far memory is touched, nor while the pager works, but for the beginning of a fork.
+    /// Never held while far memory is touched, nor while the pager works, except at the beginning of a fork.
     ranges: Mutex<Ranges>,
-    /// What the program has locked. Held as `ranges` is.
+    /// Parts that the program has locked. Held as `ranges` is.
     locked: Mutex<Ranges>,
-    /// Bytes that it may lock.
+    /// Most bytes that it may lock.
     most_locked: u64,
 }
 
@@ -60,7 +59,7 @@ impl Space {
     /// Reserves the range, and starts the thread that serves its faults.
     ///
     /// # Errors
-    /// What the computer does not allow, and how to mend it.
+    /// Names what the computer does not allow, and how to fix it.
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
         let config = PagerConfig::new(settings.local_pages).publish();
         let folder = &settings.disk;
@@ -85,17 +84,17 @@ impl Space {
         })
     }
 
-    /// Stops it for a fork by the calling thread; with the parts as they are then.
+    /// Stops it for a fork by the calling thread; also returns the present parts.
     ///
     /// # Errors
-    /// The disk is full. Then it goes on.
+    /// The disk is full. It then continues.
     pub(crate) fn freeze(&self) -> Result<(Frozen, Ranges), PagerError> {
         let ranges = self.ranges();
         let frozen = threads::serving(|| self.pager.freeze())?;
         Ok((frozen, ranges.clone()))
     }
 
-    /// In the forked child: what takes the place of its parent's, with what [`Frozen::revive`] gives.
+    /// In the forked child: the replacement of its parent's, from the result of [`Frozen::revive`].
     pub(crate) fn of_child(&self, pager: Pager, region: Region, ranges: Ranges) -> Self {
         Self {
             pager,
@@ -109,7 +108,6 @@ impl Space {
         }
     }
 
-    /// What the pager counted.
     pub(crate) fn statistics(&self) -> Statistics {
         self.pager.statistics()
     }
@@ -119,7 +117,6 @@ impl Space {
         self.region.range().contains(&address)
     }
 
-    /// All addresses.
     pub(crate) fn range(&self) -> Range<usize> {
         self.region.range()
     }
@@ -129,7 +126,7 @@ impl Space {
         self.base..self.base + (BYTES - LARGE) as usize
     }
 
-    /// What of these addresses is in the range; `None`: nothing.
+    /// The intersection of these addresses with the range; `None` if empty.
     pub(crate) fn part(&self, start: usize, bytes: usize) -> Option<Range<usize>> {
         let all = self.region.range();
         let end = start.saturating_add(bytes).min(all.end);
@@ -137,7 +134,7 @@ impl Space {
         (start < end).then_some(start..end)
     }
 
-    /// Gives a part of zeros, in whole pages.
+    /// Assigns a part of zeros, in whole pages.
     pub(crate) fn map(&self, bytes: usize) -> Option<usize> {
         let bytes = whole_pages(bytes)?;
         let alignment = if bytes >= LARGE { LARGE } else { PAGE_BYTES as u64 };
@@ -150,30 +147,30 @@ impl Space {
         self.files
     }
 
-    /// Puts a file, from byte `offset` on, in the place of what a part holds. False if that is no file that far memory can read.
+    /// Maps a file, from byte `offset` on, in place of a part's contents. False if it is not a file that far memory can read.
     pub(crate) fn map_file(&self, part: &Range<usize>, file: BorrowedFd<'_>, offset: u64) -> bool {
         let first = self.in_region(part.start);
         threads::serving(|| self.region.map_file(first, part.len(), file, offset, FileChanges::Seen)).is_ok()
     }
 
-    /// Has the file that the page before a part is of, if it is of one, go on in the part.
+    /// Continues the file of the page before a part, if there is one, in the part.
     pub(crate) fn map_more(&self, part: &Range<usize>) {
         change(|| self.region.map_more(self.in_region(part.start), part.len()));
     }
 
-    /// Makes whole pages zeros, of whatever they were.
+    /// Makes whole pages zeros, whatever they were.
     pub(crate) fn clear(&self, part: &Range<usize>) {
         change(|| self.region.map_zeros(self.in_region(part.start), part.len()));
     }
 
-    /// Takes a part back, of which the program has no right to any page any more. It is zeros when it is given again.
+    /// Takes a part back, after the program has lost its rights to all its pages. It is zeros when it is assigned again.
     pub(crate) fn unmap(&self, part: Range<usize>) {
         self.clear(&part);
         let first = self.offset(part.start);
         self.ranges().give(first, part.len() as u64);
     }
 
-    /// Makes whole pages zeros, or what their file holds, and frees what they take.
+    /// Resets whole pages to zeros, or to their file's contents, and frees their memory.
     pub(crate) fn discard(&self, part: Range<usize>) {
         change(|| self.region.discard(self.in_region(part.start), part.len()));
     }
@@ -187,19 +184,19 @@ impl Space {
         address - self.region.range().start
     }
 
-    /// Adds the `more` bytes that follow an address to what ends there, if they are free.
+    /// Extends the part that ends at `end` by `more` bytes, if they are free.
     pub(crate) fn grow(&self, end: usize, more: usize) -> bool {
         let first = self.offset(end);
         whole_pages(more).is_some_and(|more| self.ranges().take_at(first, more))
     }
 
-    /// Whether all of these addresses have been given.
+    /// Whether all of these addresses are assigned.
     pub(crate) fn is_mapped(&self, part: &Range<usize>) -> bool {
         let first = self.offset(part.start);
         self.ranges().are_taken(first, part.len() as u64)
     }
 
-    /// Notes that the whole pages of a part are locked. False if more were then than may be.
+    /// Records that the whole pages of a part are locked. False if that would exceed the limit.
     pub(crate) fn lock(&self, part: &Range<usize>) -> bool {
         let mut locked = self.locked();
         let mut more = locked.clone();
@@ -211,7 +208,7 @@ impl Space {
         is_allowed
     }
 
-    /// Notes that a part is locked no more; what of it was.
+    /// Records that a part is no longer locked; returns what of it was.
     pub(crate) fn unlock(&self, part: &Range<usize>) -> Vec<Range<usize>> {
         let cut = self.locked().cut(self.offset(part.start), part.len() as u64);
         let addresses = |(first, bytes): (u64, u64)| {

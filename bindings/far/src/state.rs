@@ -12,15 +12,15 @@ use crate::settings::Settings;
 use crate::space::Space;
 use crate::threads;
 
-/// Not null when far memory is on. Until then all calls go to the C library, those of the start included. What it points to is never
-/// freed: a forked child gets another.
+/// Not null when far memory is on. Until then all calls go to the C library, including those of the start. Its target is never freed: a
+/// forked child gets another.
 static SPACE: AtomicPtr<Space> = AtomicPtr::new(ptr::null_mut());
 
-/// Where descriptors of this library begin: programs that use low numbers as they like would close them. A process may have 1,024 by
-/// default, and each layer of the file takes one.
+/// Lowest descriptor of this library: programs that use low numbers as they like would close it. A process may have 1,024 by default, and
+/// each layer of the file takes one.
 const DESCRIPTORS: i32 = 768;
 
-/// The exit code where far memory cannot be had: as of a program that cannot be started.
+/// The exit code if far memory cannot start: that of a program that cannot be started.
 pub(crate) const CANNOT_START: i32 = 126;
 
 /// Far memory, if it is on.
@@ -30,12 +30,12 @@ pub(crate) fn space() -> Option<&'static Space> {
     unsafe { SPACE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Turns far memory on, or puts a forked child's in the place of its parent's.
+/// Turns far memory on, or replaces the parent's in a forked child.
 pub(crate) fn set_space(space: Space) {
     SPACE.store(Box::leak(Box::new(space)), Ordering::Release);
 }
 
-/// Turns far memory off, so that what is allocated comes from the C library. Of the old one nothing may be freed until another is set.
+/// Turns far memory off, so that allocations come from the C library. Nothing of the old one may be freed until another is set.
 pub(crate) fn clear_space() {
     SPACE.store(ptr::null_mut(), Ordering::Release);
 }
@@ -78,7 +78,7 @@ extern "C" fn at_exit() {
     report::at_end();
 }
 
-/// A program that asks for far memory does not run without it: it would take all RAM.
+/// A program that requests far memory does not run without it: it would take all RAM.
 fn refuse(error: &dyn std::error::Error) -> ! {
     report::line(format_args!("mapwire far: {error}"));
     // SAFETY: nothing of the program has run, so that nothing is left undone.

@@ -1,7 +1,7 @@
-//! `pthread_create`: what the C library allocates for a thread must not be far, nor what threads of this library allocate.
+//! `pthread_create`: the C library's allocations for a thread must not be far, nor those of this library's threads.
 //!
-//! The former holds where the thread's own variables are, which this library needs too while a forked child has no far memory yet. The
-//! latter serves page faults: ciphers, for instance, have memory of their own in C.
+//! The former contain the thread's own variables, which this library needs too while a forked child has no far memory yet. The latter
+//! serve page faults: ciphers, for instance, have memory of their own in C.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -14,16 +14,16 @@ use libc::{ENOMEM, pthread_attr_t, pthread_t};
 use crate::libraries::c_librarys_own;
 
 thread_local! {
-    /// Whether this one does.
+    /// Whether this thread is creating another.
     static IS_CREATING: Cell<bool> = const { Cell::new(false) };
-    /// Whether this one does what far memory waits for.
+    /// Whether this thread does work for which far memory waits.
     static SERVES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Threads that serve and those that create another. While there are none, no thread looks at variables of its own.
+/// Number of threads that serve or create another. While it is 0, no thread reads its own variables.
 static SPECIAL: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether what this thread allocates is the C library's: it creates another, or does what far memory waits for.
+/// Whether this thread's allocations are the C library's: it creates another, or does work for which far memory waits.
 #[inline]
 pub(crate) fn wants_ram() -> bool {
     SPECIAL.load(Ordering::Relaxed) != 0 && (IS_CREATING.get() || SERVES.get())
@@ -34,7 +34,7 @@ pub(crate) fn is_serving() -> bool {
     SPECIAL.load(Ordering::Relaxed) != 0 && SERVES.get()
 }
 
-/// Has this thread do the work of this library, for which far memory may wait.
+/// Runs `work` of this library, for which far memory may wait.
 pub(crate) fn serving<T>(work: impl FnOnce() -> T) -> T {
     SPECIAL.fetch_add(1, Ordering::Relaxed);
     let before = SERVES.replace(true);
@@ -53,13 +53,13 @@ struct Server {
 extern "C" fn serve(server: *mut c_void) -> *mut c_void {
     // SAFETY: made by `pthread_create` below, for this thread alone.
     let Server { start, argument } = *unsafe { Box::from_raw(server.cast::<Server>()) };
-    // To its very end: what it frees then is of the C library, too.
+    // To its very end: its last frees are of the C library, too.
     SPECIAL.fetch_add(1, Ordering::Relaxed);
     SERVES.set(true);
     start(argument)
 }
 
-/// Whether a function is one of this library.
+/// Whether a function belongs to this library.
 fn is_of_this_library(function: Start) -> bool {
     let object = |address: *const c_void| {
         // SAFETY: all fields are pointers, for which zero is valid.

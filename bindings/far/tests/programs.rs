@@ -1,11 +1,11 @@
-//! Programs under the library: what they may ask of their memory, and how they fork.
+//! Programs under the library: their use of memory, and their forks.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer no program takes.
+/// Upper bound on a program's time.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The library, which cargo puts beside the folder of the test's program.
@@ -17,7 +17,7 @@ fn library() -> PathBuf {
     library
 }
 
-/// Runs a program under the library with 512 pages in RAM; what it prints. It is killed after a minute.
+/// Runs a program under the library with 512 pages in RAM, for a minute at most; returns its output.
 fn run(program: &Path, arguments: &[&str]) -> String {
     run_with(program, arguments, "/var/tmp").unwrap()
 }
@@ -55,14 +55,14 @@ fn run_with(program: &Path, arguments: &[&str], disk: &str) -> Result<String, St
     }
 }
 
-/// A program of this folder, in a folder of its own that goes with this.
+/// A program of this folder, in a folder of its own that is removed on drop.
 struct Built {
     folder: PathBuf,
     program: PathBuf,
 }
 
 impl Built {
-    /// `purpose` tells those of one program apart.
+    /// `purpose` distinguishes those of one program.
     fn new(name: &str, purpose: &str) -> Self {
         let folder = format!("mapwire-far-{name}-{purpose}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
@@ -85,7 +85,7 @@ impl Built {
         assert!(built.success());
     }
 
-    /// Runs it with these arguments and the name of a file that it may make. It says at its end that all is well.
+    /// Runs it with these arguments and the name of a file that it may make. At its end it must say that all is well.
     fn assert_well(&self, arguments: &[&str]) {
         let data = self.folder.join("data");
         let arguments = [arguments, &[data.to_str().unwrap()]].concat();

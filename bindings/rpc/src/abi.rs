@@ -1,14 +1,12 @@
 //! The structures that C programs, libtirpc and this library share, as `<rpc/rpc.h>` of libtirpc declares them.
 //!
-//! `tests.rs` holds them against that header.
+//! `tests.rs` compares them with that header.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_ushort, c_void};
 
 /// `bool_t`.
 pub(crate) type Bool = c_int;
-/// `TRUE`.
 pub(crate) const TRUE: Bool = 1;
-/// `FALSE`.
 pub(crate) const FALSE: Bool = 0;
 
 /// `xdrproc_t`: encodes, decodes or frees a value.
@@ -19,7 +17,6 @@ pub(crate) const XDR_ENCODE: c_uint = 0;
 pub(crate) const XDR_DECODE: c_uint = 1;
 pub(crate) const XDR_FREE: c_uint = 2;
 
-/// `XDR`.
 #[repr(C)]
 pub(crate) struct Xdr {
     pub(crate) op: c_uint,
@@ -49,7 +46,7 @@ pub(crate) struct OpaqueAuth {
 pub(crate) const AUTH_NONE: c_int = 0;
 pub(crate) const AUTH_SYS: c_int = 1;
 
-/// The begin of `AUTH`.
+/// The first fields of `AUTH`.
 #[repr(C)]
 pub(crate) struct Auth {
     pub(crate) credential: OpaqueAuth,
@@ -73,13 +70,13 @@ pub(crate) struct NetBuf {
     pub(crate) bytes: *mut c_void,
 }
 
-/// The begin of `struct netconfig`.
+/// The first fields of `struct netconfig`.
 #[repr(C)]
 pub(crate) struct NetConfig {
     pub(crate) netid: *const c_char,
 }
 
-/// `enum clnt_stat`: any number, as C gives it.
+/// `enum clnt_stat`: any number, as C may return it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Status(pub(crate) c_uint);
@@ -160,7 +157,7 @@ pub(crate) struct Transport {
     pub(crate) kind: c_int,
 }
 
-/// `SVCXPRT_EXT`, which libtirpc has at `xp_p3`: where it notes how a caller was authenticated.
+/// `SVCXPRT_EXT`, at libtirpc's `xp_p3`: records how a caller was authenticated.
 #[repr(C)]
 pub(crate) struct TransportExtension {
     pub(crate) flags: c_int,
@@ -254,7 +251,7 @@ pub(crate) union AcceptedUnion {
     pub(crate) results: Results,
 }
 
-/// Where results lie, and what encodes them.
+/// The results, and the function that encodes them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Results {
@@ -280,7 +277,7 @@ pub(crate) type Dispatch = Option<unsafe extern "C" fn(*mut c_void, *mut Transpo
 /// A function that `rpc_reg()` registers.
 pub(crate) type Procedure = unsafe extern "C" fn(*mut c_char) -> *mut c_char;
 
-/// The begin of `struct svc_req`.
+/// The first fields of `struct svc_req`.
 #[repr(C)]
 pub(crate) struct ServiceRequest {
     pub(crate) program: u32,
@@ -288,5 +285,5 @@ pub(crate) struct ServiceRequest {
     pub(crate) procedure: u32,
 }
 
-/// `u_long`, in which the older calls give programs and versions.
+/// `u_long`, the older calls' type for programs and versions.
 pub(crate) type ULong = c_ulong;

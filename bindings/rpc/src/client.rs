@@ -26,10 +26,10 @@ const MICROS: i64 = 1_000_000;
 
 static OPS: ClientOps = ClientOps { call, abort, error, free_results, destroy: destroy_client, control };
 
-/// What stands behind a handle. One call at a time, as in libtirpc.
+/// State behind a handle. One call at a time, as in libtirpc.
 struct Handle {
     state: Mutex<State>,
-    /// An address for who asks for the server's: this host's, without a port.
+    /// Answer for programs that ask for the server's address: this host's, without a port.
     address: libc::sockaddr_in,
 }
 
@@ -37,16 +37,16 @@ struct State {
     session: Arc<Session>,
     caller: Caller,
     served: Served,
-    /// The flavour and body from which the caller's credential was made.
+    /// Flavour and body from which the caller's credential was made.
     credential: (c_int, Vec<u8>),
-    /// For all calls, in place of the time that each call gives.
+    /// Timeout of all calls, overriding that of each call.
     timeout: Option<TimeVal>,
-    /// What programs set for UDP, and has no meaning here.
+    /// Retry time that programs set for UDP; unused here.
     retry: TimeVal,
     error: RpcError,
-    /// Calls of this handle; programs can set it.
+    /// Number of this handle's calls; programs can set it.
     xid: u32,
-    /// A child of `fork` must leave what its parent uses.
+    /// A forked child must leave what its parent uses.
     owner: Owner,
 }
 
@@ -111,7 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// # Safety
-/// A client that [`open`] made and nobody has destroyed.
+/// A client from [`open`] that has not been destroyed.
 unsafe fn handle<'a>(client: *mut Client) -> &'a Handle {
     // SAFETY: by this function's own contract.
     unsafe { &*(*client).private.cast::<Handle>() }
@@ -152,7 +152,7 @@ unsafe extern "C" fn call(
 }
 
 impl State {
-    /// Takes over the credential of the handle's authenticator, if it has changed.
+    /// Adopts the credential of the handle's authenticator, if it has changed.
     unsafe fn adopt(&mut self, auth: *mut Auth) -> Result<(), Failure> {
         // SAFETY: null, or an authenticator.
         let Some(auth) = (unsafe { auth.as_ref() }) else {
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// The results; `None`: nobody waits for them.
+    /// The results; `None` if the caller does not wait for them.
     fn call(
         &mut self,
         procedure: u32,
@@ -199,7 +199,7 @@ impl State {
         self.xid = self.xid.wrapping_add(1);
         let wait = wait.as_duration();
         if wait.is_zero() {
-            // What libtirpc calls batching: the call goes, and nobody waits.
+            // Batching in libtirpc's terms: the call goes, and nobody waits.
             self.caller.set_timeout(Some(Duration::from_secs(25)));
             let sent = self.caller.one_way_raw(procedure, write);
             sent.map_err(|error| Failure::of_call(&error))?;
@@ -213,9 +213,9 @@ impl State {
         called.map(Some).map_err(|error| Failure::of_call(&error))
     }
 
-    /// Calls another program or version of the server from here on.
+    /// Directs further calls to another program or version of the server.
     fn turn_to(&mut self, served: Served) -> bool {
-        // In a child of `fork` the session is the parent's.
+        // In a forked child the session is the parent's.
         if !self.owner.is_me() {
             return false;
         }
@@ -250,7 +250,7 @@ unsafe extern "C" fn destroy_client(client: *mut Client) {
 /// Ends a client.
 ///
 /// # Safety
-/// A client that [`open`] made, which nobody uses any more.
+/// A client from [`open`] that nobody uses any more.
 pub(crate) unsafe fn destroy(client: *mut Client) {
     // SAFETY: by this function's own contract; all three were made by `open`.
     let (client, handle, netid) = unsafe {
@@ -261,7 +261,7 @@ pub(crate) unsafe fn destroy(client: *mut Client) {
     };
     drop((client, netid));
     if !lock(&handle.state).owner.is_me() {
-        // Leaving the job is the parent's to do.
+        // Leaving the job is up to the parent.
         core::mem::forget(handle);
     }
 }
@@ -283,7 +283,7 @@ const CLSET_PROG: c_uint = 15;
 
 unsafe extern "C" fn control(client: *mut Client, request: c_uint, info: *mut c_void) -> Bool {
     if matches!(request, CLSET_FD_CLOSE | CLSET_FD_NCLOSE) {
-        // There is no descriptor, so that either is done.
+        // There is no descriptor, so either is done.
         return TRUE;
     }
     if info.is_null() {
@@ -326,13 +326,13 @@ unsafe extern "C" fn control(client: *mut Client, request: c_uint, info: *mut c_
     TRUE
 }
 
-/// What libtirpc answers too as long as a program has set no time.
+/// libtirpc's answer, too, as long as a program has set no timeout.
 const UNSET: TimeVal = TimeVal { seconds: -1, micros: -1 };
 
-/// Finds the highest version from `low` to `high` that the server has, and turns to it.
+/// Finds the highest version from `low` to `high` that the server has, and directs calls to it.
 ///
 /// # Safety
-/// A client that [`open`] made.
+/// A client from [`open`].
 pub(crate) unsafe fn settle_version(client: *mut Client, low: u32, high: u32, wait: Duration) -> Result<u32, Failure> {
     // SAFETY: by this function's own contract.
     let state = &mut *lock(unsafe { &handle(client).state });
@@ -355,7 +355,7 @@ pub(crate) unsafe fn settle_version(client: *mut Client, low: u32, high: u32, wa
     Ok(found)
 }
 
-/// The name of this network, for handles and transports.
+/// Name of this network, for handles and transports.
 pub(crate) fn network() -> *mut c_char {
     CString::from(NETWORK).into_raw()
 }

@@ -1,4 +1,4 @@
-//! How clients are made: the functions of libtirpc that name a network, for which `mapwire` is one more.
+//! Creation of clients: the functions of libtirpc that name a network, with `mapwire` as one more.
 
 use core::ffi::{CStr, c_char, c_void};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::rpcbind::{self, NETWORK};
 use crate::settings::{MEETING, Use, usage};
 use crate::tirpc::{Tirpc, tirpc};
 
-/// Which library makes a client.
+/// The library that makes a client.
 pub(crate) enum Maker {
     Mapwire,
     /// Mapwire if it can, else libtirpc.
@@ -21,7 +21,7 @@ pub(crate) enum Maker {
     Tirpc,
 }
 
-/// Which network a program has named.
+/// The library for the network that a program has named.
 pub(crate) unsafe fn maker(network: *const c_char) -> Maker {
     // SAFETY: null, or a string that ends with zero.
     if !network.is_null() && unsafe { CStr::from_ptr(network) } == NETWORK {
@@ -52,7 +52,7 @@ unsafe fn meet(host: *const c_char, served: Served, wait: Duration) -> Result<*m
     let mut users = trusted_users();
     match client::open(served, &users, wait) {
         Err(failure) if failure.is_nobody() => {
-            // Servers of other users are found only where rpcbind says that they serve.
+            // Servers of other users are found only through rpcbind.
             users = rpcbind::users_of(served);
             match users.is_empty() {
                 true => Err(failure),
@@ -63,7 +63,7 @@ unsafe fn meet(host: *const c_char, served: Served, wait: Duration) -> Result<*m
     }
 }
 
-/// Tells the program why it has no client.
+/// Records for the program why it has no client.
 fn fail(failure: &Failure) -> *mut Client {
     if let Some(library) = tirpc() {
         // SAFETY: libtirpc's own record of this thread.
@@ -76,7 +76,7 @@ fn fail(failure: &Failure) -> *mut Client {
     core::ptr::null_mut()
 }
 
-/// Makes a client by mapwire, or by libtirpc as `otherwise` does.
+/// Makes a client by mapwire, or by `otherwise` through libtirpc.
 unsafe fn create(
     host: *const c_char,
     served: Served,
@@ -107,7 +107,7 @@ unsafe fn patience(timeout: *const TimeVal) -> Duration {
     given.map_or(MEETING, |given| given.as_duration())
 }
 
-/// The network's name in what a program has from `/etc/netconfig`.
+/// Name of the network in an entry of `/etc/netconfig`.
 unsafe fn network_of(config: *const NetConfig) -> *const c_char {
     // SAFETY: null, or the structure.
     unsafe { config.as_ref() }.map_or(core::ptr::null(), |config| config.netid)
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn clnt_create(
         .cast()
 }
 
-/// As [`clnt_create`], with the time that it may take.
+/// As [`clnt_create`], with a timeout.
 ///
 /// # Safety
 /// As in C.
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn clnt_tp_create(
     .cast()
 }
 
-/// As [`clnt_tp_create`], with the time that it may take.
+/// As [`clnt_tp_create`], with a timeout.
 ///
 /// # Safety
 /// As in C.
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn clnt_create_vers(
     .cast()
 }
 
-/// As [`clnt_create_vers`], with the time that it may take.
+/// As [`clnt_create_vers`], with a timeout.
 ///
 /// # Safety
 /// As in C.
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn clnt_create_vers_timed(
     .cast()
 }
 
-/// The client, or null with the reason said; `None`: libtirpc is to make it.
+/// The client, or null with the reason recorded; `None` if libtirpc is to make it.
 unsafe fn highest(
     host: *const c_char,
     program: u32,
@@ -269,13 +269,13 @@ unsafe fn highest(
     // SAFETY: the same.
     let made = unsafe { meet(host, served(high), wait) };
     let made = made.and_then(|client| {
-        // SAFETY: a client that was just made, and is given up if there is no version.
+        // SAFETY: a client that was just made, and is destroyed if there is no version.
         unsafe { client::settle_version(client, low, high, wait).inspect_err(|_| client::destroy(client)) }
             .map(|found| (client, found))
     });
     match made {
         Ok((client, found)) => {
-            // SAFETY: where the program wants to have the version.
+            // SAFETY: the program's destination for the version.
             unsafe { *version = found };
             Some(client)
         }

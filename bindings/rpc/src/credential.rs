@@ -1,8 +1,8 @@
-//! Credentials between the form of libtirpc, which is that of the wire, and the calls'.
+//! Conversion of credentials between libtirpc's form, which is that of the wire, and the calls' form.
 
 use mapwire::rpc::{AuthSys, Credential};
 
-/// Reads the body of an AUTH_SYS credential (RFC 5531, appendix A). `None`: it is malformed.
+/// Parses the body of an AUTH_SYS credential (RFC 5531, appendix A). `None` if malformed.
 pub(crate) fn read(body: &[u8]) -> Option<AuthSys> {
     let mut words = Words(body);
     let stamp = words.next()?;
@@ -44,7 +44,7 @@ impl<'a> Words<'a> {
         Some(u32::from_be_bytes(*word))
     }
 
-    /// So many bytes, without what fills the last word.
+    /// Takes `length` bytes, and skips the padding of the last word.
     fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let whole = length.checked_next_multiple_of(4)?;
         let (bytes, rest) = self.0.split_at_checked(whole)?;

@@ -1,4 +1,4 @@
-//! What goes wrong, as C programs are told: `clnt_stat`, and what stands beside it in `struct rpc_err`.
+//! Failures in the form of C programs: `clnt_stat`, and the other fields of `struct rpc_err`.
 
 use mapwire::meeting::MeetingError;
 use mapwire::rpc::{CallError, Error, Refusal};
@@ -13,7 +13,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// `errno`: 0 where there is none.
+    /// `errno` is 0 if there is none.
     pub(crate) fn of(status: Status, errno: i32) -> Self {
         Self { status, words: [errno.cast_unsigned(), 0] }
     }
@@ -26,12 +26,12 @@ impl Failure {
         RpcError { status: self.status, words: self.words }
     }
 
-    /// Nobody serves what was asked for.
+    /// Whether nobody serves the program.
     pub(crate) fn is_nobody(&self) -> bool {
         self.status == Status::PROG_NOT_REGISTERED
     }
 
-    /// Of a client that does not come to its server.
+    /// For a client that cannot meet its server.
     pub(crate) fn of_meeting(error: &mapwire::Error) -> Self {
         let (status, errno) = match error {
             mapwire::Error::Meeting(MeetingError::Nobody { .. }) => {
@@ -46,12 +46,11 @@ impl Failure {
             mapwire::Error::Meeting(MeetingError::Os { errno, .. }) => (Status::SYSTEM_ERROR, errno.raw_os_error()),
             _ => (Status::SYSTEM_ERROR, libc::ECONNREFUSED),
         };
-        // `clnt_pcreateerror()` has a number only.
+        // `clnt_pcreateerror()` only has a number.
         crate::log::warn(&error.to_string());
         Self::of(status, errno)
     }
 
-    /// Of a call.
     pub(crate) fn of_call(error: &Error) -> Self {
         match error {
             Error::Call { error, .. } => Self::of_outcome(*error),

@@ -1,5 +1,4 @@
-//! Whether this process is still the one that made a thing: after `fork` the child has the memory of its parent's nodes, and none of their
-//! threads.
+//! Owners of objects across forks: after `fork` the child has the memory of its parent's nodes, and none of their threads.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Once;
@@ -10,13 +9,13 @@ extern "C" fn in_child() {
     crate::transport::leave_in_child();
 }
 
-/// Closes what this child has of its parent. Its owners are the parent's: the child must forget its copies of them.
+/// Closes a descriptor that this child inherited. Its owners are the parent's: the child must forget its copies of them.
 pub(crate) fn close_inherited(fd: BorrowedFd<'_>) {
     // SAFETY: the descriptor is open, and by this function's own contract nobody in this process uses or closes it after this.
     unsafe { libc::close(fd.as_raw_fd()) };
 }
 
-/// The calling process, as the owner of what it makes. From here on its children leave to it what is its own.
+/// The calling process, as the owner of what it makes. From here on its children leave its objects to it.
 pub(crate) fn owner() -> Owner {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {

@@ -29,11 +29,11 @@ impl Ring {
     pub(crate) fn ring(&self) {
         // It fails only when it has been rung 2^64 times.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
-        // After that: who sees the mark finds the descriptor readable.
+        // After that: whoever sees the mark finds the descriptor readable.
         self.is_rung.store(true, Ordering::Release);
     }
 
-    /// No system call unless it was rung.
+    /// Makes no system call unless it was rung.
     pub(crate) fn clear(&self) {
         if self.is_rung.load(Ordering::Relaxed) && self.is_rung.swap(false, Ordering::Acquire) {
             let _ = rustix::io::read(&self.fd, &mut [0; 8]);
@@ -51,19 +51,19 @@ impl AsFd for Ring {
 pub(crate) struct Job {
     rpc: Rpc,
     pub(crate) server: Server,
-    /// Becomes readable when a call has come.
+    /// Readable when a call has arrived.
     pub(crate) events: EventFd,
 }
 
-/// All jobs of a server. Its reception fills this; threads that serve look at it.
+/// All jobs of a server. Its reception adds to them; serving threads poll them.
 pub(crate) struct Guests {
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     served: Mutex<Vec<Served>>,
-    /// Grows when `jobs` changes.
+    /// Number of changes of `jobs`.
     changes: AtomicU64,
-    /// Readable when any of the jobs has something.
+    /// Readable when any job has something.
     watch: OwnedFd,
-    /// Rung when `jobs` has changed.
+    /// Rung on each change of `jobs`.
     ring: Arc<Ring>,
 }
 
@@ -76,17 +76,16 @@ impl Guests {
         Self { jobs: Mutex::default(), served: Mutex::new(served), changes: AtomicU64::new(1), watch, ring }
     }
 
-    /// How often the jobs have changed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The jobs now, by number.
+    /// The present jobs, by number.
     pub(crate) fn jobs(&self) -> Vec<Arc<Job>> {
         lock(&self.jobs).values().cloned().collect()
     }
 
-    /// Serves this from here on, to those who are in and to others.
+    /// Serves this version from here on, to present and future guests.
     pub(crate) fn serve(&self, served: Served) {
         let mut all = lock(&self.served);
         if !all.contains(&served) {
@@ -98,7 +97,7 @@ impl Guests {
         }
     }
 
-    /// Serves it no more.
+    /// Stops serving this version.
     pub(crate) fn end(&self, served: Served) {
         let mut all = lock(&self.served);
         all.retain(|one| *one != served);
@@ -118,7 +117,7 @@ impl Greet for Guests {
         let rpc = match Rpc::open(&node, settings::rpc_config()) {
             Ok(rpc) => rpc,
             Err(mapwire::rpc::Error::Node(error)) => return Err(error),
-            // The service's number is free in a node that was just made, and the settings fit.
+            // The service's number is free in a new node, and the settings are valid.
             Err(error) => return Err(mapwire::Error::Io(std::io::Error::other(error))),
         };
         let events = node.event_fd()?;

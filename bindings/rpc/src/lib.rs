@@ -1,21 +1,21 @@
 //! `libmapwire_rpc`: remote procedure calls by mapwire for C programs that `rpcgen` has made, beside libtirpc.
 //!
-//! It defines some functions of libtirpc once more, and stands before it in the order of linking: those that make clients and register
-//! servers. What they are asked for another network than `mapwire` they hand on. Handles of mapwire have their own tables of functions, so
-//! stubs and dispatch functions stay as they are: libtirpc polls this library's descriptor, dispatches its calls, and encodes and decodes
-//! values, straight to and from the memory that the peer lends.
+//! It redefines some functions of libtirpc, and precedes it in the order of linking: those that make clients and register servers.
+//! Requests for other networks than `mapwire` go on to libtirpc. Handles of mapwire have their own tables of functions, so stubs and
+//! dispatch functions stay as they are: libtirpc polls this library's descriptor, dispatches its calls, and encodes and decodes values,
+//! straight to and from the memory that the peer lends.
 //!
 //! | file | what |
 //! |---|---|
 //! | `create`, `once` | the functions that make clients; calls without a handle |
-//! | `client`, `session` | `CLIENT` handles; a process's place in a server's job |
+//! | `client`, `session` | `CLIENT` handles; a process's membership in a server's job |
 //! | `register` | the functions that make and register servers |
 //! | `simple` | servers made by `rpc_reg()` |
-//! | `transport`, `serving`, `guests` | the `SVCXPRT`; what a process offers; the jobs of its guests |
+//! | `transport`, `serving`, `guests` | the `SVCXPRT`; a process's offers; the jobs of its guests |
 //! | `abi`, `tirpc`, `xdr` | the structures of libtirpc, its functions, its XDR over memory |
 //! | `rpcbind`, `names` | how clients find servers |
 //!
-//! What programs see is in the manual page, `man/mapwire_rpc.3`.
+//! The manual page, `man/mapwire_rpc.3`, describes what programs see.
 
 #![deny(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! What this library says on standard error: C programs that use it have no log of Rust.
+//! Output of this library on standard error: C programs that use it have no Rust log.
 
 use std::io::Write;
 use std::sync::Once;
 
-/// Starts the log of what happens on threads of mapwire, once: `MAPWIRE_LOG` says what it holds, `warn` unless it does. A mistake there
-/// counts as unset: a log is no reason for a program to fail.
+/// Starts the log of events on threads of mapwire, once: `MAPWIRE_LOG` selects its contents, by default `warn`. An invalid value counts as
+/// unset: a log is no reason for a program to fail.
 pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -16,8 +16,8 @@ pub(crate) fn start() {
     });
 }
 
-/// Says what went wrong and was not the caller's to decide.
+/// Reports a problem that the caller could not decide about.
 pub(crate) fn warn(text: &str) {
-    // Where that cannot be done there is nobody to tell.
+    // If that fails there is nobody to tell.
     let _ = writeln!(std::io::stderr(), "mapwire_rpc: warning: {text}");
 }

@@ -12,17 +12,17 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The door of this version.
+    /// Name of this version's door.
     pub(crate) fn door(self) -> Option<DoorName> {
         format!("rpc-{}-{}", self.program, self.version).parse().ok()
     }
 
-    /// The door of all versions, by which who asks for a wrong one learns so.
+    /// Name of the door of all versions, which tells clients that their version is wrong.
     pub(crate) fn door_of_program(self) -> Option<DoorName> {
         format!("rpc-{}", self.program).parse().ok()
     }
 
-    /// The user whose process serves this at a socket of this name; `None`: it is no such door's.
+    /// The user whose process serves this at a socket of this name; `None` if it is not such a door's.
     pub(crate) fn user_at(self, socket: &str) -> Option<u32> {
         let rest = socket.strip_prefix("mapwire-door-")?;
         let (user, name) = rest.split_once('-')?;
@@ -31,7 +31,7 @@ impl Served {
     }
 }
 
-/// Where a host is.
+/// Location of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
     Here,
@@ -39,7 +39,7 @@ pub(crate) enum Whereabouts {
     Unknown,
 }
 
-/// Whether `host` is this one: by its name, or by an address that this host can give to a socket.
+/// Whether `host` is this one: by its name, or by an address that this host can assign to a socket.
 pub(crate) fn locate(host: &str) -> Whereabouts {
     let own = rustix::system::uname();
     if matches!(host, "" | "localhost") || own.nodename().to_bytes() == host.as_bytes() {
@@ -51,7 +51,7 @@ pub(crate) fn locate(host: &str) -> Whereabouts {
     if addresses.any(is_own) { Whereabouts::Here } else { Whereabouts::Elsewhere }
 }
 
-/// Whether this host has an address. Sockets can be given those of many hosts too.
+/// Whether this host has an address. Sockets can also be bound to addresses that many hosts share.
 fn is_own(address: SocketAddr) -> bool {
     let is_of_many = match address.ip() {
         IpAddr::V4(address) => address.is_broadcast() || address.is_multicast(),

@@ -1,4 +1,4 @@
-//! Calls without a handle of the program: one, and one to all servers of a network.
+//! Calls without a handle of the program: to one server, and to all servers of a network.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -56,7 +56,7 @@ fn procedure_of(function: *const c_void) -> XdrProc {
 const BROADCAST: &str =
     "mapwire reaches one server at a time and has no broadcast: name a host in clnt_create(), or broadcast by udp";
 
-/// Calls all servers of a network. Mapwire is none that can: `RPC_NOBROADCAST`.
+/// Calls all servers of a network. Mapwire cannot: `RPC_NOBROADCAST`.
 ///
 /// # Safety
 /// As in C.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn rpc_broadcast(
     }
 }
 
-/// As [`rpc_broadcast`], with times.
+/// As [`rpc_broadcast`], with timeouts.
 ///
 /// # Safety
 /// As in C.

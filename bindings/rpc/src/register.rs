@@ -1,4 +1,4 @@
-//! How servers are made and registered: the functions of libtirpc, which offer what they register to clients of this network too.
+//! Creation and registration of servers: the functions of libtirpc, which also offer what they register to clients of this network.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::net::UnixStream;
@@ -48,7 +48,7 @@ fn has_rpcbind() -> bool {
     UnixStream::connect("/run/rpcbind.sock").is_ok()
 }
 
-/// What is registered for another network is offered here too, unless the user has said otherwise.
+/// Also offers here what is registered for another network, unless the user has disabled that.
 fn offer_too(served: Served) -> bool {
     if usage() == Use::Asked {
         return false;
@@ -62,7 +62,7 @@ fn offer_too(served: Served) -> bool {
     }
 }
 
-/// The outcome of a registration with another network, which may have failed for want of rpcbind.
+/// Result of a registration with another network, which may have failed for lack of rpcbind.
 fn outcome(is_done: Bool, served: Served, list_only: impl FnOnce() -> Bool) -> Bool {
     let is_offered = offer_too(served);
     if is_done != FALSE || !is_offered || has_rpcbind() {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn svc_create(
     }
 }
 
-/// Serves a program by one transport; that of this network is one whose name is `mapwire`.
+/// Serves a program by one transport; that of this network has the name `mapwire`.
 ///
 /// # Safety
 /// As in C.

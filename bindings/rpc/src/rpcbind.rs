@@ -1,7 +1,7 @@
-//! Servers in the list of rpcbind, where that runs: `rpcinfo` shows them, and clients of other users find them.
+//! Registration of servers with rpcbind, if it runs: `rpcinfo` shows them, and clients of other users find them.
 //!
-//! rpcbind takes a server of any network. The universal address is the name of the door's socket. The library's own
-//! `rpcb_set` knows the networks of `/etc/netconfig` only, so rpcbind is called here as any program is.
+//! rpcbind accepts a server of any network. The universal address is the name of the door's socket. The library's own `rpcb_set` only
+//! knows the networks of `/etc/netconfig`, so rpcbind is called here like any program.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
@@ -10,19 +10,19 @@ use crate::abi::{Client, Status, TimeVal, Xdr, XdrProc};
 use crate::names::Served;
 use crate::tirpc::{Tirpc, tirpc};
 
-/// Where rpcbind listens for processes of its host.
+/// The socket on which rpcbind listens for processes of its host.
 const SOCKET: &[u8] = b"/run/rpcbind.sock\0";
 const PROGRAM: u32 = 100_000;
 const VERSION: u32 = 4;
 const SET: u32 = 1;
 const UNSET: u32 = 2;
 const DUMP: u32 = 4;
-/// How long rpcbind may take.
+/// Longest time of a call to rpcbind.
 const TIMEOUT: TimeVal = TimeVal { seconds: 2, micros: 0 };
-/// Entries that are looked at.
+/// Most entries examined.
 const MOST: usize = 10_000;
 
-/// The network's name.
+/// Name of the network.
 pub(crate) const NETWORK: &CStr = c"mapwire";
 
 /// `struct sockaddr_un`.
@@ -49,14 +49,13 @@ struct List {
     next: *mut List,
 }
 
-/// A connection to rpcbind.
 struct Binder {
     library: &'static Tirpc,
     client: *mut Client,
 }
 
 impl Binder {
-    /// `None`: it does not run here.
+    /// `None` if it does not run here.
     fn connect() -> Option<Self> {
         if !std::fs::exists("/run/rpcbind.sock").unwrap_or(false) {
             return None;
@@ -92,7 +91,7 @@ impl Binder {
         let mut done = 0;
         let (entry, done_at) = ((&raw mut *entry).cast(), (&raw mut done).cast());
         let encode = variadic(self.library.xdr_rpcb);
-        // SAFETY: a function that takes an XDR and a place is called so also by who says so at the call.
+        // SAFETY: a function that takes an XDR and a place is also called with these types by the code that passes it.
         let decode: XdrProc = Some(unsafe {
             core::mem::transmute::<
                 unsafe extern "C" fn(*mut Xdr, *mut c_int) -> c_int,
@@ -130,25 +129,25 @@ fn entry(served: Served, address: &CStr) -> Entry {
     }
 }
 
-/// Lists a server whose door has this socket. Whether rpcbind runs and took it.
+/// Lists a server whose door has this socket. Returns whether rpcbind runs and accepted it.
 pub(crate) fn register(served: Served, socket: &str) -> bool {
     let (Some(binder), Ok(address)) = (Binder::connect(), CString::new(socket)) else {
         return false;
     };
     let mut entry = entry(served, &address);
-    // One of an earlier server of this user, which was killed, may stand there.
+    // The entry of an earlier server of this user, which was killed, may remain.
     binder.change(UNSET, &mut entry);
     binder.change(SET, &mut entry)
 }
 
-/// Takes it off the list.
+/// Removes it from the list.
 pub(crate) fn unregister(served: Served) {
     if let Some(binder) = Binder::connect() {
         binder.change(UNSET, &mut entry(served, c""));
     }
 }
 
-/// The users whose processes serve it, by rpcbind's word.
+/// The users whose processes serve it, according to rpcbind.
 pub(crate) fn users_of(served: Served) -> Vec<u32> {
     let Some(binder) = Binder::connect() else {
         return Vec::new();
@@ -184,7 +183,7 @@ pub(crate) fn users_of(served: Served) -> Vec<u32> {
     users
 }
 
-/// A string that a decoder made.
+/// A string made by a decoder.
 fn text<'a>(string: *const c_char) -> Option<&'a CStr> {
     // SAFETY: null, or a string that ends with zero and stays until the list is freed.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) })

@@ -1,4 +1,4 @@
-//! What a server process offers, and the calls that come to it.
+//! A server process's offers, and its incoming calls.
 //!
 //! Nothing here runs before somebody knocks: a server may register its programs and become a daemon by `fork` after that. The descriptor
 //! that libtirpc polls for this network is an epoll of the doors at first, and of the jobs' events once the reception has begun.
@@ -21,52 +21,52 @@ use crate::guests::{Guests, Job, Ring};
 use crate::names::Served;
 use crate::settings;
 
-/// How long a thread looks for the next call after one that it has answered, while it may poll.
+/// How long a thread polls for the next call after answering one, while it may poll.
 const LOOKING: Duration = Duration::from_micros(50);
-/// The same while it should sleep soon: longer than a client takes that had to be woken for its reply, or both would send each other to
-/// sleep from then on. How much of it is spun is decided as in all waits.
+/// The same if it should sleep soon: longer than a client takes that had to be woken for its reply; otherwise both would send each other
+/// to sleep from then on. How much of it is spun is decided as in all waits.
 const LOOKING_BEFORE_SLEEP: Duration = Duration::from_micros(150);
-/// Calls that are served before other networks get their turn.
+/// Calls served before other networks get their turn.
 const BURST: u32 = 64;
 
-/// Where no reception can be begun, for want of descriptors or by a wrong setting.
+/// Message if no reception can begin, for lack of descriptors or because of an invalid setting.
 const UNSERVED: &str = "clients of mapwire are not served";
-/// Until it is tried again.
+/// Time until the next attempt.
 const UNSERVED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The numbers of events that are no job's.
+/// Numbers of events that belong to no job.
 const RING: u64 = u64::MAX;
 const DOOR: u64 = u64::MAX - 1;
 
-/// The offer of a process.
+/// The offers of a process.
 pub(crate) struct Serving {
     watch: OwnedFd,
     ring: Arc<Ring>,
     doors: BTreeMap<DoorName, Arc<Door>>,
     served: Vec<Served>,
     open: Option<Open>,
-    /// The process that has the reception and the ring.
+    /// Process that owns the reception and the ring.
     owner: Owner,
-    /// A call that was found before it was asked for.
+    /// A call found before it was requested.
     next: Option<Request>,
-    /// The calls in hand, the last one innermost: a procedure may serve others before it replies. `None`: none was found when it was asked for.
+    /// The calls in hand, the innermost last: a procedure may serve others before it replies. `None`: a request found none.
     in_hand: Vec<Option<Request>>,
     in_burst: u32,
-    /// Lines that clients cause.
+    /// Limits log lines that clients cause.
     sparing: Sparing<&'static str>,
 }
 
-/// What there is once somebody has knocked.
+/// State that exists once somebody has knocked.
 struct Open {
     reception: Reception,
-    /// That of clients of other hosts, if there is a store of names.
+    /// Reception for clients of other hosts, if there is a store of names.
     far: Option<FarReception>,
     guests: Arc<Guests>,
     jobs: Vec<Arc<Job>>,
-    /// As many changes of the guests' jobs were seen.
+    /// Number of changes of the guests' jobs seen so far.
     seen: u64,
     wait: WaitStrategy,
-    /// The job that is looked at first.
+    /// The job that is polled first.
     turn: usize,
 }
 
@@ -98,12 +98,12 @@ impl Serving {
         })
     }
 
-    /// The descriptor that is readable while there may be calls.
+    /// The descriptor, readable while there may be calls.
     pub(crate) fn descriptor(&self) -> i32 {
         self.watch.as_raw_fd()
     }
 
-    /// Offers a version of a program. Gives the socket at which clients knock.
+    /// Offers a version of a program. Returns the socket at which clients knock.
     pub(crate) fn offer(&mut self, served: Served) -> Result<String, MeetingError> {
         let name = served.door().ok_or(MeetingError::Name(String::new()))?;
         if let Some(door) = self.doors.get(&name) {
@@ -122,7 +122,7 @@ impl Serving {
                 open.guests.serve(served);
                 open.set_far_names(&self.doors);
             }
-            // Nobody knocks from another host: the thread that serves is called to begin.
+            // Nobody knocks from another host: the serving thread is woken to begin.
             None if has_store() => self.ring.ring(),
             None => {}
         }
@@ -143,12 +143,10 @@ impl Serving {
         Ok(socket)
     }
 
-    /// Whether it is offered.
     pub(crate) fn offers(&self, served: Served) -> bool {
         self.served.contains(&served)
     }
 
-    /// Ends an offer.
     pub(crate) fn withdraw(&mut self, served: Served) {
         self.served.retain(|one| *one != served);
         let has_others = (self.served.iter()).any(|one| one.program == served.program);
@@ -160,7 +158,7 @@ impl Serving {
             if let Some(open) = &self.open {
                 open.reception.remove(&name);
             }
-            // Closing takes it off the epoll, unless a child of `fork` has it too.
+            // Closing removes it from the epoll, unless a forked child has it too.
             if let Some(door) = self.doors.remove(&name) {
                 let _ = epoll::delete(&self.watch, door.as_fd());
             }
@@ -193,9 +191,9 @@ impl Serving {
         Ok(())
     }
 
-    /// In a child of `fork`, to be called before anything else: the reception, its jobs and their calls are the parent's. The doors are
-    /// both's until the reception has begun, as a daemon forks before that. Then they are the parent's too: a child that outlived it would
-    /// keep them open, with nobody behind them.
+    /// Call it in a forked child before anything else: the reception, its jobs and their calls belong to the parent. Both own the doors
+    /// until the reception has begun, as a daemon forks before that. Then they are the parent's too: a child that outlived it would keep
+    /// them open, with nobody behind them.
     pub(crate) fn leave_to_parent(&mut self) -> Result<(), Errno> {
         if self.owner.is_me() {
             return Ok(());
@@ -220,7 +218,7 @@ impl Serving {
         Ok(())
     }
 
-    /// The next call, if there is one. What was found or not is in hand until [`has_next`](Self::has_next).
+    /// The next call, if there is one. The result, call or none, is in hand until [`has_next`](Self::has_next).
     pub(crate) fn take(&mut self) -> Option<&Request> {
         let next = self.find();
         self.in_hand.push(next);
@@ -228,10 +226,10 @@ impl Serving {
     }
 
     fn find(&mut self) -> Option<Request> {
-        // What it was rung for is looked at now.
+        // Whatever it was rung for is polled now.
         self.ring.clear();
         if let Err(why) = self.begin() {
-            // Whoever knocks is at the door still, and brings this thread here at once.
+            // Clients that knock are still at the door, and bring this thread here at once.
             let now = Instant::now();
             if self.sparing.admit(UNSERVED, now) {
                 crate::log::warn(&format!("{UNSERVED}: {why}"));
@@ -251,12 +249,13 @@ impl Serving {
         self.in_hand.last()?.as_ref()
     }
 
-    /// The place of the innermost call in hand.
+    /// The slot of the innermost call in hand.
     pub(crate) fn in_hand_mut(&mut self) -> Option<&mut Option<Request>> {
         self.in_hand.last_mut()
     }
 
-    /// Ends the innermost call in hand, and looks for the next: whether there is one. If not, the descriptor becomes readable when one comes.
+    /// Ends the innermost call in hand, and polls for the next; returns whether there is one. If not, the descriptor becomes readable when
+    /// one arrives.
     pub(crate) fn has_next(&mut self) -> bool {
         let has_served = self.in_hand.pop().flatten().is_some();
         let Some(open) = self.open.as_mut() else {
@@ -280,7 +279,7 @@ impl Serving {
                 return true;
             }
             Some(_) => self.ring.ring(),
-            // Other networks are looked at, and then this one again.
+            // Other networks are polled, and then this one again.
             None if is_polling => self.ring.ring(),
             None => {}
         }
@@ -293,7 +292,7 @@ fn has_store() -> bool {
     std::env::var_os("MAPWIRE_NAMES").is_some_and(|value| !value.is_empty())
 }
 
-/// The reception of clients of other hosts. Without it those of this host are served all the same.
+/// The reception of clients of other hosts. Clients of this host are served even without it.
 fn begin_far(config: &NodeConfig, guests: &Arc<Guests>) -> Option<FarReception> {
     let begun = NamedStore::from_env().and_then(|store| {
         store.map(|store| FarReception::start(store, config.clone(), Arc::clone(guests) as _)).transpose()
@@ -319,7 +318,7 @@ impl Open {
         }
     }
 
-    /// Looks for a call, for so long at most. Jobs take turns, and in them their guests.
+    /// Polls for a call, for at most `time`. Jobs take turns, and in them their guests.
     fn look(&mut self, time: Duration) -> Option<Request> {
         self.refresh();
         if let [job] = &self.jobs[..] {
@@ -341,10 +340,10 @@ impl Open {
         }
     }
 
-    /// Has the descriptor become readable when a call comes. A call that has come before that.
+    /// Makes the descriptor readable when a call arrives. Returns a call that has arrived before that.
     fn arm(&mut self) -> Option<Request> {
         for job in &self.jobs {
-            // It fails when the job is over, which its reception sees to.
+            // It fails when the job is over, which its reception handles.
             let _ = job.events.arm();
         }
         self.look(Duration::ZERO)

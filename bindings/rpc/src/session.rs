@@ -1,4 +1,4 @@
-//! A process's places in the jobs of its servers: one for each server, which all its clients share.
+//! A process's memberships in the jobs of its servers: one for each server, which all its clients share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,10 +15,10 @@ use crate::forks::owner;
 use crate::names::Served;
 use crate::settings;
 
-/// The server's rank in its job.
+/// Rank of the server in its job.
 const SERVER: usize = 0;
 
-/// A place in a server's job.
+/// A membership in a server's job.
 #[derive(Debug)]
 pub(crate) struct Session {
     rpc: Rpc,
@@ -27,22 +27,22 @@ pub(crate) struct Session {
 /// The process, the door, and the host if it is another one.
 type Key = (Owner, DoorName, Option<String>);
 
-/// How far a process is with its place in a server's job.
+/// State of a process's membership in a server's job.
 enum Place {
-    /// A thread makes it; others wait.
+    /// A thread is joining; others wait.
     Opening,
     Open(Weak<Session>),
 }
 
 static PLACES: Mutex<BTreeMap<Key, Place>> = Mutex::new(BTreeMap::new());
-/// Something has changed there.
+/// Notified of every change there.
 static CHANGED: Condvar = Condvar::new();
 
 fn places() -> MutexGuard<'static, BTreeMap<Key, Place>> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The right to open a place, of one thread at a time.
+/// The right to join, of one thread at a time.
 struct Opening(Key);
 
 impl Opening {
@@ -67,8 +67,8 @@ impl Drop for Opening {
     }
 }
 
-/// The place that is open, unless it is `ended`; else the right to open it. Waits until `deadline` for another thread that opens it, and
-/// gives `None` then.
+/// The present membership, unless it is `ended`; else the right to join. Waits until `deadline` for another thread that is joining, and
+/// then returns `None`.
 fn enter(key: &Key, ended: Option<&Arc<Session>>, deadline: Instant) -> Option<Result<Arc<Session>, Opening>> {
     let mut places = places();
     loop {
@@ -94,8 +94,8 @@ fn enter(key: &Key, ended: Option<&Arc<Session>>, deadline: Instant) -> Option<R
 }
 
 impl Session {
-    /// The way to a version of a program that a process of one of these users serves. Any version's will do where the one that was asked for
-    /// is not served: its server then says which it has.
+    /// Connects to a version of a program that a process of one of these users serves. If that version is not served, any other will do:
+    /// its server then says which it has.
     pub(crate) fn open(served: Served, users: &[u32], wait: Duration) -> Result<(Arc<Self>, Caller), Failure> {
         let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
         for door in [served.door(), served.door_of_program()] {
@@ -116,7 +116,7 @@ impl Session {
         })
     }
 
-    /// The same on another host, by the store of names that `MAPWIRE_NAMES` says.
+    /// The same on another host, by the store of names in `MAPWIRE_NAMES`.
     pub(crate) fn open_far(served: Served, host: &str, wait: Duration) -> Result<(Arc<Self>, Caller), Failure> {
         let store = NamedStore::from_env().map_err(|error| Failure::of_meeting(&error))?;
         let store = store.ok_or(Failure::of(Status::SYSTEM_ERROR, libc::EHOSTUNREACH))?;
@@ -133,7 +133,7 @@ impl Session {
         Err(nobody)
     }
 
-    /// A place that this process has already, or the one that `join` gives in the time that is left; `None`: nobody serves there.
+    /// The membership that this process has already, or the result of `join` in the remaining time; `None` if nobody serves there.
     fn known_or(
         key: Key,
         served: Served,
@@ -175,7 +175,7 @@ impl Session {
         Ok((session, caller))
     }
 
-    /// The way to another version or program of the same server.
+    /// A caller for another version or program of the same server.
     pub(crate) fn caller(&self, served: Served) -> Result<Caller, mapwire::rpc::Error> {
         self.rpc.caller(SERVER, served.program, served.version)
     }

@@ -1,4 +1,4 @@
-//! What a user can set: `MAPWIRE_RPC`, and the variables of all programs that use mapwire.
+//! User settings: `MAPWIRE_RPC`, and the variables of all programs that use mapwire.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use mapwire::NodeConfig;
 use mapwire::rpc::RpcConfig;
 
-/// How the calls of a program go.
+/// Which calls of a program use mapwire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Those that name `mapwire` as their network; and servers that serve other networks serve this too.
+    /// Those that name `mapwire` as their network; and servers of other networks also serve this one.
     Offer,
-    /// Also those of clients that name another network, to servers of this host that are reached by mapwire.
+    /// Also those of clients that name another network, to servers of this host that mapwire reaches.
     Prefer,
     /// Only those that name `mapwire`.
     Asked,
 }
 
-/// What `MAPWIRE_RPC` says: `offer` (as if it was not set), `prefer` or `asked`.
+/// Value of `MAPWIRE_RPC`: `offer` (the default), `prefer` or `asked`.
 pub(crate) fn usage() -> Use {
     static USE: OnceLock<Use> = OnceLock::new();
     *USE.get_or_init(|| {
@@ -38,7 +38,7 @@ fn parse(value: &str) -> Option<Use> {
     }
 }
 
-/// What nodes are made with. A rank of a job that `mapwire run` started is no rank of a server's job.
+/// Configuration of nodes. A rank of a `mapwire run` job is not a rank of a server's job.
 pub(crate) fn node_config() -> Result<NodeConfig, String> {
     crate::log::start();
     let variable = |name: &str| match name {
@@ -48,7 +48,7 @@ pub(crate) fn node_config() -> Result<NodeConfig, String> {
     NodeConfig::from_variables(variable).map_err(|error| error.to_string())
 }
 
-/// What this process lends its peers: records of `MAPWIRE_RPC_RECORD` bytes, of which two fit at a time.
+/// Memory that this process lends its peers: records of `MAPWIRE_RPC_RECORD` bytes, of which two fit at a time.
 pub(crate) fn rpc_config() -> RpcConfig {
     let mut config = RpcConfig::default();
     if let Some(bytes) = record_bytes() {
@@ -58,7 +58,7 @@ pub(crate) fn rpc_config() -> RpcConfig {
     config
 }
 
-/// The longest record, if the user says.
+/// The longest record that the user has set, if any.
 fn record_bytes() -> Option<u64> {
     static BYTES: OnceLock<Option<u64>> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -75,10 +75,10 @@ fn record_bytes() -> Option<u64> {
     })
 }
 
-/// The longest record that can be asked for.
+/// Upper bound of that setting.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// How long a client waits for its server when it is created, unless it says so.
+/// Default time that a new client waits for its server.
 pub(crate) const MEETING: Duration = Duration::from_secs(25);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Servers made by `rpc_reg()`: functions that take a value and give one, with a dispatch function of libtirpc.
+//! Servers made by `rpc_reg()`: functions from a value to a value, with a dispatch function of libtirpc.
 //!
-//! That one finds a function by the name of the network too, among those that `rpc_reg()` was asked to serve, and leaves calls by others
-//! without an answer. So calls of this network are dispatched here, by a table of their own; others are left to it.
+//! That function also selects by network, among those that `rpc_reg()` was asked to serve, and leaves calls by others unanswered. So calls
+//! of this network are dispatched here, by a separate table; others are left to it.
 
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
@@ -13,12 +13,12 @@ use crate::register::{is_mapwire, serve};
 use crate::tirpc::{Tirpc, tirpc};
 use crate::transport::is_ours;
 
-/// Room for arguments: more than libtirpc has (9,000 bytes by tcp). What is longer a decoder allocates.
+/// Room for arguments: more than libtirpc has (9,000 bytes by tcp). A decoder allocates longer ones.
 const ARGUMENTS_BYTES: usize = 64 << 10;
-/// What any value is aligned to.
+/// Has the greatest alignment of any value.
 type Unit = u128;
 
-/// A function and what it takes and gives.
+/// A function with its argument and result types.
 #[derive(Clone, Copy)]
 struct Simple {
     served: Served,
@@ -37,7 +37,7 @@ struct Table {
 static TABLE: Mutex<Table> = Mutex::new(Table { functions: Vec::new(), theirs: None });
 
 thread_local! {
-    /// This thread is in `rpc_reg()`.
+    /// Whether this thread is in `rpc_reg()`.
     static IS_REGISTERING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -45,7 +45,7 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is to dispatch in place of `dispatch`: the function here, in place of the one that `rpc_reg()` registers.
+/// Replacement of `dispatch`: the function here, in place of the one that `rpc_reg()` registers.
 pub(crate) fn dispatch_instead_of(theirs: Dispatch) -> Dispatch {
     if !IS_REGISTERING.get() {
         return theirs;
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn rpc_reg(
     let Some(library) = tirpc() else {
         return -1;
     };
-    // Its calls may come as soon as it is registered. Of several the last one counts.
+    // Its calls may arrive as soon as it is registered. Of several the last one counts.
     let simple =
         function.filter(|_| procedure != 0).map(|function| Simple { served, procedure, function, decode, encode });
     table().functions.extend(simple);
@@ -156,7 +156,7 @@ unsafe fn answer(library: &Tirpc, request: &ServiceRequest, transport: *mut Tran
         }
         let results = (found.function)(place.cast());
         let has_results = !results.is_null() || found.encode.map(|it| it as usize) == nothing.map(|it| it as usize);
-        // Without results there is no answer, as by other networks.
+        // Without results there is no answer, as on other networks.
         if has_results && (library.svc_sendreply)(transport, found.encode, results.cast()) == FALSE {
             (library.svcerr_systemerr)(transport);
         }

@@ -10,7 +10,7 @@ use crate::abi::{
     ReplyBody, RpcError, RpcMessage, TimeVal, Transport, TransportExtension, TransportOps, TransportOps2, Xdr, XdrOps,
 };
 
-/// What the headers say, by a program that prints it. `None`: there is no compiler, or there are no headers.
+/// Values from the headers, printed by a program. `None` without a compiler or headers.
 fn theirs() -> Option<BTreeMap<String, usize>> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("layout");

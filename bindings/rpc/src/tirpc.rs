@@ -1,7 +1,7 @@
-//! libtirpc, which this library stands beside: what programs ask of it for other transports, and the parts of it that this library uses.
+//! libtirpc: programs' requests for other transports, and the parts of it that this library uses.
 //!
-//! Its functions are found at run time, behind this library in the order of loading. So both can define the same names, and this library needs
-//! no header and no library to be built.
+//! Its functions are looked up at run time, behind this library in the order of loading. So both can define the same names, and this
+//! library needs no header and no library to be built.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -10,12 +10,11 @@ use crate::abi::{
     Auth, Bool, Client, CreateError, Dispatch, NetConfig, Procedure, TimeVal, Transport, ULong, Xdr, XdrProc,
 };
 
-/// The library that is opened if the program has not been linked with it.
+/// The library to open if the program is not linked with it.
 const LIBRARY: &CStr = c"libtirpc.so.3";
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// Functions of libtirpc.
         pub(crate) struct Tirpc {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
@@ -95,7 +94,7 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// libtirpc. `None`, once said on standard error: it is not there, or too old.
+/// libtirpc. `None` if it is missing or too old, which is reported once on standard error.
 pub(crate) fn tirpc() -> Option<&'static Tirpc> {
     static FOUND: OnceLock<Option<Tirpc>> = OnceLock::new();
     let find = || match Tirpc::find() {

@@ -23,16 +23,16 @@ static OPS: TransportOps = TransportOps { receive, state, arguments, reply, free
 
 static OPS2: TransportOps2 = TransportOps2 { control };
 
-/// What a process offers, once it does.
+/// The process's offers, once there are any.
 static SERVING: Mutex<Option<Offer>> = Mutex::new(None);
 
 struct Offer {
     serving: Serving,
-    /// Its address; it is never freed.
+    /// Address of the transport, which is never freed.
     transport: usize,
 }
 
-/// In a child of `fork` without what is its parent's: the jobs, their calls, and the call in hand.
+/// In a forked child, without the parent's jobs, their calls, and the call in hand.
 fn lock() -> MutexGuard<'static, Option<Offer>> {
     let mut offers = SERVING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(offer) = offers.as_mut()
@@ -45,8 +45,8 @@ fn lock() -> MutexGuard<'static, Option<Offer>> {
     offers
 }
 
-/// In a new child of `fork`: leaves to the parent what is the parent's, unless another thread was about it. It is left later then, when it
-/// is asked for.
+/// In a new forked child: leaves the parent's objects to the parent, unless another thread was using them. Then they are left when they
+/// are next requested.
 pub(crate) fn leave_in_child() {
     if let Ok(mut offers) = SERVING.try_lock()
         && let Some(offer) = offers.as_mut()
@@ -55,7 +55,7 @@ pub(crate) fn leave_in_child() {
     }
 }
 
-/// The handle of this network, made at first.
+/// The handle of this network, made on first use.
 fn transport_of(offer: &mut Option<Offer>) -> Result<&mut Offer, MeetingError> {
     if offer.is_none() {
         let os = |errno| MeetingError::Os { call: "epoll_create1", errno };
@@ -69,12 +69,12 @@ fn transport_of(offer: &mut Option<Offer>) -> Result<&mut Offer, MeetingError> {
     offer.as_mut().ok_or(MeetingError::Os { call: "epoll_create1", errno: Errno::NOMEM })
 }
 
-/// The port that a caller of the superuser seems to have: one that only the superuser can take. Servers may believe who has such a one.
+/// Reported port of the superuser's calls: only the superuser can bind it, and servers may trust it.
 const RESERVED_PORT: u16 = 1023;
-/// The port that any other caller seems to have.
+/// Reported port of all other calls.
 const OTHER_PORT: u16 = 65_535;
 
-/// As an address for who asks for the caller's: this host's, with one of the two ports.
+/// Size of the caller's reported address: this host's, with one of the two ports.
 const ADDRESS_BYTES: c_uint = size_of::<libc::sockaddr_in>() as c_uint;
 
 fn new_transport(fd: c_int) -> Transport {
@@ -110,7 +110,7 @@ fn new_transport(fd: c_int) -> Transport {
     transport
 }
 
-/// Has the transport's addresses say who makes the call in hand, as far as its kernel can tell.
+/// Updates the transport's addresses to the caller of the call in hand, as far as its kernel can tell.
 ///
 /// # Safety
 /// A transport that [`new_transport`] makes.
@@ -130,7 +130,7 @@ fn no_auth() -> OpaqueAuth {
     OpaqueAuth { flavour: AUTH_NONE, base: core::ptr::null_mut(), length: 0 }
 }
 
-/// Offers a version of a program to clients of this network. Gives the handle by which its calls come.
+/// Offers a version of a program to clients of this network. Returns the handle on which its calls arrive.
 pub(crate) fn offer(served: Served) -> Result<*mut Transport, MeetingError> {
     let mut offers = lock();
     let offer = transport_of(&mut offers)?;
@@ -144,7 +144,6 @@ pub(crate) fn offer(served: Served) -> Result<*mut Transport, MeetingError> {
     Ok(transport as *mut Transport)
 }
 
-/// Ends an offer.
 pub(crate) fn withdraw(served: Served) {
     let mut offers = lock();
     let Some(offer) = offers.as_mut().filter(|it| it.serving.offers(served)) else {
@@ -178,7 +177,7 @@ unsafe extern "C" fn receive(transport: *mut Transport, message: *mut RpcMessage
 /// Longest body of a credential (RFC 5531).
 const MAX_AUTH_BYTES: usize = 400;
 
-/// Fills a message with what a call says.
+/// Fills a message with a call's fields.
 ///
 /// # Safety
 /// The credential of the message has [`MAX_AUTH_BYTES`] of room.
@@ -215,7 +214,7 @@ unsafe extern "C" fn state(transport: *mut Transport) -> c_int {
     if has_next { XPRT_MOREREQS } else { XPRT_IDLE }
 }
 
-/// The call in hand, out of its place: the program's functions run while nothing is locked.
+/// Takes the call in hand out of its slot: the program's functions run while nothing is locked.
 fn take_current() -> Option<Request> {
     lock().as_mut()?.serving.in_hand_mut()?.take()
 }
@@ -247,7 +246,7 @@ unsafe extern "C" fn reply(transport: *mut Transport, message: *mut RpcMessage) 
     };
     // SAFETY: libtirpc's message of a reply.
     let done = unsafe { answer(&mut request, message) };
-    // A reply that could not be written leaves the call to be answered by an error.
+    // A call whose reply could not be written is answered by an error.
     put_current(request);
     Bool::from(done)
 }

@@ -1,4 +1,4 @@
-//! XDR of libtirpc over memory: values of C programs to and from records.
+//! libtirpc's XDR over memory: values of C programs to and from records.
 
 use core::ffi::{c_uint, c_void};
 
@@ -16,7 +16,7 @@ fn unused(op: c_uint) -> Xdr {
     }
 }
 
-/// An XDR over `bytes` bytes at `at`, if libtirpc is there and they are not too many for it.
+/// An XDR over `bytes` bytes at `at`; `None` without libtirpc or if they are too many for it.
 fn over(at: *mut u8, bytes: usize, op: c_uint) -> Option<Xdr> {
     let library = tirpc()?;
     let bytes = c_uint::try_from(bytes).ok()?;
@@ -26,7 +26,7 @@ fn over(at: *mut u8, bytes: usize, op: c_uint) -> Option<Xdr> {
     Some(xdr)
 }
 
-/// Encodes the value at `value` into `room` bytes at `at`. How many bytes it took; `None`: it does not fit there, or cannot be encoded.
+/// Encodes the value at `value` into `room` bytes at `at`. Returns the bytes used; `None` if it does not fit, or cannot be encoded.
 ///
 /// # Safety
 /// The memory is writable, by others too, and `encode` fits the value.
@@ -42,11 +42,11 @@ pub(crate) unsafe fn encode(encode: XdrProc, value: *mut c_void, at: *mut u8, ro
     (position as usize <= room).then_some(position as usize)
 }
 
-/// Decodes `bytes` bytes at `at` into `place`. Whether that was done; if not, what was allocated on the way is to be [freed](free).
+/// Decodes `bytes` bytes at `at` into `place`. Returns whether that succeeded; if not, [free](free) what was allocated on the way.
 ///
 /// # Safety
 /// The memory is readable, and others may change it meanwhile; `decode` fits the place. The decoders of libtirpc, and those that rpcgen
-/// makes of them, load each word once, and decide by what they have loaded.
+/// makes of them, load each word once, and only use what they have loaded.
 pub(crate) unsafe fn decode(decode: XdrProc, place: *mut c_void, at: *const u8, bytes: usize) -> bool {
     let Some(mut xdr) = over(at.cast_mut(), bytes, XDR_DECODE) else {
         return false;

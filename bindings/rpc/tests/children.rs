@@ -1,4 +1,4 @@
-//! Children of servers, which have their parent's memory: what they do with its handle reaches no client of the parent's.
+//! Forked children of servers: their use of the inherited handle reaches no client of the parent's.
 
 use std::process::Stdio;
 

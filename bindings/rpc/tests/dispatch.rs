@@ -16,7 +16,7 @@ fn functions_that_rpc_reg_registers_are_called_by_mapwire_whatever_network_they_
         let mut server = clean(&simple);
         server.args(["serve", network]).stderr(Stdio::null());
         let _server = Server::start(&mut server, programs.calc);
-        // It names another network, and gets what is nearer.
+        // It names another network, and uses the nearer one.
         let mut client = limited(&simple);
         client.env("MAPWIRE_RPC", "prefer").args(["call", "udp"]);
         says(

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use crate::common::{Linking, Programs, clean, is_equipped, limited, mapwire, says};
 use mapwire_testing::namespaces::Hosts;
 
-/// Ends its process.
 struct Ends(Child);
 
 impl Drop for Ends {
@@ -45,7 +44,7 @@ impl Place {
         output.read_line(&mut line).unwrap();
         assert!(line.contains("10.0.9.1"), "{line}");
         let store = Ends(store);
-        // Not behind `timeout`, which would leave it when it is killed itself.
+        // Without `timeout`, which would leave it running when it is killed itself.
         let mut server = clean(programs.path("calc_server"));
         server.env("MAPWIRE_SECRET_FILE", &secret);
         server.env("MAPWIRE_NAMES", "mapwire://10.0.9.1");
@@ -133,7 +132,7 @@ fn a_server_on_another_host_that_is_killed_ends_the_call() {
     place.server.0.kill().unwrap();
     place.server.0.wait().unwrap();
     let line = lines.next().unwrap().unwrap();
-    // Not 5: the call's own time is over after 20 s.
+    // Not 5: the call's own timeout is 20 s.
     assert!(line.starts_with("status 4 after"), "{line}");
     client.wait().unwrap();
 }

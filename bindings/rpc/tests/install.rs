@@ -1,4 +1,4 @@
-//! What `make install` puts where, and which names the library takes over.
+//! The files that `make install` installs, and the names that the library takes over.
 
 use std::collections::BTreeSet;
 use std::path::Path;

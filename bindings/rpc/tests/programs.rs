@@ -1,4 +1,4 @@
-//! Programs that rpcgen has made, over mapwire and other networks, and what goes wrong with them. No rpcbind is needed, and no root.
+//! Programs made by rpcgen, over mapwire and other networks, and their failures. No rpcbind is needed, and no root.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -199,7 +199,7 @@ fn a_client_that_waits_learns_that_its_server_was_killed_before_its_time_is_over
     std::thread::sleep(Duration::from_millis(300));
     calculator.server.kill();
     let line = client.line();
-    // Not 5: the call's own time is over after 20 s.
+    // Not 5: the call's own timeout is 20 s.
     assert!(line.starts_with("status 4 after"), "{line}");
     let line = client.line();
     assert!(line.starts_with("next: add: RPC: Unable to"), "{line}");
@@ -354,7 +354,7 @@ fn sixty_four_clients_get_the_same_share() {
     waits.sort_unstable();
     let (least, most) = (waits[0].0, waits[63].0);
     println!("calls of others between two of each client: {least} to {most}");
-    // The median of many: the kernel keeps each client from its processor at times.
+    // The median of many: the kernel sometimes keeps a client from its processor.
     assert!(least * 2 >= most, "{waits:?}");
 }
 
@@ -373,7 +373,7 @@ fn a_program_of_libtirpc_alone_is_served_by_preloading() {
     let mut client = limited(&client);
     client.env("LD_PRELOAD", &library);
     client.env("MAPWIRE_RPC", "prefer");
-    // It asks for tcp, and gets what is nearer.
+    // It asks for tcp, and uses the nearer network.
     let output = run(client.args(["localhost", "tcp", "20", "22"]));
     says(&output, &["sum: 42"]);
 }

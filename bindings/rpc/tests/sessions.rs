@@ -1,4 +1,4 @@
-//! A process's place in a server's job: one for all its clients, of use from the first call on.
+//! A process's membership in a server's job: one for all its clients, usable from the first call on.
 
 use std::process::Stdio;
 
@@ -15,7 +15,7 @@ fn threads_that_make_clients_at_the_same_time_share_a_place() {
     let _server = Server::start(clean(server).stderr(Stdio::null()), programs.calc);
     let output = run(limited(&check).arg("crowd"));
     let descriptors = output.strip_suffix(" descriptors\n").unwrap();
-    // A place takes fewer than ten, and the program has three.
+    // A membership takes fewer than ten descriptors, and the program has three.
     assert!(descriptors.parse::<u32>().unwrap() < 30, "{output}");
 }
 

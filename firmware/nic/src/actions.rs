@@ -1,4 +1,4 @@
-//! What the firmware asks of its driver, besides transmitting.
+//! Actions that the firmware asks of its driver, besides transmitting.
 
 use mapwire_wire::{Atomic, Endpoint, FetchId, HandlerId, Key, NodeId, ProcessId, Refusal, SignalOp};
 
@@ -15,9 +15,9 @@ pub struct BufferId(pub u32);
 pub struct SignalWrite {
     /// Eight aligned bytes within one frame.
     pub piece: Piece,
-    /// What to store there, add or set, with release order: whoever acquires it sees the data.
+    /// Value to store, add or or, with release order: whoever acquires it sees the data.
     pub value: u64,
-    /// Which of these, in one atomic step.
+    /// Operation, done in one atomic step.
     pub op: SignalOp,
 }
 
@@ -26,27 +26,26 @@ pub struct SignalWrite {
 pub struct AtomicUpdate {
     /// The word, aligned within one frame.
     pub piece: Piece,
-    /// What to do, in one step that acquires and releases.
+    /// Operation, one step that acquires and releases.
     pub atomic: Atomic,
 }
 
-/// Move payload bytes of packet `buffer` to `piece` of `process`, then write `signal`, then do `update`; then give it back to
+/// Move payload bytes of packet `buffer` to `piece` of `process`, then write `signal`, then do `update`; then hand it back to
 /// [`crate::Nic::handle_dma_done`]. A packet that lands in several runs of frames has a move for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dma {
-    /// Whose frames these are.
+    /// Process whose frames these are.
     pub process: ProcessId,
-    /// Where the bytes go.
+    /// Destination of the bytes.
     pub piece: Piece,
-    /// The first of them in the payload.
+    /// Offset of the first byte in the payload.
     pub at: u32,
     /// The flag to set after them.
     pub signal: Option<SignalWrite>,
     /// The word to update.
     pub update: Option<AtomicUpdate>,
-    /// The packet.
+    /// Buffer that holds the packet.
     pub buffer: BufferId,
-    /// What follows once it is done.
     after: After,
 }
 
@@ -57,14 +56,13 @@ impl Dma {
         Self { process, piece: Piece::EMPTY, at: 0, signal: None, update: None, buffer, after }
     }
 
-    /// What follows once it is done.
     #[inline]
     pub(crate) const fn after(&self) -> After {
         self.after
     }
 }
 
-/// What follows a DMA.
+/// What the NIC does once a DMA is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     /// Nothing: more of the message is to come, or nobody is told.
@@ -77,34 +75,32 @@ pub(crate) enum After {
     Updated { from: NodeId, fetch: FetchId, reply_key: Key, export: mapwire_wire::ExportId, bytes: u64 },
 }
 
-/// Something to tell a process or the host.
+/// Something to report to a process or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// A command is done: the source of a send may be reused, or a fetch is in place. Write the completion word.
     Done {
-        /// Whose command.
+        /// Process that gave the command.
         process: ProcessId,
         /// Its completion word.
         completion: u32,
     },
     /// A command failed: nothing more of it will be applied.
     Failed {
-        /// Whose command.
+        /// Process that gave the command.
         process: ProcessId,
         /// Its completion word; `None` for a command that has none.
         completion: Option<u32>,
-        /// Why.
+        /// Reason of the failure.
         error: CommandError,
-        /// Bytes of a send that may have been stored at most; `u64::MAX`: all of them. 0 for a fetch.
+        /// Upper bound on the bytes of a send that may have been stored; `u64::MAX`: all of them. 0 for a fetch.
         sent_bytes: u64,
     },
     /// A message with a notification has been delivered (VMMC §2).
     Notification {
-        /// Whose export.
+        /// Process that owns the export.
         process: ProcessId,
-        /// The export.
         export: mapwire_wire::ExportId,
-        /// The sender.
         from: NodeId,
         /// First byte of the message, counted from the start of the export.
         offset: u64,
@@ -113,40 +109,36 @@ pub enum Completion {
     },
     /// A message for a handler on the host: the payload is in the packet buffer.
     Message {
-        /// The process that it is for; whether there is one is the host's to know.
+        /// Receiving process; only the host knows whether it exists.
         to: ProcessId,
         /// The sender. Its node vouches for the process.
         from: Endpoint,
-        /// The handler.
         handler: HandlerId,
         /// Payload bytes.
         length: u32,
-        /// The packet.
+        /// Buffer that holds the packet.
         buffer: BufferId,
     },
-    /// A peer refused stores that this node sent; each message is counted once. If one was not sent to its end yet, its command
-    /// fails too.
+    /// A peer refused stores that this node sent; each message is counted once. If one was still being sent, its command fails
+    /// too.
     StoreRefused {
-        /// The peer.
         from: NodeId,
-        /// Its export.
+        /// Export of the peer.
         export: mapwire_wire::ExportId,
-        /// Why.
         reason: Refusal,
         /// Messages that were refused.
         count: u64,
     },
-    /// A packet was dropped, unapplied, since it was not what it had to be.
+    /// A packet was dropped, unapplied.
     Rejected {
-        /// Who sent it.
+        /// Node that sent it.
         from: NodeId,
-        /// Why.
         reason: Rejection,
     },
 }
 
 impl Completion {
-    /// The process that it is for; `None` for those that are for the host.
+    /// Process to inform; `None` for completions that are for the host.
     pub(crate) const fn process(&self) -> Option<ProcessId> {
         match *self {
             Self::Done { process, .. } | Self::Failed { process, .. } | Self::Notification { process, .. } => {
@@ -160,23 +152,22 @@ impl Completion {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// It is no valid packet. It takes up its sequence number all the same, so what follows it is not lost with it.
+    /// Not a valid packet. It uses up its sequence number all the same, so what follows is not lost with it.
     Malformed,
-    /// It is not the next in order of its sender. One that came before is only dropped; but when one is missing, the link stays
-    /// where it is, and all that follows is dropped too: over a lossless transport the sender is broken, and should be treated as
-    /// gone.
+    /// Not the next in order of its sender. A repeated packet is only dropped. If one is missing, the link stays where it is and
+    /// everything that follows is dropped too: over a lossless transport the sender is broken and should be treated as gone.
     OutOfOrder {
-        /// What was due.
+        /// Sequence number that was due.
         expected: u32,
-        /// What came.
+        /// Sequence number of the packet.
         got: u32,
     },
     /// It asks for something that its key does not allow.
     Refused(Refusal),
-    /// It answers a fetch that this node did not ask for, or not with what is due.
+    /// It answers a fetch that this node did not make, or in the wrong way.
     UnknownFetch(FetchId),
-    /// No handler is there for it.
+    /// No handler has this id.
     UnknownHandler(HandlerId),
-    /// It comes from a node that this one has no link with, or that is gone.
+    /// It comes from a node without a link to this one, or one that is gone.
     UnknownNode,
 }

@@ -10,11 +10,11 @@ use mapwire_wire::{ExportId, FetchId, Key, MessageId, NodeId, ProcessId, Refusal
 use crate::outbound::MAX_FETCHES_A_LINK;
 use crate::turns::Turns;
 
-/// Refusals that may wait for one peer. More are told together with one that waits for the same export; when there is none, the
-/// peer learns by its next flush only.
+/// Refusals that may wait for one peer. Further ones are merged with one that waits for the same export; if there is none, the
+/// peer learns of them by its next flush.
 pub(crate) const MAX_REFUSALS: usize = 16;
 
-/// A fetch that this node serves.
+/// A fetch that this node serves for a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serving {
     pub process: ProcessId,
@@ -26,16 +26,16 @@ pub(crate) struct Serving {
     pub remaining: u64,
     /// Bytes sent so far.
     pub sent: u64,
-    /// Where the page of `address` is, if it was looked up with the last chunk.
+    /// Frame of the page of `address`, if the lookup of the last chunk found it.
     pub ahead: Option<Frame>,
-    /// Nothing more is sent but this.
+    /// Once set, the only answer that is still sent.
     pub refused: Option<Refusal>,
-    /// What a word held that has been updated: the answer, whatever becomes of the export.
+    /// Old value of an updated word: the answer, even if the export is revoked.
     pub value: Option<u64>,
 }
 
 impl Serving {
-    /// The refusal of a fetch: reads no memory.
+    /// The refusal of a fetch; reads no memory.
     pub(crate) const fn refusal(fetch: FetchId, reply_key: Key, export: ExportId, reason: Refusal) -> Self {
         Self {
             process: ProcessId(0),
@@ -52,7 +52,6 @@ impl Serving {
     }
 }
 
-/// A store that this node refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreRefusal {
     pub message: MessageId,
@@ -60,7 +59,7 @@ pub(crate) struct StoreRefusal {
     pub reason: Refusal,
     pub offset: u64,
     pub length: u64,
-    /// Messages to the export that are told of with it, itself included.
+    /// Messages to the export that it reports, this one included.
     pub count: u64,
 }
 
@@ -68,19 +67,16 @@ pub(crate) struct StoreRefusal {
 struct Owed {
     serving: VecDeque<Serving>,
     refusals: VecDeque<StoreRefusal>,
-    /// Stores were refused that it is told of by its next flush only.
+    /// Stores were refused that only the peer's next flush will report.
     untold: bool,
 }
 
-/// What is owed to each peer.
 #[derive(Debug)]
 pub(crate) struct Answers {
     peers: Vec<Owed>,
-    /// Peers that are owed something.
     waiting: Turns,
 }
 
-/// The next thing for a peer.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Serve(Serving),
@@ -94,18 +90,18 @@ impl Answers {
         Self { peers, waiting: Turns::new(nodes) }
     }
 
-    /// Whether a peer is owed something and its turn is to come.
+    /// Whether some peer is owed something and not stalled.
     #[inline]
     pub(crate) fn has_turns(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The first peer in turn that `ready` says yes to.
+    /// The first peer in turn for which `ready` is true.
     pub(crate) fn next(&self, ready: impl FnMut(usize) -> bool) -> Option<usize> {
         self.waiting.first_that(ready)
     }
 
-    /// What is owed to a peer waits for the host, until [`wait_again`](Self::wait_again).
+    /// Suspends a peer's answers, which wait for the host, until [`wait_again`](Self::wait_again).
     pub(crate) fn stall(&mut self, index: usize) {
         self.waiting.remove(index);
     }
@@ -124,7 +120,7 @@ impl Answers {
         owed.is_some_and(|owed| owed.serving.len() < usize::from(MAX_FETCHES_A_LINK))
     }
 
-    /// Takes a fetch in; false when the peer has as many as it may.
+    /// Accepts a fetch; false if the peer has as many as it may.
     pub(crate) fn serve(&mut self, peer: NodeId, serving: Serving) -> bool {
         let index = usize::from(peer.0);
         if !self.has_room(peer) {
@@ -141,8 +137,8 @@ impl Answers {
         true
     }
 
-    /// Notes that the peer is to be told of a refused store; `open` says that more packets of its message follow, so that its
-    /// sender wants to know at once. False when the peer is owed too many.
+    /// Queues a report of a refused store; `open` says that more packets of its message follow, so that its sender wants to know
+    /// at once. False if the peer is owed too many.
     pub(crate) fn refuse(&mut self, peer: NodeId, refusal: StoreRefusal, open: bool) -> bool {
         let index = usize::from(peer.0);
         let Some(owed) = self.peers.get_mut(index) else {
@@ -168,26 +164,26 @@ impl Answers {
         true
     }
 
-    /// Whether stores of the peer were refused that it was not told of, since it was asked last.
+    /// Whether, since the last call, stores of the peer were refused without a report.
     pub(crate) fn take_untold(&mut self, peer: NodeId) -> bool {
         let owed = self.peers.get_mut(usize::from(peer.0));
         owed.is_some_and(|owed| core::mem::take(&mut owed.untold))
     }
 
-    /// Whether a fetch from this export is served.
+    /// Whether a fetch from this export is being served.
     pub(crate) fn is_serving(&self, export: ExportId) -> bool {
         let serving = self.peers.iter().flat_map(|owed| &owed.serving);
         serving.into_iter().any(|serving| serving.export == export)
     }
 
-    /// Where the pages lie that were looked up for chunks which are still to be sent: whose memory, and the address.
+    /// Process and address of pages that were looked up for chunks still to be sent.
     pub(crate) fn found(&self) -> impl Iterator<Item = (ProcessId, u64)> {
         let serving = self.peers.iter().flat_map(|owed| &owed.serving);
         let found = serving.filter(|serving| serving.ahead.is_some());
         found.map(|serving| (serving.process, serving.address))
     }
 
-    /// The next thing for the peer, refusals first; a fetch of which more is to be sent is given back by `serve`, behind the
+    /// The next thing owed to the peer, refusals first. The caller gives back a fetch with chunks left by `serve`, behind the
     /// others, so that the fetches of a peer take turns.
     pub(crate) fn take(&mut self, index: usize) -> Option<Answer> {
         let owed = self.peers.get_mut(index)?;
@@ -202,7 +198,7 @@ impl Answers {
         answer
     }
 
-    /// Gives back a fetch that [`take`](Self::take) gave and that cannot be served yet.
+    /// Gives back a fetch from [`take`](Self::take) that cannot be served yet.
     pub(crate) fn put_back(&mut self, index: usize, serving: Serving) {
         if let Some(owed) = self.peers.get_mut(index) {
             owed.serving.push_front(serving);
@@ -210,7 +206,7 @@ impl Answers {
         }
     }
 
-    /// The peer's turn comes again, if it is owed anything.
+    /// Resumes the peer's turns, if it is owed anything.
     pub(crate) fn wait_again(&mut self, index: usize) {
         let owed = self.peers.get(index);
         if owed.is_some_and(|owed| !owed.refusals.is_empty() || !owed.serving.is_empty()) {
@@ -218,13 +214,12 @@ impl Answers {
         }
     }
 
-    /// Fetches that are served, and refusals that are to be told.
+    /// Fetches being served, plus refusals to report.
     pub(crate) fn count(&self) -> usize {
         let owed = self.peers.iter();
         owed.map(|owed| owed.serving.len() + owed.refusals.len()).sum()
     }
 
-    /// Forgets a peer.
     pub(crate) fn clear(&mut self, peer: NodeId) {
         let index = usize::from(peer.0);
         if let Some(owed) = self.peers.get_mut(index) {

@@ -1,4 +1,4 @@
-//! The NIC's memory: every table is charged to it, and the breakdown is there to be read.
+//! The NIC's memory: every table is charged to it, and the breakdown can be read.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -6,23 +6,23 @@ use core::fmt;
 /// One table's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetRow {
-    /// Which table.
+    /// Name of the table.
     pub what: &'static str,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// What the NIC's memory holds.
+/// How the NIC's memory is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryBreakdown {
-    /// Bytes that the NIC has.
+    /// Size of the NIC's memory, in bytes.
     pub budget_bytes: u64,
-    /// Bytes a table.
+    /// Use by each table.
     pub rows: Vec<BudgetRow>,
 }
 
 impl MemoryBreakdown {
-    /// Bytes in use.
+    /// Sum of all rows, in bytes.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.rows.iter().map(|row| row.bytes).sum()
@@ -38,27 +38,27 @@ impl fmt::Display for MemoryBreakdown {
     }
 }
 
-/// What a NIC holds now, by number. All but exports and imports are 0 when nothing is under way.
+/// Numbers of what a NIC holds now. All but exports and imports are 0 when nothing is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Exports that stand.
+    /// Exports.
     pub exports: usize,
-    /// Imports that are entered.
+    /// Imports.
     pub imports: usize,
-    /// Fetches and atomic operations that are not answered.
+    /// Fetches and atomic operations without an answer yet.
     pub fetches: usize,
-    /// Fetches that are served to peers, and word of refused stores that they are owed.
+    /// Fetches being served to peers, and reports of refused stores.
     pub owed: usize,
-    /// Packets that wait, or are not acked.
+    /// Packets that wait or are unacked.
     pub packets: usize,
-    /// Bytes of packets that came before their turn.
+    /// Bytes of packets that arrived early.
     pub early_bytes: usize,
-    /// Messages of peers of which more packets are to come.
+    /// Incomplete messages of peers.
     pub messages: usize,
-    /// Commands that are not cut to their end.
+    /// Commands not yet fully cut into packets.
     pub commands: usize,
-    /// What the host is asked for, and what waits for it.
+    /// Requests to the host, and what waits for them.
     pub misses: usize,
-    /// Moves and completions that were not taken.
+    /// Moves and completions that the driver has not taken.
     pub actions: usize,
 }

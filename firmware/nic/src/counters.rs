@@ -1,22 +1,22 @@
-//! What the NIC has done, counted always: live figures, not only those of a debug build.
+//! Counters of the NIC's work: always counted, in every build.
 
 use core::fmt;
 
 /// Packets dropped unapplied, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejections {
-    /// No valid packet, or of no node that there is a link with.
+    /// Not a valid packet, or from a node without a link.
     pub malformed: u64,
-    /// Not the next in order of its sender: sent again, or after one that was lost.
+    /// Not the next in order of its sender: repeated, or after one that was lost.
     pub out_of_order: u64,
     /// Wrong key, range, right, or an export that is gone.
     pub refused: u64,
-    /// An answer to nothing, or a message for no handler.
+    /// An answer to no request, or a message to no handler.
     pub unexpected: u64,
 }
 
 impl Rejections {
-    /// All of them.
+    /// Sum of all reasons.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.malformed + self.out_of_order + self.refused + self.unexpected
@@ -26,7 +26,7 @@ impl Rejections {
 /// The NIC's counters since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Commands carried out.
+    /// Commands accepted.
     pub commands: u64,
     /// Commands refused.
     pub failed_commands: u64,
@@ -34,7 +34,7 @@ pub struct Counters {
     pub packets_sent: u64,
     /// Their payload bytes.
     pub bytes_sent: u64,
-    /// Packets that came in order and well formed, those that were then refused included.
+    /// Well-formed packets received in order, those later refused included.
     pub packets_received: u64,
     /// Their payload bytes.
     pub bytes_received: u64,
@@ -46,17 +46,17 @@ pub struct Counters {
     pub fetches_served: u64,
     /// Atomic operations carried out for other nodes.
     pub atomics_served: u64,
-    /// Pieces of transfers that met the garbage frame: their page was not pinned.
+    /// Pieces of transfers that met the garbage frame because their page was not pinned.
     pub garbage_pieces: u64,
-    /// Refused stores that their sender was not told of, since it takes no answers.
+    /// Refused stores that were not reported because their sender takes no answers.
     pub untold_refusals: u64,
-    /// Packets that were dropped since their translation was missing, for their sender's link to send again.
+    /// Packets dropped because their translation was missing; their sender's link sends them again.
     pub dropped: u64,
-    /// Packets that were dropped since they came before their turn and found no room, for their sender's link to send again.
+    /// Packets dropped because they arrived early and found no room; their sender's link sends them again.
     pub early_dropped: u64,
-    /// Datagrams that had no effect: malformed, of an unknown or former incarnation of their sender, or the answer to no question.
+    /// Datagrams without effect: malformed, from an unknown or former incarnation, or answers to no question.
     pub datagrams_ignored: u64,
-    /// Times that a packet was sent again.
+    /// Retransmissions.
     pub packets_resent: u64,
     /// Packets dropped for good.
     pub rejected: Rejections,

@@ -10,7 +10,7 @@ use crate::error::NicError;
 #[derive(Debug, Default)]
 pub(crate) struct Dispatch(Vec<bool>);
 
-/// Handler ids a NIC can have.
+/// Size of the table: ids are smaller.
 pub(crate) const MAX_HANDLERS: usize = 256;
 
 impl Dispatch {

@@ -11,7 +11,7 @@ pub enum NicError {
         "{what} needs {needed_bytes} B of NIC memory, and {left_bytes} B of the budget are left: raise the budget or close something"
     )]
     OutOfNicMemory {
-        /// What did not fit.
+        /// Table that needed it.
         what: &'static str,
         /// Bytes it needs.
         needed_bytes: u64,
@@ -21,21 +21,21 @@ pub enum NicError {
     /// A table is full.
     #[error("the {what} table is full: it holds {limit} entries")]
     TableFull {
-        /// Which table.
+        /// Name of the table.
         what: &'static str,
-        /// Its entries.
+        /// Most entries that it holds.
         limit: usize,
     },
-    /// No such process on this NIC.
+    /// This NIC has no such process.
     #[error("{0} has not been opened on this NIC")]
     UnknownProcess(ProcessId),
-    /// The process has been opened already.
+    /// The process is already open.
     #[error("{0} is open on this NIC already")]
     ProcessOpen(ProcessId),
-    /// No such node.
+    /// The job has no such node; the number of nodes.
     #[error("{0} is not among the {1} nodes that this NIC has links with")]
     UnknownNode(NodeId, usize),
-    /// The export is not there, or not any more.
+    /// The export does not exist, or no longer.
     #[error("export {0} does not exist, or no longer does")]
     UnknownExport(u32),
     /// A handler id is taken.
@@ -44,15 +44,15 @@ pub enum NicError {
     /// A key of all zeros opens nothing: packets that need no key carry it.
     #[error("a key of all zeros protects nothing: draw one from the operating system's entropy")]
     ZeroKey,
-    /// The epoch of a link names no incarnation.
+    /// An epoch of 0 names no incarnation.
     #[error("epoch 0 names no incarnation of a node: draw one from the operating system's entropy")]
     ZeroEpoch,
     /// The range is not representable.
     #[error("{length} B at {address:#x} pass the end of the address space")]
     BadRange {
-        /// First address.
+        /// First address of the range.
         address: u64,
-        /// Bytes.
+        /// Length of the range, in bytes.
         length: u64,
     },
     /// A translation could not be installed or opened.
@@ -60,8 +60,8 @@ pub enum NicError {
     Translation(#[from] mapwire_translation::TranslationError),
 }
 
-/// Why a command of a process was not carried out. Nothing of it was applied at the destination unless a peer refused a
-/// later part.
+/// Why a command of a process was not carried out. Nothing of it was applied at the destination, unless a peer refused a later
+/// part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CommandError {
     /// The entry in the queue is no command.
@@ -86,12 +86,12 @@ pub enum CommandError {
     /// The import does not carry the right.
     #[error("the import carries the right to {has}, not to {needs}")]
     NoRight {
-        /// What it would take.
+        /// Right that the command needs.
         needs: Rights,
-        /// What the import has.
+        /// Rights of the import.
         has: Rights,
     },
-    /// There is no such node.
+    /// The job has no such node.
     #[error("{0} is not in this job")]
     UnknownNode(NodeId),
     /// The peer is gone.
@@ -106,19 +106,19 @@ pub enum CommandError {
     /// The host could not pin the memory when the NIC missed its translation.
     #[error("the page at {address:#x} could not be pinned; the log says why")]
     NotPinned {
-        /// The page's first address.
+        /// First address of the page.
         address: u64,
     },
-    /// The translations of a packet push each other out, however often the host supplies them.
+    /// The translations of one packet evict each other, however often the host supplies them.
     #[error(
         "the pages around {address:#x} do not fit into the NIC's cache or the limit on pinned pages together; use more entries or \
          ways, or a higher limit"
     )]
     NoRoom {
-        /// The packet's first address.
+        /// First address of the packet.
         address: u64,
     },
-    /// The NIC was given a command while it takes none of this process.
+    /// The NIC was given a command while it accepts none of this process.
     #[error("the command before this one is not done; ask accepts_command first")]
     NotAccepted,
 }

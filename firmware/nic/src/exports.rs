@@ -1,4 +1,4 @@
-//! Exports: what other nodes may store into and fetch from (VMMC §2; UTLB §4.1).
+//! Exports: memory that other nodes may store into and fetch from (VMMC §2; UTLB §4.1).
 
 use core::ops::{Deref, DerefMut};
 
@@ -8,21 +8,21 @@ use mapwire_wire::{ExportId, Key, NodeId, ProcessId, Refusal, Rights};
 
 use crate::slots::{Ending, Named, Slots};
 
-/// Another buffer of the same process, where what arrives for an export lands (UTLB §4.1, transfer redirection).
+/// Another buffer of the same process, which receives what arrives for an export (UTLB §4.1, transfer redirection).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landing {
-    /// Its first address.
+    /// First address of the buffer.
     pub address: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
 /// A range of a process's memory that is offered to others.
 #[derive(Clone, Copy, Debug)]
 pub struct Export {
-    /// Whose memory.
+    /// Process that owns the memory.
     pub process: ProcessId,
-    /// What a packet must show: 128 bits from the operating system's entropy, known to the exporter and its importers.
+    /// Key that a packet must show: 128 bits from the operating system's entropy, known to the exporter and its importers.
     pub key: Key,
     /// First address.
     pub address: u64,
@@ -30,13 +30,13 @@ pub struct Export {
     pub length: u64,
     /// What importers may do.
     pub rights: Rights,
-    /// Where stores land and fetches read instead, while redirected: the new place stands for the export.
+    /// While redirected, the buffer that stores and fetches use instead of the range.
     pub landing: Option<Landing>,
 }
 
 impl Export {
-    /// The virtual address of `length` bytes at `offset`, or why there is none. A landing that is longer than the export is open
-    /// as far as the export goes.
+    /// The virtual address of `length` bytes at `offset`, or the reason of a refusal. A landing longer than the export is usable
+    /// up to the export's length.
     #[inline]
     pub(crate) fn address_of(&self, offset: u64, length: u64) -> Result<u64, Refusal> {
         let (address, bytes) = match self.landing {
@@ -55,8 +55,8 @@ impl Export {
 #[derive(Debug)]
 pub(crate) struct Exports {
     slots: Slots<Export>,
-    /// By place of the export, then by node: the rights that it was granted. An export that no node was granted is open to whoever shows
-    /// its key, which nobody has been told then.
+    /// Rights granted, by slot of the export, then by node. An export without grants is open to whoever shows its key, which has
+    /// then been told to nobody.
     grants: Vec<Vec<u8>>,
 }
 
@@ -83,7 +83,7 @@ impl Exports {
 
     pub(crate) fn insert(&mut self, export: Export) -> Option<u32> {
         let id = self.slots.insert(export)?;
-        // Those of the export that had its place are gone.
+        // Drops the grants of the slot's former export.
         if let Some(grants) = self.grants.get_mut(Slots::<Export>::place(id)) {
             *grants = Vec::new();
         }
@@ -97,7 +97,7 @@ impl Exports {
         (usize::from(node.0) + 1).saturating_sub(length)
     }
 
-    /// Lets `node` use an export so, besides what it may already. False when there is no such export.
+    /// Adds `rights` to those that `node` has on an export. False if there is no such export.
     pub(crate) fn grant(&mut self, id: ExportId, node: NodeId, rights: Rights) -> bool {
         if self.slots.get(id.0).is_none() {
             return false;
@@ -114,19 +114,19 @@ impl Exports {
         true
     }
 
-    /// A node is gone: one that takes its place has been granted nothing.
+    /// Drops the grants of a node that is gone: its successor starts with none.
     pub(crate) fn forget_node(&mut self, node: NodeId) {
         let of_it = |grants: &mut Vec<u8>| grants.get_mut(usize::from(node.0)).map(|rights| *rights = 0);
         self.grants.iter_mut().filter_map(of_it).for_each(drop);
     }
 
-    /// NIC memory, in bytes.
+    /// Bytes of NIC memory in use.
     pub(crate) fn bytes(&self) -> usize {
         let grants = self.grants.iter().map(Vec::capacity).sum::<usize>();
         self.slots.bytes() + grants + self.grants.capacity() * size_of::<Vec<u8>>()
     }
 
-    /// The rights that `node` was granted; all where nobody was granted any.
+    /// The rights granted to `node`; all if nobody was granted any.
     #[inline]
     fn granted(&self, id: ExportId, node: NodeId) -> Rights {
         match self.grants.get(Slots::<Export>::place(id.0)) {
@@ -138,8 +138,8 @@ impl Exports {
         }
     }
 
-    /// The export that `id` names, if `key` is its key, it gives `right`, and `node` was granted that. Everything that a packet asks of an
-    /// export passes through here.
+    /// The export `id`, provided that `key` is its key, it allows `right`, and `node` was granted that right. Every packet that
+    /// asks for an export passes through here.
     #[inline]
     pub(crate) fn authenticate(
         &self,
@@ -155,7 +155,7 @@ impl Exports {
                 } else if !export.rights.contains(right) {
                     Err(Refusal::NoRight)
                 } else if !self.granted(id, node).contains(right) {
-                    // It has the key of another.
+                    // The packet shows the key of another export.
                     Err(Refusal::NotPermitted)
                 } else {
                     Ok(export)

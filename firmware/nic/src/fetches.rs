@@ -1,4 +1,4 @@
-//! Fetches that this node asked for (UTLB §4.1, remote fetch).
+//! Fetches that this node has requested (UTLB §4.1, remote fetch).
 
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
@@ -8,23 +8,20 @@ use mapwire_wire::{FetchId, Key, NodeId, ProcessId};
 use crate::error::CommandError;
 use crate::slots::{Ending, Slots};
 
-/// Fetches that a NIC may have under way; more wait.
+/// Fetches that a NIC may have under way; further ones wait.
 pub(crate) const MAX_FETCHES: usize = 1024;
 
-/// What becomes of the bytes of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// They are moved to their destination.
     Wanted,
-    /// It failed; that is told once no memory move of it is under way.
+    /// It failed; reported once no memory move of it is under way.
     Failed(CommandError),
-    /// It failed on this side, which is told in the same way; what the peer still sends of it is dropped.
+    /// It failed on this side; reported in the same way, and what the peer still sends of it is dropped.
     Failing(CommandError),
     /// Its process is gone. The peer still serves it and must be allowed to finish, or the two sides would count differently.
     Abandoned,
 }
 
-/// A fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetch {
     pub process: ProcessId,
@@ -32,7 +29,7 @@ pub(crate) struct Fetch {
     /// Local destination.
     pub address: u64,
     pub length: u64,
-    /// Bytes that have come so far; replies come in order.
+    /// Bytes received so far; replies come in order.
     pub received: u64,
     /// Memory moves that the driver has not reported as done.
     pub moving: u32,
@@ -41,7 +38,7 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// Whether the last of it has come. A flush has no bytes: its answer is being moved until it is done.
+    /// Whether all of it has arrived. A flush has no bytes: its answer counts as being moved until it is done.
     pub(crate) const fn has_come(&self) -> bool {
         self.received == self.length && (self.length > 0 || self.moving > 0)
     }
@@ -49,9 +46,9 @@ impl Fetch {
 
 #[derive(Debug)]
 pub(crate) struct Fetches {
-    /// At most [`MAX_FETCHES`].
+    /// At most [`MAX_FETCHES`] entries.
     asked: Slots<Fetch>,
-    /// What a reply of each peer must show.
+    /// Key that the replies of each peer must show.
     reply_keys: Vec<Key>,
 }
 
@@ -80,12 +77,12 @@ impl Fetches {
         self.asked.len() < MAX_FETCHES
     }
 
-    /// What `peer`, which is one, must show in its replies.
+    /// The key that replies of `peer`, which must exist, must show.
     pub(crate) fn reply_key(&self, peer: NodeId) -> Key {
         self.reply_keys[usize::from(peer.0)]
     }
 
-    /// The fetch that a reply of `peer` names, if it was asked there and the key is right.
+    /// The fetch that a reply of `peer` names, if it was sent to that peer and the key is right.
     #[inline]
     pub(crate) fn answered(&mut self, peer: NodeId, key: &Key, fetch: FetchId) -> Option<&mut Fetch> {
         if self.reply_keys.get(usize::from(peer.0)) != Some(key) {
@@ -94,7 +91,7 @@ impl Fetches {
         self.asked.get_mut(fetch.0).filter(|fetch| fetch.from == peer && !matches!(fetch.fate, Fate::Failed(_)))
     }
 
-    /// Bytes of NIC memory.
+    /// Bytes of NIC memory in use.
     pub(crate) fn all_bytes(&self) -> usize {
         self.asked.bytes() + self.reply_keys.capacity() * size_of::<Key>()
     }

@@ -8,36 +8,36 @@ use mapwire_wire::{ExportId, ImportId, Key, NodeId, ProcessId, Refusal, Rights, 
 use crate::error::CommandError;
 use crate::slots::{Ending, Slots};
 
-/// What a process has imported.
+/// Right of a process to use an export of another node.
 #[derive(Clone, Copy, Debug)]
 pub struct Import {
-    /// Whose import.
+    /// Process that imported it.
     pub process: ProcessId,
-    /// The node that exports.
+    /// Exporting node.
     pub node: NodeId,
-    /// The export there.
+    /// Number of the export on that node.
     pub export: ExportId,
-    /// The key that it wants to see.
+    /// Key that the export requires.
     pub key: Key,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// What the exporter allows.
+    /// Rights that the exporter granted.
     pub rights: Rights,
-    /// The exporter has revoked it.
+    /// Whether the exporter has revoked it.
     pub revoked: bool,
-    /// Sends by it that were dropped after their command was done.
+    /// Sends through it that were dropped after their command was done.
     pub refused: RefusedStores,
 }
 
-/// Sends that were dropped after their command was done: refused by the exporter, or by this NIC because the export was revoked
-/// while they waited in the queue. Imports of one export in one node are not told apart.
+/// Sends dropped after their command was done: refused by the exporter, or by this NIC because the export was revoked while they
+/// were queued. Imports of one export in one node share these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefusedStores {
-    /// How many.
+    /// Number of dropped sends.
     pub count: u64,
     /// The first that the exporter refused.
     pub first: Option<RefusedStore>,
-    /// The first that never left. It was sent after all that the exporter refused.
+    /// The first that never left this node, sent after all that the exporter refused.
     pub first_unsent: Option<RefusedStore>,
     /// The exporter refused more than it could name; some may be of this import.
     pub unnamed: bool,
@@ -46,11 +46,11 @@ pub struct RefusedStores {
 /// A send that was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedStore {
-    /// Its first byte, counted from the start of the export; of a long send, that of the first packet refused.
+    /// Offset of its first byte in the export; for a long send, that of the first packet refused.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Why.
+    /// Reason of the refusal.
     pub reason: Refusal,
 }
 
@@ -66,7 +66,6 @@ impl RefusedStores {
     }
 }
 
-/// The imports of a NIC.
 #[derive(Debug)]
 pub(crate) struct Imports(Slots<Import>);
 
@@ -91,8 +90,8 @@ impl Imports {
         Self(Slots::new(Ending::Retired))
     }
 
-    /// The import that `id` names, if it is `process`'s own, still valid, and gives `right`. A process can so name no destination
-    /// that it has not imported (VMMC §4.4).
+    /// The import `id`, provided that it belongs to `process`, is still valid and gives `right`. So a process cannot name a
+    /// destination that it has not imported (VMMC §4.4).
     #[inline]
     pub(crate) fn check(&self, process: ProcessId, id: ImportId, right: Rights) -> Result<&Import, CommandError> {
         let import = self.of_process(process, id)?;
@@ -105,7 +104,7 @@ impl Imports {
         Ok(import)
     }
 
-    /// The import that `id` names, if it is `process`'s own, whatever it is good for.
+    /// The import `id`, provided that it belongs to `process`; it may be revoked.
     #[inline]
     pub(crate) fn of_process(&self, process: ProcessId, id: ImportId) -> Result<&Import, CommandError> {
         match self.0.get(id.0) {
@@ -114,7 +113,7 @@ impl Imports {
         }
     }
 
-    /// Notes that `count` stores were dropped, on the imports that `pick` says yes to.
+    /// Notes that `count` stores were dropped, on the imports for which `pick` is true.
     #[cold]
     pub(crate) fn note_refused(&mut self, store: RefusedStore, count: u64, pick: impl Fn(&Import) -> bool) {
         for import in self.0.iter_mut().filter(|import| pick(import)) {
@@ -132,7 +131,7 @@ impl Imports {
 }
 
 impl Import {
-    /// Whether it holds `length` bytes at `offset`.
+    /// Checks that the import holds `length` bytes at `offset`.
     #[inline]
     pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<(), CommandError> {
         match offset.checked_add(length) {
@@ -141,7 +140,7 @@ impl Import {
         }
     }
 
-    /// Whether the signal's word lies within it.
+    /// Checks that the signal's word lies within the import.
     #[inline]
     pub(crate) fn check_signal(&self, signal: Signal) -> Result<(), CommandError> {
         self.check_range(signal.offset, Signal::WORD_BYTES)

@@ -1,5 +1,5 @@
-//! Messages that come in several packets: what has come of each, so that its notification names all of it, and so that nothing more
-//! of a message is applied once a part of it has been refused.
+//! Messages of several packets: how much of each has arrived, so that its notification covers all of it, and so that nothing more
+//! of a message is applied once a part was refused.
 
 use alloc::vec::Vec;
 
@@ -12,16 +12,16 @@ use crate::outbound::MAX_OPEN_MESSAGES;
 pub(crate) struct Inbound {
     pub message: MessageId,
     pub export: ExportId,
-    /// Where it starts in the export.
+    /// Offset of its first byte in the export.
     pub start: u64,
-    /// Bytes so far.
+    /// Bytes received so far.
     pub bytes: u64,
-    /// A packet of it was refused.
+    /// Whether a packet of it was refused.
     pub refused: bool,
 }
 
-/// The messages of one node. Messages of its processes are mixed packet by packet, at most [`MAX_OPEN_MESSAGES`] of them: an honest
-/// sender begins no more, so that a table of this size never loses one.
+/// The open messages of one node. Its processes' messages are mixed packet by packet, at most [`MAX_OPEN_MESSAGES`] at a time: an
+/// honest sender begins no more, so a table of this size never loses one.
 #[derive(Debug, Default)]
 pub(crate) struct InboundMessages(Vec<Inbound>);
 
@@ -35,7 +35,7 @@ impl InboundMessages {
         self.0.len()
     }
 
-    /// Where the message is in the table.
+    /// Index of the message in the table.
     pub(crate) fn find(&self, message: MessageId, export: ExportId) -> Option<usize> {
         self.0.iter().position(|entry| entry.message == message && entry.export == export)
     }
@@ -49,7 +49,7 @@ impl InboundMessages {
         self.0.reserve_exact(usize::from(MAX_OPEN_MESSAGES));
     }
 
-    /// Enters a message; false when the sender has too many open.
+    /// Enters a message; false if the sender has too many open.
     pub(crate) fn insert(&mut self, entry: Inbound) -> bool {
         if self.0.len() >= usize::from(MAX_OPEN_MESSAGES) {
             return false;
@@ -61,7 +61,6 @@ impl InboundMessages {
         true
     }
 
-    /// Takes a message out.
     pub(crate) fn remove(&mut self, at: usize) -> Inbound {
         self.0.swap_remove(at)
     }

@@ -1,8 +1,8 @@
-//! The firmware of a mapwire network interface: one state machine that takes commands of local processes and packets of
-//! other nodes, and says what to transmit, what to move in memory, and what to tell whom.
+//! The firmware of a mapwire network interface: one state machine that takes commands of local processes and packets of other
+//! nodes, and decides what to transmit, what to move in memory, and what to report.
 //!
-//! It sees no clock, thread, socket or memory. A driver (the machine's, or a simulator's) feeds it and drains it; see
-//! [`Nic`] for the order of calls. What it decides:
+//! It sees no clock, thread, socket or memory. A driver (the machine's, or a simulator's) feeds it and drains it; see [`Nic`] for
+//! the order of calls. What it decides:
 //!
 //! * whether a store or fetch is allowed: nothing is applied before its 128-bit key, rights and range have
 //!   been checked, so nothing lands outside an exported range (VMMC §2);

@@ -1,4 +1,4 @@
-//! Links to the peers over a transport that may lose packets: made when they are first used, with their timers.
+//! Links to the peers over a transport that may lose packets, made on first use, with their timers.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -9,31 +9,30 @@ use mapwire_wire::{HEADER_BYTES, Header, NodeId};
 
 use crate::link::{Link, LinkConfig, LinkEvent, MOST_EVENTS};
 
-/// A packet that came before its turn: its header and payload.
+/// Header and payload of an early packet.
 pub(crate) type Early = Box<[u8]>;
 
 #[derive(Debug)]
 struct Slot {
     link: Link<Early>,
-    /// When its timer is set for.
+    /// Time for which its timer is set.
     armed_ns: Option<u64>,
-    /// Bytes of its packets that came before their turn.
+    /// Bytes of its early packets.
     early_bytes: usize,
-    /// It has dropped a packet that waits for the host.
+    /// Whether it has dropped a packet that waits for the host.
     dropped: bool,
 }
 
-/// All links of a NIC.
 #[derive(Debug)]
 pub(crate) struct Lossy {
     config: LinkConfig,
     slots: Vec<Option<Box<Slot>>>,
-    /// When links have something to do. One whose deadline moves to a later time is asked at the earlier one in vain.
-    /// The next one last. Each link has one at most, and room for it since it was made.
+    /// When links have something to do. A timer whose deadline has moved later fires early once; that is harmless. The next one
+    /// last. Each link has one at most, and room for it from the start.
     timers: Vec<(u64, NodeId)>,
     made: usize,
     early_bytes: usize,
-    /// Links that have dropped a packet.
+    /// Links that have dropped a packet, and have not asked for it again.
     dropped: Vec<NodeId>,
     events: VecDeque<(NodeId, LinkEvent)>,
 }
@@ -58,7 +57,7 @@ impl Lossy {
         (LINK_HEADER_BYTES + HEADER_BYTES) as u32 + header.payload_bytes()
     }
 
-    /// The slot of `node`, which is one.
+    /// The slot of `node`, which must exist.
     fn slot_mut(&mut self, node: NodeId) -> &mut Slot {
         let config = self.config;
         let (made, timers) = (&mut self.made, &mut self.timers);
@@ -69,7 +68,7 @@ impl Lossy {
         })
     }
 
-    /// Takes the memory that a link to `node` needs as long as nothing is lost.
+    /// Allocates all memory that a link to `node` needs as long as nothing is lost.
     pub(crate) fn reserve(&mut self, node: NodeId) {
         self.events.reserve(2 * MOST_EVENTS);
         self.link_mut(node).reserve();
@@ -81,18 +80,18 @@ impl Lossy {
         Some(&slot.link)
     }
 
-    /// Whether the next timer that is due at `now_ns` ends its link, and frees what that kept.
+    /// Whether the next timer that is due at `now_ns` ends its link, which frees memory.
     pub(crate) fn is_ending(&self, now_ns: u64) -> bool {
         let due = self.timers.last().filter(|timer| timer.0 <= now_ns);
         due.and_then(|timer| self.link(timer.1)).is_some_and(|link| link.is_ending(now_ns))
     }
 
-    /// The link to `node`, which is one.
+    /// The link to `node`, which must exist.
     pub(crate) fn link_mut(&mut self, node: NodeId) -> &mut Link<Early> {
         &mut self.slot_mut(node).link
     }
 
-    /// Whether an early packet of `bytes` may be kept for `node`; if so its memory is counted.
+    /// Whether an early packet of `bytes` may be kept for `node`; if so, counts its memory.
     pub(crate) fn may_keep(&mut self, node: NodeId, bytes: usize) -> bool {
         let together = self.early_bytes + bytes;
         let of_it = self.slot_mut(node).early_bytes + bytes;
@@ -104,7 +103,7 @@ impl Lossy {
         fits
     }
 
-    /// The next packet of `node` in order, when it came before its turn.
+    /// The next packet of `node` in order, if it arrived early.
     pub(crate) fn take_early(&mut self, node: NodeId) -> Option<Early> {
         let slot = self.slots.get_mut(usize::from(node.0))?.as_mut()?;
         let packet = slot.link.poll_kept()?;
@@ -113,7 +112,7 @@ impl Lossy {
         Some(packet)
     }
 
-    /// The next event of the link to `node`. One that ends its former self has dropped what came early.
+    /// The next event of the link to `node`. One that ends an incarnation has dropped its early packets.
     pub(crate) fn take_event(&mut self, node: NodeId) -> Option<LinkEvent> {
         let event = self.link_mut(node).poll_event()?;
         if matches!(event, LinkEvent::Restarted | LinkEvent::Dead) {
@@ -130,14 +129,14 @@ impl Lossy {
         self.early_bytes -= bytes;
     }
 
-    /// What the host is to be told.
+    /// The next event for the host.
     pub(crate) fn poll_event(&mut self) -> Option<(NodeId, LinkEvent)> {
         self.events.pop_front()
     }
 
-    /// The peer is gone.
+    /// Closes the link to a peer that is gone.
     pub(crate) fn close(&mut self, node: NodeId) {
-        // Even one that was never used: else its former self could introduce itself.
+        // Even one that was never used: otherwise the former incarnation could introduce itself.
         self.link_mut(node).close();
         self.forget_early(node);
     }
@@ -162,7 +161,8 @@ impl Lossy {
         self.timers.insert(at, (at_ns, node));
     }
 
-    /// Makes all acks due that links owe, and names the peers. Whether there are any. A link that owes one has its timer set.
+    /// Makes all acks that links owe due now, and passes the peers to `owed`. Returns whether there are any. A link that owes one
+    /// has its timer set.
     pub(crate) fn hasten_acks(&mut self, mut owed: impl FnMut(NodeId)) -> bool {
         let mut any = false;
         for &(_, node) in &self.timers {
@@ -182,7 +182,7 @@ impl Lossy {
         self.timers.last().map(|timer| timer.0)
     }
 
-    /// The next link whose timer is due at `now_ns`; it has been told the time.
+    /// The next link whose timer is due at `now_ns`, with its timers handled.
     pub(crate) fn expire(&mut self, now_ns: u64) -> Option<NodeId> {
         let &(at_ns, node) = self.timers.last()?;
         if at_ns > now_ns {
@@ -195,14 +195,14 @@ impl Lossy {
         Some(node)
     }
 
-    /// The packet of `node` that is due was dropped until the host has acted.
+    /// The due packet of `node` was dropped until the host has acted.
     pub(crate) fn note_dropped(&mut self, node: NodeId) {
         if !core::mem::replace(&mut self.slot_mut(node).dropped, true) {
             self.dropped.push(node);
         }
     }
 
-    /// The host has acted: the next link that asks for what it dropped.
+    /// The host has acted: returns the next link that asks for what it dropped.
     pub(crate) fn ask_again(&mut self) -> Option<NodeId> {
         while let Some(node) = self.dropped.pop() {
             let slot = self.slot_mut(node);
@@ -214,18 +214,18 @@ impl Lossy {
         None
     }
 
-    /// Bytes of packets of `node` that came before their turn.
+    /// Bytes of early packets of `node`.
     pub(crate) fn early_bytes_of(&self, node: NodeId) -> usize {
         let slot = self.slots.get(usize::from(node.0));
         slot.and_then(Option::as_ref).map_or(0, |slot| slot.early_bytes)
     }
 
-    /// Bytes of packets that came before their turn.
+    /// Bytes of early packets of all peers.
     pub(crate) fn early_bytes(&self) -> usize {
         self.early_bytes
     }
 
-    /// Bytes of NIC memory.
+    /// Bytes of NIC memory in use.
     pub(crate) fn bytes(&self) -> usize {
         let slots = self.slots.iter().flatten();
         let links: usize = slots.map(|slot| size_of::<Slot>() + slot.link.bytes()).sum();

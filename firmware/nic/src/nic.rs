@@ -39,75 +39,75 @@ use crate::transmit::{Transmit, Work};
 
 /// Bytes of one process's command queue, which lies in NIC memory (VMMC §4.5): 64 entries of 192 B.
 const COMMAND_QUEUE_BYTES: u64 = 64 * 192;
-/// Bytes of the longest piece of a transfer at the least.
+/// Least length of a transport's longest piece of a transfer, in bytes.
 const MIN_PIECE_BYTES: usize = INLINE_BYTES;
-/// Pages that the longest payload touches at most.
+/// Most pages that the longest payload touches.
 const MOST_PIECES: usize = CHUNK_BYTES / PAGE_BYTES + 1;
-/// Nodes that a [`NodeId`] can name.
 const MAX_NODES: usize = 1 << 16;
 
-/// The longest payload of a transport at the least: a control message is not cut, nor is a signal parted from data as long as one.
+/// Least value of a transport's longest payload: a control message is never cut, nor a signal separated from the longest short
+/// send.
 pub const MIN_PAYLOAD_BYTES: usize = MAX_CONTROL_BYTES + SIGNAL_TRAILER_BYTES;
 const _: () = assert!(MAX_CONTROL_BYTES > INLINE_BYTES);
 
-/// What a transport does to packets.
+/// Guarantees of a transport.
 #[derive(Clone, Copy, Debug)]
 pub enum Delivery {
-    /// It delivers each packet once, in order: [`Nic::poll_transmit`], [`Nic::handle_packet`].
+    /// Delivers each packet once, in order: [`Nic::poll_transmit`], [`Nic::handle_packet`].
     Lossless,
-    /// It may lose, repeat, reorder and delay datagrams: [`Nic::poll_datagram`], [`Nic::handle_datagram`]. Links as these recover.
-    /// Packets to peers named by [`Nic::set_lossless`] go otherwise.
+    /// May lose, repeat, reorder and delay datagrams: [`Nic::poll_datagram`], [`Nic::handle_datagram`]. Links with this
+    /// configuration recover. Packets to peers named by [`Nic::set_lossless`] are exempt.
     Lossy(LinkConfig),
 }
 
-/// What a NIC is made with.
+/// Configuration of a NIC.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its own number.
+    /// Number of its node.
     pub node: NodeId,
-    /// What each node, by number, must show when it answers a fetch: random, one for each, this node included. Their number
-    /// is the number of nodes.
+    /// Key, by node number, that the node must show when it answers a fetch: random, one for each, this node included. Their
+    /// count is the number of nodes.
     pub reply_keys: Vec<Key>,
     /// Bytes of NIC memory; every table is charged to it.
     pub memory_bytes: u64,
-    /// Longest payload that its transport carries: it makes no longer ones of what is in memory. At least [`MIN_PAYLOAD_BYTES`].
+    /// Longest payload that its transport carries; transfers from memory are cut to it. At least [`MIN_PAYLOAD_BYTES`].
     pub max_payload_bytes: usize,
-    /// Whether packets can be lost: a property of its transport.
+    /// Whether its transport can lose packets.
     pub delivery: Delivery,
 }
 
 /// A network interface: the state of one node's firmware.
 ///
-/// There are four kinds of method:
+/// Its methods are of four kinds:
 ///
 /// * set-up, which changes a table at the host's request: [`open_process`](Self::open_process), [`export`](Self::export),
 ///   [`import`](Self::import), [`install_handler`](Self::install_handler) and their opposites;
-/// * `handle_*`, which take what came: [`handle_command`](Self::handle_command),
+/// * `handle_*`, which take input: [`handle_command`](Self::handle_command),
 ///   [`handle_own_command`](Self::handle_own_command), [`handle_packet`](Self::handle_packet),
 ///   [`handle_dma_done`](Self::handle_dma_done), [`handle_transmitted`](Self::handle_transmitted),
 ///   [`handle_transmit_blocked`](Self::handle_transmit_blocked) and [`handle_peer_gone`](Self::handle_peer_gone);
-/// * `poll_*`, which give what is to be done: [`poll_transmit`](Self::poll_transmit), [`poll_dma`](Self::poll_dma),
+/// * `poll_*`, which return work to do: [`poll_transmit`](Self::poll_transmit), [`poll_dma`](Self::poll_dma),
 ///   [`poll_completion`](Self::poll_completion), [`poll_miss`](Self::poll_miss);
 /// * getters.
 ///
-/// After each call that is no getter, drain `poll_dma` (doing and reporting each) and then `poll_completion`; drain `poll_transmit`
-/// when commands were taken, packets handled, exports revoked or processes closed. Order within each `poll_*` is the order in
-/// which things must be done.
+/// After each call that is not a getter, drain `poll_dma` (doing and reporting each) and then `poll_completion`; drain
+/// `poll_transmit` after taking commands, handling packets, revoking exports or closing processes. Each `poll_*` returns work in
+/// the order in which it must be done.
 ///
-/// # What is promised
+/// # Guarantees
 ///
-/// * Commands of one process to one node are applied there in their order; nothing is promised between processes, nor between
+/// * Commands of one process to one node are applied there in their order; there is no order between processes, nor between
 ///   stores and the answers to fetches.
-/// * Each completion word of an accepted command is told once, [`Completion::Done`] or [`Completion::Failed`], and no memory of the
-///   command is touched from then on. Those of a process that is closed are not told.
-/// * Notification and signal of a message come after all its data; when a part of it is refused, neither comes.
-/// * Nothing grows without bound, whatever peers and processes do: what exceeds its share waits at its sender or is dropped and
+/// * Each completion word of an accepted command is reported once, [`Completion::Done`] or [`Completion::Failed`]; after that the
+///   command's memory is not touched. Words of a closed process are not reported.
+/// * Notification and signal of a message come after all its data; if a part of it is refused, neither comes.
+/// * Nothing grows without bound, whatever peers and processes do: what exceeds its share waits at its sender, or is dropped and
 ///   counted.
 #[derive(Debug)]
 pub struct Nic<D> {
     node: NodeId,
     memory_bytes: u64,
-    /// Of it, what tables of services have.
+    /// Bytes of the budget that tables of services use.
     service_bytes: usize,
     /// Longest piece of a transfer in one packet.
     chunk_bytes: usize,
@@ -115,37 +115,36 @@ pub struct Nic<D> {
     processes: Processes,
     next_message: MessageId,
     exports: Exports,
-    /// Exports whose pages are pinned when packets for them come.
+    /// Exports whose pages are pinned when packets for them arrive.
     pinned_late: Vec<ExportId>,
     imports: Imports,
     fetches: Fetches,
     answers: Answers,
-    /// A packet that misses is dropped, where its sender's link sends it again.
+    /// Whether a packet that misses is dropped, because its sender's link sends it again.
     drops_on_miss: bool,
-    /// Whether what others are owed comes before what processes send, next time.
+    /// Whether answers to peers precede sends of processes, next time.
     answers_first: bool,
     dispatch: Dispatch,
     outbound: Outbound,
-    /// What waits for the host.
     stalled: Stalled,
     /// Messages in several packets, by sending node.
     inbound: Vec<InboundMessages>,
-    /// Where the packet goes that is being handled.
+    /// Destination of the packet that is being handled.
     scattered: Vec<Piece>,
     dma: VecDeque<Dma>,
     completions: VecDeque<Completion>,
     counters: Counters,
-    /// There while what is translated is noted.
+    /// Translations that were made; `None` while tracing is off.
     traced: Option<VecDeque<Traced>>,
 }
 
 impl<D: TranslationDesign> Nic<D> {
-    /// A NIC of node `config.node` with links to all nodes of the job, translating by `translation`.
+    /// Makes the NIC of node `config.node` with links to all nodes of the job, translating by `translation`.
     ///
     /// # Errors
-    /// [`NicError::OutOfNicMemory`] when the translation design and the links alone are larger than the budget;
-    /// [`NicError::UnknownNode`] when `config.node` has no reply key; [`NicError::ZeroKey`] when one has no value;
-    /// [`NicError::TableFull`] for more than 65,536 nodes.
+    /// [`NicError::OutOfNicMemory`] if the translation design and the links alone exceed the budget; [`NicError::UnknownNode`] if
+    /// `config.node` has no reply key; [`NicError::ZeroKey`] if a reply key is zero; [`NicError::TableFull`] for more than 65,536
+    /// nodes.
     pub fn new(config: Config, translation: D) -> Result<Self, NicError> {
         let nodes = config.reply_keys.len();
         if usize::from(config.node.0) >= nodes {
@@ -159,7 +158,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
         let mut inbound = Vec::new();
         inbound.resize_with(nodes, InboundMessages::default);
-        // Where a miss pins a page, a packet is tried again until all its pages are pinned at once: it has two at most.
+        // If a miss pins a page, a packet is retried until all its pages are pinned at once: it has two at most.
         let pins_on_miss = [translation.pinning(), translation.pinning_receive()].contains(&Pinning::OnMiss);
         let longest = match pins_on_miss {
             true => PAGE_BYTES,
@@ -213,28 +212,28 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.nodes()
     }
 
-    /// The frame under which `page` of `process` is installed, the garbage frame if it is not. Counts no lookup and leaves
-    /// the translation cache as it is.
+    /// The frame under which `page` of `process` is installed, or the garbage frame. Counts no lookup and leaves the translation
+    /// cache as it is.
     #[must_use]
     pub fn frame_of(&self, process: ProcessId, page: Page) -> Frame {
         self.translation.installed(TableOwner(process.0), page)
     }
 
-    /// The import that `id` names.
+    /// The import with this id.
     #[must_use]
     pub fn imported(&self, id: mapwire_wire::ImportId) -> Option<&Import> {
         self.imports.get(id.0)
     }
 
-    /// The export that `id` names.
+    /// The export with this id.
     #[must_use]
     pub fn exported(&self, id: ExportId) -> Option<&Export> {
         self.exports.get(id.0)
     }
 
     /// The next packet to transmit. Transmit it, then call [`handle_transmitted`](Self::handle_transmitted), or
-    /// [`handle_transmit_blocked`](Self::handle_transmit_blocked) when the transport has no room. Until one of them is called, it
-    /// may be given again. `None` when nothing waits, or all that waits is blocked. For a lossless transport.
+    /// [`handle_transmit_blocked`](Self::handle_transmit_blocked) if the transport has no room. Until then, the same packet may
+    /// be returned again. `None` if nothing waits, or all that waits is blocked. For a lossless transport.
     #[inline]
     pub fn poll_transmit(&mut self) -> Option<&Transmit> {
         // What is cut may be for a peer with a link.
@@ -246,30 +245,31 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.offer()
     }
 
-    /// Packets to `node` and from it go by a lossless transport, although those of others may be lost: [`poll_transmit`](Self::poll_transmit)
-    /// and [`handle_packet`](Self::handle_packet) are for them. To be called before anything is sent to it.
+    /// Sends packets to `node` over a lossless transport, although those of others may be lost:
+    /// [`poll_transmit`](Self::poll_transmit) and [`handle_packet`](Self::handle_packet) are for them. Call it before anything is
+    /// sent to the node.
     pub fn set_lossless(&mut self, node: NodeId) {
         self.outbound.set_lossless(node);
     }
 
-    /// Packets to `node` carry at most `bytes` of a transfer from here on: what its path takes. Messages of services may be longer.
+    /// Limits packets to `node` to `bytes` of a transfer from here on, as its path requires. Messages of services may be longer.
     pub fn set_max_payload(&mut self, node: NodeId, bytes: usize) {
         let bytes = bytes.saturating_sub(SIGNAL_TRAILER_BYTES).max(MIN_PIECE_BYTES);
         self.outbound.set_most_bytes(node, bytes as u32);
     }
 
-    /// Whether long commands or answers wait to be cut into packets.
+    /// Whether long commands or answers have parts that are not packets yet.
     #[must_use]
     pub fn has_uncut(&self) -> bool {
         self.processes.has_turns() || self.answers.has_turns()
     }
 
-    /// As [`poll_transmit`](Self::poll_transmit), but cuts nothing: only what is a packet already.
+    /// As [`poll_transmit`](Self::poll_transmit), but cuts nothing: returns only what is a packet already.
     pub fn poll_queued(&mut self) -> Option<&Transmit> {
         self.outbound.offer()
     }
 
-    /// The packet that [`poll_transmit`](Self::poll_transmit) gave for `to` is out, and its source read.
+    /// The packet that [`poll_transmit`](Self::poll_transmit) returned for `to` is out, and its source read.
     #[inline]
     pub fn handle_transmitted(&mut self, to: NodeId) {
         let Some((payload_bytes, work)) = self.outbound.pop(to) else {
@@ -298,20 +298,20 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.set_blocked(to, false);
     }
 
-    /// The next memory move, to be done in this order.
+    /// The next memory move; do them in this order.
     #[inline]
     pub fn poll_dma(&mut self) -> Option<Dma> {
         self.dma.pop_front()
     }
 
-    /// Whether there is anything to tell.
+    /// Whether there is a completion to report.
     #[inline]
     #[must_use]
     pub fn has_completions(&self) -> bool {
         !self.completions.is_empty()
     }
 
-    /// The next thing to tell.
+    /// The next completion to report.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.completions.pop_front()
@@ -328,14 +328,14 @@ impl<D: TranslationDesign> Nic<D> {
         self.stalled.reserve(nodes);
     }
 
-    /// Packets that wait to be transmitted to `node`.
+    /// Number of packets that wait to be transmitted to `node`.
     #[must_use]
     pub fn waiting_for(&self, node: NodeId) -> usize {
         self.outbound.waiting_for(node)
     }
 
-    /// Whether nothing that was sent or asked is waiting to go to `node`: all such commands have been transmitted. What the
-    /// transport still holds, it must be asked itself.
+    /// Whether nothing that was sent or asked waits to go to `node`: all such commands have been transmitted. The transport may
+    /// still hold packets; ask it separately.
     #[must_use]
     pub fn idle_towards(&self, node: NodeId) -> bool {
         let to_node = |long: &Long| long.peer() == node;
@@ -354,13 +354,13 @@ impl<D: TranslationDesign> Nic<D> {
         &self.translation
     }
 
-    /// What is in the NIC's memory: each table with the room that it has taken, used or not.
+    /// Use of the NIC's memory: each table with the room that it has allocated, used or not.
     #[must_use]
     pub fn memory(&self) -> MemoryBreakdown {
         MemoryBreakdown { budget_bytes: self.memory_bytes, rows: self.memory_rows().collect() }
     }
 
-    /// What it holds.
+    /// Numbers of what it holds.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
         Holdings {
@@ -402,17 +402,17 @@ impl<D: TranslationDesign> Nic<D> {
         self.translation.nic_memory().chain(own).map(row).chain([queues])
     }
 
-    /// Bytes of the budget that no table has.
+    /// Bytes of the budget that no table uses.
     #[must_use]
     pub fn left_bytes(&self) -> u64 {
         let used: u64 = self.memory_rows().map(|row| row.bytes).sum();
         self.memory_bytes.saturating_sub(used)
     }
 
-    /// Gives tables of services so many bytes of the budget, in place of those that they had.
+    /// Sets the share of the budget that tables of services use.
     ///
     /// # Errors
-    /// [`NicError::OutOfNicMemory`]; they keep what they had.
+    /// [`NicError::OutOfNicMemory`]; the share then stays as it was.
     pub fn set_service_bytes(&mut self, bytes: usize) -> Result<(), NicError> {
         let growth = bytes.saturating_sub(self.service_bytes);
         self.charge("a table of a service", growth as u64)?;
@@ -420,7 +420,7 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
-    /// Whether `needed_bytes` more fit into the budget.
+    /// Checks that `needed_bytes` more fit into the budget.
     pub(crate) fn charge(&self, what: &'static str, needed_bytes: u64) -> Result<(), NicError> {
         let used: u64 = self.memory_rows().map(|row| row.bytes).sum();
         let left_bytes = self.memory_bytes.saturating_sub(used);
@@ -432,5 +432,5 @@ impl<D: TranslationDesign> Nic<D> {
     }
 }
 
-/// Bytes of NIC memory that a process takes besides its place in the list.
+/// Bytes of NIC memory that a process takes besides its slot in the list.
 pub(crate) const PROCESS_BYTES: u64 = COMMAND_QUEUE_BYTES;

@@ -15,47 +15,45 @@ use crate::turns::Turns;
 pub(crate) const QUEUE_LIMIT: usize = 8;
 /// Packets that may wait for one node before services of the host may send it no more.
 pub(crate) const HOST_LIMIT: usize = 8192;
-/// Packets that may wait for one node before services of the host ask it for nothing more.
+/// Packets that may wait for one node before services of the host send it no further requests.
 pub(crate) const REQUEST_LIMIT: usize = 32;
 
-/// Fetches that one node may have under way at another. Both sides count: the one that asks waits when it has so many, and the one
-/// that serves drops what comes beyond.
+/// Fetches that one node may have under way at another. Both sides count: the asking node waits at this number, and the serving
+/// node drops what exceeds it.
 pub(crate) const MAX_FETCHES_A_LINK: u8 = 32;
-/// Messages of more than one packet that may be under way on a link at a time. Both sides count: the sender begins no more, and
-/// the receiver remembers no more ([`crate::inbound`]).
+/// Messages of several packets that may be under way on a link at a time. Both sides count: the sender begins no more, and the
+/// receiver remembers no more ([`crate::inbound`]).
 pub(crate) const MAX_OPEN_MESSAGES: u8 = 16;
 
 #[derive(Debug)]
 struct Peer {
-    /// Packets that are out and not acked, on a transport that may lose them; then those that wait.
+    /// Packets that are out and unacked, on a transport that may lose them; then those that wait.
     queue: Queue,
-    /// How many are out and not acked: none on a lossless transport.
+    /// Number of packets that are out and unacked: 0 on a lossless transport.
     out: usize,
-    /// The transport took no more; wait until it says that it does.
+    /// Whether the transport has no room; it says when it has.
     blocked: bool,
-    /// The node has left: nothing goes there or comes from there.
+    /// Whether the node has left: nothing goes there or comes from there.
     gone: bool,
-    /// The driver has seen the first packet that waits and may be transmitting it.
+    /// Whether the driver has seen the first packet that waits and may be transmitting it.
     offered: bool,
-    /// Sequence number of the front packet; those behind it have the next ones.
+    /// Sequence number of the front packet; the others follow.
     next_sequence: u32,
-    /// Sequence number that is due from there.
+    /// Sequence number that is due from that node.
     due: u32,
-    /// Messages begun and not ended.
     open_messages: u8,
-    /// Fetches asked and not answered.
     fetching: u8,
-    /// A link stands below: packets to it may be lost.
+    /// Whether packets may be lost, so that a link stands below.
     linked: bool,
-    /// Bytes of the longest piece of a transfer in one of its packets.
+    /// Longest piece of a transfer in one of its packets, in bytes.
     most_bytes: u32,
-    /// Stores were dropped that had not arrived when it went, and the program was not told that it has.
+    /// Whether stores that had not arrived were dropped when the node went, and the program was not told.
     lost_stores: bool,
     is_told: bool,
 }
 
 impl Peer {
-    /// One that has never been spoken with, with a queue of `places` from its first use on.
+    /// A peer without traffic so far; its queue has `places` slots from its first use on.
     const fn new(places: usize, linked: bool) -> Self {
         Self {
             queue: Queue::new(places),
@@ -74,14 +72,14 @@ impl Peer {
         }
     }
 
-    /// Packets that wait.
+    /// Number of packets that wait.
     #[inline]
     fn waiting(&self) -> usize {
         self.queue.len() - self.out
     }
 }
 
-/// The queues to all peers, and the links below them where the transport may lose packets.
+/// The queues to all peers, and their links if the transport may lose packets.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     peers: Vec<Peer>,
@@ -89,7 +87,7 @@ pub(crate) struct Outbound {
     ready: Turns,
     /// Peers with a link that may have something to send.
     linked: Turns,
-    /// There when packets to some peers may be lost.
+    /// The links, if packets to some peers may be lost.
     lossy: Option<Lossy>,
 }
 
@@ -97,7 +95,7 @@ impl Outbound {
     pub(crate) fn new(nodes: usize, link: Option<LinkConfig>) -> Self {
         let mut peers = Vec::new();
         peers.reserve_exact(nodes);
-        // Twice the limit holds what receiving adds to what commands may queue, so that no steady state grows it.
+        // Twice the limit covers what receiving adds to what commands may queue, so that no steady state grows it.
         let unacked = if link.is_some() { LINK_WINDOW as usize } else { 0 };
         let places = (2 * QUEUE_LIMIT + unacked).next_power_of_two();
         peers.resize_with(nodes, || Peer::new(places, link.is_some()));
@@ -109,17 +107,15 @@ impl Outbound {
         }
     }
 
-    /// When a link has something to do.
     pub(crate) fn next_timer(&self) -> Option<u64> {
         self.lossy.as_ref()?.next_timer()
     }
 
-    /// The links, where packets to some peers may be lost.
     pub(crate) fn lossy(&mut self) -> Option<&mut Lossy> {
         self.lossy.as_mut()
     }
 
-    /// The links, if one of them stands below the queue of `node`.
+    /// The links, if `node` has one.
     pub(crate) fn lossy_to(&mut self, node: NodeId) -> Option<&mut Lossy> {
         match self.peer(node)?.linked {
             true => self.lossy.as_mut(),
@@ -127,27 +123,27 @@ impl Outbound {
         }
     }
 
-    /// Packets to `node` are not lost. Nothing was sent to it yet.
+    /// Declares that packets to `node` are not lost. Nothing may have been sent to it yet.
     pub(crate) fn set_lossless(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             *peer = Peer { most_bytes: peer.most_bytes, ..Peer::new((2 * QUEUE_LIMIT).next_power_of_two(), false) };
         }
     }
 
-    /// Bytes of the longest piece of a transfer in one packet to `node`.
+    /// Longest piece of a transfer in one packet to `node`, in bytes.
     #[inline]
     pub(crate) fn most_bytes(&self, node: NodeId) -> usize {
         self.peer(node).map_or(usize::MAX, |peer| peer.most_bytes as usize)
     }
 
-    /// Packets to `node` carry at most `bytes` of a transfer each.
+    /// Limits packets to `node` to `bytes` of a transfer each.
     pub(crate) fn set_most_bytes(&mut self, node: NodeId, bytes: u32) {
         if let Some(peer) = self.peer_mut(node) {
             peer.most_bytes = bytes;
         }
     }
 
-    /// Whose turns the peer with this number takes.
+    /// The set of turns to which this peer belongs.
     #[inline]
     fn turns(&mut self, index: usize) -> &mut Turns {
         match self.peers[index].linked {
@@ -171,7 +167,6 @@ impl Outbound {
         self.peers.len()
     }
 
-    /// Whether there is such a node.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         usize::from(node.0) < self.peers.len()
     }
@@ -192,7 +187,7 @@ impl Outbound {
         }
     }
 
-    /// Whether the next datagram to be sent needs no memory.
+    /// Whether the next datagram can be sent without allocating.
     pub(crate) fn has_link_room(&self) -> bool {
         let link = |index: usize| self.lossy.as_ref()?.link(NodeId(index as u16));
         match self.linked.first() {
@@ -201,7 +196,7 @@ impl Outbound {
         }
     }
 
-    /// Whether a datagram from `node` with this header is taken without memory, and frees none.
+    /// Whether taking a datagram from `node` with this header neither allocates nor frees.
     pub(crate) fn is_steady(&self, node: NodeId, header: &LinkHeader) -> bool {
         let link = self.lossy.as_ref().and_then(|lossy| lossy.link(node));
         let frees = |peer: &Peer| {
@@ -213,35 +208,35 @@ impl Outbound {
             && self.peer(node).is_some_and(|peer| !frees(peer))
     }
 
-    /// Packets waiting for `node`.
+    /// Number of packets that wait for `node`.
     #[inline]
     pub(crate) fn waiting_for(&self, node: NodeId) -> usize {
         self.peer(node).map_or(0, Peer::waiting)
     }
 
-    /// Packets for `node` that wait or are out and not acked.
+    /// Number of packets for `node` that wait or are unacked.
     pub(crate) fn unfinished_for(&self, node: NodeId) -> usize {
         self.peer(node).map_or(0, |peer| peer.queue.len())
     }
 
-    /// Whether a store for `node` waits, or is out and not acked.
+    /// Whether a store for `node` waits or is unacked.
     pub(crate) fn has_stores_for(&self, node: NodeId) -> bool {
         self.peer(node).is_some_and(|peer| peer.queue.iter().any(is_store))
     }
 
-    /// Whether stores for `node` were dropped that had not arrived when it went, and the program was not told that it has.
+    /// Whether stores for `node` that had not arrived were dropped when it went, and the program was not told.
     pub(crate) fn has_lost_stores(&self, node: NodeId) -> bool {
         self.peer(node).is_some_and(|peer| peer.lost_stores)
     }
 
-    /// A store for `node` was dropped, since it has gone.
+    /// A store for `node` was dropped because the node has gone.
     pub(crate) fn note_lost_store(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             peer.lost_stores |= !peer.is_told;
         }
     }
 
-    /// The program knows that `node` has gone.
+    /// The program has been told that `node` has gone.
     pub(crate) fn note_told(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             (peer.lost_stores, peer.is_told) = (false, true);
@@ -254,14 +249,15 @@ impl Outbound {
         self.waiting_for(node) < QUEUE_LIMIT
     }
 
-    /// Whether a chunk for `node` would be transmitted soon. One for a node that is blocked is not cut: its turn would be lost on
-    /// the others.
+    /// Whether a chunk for `node` would be transmitted soon. Nothing is cut for a blocked node: the turn would be lost to the
+    /// others.
     #[inline]
     pub(crate) fn can_cut(&self, node: NodeId) -> bool {
         self.peer(node).is_some_and(|peer| !peer.blocked && peer.waiting() < QUEUE_LIMIT)
     }
 
-    /// Whether packet `sequence` of `node` is the next; if so the one after it is due. Otherwise what was due.
+    /// Whether packet `sequence` of `node` is the next; if so, the one after it is due. Otherwise returns the number that was
+    /// due.
     #[inline]
     pub(crate) fn take_number(&mut self, node: NodeId, sequence: u32) -> Result<(), u32> {
         let Some(peer) = self.peer_mut(node) else {
@@ -275,7 +271,7 @@ impl Outbound {
         }
     }
 
-    /// Queues a packet for `to`, which is up; the caller makes its `source` and `work`.
+    /// Queues a packet for `to`, which must be up; the caller sets its `source` and `work`.
     #[inline(always)] // So that the header of a known kind is written without a question.
     fn push(&mut self, to: NodeId, repr: &Repr) -> &mut Transmit {
         let index = usize::from(to.0);
@@ -305,7 +301,6 @@ impl Outbound {
         self.push_inline(to, repr, &payload);
     }
 
-    /// Queues a message for a handler.
     #[inline]
     pub(crate) fn push_message(&mut self, from: ProcessId, to: Endpoint, handler: HandlerId, payload: &[u8]) {
         let message = Repr::Handler { handler, from, to: to.process, length: payload.len() as u32 };
@@ -325,7 +320,7 @@ impl Outbound {
         transmit.set_work(work);
     }
 
-    /// Whether a packet waits that may go out.
+    /// Whether a packet waits that may be transmitted.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
@@ -351,7 +346,7 @@ impl Outbound {
         Some(transmit)
     }
 
-    /// The packet that was offered for `node` is out: gives its payload bytes and what depends on that.
+    /// The packet offered for `node` is out: returns its payload bytes and the work that depends on it.
     #[inline]
     pub(crate) fn pop(&mut self, node: NodeId) -> Option<(u32, Work)> {
         let index = usize::from(node.0);
@@ -381,33 +376,30 @@ impl Outbound {
         }
     }
 
-    /// Whether another message of several packets may be begun.
+    /// Whether another message of several packets may begin.
     #[inline]
     pub(crate) fn may_open(&self, node: NodeId) -> bool {
         self.peer(node).is_some_and(|peer| peer.open_messages < MAX_OPEN_MESSAGES)
     }
 
-    /// A message of several packets has been begun.
     pub(crate) fn open_message(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             peer.open_messages += 1;
         }
     }
 
-    /// Its last packet is queued.
+    /// The last packet of a message is queued.
     pub(crate) fn close_message(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             peer.open_messages = peer.open_messages.saturating_sub(1);
         }
     }
 
-    /// Whether another fetch may be asked.
     #[inline]
     pub(crate) fn may_fetch(&self, node: NodeId) -> bool {
         self.peer(node).is_some_and(|peer| peer.fetching < MAX_FETCHES_A_LINK)
     }
 
-    /// A fetch has been asked.
     pub(crate) fn begin_fetch(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             peer.fetching += 1;
@@ -415,7 +407,7 @@ impl Outbound {
         }
     }
 
-    /// It has been answered.
+    /// A fetch has been answered.
     pub(crate) fn end_fetch(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
             peer.fetching = peer.fetching.saturating_sub(1);
@@ -423,7 +415,7 @@ impl Outbound {
         }
     }
 
-    /// Lets the link know whether answers are awaited.
+    /// Tells the link whether answers are awaited.
     fn await_answers(&mut self, node: NodeId) {
         let is_awaiting = self.peer(node).is_some_and(|peer| peer.fetching > 0);
         if let Some(lossy) = self.lossy_to(node) {
@@ -431,9 +423,8 @@ impl Outbound {
         }
     }
 
-    /// Takes out the waiting packets that `keep` says no to, except one that the driver may be transmitting. Those behind them are
-    /// numbered anew, so that the link has no gap. Packets that are out and may have to be sent again keep their numbers: nothing
-    /// else is left of them.
+    /// Removes the waiting packets for which `keep` is false, except one that the driver may be transmitting. Those behind them
+    /// are renumbered, so that the link has no gap. Unacked packets keep their numbers and lose everything else.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Transmit) -> bool) {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             for at in 0..peer.out {
@@ -460,7 +451,7 @@ impl Outbound {
         }
     }
 
-    /// Sees to it that nothing is told to `process` when the packets are out that the driver may be transmitting.
+    /// Ensures that nothing is reported to `process` for the packets that the driver may be transmitting.
     pub(crate) fn disown_offered(&mut self, process: ProcessId) {
         let disown = |work: &mut Work| {
             if matches!(work, Work::Command { process: of, .. } if *of == process) {
@@ -478,8 +469,8 @@ impl Outbound {
         }
     }
 
-    /// Takes a node's link away for good, and forgets what waits for it; `lost` is told what depended on that. False when it was
-    /// away already.
+    /// Closes a node's link for good, and forgets what waits for it; passes the work that depended on it to `lost`. False if it
+    /// was closed already.
     pub(crate) fn take_down(&mut self, node: NodeId, mut lost: impl FnMut(Work)) -> bool {
         let index = usize::from(node.0);
         let Some(peer) = self.peers.get_mut(index).filter(|peer| !peer.gone) else {
@@ -499,10 +490,10 @@ impl Outbound {
         true
     }
 
-    /// A new incarnation of a node that was gone is there: packets are numbered from 0 on, both ways.
+    /// A new incarnation of a node that was gone: packets are numbered from 0 on, both ways.
     pub(crate) fn bring_up(&mut self, node: NodeId) {
         if let Some(peer) = self.peer_mut(node) {
-            // The queue was emptied when its former self went.
+            // The queue was emptied when the former incarnation went.
             (peer.gone, peer.blocked, peer.is_told) = (false, false, false);
             (peer.next_sequence, peer.due) = (0, 0);
         }
@@ -515,7 +506,7 @@ impl Outbound {
         }
     }
 
-    /// The links may have something to send to `node`.
+    /// The link to `node` may have something to send.
     pub(crate) fn wake(&mut self, node: NodeId) {
         let index = usize::from(node.0);
         if self.peers.get(index).is_some_and(|peer| peer.linked && (!peer.blocked || peer.gone)) {
@@ -523,7 +514,7 @@ impl Outbound {
         }
     }
 
-    /// As [`wake`](Self::wake) if the link to `node` has something to send at `now_ns`; else its timer is set.
+    /// As [`wake`](Self::wake) if the link to `node` has something to send at `now_ns`; otherwise sets its timer.
     #[inline]
     pub(crate) fn settle(&mut self, now_ns: u64, node: NodeId) {
         let index = usize::from(node.0);
@@ -546,7 +537,7 @@ impl Outbound {
         Some(self.lossy.as_ref()?.link(node)?.stats())
     }
 
-    /// Makes all acks due that links owe. Whether there are any.
+    /// Makes all acks that links owe due now. Returns whether there are any.
     pub(crate) fn hasten_acks(&mut self) -> bool {
         let Some(lossy) = &mut self.lossy else {
             return false;
@@ -555,7 +546,7 @@ impl Outbound {
         lossy.hasten_acks(|node| linked.insert(node.0.into()))
     }
 
-    /// What the links send next at `now_ns`, and to whom.
+    /// The next datagram of the links at `now_ns`, and its destination.
     pub(crate) fn next_datagram(&mut self, now_ns: u64) -> Option<(NodeId, Datagram)> {
         let lossy = self.lossy.as_mut()?;
         while let Some(index) = self.linked.first() {
@@ -577,7 +568,7 @@ impl Outbound {
         None
     }
 
-    /// Packet `sequence` for `node`, which is out and not acked.
+    /// Packet `sequence` for `node`, which must be unacked.
     pub(crate) fn unacked(&mut self, node: NodeId, sequence: u32) -> Option<&Transmit> {
         let peer = self.peer_mut(node)?;
         let at = sequence.wrapping_sub(peer.next_sequence) as usize;
@@ -586,7 +577,7 @@ impl Outbound {
         Some(transmit)
     }
 
-    /// The oldest packet for `node` is acked: gives what depended on it.
+    /// The oldest packet for `node` is acked: returns the work that depended on it.
     pub(crate) fn pop_acked(&mut self, node: NodeId) -> Option<Work> {
         let peer = self.peer_mut(node).filter(|peer| peer.out > 0)?;
         let work = peer.queue.pop()?.work();
@@ -595,23 +586,23 @@ impl Outbound {
         Some(work)
     }
 
-    /// The packets that wait, or are out and not acked.
+    /// All packets that wait or are unacked.
     pub(crate) fn packets(&self) -> impl Iterator<Item = &Transmit> {
         self.peers.iter().flat_map(|peer| peer.queue.iter())
     }
 
-    /// Whether a packet that `work` depends on waits, or is out and not acked.
+    /// Whether a packet that `work` depends on waits or is unacked.
     pub(crate) fn is_queued(&self, work: Work) -> bool {
         self.packets().any(|transmit| transmit.work() == work)
     }
 
-    /// Bytes of packets of `node` that came before their turn.
+    /// Bytes of early packets of `node`.
     pub(crate) fn early_bytes_of(&self, node: NodeId) -> usize {
         let lossy = self.lossy.as_ref();
         lossy.map_or(0, |lossy| lossy.early_bytes_of(node))
     }
 
-    /// Bytes of packets that came before their turn.
+    /// Bytes of early packets of all peers.
     pub(crate) fn early_bytes(&self) -> usize {
         self.lossy.as_ref().map_or(0, Lossy::early_bytes)
     }

@@ -5,25 +5,25 @@ use mapwire_translation::{Frame, PAGE_BYTES};
 /// A run of bytes in one frame, or in several whose numbers are consecutive: those are neighbours in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The first frame. The garbage frame has no next.
+    /// First frame. The garbage frame has no successor.
     pub frame: Frame,
-    /// First byte within the first frame.
+    /// Offset of the first byte in the first frame.
     pub offset: u32,
     /// Length in bytes, at most [`mapwire_wire::CHUNK_BYTES`].
     pub length: u32,
 }
 
 impl Piece {
-    /// A piece of no bytes.
+    /// An empty piece.
     pub const EMPTY: Self = Self { frame: Frame::GARBAGE, offset: 0, length: 0 };
 
-    /// The frames that it touches.
+    /// Number of frames that it touches.
     #[must_use]
     pub const fn frames(&self) -> u32 {
         (self.offset + self.length).div_ceil(PAGE_BYTES as u32)
     }
 
-    /// Adds `next`, the bytes that follow in the next page, if its frame is the next. Whether it is.
+    /// Appends `next`, the bytes of the following page, if its frame follows. Returns whether it does.
     #[inline]
     pub(crate) fn extend(&mut self, next: &Self) -> bool {
         let end = self.offset + self.length;

@@ -15,24 +15,24 @@ pub(crate) struct Sending {
     pub export: ExportId,
     pub key: Key,
     pub message: MessageId,
-    /// Where the next chunk goes, from the start of the export.
+    /// Offset of the next chunk in the export.
     pub offset: u64,
-    /// Where the next chunk comes from.
+    /// Address of the next chunk.
     pub address: u64,
-    /// Bytes still to be cut.
+    /// Bytes not yet cut.
     pub remaining: u64,
-    /// Bytes of all of it.
+    /// Bytes of the whole send.
     pub length: u64,
-    /// Where the page of `address` is, if it was looked up with the last chunk.
+    /// Frame of the page of `address`, if the lookup of the last chunk found it.
     pub ahead: Option<Frame>,
-    /// A chunk has been cut: the receiver knows of the message and must learn of its end.
+    /// Whether a chunk has been cut: the receiver knows of the message and must learn of its end.
     pub begun: bool,
     pub notify: bool,
     pub signal: Option<Signal>,
     pub completion: u32,
 }
 
-/// A fetch that may not be asked yet, since too many are under way.
+/// A fetch that must wait because too many are under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
     pub from: NodeId,
@@ -43,12 +43,12 @@ pub(crate) struct Asking {
     /// Local destination.
     pub address: u64,
     pub length: u64,
-    /// The bytes are a word, to be updated when it has been read.
+    /// Operation, if the bytes are a word to update.
     pub atomic: Option<Atomic>,
     pub completion: u32,
 }
 
-/// A command that is not done at once. The process's next command waits for it.
+/// A command that takes a while. The process's next command waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Long {
     Send(Sending),
@@ -56,7 +56,6 @@ pub(crate) enum Long {
 }
 
 impl Long {
-    /// The other node.
     pub(crate) const fn peer(&self) -> NodeId {
         match self {
             Self::Send(sending) => sending.to,
@@ -64,7 +63,6 @@ impl Long {
         }
     }
 
-    /// The import that it uses.
     pub(crate) const fn import(&self) -> (ImportId, ExportId) {
         match self {
             Self::Send(sending) => (sending.import, sending.export),
@@ -72,7 +70,7 @@ impl Long {
         }
     }
 
-    /// Bytes of a send that have been cut, so that the receiver may have stored them.
+    /// Bytes of a send that have been cut: the receiver may have stored them.
     pub(crate) const fn sent_bytes(&self) -> u64 {
         match self {
             Self::Send(sending) => sending.length - sending.remaining,
@@ -92,24 +90,22 @@ impl Long {
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     long: Option<Long>,
-    /// Where its last command went: while that queue is full, the process's next command waits.
+    /// Destination of its last command: while that queue is full, the process's next command waits.
     last_to: Option<NodeId>,
 }
 
 impl Process {
-    /// The command that is not done at once.
     #[inline]
     pub(crate) fn long(&self) -> Option<&Long> {
         self.long.as_ref()
     }
 
-    /// As [`long`](Self::long), to be changed.
     #[inline]
     pub(crate) fn long_mut(&mut self) -> Option<&mut Long> {
         self.long.as_mut()
     }
 
-    /// Where its last command went, if that may hold up the next.
+    /// Destination of its last command, if that may hold up the next.
     #[inline]
     pub(crate) fn last_to(&self) -> Option<NodeId> {
         self.last_to
@@ -126,7 +122,6 @@ impl Process {
 pub(crate) struct Processes {
     entries: Vec<Option<Process>>,
     open: usize,
-    /// Those that have a long command.
     long: Turns,
 }
 
@@ -159,7 +154,6 @@ impl Processes {
         self.open += 1;
     }
 
-    /// Takes a process out.
     pub(crate) fn close(&mut self, process: ProcessId) -> Option<Process> {
         let closed = self.entries.get_mut(usize::from(process.0))?.take()?;
         self.long.remove(usize::from(process.0));
@@ -167,12 +161,10 @@ impl Processes {
         Some(closed)
     }
 
-    /// Processes that are open.
     pub(crate) fn count(&self) -> usize {
         self.open
     }
 
-    /// Gives `process` a long command.
     pub(crate) fn begin(&mut self, process: ProcessId, long: Long) {
         if let Some(entry) = self.get_mut(process) {
             entry.long = Some(long);
@@ -180,37 +172,37 @@ impl Processes {
         }
     }
 
-    /// Takes the long command of `process` away.
+    /// Ends the long command of `process`.
     pub(crate) fn end(&mut self, process: ProcessId) -> Option<Long> {
         self.long.remove(usize::from(process.0));
         self.get_mut(process)?.long.take()
     }
 
-    /// Whether a process has a long command and its turn to come.
+    /// Whether some process has a long command and is not stalled.
     #[inline]
     pub(crate) fn has_turns(&self) -> bool {
         !self.long.is_empty()
     }
 
-    /// `process` has had its turn.
+    /// Ends the turn of `process`.
     #[inline]
     pub(crate) fn served(&mut self, process: ProcessId) {
         self.long.served(usize::from(process.0));
     }
 
-    /// The long command of `process` waits for the host, until [`resume`](Self::resume).
+    /// Suspends the long command of `process`, which waits for the host, until [`resume`](Self::resume).
     pub(crate) fn stall(&mut self, process: ProcessId) {
         self.long.remove(usize::from(process.0));
     }
 
-    /// The long command of `process`, if it has one, waits no more.
+    /// Resumes the long command of `process`, if it has one.
     pub(crate) fn resume(&mut self, process: ProcessId) {
         if self.get(process).is_some_and(|state| state.long.is_some()) {
             self.long.insert(usize::from(process.0));
         }
     }
 
-    /// The processes that have a long command that `pick` says yes to, also those that wait for the host.
+    /// Processes with a long command for which `pick` is true, also those that wait for the host.
     pub(crate) fn with_long(&self, mut pick: impl FnMut(&Long) -> bool) -> impl Iterator<Item = ProcessId> {
         let entries = self.entries.iter().enumerate();
         entries.filter_map(move |(index, entry)| {
@@ -219,7 +211,7 @@ impl Processes {
         })
     }
 
-    /// The first process in turn that has a long command that `ready` says yes to.
+    /// The first process in turn with a long command for which `ready` is true.
     pub(crate) fn next_long(&self, mut ready: impl FnMut(&Long) -> bool) -> Option<ProcessId> {
         let index = self.long.first_that(|index| {
             self.get(ProcessId(index as u16)).and_then(|entry| entry.long.as_ref()).is_some_and(&mut ready)

@@ -1,29 +1,28 @@
-//! A queue of packets whose places are made once and filled again and again: a packet is built where it will wait, and a short one
-//! copies only the bytes that it has.
+//! A queue of packets in reused slots: a packet is built where it will wait, and a short one copies only its own bytes.
 
 use alloc::vec::Vec;
 
 use crate::transmit::{Source, Transmit};
 
-/// Packets in order. Grows when it is full; whoever pushes sees to it that it is not pushed without bound.
+/// Packets in order. Grows when it is full; callers of `push` must bound it.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// A power of two of them, or none before the first use; `length` count, from `head` on and around the end.
+    /// Slots: none before the first use, then a power of two. `length` are in use, from `head` on and around the end.
     places: Vec<Transmit>,
-    /// How many there are from the first use on.
+    /// Number of slots on first use.
     first: usize,
     head: usize,
     length: usize,
 }
 
 impl Queue {
-    /// An empty queue, which takes `places` places, a power of two, when it is first used.
+    /// An empty queue, which allocates `places` slots, a power of two, on first use.
     pub(crate) const fn new(places: usize) -> Self {
         debug_assert!(places.is_power_of_two());
         Self { places: Vec::new(), first: places, head: 0, length: 0 }
     }
 
-    /// Takes its places now.
+    /// Allocates its slots now.
     pub(crate) fn reserve(&mut self) {
         if self.places.is_empty() {
             self.grow();
@@ -40,8 +39,7 @@ impl Queue {
         (self.head + at) & (self.places.len() - 1)
     }
 
-    /// The place behind the last packet, which is in the queue from here on. The caller fills all of it but `work`, which is
-    /// [`crate::transmit::Work::None`].
+    /// Appends a packet and returns its slot. The caller fills all of it but `work`, which is [`crate::transmit::Work::None`].
     #[inline]
     pub(crate) fn push(&mut self) -> &mut Transmit {
         if self.length == self.places.len() {
@@ -64,12 +62,11 @@ impl Queue {
         self.places.get_mut(place)
     }
 
-    /// The packets, front first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Transmit> {
         (0..self.length).filter_map(|at| self.places.get(self.place(at)))
     }
 
-    /// Takes the front packet off; its place stays readable until the next `push`.
+    /// Removes the front packet; its slot stays readable until the next `push`.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<&Transmit> {
         if self.length == 0 {
@@ -80,13 +77,13 @@ impl Queue {
         self.length -= 1;
         let transmit = &mut self.places[head];
         if let Source::Message(_) = transmit.source {
-            // Its memory is given back now, not when the place is filled again.
+            // Frees its memory now, not when the slot is reused.
             transmit.source = Source::EMPTY;
         }
         Some(transmit)
     }
 
-    /// Takes out the packets from number `from` on that `keep` says no to; it may change those that stay.
+    /// Removes the packets from number `from` on for which `keep` is false; it may change those that stay.
     pub(crate) fn retain_from(&mut self, from: usize, mut keep: impl FnMut(&mut Transmit) -> bool) {
         let first = from.min(self.length);
         let mut kept = first;
@@ -109,7 +106,7 @@ impl Queue {
         self.places.resize_with(places, || Transmit::EMPTY);
     }
 
-    /// Bytes of its places.
+    /// Heap memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.places.capacity() * size_of::<Transmit>()
     }

@@ -1,5 +1,5 @@
-//! A table of entries named by unguessed but checkable identifiers: an index and a generation, so that an identifier of an
-//! entry that is gone never names the entry that took its place.
+//! A table of entries named by checkable identifiers: an index and a generation, so that an identifier of an entry that is gone
+//! never names its successor.
 
 use alloc::vec::Vec;
 
@@ -14,27 +14,25 @@ struct Slot<T> {
     entry: Option<T>,
 }
 
-/// What an identifier names.
 pub(crate) enum Named<T> {
-    /// An entry.
     Entry(T),
     /// An entry that was there and is gone.
     Gone,
-    /// Nothing that ever was.
+    /// Never assigned.
     Unknown,
 }
 
-/// What becomes of a place whose generations are used up.
+/// What happens to a slot whose generations are used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It is never used again: nobody may be wrong about an identifier, however old.
+    /// It is never used again, so that even the oldest identifier is never mistaken.
     Retired,
-    /// Its generations start anew. For entries that come and go for ever, and whose identifiers nobody keeps for as long as it takes
-    /// to use 65,535 others.
+    /// Its generations start again. For entries that come and go without end, and whose identifiers nobody keeps while 65,535
+    /// others are used.
     Recycled,
 }
 
-/// Entries by identifier; lookups are one index and one comparison.
+/// Entries by identifier; a lookup is one index and one comparison.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
@@ -57,25 +55,25 @@ impl<T> Slots<T> {
         }
     }
 
-    /// A place, and its place in the list of free ones.
+    /// Bytes of a slot and its entry in the free list.
     const PLACE_BYTES: usize = size_of::<Slot<T>>() + size_of::<u16>();
 
-    /// Places by which a full table grows.
+    /// Slots by which a full table grows.
     fn step(&self) -> usize {
         (self.slots.len() / 4).max(16)
     }
 
-    /// Its bytes, those of free places included.
+    /// Bytes of the table, free slots included.
     pub(crate) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<T>>() + self.free.capacity() * size_of::<u16>()
     }
 
-    /// The place of an identifier, below [`MAX_ENTRIES`].
+    /// Index of an identifier's slot, below [`MAX_ENTRIES`].
     pub(crate) fn place(id: u32) -> usize {
         Self::parts(id).0.into()
     }
 
-    /// Puts an entry in, and gives its identifier; `None` when [`MAX_ENTRIES`] are there already.
+    /// Inserts an entry and returns its identifier; `None` if [`MAX_ENTRIES`] are present.
     pub(crate) fn insert(&mut self, entry: T) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[usize::from(index)];
@@ -87,7 +85,7 @@ impl<T> Slots<T> {
         if self.slots.len() == self.slots.capacity() {
             let step = self.step();
             self.slots.reserve_exact(step);
-            // Room for all of them to be free, so that taking an entry out allocates nothing.
+            // Room for all of them to be free, so that removing an entry allocates nothing.
             self.free.reserve_exact(self.slots.capacity());
         }
         self.entries += 1;
@@ -95,7 +93,7 @@ impl<T> Slots<T> {
         Some(Self::id(index, 1))
     }
 
-    /// Takes an entry out; its identifier names nothing from here on.
+    /// Removes an entry; its identifier is invalid from here on.
     pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         let (index, generation) = Self::parts(id);
         let slot = self.slots.get_mut(usize::from(index))?;
@@ -128,7 +126,7 @@ impl<T> Slots<T> {
         if slot.generation == generation { slot.entry.as_mut() } else { None }
     }
 
-    /// As `get`, but tells an entry that is gone from one that never was.
+    /// As `get`, but distinguishes an entry that is gone from one that never was.
     #[inline]
     pub(crate) fn named(&self, id: u32) -> Named<&T> {
         let (index, generation) = Self::parts(id);
@@ -142,26 +140,24 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Entries that are there.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().filter_map(|slot| slot.entry.as_mut())
     }
 
-    /// Entries that are there, with their identifiers.
+    /// All entries with their identifiers.
     fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            // An index is below `MAX_ENTRIES` since `insert` made it from a u16.
+            // An index is below `MAX_ENTRIES`: `insert` made it from a u16.
             let index = u16::try_from(index).ok()?;
             slot.entry.as_ref().map(|entry| (Self::id(index, slot.generation), entry))
         })
     }
 
-    /// The identifiers of the entries that `pick` says yes to.
+    /// Identifiers of the entries for which `pick` is true.
     pub(crate) fn ids_where(&self, pick: impl Fn(&T) -> bool) -> Vec<u32> {
         self.iter().filter(|(_, entry)| pick(entry)).map(|(id, _)| id).collect()
     }
 
-    /// Entries that are there.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.entries

@@ -11,23 +11,23 @@ use crate::pieces::Piece;
 pub enum Source {
     /// The bytes themselves.
     Inline {
-        /// The first `length` bytes count; what stands behind them is left from earlier packets and must not leave the NIC.
+        /// Only the first `length` bytes are valid; the rest is left from earlier packets and must not leave the NIC.
         bytes: [u8; INLINE_BYTES],
-        /// How many.
+        /// Number of valid bytes.
         length: u8,
     },
     /// A message for a handler that is too long to be inline; rare, so it may live on the heap.
     Message(Box<[u8]>),
-    /// A piece of one frame of a process, then `trailer` (the signal of a `put_signal`). When the frame is the garbage frame,
-    /// what is sent does not matter, but it must not be what another process's transfers have left there.
+    /// A piece of one frame of a process, then `trailer` (the signal of a `put_signal`). If the frame is the garbage frame, the
+    /// contents do not matter, but must not be what another process's transfers have left there.
     Memory {
-        /// Whose frame.
+        /// Process that owns the frame.
         process: ProcessId,
-        /// Where the process has the bytes.
+        /// Virtual address of the bytes in the process.
         address: u64,
-        /// The bytes.
+        /// The same bytes in frames.
         piece: Piece,
-        /// The signal that follows them.
+        /// Signal that follows them.
         trailer: Option<[u8; SIGNAL_TRAILER_BYTES]>,
     },
 }
@@ -35,7 +35,7 @@ pub enum Source {
 impl Source {
     pub(crate) const EMPTY: Self = Self::Inline { bytes: [0; INLINE_BYTES], length: 0 };
 
-    /// Makes it `payload`, at most [`INLINE_BYTES`], by value, writing no more than that.
+    /// Sets it to `payload`, at most [`INLINE_BYTES`], by value, writing only that many bytes.
     #[inline]
     pub(crate) fn set_inline(&mut self, payload: &[u8]) {
         if !matches!(self, Self::Inline { .. }) {
@@ -43,7 +43,7 @@ impl Source {
         }
         if let Self::Inline { bytes, length } = self {
             match (payload.first_chunk::<8>(), payload.len()) {
-                // The shortest messages take no call.
+                // The shortest messages are copied without a call.
                 (Some(word), 8) => bytes[..8].copy_from_slice(word),
                 _ => bytes[..payload.len()].copy_from_slice(payload),
             }
@@ -52,31 +52,34 @@ impl Source {
     }
 }
 
-/// What depends on a packet.
+/// Work that depends on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Nothing.
     None,
     /// A command: its source may be reused once this packet, its last, is out.
-    Command { process: ProcessId, completion: u32 },
+    Command {
+        process: ProcessId,
+        completion: u32,
+    },
     /// It is part of the answer to a fetch, and reads the memory of this export.
-    Reply { export: ExportId },
+    Reply {
+        export: ExportId,
+    },
 }
 
 /// A packet to transmit.
 #[derive(Clone, Debug)]
 pub struct Transmit {
-    /// Where to.
+    /// Destination.
     pub to: NodeId,
-    /// Its header, complete.
+    /// Complete header.
     pub header: Header,
-    /// Its payload: `header.length` bytes.
+    /// Source of the payload, which has `header.length` bytes.
     pub source: Source,
     work: Work,
 }
 
 impl Transmit {
-    /// What depends on it.
     #[inline]
     pub(crate) fn work(&self) -> Work {
         self.work

@@ -1,21 +1,20 @@
-//! Who is next: a set of small numbers that are served in turn.
+//! Round robin over a set of small numbers.
 
 use alloc::vec::Vec;
 
 const BITS: usize = u64::BITS as usize;
 
-/// Numbers of nodes or processes that have something to do. Finding the next is a look at one word for up to 64 of them, however
-/// many are idle.
+/// Numbers of nodes or processes that have something to do. Finding the next reads one word for each 64 of them, however many are
+/// idle.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     words: Vec<u64>,
     members: usize,
-    /// Whose turn it is, or comes first after.
+    /// Member whose turn it is, or where the search for it starts.
     next: usize,
 }
 
 impl Turns {
-    /// An empty set of numbers below `places`.
     pub(crate) fn new(places: usize) -> Self {
         let mut turns = Self::default();
         turns.grow(places);
@@ -61,7 +60,7 @@ impl Turns {
         Some(self.at_or_after(self.next))
     }
 
-    /// The first member in turn that `ready` says yes to.
+    /// The first member in turn for which `ready` is true.
     pub(crate) fn first_that(&self, mut ready: impl FnMut(usize) -> bool) -> Option<usize> {
         let first = self.first()?;
         let mut member = first;
@@ -76,13 +75,13 @@ impl Turns {
         }
     }
 
-    /// `member` has had its turn: all others come before it again.
+    /// Ends the turn of `member`: all others precede it.
     #[inline]
     pub(crate) fn served(&mut self, member: usize) {
         self.next = member + 1;
     }
 
-    /// The first member from `from` on, around the end; there is one.
+    /// The first member from `from` on, around the end; there must be one.
     #[inline]
     fn at_or_after(&self, from: usize) -> usize {
         if let [word] = self.words[..] {
@@ -111,7 +110,7 @@ impl Turns {
             .map_or(0, |(at, word)| at * BITS + word.trailing_zeros() as usize)
     }
 
-    /// Its bytes.
+    /// Heap memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()
     }

@@ -1,9 +1,9 @@
-//! Where a datagram came from, as the transport writes it.
+//! The sender's address of a datagram, as the transport writes it.
 
-/// Bytes of the longest address: an IPv6 address and a port.
+/// Longest address, in bytes: an IPv6 address and a port.
 pub const MAX_ADDRESS_BYTES: usize = 18;
 
-/// The bytes of an address, which mean nothing here.
+/// The bytes of an address, opaque to this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     length: u8,
@@ -11,7 +11,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Takes up to [`MAX_ADDRESS_BYTES`]; `None` if there are more.
+    /// Copies up to [`MAX_ADDRESS_BYTES`] bytes; `None` if there are more.
     #[must_use]
     pub fn new(from: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_ADDRESS_BYTES];
@@ -19,7 +19,7 @@ impl Address {
         Some(Self { length: from.len() as u8, bytes })
     }
 
-    /// Its bytes.
+    /// The bytes as given.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length.into()]

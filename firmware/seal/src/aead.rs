@@ -1,4 +1,4 @@
-//! AES-128-GCM (NIST SP 800-38D) by the instructions of the processor.
+//! AES-128-GCM (NIST SP 800-38D) by the processor's instructions.
 
 #[cfg(feature = "sealing")]
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -10,7 +10,7 @@ pub const NONCE_BYTES: usize = 12;
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 16;
 
-/// Encryption with authentication under one key. A nonce is never used twice for sealing.
+/// Authenticated encryption under one key. Never seal twice with the same nonce.
 #[cfg(feature = "sealing")]
 #[expect(missing_debug_implementations, reason = "it holds a key, which is never printed")]
 pub struct Aead(Option<LessSafeKey>);
@@ -20,12 +20,12 @@ impl Aead {
     /// Prepares `key` for sealing and opening.
     #[must_use]
     pub fn new(key: &[u8; KEY_BYTES]) -> Self {
-        // A key of this length is always taken. Without one, nothing opens and nothing leaves in clear.
+        // A key of this length is always accepted. Without one, nothing opens and nothing leaves in clear.
         let key = UnboundKey::new(&AES_128_GCM, key);
         Self(key.ok().map(LessSafeKey::new))
     }
 
-    /// Encrypts `bytes` in place and gives the tag of them and of `aad`.
+    /// Encrypts `bytes` in place and returns the tag over them and `aad`.
     #[inline]
     pub fn seal(&self, nonce: &[u8; NONCE_BYTES], aad: &[u8], bytes: &mut [u8]) -> [u8; TAG_BYTES] {
         let nonce = Nonce::assume_unique_for_key(*nonce);
@@ -34,14 +34,14 @@ impl Aead {
             tag.ok()?.as_ref().try_into().ok()
         });
         sealed.unwrap_or_else(|| {
-            // There are more bytes than GCM takes, 64 GiB: no receiver takes this.
+            // More bytes than the 64 GiB of GCM: no receiver accepts this.
             bytes.fill(0);
             [0; TAG_BYTES]
         })
     }
 
-    /// Checks the tag, which is the last [`TAG_BYTES`] of `sealed`, and decrypts in place what stands before it. `false` if the
-    /// tag is wrong or missing; what stands before it is then undefined.
+    /// Checks the tag, the last [`TAG_BYTES`] of `sealed`, and decrypts the bytes before it in place. `false` if the tag is wrong or
+    /// missing; those bytes are then undefined.
     #[inline]
     pub fn open(&self, nonce: &[u8; NONCE_BYTES], aad: &[u8], sealed: &mut [u8]) -> bool {
         let nonce = Nonce::assume_unique_for_key(*nonce);

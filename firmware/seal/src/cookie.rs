@@ -16,15 +16,13 @@ use crate::wire::COOKIE_BYTES;
 
 const _: () = assert!(COOKIE_BYTES == TIME_BYTES + MAC_BYTES);
 const TIME_BYTES: usize = 8;
-/// How long a cookie is good for.
 pub(crate) const LIFE_NS: u64 = 5_000_000_000;
-/// How long a secret makes cookies.
+/// Period for which one secret makes cookies.
 const SECRET_LIFE_NS: u64 = 120_000_000_000;
 
-/// What makes and checks cookies.
 pub(crate) struct Cookies {
     secret: MacKey,
-    /// Since when it has been in use.
+    /// Since when the secret has been in use.
     since_ns: u64,
     former: Option<MacKey>,
 }
@@ -34,7 +32,7 @@ impl Cookies {
         Self { secret: draw(entropy), since_ns: 0, former: None }
     }
 
-    /// A cookie for `node` at `address`. Takes a new secret if the present one is old.
+    /// A cookie for `node` at `address`. Draws a new secret if the present one is old.
     pub(crate) fn make(
         &mut self,
         now_ns: u64,
@@ -52,7 +50,7 @@ impl Cookies {
         cookie
     }
 
-    /// When `cookie` was made, if it was made here for `node` at `address`, within its life.
+    /// When `cookie` was made, provided that it was made here for `node` at `address`, within its lifetime.
     pub(crate) fn check(
         &self,
         now_ns: u64,
@@ -77,7 +75,7 @@ fn draw(entropy: &mut dyn FnMut(&mut [u8])) -> MacKey {
     MacKey::new(&key)
 }
 
-/// What the code of a cookie covers: time, node, length and bytes of the address.
+/// Input of a cookie's code: time, node, length and bytes of the address.
 fn covered(made_ns: u64, node: NodeId, address: &Address) -> [u8; 11 + MAX_ADDRESS_BYTES] {
     let mut bytes = [0; 11 + MAX_ADDRESS_BYTES];
     let from = address.as_bytes();

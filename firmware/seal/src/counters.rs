@@ -1,18 +1,18 @@
-//! What was rejected, and why.
+//! Counts of rejected datagrams, by cause.
 
 use core::fmt;
 
-/// Why a datagram had no effect.
+/// Why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Cause {
-    /// No envelope: unknown type, wrong length, or a field with a value that it cannot have.
+    /// Not an envelope: unknown type, wrong length, or an illegal value in a field.
     Malformed,
-    /// Plain where only sealed ones are taken, or sealed where only plain ones are.
+    /// Plain where only sealed datagrams are accepted, or the reverse.
     Mode,
-    /// The code by the job's secret is wrong: a stranger made it.
+    /// The code by the job's secret is wrong: an outsider made it.
     Code,
-    /// Of another job, for another node, or from a node that the job has not.
+    /// Of another job, for another node, or from a node outside the job.
     Misdirected,
     /// An initiate without a good cookie. It was answered with one.
     NoCookie,
@@ -20,24 +20,24 @@ pub enum Cause {
     UnknownPeer,
     /// A handshake that does not prove the peer's key.
     Handshake,
-    /// A cookie or a respond that answers nothing.
+    /// A cookie or a respond that answers no request.
     Unasked,
-    /// An initiate that crossed one of this node, which goes first.
+    /// An initiate that crossed one of this node, which takes precedence.
     Crossed,
-    /// An initiate that is no newer than the one accepted last: that one, sent again or replayed.
+    /// An initiate no newer than the one accepted last: a retransmission or a replay.
     Repeated,
-    /// One of too many messages of a peer that cost computations.
+    /// A peer sent too many messages that cost computations.
     Limited,
-    /// Sealed for a session that is not, or no longer.
+    /// Sealed for a session that does not exist, or no longer.
     UnknownSession,
     /// The tag is wrong.
     Tag,
-    /// It came before, or is too old to know.
+    /// It was received before, or is too old to tell.
     Replay,
 }
 
 impl Cause {
-    /// All causes.
+    /// All causes, in the order of their counters.
     pub const ALL: [Self; 14] = [
         Self::Malformed,
         Self::Mode,
@@ -57,8 +57,8 @@ impl Cause {
 }
 
 impl Cause {
-    /// Whether datagrams are rejected so while two honest nodes meet: the first initiate has no cookie yet, or comes before the peer's key; two may
-    /// cross; one that was sent again may be answered twice, or come after its session; and each path brings one, at the same time.
+    /// Whether such rejections occur while two honest nodes meet: the first initiate has no cookie yet, or precedes the peer's key; two
+    /// may cross; a retransmission may be answered twice, or arrive after its session; and each path brings one, at the same time.
     #[must_use]
     pub const fn is_usual(self) -> bool {
         matches!(
@@ -97,20 +97,20 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Datagrams that were rejected for `cause`.
+    /// Datagrams rejected for `cause`.
     #[must_use]
     pub const fn rejected(&self, cause: Cause) -> u64 {
         self.rejected[cause as usize]
     }
 
-    /// Datagrams that were rejected, without those that [usually](Cause::is_usual) are.
+    /// Datagrams rejected, without [usual](Cause::is_usual) ones.
     #[must_use]
     pub fn rejections(&self) -> u64 {
         let causes = Cause::ALL.into_iter().filter(|cause| !cause.is_usual());
         causes.map(|cause| self.rejected(cause)).sum()
     }
 
-    /// Handshakes after which a session became current.
+    /// Handshakes whose session became current.
     #[must_use]
     pub const fn handshakes(&self) -> u64 {
         self.handshakes

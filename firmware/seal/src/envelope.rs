@@ -1,4 +1,4 @@
-//! One face for jobs that seal and jobs that do not.
+//! One interface for jobs that seal and jobs that do not.
 
 #[cfg(feature = "sealing")]
 use alloc::boxed::Box;
@@ -14,37 +14,37 @@ use crate::sessions::Sessions;
 use crate::transmit::Transmit;
 use crate::wire::{COOKIE, INITIATE, PLAIN, PLAIN_FRONT_BYTES, RESPOND, SEALED, SEALED_BACK_BYTES, SEALED_FRONT_BYTES};
 
-/// How datagrams between nodes are wrapped. The methods are those of `Sessions`; where nothing is sealed, every peer is ready, no
-/// key is wanted and there is nothing to transmit.
+/// Wraps datagrams between nodes. The methods are those of `Sessions`; without sealing every peer is ready, no key is wanted and there is
+/// nothing to transmit.
 #[expect(missing_debug_implementations, reason = "it holds secrets, which are never printed")]
 pub enum Envelope {
     /// Unprotected.
     Plain(Plain),
-    /// Authenticated, encrypted and opened once.
+    /// Authenticated and encrypted; each datagram opens once.
     #[cfg(feature = "sealing")]
     Sealed(Box<Sessions>),
 }
 
 impl Envelope {
-    /// Whether a datagram with this first byte carries one of a link, rather than a handshake.
+    /// Whether a datagram with this first byte carries a datagram of a link, rather than a handshake.
     #[must_use]
     pub const fn is_data(first: u8) -> bool {
         matches!(first, SEALED | PLAIN)
     }
 
-    /// Whether a datagram with this first byte is of a handshake.
+    /// Whether a datagram with this first byte belongs to a handshake.
     #[must_use]
     pub const fn is_handshake(first: u8) -> bool {
         matches!(first, INITIATE | RESPOND | COOKIE)
     }
 
-    /// Whether what a datagram with this first byte brings about depends on the address of its sender, which is answered.
+    /// Whether handling a datagram with this first byte needs the sender's address, which is answered.
     #[must_use]
     pub const fn needs_sender(first: u8) -> bool {
         first == INITIATE
     }
 
-    /// Bytes of room that [`seal`](Self::seal) needs in front.
+    /// Room that [`seal`](Self::seal) needs in front, in bytes.
     #[must_use]
     pub const fn front_bytes(&self) -> usize {
         match self {
@@ -54,7 +54,7 @@ impl Envelope {
         }
     }
 
-    /// Bytes of room that [`seal`](Self::seal) needs behind.
+    /// Room that [`seal`](Self::seal) needs behind, in bytes.
     #[must_use]
     pub const fn back_bytes(&self) -> usize {
         match self {

@@ -1,4 +1,4 @@
-//! Who a node is, and what it makes of that: the parts of handshakes that depend on the job's secret.
+//! A node's identity, and the parts of handshakes that depend on it and on the job's secret.
 
 use mapwire_wire::NodeId;
 
@@ -11,21 +11,18 @@ use crate::wire::{FIRST_BYTES, Header, SECOND_BYTES};
 /// What a node needs to take part in its job.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// This node.
+    /// Number of this node.
     pub me: NodeId,
-    /// Nodes of the job, up to 65,536: those from 0 to one less.
+    /// Nodes of the job, up to 65,536, numbered from 0.
     pub nodes: u32,
-    /// Number of the job. Nodes of two jobs never agree on keys, even with the same secret.
+    /// Number of the job. Nodes of different jobs never agree on keys, even with the same secret.
     pub job: u32,
-    /// The secret of the job.
     pub secret: JobSecret,
-    /// The secret key of this node.
     pub key: StaticKey,
-    /// When keys are made anew.
+    /// When to replace keys.
     pub rotation: Rotation,
 }
 
-/// A configured node.
 pub(crate) struct Identity {
     config: Config,
     /// Makes and checks the codes of handshakes.
@@ -64,7 +61,6 @@ impl Identity {
         Header::initiate(self.config.me, peer, self.config.job, index, continues)
     }
 
-    /// Starts a handshake.
     pub(crate) fn start(
         &self,
         peer: &PublicKey,

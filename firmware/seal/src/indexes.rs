@@ -1,18 +1,17 @@
-//! Which node a session's index belongs to: a table with open addressing. Indexes are random, and are their own hash.
+//! Maps a session's index to its node: a table with open addressing. Indexes are random, and are their own hash.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use mapwire_wire::NodeId;
 
-/// Entries that a table has at first; a power of two.
+/// Initial number of entries; a power of two.
 const LEAST_ENTRIES: usize = 16;
 
 /// A session's index, not 0, and its node; index 0 is an empty entry.
 type Entry = (u32, NodeId);
 const EMPTY: Entry = (0, NodeId(0));
 
-/// The table. It is never more than half full.
 pub(crate) struct Indexes {
     entries: Vec<Entry>,
     used: usize,
@@ -32,14 +31,14 @@ impl Indexes {
         self.used
     }
 
-    /// The node whose session `index` is.
+    /// The node of the session `index`.
     #[inline]
     pub(crate) fn node(&self, index: u32) -> Option<NodeId> {
         let (found, node) = self.entries[self.find(index)];
         (found == index && index != 0).then_some(node)
     }
 
-    /// Draws an index that is free, and gives it to `node`.
+    /// Draws a free index, and assigns it to `node`.
     pub(crate) fn draw(&mut self, node: NodeId, entropy: &mut dyn FnMut(&mut [u8])) -> u32 {
         if (self.used + 1) * 2 > self.entries.len() {
             let entries = vec![EMPTY; self.entries.len() * 2];
@@ -62,7 +61,7 @@ impl Indexes {
         index
     }
 
-    /// Frees `index`; those behind it move up, so that no entry is out of reach (Knuth, vol. 3, 6.4 R).
+    /// Frees `index`; later entries move up, so that each stays reachable (Knuth, vol. 3, 6.4 R).
     pub(crate) fn free(&mut self, index: u32) {
         let mask = self.entries.len() - 1;
         let mut hole = self.find(index);
@@ -80,7 +79,7 @@ impl Indexes {
                     return;
                 }
                 let home = found as usize & mask;
-                // It may move if its home does not lie behind the hole.
+                // It may move unless its home lies behind the hole.
                 if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
                     break;
                 }
@@ -90,7 +89,7 @@ impl Indexes {
         }
     }
 
-    /// The entry of `index`, or the empty one where it would be.
+    /// The entry of `index`, or the empty one where it would go.
     #[inline]
     fn find(&self, index: u32) -> usize {
         let mask = self.entries.len() - 1;

@@ -1,4 +1,4 @@
-//! The secrets of a job and of a node. None of them is ever printed.
+//! The secrets of a job and of a node. None is ever printed.
 
 use core::fmt;
 use core::hash::Hasher;
@@ -22,7 +22,7 @@ impl JobSecret {
         Self(bytes)
     }
 
-    /// A number for the job, which its datagrams may show: it tells nothing about the secret.
+    /// A number for the job, for use in clear in its datagrams: it reveals nothing about the secret.
     #[cfg(feature = "sealing")]
     #[must_use]
     pub fn job(&self) -> u32 {
@@ -30,8 +30,8 @@ impl JobSecret {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// A number for the datagrams of a job that seals nothing, the same with and without the feature `sealing`. It tells nothing about the
-    /// secret either: SipHash-2-4 under a key of 128 of its bits.
+    /// A number for the datagrams of a job that seals nothing, the same with and without the feature `sealing`. It reveals nothing about
+    /// the secret either: SipHash-2-4 under a key of 128 of its bits.
     #[must_use]
     #[expect(deprecated, reason = "the replacement has no key, and may be another function in the next Rust")]
     pub fn label(&self) -> u32 {
@@ -63,7 +63,7 @@ impl StaticKey {
         Self(bytes)
     }
 
-    /// The key that peers know the node by.
+    /// The public key by which peers know the node.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         let mut public = [0; 32];

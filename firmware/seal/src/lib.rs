@@ -1,8 +1,8 @@
 //! Authenticates the nodes of a job, and seals what they send to each other.
 //!
-//! [`Sessions`] is one state machine for a whole node. It has no clock, socket or entropy: [`Sessions::handle`] takes datagrams and
-//! [`Sessions::seal`] makes them, [`Sessions::poll_transmit`] gives those of handshakes. Datagrams are encrypted by an [`Aead`].
-//! [`Envelope`] is the same for jobs that want no sealing.
+//! [`Sessions`] is one state machine for a whole node. It has no clock, socket or entropy: [`Sessions::handle`] takes datagrams,
+//! [`Sessions::seal`] makes them, [`Sessions::poll_transmit`] returns those of handshakes. Datagrams are encrypted by an [`Aead`].
+//! [`Envelope`] is the same for jobs without sealing.
 //!
 //! A handshake (Noise `KKpsk0`) proves that a peer has the job's secret and the secret of its own key:
 //!
@@ -15,16 +15,16 @@
 //!     sealed datagram ----------------->     proves that the initiate was not a replay; the responder may seal
 //! ```
 //!
-//! Each datagram is sent again until it is answered. If both sides begin, the node with the smaller number goes first. The shape is
+//! Each datagram is repeated until it is answered. If both sides begin, the node with the smaller number takes precedence. The shape is
 //! that of WireGuard (Donenfeld, NDSS 2017, §5), with a cookie in every handshake in place of time stamps.
 //!
-//! The feature `sealing` (on unless switched off) has all of this; without it there are only envelopes that seal nothing.
+//! The default feature `sealing` enables all of this; without it there are only envelopes that seal nothing.
 //!
-//! The layout of datagrams stands in `wire.rs`, the threats in `docs/security.md`.
+//! `wire.rs` has the layout of datagrams, `docs/security.md` the threat model.
 
 #![no_std]
 #![forbid(unsafe_code)]
-// What only sealing uses.
+// Used only with sealing.
 #![cfg_attr(not(feature = "sealing"), allow(dead_code, unused_imports, unused_variables))]
 
 extern crate alloc;

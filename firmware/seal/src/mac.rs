@@ -1,4 +1,4 @@
-//! Keyed BLAKE2s (RFC 7693 §2.9): a code of 16 bytes over what strangers must not be able to make.
+//! Keyed BLAKE2s (RFC 7693 §2.9): a code of 16 bytes over what outsiders must not be able to forge.
 
 #[cfg(feature = "sealing")]
 use blake2::digest::consts::U16;
@@ -7,7 +7,6 @@ use blake2::digest::{KeyInit, Mac};
 #[cfg(feature = "sealing")]
 use blake2::{Blake2sMac, Blake2sMac256};
 
-/// Bytes of a code.
 pub(crate) const MAC_BYTES: usize = 16;
 
 /// A key of message authentication codes.
@@ -21,27 +20,26 @@ impl MacKey {
         Self(<Blake2sMac<U16> as KeyInit>::new(key.into()))
     }
 
-    /// A key for one purpose and one job, made from a secret that has others.
+    /// Derives a key for one purpose and one job from a secret with several uses.
     pub(crate) fn derive(secret: &[u8; 32], purpose: &[u8], job: u32) -> Self {
         let derived =
             <Blake2sMac256 as KeyInit>::new(secret.into()).chain_update(job.to_le_bytes()).chain_update(purpose);
         Self::new(&derived.finalize().into_bytes().into())
     }
 
-    /// The code of `bytes`.
     pub(crate) fn of(&self, bytes: &[u8]) -> [u8; MAC_BYTES] {
         let code = self.0.clone().chain_update(bytes);
         code.finalize().into_bytes().into()
     }
 
-    /// Whether `code` is that of `bytes`, in a time that does not depend on either's value.
+    /// Whether `code` is that of `bytes`, in constant time.
     pub(crate) fn verifies(&self, bytes: &[u8], code: &[u8; MAC_BYTES]) -> bool {
         let expected = self.0.clone().chain_update(bytes);
         expected.verify(code.into()).is_ok()
     }
 }
 
-/// Nobody has one.
+/// Cannot be constructed.
 #[cfg(not(feature = "sealing"))]
 pub(crate) enum MacKey {}
 

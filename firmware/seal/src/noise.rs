@@ -1,7 +1,7 @@
 //! The handshake: `KKpsk0` of the Noise protocol framework (revision 34), by the crate `snow`.
 //!
-//! Both static keys are known beforehand, so each side proves its own and learns nothing new about the other. The job's secret is
-//! mixed in first, so that whoever lacks it learns nothing at all. Ephemeral keys make the keys of a session useless once it is gone.
+//! Both static keys are known beforehand, so each side proves its own and learns nothing new about the other. The job's secret is mixed in
+//! first, so that an outsider learns nothing at all. Ephemeral keys make the keys of a session useless once it is gone.
 
 use alloc::boxed::Box;
 
@@ -16,7 +16,7 @@ use crate::wire::{FIRST_BYTES, GRANT_BYTES, HEADER_BYTES, Header, SECOND_BYTES, 
 
 const PROTOCOL: &str = "Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s";
 const LABEL: &[u8; 12] = b"mapwire seal";
-/// What `snow` holds on the heap for one handshake, about.
+/// Heap memory that `snow` uses for one handshake, approximately.
 pub(crate) const HANDSHAKE_HEAP_BYTES: usize = 1_024;
 
 /// The keys of a session.
@@ -34,7 +34,7 @@ impl Keys {
         &self.opening
     }
 
-    /// The keys that a finished handshake gives: of each 32 bytes of HKDF's output, the first 16.
+    /// The keys from a finished handshake: the first 16 bytes of each 32-byte HKDF output.
     fn of(mut handshake: HandshakeState) -> Option<Self> {
         let initiator = handshake.is_initiator();
         let (first, second) = handshake.dangerously_get_raw_split();
@@ -44,7 +44,7 @@ impl Keys {
     }
 }
 
-/// Who takes part.
+/// The two sides of a handshake.
 #[derive(Clone, Copy)]
 pub(crate) struct Parties<'a> {
     secret: &'a JobSecret,
@@ -54,7 +54,7 @@ pub(crate) struct Parties<'a> {
 }
 
 impl<'a> Parties<'a> {
-    /// The node with the key `own`, and its peer; `initiate` is the header of the datagram that the first message is in.
+    /// The node with the key `own`, and its peer; `initiate` is the header of the datagram that carries the first message.
     pub(crate) const fn new(
         secret: &'a JobSecret,
         own: &'a StaticKey,
@@ -65,7 +65,7 @@ impl<'a> Parties<'a> {
     }
 }
 
-/// A handshake whose first message is made.
+/// A handshake whose first message has been made.
 pub(crate) struct Started(HandshakeState);
 
 impl Started {
@@ -77,20 +77,20 @@ impl Started {
         (length == FIRST_BYTES).then_some((Self(handshake), message))
     }
 
-    /// Takes the second message. One that is wrong changes nothing.
+    /// Takes the second message. A wrong one changes nothing.
     pub(crate) fn take(&mut self, message: &[u8; SECOND_BYTES]) -> Option<Grant> {
         let mut payload = [0; SECOND_BYTES];
         let length = self.0.read_message(message, &mut payload).ok()?;
         (length == GRANT_BYTES).then(|| Grant { index: u32_at(&payload, 0), continues: payload[4] == 1 })
     }
 
-    /// The keys, once a message was taken.
+    /// The keys, once a message was accepted.
     pub(crate) fn finish(self) -> Option<Keys> {
         self.0.is_handshake_finished().then(|| Keys::of(self.0)).flatten()
     }
 }
 
-/// What a responder tells in the second message.
+/// Payload of the responder's second message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     index: u32,
@@ -102,12 +102,11 @@ impl Grant {
         Self { index, continues }
     }
 
-    /// The index of the responder's session.
     pub(crate) const fn index(&self) -> u32 {
         self.index
     }
 
-    /// Whether the responder has a session with the initiator, besides the new one.
+    /// Whether the responder already has another session with the initiator.
     pub(crate) const fn continues(&self) -> bool {
         self.continues
     }
@@ -149,7 +148,7 @@ fn build(parties: Parties<'_>, entropy: &mut dyn FnMut(&mut [u8]), initiator: bo
     if initiator { builder.build_initiator().ok() } else { builder.build_responder().ok() }
 }
 
-/// `snow`'s algorithms with entropy that was drawn beforehand: a handshake draws once, for its ephemeral key.
+/// `snow`'s algorithms with entropy drawn beforehand: a handshake draws once, for its ephemeral key.
 struct Lent([u8; 32]);
 
 impl CryptoResolver for Lent {
@@ -170,7 +169,7 @@ impl CryptoResolver for Lent {
     }
 }
 
-/// Gives its bytes once, and fails after.
+/// Returns its bytes once, and fails afterwards.
 struct Once(Option<[u8; 32]>);
 
 impl Random for Once {
@@ -188,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a handshake succeeds between these sides, each with what it believes.
+    /// Whether a handshake succeeds between these sides, given what each believes.
     fn agrees(
         (secret, own, peer, initiate): (u8, u8, u8, Header),
         (its_secret, its_own, its_peer, its_initiate): (u8, u8, u8, Header),

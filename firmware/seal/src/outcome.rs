@@ -1,4 +1,4 @@
-//! What comes of datagrams, whether they are sealed or not.
+//! Results of handling datagrams, sealed or not.
 
 use core::ops::Range;
 
@@ -6,19 +6,19 @@ use mapwire_wire::NodeId;
 
 use crate::counters::Cause;
 
-/// What came of a datagram.
+/// Result of opening a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// The peer `from` sent what is now at `bytes` of the datagram.
+    /// The peer `from` sent the bytes at `bytes`.
     Data {
-        /// Who sealed it.
+        /// Sender.
         from: NodeId,
-        /// Where it is in the datagram.
+        /// Range of the content in the datagram.
         bytes: Range<usize>,
     },
-    /// It was for the sessions themselves.
+    /// A handshake datagram, fully handled.
     Handled,
-    /// It has no effect.
+    /// Without effect.
     Rejected(Cause),
 }
 

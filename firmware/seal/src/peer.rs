@@ -1,8 +1,8 @@
-//! What a node knows of one peer: its key, the sessions with it, and the handshake under way.
+//! State of one peer: its key, the sessions with it, and the handshake under way.
 //!
-//! There are up to three sessions. The *current* one seals. The *former* one still opens for a while after a rotation. The *next* one
-//! was offered to a peer that initiated; it opens, and becomes current with the first datagram that it opens, which proves that the
-//! peer has the keys. Until then what a replayed initiate brings about harms nothing.
+//! There are up to three sessions. The *current* one seals. The *former* one still opens for a while after a rotation. The *next* one was
+//! offered to a peer that initiated; it opens, and becomes current with the first datagram that it opens, which proves that the peer has
+//! the keys. Until then a replayed initiate does no harm.
 
 mod handshake;
 
@@ -19,16 +19,15 @@ use crate::repeat::Repeat;
 use crate::session::Session;
 use crate::wire::{COOKIE_BYTES, FIRST_BYTES, Header, RESPOND_BYTES};
 
-/// How long an attempt to make a session goes on without being asked for again.
+/// How long an attempt to make a session continues unless requested again.
 const ATTEMPT_NS: u64 = 20_000_000_000;
 /// How long an offered session waits for the peer's first datagram.
 const OFFER_NS: u64 = 5_000_000_000;
-/// Least time between two first or second messages of a peer that cost a Diffie-Hellman computation.
+/// Least interval between two first or second messages of a peer that cost a Diffie-Hellman computation.
 const LEAST_BETWEEN_NS: u64 = 5_000_000;
-/// Initiates without any answer after which a node with the smaller number gives way to its peer's.
+/// Unanswered initiates after which a node with the smaller number gives way to its peer's.
 const STUBBORN_SENDS: u32 = 4;
-/// Responds that the peer uses nothing of, after which a node begins a handshake of its own: the peer may have restarted, and know
-/// nothing of what it asked for.
+/// Unused responds after which a node begins a handshake of its own: the peer may have restarted and forgotten its request.
 const PATIENT_SENDS: u32 = 3;
 
 /// A handshake that this node began.
@@ -36,19 +35,18 @@ struct Attempt {
     started: Started,
     header: Header,
     first: [u8; FIRST_BYTES],
-    /// Zeros until the peer has given one.
+    /// Zeros until the peer has sent one.
     cookie: [u8; COOKIE_BYTES],
-    /// Before this time no other is taken.
+    /// Earliest time to accept another.
     next_cookie_ns: u64,
-    /// Code of the initiate that was sent last.
+    /// Code of the last initiate sent.
     code: [u8; MAC_BYTES],
     repeat: Repeat,
 }
 
-/// A handshake that the peer began, and what answers it.
+/// A handshake that the peer began, and its answer.
 struct Offer {
     session: Session,
-    /// Code of the initiate.
     code: [u8; MAC_BYTES],
     continues: bool,
     respond: [u8; RESPOND_BYTES],
@@ -56,14 +54,13 @@ struct Offer {
     repeat: Repeat,
 }
 
-/// A datagram of the handshake under way that is to be sent.
+/// A handshake datagram that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// A new handshake is to be begun.
     Start,
     Initiate,
     Respond,
-    /// A sealed datagram that holds nothing, and proves that this node has the keys.
+    /// An empty sealed datagram, which proves that this node has the keys.
     Confirm,
 }
 
@@ -75,9 +72,9 @@ pub(crate) struct Peer {
     attempt: Option<Box<Attempt>>,
     public: PublicKey,
     former_until_ns: u64,
-    /// When the cookie was made that came with the last initiate that was accepted.
+    /// When the cookie of the last accepted initiate was made.
     accepted_ns: Option<u64>,
-    /// Before this time no first or second message of the peer is looked into.
+    /// Until then the peer's first and second messages are ignored.
     closed_until_ns: u64,
     /// Code of the respond that made the current session, until the peer has used the session.
     unconfirmed: Option<[u8; MAC_BYTES]>,
@@ -121,7 +118,7 @@ impl Peer {
         self.current.as_deref_mut()
     }
 
-    /// The session that opens what names `index`, and whether it was only offered so far.
+    /// The session with the index `index`, and whether it was only offered so far.
     #[inline]
     pub(crate) fn session_mut(&mut self, index: u32, now_ns: u64) -> Option<(&mut Session, bool)> {
         let kept = [self.current.as_deref_mut(), self.former.as_deref_mut()];
@@ -134,7 +131,7 @@ impl Peer {
         offered.filter(|session| session.local() == index).map(|session| (session, true))
     }
 
-    /// Notes that a session opened something: the peer has used it.
+    /// A session opened something: the peer has used it.
     #[inline]
     pub(crate) fn handle_opened(&mut self, index: u32) {
         if self.unconfirmed.is_some() {
@@ -150,14 +147,14 @@ impl Peer {
         }
     }
 
-    /// Begins a handshake unless one is under way.
+    /// Begins a handshake, unless one is under way.
     pub(crate) fn ask(&mut self) {
         let is_patient = |offer: &Offer| offer.repeat.sends() < PATIENT_SENDS;
         let waits = self.offer.as_deref().is_some_and(is_patient);
         self.starts |= self.attempt.is_none() && !waits;
     }
 
-    /// What is to be sent, most urgent first.
+    /// The most urgent datagram to send.
     pub(crate) fn due(&self) -> Option<Due> {
         let attempt = self.attempt.as_ref().filter(|it| it.repeat.is_due());
         let offer = self.offer.as_ref().filter(|it| it.repeat.is_due());
@@ -172,7 +169,7 @@ impl Peer {
         }
     }
 
-    /// Puts the peer into the queue of those with something to send; `false` if it is there, or has nothing.
+    /// Enqueues the peer if it has something to send; `false` if it is queued already, or has nothing.
     pub(crate) fn enqueue(&mut self) -> bool {
         let joins = !self.is_queued && self.due().is_some();
         self.is_queued |= joins;
@@ -183,7 +180,7 @@ impl Peer {
         self.is_queued = false;
     }
 
-    /// When [`handle_time`](Self::handle_time) has something to do; `u64::MAX` for never.
+    /// Time of the next [`handle_time`](Self::handle_time); `u64::MAX` for never.
     pub(crate) fn next_ns(&self) -> u64 {
         let times = [
             self.attempt.as_ref().map(|it| it.repeat.next_ns()),
@@ -194,12 +191,12 @@ impl Peer {
         times.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// The time that the peer is entered with in the list of timers; gives the former one.
+    /// Sets the time of the peer's entry in the list of timers; returns the former one.
     pub(crate) const fn set_timer(&mut self, at_ns: u64) -> u64 {
         core::mem::replace(&mut self.timer_ns, at_ns)
     }
 
-    /// Repeats what is not answered, and forgets what is over.
+    /// Repeats unanswered datagrams, and forgets what has expired.
     pub(crate) fn handle_time(&mut self, now_ns: u64, indexes: &mut Indexes) {
         if self.former.is_some() && now_ns >= self.former_until_ns {
             self.drop_former(indexes);
@@ -228,7 +225,7 @@ impl Peer {
         self.starts = false;
     }
 
-    /// Bytes on the heap.
+    /// Heap memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let session = size_of::<Session>();
         let sessions = [self.current.is_some(), self.former.is_some()];
@@ -265,7 +262,7 @@ impl Peer {
     }
 }
 
-/// Nodes by whom an initiate is answered first when both sides began a handshake: the one with the smaller number.
+/// Whether the initiate of `node` takes precedence when both sides began a handshake: the smaller number does.
 pub(crate) fn goes_first(node: NodeId, other: NodeId) -> bool {
     node < other
 }

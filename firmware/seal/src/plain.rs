@@ -1,4 +1,4 @@
-//! Envelopes that neither encrypt nor authenticate, for jobs that are told to (`--insecure`).
+//! Envelopes that neither encrypt nor authenticate, for jobs with `--insecure`.
 
 use core::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::counters::{Cause, Counters};
 use crate::outcome::{NotReady, Opened};
 use crate::wire::{INITIATE, PLAIN, PLAIN_FRONT_BYTES, SEALED, type_and_length, u32_at};
 
-/// Writes and reads plain envelopes. Anybody who can send datagrams to a node can forge them.
+/// Writes and reads plain envelopes. Whoever can send datagrams to a node can forge them.
 #[derive(Clone, Debug)]
 pub struct Plain {
     me: NodeId,
@@ -99,7 +99,7 @@ impl Plain {
         node != self.me && u32::from(node.0) < self.nodes
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters

@@ -1,14 +1,14 @@
-//! When a datagram of a handshake is sent again.
+//! Schedules retransmissions of a handshake datagram.
 
 /// Delay before the first repetition.
 const FIRST_NS: u64 = 20_000_000;
-/// The longest delay. A path that loses every second datagram is passed within seconds.
+/// Longest delay. Over a path that loses every second datagram, the handshake succeeds within seconds.
 const MOST_NS: u64 = 320_000_000;
 
-/// Least time between two sends that the peer brings about by repeating itself.
+/// Least interval between two sends that the peer's repetitions cause.
 const LEAST_NS: u64 = 5_000_000;
 
-/// A datagram that is sent until something is heard of it.
+/// A datagram that is repeated until it is answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repeat {
     /// Whether it is to be sent now.
@@ -21,7 +21,7 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// A datagram that is due at once, until `ends_at_ns`.
+    /// A datagram that is due at once, and repeated until `ends_at_ns`.
     pub(crate) const fn new(ends_at_ns: u64) -> Self {
         Self { is_due: true, sends: 0, delay_ns: FIRST_NS, sent_at_ns: 0, again_at_ns: u64::MAX, ends_at_ns }
     }
@@ -30,18 +30,18 @@ impl Repeat {
         self.is_due
     }
 
-    /// How often it was sent.
+    /// Number of times that it was sent.
     pub(crate) const fn sends(&self) -> u32 {
         self.sends
     }
 
-    /// Makes it due at once; the delay starts anew.
+    /// Makes it due at once, and resets the delay.
     pub(crate) const fn hasten(&mut self) {
         self.is_due = true;
         self.delay_ns = FIRST_NS;
     }
 
-    /// Makes it due since the peer asks again, if it was not sent just now.
+    /// Makes it due because the peer asks again, unless it was just sent.
     pub(crate) const fn handle_asked(&mut self, now_ns: u64) {
         self.is_due |= now_ns >= self.sent_at_ns.saturating_add(LEAST_NS);
     }
@@ -54,7 +54,7 @@ impl Repeat {
         self.delay_ns = (self.delay_ns * 2).min(MOST_NS);
     }
 
-    /// Makes it due if it is time; `false` if its end has come.
+    /// Makes it due if it is time; `false` once its end has come.
     pub(crate) const fn handle_time(&mut self, now_ns: u64) -> bool {
         if now_ns >= self.again_at_ns {
             self.is_due = true;
@@ -63,7 +63,7 @@ impl Repeat {
         now_ns < self.ends_at_ns
     }
 
-    /// When [`handle_time`](Self::handle_time) has something to do.
+    /// Time of the next [`handle_time`](Self::handle_time).
     pub(crate) fn next_ns(&self) -> u64 {
         self.again_at_ns.min(self.ends_at_ns)
     }

@@ -1,15 +1,15 @@
-//! Which datagrams of a session have come: a sliding window of bits (RFC 6479).
+//! Detects repeated datagrams of a session: a sliding window of bits (RFC 6479).
 
-/// Words of the ring. A power of two, so that a place in it costs no division.
+/// Words of the ring: a power of two, so that indexing needs no division.
 const WORDS: usize = 128;
 const WORD_BITS: u64 = u64::BITS as u64;
-/// How far behind the highest counter a datagram may come. One word is being emptied, and does not count (RFC 6479 §3).
+/// How far behind the highest counter a datagram may arrive. One word is being emptied, and does not count (RFC 6479 §3).
 pub const WINDOW: u64 = (WORDS as u64 - 1) * WORD_BITS;
 
 /// The window of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    /// One more than the highest counter that came.
+    /// Highest counter received, plus one.
     next: u64,
     words: [u64; WORDS],
 }
@@ -19,7 +19,7 @@ impl Window {
         Self { next: 0, words: [0; WORDS] }
     }
 
-    /// Whether `counter` has not come and is not too old to know.
+    /// Whether `counter` has not been received and is not too old to tell.
     #[inline]
     pub(crate) fn is_new(&self, counter: u64) -> bool {
         if counter >= self.next {
@@ -28,7 +28,7 @@ impl Window {
         self.next - 1 - counter < WINDOW && self.words[word(counter)] & bit(counter) == 0
     }
 
-    /// Notes that `counter` came, of which [`is_new`](Self::is_new) is true.
+    /// Marks `counter`, for which [`is_new`](Self::is_new) must be true, as received.
     #[inline]
     pub(crate) fn mark(&mut self, counter: u64) {
         if counter >= self.next {

@@ -1,25 +1,24 @@
-//! One session: two keys, the counter of one side and the window of the other.
+//! One session: two keys, one side's counter and the other's window.
 
 use crate::aead::Aead;
 use crate::noise::Keys;
 use crate::replay::Window;
 use crate::wire::{SEALED_BACK_BYTES, SEALED_FRONT_BYTES, nonce, write_sealed};
 
-/// When keys are made anew.
+/// When to replace keys.
 ///
 /// AES-GCM under one key stays indistinguishable from random to a chance of about 2^-57 for 2^23 datagrams of 64 KiB, or for 2^28 of
 /// 2 KiB (RFC 9001 §6.6, appendix B.1). Counters make nonces, so they never repeat, and the limit of 2^32 for random ones (NIST
 /// SP 800-38D §8.3) does not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Datagrams sealed by one side after which a new handshake begins, at least 1. With four times as many a key seals nothing more.
+    /// Datagrams sealed by one side after which a new handshake begins, at least 1. After four times as many the key seals nothing more.
     pub datagrams: u64,
-    /// Nanoseconds after which a new handshake begins with the next datagram. After half as many again the keys are forgotten.
+    /// Nanoseconds after which the next datagram begins a new handshake. After half as many again the keys are forgotten.
     pub time_ns: u64,
     /// How long datagrams under the former keys are still opened, in nanoseconds.
     pub grace_ns: u64,
-    /// How long a peer may answer nothing to several datagrams before a new handshake begins, in nanoseconds: it may have lost
-    /// the session.
+    /// How long a peer may leave several datagrams unanswered before a new handshake begins, in nanoseconds: it may have lost the session.
     pub silence_ns: u64,
 }
 
@@ -30,17 +29,16 @@ impl Default for Rotation {
     }
 }
 
-/// Unanswered datagrams that make a silence: fewer may be the end of a conversation.
+/// Unanswered datagrams that count as silence: fewer may be the end of a conversation.
 const SILENT_DATAGRAMS: u64 = 8;
 
-/// Whether a session may seal.
+/// Whether a session may still seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// It may.
     Good,
-    /// It may, and a new handshake is due.
+    /// It may seal, and a new handshake is due.
     Worn,
-    /// It may not.
+    /// It may not seal.
     Spent,
 }
 
@@ -51,21 +49,20 @@ pub(crate) enum NotOpened {
     Tag,
 }
 
-/// A session with a peer.
 pub(crate) struct Session {
     sealing: Aead,
     opening: Aead,
-    /// Index that the peer drew.
+    /// Index drawn by the peer.
     remote: u32,
-    /// Index that was drawn here.
+    /// Index drawn here.
     local: u32,
     /// Counter of the next datagram to seal.
     counter: u64,
-    /// Counter at which a new handshake is due.
+    /// Counter from which a new handshake is due.
     worn_at: u64,
-    /// What `counter` was when the peer last sent something.
+    /// Value of `counter` when the peer last sent something.
     answered: u64,
-    /// When the silence of the peer is too long; never, while nothing is unanswered.
+    /// When the peer has been silent for too long; never, while nothing is unanswered.
     silent_at_ns: u64,
     rotate_at_ns: u64,
     expires_at_ns: u64,
@@ -118,7 +115,7 @@ impl Session {
         Condition::Good
     }
 
-    /// Notes that the peer owes a sign of life from now on, if it did not before.
+    /// Starts waiting for a sign of life of the peer, unless already waiting.
     #[inline]
     pub(crate) fn await_answer(&mut self, now_ns: u64, rotation: &Rotation) {
         if self.silent_at_ns == u64::MAX {
@@ -126,7 +123,7 @@ impl Session {
         }
     }
 
-    /// Encrypts what stands between the room in front and the room behind, and fills both. `false` if there is no such room.
+    /// Encrypts the bytes between the room in front and the room behind, and fills both. `false` without that room.
     #[inline]
     pub(crate) fn seal(&mut self, datagram: &mut [u8]) -> bool {
         let Ok(length) = u16::try_from(datagram.len()) else {
@@ -145,7 +142,7 @@ impl Session {
         true
     }
 
-    /// Decrypts `sealed`, whose first bytes are `front`, if it is genuine and did not come before.
+    /// Decrypts `sealed`, whose first bytes are `front`, if it is genuine and new.
     #[inline]
     pub(crate) fn open(
         &mut self,

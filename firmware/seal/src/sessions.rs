@@ -22,9 +22,9 @@ use crate::wire::{
     COOKIE, COOKIE_DATAGRAM_BYTES, INITIATE, PLAIN, RESPOND, SEALED, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, read_sealed,
 };
 
-/// Cookies that wait to be sent. More are not made: a cookie that is lost is asked for again.
+/// Most cookies waiting to be sent. Beyond that none are made: a lost cookie is requested again.
 const MOST_COOKIES: usize = 64;
-/// Nodes whose keys are asked for at a time. More are dropped, and ask again.
+/// Most nodes whose keys are wanted at a time. Others are dropped, and ask again.
 const MOST_WANTED: usize = 64;
 
 /// The sessions of a node with its peers, and the handshakes that make them.
@@ -35,17 +35,17 @@ const MOST_WANTED: usize = 64;
 ///   each command and input, and [`poll_at`](Self::poll_at).
 /// * Getters: [`is_ready`](Self::is_ready), [`counters`](Self::counters), [`bytes`](Self::bytes).
 ///
-/// Time is nanoseconds of a clock that never goes back. Entropy is that of the operating system, or a seed's in the simulator.
+/// Times are nanoseconds of a monotonic clock. Entropy comes from the operating system, or from a seed in the simulator.
 #[expect(missing_debug_implementations, reason = "it holds secrets, which are never printed")]
 pub struct Sessions {
-    /// One entry for each node; nothing behind it for nodes whose key is not known.
+    /// One entry for each node; `None` if its key is unknown.
     peers: Vec<Option<Box<Peer>>>,
     indexes: Indexes,
     identity: Identity,
     cookies: Cookies,
-    /// Cookies to be sent.
+    /// Cookies to send.
     answers: VecDeque<(Address, [u8; COOKIE_DATAGRAM_BYTES])>,
-    /// Peers that have something to send. A node stands here at most once, or its peer is gone.
+    /// Peers with something to send. A node occurs at most once, unless its peer was removed.
     queue: VecDeque<NodeId>,
     wanted: VecDeque<NodeId>,
     timers: BTreeSet<(u64, NodeId)>,
@@ -53,7 +53,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// A node without sessions, which knows no keys of peers.
+    /// A node without sessions and without peers' keys.
     #[must_use]
     pub fn new(config: Config, entropy: &mut dyn FnMut(&mut [u8])) -> Self {
         let nodes = config.nodes.min(u32::from(u16::MAX) + 1) as usize;
@@ -72,7 +72,7 @@ impl Sessions {
         }
     }
 
-    /// Tells the key of `node`. Another key than before ends the sessions with it.
+    /// Sets the key of `node`. A changed key ends the sessions with it.
     pub fn set_peer(&mut self, node: NodeId, key: PublicKey) {
         if !self.identity.has_peer(node) {
             return;
@@ -96,8 +96,8 @@ impl Sessions {
         self.queue.retain(|queued| *queued != node);
     }
 
-    /// Takes a datagram from `from`, an address of up to [`MAX_ADDRESS_BYTES`](crate::MAX_ADDRESS_BYTES). What it holds is
-    /// decrypted in place, and is handed on only if it is genuine and did not come before. Bytes of a rejected one are undefined.
+    /// Handles a datagram of `from`, an address of up to [`MAX_ADDRESS_BYTES`](crate::MAX_ADDRESS_BYTES). Its content is decrypted in
+    /// place, and handed on only if it is genuine and new. Bytes of a rejected one are undefined.
     #[inline]
     pub fn handle(
         &mut self,
@@ -150,11 +150,11 @@ impl Sessions {
         Ok(Opened::Data { from, bytes: SEALED_FRONT_BYTES..length - SEALED_BACK_BYTES })
     }
 
-    /// Seals `datagram` for the peer `to` in place: its first [`SEALED_FRONT_BYTES`] and its last [`SEALED_BACK_BYTES`] are room for
-    /// the envelope. Nothing between them is allowed, but is not handed on.
+    /// Seals `datagram` for the peer `to` in place: its first [`SEALED_FRONT_BYTES`] and its last [`SEALED_BACK_BYTES`] are room for the
+    /// envelope. Nothing between them is allowed, but is not handed on.
     ///
     /// # Errors
-    /// [`NotReady`]: nothing was written. If there is no session, a handshake begins; [`is_ready`](Self::is_ready) tells when it is over.
+    /// [`NotReady`]: nothing was written. If there is no session, a handshake begins; [`is_ready`](Self::is_ready) says when it is over.
     #[inline]
     pub fn seal(&mut self, now_ns: u64, to: NodeId, datagram: &mut [u8]) -> Result<(), NotReady> {
         let peer = self.peers.get_mut(usize::from(to.0));
@@ -171,7 +171,7 @@ impl Sessions {
         self.seal_worn(now_ns, to, datagram)
     }
 
-    /// Seals with a session that is to be replaced, and asks for another.
+    /// Seals with a worn session, and requests another.
     #[cold]
     fn seal_worn(&mut self, now_ns: u64, to: NodeId, datagram: &mut [u8]) -> Result<(), NotReady> {
         self.ask(to)?;
@@ -189,7 +189,7 @@ impl Sessions {
         }
     }
 
-    /// Asks for a session with `node`, or for its key.
+    /// Requests a session with `node`, or its key.
     fn ask(&mut self, node: NodeId) -> Result<(), NotReady> {
         if !self.identity.has_peer(node) {
             return Err(NotReady::NoPeer(node));
@@ -203,7 +203,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The next datagram of a handshake to transmit. It may be sent once, and may be lost.
+    /// The next handshake datagram to transmit. Send it once; it may be lost.
     pub fn poll_transmit(&mut self, now_ns: u64, entropy: &mut dyn FnMut(&mut [u8])) -> Option<Transmit> {
         if let Some((to, bytes)) = self.answers.pop_front() {
             return Some(Transmit::new(Destination::Address(to), &bytes));
@@ -225,12 +225,12 @@ impl Sessions {
         None
     }
 
-    /// The next node whose key is missing, for [`set_peer`](Self::set_peer). It is named again when it is missed again.
+    /// The next node whose key is missing, for [`set_peer`](Self::set_peer). It is named again when it is next needed.
     pub fn poll_wanted_key(&mut self) -> Option<NodeId> {
         self.wanted.pop_front()
     }
 
-    /// Repeats what is not answered, and forgets what is over.
+    /// Repeats unanswered datagrams, and forgets what has expired.
     pub fn handle_time(&mut self, now_ns: u64) {
         while let Some(&(at_ns, node)) = self.timers.first().filter(|(at_ns, _)| *at_ns <= now_ns) {
             self.timers.remove(&(at_ns, node));
@@ -244,7 +244,7 @@ impl Sessions {
         }
     }
 
-    /// When [`handle_time`](Self::handle_time) has something to do; 0 if [`poll_transmit`](Self::poll_transmit) has.
+    /// Time of the next [`handle_time`](Self::handle_time); 0 if [`poll_transmit`](Self::poll_transmit) has something.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
         if !self.answers.is_empty() || !self.queue.is_empty() {
@@ -260,13 +260,13 @@ impl Sessions {
         session.is_some_and(|session| session.condition(now_ns) != Condition::Spent)
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Bytes of memory in use, those of allocators not included.
+    /// Bytes of memory in use, without allocator overhead.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let peers = self.peers.iter().flatten();

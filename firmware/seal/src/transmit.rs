@@ -1,19 +1,19 @@
-//! A datagram of a handshake on its way out.
+//! An outgoing handshake datagram.
 
 use mapwire_wire::NodeId;
 
 use crate::address::Address;
 use crate::wire::INITIATE_BYTES;
 
-/// Bytes of the longest datagram of a handshake.
+/// Longest handshake datagram, in bytes.
 pub const MAX_HANDSHAKE_BYTES: usize = INITIATE_BYTES;
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To a node, wherever the job's membership says that it is.
+    /// A node, at its address in the job's membership.
     Node(NodeId),
-    /// To the address that it answers.
+    /// The address that it answers.
     Address(Address),
 }
 
@@ -26,7 +26,7 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// `datagram` is not longer than [`MAX_HANDSHAKE_BYTES`].
+    /// `datagram` must not exceed [`MAX_HANDSHAKE_BYTES`].
     pub(crate) fn new(to: Destination, datagram: &[u8]) -> Self {
         let mut bytes = [0; MAX_HANDSHAKE_BYTES];
         let length = datagram.len().min(bytes.len());
@@ -34,7 +34,6 @@ impl Transmit {
         Self { to, length, bytes }
     }
 
-    /// Where it goes.
     #[must_use]
     pub const fn to(&self) -> Destination {
         self.to

@@ -17,7 +17,7 @@
 //!
 //! Type 5, plain: byte 1 is 0, 2–3 the length of the datagram, 4–5 the node of the sender, 6–7 are 0, 8–11 the job; then the bytes.
 //!
-//! The length tells where a datagram ends that the kernel has joined with others ([`first_length`]).
+//! The length shows where a datagram ends that the kernel has joined with others ([`first_length`]).
 
 use mapwire_wire::NodeId;
 
@@ -27,13 +27,13 @@ use crate::mac::{MAC_BYTES, MacKey};
 /// Bytes of a cookie: a time and a code.
 pub(crate) const COOKIE_BYTES: usize = 8 + MAC_BYTES;
 
-/// Version of the handshake.
+/// Version of the handshake's format.
 pub const VERSION: u8 = 2;
-/// Bytes before what a sealed envelope holds.
+/// Bytes before the content of a sealed envelope.
 pub const SEALED_FRONT_BYTES: usize = 16;
-/// Bytes behind what a sealed envelope holds.
+/// Bytes behind the content of a sealed envelope.
 pub const SEALED_BACK_BYTES: usize = TAG_BYTES;
-/// Bytes before what a plain envelope holds.
+/// Bytes before the content of a plain envelope.
 pub const PLAIN_FRONT_BYTES: usize = 12;
 
 /// Bytes of the shortest datagram of a link.
@@ -47,11 +47,11 @@ pub(crate) const SEALED: u8 = 4;
 pub(crate) const PLAIN: u8 = 5;
 
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Noise's first message: an ephemeral key, and the tag of nothing.
+/// Noise's first message: an ephemeral key, and the tag of an empty payload.
 pub(crate) const FIRST_BYTES: usize = 32 + 16;
-/// What Noise's second message carries: an index, and 1 if the responder has a session with the initiator.
+/// Payload of Noise's second message: an index, and 1 if the responder has a session with the initiator.
 pub(crate) const GRANT_BYTES: usize = 5;
-/// Noise's second message: an ephemeral key, what it carries, and the tag of that.
+/// Noise's second message: an ephemeral key, its payload, and the tag.
 pub(crate) const SECOND_BYTES: usize = 32 + GRANT_BYTES + 16;
 
 /// Bytes of an initiate.
@@ -61,7 +61,7 @@ pub const RESPOND_BYTES: usize = HEADER_BYTES + SECOND_BYTES + MAC_BYTES;
 /// Bytes of a cookie datagram.
 pub const COOKIE_DATAGRAM_BYTES: usize = HEADER_BYTES + MAC_BYTES + COOKIE_BYTES + MAC_BYTES;
 
-// What is sent to an address that is not proven is never longer than what came from there.
+// No answer to an unproven address is longer than the datagram from there.
 const _: () = assert!(COOKIE_DATAGRAM_BYTES <= INITIATE_BYTES && RESPOND_BYTES <= INITIATE_BYTES);
 
 const FIRST_AT: usize = HEADER_BYTES;
@@ -109,7 +109,7 @@ impl Header {
         self.index
     }
 
-    /// Reads a header, whose bytes all have values that are allowed.
+    /// Parses a header; `None` if any byte is illegal.
     fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let header = Self {
             kind: bytes[0],
@@ -120,7 +120,7 @@ impl Header {
             index: u32_at(bytes, 12),
         };
         let legal = header.index != 0 && (header.kind == INITIATE || !header.continues);
-        // Whatever was not read must have the one value that would be written.
+        // Fields that were not read must have the one value that would be written.
         (legal && header.emit() == *bytes).then_some(header)
     }
 
@@ -137,7 +137,7 @@ impl Header {
     }
 }
 
-/// A handshake's datagram whose code is right: somebody with the job's secret made it.
+/// A handshake datagram with a valid code: its maker has the job's secret.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked<'a> {
     header: Header,
@@ -145,7 +145,7 @@ pub(crate) struct Checked<'a> {
     code: [u8; MAC_BYTES],
 }
 
-/// Why a datagram is not of a handshake.
+/// Why a datagram is rejected as a handshake's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotChecked {
     Malformed,
@@ -179,7 +179,7 @@ impl<'a> Checked<'a> {
         &self.code
     }
 
-    /// Noise's message and the cookie of an initiate.
+    /// Noise's message and the cookie in an initiate.
     pub(crate) fn initiate(&self) -> Option<(&'a [u8; FIRST_BYTES], &'a [u8; COOKIE_BYTES])> {
         let (first, cookie) = self.body.split_first_chunk()?;
         Some((first, cookie.try_into().ok()?))
@@ -190,14 +190,13 @@ impl<'a> Checked<'a> {
         self.body.try_into().ok()
     }
 
-    /// The code of the initiate that is answered, and the cookie.
+    /// The code of the initiate that it answers, and the cookie.
     pub(crate) fn cookie(&self) -> Option<(&'a [u8; MAC_BYTES], &'a [u8; COOKIE_BYTES])> {
         let (code, cookie) = self.body.split_first_chunk()?;
         Some((code, cookie.try_into().ok()?))
     }
 }
 
-/// Writes an initiate.
 pub(crate) fn initiate(
     header: &Header,
     first: &[u8; FIRST_BYTES],
@@ -212,7 +211,6 @@ pub(crate) fn initiate(
     bytes
 }
 
-/// Writes a respond.
 pub(crate) fn respond(header: &Header, second: &[u8; SECOND_BYTES], key: &MacKey) -> [u8; RESPOND_BYTES] {
     let mut bytes = [0; RESPOND_BYTES];
     bytes[..HEADER_BYTES].copy_from_slice(&header.emit());
@@ -221,7 +219,7 @@ pub(crate) fn respond(header: &Header, second: &[u8; SECOND_BYTES], key: &MacKey
     bytes
 }
 
-/// Writes a cookie datagram, which answers the initiate with the code `answered`.
+/// Writes a cookie datagram in answer to the initiate with the code `answered`.
 pub(crate) fn cookie(
     header: &Header,
     answered: &[u8; MAC_BYTES],
@@ -242,19 +240,19 @@ fn write_code(bytes: &mut [u8], key: &MacKey) {
     }
 }
 
-/// The code of a handshake's datagram.
+/// The code in a handshake datagram.
 pub(crate) fn code_of(datagram: &[u8]) -> [u8; MAC_BYTES] {
     datagram.last_chunk().copied().unwrap_or_default()
 }
 
-/// The first four bytes of a datagram of a link: its type and its length.
+/// The first four bytes of a link's datagram: its type and its length.
 #[inline]
 pub(crate) fn type_and_length(kind: u8, length: u16) -> [u8; 4] {
     let [low, high] = length.to_le_bytes();
     [kind, 0, low, high]
 }
 
-/// Writes the first 16 bytes of a sealed envelope, of a datagram of `length` bytes.
+/// Writes the first 16 bytes of the sealed envelope of a datagram of `length` bytes.
 #[inline]
 pub(crate) fn write_sealed(front: &mut [u8; SEALED_FRONT_BYTES], index: u32, counter: u64, length: u16) {
     front[..4].copy_from_slice(&type_and_length(SEALED, length));
@@ -262,7 +260,7 @@ pub(crate) fn write_sealed(front: &mut [u8; SEALED_FRONT_BYTES], index: u32, cou
     front[8..].copy_from_slice(&counter.to_le_bytes());
 }
 
-/// Index and counter of a sealed envelope, of a datagram of `length` bytes.
+/// Index and counter in the sealed envelope of a datagram of `length` bytes.
 #[inline]
 pub(crate) fn read_sealed(front: &[u8; SEALED_FRONT_BYTES], length: usize) -> Option<(u32, u64)> {
     let length = u16::try_from(length).ok()?;
@@ -271,8 +269,8 @@ pub(crate) fn read_sealed(front: &[u8; SEALED_FRONT_BYTES], length: usize) -> Op
     legal.then(|| (u32_at(front, 4), counter))
 }
 
-/// Bytes of the first of several datagrams that were received as one run of bytes, as it says itself; all of them where it is none of
-/// ours. Whoever has sent it may lie: each datagram is checked by itself.
+/// Length of the first of several datagrams that were received joined, as its header claims; all of them if it is not mapwire's. The
+/// sender may lie: each datagram is checked by itself.
 #[inline]
 #[must_use]
 pub fn first_length(joined: &[u8]) -> usize {
@@ -289,7 +287,7 @@ pub fn first_length(joined: &[u8]) -> usize {
     }
 }
 
-/// The nonce of a counter: no two datagrams of a key have the same.
+/// The nonce of a counter, unique among the datagrams of a key.
 #[inline]
 pub(crate) fn nonce(counter: u64) -> [u8; NONCE_BYTES] {
     let mut nonce = [0; NONCE_BYTES];

@@ -30,7 +30,7 @@ fn node(me: u16, draw: &mut dyn FnMut(&mut [u8])) -> Node {
     node
 }
 
-/// Hands each what the other transmits, until both are silent.
+/// Exchanges what both transmit, until both are silent.
 fn settle(nodes: &mut [Node; 2], draw: &mut dyn FnMut(&mut [u8])) -> Vec<(usize, Vec<u8>)> {
     let mut all = Vec::new();
     loop {

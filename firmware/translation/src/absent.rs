@@ -1,13 +1,13 @@
-//! Memory that turned out not to be there.
+//! Memory that turned out not to exist.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::page::{Page, PageRange};
 
-/// Runs of pages of a process that could not be pinned as a whole, as far as they are known.
+/// Runs of pages of a process that could not be pinned as a whole, as far as known.
 ///
-/// A run that contains one that is not all there is not all there either. All are kept all the same: one of them may be there before
-/// the others. Memory grows with the different runs; a question takes a step for each page of its run at which a kept one begins.
+/// A run that contains an absent run is absent too. All are kept all the same: one of them may appear before the others. Memory grows with
+/// the number of distinct runs; a query takes a step for each page of its run at which a kept one begins.
 ///
 /// ```
 /// use mapwire_translation::{AbsentRuns, Page, PageRange};
@@ -19,23 +19,23 @@ use crate::page::{Page, PageRange};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct AbsentRuns {
-    /// First page → pages behind the last.
+    /// First page → ends (exclusive).
     ends: BTreeMap<Page, BTreeSet<Page>>,
 }
 
 impl AbsentRuns {
-    /// Not all pages of the run are there. Returns whether that was not known of this very run. Of an empty run it is never so.
+    /// Records that some page of the run is missing. Returns whether that is new for exactly this run; false for an empty run.
     pub fn insert(&mut self, run: PageRange) -> bool {
         !run.is_empty() && self.ends.entry(run.first).or_default().insert(run.end())
     }
 
-    /// Whether it is known that not all pages of the run are there.
+    /// Whether some page of the run is known to be missing.
     pub fn lacks(&self, run: PageRange) -> bool {
         let mut beginning = self.ends.range(run.first..run.end());
         beginning.any(|(_, ends)| ends.first().is_some_and(|end| *end <= run.end()))
     }
 
-    /// All pages of the run are there. Returns whether that was not known.
+    /// Records that all pages of the run exist. Returns whether that is new.
     pub fn found(&mut self, run: PageRange) -> bool {
         let mut news = false;
         let mut from = run.first;
@@ -51,7 +51,6 @@ impl AbsentRuns {
         news
     }
 
-    /// Whether no run is known.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

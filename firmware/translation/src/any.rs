@@ -1,4 +1,4 @@
-//! Any of the designs, chosen while the program runs.
+//! A design chosen at run time.
 
 use crate::Counters;
 use crate::cache::CacheError;
@@ -11,7 +11,7 @@ use crate::page::{Frame, Page, PageRange, Process};
 use crate::per_process::{PerProcess, PerProcessConfig};
 use alloc::vec::Vec;
 
-/// Which design, in which shape.
+/// Choice and shape of a design.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DesignConfig {
     /// [`Hierarchical`].
@@ -55,10 +55,10 @@ impl DesignConfig {
         ]
     }
 
-    /// Itself, if such a design can be built.
+    /// Checks that such a design can be built.
     ///
     /// # Errors
-    /// The number that must be changed.
+    /// Names the number that must be changed.
     pub fn checked(self) -> Result<Self, CacheError> {
         match &self {
             DesignConfig::Hierarchical(config) => config.checked().map(drop)?,
@@ -71,7 +71,7 @@ impl DesignConfig {
     }
 }
 
-/// One of the designs. A call costs one branch more than that of the design itself.
+/// One of the designs. A call costs one branch more than the design's own.
 ///
 /// ```
 /// use mapwire_translation::{AnyDesign, CacheConfig, DesignConfig, TranslationDesign};
@@ -96,10 +96,10 @@ pub enum AnyDesign {
 }
 
 impl AnyDesign {
-    /// The design that the configuration describes, without a process.
+    /// The configured design, without processes.
     ///
     /// # Errors
-    /// A cache that cannot be built.
+    /// The cache cannot be built.
     pub fn new(config: &DesignConfig) -> Result<Self, CacheError> {
         Ok(match *config {
             DesignConfig::Hierarchical(config) => AnyDesign::Hierarchical(Hierarchical::new(config)?),
@@ -111,7 +111,7 @@ impl AnyDesign {
     }
 }
 
-/// Calls the method of whichever design it is.
+/// Calls the method of the chosen design.
 macro_rules! each {
     ($design:expr, $inner:ident => $call:expr) => {
         match $design {

@@ -1,7 +1,7 @@
 //! The cache of translations in NIC memory that all processes of a NIC share (UTLB §3.2).
 //!
-//! A translation may live in one set, found from its page number and its process; without the per-process offset, programs
-//! laid out alike would fight for the same sets. Within a set the line that was used least recently makes room.
+//! A translation may live in one set, selected by its page number and process; without the per-process offset, programs with the same
+//! layout would compete for the same sets. Within a set the least recently used line is evicted.
 
 mod config;
 
@@ -11,8 +11,8 @@ use crate::page::{Frame, PAGE_NUMBER_END, Page, PageRange, Process};
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// Line number and process in one word, so that a hit is one comparison. Page numbers have 36 bits, processes 16; the
-/// all-ones word is no translation's.
+/// Line number and process in one word, so that a hit is one comparison. Page numbers have 36 bits, processes 16; no translation has the
+/// all-ones word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tag(u64);
 
@@ -36,8 +36,7 @@ impl Tag {
     }
 }
 
-/// A line of the cache. Its frames are in the cell of the same number; of a cache whose lines have one entry, `content` is the
-/// frame itself.
+/// A line of the cache. Its frames are in the cell of the same number; if lines have one entry, `content` is the frame itself.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     tag: Tag,
@@ -46,7 +45,7 @@ struct Way {
 
 /// The NIC's bounded cache of the translation tables of all processes.
 ///
-/// Never holds the garbage frame: a page of a line that has none is not in the cache.
+/// Never holds the garbage frame: a page without a frame is not in the cache, even if its line is.
 ///
 /// ```
 /// use mapwire_translation::{CacheConfig, Frame, Page, Process, SharedCache};
@@ -58,7 +57,7 @@ struct Way {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedCache {
-    /// Set after set; in a set the line used last comes first, and vacant ones come last.
+    /// The sets in order; in a set the most recently used line comes first, and vacant ones come last.
     ways: Box<[Way]>,
     /// Frames of lines longer than one entry.
     cells: Box<[Frame]>,
@@ -66,7 +65,7 @@ pub struct SharedCache {
     set_mask: u64,
     line_shift: u32,
     offset_factor: u64,
-    /// Direct-mapped with lines of one entry.
+    /// Whether it is direct-mapped with lines of one entry.
     plain: bool,
 }
 
@@ -74,7 +73,7 @@ impl SharedCache {
     /// An empty cache.
     ///
     /// # Errors
-    /// A shape that cannot be built; the number to change is named.
+    /// Names the number that must be changed.
     pub fn new(config: CacheConfig) -> Result<Self, CacheError> {
         let config = config.checked()?;
         let lines = config.entries / config.line_entries;
@@ -102,12 +101,12 @@ impl SharedCache {
         self.config
     }
 
-    /// Bytes of NIC memory taken: 16 for each line, and 8 for each entry of lines longer than one entry.
+    /// Bytes of NIC memory: 16 for each line, and 8 for each entry of lines longer than one entry.
     pub fn memory_bytes(&self) -> usize {
         self.ways.len() * size_of::<Way>() + self.cells.len() * size_of::<Frame>()
     }
 
-    /// The pages whose translations come and go with that of `page`.
+    /// The pages whose translations are cached and evicted together with that of `page`.
     #[inline]
     pub fn line_of(&self, page: Page) -> PageRange {
         PageRange { first: Page(page.0 >> self.line_shift << self.line_shift), count: 1 << self.line_shift }
@@ -118,7 +117,7 @@ impl SharedCache {
         (line.wrapping_add(config::offset(process, self.offset_factor)) & self.set_mask) as usize
     }
 
-    /// The frame of the page, if the cache has it; its line is then the one used last of its set.
+    /// The frame of the page, if cached; its line becomes the most recently used of its set.
     #[inline]
     pub fn lookup(&mut self, process: Process, page: Page) -> Option<Frame> {
         if self.plain { self.peek_plain(process, page) } else { self.lookup_in_set(process, page) }
@@ -141,13 +140,13 @@ impl SharedCache {
         Some(frame)
     }
 
-    /// The frame of the page, if the cache has it. Leaves the order of use as it is.
+    /// As [`lookup`](Self::lookup), but leaves the order of use as it is.
     pub fn peek(&self, process: Process, page: Page) -> Option<Frame> {
         let (set, at) = self.find(process, page)?;
         self.frame(set + at, page)
     }
 
-    /// First way of the line's set, and the line's place in the set if it is there.
+    /// First way of the line's set, and the line's index in the set if present.
     #[inline(always)]
     fn find(&self, process: Process, page: Page) -> Option<(usize, usize)> {
         if !page.in_address_space() {
@@ -175,9 +174,8 @@ impl SharedCache {
         page.0 as usize & (self.config.line_entries - 1)
     }
 
-    /// Takes in a translation; in a line of several entries beside those that are there. If its line is not there, it takes the
-    /// place of the line of its set that was used least recently. A page outside the 48-bit address space and the garbage frame
-    /// are not taken in.
+    /// Inserts a translation; in a line of several entries the others stay. If the line is absent, it replaces the least recently used
+    /// line of its set. A page outside the 48-bit address space and the garbage frame are ignored.
     #[inline]
     pub fn fill(&mut self, process: Process, page: Page, frame: Frame) {
         if self.plain && page.in_address_space() && !frame.is_garbage() {
@@ -193,7 +191,7 @@ impl SharedCache {
         self.fill_evicting(process, page, frame, |_, _| ());
     }
 
-    /// [`fill`](Self::fill), which tells which translations had to leave for it.
+    /// [`fill`](Self::fill) that also reports the translations that it evicted.
     pub fn fill_evicting(&mut self, process: Process, page: Page, frame: Frame, evicted: impl FnMut(Process, Page)) {
         if frame.is_garbage() || !page.in_address_space() {
             return;
@@ -208,8 +206,8 @@ impl SharedCache {
         }
     }
 
-    /// Takes in the whole line of `page`, as `frame_of` tells its frames, unless none of its pages has one. Tells which
-    /// translations of other lines had to leave for it.
+    /// Inserts the whole line of `page`, with the frames that `frame_of` returns, unless all are garbage. Reports the translations that it
+    /// evicted.
     pub fn fill_line(
         &mut self,
         process: Process,
@@ -231,8 +229,8 @@ impl SharedCache {
         }
     }
 
-    /// Enters what a miss of `page` fetches: all lines from that of the page to that of `last`, from the last to the first. Those
-    /// behind the first that are there, or have no frame, are left out.
+    /// Inserts what a miss of `page` fetches: all lines from that of the page to that of `last`, in reverse order. Of the lines behind the
+    /// first, those that are cached, or have no frame, are skipped.
     pub(crate) fn fetch(&mut self, process: Process, page: Page, last: Page, frame_of: impl Fn(Page) -> Frame) {
         let missed = self.line_of(page);
         let mut line = self.line_of(last);
@@ -249,7 +247,7 @@ impl SharedCache {
         self.find(process, page).is_some()
     }
 
-    /// Makes the line of `page` the one used last of its set, after evicting another if it is not there. Where it is then.
+    /// Makes the line of `page` the most recently used of its set, evicting another if it is absent. Returns its way.
     fn claim(&mut self, process: Process, page: Page, mut evicted: impl FnMut(Process, Page)) -> usize {
         let line = page.0 >> self.line_shift;
         let set = self.set(process, line) * self.config.ways;
@@ -264,7 +262,7 @@ impl SharedCache {
         set
     }
 
-    /// Tells of what is in a line whose tag was `old`, and empties it.
+    /// Reports the content of a line whose tag was `old`, and empties it.
     fn vacate(&mut self, way: usize, old: Tag, evicted: &mut impl FnMut(Process, Page)) {
         let first = old.line() << self.line_shift;
         let content = &mut self.ways[way].content;
@@ -284,7 +282,7 @@ impl SharedCache {
         }
     }
 
-    /// Whose line would have to leave for that of `page`: its process and first page. `None` if nobody's.
+    /// Process and first page of the line that a fill of `page` would evict; `None` if it evicts none.
     pub fn displaced_by(&self, process: Process, page: Page) -> Option<(Process, Page)> {
         if !page.in_address_space() || self.has_line(process, page) {
             return None;
@@ -295,7 +293,7 @@ impl SharedCache {
         (last != Tag::NONE).then(|| (last.process(), first))
     }
 
-    /// Forgets the page of the process; a line without pages is vacant. Whether the page was there.
+    /// Removes the page of the process; a line without pages is vacant. Returns whether it was present.
     #[inline]
     pub fn invalidate(&mut self, process: Process, page: Page) -> bool {
         match self.find(process, page) {
@@ -319,14 +317,14 @@ impl SharedCache {
         was_there
     }
 
-    /// Makes a way vacant, behind those of its set that are not.
+    /// Makes a way vacant and moves it behind the used ones of its set.
     fn drop_way(&mut self, set: usize, at: usize) {
         let old = core::mem::replace(&mut self.ways[set + at].tag, Tag::NONE);
         self.vacate(set + at, old, &mut |_, _| ());
         self.ways[set + at..set + self.config.ways].rotate_left(1);
     }
 
-    /// Forgets all pages of the process. Takes a pass over the cache.
+    /// Removes all pages of the process. Scans the whole cache.
     pub fn invalidate_process(&mut self, process: Process) {
         for set in (0..self.ways.len()).step_by(self.config.ways) {
             for at in (0..self.config.ways).rev() {

@@ -1,10 +1,10 @@
-//! What a translation design counts, in the terms of UTLB §6 and of dynamic handle lookup §V.
+//! Counters of a translation design, in the terms of UTLB §6 and of dynamic handle lookup §V.
 
 use core::fmt;
 use core::ops::{Add, Sub};
 
-/// Counts since the start. The NIC side fills `lookups`, `nic_misses`, `interrupts` and `handles`, the library side the rest;
-/// their sum (`+`) is the whole. The difference of two snapshots (`-`) is what happened between them.
+/// Counters since the start. The NIC side fills `lookups`, `nic_misses`, `interrupts` and `handles`, the library side the rest; their sum
+/// (`+`) is the whole. The difference of two snapshots (`-`) covers the time between them.
 ///
 /// ```
 /// use mapwire_translation::Counters;
@@ -17,8 +17,7 @@ use core::ops::{Add, Sub};
 pub struct Counters {
     /// Pages that the NIC translated.
     pub lookups: u64,
-    /// Times that the library found a page that a transfer needs not pinned, and had it pinned together with those that it
-    /// pins ahead.
+    /// Times that the library found a page of a transfer unpinned, and had it pinned together with those that it pins ahead.
     pub check_misses: u64,
     /// Lookups for which the NIC cache did not have the translation.
     pub nic_misses: u64,
@@ -30,28 +29,28 @@ pub struct Counters {
     pub unpins: u64,
     /// Pages pinned now. A level: subtraction keeps the later value.
     pub pinned_pages: u64,
-    /// What dynamic handle lookup counts besides; other designs leave it at 0.
+    /// Additional counters of dynamic handle lookup; 0 in other designs.
     pub handles: HandleCounters,
 }
 
 /// Misses by path and kind (dynamic handle lookup Fig. 5), and the lookups of its two other handles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HandleCounters {
-    /// Misses of a send, on a line that had never been asked for.
+    /// Misses of sends on lines never requested before.
     pub send_cold_misses: u64,
     /// All other misses of sends.
     pub send_other_misses: u64,
-    /// Misses of a receive, on a line that had never been asked for.
+    /// Misses of receives on lines never requested before.
     pub receive_cold_misses: u64,
     /// All other misses of receives.
     pub receive_other_misses: u64,
     /// Buffers looked up (CBH).
     pub buffer_lookups: u64,
-    /// Of these, how many the NIC did not have.
+    /// Buffers looked up that the NIC did not have.
     pub buffer_misses: u64,
     /// Processes looked up (PCH).
     pub process_lookups: u64,
-    /// Of these, how many the NIC did not have.
+    /// Processes looked up that the NIC did not have.
     pub process_misses: u64,
 }
 
@@ -90,7 +89,7 @@ impl Add for Counters {
 impl Sub for Counters {
     type Output = Counters;
 
-    /// `later - earlier`. Counts never fall; where they would, the difference is 0.
+    /// `later - earlier`. Counters never fall; if they would, the difference is 0.
     fn sub(self, earlier: Counters) -> Counters {
         Counters {
             lookups: self.lookups.saturating_sub(earlier.lookups),

@@ -1,4 +1,4 @@
-//! What every translation design can do: the NIC's side of translation.
+//! The NIC's side of translation: the interface of every design.
 
 use crate::{Counters, Frame, Page, PageRange, Process, RangeError};
 use alloc::vec::Vec;
@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 /// The NIC's answer to "where does this page live?".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// What the NIC has in its own memory says so. [`Frame::GARBAGE`] if the page is not pinned.
+    /// Found in the NIC's own memory. [`Frame::GARBAGE`] if the page is not pinned.
     Hit(Frame),
-    /// A table in host memory says so: the cost is a read of host memory. [`Frame::GARBAGE`] if the page is not pinned.
+    /// Found in a table in host memory, at the cost of a read. [`Frame::GARBAGE`] if the page is not pinned.
     Miss(Frame),
-    /// The NIC cannot go on before the host has acted. Ask again once it has; a lookup counts when it gives a frame.
+    /// The host must act first. Ask again once it has; a lookup counts when it returns a frame.
     Host(HostRequest),
 }
 
 impl Lookup {
-    /// Where DMA goes; `None` if the host must act first.
+    /// The frame for DMA; `None` if the host must act first.
     #[inline]
     pub const fn frame(self) -> Option<Frame> {
         match self {
@@ -24,14 +24,14 @@ impl Lookup {
         }
     }
 
-    /// Whether the NIC had it.
+    /// Whether the NIC's own memory had it.
     #[inline]
     pub const fn is_hit(self) -> bool {
         matches!(self, Lookup::Hit(_))
     }
 }
 
-/// The NIC's answer to "is what I need of this buffer or process here?" (dynamic handle lookup §IV: CBH and PCH).
+/// The NIC's answer to "do you have what you need of this buffer or process?" (dynamic handle lookup §IV: CBH and PCH).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandleLookup {
     /// The NIC has it.
@@ -40,41 +40,38 @@ pub enum HandleLookup {
     Host(HostRequest),
 }
 
-/// What the NIC wants of the host. [`HostSide::serve`](crate::HostSide::serve) does it.
+/// A request of the NIC to the host, for [`HostSide::serve`](crate::HostSide::serve).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HostRequest {
-    /// Pin what is not pinned of these pages, install it, and tell the NIC so.
+    /// Pin those of these pages that are not pinned, install them, and tell the NIC.
     Fill {
-        /// Whose pages.
+        /// Process that owns the pages.
         process: Process,
-        /// Which; the first pages matter most, or that of a lookup within the range.
+        /// Pages to pin: `wanted` matters most, then the first ones.
         pages: PageRange,
-        /// The page that was looked up.
+        /// Page that was looked up.
         wanted: Page,
     },
     /// Bring a second-level table back into memory (UTLB §3.3).
     LoadTable {
-        /// Whose table.
+        /// Process that owns the table.
         process: Process,
-        /// Its number: page number / 1024.
+        /// Number of the table: page number / 1024.
         table: u64,
     },
     /// Bring in what the NIC must know of a buffer.
     FillBuffer {
-        /// Who exported it.
+        /// Process that exported it.
         process: Process,
-        /// Its number.
+        /// Number of the buffer.
         buffer: u32,
     },
     /// Bring in what the NIC must know of a process.
-    FillProcess {
-        /// The process.
-        process: Process,
-    },
+    FillProcess { process: Process },
 }
 
 impl HostRequest {
-    /// Whose request it is.
+    /// The process that the request concerns.
     #[inline]
     pub const fn process(self) -> Process {
         match self {
@@ -89,20 +86,20 @@ impl HostRequest {
 /// When the pages of a transfer are pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pinning {
-    /// The library checks them, and has those pinned that are not, before it starts the transfer (UTLB §3).
+    /// Before it starts: the library checks them, and has those pinned that are not (UTLB §3).
     BeforeTransfer,
     /// The host pins them when the NIC misses (UTLB §6.2, dynamic handle lookup §IV).
     OnMiss,
 }
 
-/// A request that a design refuses; nothing has changed.
+/// Why a design refused a request; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranslationError {
-    /// No table belongs to the process.
+    /// The process has no table.
     #[error("{0} has no translation table; open the process first")]
     NotOpen(Process),
-    /// The process has a table.
+    /// The process already has a table.
     #[error("{0} already has a translation table; close it before opening it anew")]
     AlreadyOpen(Process),
     /// The page can never be translated.
@@ -114,9 +111,9 @@ pub enum TranslationError {
          others first, or choose more entries"
     )]
     TableFull {
-        /// Whose table.
+        /// Process that owns the table.
         process: Process,
-        /// Pages that were to be installed.
+        /// Number of pages to install.
         needed_pages: u64,
         /// Entries of the table.
         entries: u64,
@@ -128,9 +125,9 @@ pub enum TranslationError {
 /// * Set up by the driver: [`open`](Self::open), [`close`](Self::close).
 /// * Kept up to date by the driver: [`install`](Self::install) after a page has been pinned,
 ///   [`remove`](Self::remove) *before* it is unpinned, so that the NIC never holds the frame of an unpinned page.
-/// * Used on the way of a transfer: [`lookup`](Self::lookup) and [`lookup_receive`](Self::lookup_receive). When one answers
-///   [`Lookup::Host`], the host does what is asked and tells the NIC: [`fill`](Self::fill), [`load_table`](Self::load_table).
-/// * What it wants of the library: [`pinning`](Self::pinning), [`capacity_pages`](Self::capacity_pages).
+/// * Called during a transfer: [`lookup`](Self::lookup) and [`lookup_receive`](Self::lookup_receive). If one returns [`Lookup::Host`], the
+///   host does what is asked and tells the NIC: [`fill`](Self::fill), [`load_table`](Self::load_table).
+/// * Requirements on the library: [`pinning`](Self::pinning), [`capacity_pages`](Self::capacity_pages).
 /// * Getters: [`installed`](Self::installed), [`counters`](Self::counters), [`nic_memory`](Self::nic_memory),
 ///   [`host_memory_bytes`](Self::host_memory_bytes).
 ///
@@ -138,24 +135,23 @@ pub enum TranslationError {
 ///
 /// # What is counted
 ///
-/// A lookup counts once, when it gives a frame. [`Lookup::Miss`] counts a NIC miss. [`Lookup::Host`] counts an interrupt, and
-/// a NIC miss if it asks for a translation; asking again for what the host has not done yet counts nothing.
+/// A lookup counts once, when it returns a frame. [`Lookup::Miss`] counts a NIC miss. [`Lookup::Host`] counts an interrupt, and a NIC miss
+/// if it requests a translation; a repeated request counts nothing.
 pub trait TranslationDesign {
-    /// The name by which users choose the design.
+    /// Name by which users select the design.
     fn name(&self) -> &'static str;
 
     /// Gives the process an empty table.
     fn open(&mut self, process: Process) -> Result<(), TranslationError>;
 
-    /// Forgets the process and every translation of it.
+    /// Removes the process and all its translations.
     fn close(&mut self, process: Process) -> Result<(), TranslationError>;
 
-    /// Records that `page` of `process` is pinned as `frame`, in place of any earlier frame. Installing
-    /// [`Frame::GARBAGE`] is removing.
+    /// Records that `page` of `process` is pinned as `frame`, replacing any earlier frame. Installing [`Frame::GARBAGE`] removes the page.
     fn install(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError>;
 
-    /// [`install`](Self::install) of pages that follow one another, from `first` on: designs whose table has slots keep them
-    /// together. On an error none is installed that was not before.
+    /// [`install`](Self::install) of consecutive pages from `first` on: designs whose table has slots keep them together. On an error none
+    /// is installed that was not before.
     fn install_run(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), TranslationError> {
         let mut page = first;
         for (done, &frame) in frames.iter().enumerate() {
@@ -170,68 +166,67 @@ pub trait TranslationDesign {
         Ok(())
     }
 
-    /// Records that `page` of an export is pinned as `frame`: designs that have the translations of exports apart keep them
-    /// where [`lookup_receive`](Self::lookup_receive) looks. The page need not be installed otherwise.
+    /// Records that `page` of an export is pinned as `frame`: designs with separate translations for exports keep them where
+    /// [`lookup_receive`](Self::lookup_receive) looks. The page need not be installed otherwise.
     fn install_receive(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), TranslationError> {
         self.install(process, page, frame)
     }
 
-    /// Forgets the frame of `page`, in every table and cache. A page that has none stays without.
+    /// Removes `page` from every table and cache. No effect if it has no frame.
     fn remove(&mut self, process: Process, page: Page) -> Result<(), TranslationError>;
 
-    /// Where `page` lives: the source of a send, or where an answer to a fetch goes. Never fails: an unpinned page that nobody
-    /// can pin, a page outside the address space and a process that is not open all give the garbage frame (UTLB §4.2).
+    /// Translates `page` as the source of a send or the destination of a fetch. Never fails: an unpinned page that nobody can pin, a page
+    /// outside the address space and a process that is not open all give the garbage frame (UTLB §4.2).
     fn lookup(&mut self, process: Process, page: Page) -> Lookup;
 
-    /// Where `page` lives: of an export, which a store goes to or a fetch reads.
+    /// Translates `page` of an export, for a store or a peer's fetch.
     #[inline]
     fn lookup_receive(&mut self, process: Process, page: Page) -> Lookup {
         self.lookup(process, page)
     }
 
-    /// Whether the NIC has what it must know of a buffer that `process` exported: start, length and rights
-    /// (dynamic handle lookup §IV, CBH). Designs whose tables are whole in NIC memory always have it.
+    /// Whether the NIC has start, length and rights of a buffer that `process` exported (dynamic handle lookup §IV, CBH). Designs whose
+    /// tables are wholly in NIC memory always have them.
     #[inline]
     fn lookup_buffer(&mut self, _process: Process, _buffer: u32) -> HandleLookup {
         HandleLookup::Hit
     }
 
-    /// Whether the NIC has what it must know of a process that communicates (dynamic handle lookup §IV, PCH).
+    /// Whether the NIC has what it needs of a process that communicates (dynamic handle lookup §IV, PCH).
     #[inline]
     fn lookup_process(&mut self, _process: Process) -> HandleLookup {
         HandleLookup::Hit
     }
 
-    /// When the pages that [`lookup`](Self::lookup) translates are to be pinned.
+    /// When to pin the pages that [`lookup`](Self::lookup) translates.
     fn pinning(&self) -> Pinning {
         Pinning::BeforeTransfer
     }
 
-    /// When the pages that [`lookup_receive`](Self::lookup_receive) translates are to be pinned: as they are exported, or on a
-    /// miss.
+    /// When to pin the pages that [`lookup_receive`](Self::lookup_receive) translates: on export, or on a miss.
     fn pinning_receive(&self) -> Pinning {
         self.pinning()
     }
 
-    /// Whether a request or packet that needs the host is dropped, to be sent again by its sender's link (dynamic handle lookup
-    /// §IV.A). Others wait.
+    /// Whether a request or packet that needs the host is dropped, for its sender's link to send again (dynamic handle lookup §IV.A).
+    /// Otherwise it waits.
     fn drops_on_miss(&self) -> bool {
         false
     }
 
-    /// Whether a page is unpinned when its translation leaves the NIC (UTLB §6.2): what [`fill`](Self::fill) names is then to be
+    /// Whether a page is unpinned when its translation leaves the NIC (UTLB §6.2): those that [`fill`](Self::fill) evicts must then be
     /// unpinned.
     fn unpins_evicted(&self) -> bool {
         false
     }
 
-    /// Most pages of one process that can be installed at a time; `None` if nothing limits them.
+    /// Most pages of one process that can be installed at a time; `None` for no limit.
     fn capacity_pages(&self) -> Option<u64> {
         None
     }
 
-    /// Pages of one process above which [`HostSide::reclaim`](crate::HostSide::reclaim) unpins those that the NIC has not cached
-    /// (dynamic handle lookup §IV.B); `None` if it leaves them pinned.
+    /// Number of pinned pages of a process above which [`HostSide::reclaim`](crate::HostSide::reclaim) unpins those that the NIC has not
+    /// cached (dynamic handle lookup §IV.B); `None` if they stay pinned.
     fn high_water_pages(&self) -> Option<u64> {
         None
     }
@@ -268,53 +263,52 @@ pub trait TranslationDesign {
     /// Whether the translation of `page` is in the NIC's memory. Counts nothing and leaves every cache as it is.
     fn is_cached(&self, process: Process, page: Page) -> bool;
 
-    /// The frame under which `page` is installed, the garbage frame if it is not: what [`lookup`](Self::lookup) would
-    /// find, asked by the host. Counts nothing and leaves every cache as it is.
+    /// The frame under which `page` is installed, or the garbage frame: the result of a [`lookup`](Self::lookup), for the host. Counts
+    /// nothing and leaves every cache as it is.
     fn installed(&self, process: Process, page: Page) -> Frame;
 
-    /// Installed pages whose entry in their table does not follow that of the page before them, which is installed too
-    /// (UTLB §3.3): 0 in designs whose tables are indexed by page.
+    /// Number of installed pages whose table entry does not follow that of the preceding installed page (UTLB §3.3): 0 in designs whose
+    /// tables are indexed by page.
     fn fragmented_pages(&self) -> u64 {
         0
     }
 
-    /// Every structure in NIC memory by name, with its bytes: what a memory budget charges.
+    /// Name and bytes of every structure in NIC memory, for the memory budget.
     fn nic_memory(&self) -> impl Iterator<Item = (&'static str, usize)>;
 
-    /// Bytes of host memory that the tables of all processes take.
+    /// Bytes of host memory in the tables of all processes.
     fn host_memory_bytes(&self) -> usize;
 
-    /// Lookups, misses and requests to the host since the start, of all processes.
+    /// Lookups, misses and requests to the host of all processes since the start.
     fn counters(&self) -> Counters;
 }
 
 /// What the host side works on: a design, or a NIC that has one and charges its memory to a budget.
 pub trait NicSide {
-    /// The design.
     type Design: TranslationDesign;
     /// Why pages cannot be installed.
     type Error: From<TranslationError>;
 
-    /// The design, to ask.
+    /// The design, for reading.
     fn design(&self) -> &Self::Design;
 
-    /// The design, to tell. Pages are installed through [`install_pages`](Self::install_pages).
+    /// The design, for changes. Install pages through [`install_pages`](Self::install_pages).
     fn design_mut(&mut self) -> &mut Self::Design;
 
-    /// Adds the pages of a process that the NIC will still read for others, and that no transfer of its host holds: they must not be
+    /// Adds the pages of a process that the NIC will still read for peers, and that no transfer of its host holds: they must not be
     /// unpinned meanwhile.
     fn reading(&self, _process: Process, _pages: &mut Vec<PageRange>) {}
 
     /// [`TranslationDesign::install_run`], if there is NIC memory for it. On an error nothing is installed that was not before.
     ///
     /// # Errors
-    /// The design refuses, or the NIC's memory is used up.
+    /// The design refuses, or the NIC's memory is exhausted.
     fn install_pages(&mut self, process: Process, first: Page, frames: &[Frame]) -> Result<(), Self::Error>;
 
     /// [`TranslationDesign::install_receive`] of a page, if there is NIC memory for it.
     ///
     /// # Errors
-    /// The design refuses, or the NIC's memory is used up; nothing has changed then.
+    /// The design refuses, or the NIC's memory is exhausted; nothing has changed then.
     fn install_export(&mut self, process: Process, page: Page, frame: Frame) -> Result<(), Self::Error> {
         let installed = self.design_mut().install_receive(process, page, frame);
         installed.map_err(Self::Error::from)

@@ -1,5 +1,5 @@
-//! Dynamic handle lookup: all translations of all pinned pages are in tables on the host, and the NIC caches those in use, of
-//! sends and receives alike; a miss drops the request or packet, and the host brings the line in.
+//! Dynamic handle lookup: tables on the host hold the translations of all pinned pages, and the NIC caches those in use, of sends and
+//! receives alike; a miss drops the request or packet, and the host loads the line.
 
 mod handles;
 
@@ -26,15 +26,15 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct DynamicHandleConfig {
-    /// The cache of translations, VMH. By default 16 K entries, lines of 64, 4 ways, which dynamic handle lookup §V.C found best,
-    /// and no offset: none is mentioned.
+    /// The cache of translations, VMH. By default 16 K entries, lines of 64, 4 ways, which dynamic handle lookup §V.C found best, and no
+    /// offset: the paper mentions none.
     pub cache: CacheConfig,
     /// Entries of the cache of buffers, CBH: a power of two, 1024 by default. Four ways.
     pub cbh_entries: usize,
     /// Entries of the cache of processes, PCH: a power of two, 64 by default. Four ways.
     pub pch_entries: usize,
-    /// Bytes of pinned pages of a process above which pages that have left the cache are unpinned, now and then; `None`, the
-    /// default, if they stay pinned.
+    /// Bytes of pinned pages of a process above which pages that have left the cache are unpinned from time to time; `None`, the default,
+    /// if they stay pinned.
     pub high_water_bytes: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl DynamicHandleConfig {
         DynamicHandleConfig { cache, ..self }
     }
 
-    /// The same with caches of so many buffers and processes.
+    /// The same with other numbers of cached buffers and processes.
     #[must_use]
     pub const fn with_handles(self, cbh_entries: usize, pch_entries: usize) -> Self {
         DynamicHandleConfig { cbh_entries, pch_entries, ..self }
@@ -68,10 +68,10 @@ impl DynamicHandleConfig {
         DynamicHandleConfig { high_water_bytes, ..self }
     }
 
-    /// Itself, if such a design can be built.
+    /// Checks that such a design can be built.
     ///
     /// # Errors
-    /// The number that must be changed.
+    /// Names the number that must be changed.
     pub const fn checked(self) -> Result<Self, CacheError> {
         let caches = [self.cache, handles::shape(self.cbh_entries), handles::shape(self.pch_entries)];
         let mut at = 0;
@@ -85,20 +85,20 @@ impl DynamicHandleConfig {
     }
 }
 
-/// What the host has of a process.
+/// The host's tables of a process.
 #[derive(Clone, Debug)]
 struct Tables {
     /// The VMH table: all pinned pages.
     vmh: TranslationTable,
-    /// Lines, by number, that have been asked for.
+    /// Lines, by number, that have been requested.
     seen: PinMap,
 }
 
 /// Dynamic handle lookup §IV. A hit reads the tags of a set and one entry.
 ///
-/// * The least recently used line of a set makes room, without a word to the host: its pages stay pinned (§IV.B).
+/// * The least recently used line of a set is evicted without informing the host: its pages stay pinned (§IV.B).
 /// * The host pins all pages of a line that it can; the others have no translation.
-/// * Buffers and processes are looked up in caches of their own; what they hold is in the NIC's export and process tables.
+/// * Buffers and processes have caches of their own; their data is in the NIC's export and process tables.
 #[derive(Clone, Debug)]
 pub struct DynamicHandle {
     cache: SharedCache,
@@ -114,7 +114,7 @@ impl DynamicHandle {
     /// No process, empty caches.
     ///
     /// # Errors
-    /// A cache that cannot be built.
+    /// The cache cannot be built.
     pub fn new(config: DynamicHandleConfig) -> Result<Self, CacheError> {
         let config = config.checked()?;
         Ok(DynamicHandle {
@@ -146,7 +146,7 @@ impl DynamicHandle {
                 self.counters.nic_misses += 1;
                 self.counters.interrupts += 1;
                 let number = Page(line.first.0 / line.count);
-                // A page of the address space has a line that can be noted.
+                // A page of the address space has a line that can be marked.
                 let cold = tables.seen.set(PageRange::single(number)) == Ok(1);
                 let handles = &mut self.counters.handles;
                 *match (receives, cold) {
@@ -161,7 +161,7 @@ impl DynamicHandle {
         Lookup::Host(HostRequest::Fill { process, pages: line, wanted: page })
     }
 
-    /// Nobody can pin such a page.
+    /// A miss of a page that nobody can pin.
     fn miss_nowhere(&mut self) -> Lookup {
         self.counters.lookups += 1;
         self.counters.nic_misses += 1;

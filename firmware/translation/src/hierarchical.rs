@@ -1,5 +1,5 @@
-//! The hierarchical design (UTLB §3.3): processes name buffers by virtual address, and the NIC translates through
-//! one shared cache over a two-level table for each process.
+//! The hierarchical design (UTLB §3.3): processes name buffers by virtual address, and the NIC translates through one shared cache over a
+//! two-level table for each process.
 
 use crate::Counters;
 use crate::cache::{CacheConfig, CacheError, SharedCache};
@@ -20,11 +20,11 @@ use crate::table::{TABLE_ENTRIES, TranslationTable, Walk};
 pub struct HierarchicalConfig {
     /// The shared cache.
     pub cache: CacheConfig,
-    /// Entries that a miss fetches: that of the missed page and those that follow it (UTLB §3.2), at most up to the end of the
-    /// second-level table. From 1, the default, to [`TABLE_ENTRIES`].
+    /// Entries that a miss fetches: that of the missed page and those that follow it (UTLB §3.2), up to the end of the second-level table.
+    /// From 1, the default, to [`TABLE_ENTRIES`].
     pub prefetch: u32,
-    /// Second-level tables of a process that stay in memory at most; for another, that used least recently is paged out
-    /// (UTLB §3.3). `None`, the default, if all stay.
+    /// Most second-level tables of a process in memory; beyond that, the least recently used one is paged out (UTLB §3.3). `None`, the
+    /// default, if all stay.
     pub tables_in_memory: Option<u32>,
 }
 
@@ -53,10 +53,10 @@ impl HierarchicalConfig {
         HierarchicalConfig { tables_in_memory, ..self }
     }
 
-    /// Itself, if such a design can be built.
+    /// Checks that such a design can be built.
     ///
     /// # Errors
-    /// The number that must be changed.
+    /// Names the number that must be changed.
     pub const fn checked(self) -> Result<Self, CacheError> {
         let prefetch = self.prefetch;
         if prefetch == 0 || prefetch as usize > TABLE_ENTRIES {
@@ -75,18 +75,17 @@ impl HierarchicalConfig {
 /// UTLB §3.3. A hit reads one cache entry. A miss reads the directory in NIC memory, then one or several entries of a
 /// second-level table in host memory, which fill the cache.
 ///
-/// * A miss fetches the lines of the missed page and of those that are prefetched. They are entered from the last to the
-///   first, so that the line of the missed page is then the one used last; of the others, those that are in the cache stay as
-///   they are.
-/// * The garbage frame is never cached: a process that names unpinned pages takes no entry from the others, and a later
-///   `install` finds nothing stale.
-/// * A miss that needs a second-level table that is paged out asks the host for it. Translations in the cache stay there.
+/// * A miss fetches the lines of the missed page and of those that are prefetched. They are entered in reverse order, so that the line of
+///   the missed page becomes the most recently used; of the others, those already cached stay as they are.
+/// * The garbage frame is never cached: a process that names unpinned pages takes no entry from the others, and a later `install` finds
+///   nothing stale.
+/// * A miss that needs a paged-out second-level table asks the host for it. Its translations in the cache stay there.
 /// * The process list is as long as the highest process number that was opened.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
     cache: SharedCache,
     prefetch: u32,
-    /// Whether a miss fills one entry and nothing else happens.
+    /// Whether a miss only fills one entry.
     simple: bool,
     tables_in_memory: Option<u32>,
     tables: Opened<TranslationTable>,
@@ -97,7 +96,7 @@ impl Hierarchical {
     /// No process, an empty cache.
     ///
     /// # Errors
-    /// The number that must be changed.
+    /// Names the number that must be changed.
     pub fn new(config: impl Into<HierarchicalConfig>) -> Result<Self, CacheError> {
         let HierarchicalConfig { cache, prefetch, tables_in_memory } = config.into().checked()?;
         Ok(Hierarchical {
@@ -110,7 +109,7 @@ impl Hierarchical {
         })
     }
 
-    /// The table of the process, to report on.
+    /// The table of the process, for reports.
     pub fn table(&self, process: Process) -> Option<&TranslationTable> {
         self.tables.get(process)
     }
@@ -152,7 +151,7 @@ impl Hierarchical {
         }
     }
 
-    /// Enters what a miss of an installed page fetches.
+    /// Inserts what a miss of an installed page fetches.
     fn fetch(&mut self, process: Process, page: Page) {
         let Hierarchical { cache, tables, .. } = self;
         let Some(table) = tables.get(process) else {
@@ -313,14 +312,14 @@ mod tests {
         }
         assert_eq!(nic.lookup(process, Page(0)), Lookup::Miss(Frame(0)));
         assert_eq!(nic.lookup(process, Page(0)), Lookup::Hit(Frame(0)));
-        // Of the others, the one next to it was entered last.
+        // Of the others, the adjacent one was entered last.
         assert_eq!(nic.lookup(process, Page(1)), Lookup::Hit(Frame(1)));
         assert_eq!(nic.lookup(process, Page(2)), Lookup::Miss(Frame(2)));
     }
 
     #[test]
     fn a_hand_computed_trace_gives_its_golden_counts() {
-        // Four entries, no offset: page n lives in place n % 4.
+        // Four entries, no offset: page n lives in slot n % 4.
         let mut nic = design(4, false);
         let (a, b) = (Process(0), Process(1));
         nic.open(a).unwrap();

@@ -1,6 +1,6 @@
-//! The host's side of translation for one process: pins what its transfers need and keeps the NIC's translations in step.
+//! The host's side of translation for one process: pins the pages of its transfers and keeps the NIC's translations up to date.
 //!
-//! The same code serves a driver, which pins for real, and a study, which only counts.
+//! A driver, which really pins, and a study, which only counts, share this code.
 
 mod pinner;
 mod serving;
@@ -18,19 +18,19 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Pages that one call pins at most; the frames that it yields wait in a buffer of this size.
+/// Most pages that one call pins; their frames wait in a buffer of this size.
 const RUN_PAGES: u64 = 512;
 
-/// Why the host could not do what a transfer needs. What was pinned before stays pinned, and usable.
+/// Why the host could not serve a transfer. Pages pinned before stay pinned, and usable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HostError<P, N = TranslationError> {
-    /// The limit on pinned pages.
+    /// The limit on pinned pages forbids it.
     #[error(transparent)]
     Limit(PinError),
-    /// Whoever pins.
+    /// The pinner failed.
     #[error(transparent)]
     Pin(P),
-    /// The NIC's tables.
+    /// The NIC's tables refused.
     #[error(transparent)]
     Nic(N),
 }
@@ -41,18 +41,18 @@ impl<P, N> From<PinError> for HostError<P, N> {
     }
 }
 
-/// Result of what the host does with the NIC `N` and the pinner `P`.
+/// Result of the host side with the NIC `N` and the pinner `P`.
 pub type HostResult<N, P> = Result<(), HostError<<P as PinPages>::Error, <N as NicSide>::Error>>;
 
-/// The pinned pages of one process, and what the NIC knows of them.
+/// The pinned pages of one process, and which of them the NIC knows.
 ///
 /// * Around a transfer: [`prepare`](Self::prepare), [`hold`](Self::hold), the transfer, [`release`](Self::release).
 /// * Around the life of an export: [`prepare_receive`](Self::prepare_receive), [`hold_receive`](Self::hold_receive),
 ///   [`release_receive`](Self::release_receive).
-/// * When the NIC asks: [`serve`](Self::serve), and [`drop_evicted`](Self::drop_evicted) for what that took from others.
-/// * Now and then: [`reclaim`](Self::reclaim).
+/// * When the NIC asks: [`serve`](Self::serve), and [`drop_evicted`](Self::drop_evicted) for other processes' pages that it evicted.
+/// * From time to time: [`reclaim`](Self::reclaim).
 ///
-/// What a design that pins on a miss does not pin beforehand, it does not check either: the first two are then as good as free.
+/// In a design that pins on a miss, the first two check and pin nothing, and cost almost nothing.
 ///
 /// ```
 /// use mapwire_translation::*;
@@ -79,17 +79,17 @@ pub struct HostSide {
     user: UserTable,
     plan: PinPlan,
     frames: Box<[Frame]>,
-    /// Of a design that unpins what the NIC evicts: pinned pages that the NIC has not cached, because something holds them.
+    /// For a design that unpins what the NIC evicts: pinned pages that the NIC has not cached, because something holds them.
     loose: BTreeSet<Page>,
-    /// Those of them that nothing holds any more, as far as releases have told.
+    /// Those of them that nothing holds any more, as far as releases have shown.
     due: BTreeSet<Page>,
     evicted: Vec<(Process, Page)>,
-    /// Pages that the NIC reads for others while something may be unpinned.
+    /// Pages that the NIC reads for peers while something may be unpinned.
     reading: Vec<PageRange>,
 }
 
 impl HostSide {
-    /// No page pinned. The limit is that of the rules, or what the design's table of a process has room for if that is less.
+    /// No page pinned. The limit is the lesser of the rules' and the capacity of the design's table.
     pub fn new(process: Process, rules: PinRules, design: &impl TranslationDesign) -> Self {
         let rules = rules.with_limit(rules.limit.and(design.capacity_pages()));
         let pinning = design.pinning();
@@ -112,15 +112,15 @@ impl HostSide {
         }
     }
 
-    /// Does `work`, which may unpin pages, but none that the NIC still reads for others. A design that pins exports beforehand, and
-    /// does not unpin what leaves its cache, holds those anyway.
+    /// Runs `work`, which may unpin pages, but none that the NIC still reads for peers. A design that pins exports beforehand, and does
+    /// not unpin what leaves its cache, holds those anyway.
     fn sparing<N: NicSide, T>(&mut self, nic: &mut N, work: impl FnOnce(&mut Self, &mut N) -> T) -> T {
         if self.pinning_receive == Pinning::BeforeTransfer && !self.unpins_evicted {
             return work(self, nic);
         }
         let mut reading = core::mem::take(&mut self.reading);
         nic.reading(self.process, &mut reading);
-        // What the NIC reads it has translated: such a range can be held.
+        // The NIC has translated what it reads: such a range can be held.
         reading.retain(|range| self.user.hold_any(*range).is_ok());
         let done = work(self, nic);
         for range in reading.drain(..) {
@@ -130,9 +130,8 @@ impl HostSide {
         done
     }
 
-    /// Makes every page of the range usable by the NIC: a bit check when they are pinned already, else a call for each run of
-    /// pages that are not (UTLB §3.1), after unpinning others where the limit wants it. For a design that pins on a miss there
-    /// is nothing to do.
+    /// Makes every page of the range usable by the NIC: a bit check if they are pinned already, otherwise a call for each run of unpinned
+    /// pages (UTLB §3.1), after unpinning others if the limit requires it. Does nothing for a design that pins on a miss.
     ///
     /// # Errors
     /// [`HostError`].
@@ -170,7 +169,7 @@ impl HostSide {
         for &run in others {
             self.pin(nic, pinner, run, run.count)?;
         }
-        // What is pinned ahead may not exist: it is tried with the last run in one call (UTLB §6.5), and left out on an error.
+        // What is pinned ahead may not exist: it is tried together with the last run in one call (UTLB §6.5), and left out on an error.
         let mut ahead = plan.ahead.as_slice();
         if let [joined, rest @ ..] = ahead
             && joined.first == last.end()
@@ -189,7 +188,7 @@ impl HostSide {
         Ok(())
     }
 
-    /// Pins the run, of which the first `needed` pages are for a transfer and the others ahead.
+    /// Pins the run; a transfer needs its first `needed` pages, the others are ahead.
     fn pin<N: NicSide, P: PinPages>(
         &mut self,
         nic: &mut N,
@@ -214,7 +213,7 @@ impl HostSide {
         Ok(())
     }
 
-    /// The NIC forgets the page before the system does.
+    /// The NIC must forget the page before the system unpins it.
     fn unpin<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P, page: Page) -> HostResult<N, P> {
         let frame = nic.design().installed(self.process, page);
         let removed = nic.design_mut().remove(self.process, page);
@@ -225,11 +224,11 @@ impl HostSide {
         pinner.unpin(self.process, run, &[frame]).map_err(HostError::Pin)
     }
 
-    /// A transfer of the range starts: what of it is pinned, or becomes so on a miss, is not unpinned before as many releases as
+    /// Starts a transfer of the range: its pinned pages, and those pinned later on a miss, are not unpinned before as many releases as
     /// holds.
     ///
     /// # Errors
-    /// [`PinError::NotPinned`], for a design that pins before a transfer; [`PinError::Range`]. Nothing is held then.
+    /// [`PinError::NotPinned`], in a design that pins before a transfer; [`PinError::Range`]. Nothing is held then.
     #[inline]
     pub fn hold(&mut self, range: PageRange) -> Result<(), PinError> {
         match self.pinning {
@@ -238,11 +237,11 @@ impl HostSide {
         }
     }
 
-    /// A transfer of the range has completed. The pages stay pinned: the next transfer finds them so. Those that a design wants
-    /// unpinned are so at the next [`serve`](Self::serve) or [`reclaim`](Self::reclaim).
+    /// Ends a transfer of the range. The pages stay pinned for the next transfer. Those that a design wants unpinned are so at the next
+    /// [`serve`](Self::serve) or [`reclaim`](Self::reclaim).
     ///
     /// # Errors
-    /// [`PinError::NotHeld`], if it was not held as often.
+    /// [`PinError::NotHeld`], if the range was not held as often.
     #[inline]
     pub fn release(&mut self, range: PageRange) -> Result<(), PinError> {
         self.user.release(range)?;
@@ -252,8 +251,8 @@ impl HostSide {
         Ok(())
     }
 
-    /// From here on the application chooses the pages that are unpinned to make room (UTLB §3.4). Has no effect without a limit.
-    /// False, and nothing changes, when pages are pinned already: the chooser would not know of them.
+    /// Lets the application choose the pages to unpin from here on (UTLB §3.4). No effect without a limit. False, without effect, if pages
+    /// are pinned already: the chooser would not know of them.
     pub fn set_chooser(&mut self, chooser: Box<dyn ChooseVictims>) -> bool {
         if self.user.map().count() > 0 || self.user.held_pages() > 0 {
             return false;
@@ -273,7 +272,7 @@ impl HostSide {
         self.user.limit()
     }
 
-    /// Which pages are pinned, and held.
+    /// The pages that are pinned, and held.
     pub fn table(&self) -> &UserTable {
         &self.user
     }

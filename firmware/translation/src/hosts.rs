@@ -8,8 +8,8 @@ use crate::opened::Opened;
 use crate::page::{Frame, Page, Process};
 use alloc::vec::Vec;
 
-/// A host that has all processes of a NIC in its hands, as that of a study has, or a daemon. Where each process has a driver of its
-/// own, each has a [`HostSide`].
+/// A host in control of all processes of a NIC, such as a study's or a daemon's. Where each process has a driver of its own, each has a
+/// [`HostSide`].
 ///
 /// ```
 /// use mapwire_translation::*;
@@ -39,7 +39,7 @@ impl Default for Hosts {
 }
 
 impl Hosts {
-    /// No process.
+    /// Without processes.
     pub fn new() -> Self {
         Hosts { sides: Opened::new(), evicted: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl Hosts {
     /// Opens the process, here and in the NIC.
     ///
     /// # Errors
-    /// It is open.
+    /// It is open already.
     pub fn open(&mut self, nic: &mut impl NicSide, process: Process, rules: PinRules) -> Result<(), TranslationError> {
         nic.design_mut().open(process)?;
         let side = HostSide::new(process, rules, nic.design());
@@ -59,7 +59,7 @@ impl Hosts {
         self.sides.get(process)
     }
 
-    /// The host side of a process, to prepare, hold and release by. Requests are served by [`serve`](Self::serve).
+    /// The host side of a process, for prepare, hold and release. Requests are served by [`serve`](Self::serve).
     ///
     /// # Errors
     /// The process is not open.
@@ -68,8 +68,8 @@ impl Hosts {
         self.sides.get_mut(process)
     }
 
-    /// Does what the NIC asks for, and unpins what had to leave the NIC for it, whosever it is. A request of a process that is not
-    /// open is passed over.
+    /// Serves a request of the NIC, and unpins what had to leave the NIC for it, of any process. Ignores a request of a process that is
+    /// not open.
     ///
     /// # Errors
     /// As [`HostSide::serve`].
@@ -91,7 +91,7 @@ impl Hosts {
         outcome
     }
 
-    /// Where the NIC finds the page, as the source of a send: looks it up, and serves the NIC until it has it.
+    /// Translates the page as the source of a send: looks it up, and serves the NIC until it has it.
     ///
     /// # Errors
     /// As [`HostSide::serve`]. The NIC would go on with the garbage frame.
@@ -106,7 +106,7 @@ impl Hosts {
         self.until_found(nic, pinner, |design| design.lookup(process, page))
     }
 
-    /// As [`translate`](Self::translate), of a page of an export.
+    /// As [`translate`](Self::translate), for a page of an export.
     ///
     /// # Errors
     /// As there.
@@ -133,7 +133,7 @@ impl Hosts {
                 Lookup::Hit(frame) | Lookup::Miss(frame) => return Ok(frame),
                 Lookup::Host(request) => {
                     if let Err(error) = self.serve(nic, pinner, request) {
-                        // The answer that the NIC goes on with.
+                        // The answer with which the NIC goes on.
                         look(nic.design_mut());
                         return Err(error);
                     }
@@ -154,7 +154,7 @@ impl Hosts {
         outcome
     }
 
-    /// What the library sides have counted, of all processes.
+    /// Counters of all processes' library sides.
     pub fn counters(&self) -> Counters {
         let each = self.sides.iter().map(HostSide::counters);
         each.fold(Counters::default(), |sum, counters| sum + counters)

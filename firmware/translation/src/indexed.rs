@@ -1,5 +1,5 @@
-//! The shared cache over user-managed tables (UTLB §3.2): the library names pages by the index of their entry in its process's
-//! table, which is in host memory and has no fixed size; the NIC caches entries of all tables.
+//! The shared cache over user-managed tables (UTLB §3.2): the library names pages by the index of their entry in its process's table,
+//! which is in host memory and has no fixed size; the NIC caches entries of all tables.
 
 use crate::Counters;
 use crate::cache::{CacheConfig, CacheError, SharedCache};
@@ -16,11 +16,9 @@ pub const MAX_PREFETCH: u32 = TABLE_ENTRIES as u32;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct IndexedConfig {
-    /// The shared cache. Its sets and lines are of table entries, not of pages: [`CacheConfig::set_of`] is to be asked about the
-    /// index.
+    /// The shared cache. Its sets and lines consist of table entries, not pages: pass [`CacheConfig::set_of`] the index.
     pub cache: CacheConfig,
-    /// Entries that a miss fetches: the missed one and those that follow it in the table. From 1, the default, to
-    /// [`MAX_PREFETCH`].
+    /// Entries that a miss fetches: the missed one and those that follow it in the table. From 1, the default, to [`MAX_PREFETCH`].
     pub prefetch: u32,
 }
 
@@ -43,10 +41,10 @@ impl IndexedConfig {
         IndexedConfig { prefetch, ..self }
     }
 
-    /// Itself, if such a design can be built.
+    /// Checks that such a design can be built.
     ///
     /// # Errors
-    /// The number that must be changed.
+    /// Names the number that must be changed.
     pub const fn checked(self) -> Result<Self, CacheError> {
         let prefetch = self.prefetch;
         if prefetch == 0 || prefetch > MAX_PREFETCH {
@@ -63,8 +61,8 @@ impl IndexedConfig {
 /// words of the tree and one cache entry; a miss reads one or several entries of a table in host memory besides.
 ///
 /// * A page that is not pinned has no index. Its lookup is a miss that fills nothing.
-/// * What a miss fetches is entered as in [`Hierarchical`](crate::Hierarchical), by index: entries of the table that are next to
-///   one another may be of pages that are not.
+/// * What a miss fetches is inserted as in [`Hierarchical`](crate::Hierarchical), by index: adjacent entries of the table may belong to
+///   distant pages.
 #[derive(Clone, Debug)]
 pub struct Indexed {
     cache: SharedCache,
@@ -77,7 +75,7 @@ impl Indexed {
     /// No process, an empty cache.
     ///
     /// # Errors
-    /// A cache that cannot be built, or a prefetch of too many entries.
+    /// The cache cannot be built, or the prefetch is too large.
     pub fn new(config: impl Into<IndexedConfig>) -> Result<Self, CacheError> {
         let IndexedConfig { cache, prefetch } = config.into().checked()?;
         Ok(Indexed {

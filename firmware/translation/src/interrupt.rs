@@ -1,5 +1,5 @@
-//! The baseline that UTLB §6.2 compares with: every NIC miss interrupts the host, which pins the page and hands the translation
-//! over; a translation that leaves the NIC is unpinned.
+//! The baseline of UTLB §6.2: every NIC miss interrupts the host, which pins the page and passes on the translation; a page whose
+//! translation leaves the NIC is unpinned.
 
 use crate::Counters;
 use crate::cache::{CacheConfig, CacheError, SharedCache};
@@ -10,7 +10,7 @@ use crate::table::TranslationTable;
 use crate::waiting::{Asking, Waiting};
 use alloc::vec::Vec;
 
-/// Most pages that one interrupt asks for.
+/// Most pages that one interrupt requests.
 pub const MAX_FILL_PAGES: u32 = 512;
 
 /// Shape of an [`Interrupt`] design.
@@ -27,8 +27,7 @@ pub struct InterruptConfig {
     pub cache: CacheConfig,
     /// Whether each process has a cache of its own. Off by default.
     pub cache_per_process: bool,
-    /// Pages that an interrupt asks for: the missed one and those that follow it. From 1, the default, to
-    /// [`MAX_FILL_PAGES`].
+    /// Pages that an interrupt requests: the missed one and those that follow it. From 1, the default, to [`MAX_FILL_PAGES`].
     pub fill_pages: u32,
 }
 
@@ -39,8 +38,8 @@ impl Default for InterruptConfig {
 }
 
 impl InterruptConfig {
-    /// The first VMMC on Myrinet (VMMC §4.5): a two-way software TLB for each process, for 8 MiB of its memory, and up to 32
-    /// translations filled by an interrupt.
+    /// The first VMMC on Myrinet (VMMC §4.5): a two-way software TLB for each process, for 8 MiB of its memory; an interrupt fills up to
+    /// 32 translations.
     pub const VMMC: InterruptConfig = InterruptConfig {
         cache: CacheConfig { entries: 2048, ways: 2, line_entries: 1, offset_per_process: true },
         cache_per_process: true,
@@ -53,16 +52,16 @@ impl InterruptConfig {
         InterruptConfig { cache, ..self }
     }
 
-    /// The same with another number of pages that an interrupt asks for.
+    /// The same with another number of pages that an interrupt requests.
     #[must_use]
     pub const fn with_fill_pages(self, fill_pages: u32) -> Self {
         InterruptConfig { fill_pages, ..self }
     }
 
-    /// Itself, if such a design can be built.
+    /// Checks that such a design can be built.
     ///
     /// # Errors
-    /// The number that must be changed.
+    /// Names the number that must be changed.
     pub const fn checked(self) -> Result<Self, CacheError> {
         let InterruptConfig { cache, fill_pages, .. } = self;
         if fill_pages == 0 || fill_pages > MAX_FILL_PAGES {
@@ -78,26 +77,25 @@ impl InterruptConfig {
     }
 }
 
-/// What there is of a process.
 #[derive(Clone, Debug)]
 struct Tables {
-    /// What the host has pinned and handed over: its own record.
+    /// The host's own record of what it has pinned and passed on.
     sent: TranslationTable,
-    /// What is exported: in NIC memory, so that a receive never waits.
+    /// Exported pages, in NIC memory, so that a receive never waits.
     exported: TranslationTable,
-    /// Of a design with a cache for each.
+    /// `None` in a design with a shared cache.
     cache: Option<SharedCache>,
 }
 
 /// UTLB §6.2. A hit reads one cache entry. A miss interrupts the host, whatever it has pinned.
 ///
-/// * Receives are translated by a table in NIC memory that has all exported pages: they never miss.
-/// * The pages that an interrupt asks for are entered from the last to the first, so that the missed one is then the one used
-///   last; those that are in the cache already stay as they are.
+/// * Receives are translated by a table in NIC memory with all exported pages: they never miss.
+/// * The pages that an interrupt requests are inserted in reverse order, so that the missed one becomes the most recently used; those
+///   already in the cache stay as they are.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     config: InterruptConfig,
-    /// Of a design with one for all.
+    /// `None` in a design with a cache for each process.
     shared: Option<SharedCache>,
     processes: Opened<Tables>,
     waiting: Waiting,
@@ -108,7 +106,7 @@ impl Interrupt {
     /// No process, an empty cache.
     ///
     /// # Errors
-    /// A cache that cannot be built, or a fill of too many pages.
+    /// The cache cannot be built, or the fill is too large.
     pub fn new(config: InterruptConfig) -> Result<Self, CacheError> {
         let config = config.checked()?;
         let shared = match config.cache_per_process {

@@ -1,18 +1,16 @@
-//! Equal blocks of cells over a sparse numbering: the second level of the library-side structures.
+//! Equal-sized blocks of cells over a sparse numbering: the second level of the library-side structures.
 //!
-//! All leaves live in one vector, so that a cell is one load away from the vector's start and the leaf's base; the
-//! leaf used last is remembered, so that neighbours cost no search. A leaf whose cells are all vacant is given to
-//! the next number that needs one.
+//! All leaves live in one vector, so that a cell is one load away from the vector's start and the leaf's base; the last leaf used is
+//! remembered, so that neighbours cost no search. A leaf whose cells are all vacant is reused for the next number that needs one.
 
 use crate::sparse::SparseIndex;
 use alloc::vec::Vec;
 
 const NO_LEAF: u64 = u64::MAX;
 
-/// `CELLS` cells a leaf.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaves<T, const CELLS: usize> {
-    /// Cells of all leaves; a leaf's first is at its base.
+    /// Cells of all leaves; those of a leaf begin at its base.
     cells: Vec<T>,
     vacant: T,
     index: SparseIndex,
@@ -47,13 +45,13 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
         &self.cells
     }
 
-    /// As [`cells`](Self::cells), to be changed.
+    /// As [`cells`](Self::cells), mutable.
     #[inline(always)]
     pub(crate) fn cells_mut(&mut self) -> &mut [T] {
         &mut self.cells
     }
 
-    /// Base of the leaf with this number, if it is the one used last.
+    /// Base of the leaf with this number, if it was used last.
     #[inline(always)]
     pub(crate) fn last(&self, number: u64) -> Option<usize> {
         (number == self.last_number).then_some(self.last_base)
@@ -73,13 +71,13 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
         Some(base)
     }
 
-    /// As `find`, remembering nothing.
+    /// As `find`, without remembering the leaf.
     #[inline]
     pub(crate) fn peek(&self, number: u64) -> Option<usize> {
         self.index.get(number).map(|leaf| leaf * CELLS)
     }
 
-    /// Base of the leaf with this number, which is made if need be, all cells vacant.
+    /// Base of the leaf with this number, created with vacant cells if necessary.
     pub(crate) fn find_or_add(&mut self, number: u64) -> usize {
         if let Some(base) = self.find(number) {
             return base;
@@ -94,7 +92,7 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
             None => {
                 self.cells.resize(self.cells.len() + CELLS, self.vacant);
                 self.of_leaf.push(fresh);
-                // Giving leaves up allocates nothing: it may happen where a page fault has interrupted an allocator.
+                // Freeing leaves allocates nothing: it may happen where a page fault has interrupted an allocator.
                 self.spare.reserve(self.of_leaf.len());
                 self.of_leaf.len() - 1
             }
@@ -116,7 +114,7 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
         self.of_leaf[base / CELLS].occupied += amount;
     }
 
-    /// Takes back `amount` uses; a leaf with none left is gone.
+    /// Subtracts `amount` uses; a leaf without any is freed.
     #[inline]
     pub(crate) fn vacate(&mut self, base: usize, amount: u32) {
         let leaf = base / CELLS;
@@ -136,7 +134,7 @@ impl<T: Copy, const CELLS: usize> Leaves<T, CELLS> {
         }
     }
 
-    /// Bytes of host memory taken.
+    /// Host memory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.cells.capacity() * size_of::<T>()
             + self.of_leaf.capacity() * size_of::<Leaf>()

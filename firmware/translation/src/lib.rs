@@ -1,12 +1,12 @@
-//! Where an address lives.
+//! Address translation.
 //!
 //! A transfer names memory by virtual address; the NIC's DMA needs frames of pinned pages. This crate holds both halves of the
-//! way from one to the other, for every design of UTLB and of dynamic handle lookup. Drivers and studies run the same code.
+//! translation, for every design of UTLB and of dynamic handle lookup. Drivers and studies run the same code.
 //!
-//! * **NIC side** ([`TranslationDesign`]): answers lookups, in one of three ways ([`Lookup`]): it has the translation, reads it
-//!   from a table in host memory, or wants the host ([`HostRequest`]).
-//! * **Host side** ([`HostSide`]): pins what the transfers of a process need, before them or when the NIC asks, and unpins what
-//!   has to make room. Who pins is a trait, [`PinPages`].
+//! * **NIC side** ([`TranslationDesign`]): answers lookups, in one of three ways ([`Lookup`]): it has the translation, reads it from a
+//!   table in host memory, or needs the host ([`HostRequest`]).
+//! * **Host side** ([`HostSide`]): pins what the transfers of a process need, before them or when the NIC asks, and unpins others to make
+//!   room. The trait [`PinPages`] does the pinning.
 //!
 //! | design | name | where translations are | pinned |
 //! |---|---|---|---|
@@ -17,7 +17,7 @@
 //! | [`DynamicHandle`] | `dynamic-handle` | cache in the NIC, tables of the host | on a miss, of sends and receives |
 //!
 //! [`AnyDesign`] is any of them, in the shape that a [`DesignConfig`] describes. All caches are of one kind ([`SharedCache`]), whose shape
-//! ([`CacheConfig`]) also tells where a translation may stand.
+//! ([`CacheConfig`]) also says where a translation may be.
 //!
 //! The parts: which pages are pinned ([`PinMap`]); which to give up first ([`PinnedPages`], by a [`Policy`] or the application's
 //! own [`ChooseVictims`]); both for one process ([`UserTable`], under [`PinRules`]); a process's map ([`TranslationTable`]);

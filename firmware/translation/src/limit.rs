@@ -1,4 +1,4 @@
-//! Limits on the pages that a process has pinned, and why pages cannot be pinned.
+//! Limits on a process's pinned pages, and errors of pinning.
 
 use crate::page::{PAGE_BYTES, Page, RangeError};
 use crate::policy::Policy;
@@ -15,10 +15,10 @@ pub enum PinLimit {
 }
 
 impl PinLimit {
-    /// The whole pages within `bytes`.
+    /// The limit of the whole pages within `bytes`.
     ///
     /// # Errors
-    /// Less than one page.
+    /// `bytes` is less than one page.
     ///
     /// ```
     /// use mapwire_translation::PinLimit;
@@ -35,7 +35,7 @@ impl PinLimit {
 }
 
 impl PinLimit {
-    /// The stricter of this limit and `pages`, if that is one.
+    /// The stricter of this limit and `pages`, if given.
     #[must_use]
     pub const fn and(self, pages: Option<u64>) -> Self {
         match (self, pages) {
@@ -55,7 +55,7 @@ impl fmt::Display for PinLimit {
     }
 }
 
-/// What a process may pin, and how it goes about it.
+/// Rules for the pinning of a process.
 ///
 /// ```
 /// use mapwire_translation::{PinLimit, PinRules, Policy};
@@ -66,12 +66,12 @@ impl fmt::Display for PinLimit {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct PinRules {
-    /// How many pages. Default: no limit.
+    /// Most pinned pages. Default: no limit.
     pub limit: PinLimit,
-    /// Which are given up to make room. Default: least recently used.
+    /// Policy that chooses pages to unpin. Default: least recently used.
     pub policy: Policy,
-    /// Pages that a check miss pins, from the missed one on, as far as the limit allows (UTLB §6.5). Default: 1, nothing
-    /// ahead; 0 is taken as 1.
+    /// Pages that a check miss pins, from the missed one on, as far as the limit allows (UTLB §6.5). Default: 1, nothing ahead; 0 counts
+    /// as 1.
     pub prepin_pages: u64,
 }
 
@@ -101,39 +101,33 @@ impl PinRules {
     }
 }
 
-/// Why pages cannot be pinned, or were not as the caller believed.
+/// Why pages cannot be pinned, held or released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PinError {
-    /// The transfer cannot fit, even if all that can be unpinned is.
+    /// The transfer does not fit, even after unpinning all that can be.
     #[error(
         "a transfer of {needed_pages} pages does not fit: {limit_pages} pages may be pinned, {held_pages} of them are in outstanding transfers; raise the limit, send less at once or wait for transfers to complete"
     )]
     LimitTooSmall {
         /// Pages of the transfer.
         needed_pages: u64,
-        /// Pages that may be pinned.
+        /// The limit, in pages.
         limit_pages: u64,
-        /// Pages of other transfers, which must stay pinned.
+        /// Pages that other transfers hold.
         held_pages: u64,
     },
-    /// A limit that allows nothing.
+    /// The limit is less than one page.
     #[error("a limit of {limit_bytes} bytes is less than one page of {PAGE_BYTES}; raise it")]
     LimitBelowPage {
-        /// What was asked for.
+        /// The limit that was requested, in bytes.
         limit_bytes: u64,
     },
     /// A hold on a page that is not pinned.
     #[error("{page} is not pinned; pin it before a transfer holds it")]
-    NotPinned {
-        /// The page.
-        page: Page,
-    },
+    NotPinned { page: Page },
     /// A release of a page that no transfer holds.
     #[error("{page} is held by no transfer; release each hold once")]
-    NotHeld {
-        /// The page.
-        page: Page,
-    },
+    NotHeld { page: Page },
     /// The pages can never be pinned.
     #[error(transparent)]
     Range(#[from] RangeError),

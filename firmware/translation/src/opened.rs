@@ -1,13 +1,13 @@
-//! What a design keeps for each open process.
+//! A design's list of open processes.
 
 use crate::design::TranslationError;
 use crate::page::Process;
 use alloc::vec::Vec;
 
-/// What the NIC must have of each process in its list: where the table or directory is, how long it is, and how much of it is used.
+/// Bytes of NIC memory for each process in the list: location, length and use of its table or directory.
 const LIST_ENTRY_BYTES: usize = 32;
 
-/// As long as the highest process number that was opened.
+/// A list as long as the highest process number that was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened<T>(Vec<Option<T>>);
 
@@ -55,7 +55,7 @@ impl<T> Opened<T> {
         self.0.iter_mut().flatten()
     }
 
-    /// Bytes of NIC memory that the list takes, without the tables themselves.
+    /// Bytes of NIC memory of the list, without the tables themselves.
     pub(crate) fn list_bytes(&self) -> usize {
         self.0.len() * LIST_ENTRY_BYTES
     }

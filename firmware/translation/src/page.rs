@@ -1,7 +1,7 @@
-//! Pages, runs of pages, frames and processes: the names that translation works on.
+//! Pages, runs of pages, frames and processes: the units of translation.
 //!
-//! None has arithmetic operators: an address becomes a page through [`Page::containing`], a transfer becomes
-//! pages through [`PageRange::covering`], and nothing turns a page into a frame except a table.
+//! None has arithmetic operators: an address becomes a page through [`Page::containing`], a transfer becomes pages through
+//! [`PageRange::covering`], and only a table turns a page into a frame.
 
 use core::fmt;
 
@@ -9,8 +9,7 @@ use core::fmt;
 pub const PAGE_BYTES: usize = 1 << PAGE_SHIFT;
 /// log₂ of [`PAGE_BYTES`].
 pub const PAGE_SHIFT: u32 = 12;
-/// Bits of a virtual address that tables and maps cover. User space of x86-64 and of AArch64 with four-level
-/// tables lies inside.
+/// Bits of a virtual address that tables and maps cover. Includes user space of x86-64 and of AArch64 with four-level tables.
 pub const ADDRESS_BITS: u32 = 48;
 /// One more than the largest page number that tables and maps cover.
 pub const PAGE_NUMBER_END: u64 = 1 << (ADDRESS_BITS - PAGE_SHIFT);
@@ -27,7 +26,7 @@ pub const PAGE_NUMBER_END: u64 = 1 << (ADDRESS_BITS - PAGE_SHIFT);
 pub struct Page(pub u64);
 
 impl Page {
-    /// The page on which the byte at `address` lies.
+    /// The page that contains the byte at `address`.
     #[inline]
     pub const fn containing(address: u64) -> Self {
         Page(address >> PAGE_SHIFT)
@@ -39,7 +38,7 @@ impl Page {
         self.0 << PAGE_SHIFT
     }
 
-    /// The page that follows. The largest number is followed by itself.
+    /// The page that follows; for the largest number, itself.
     #[inline]
     pub const fn next(self) -> Self {
         Page(self.0.saturating_add(1))
@@ -58,14 +57,14 @@ impl fmt::Display for Page {
     }
 }
 
-/// How the NIC's DMA names a pinned page. What the number means is up to whoever pins: a slot of registered
-/// buffers, a physical page number, a simulated frame.
+/// The NIC's DMA name of a pinned page. Its meaning is up to the pinner: a slot of registered buffers, a physical page number, a simulated
+/// frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame(pub u64);
 
 impl Frame {
-    /// The frame of every page that is not pinned (UTLB §4.2). Whoever serves DMA maps it to a page that nobody
-    /// reads, so a wrong address from a user process needs no check and harms nobody.
+    /// The frame of every page that is not pinned (UTLB §4.2). DMA maps it to a page that nobody reads, so a wrong address from a user
+    /// process needs no check and harms nobody.
     pub const GARBAGE: Frame = Frame(u64::MAX);
 
     /// Whether this is [`Frame::GARBAGE`].
@@ -81,7 +80,7 @@ impl fmt::Display for Frame {
     }
 }
 
-/// A process as its NIC knows it: the number of its command queue, never a number that the process chose.
+/// A process by the number of its command queue on the NIC, never a number that the process chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Process(pub u16);
 
@@ -91,16 +90,16 @@ impl fmt::Display for Process {
     }
 }
 
-/// `count` pages that follow one another, from `first` on. A count of 0 names no page.
+/// `count` consecutive pages from `first` on; may be empty.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PageRange {
     /// The first page.
     pub first: Page,
-    /// How many pages.
+    /// Number of pages.
     pub count: u64,
 }
 
-/// Memory that no table can cover.
+/// Why memory cannot be covered by any table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RangeError {
     /// The bytes end past the 48-bit address space, or past the end of 64 bits.
@@ -108,9 +107,9 @@ pub enum RangeError {
         "{length_bytes} bytes from address {address:#x} end outside the 48-bit address space; pass memory of this process"
     )]
     BytesOutside {
-        /// Where the bytes start.
+        /// First address.
         address: u64,
-        /// How many they are.
+        /// Length in bytes.
         length_bytes: u64,
     },
     /// The pages end past the 48-bit address space.
@@ -118,16 +117,16 @@ pub enum RangeError {
     PagesOutside {
         /// Number of the first page.
         first: u64,
-        /// How many pages.
+        /// Number of pages.
         count: u64,
     },
 }
 
 impl PageRange {
-    /// No page.
+    /// The empty range.
     pub const EMPTY: PageRange = PageRange { first: Page(0), count: 0 };
 
-    /// The pages that hold any of the `length_bytes` bytes at `address`; none for a length of 0.
+    /// The pages that overlap the `length_bytes` bytes at `address`; empty for a length of 0.
     ///
     /// ```
     /// use mapwire_translation::{Page, PageRange};
@@ -148,7 +147,7 @@ impl PageRange {
         }
     }
 
-    /// The one page.
+    /// The range of one page.
     #[inline]
     pub const fn single(page: Page) -> Self {
         PageRange { first: page, count: 1 }
@@ -166,13 +165,13 @@ impl PageRange {
         self.count == 0
     }
 
-    /// Whether `page` is one of the range's.
+    /// Whether `page` is in the range.
     #[inline]
     pub const fn contains(self, page: Page) -> bool {
         page.0 >= self.first.0 && page.0 - self.first.0 < self.count
     }
 
-    /// The pages before the page of this number, and the others.
+    /// The pages before page `number`, and the rest.
     #[inline]
     pub const fn split_at(self, number: u64) -> (Self, Self) {
         let before = number.saturating_sub(self.first.0);
@@ -182,7 +181,7 @@ impl PageRange {
         (first, rest)
     }
 
-    /// Itself, if every page lies in the 48-bit space that maps and tables cover.
+    /// Checks that every page lies in the 48-bit space that maps and tables cover.
     #[inline]
     pub const fn in_address_space(self) -> Result<Self, RangeError> {
         match self.first.0.checked_add(self.count) {
@@ -191,7 +190,7 @@ impl PageRange {
         }
     }
 
-    /// The pages, in rising order.
+    /// The pages, in ascending order.
     #[inline]
     pub fn iter(self) -> PageIter {
         PageIter { next: self.first.0, end: self.end().0 }
@@ -214,7 +213,7 @@ impl IntoIterator for PageRange {
     }
 }
 
-/// The pages of a [`PageRange`], in rising order.
+/// The pages of a [`PageRange`], in ascending order.
 #[derive(Clone, Debug)]
 pub struct PageIter {
     next: u64,

@@ -1,5 +1,5 @@
-//! A table of fixed size for each process in NIC memory (UTLB §3.1): the library chooses the entries, and has pages unpinned when
-//! the table is full.
+//! A table of fixed size for each process in NIC memory (UTLB §3.1): the library chooses the entries, and has pages unpinned when the
+//! table is full.
 
 use crate::Counters;
 use crate::cache::CacheError;
@@ -15,8 +15,7 @@ pub const MAX_TABLE_ENTRIES: usize = 1 << 28;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct PerProcessConfig {
-    /// Entries of each process's table, from 1 to [`MAX_TABLE_ENTRIES`]. UTLB names no size; the default is 2048, for 8 MiB of
-    /// its memory.
+    /// Entries of each process's table, from 1 to [`MAX_TABLE_ENTRIES`]. UTLB names no size; the default is 2048, for 8 MiB of its memory.
     pub entries: usize,
 }
 
@@ -34,10 +33,10 @@ impl PerProcessConfig {
         PerProcessConfig { entries }
     }
 
-    /// Itself, if such a design can be built.
+    /// Checks that such a design can be built.
     ///
     /// # Errors
-    /// The number that must be changed.
+    /// Names the number that must be changed.
     pub const fn checked(self) -> Result<Self, CacheError> {
         match self.entries {
             1..=MAX_TABLE_ENTRIES => Ok(self),
@@ -46,10 +45,9 @@ impl PerProcessConfig {
     }
 }
 
-/// UTLB §3.1. Both halves: the library's tree from page to entry, and the NIC's tables. There is no cache, and so no miss in the
-/// NIC: what the library would do when the table is full, it does before the transfer, as
-/// [`capacity_pages`](TranslationDesign::capacity_pages) tells it. A page that is not pinned has no entry, and one that is vacant
-/// has the garbage frame.
+/// UTLB §3.1. Both halves: the library's tree from page to entry, and the NIC's tables. There is no cache, and so no miss in the NIC: the
+/// library unpins pages before the transfer if [`capacity_pages`](TranslationDesign::capacity_pages) says that the table is full. A page
+/// that is not pinned has no entry; a vacant entry has the garbage frame.
 #[derive(Clone, Debug)]
 pub struct PerProcess {
     entries: usize,
@@ -58,10 +56,10 @@ pub struct PerProcess {
 }
 
 impl PerProcess {
-    /// No process.
+    /// Without processes.
     ///
     /// # Errors
-    /// Tables that cannot be built.
+    /// The tables cannot be built.
     pub fn new(config: PerProcessConfig) -> Result<Self, CacheError> {
         let PerProcessConfig { entries } = config.checked()?;
         Ok(PerProcess { entries, processes: Opened::new(), counters: Counters::default() })

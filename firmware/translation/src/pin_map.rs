@@ -1,8 +1,7 @@
-//! The library's record of which pages are pinned: one bit a page (UTLB §3.3, the *check* of §5.1).
+//! The library's record of pinned pages: one bit a page (UTLB §3.3, the *check* of §5.1).
 //!
-//! Sparse over the 48-bit address space: a leaf of 512 bytes covers 16 MiB, and only leaves with a pinned page
-//! exist. The leaf used last is remembered, so a check near the one before it reads one word of bits for every 64
-//! pages and searches nothing.
+//! Sparse over the 48-bit address space: a leaf of 512 bytes covers 16 MiB, and only leaves with a pinned page exist. The last leaf used
+//! is remembered, so a check near the previous one reads one word for every 64 pages and searches nothing.
 
 use crate::leaves::Leaves;
 use crate::page::{PAGE_NUMBER_END, Page, PageRange, RangeError};
@@ -12,19 +11,18 @@ const WORD_PAGES: u64 = 1 << WORD_SHIFT;
 const LEAF_WORDS: usize = 64;
 const LEAF_SHIFT: u32 = WORD_SHIFT + LEAF_WORDS.trailing_zeros();
 
-/// What [`PinMap::check`] found.
+/// Result of [`PinMap::check`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Check {
     /// Every page is pinned.
     AllPinned,
-    /// The lowest page that is not.
+    /// The lowest unpinned page.
     FirstUnpinned(Page),
 }
 
-/// A bit for every page: pinned or not.
+/// One bit for every page: pinned or not.
 ///
-/// Pages outside the 48-bit address space are never pinned. Methods that search take `&mut self` to remember the
-/// leaf they ended in.
+/// Pages outside the 48-bit address space are never pinned. Methods that search take `&mut self` to remember the last leaf.
 ///
 /// ```
 /// use mapwire_translation::{Check, Page, PageRange, PinMap};
@@ -48,18 +46,18 @@ impl Default for PinMap {
 }
 
 impl PinMap {
-    /// No page pinned.
+    /// A map without pinned pages.
     pub fn new() -> Self {
         PinMap { leaves: Leaves::new(0), pinned: 0 }
     }
 
-    /// Whether every page of the range is pinned; an empty range is.
+    /// Checks whether every page of the range is pinned; true for an empty range.
     #[inline]
     pub fn check(&mut self, range: PageRange) -> Check {
         if self.pinned_nearby(range) { Check::AllPinned } else { self.check_words(range) }
     }
 
-    /// Whether the range is pinned and lies in at most two words of the leaf used last, as most transfers do.
+    /// Whether the range is pinned and lies in at most two words of the last leaf, as most transfers do.
     #[inline(always)]
     fn pinned_nearby(&self, range: PageRange) -> bool {
         let PageRange { first: Page(first), count } = range;
@@ -70,7 +68,7 @@ impl PinMap {
         let Some(words) = self.leaves.cells().get(base + word..base + LEAF_WORDS) else {
             return false;
         };
-        // Of an empty range this is the largest number, which is left to the general way as well.
+        // For an empty range this is the largest number, which also falls through to the general search.
         let more = count.wrapping_sub(1);
         if more >= 2 * WORD_PAGES {
             return false;
@@ -94,8 +92,7 @@ impl PinMap {
         }
     }
 
-    /// The first run of pages of the range that are not pinned, as long as it goes within the range: what one call
-    /// to the driver can pin.
+    /// The first run of unpinned pages in the range, which one call to the driver can pin.
     pub fn first_unpinned_run(&mut self, range: PageRange) -> Option<PageRange> {
         let first = self.find(range, false)?;
         let rest = PageRange { first, count: range.end().0 - first.0 };
@@ -109,7 +106,7 @@ impl PinMap {
         base.is_some_and(|base| self.leaves.cells()[base + word_in_leaf(page.0)] >> (page.0 % WORD_PAGES) & 1 == 1)
     }
 
-    /// Records the pages as pinned. Returns how many were not so before.
+    /// Records the pages as pinned. Returns how many were not before.
     ///
     /// # Errors
     /// A range that leaves the 48-bit address space is refused whole.
@@ -127,7 +124,7 @@ impl PinMap {
         Ok(fresh)
     }
 
-    /// Records the pages as not pinned. Returns how many were pinned before.
+    /// Records the pages as not pinned. Returns how many were pinned.
     pub fn clear(&mut self, range: PageRange) -> u64 {
         let end = range.end().0.min(PAGE_NUMBER_END);
         let inside = PageRange { first: range.first, count: end.saturating_sub(range.first.0) };
@@ -148,13 +145,13 @@ impl PinMap {
         gone
     }
 
-    /// How many pages are pinned.
+    /// Number of pinned pages.
     #[inline]
     pub fn count(&self) -> u64 {
         self.pinned
     }
 
-    /// Bytes of host memory that the map takes.
+    /// Host memory of the map, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.leaves.memory_bytes()
     }
@@ -191,7 +188,7 @@ fn word_in_leaf(page: u64) -> usize {
     (page >> WORD_SHIFT) as usize % LEAF_WORDS
 }
 
-/// Calls `visit(leaf number, word in the leaf, bits of the range in that word)`, in rising order.
+/// Calls `visit(leaf number, word in the leaf, bits of the range in that word)`, in ascending order.
 fn for_each_word(range: PageRange, mut visit: impl FnMut(u64, usize, u64)) {
     let end = range.end().0;
     let mut at = range.first.0;
@@ -263,7 +260,7 @@ mod tests {
         assert_eq!(map.count(), 9);
     }
 
-    /// Numbers around the borders of words and leaves.
+    /// Page numbers near the boundaries of words and leaves.
     fn page() -> impl Strategy<Value = u64> {
         prop_oneof![0u64..200, 4000u64..4200, 8100u64..8300, (PAGE_NUMBER_END - 70)..PAGE_NUMBER_END]
     }

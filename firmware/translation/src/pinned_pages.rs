@@ -1,8 +1,7 @@
-//! The pinned pages of a process under a limit, and which to give up for another (UTLB §3.1, §3.4).
+//! The pinned pages of a process under a limit, and the choice of victims (UTLB §3.1, §3.4).
 //!
-//! By a policy, never a page with an outstanding transfer. A touch, a hold and a release are a constant number of steps for
-//! each page; only a touch under LFU or MFU may allocate, when more pages have been used a number of times of their own than
-//! ever before.
+//! A policy chooses, never a page with an outstanding transfer. A touch, a hold and a release take constant time for each page; only a
+//! touch under LFU or MFU may allocate, when there are more distinct numbers of uses than ever before.
 
 mod drawn;
 mod frequency;
@@ -23,17 +22,16 @@ const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not pinned.
     Absent,
-    /// Pinned, and among those that a search for victims looks at.
+    /// Pinned, and a candidate in searches for victims.
     Listed,
-    /// Pinned; a search for victims came past while a transfer held it, and took it out, so that the next search need not pass
-    /// it again. Its last release, or a touch, puts it back as the most recently used.
+    /// Pinned, but taken out of the candidates because a search met it while a transfer held it; so the next search need not pass it
+    /// again. Its last release, or a touch, puts it back as the most recently used.
     Parked,
 }
 
-/// 16 bytes a page of the leaves that exist. Links are positions of nodes: 32 bits reach 64 GiB of them. What they link is up to
-/// the ranking.
+/// 16 bytes for each page of the leaves that exist. Links are node positions: 32 bits reach 64 GiB of them. The ranking defines their
+/// meaning.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     newer: u32,
@@ -51,20 +49,18 @@ struct Piece {
     to: usize,
 }
 
-/// Who goes first.
+/// Order of victims.
 #[derive(Clone, Debug)]
 enum Ranking {
     /// By last use.
     Recency(Recency),
-    /// By number of uses.
     Frequency(Frequency),
-    /// By lot.
     Drawn(Drawn),
 }
 
 type Nodes = Leaves<Node, LEAF_PAGES>;
 
-/// The pinned pages of a process that has a limit, ranked by who is given up first.
+/// The pinned pages of a process that has a limit, in order of eviction.
 ///
 /// ```
 /// use mapwire_translation::{Page, PageRange, PinnedPages};
@@ -85,17 +81,17 @@ pub struct PinnedPages {
     ranking: Ranking,
     pinned: u64,
     held: u64,
-    /// The range whose touch came last, if touching it again changes nothing.
+    /// The range touched last, if touching it again changes nothing.
     last_touched: PageRange,
 }
 
 impl PinnedPages {
-    /// No page pinned, and at most `limit_pages` to come; those used least recently go first.
+    /// No page pinned, at most `limit_pages` in future; victims are the least recently used.
     pub fn new(limit_pages: u64) -> Self {
         Self::with(limit_pages, Policy::Lru)
     }
 
-    /// No page pinned, and at most `limit_pages` to come.
+    /// No page pinned, at most `limit_pages` in future.
     pub fn with(limit_pages: u64, policy: Policy) -> Self {
         let ranking = match policy {
             Policy::Lru | Policy::Application => Ranking::Recency(Recency::oldest_first()),
@@ -114,24 +110,24 @@ impl PinnedPages {
         }
     }
 
-    /// Pages that may be pinned.
+    /// The limit, in pages.
     pub fn limit_pages(&self) -> u64 {
         self.limit_pages
     }
 
-    /// Pages that are pinned.
+    /// Number of pinned pages.
     pub fn pinned_pages(&self) -> u64 {
         self.pinned
     }
 
-    /// Pages that transfers hold.
+    /// Number of pages that transfers hold.
     pub fn held_pages(&self) -> u64 {
         self.held
     }
 
-    /// Records pages as pinned and used now, in rising order. Pages pinned already are touched.
+    /// Records pages as pinned and used now, in ascending order. Touches those already pinned.
     ///
-    /// The limit is not enforced here: what has been pinned is recorded, and the next plan makes up for it.
+    /// Does not enforce the limit: what has been pinned is recorded, and the next plan makes up for it.
     ///
     /// # Errors
     /// A range that leaves the 48-bit address space is refused whole.
@@ -139,8 +135,7 @@ impl PinnedPages {
         self.insert_pages(range, true)
     }
 
-    /// [`insert`](Self::insert) of pages that no transfer has used yet: by number of uses they have none. Those pinned already
-    /// stay as they are.
+    /// [`insert`](Self::insert) of pages that no transfer has used yet: they count no use. Those already pinned stay as they are.
     ///
     /// # Errors
     /// A range that leaves the 48-bit address space is refused whole.
@@ -169,7 +164,7 @@ impl PinnedPages {
         Ok(())
     }
 
-    /// Records the page as unpinned. Returns whether it was pinned. Holds on it stay counted.
+    /// Records the page as unpinned. Returns whether it was pinned. Holds on it still count.
     pub fn remove(&mut self, page: Page) -> bool {
         let Some(base) = self.nodes.find(page.0 >> LEAF_SHIFT) else {
             return false;
@@ -190,7 +185,7 @@ impl PinnedPages {
         true
     }
 
-    /// The pages are used now, in rising order. Pages that are not pinned are passed over.
+    /// Marks the pages as used now, in ascending order. Ignores unpinned ones.
     #[inline]
     pub fn touch(&mut self, range: PageRange) {
         if range != self.last_touched {
@@ -215,7 +210,7 @@ impl PinnedPages {
         }
     }
 
-    /// The nodes `from..to` of one leaf are used, the last of them last.
+    /// Marks the nodes `from..to` of one leaf as used, in ascending order.
     #[inline(never)]
     fn touch_nodes(&mut self, from: usize, to: usize) {
         let cells = self.nodes.cells_mut();
@@ -234,10 +229,10 @@ impl PinnedPages {
         }
     }
 
-    /// A transfer now needs the pages: none is a victim before as many releases as holds.
+    /// Starts a transfer of the pages: none is a victim before as many releases as holds.
     ///
     /// # Errors
-    /// The first page that is not pinned; nothing is held then.
+    /// Names the first page that is not pinned; nothing is held then.
     pub fn hold(&mut self, range: PageRange) -> Result<(), PinError> {
         let mut rest = range;
         while !rest.is_empty() {
@@ -263,7 +258,7 @@ impl PinnedPages {
         Ok(())
     }
 
-    /// [`hold`](Self::hold) of pages whether they are pinned or not: those that are pinned later are held then, too.
+    /// [`hold`](Self::hold) of pages whether pinned or not: those pinned later are held too.
     ///
     /// # Errors
     /// A range that leaves the 48-bit address space is refused whole.
@@ -284,10 +279,10 @@ impl PinnedPages {
         Ok(())
     }
 
-    /// A transfer is done with the pages that it held.
+    /// Ends a transfer of the pages.
     ///
     /// # Errors
-    /// The first page that nothing holds; those before it are released, those after it are not.
+    /// Names the first page that nothing holds; those before it are released, those after it are not.
     pub fn release(&mut self, range: PageRange) -> Result<(), PinError> {
         let mut rest = range;
         while !rest.is_empty() {
@@ -324,16 +319,15 @@ impl PinnedPages {
         base.is_some_and(|base| self.nodes.cells()[base + page_in_leaf(page)].holds > 0)
     }
 
-    /// Appends the `count` pages to give up first by the policy, none that a transfer holds and none of `keep`. Returns whether
-    /// there were so many. They stay recorded as pinned until [`remove`](Self::remove).
+    /// Appends the `count` victims that the policy ranks first, none that a transfer holds and none of `keep`. Returns whether there were
+    /// that many. They stay recorded as pinned until [`remove`](Self::remove).
     ///
-    /// Takes a step for each victim, for each page of `keep` that comes before the last victim, and once for each
-    /// held page met.
+    /// Takes a step for each victim, for each page of `keep` ranked before the last victim, and once for each held page met.
     pub fn victims(&mut self, count: u64, keep: PageRange, out: &mut Vec<Page>) -> bool {
         self.victims_where(count, |page| !keep.contains(page), out)
     }
 
-    /// [`victims`](Self::victims) among the pages that `may_go`.
+    /// [`victims`](Self::victims) among the pages for which `may_go` is true.
     pub fn victims_where(&mut self, count: u64, may_go: impl Fn(Page) -> bool, out: &mut Vec<Page>) -> bool {
         let before = out.len();
         let PinnedPages { nodes, ranking, .. } = self;
@@ -349,7 +343,7 @@ impl PinnedPages {
         (out.len() - before) as u64 == count
     }
 
-    /// The pages that no transfer holds, least recently used first. Only for policies that rank by last use.
+    /// Pages that no transfer holds, least recently used first. Only for policies that rank by last use.
     pub(crate) fn idle_oldest_first(&self) -> impl Iterator<Item = Page> {
         let mut at = match &self.ranking {
             Ranking::Recency(list) => list.oldest(),
@@ -367,7 +361,7 @@ impl PinnedPages {
         })
     }
 
-    /// Whether the page is pinned and no transfer holds it.
+    /// Whether the page is pinned and not held.
     pub(crate) fn is_idle(&self, page: Page) -> bool {
         let base = self.nodes.peek(page.0 >> LEAF_SHIFT);
         base.is_some_and(|base| {
@@ -376,7 +370,7 @@ impl PinnedPages {
         })
     }
 
-    /// Pinned pages outside the range that transfers hold. Takes a pass over all nodes: only errors ask.
+    /// Number of pinned pages outside the range that transfers hold. Scans all nodes: used only for errors.
     pub(crate) fn held_outside(&self, range: PageRange) -> u64 {
         let held = |at: &usize| {
             let Node { holds, state, .. } = self.nodes.cells()[*at];
@@ -385,7 +379,7 @@ impl PinnedPages {
         (0..self.nodes.cells().len()).filter(held).count() as u64
     }
 
-    /// Bytes of host memory taken.
+    /// Host memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         let ranking = match &self.ranking {
             Ranking::Recency(_) => 0,
@@ -395,7 +389,7 @@ impl PinnedPages {
         self.nodes.memory_bytes() + ranking
     }
 
-    /// Takes from `rest` what lies in one leaf; `None` if the leaf does not exist.
+    /// Removes the part of `rest` in one leaf; returns `None` if the leaf does not exist.
     #[inline(always)]
     fn next_piece(&mut self, rest: &mut PageRange) -> Option<Piece> {
         let from = page_in_leaf(rest.first);
@@ -405,7 +399,7 @@ impl PinnedPages {
         Some(Piece { base: base?, from, to: from + count as usize })
     }
 
-    /// Puts parked nodes that nothing holds any more back.
+    /// Relists parked nodes that nothing holds any more.
     #[cold]
     fn take_back(&mut self, from: usize, to: usize) {
         let cells = self.nodes.cells_mut();
@@ -434,7 +428,7 @@ struct Search<'a, F> {
 }
 
 impl<F: Fn(Page) -> bool> Search<'_, F> {
-    /// Takes the node as a victim, unless it must stay. Whether it was parked: a transfer holds it, and the ranking takes it out.
+    /// Takes the node as a victim, unless it must stay. Returns whether it was parked: a transfer holds it, and the ranking unlists it.
     fn visit(&mut self, at: usize) -> bool {
         if self.nodes.cells()[at].holds > 0 {
             self.nodes.cells_mut()[at].state = State::Parked;

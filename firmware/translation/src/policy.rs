@@ -1,4 +1,4 @@
-//! Which page to give up when another needs its place (UTLB §3.4).
+//! Policies that choose a page to evict (UTLB §3.4).
 
 use crate::page::{Page, PageRange};
 use crate::pinned_pages::PinnedPages;
@@ -7,10 +7,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-/// How victims are chosen among the pinned pages that no transfer holds.
+/// Rule for choosing victims among the pinned pages that no transfer holds.
 ///
-/// As text: `lru`, `mru`, `lfu`, `mfu`, `random`, `random:7` with a seed. The application's own comes with an object, and has
-/// no text to be read from.
+/// As text: `lru`, `mru`, `lfu`, `mfu`, `random`, `random:7` with a seed. The application's own policy is an object, and has no text form.
 ///
 /// ```
 /// use mapwire_translation::Policy;
@@ -19,26 +18,26 @@ use core::str::FromStr;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Policy {
-    /// The page used least recently.
+    /// The least recently used page.
     #[default]
     Lru,
-    /// The page used most recently.
+    /// The most recently used page.
     Mru,
     /// The page used least often since it was pinned; of several, the least recently used.
     Lfu,
     /// The page used most often since it was pinned; of several, the least recently used.
     Mfu,
-    /// A page drawn by lot, all with the same chance.
+    /// A random page, uniformly.
     Random {
-        /// Where the sequence of draws starts.
+        /// Seed of the sequence of draws.
         seed: u64,
     },
-    /// What a [`ChooseVictims`] names. As far as it names too few, and without one, the page used least recently.
+    /// Pages that a [`ChooseVictims`] names. If it names too few, or does not exist, the least recently used.
     Application,
 }
 
 impl Policy {
-    /// The five policies that need nothing else (UTLB §3.4), with the seed 0.
+    /// The five policies that need no chooser (UTLB §3.4), with the seed 0.
     pub const PREDEFINED: [Policy; 5] =
         [Policy::Lru, Policy::Mru, Policy::Lfu, Policy::Mfu, Policy::Random { seed: 0 }];
 }
@@ -57,7 +56,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A word that names no policy.
+/// Unknown policy name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{found:?} is not a policy for unpinning; choose lru, mru, lfu, mfu, random or random:SEED with a number")]
 pub struct ParsePolicyError {
@@ -114,12 +113,12 @@ pub trait ChooseVictims: fmt::Debug + Send {
     /// The page has been unpinned.
     fn unpinned(&mut self, _page: Page) {}
 
-    /// Adds the pages to give up, best first, at least `count` if it can. Those beyond `count`, those named twice and those that
-    /// are no candidates are passed over.
+    /// Adds pages to evict, best first, at least `count` if it can. Excess pages, duplicates and pages that are not candidates are
+    /// ignored.
     fn choose(&mut self, count: u64, candidates: &Candidates<'_>, victims: &mut Vec<Page>);
 }
 
-/// The pages that may be given up: pinned, held by no transfer and not needed by the one that wants room.
+/// Pages that may be evicted: pinned, held by no transfer and not needed by the current one.
 #[derive(Debug)]
 pub struct Candidates<'a> {
     pinned: &'a PinnedPages,
@@ -132,12 +131,12 @@ impl<'a> Candidates<'a> {
         Self { pinned, keep }
     }
 
-    /// Whether the page is one.
+    /// Whether the page is a candidate.
     pub fn contains(&self, page: Page) -> bool {
         self.pinned.is_idle(page) && !self.keep.contains(page)
     }
 
-    /// All of them, least recently used first.
+    /// All candidates, least recently used first.
     pub fn oldest_first(&self) -> impl Iterator<Item = Page> {
         let idle = self.pinned.idle_oldest_first();
         idle.filter(|page| !self.keep.contains(*page))

@@ -1,9 +1,8 @@
-//! The user-managed table of the indexed designs (UTLB §3.1): the library chooses the slot in which the translation of a page
-//! stands, and finds it again through a two-level tree from page to slot.
+//! The user-managed table of the indexed designs (UTLB §3.1): the library chooses the slot of a page's translation, and finds it again
+//! through a two-level tree from page to slot.
 //!
-//! Slots are chosen so that a buffer stays in one piece: behind the page before the run, before the page behind it, else in the
-//! first gap that takes the whole run. Only when there is none is the run spread over the first gaps, and fragments arise
-//! (UTLB §3.3).
+//! Slots are chosen so that a buffer stays contiguous: behind the preceding page's slot, before the following page's, else in the first
+//! gap that fits the whole run. Only if there is none is the run spread over the first gaps, which causes fragments (UTLB §3.3).
 
 use crate::design::TranslationError;
 use crate::leaves::Leaves;
@@ -16,7 +15,7 @@ const LEAF_PAGES: usize = 512;
 const LEAF_SHIFT: u32 = LEAF_PAGES.trailing_zeros();
 const NO_SLOT: u32 = u32::MAX;
 
-/// Slots for all pages that a table without a size can have.
+/// Slots for all pages that a growing table can have.
 const MANY_SLOTS: u32 = u32::MAX - 1;
 
 impl Full {
@@ -30,23 +29,23 @@ impl Full {
 pub(crate) struct SlotTable {
     slot_of: Leaves<u32, LEAF_PAGES>,
     frames: Vec<Frame>,
-    /// Runs of free slots below the first that has never been used: their first slots and lengths.
+    /// Gaps below the first slot that was never used: first slot and length.
     gaps: BTreeMap<u32, u32>,
-    /// Slots from here on have never been used.
+    /// First slot that was never used.
     fresh: u32,
     limit: u32,
     installed: u64,
     fragmented: u64,
 }
 
-/// More pages than there are free slots.
+/// There are more pages than free slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full {
     pub needed_pages: u64,
 }
 
 impl SlotTable {
-    /// As many slots as are needed.
+    /// A table that grows as needed.
     pub(crate) fn growing() -> Self {
         SlotTable {
             slot_of: Leaves::new(NO_SLOT),
@@ -59,7 +58,7 @@ impl SlotTable {
         }
     }
 
-    /// So many slots, all of which are there from the start.
+    /// A table of this many slots, all allocated at once.
     pub(crate) fn fixed(slots: u32) -> Self {
         SlotTable {
             frames: alloc::vec![Frame::GARBAGE; slots as usize],
@@ -68,7 +67,6 @@ impl SlotTable {
         }
     }
 
-    /// The slot of the page.
     #[inline]
     pub(crate) fn slot(&mut self, page: Page) -> Option<u32> {
         let base = self.slot_of.find(page.0 >> LEAF_SHIFT)?;
@@ -82,20 +80,20 @@ impl SlotTable {
         (slot != NO_SLOT).then_some(slot)
     }
 
-    /// What stands in a slot.
+    /// The frame in a slot.
     #[inline]
     pub(crate) fn frame(&self, slot: u32) -> Frame {
         let frame = self.frames.get(slot as usize);
         frame.copied().unwrap_or(Frame::GARBAGE)
     }
 
-    /// Slots that the table has memory for.
+    /// Number of slots that the table has memory for.
     pub(crate) fn slots(&self) -> u32 {
         self.frames.len() as u32
     }
 
-    /// Puts the frames of pages that follow one another into their slots; those without a slot are given one. Calls `written`
-    /// with each slot. Garbage frames are not to be among them.
+    /// Stores the frames of consecutive pages in their slots; pages without a slot get one. Calls `written` with each slot. The frames
+    /// must not include the garbage frame.
     pub(crate) fn install_run(
         &mut self,
         first: Page,
@@ -131,7 +129,7 @@ impl SlotTable {
         Ok(Ok(()))
     }
 
-    /// Frees the page's slot, and gives it.
+    /// Frees and returns the page's slot.
     pub(crate) fn remove(&mut self, page: Page) -> Option<u32> {
         let slot = self.slot(page)?;
         self.fragmented -= self.breaks(page);
@@ -144,22 +142,22 @@ impl SlotTable {
         Some(slot)
     }
 
-    /// Pages whose slot does not follow that of the page before them, which has one.
+    /// Number of pages whose slot does not follow that of the preceding page, if that has one.
     pub(crate) fn fragmented_pages(&self) -> u64 {
         self.fragmented
     }
 
-    /// Bytes of the tree.
+    /// Size of the tree, in bytes.
     pub(crate) fn tree_bytes(&self) -> usize {
         self.slot_of.memory_bytes()
     }
 
-    /// Bytes of the table.
+    /// Size of the table, in bytes.
     pub(crate) fn table_bytes(&self) -> usize {
         self.frames.len() * size_of::<Frame>()
     }
 
-    /// Free slots that follow one another for `count` pages from `first` on, or for as many of them as the first gap takes.
+    /// Consecutive free slots for `count` pages from `first` on, or for as many as fit in the first gap.
     fn choose(&self, first: Page, count: u32) -> (u32, u32) {
         let before = first.0.checked_sub(1).and_then(|n| self.peek_slot(Page(n)));
         if let Some(slot) = before.map(|slot| slot + 1)
@@ -183,20 +181,19 @@ impl SlotTable {
         gap.map_or((self.fresh, count.min(self.limit - self.fresh)), |gap| (*gap.0, *gap.1))
     }
 
-    /// How many slots from this one on are free.
+    /// Number of consecutive free slots from this one on.
     fn free_from(&self, slot: u32) -> u32 {
         let in_gap = match self.gaps.range(..=slot).next_back() {
             Some((&first, &length)) => (first + length).saturating_sub(slot),
             None => 0,
         };
-        // No gap ends where the slots begin that have not been used: it would be one with them.
+        // No gap touches the never-used slots: it would have been merged with them.
         match slot {
             slot if slot == self.fresh => self.limit - slot,
             _ => in_gap,
         }
     }
 
-    /// Takes slots that are free.
     fn take(&mut self, slot: u32, count: u32) {
         let end = slot + count;
         if slot == self.fresh {
@@ -218,7 +215,7 @@ impl SlotTable {
         }
     }
 
-    /// A slot is free again; gaps that touch become one.
+    /// Frees a slot; merges adjacent gaps.
     fn give_back(&mut self, slot: u32) {
         let (mut first, mut end) = (slot, slot + 1);
         if let Some((&before, &length)) = self.gaps.range(..slot).next_back()
@@ -246,7 +243,7 @@ impl SlotTable {
         self.fragmented += self.breaks(page);
     }
 
-    /// How many of the page and the one behind it stand apart from the page before.
+    /// How many of the page and its successor are not adjacent to their predecessor's slot.
     fn breaks(&self, page: Page) -> u64 {
         let apart = |page: u64| {
             let one = page.checked_sub(1).and_then(|n| self.peek_slot(Page(n)));
@@ -263,14 +260,14 @@ fn page_in_leaf(page: Page) -> usize {
 }
 
 impl Opened<SlotTable> {
-    /// What stands in the slot of the page; the garbage frame if it has none.
+    /// The frame in the page's slot; the garbage frame if it has none.
     pub(crate) fn frame_of(&self, process: Process, page: Page) -> Frame {
         let table = self.get(process);
         let found = table.and_then(|table| Some(table.frame(table.peek_slot(page)?)));
         found.unwrap_or(Frame::GARBAGE)
     }
 
-    /// Pages of all tables that stand apart from the page before them.
+    /// Pages of all tables that are not adjacent to their predecessor's slot.
     pub(crate) fn fragmented_pages(&self) -> u64 {
         self.iter().map(SlotTable::fragmented_pages).sum()
     }
@@ -296,7 +293,7 @@ mod tests {
         assert_eq!(install(&mut table, 10, 2), [0, 1]);
         assert_eq!(install(&mut table, 12, 1), [2]);
         assert_eq!(install(&mut table, 50, 3), [3, 4, 5]);
-        // Behind 12 there is no room any more; pages 13 and 14 begin a piece of their own.
+        // Behind 12 there is no room; pages 13 and 14 begin a fragment of their own.
         assert_eq!(install(&mut table, 13, 2), [6, 7]);
         assert_eq!(table.fragmented_pages(), 1);
         table.remove(Page(50));
@@ -324,7 +321,7 @@ mod tests {
         assert_eq!(full, Err(Full { needed_pages: 1 }));
     }
 
-    /// Page by page, and slot by slot.
+    /// A naive model, page by page and slot by slot.
     struct Naive {
         slot_of: BTreeMap<u64, u32>,
         limit: u32,

@@ -1,7 +1,7 @@
 //! A map from sparse numbers to small positions: the first level of every two-level structure here.
 //!
-//! Open addressing with linear probing over a power-of-two number of slots, at most half of them used. A key that
-//! is present costs 1.5 slot reads on average, and an absent one 2.5; slots are 16 bytes, four to a cache line.
+//! Open addressing with linear probing over a power-of-two number of slots, at most half of them used. A lookup reads 1.5 slots on average
+//! for a present key, 2.5 for an absent one; slots are 16 bytes, four to a cache line.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -34,7 +34,7 @@ impl SparseIndex {
         SparseIndex { slots: vec![FREE; slots].into_boxed_slice(), used: 0, shift: 64 - slots.trailing_zeros() }
     }
 
-    /// Slots that exist, used or not: what the structure costs.
+    /// Slots that exist, used or not: the memory cost.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -85,7 +85,7 @@ impl SparseIndex {
         self.place(Slot { key, value });
     }
 
-    /// Gives the key, which must be present, another value.
+    /// Changes the value of the key, which must be present.
     pub(crate) fn replace(&mut self, key: u64, value: usize) {
         let mask = self.slots.len() - 1;
         let mut at = self.home(key) & mask;
@@ -106,7 +106,7 @@ impl SparseIndex {
         self.used += 1;
     }
 
-    /// Forgets the key, and moves later keys of the same probe run forward, so that no tombstone slows a search.
+    /// Removes the key, and moves later keys of the same probe run forward, so that no tombstone slows a search.
     pub(crate) fn remove(&mut self, key: u64) -> Option<usize> {
         let mask = self.slots.len() - 1;
         let mut hole = self.home(key) & mask;
@@ -124,7 +124,7 @@ impl SparseIndex {
             if slot.key == NO_KEY {
                 break;
             }
-            // The slot may fill the hole only if its search passes there on its way from home.
+            // The slot may fill the hole only if its search passes there on the way from home.
             let distance = at.wrapping_sub(self.home(slot.key)) & mask;
             if distance >= (at.wrapping_sub(hole) & mask) {
                 self.slots[hole] = slot;
@@ -150,7 +150,7 @@ mod tests {
             let mut index = SparseIndex::with_slots(2);
             let mut oracle = BTreeMap::new();
             for (turn, (key, insert)) in ops.into_iter().enumerate() {
-                // Keys a power of two apart meet in the same slots.
+                // Keys a power of two apart hash to the same slots.
                 let key = (key % 8) << 40 | key;
                 if insert && !oracle.contains_key(&key) {
                     index.insert(key, turn);

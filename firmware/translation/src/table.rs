@@ -1,15 +1,14 @@
 //! A process's full translation table: a directory in NIC memory over second-level tables in host memory
 //! (UTLB §3.3, Figure 4).
 //!
-//! * A second-level table has 1024 frames of 8 bytes, 8 KiB, and covers 4 MiB of address space. Every entry starts
-//!   as the garbage frame (UTLB §4.2). A table whose last page is removed goes back to the host.
-//! * The paper's directory has a slot for each possible second-level table: 1024 for 32-bit addresses. For 48 bits
-//!   that would be 2²⁶ slots, so here the directory is a hash table of 16-byte slots: 64 at first, 1 KiB, later twice
-//!   to four times as many as the most second-level tables there have been. 1 GiB of pinned neighbours costs 8 KiB
-//!   of NIC memory.
-//!   A walk reads 1.5 slots on average where the paper's reads one, and then one entry in host memory.
-//! * A second-level table can be paged out (UTLB §3.3): one bit of its directory slot then says so, and the others are the number
-//!   of the block that the host keeps it in.
+//! * A second-level table has 1024 frames of 8 bytes, 8 KiB, and covers 4 MiB of address space. Every entry starts as the garbage frame
+//!   (UTLB §4.2). A table whose last page is removed is freed.
+//! * The paper's directory has a slot for each possible second-level table: 1024 for 32-bit addresses. For 48 bits that would be 2²⁶
+//!   slots, so here the directory is a hash table of 16-byte slots: 64 at first, 1 KiB, later two to four times the peak number of
+//!   second-level tables. 1 GiB of contiguous pinned pages costs 8 KiB of NIC memory. A walk reads 1.5 slots on average where the paper's
+//!   reads one, and then one entry in host memory.
+//! * A second-level table can be paged out (UTLB §3.3): one bit of its directory slot then says so, and the others are the number of the
+//!   host's block that holds it.
 
 use crate::page::{Frame, Page, PageRange, RangeError};
 use crate::sparse::{SLOT_BYTES, SparseIndex};
@@ -27,17 +26,16 @@ const FIRST_SLOTS: usize = 64;
 struct SecondLevel {
     frames: Box<[Frame; TABLE_ENTRIES]>,
     installed: u32,
-    /// When the NIC or the host read it last, if the tables in memory are limited.
+    /// When the NIC or the host last read it; only kept if the tables in memory are limited.
     used: u64,
-    /// The NIC has asked for it and not yet walked it. It stays in memory up to this many loads of tables; 0 if it does not wait.
+    /// Number of table loads up to which it stays in memory because the NIC has asked for it and not yet walked it; 0 if it does not wait.
     awaited_until: u64,
 }
 
-/// Loads of tables after which one that was asked for may be paged out, although nobody has come for it: as many as may be asked
-/// for at once.
+/// Loads after which a requested table may be paged out although nobody has walked it: the most that can be requested at once.
 const AWAITED_FOR_LOADS: u64 = 64;
 
-/// A block outside memory.
+/// A paged-out second-level table.
 #[derive(Clone, Debug)]
 struct Block {
     table: SecondLevel,
@@ -45,14 +43,14 @@ struct Block {
     asked: bool,
 }
 
-/// Set in a directory slot that names a block.
+/// Marks a directory slot that names a block.
 const OUT: usize = 1 << (usize::BITS - 1);
 
-/// What the NIC finds for a page.
+/// Result of a walk by the NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Walk {
     Frame(Frame),
-    /// The second-level table is not in memory, and the NIC has asked for it before or not.
+    /// The second-level table is paged out; `asked` says whether the NIC has asked for it before.
     Out {
         asked: bool,
     },
@@ -79,7 +77,7 @@ pub struct TranslationTable {
     /// Most second-level tables in memory.
     most_tables: Option<u32>,
     clock: u64,
-    /// Tables moved back into memory so far.
+    /// Tables loaded so far.
     loads: u64,
     installed: u64,
 }
@@ -91,13 +89,13 @@ impl Default for TranslationTable {
 }
 
 impl TranslationTable {
-    /// A directory without second-level tables, all of which stay in memory unless they are paged out.
+    /// An empty directory whose second-level tables stay in memory unless they are paged out.
     pub fn new() -> Self {
         Self::with_most_tables(None)
     }
 
-    /// A directory without second-level tables, of which at most so many, at least one, will be in memory: that used least
-    /// recently is paged out for another. Those that the NIC has asked for and not yet walked come on top.
+    /// An empty directory that keeps at most this many second-level tables, at least one, in memory: beyond that, the least recently used
+    /// is paged out. Those that the NIC has asked for and not yet walked do not count.
     pub fn with_most_tables(most_tables: Option<u32>) -> Self {
         TranslationTable {
             directory: SparseIndex::with_slots(FIRST_SLOTS),
@@ -112,7 +110,7 @@ impl TranslationTable {
         }
     }
 
-    /// Records where `page` lives. [`Frame::GARBAGE`] removes it.
+    /// Records the frame of `page`. [`Frame::GARBAGE`] removes it.
     ///
     /// # Errors
     /// A page outside the 48-bit address space is refused.
@@ -138,7 +136,7 @@ impl TranslationTable {
         Ok(())
     }
 
-    /// Forgets where `page` lives. Returns its frame, the garbage frame if it had none.
+    /// Removes `page`. Returns its frame, the garbage frame if it had none.
     pub fn remove(&mut self, page: Page) -> Frame {
         let number = page.0 >> TABLE_SHIFT;
         if self.walk(page).is_garbage() {
@@ -161,8 +159,7 @@ impl TranslationTable {
         old
     }
 
-    /// Where `page` lives, as the host knows it wherever the second-level table is. Pages that are not pinned live in the garbage
-    /// frame.
+    /// The frame of `page` as the host knows it, even if the second-level table is paged out; the garbage frame if the page is not pinned.
     #[inline]
     pub fn walk(&self, page: Page) -> Frame {
         let table = match self.directory.get(page.0 >> TABLE_SHIFT) {
@@ -173,16 +170,16 @@ impl TranslationTable {
         table.map_or(Frame::GARBAGE, |table| table.frames[entry_in_table(page)])
     }
 
-    /// Where `page` lives, if the directory leads to a second-level table in memory. Not noted as a use.
+    /// The frame of `page`, if its second-level table is in memory. Does not count as a use.
     #[inline]
     pub(crate) fn walk_in_memory(&self, page: Page) -> Option<Frame> {
         let at = self.directory.get(page.0 >> TABLE_SHIFT)?;
-        // The number of a block is larger than that of any table.
+        // The number of a block exceeds that of any table.
         let table = self.tables.get(at)?.as_ref()?;
         Some(table.frames[entry_in_table(page)])
     }
 
-    /// What the NIC reads on a miss: a use of the second-level table.
+    /// The NIC's read on a miss: counts as a use of the second-level table.
     #[inline]
     pub(crate) fn walk_by_nic(&mut self, page: Page) -> Walk {
         match self.directory.get(page.0 >> TABLE_SHIFT) {
@@ -211,7 +208,7 @@ impl TranslationTable {
         }
     }
 
-    /// Moves the second-level table of this number, page number / 1024, out of memory. Whether it was there.
+    /// Moves the second-level table with this number, page number / 1024, out of memory. Returns whether it was in memory.
     pub fn page_out(&mut self, number: u64) -> bool {
         let Some(at) = self.directory.get(number).filter(|at| at & OUT == 0) else {
             return false;
@@ -227,7 +224,7 @@ impl TranslationTable {
         true
     }
 
-    /// Moves the second-level table of this number back into memory. Whether it was outside.
+    /// Moves the second-level table with this number back into memory. Returns whether it was paged out.
     pub fn load(&mut self, number: u64) -> bool {
         let out = self.directory.get(number).filter(|at| at & OUT != 0);
         let Some(block) = out.map(|at| at & !OUT) else {
@@ -248,7 +245,7 @@ impl TranslationTable {
         true
     }
 
-    /// Pages that have a frame.
+    /// Number of installed pages.
     pub fn installed_pages(&self) -> u64 {
         self.installed
     }
@@ -272,7 +269,7 @@ impl TranslationTable {
         self.tables.len() - self.spare.len()
     }
 
-    /// Where the second-level table is, for the host: paged in if need be.
+    /// Index of the second-level table, for the host: loads it if necessary.
     fn in_memory(&mut self, number: u64) -> Option<usize> {
         let at = self.directory.get(number)?;
         if at & OUT != 0 {
@@ -303,8 +300,8 @@ impl TranslationTable {
         }
     }
 
-    /// Pages out the tables used least recently, if some are too many, but none that the NIC has asked for and not yet walked: two
-    /// transfers would page out each other's for ever. Takes a pass over the directory.
+    /// Pages out the least recently used tables beyond the limit, but none that the NIC has asked for and not yet walked: otherwise two
+    /// transfers would page out each other's for ever. Scans the directory.
     fn keep_to_most(&mut self, keep: usize) {
         while self.most_tables.is_some_and(|most| self.tables_in_memory() > most as usize) {
             let in_memory = self.directory.iter().filter(|(_, at)| at & OUT == 0);
@@ -321,7 +318,7 @@ impl TranslationTable {
     }
 }
 
-/// Puts a value into a place that is spare, or a new one. Where it is then.
+/// Stores a value in a spare slot or a new one. Returns its index.
 fn put<T>(places: &mut Vec<Option<T>>, spare: &mut Vec<usize>, value: Option<T>) -> usize {
     match spare.pop() {
         Some(at) => {
@@ -445,7 +442,7 @@ mod tests {
         table.walk_by_nic(Page(2 << 10));
         assert!(table.load(2));
         assert_eq!(table.host_bytes(), 8192);
-        // Nobody walks it; others come and go.
+        // Nobody walks it while others are loaded and paged out.
         for turn in 0..=AWAITED_FOR_LOADS {
             assert_eq!(table.walk_in_memory(Page(2 << 10)), Some(Frame(2)), "{turn}");
             assert!(table.load(turn % 2));

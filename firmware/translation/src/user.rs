@@ -1,8 +1,8 @@
-//! The library side of translation for one process: is the source of a transfer pinned, and if not, what has to be
-//! pinned and what unpinned for it?
+//! The library side of translation for one process: whether a transfer's source is pinned, and if not, what must be pinned and unpinned
+//! for it.
 //!
-//! The table only plans. The driver pins and unpins between plan and commit, and may fail halfway: what it has done
-//! it commits, what it has not done it does not, and the table is right at every step.
+//! The table only plans. The driver pins and unpins between plan and commit, and may fail halfway: it commits only what it has done, and
+//! the table is right at every step.
 
 use crate::Counters;
 use crate::limit::{PinError, PinLimit, PinRules};
@@ -14,40 +14,40 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// What [`UserTable::prepare`] found.
+/// Result of [`UserTable::prepare`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prepared {
-    /// Every page is pinned; the transfer may start. The plan is left as it was.
+    /// Every page is pinned; the transfer may start. The plan is unchanged.
     AllPinned,
-    /// The plan says what must be done first.
+    /// The plan must be carried out first.
     MustPin,
 }
 
-/// What the driver has to do before a transfer. Made once and used again, so that planning seldom allocates.
+/// Work for the driver before a transfer. Reused, so that planning seldom allocates.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PinPlan {
-    /// Pages to unpin, before anything is pinned; in the order of the policy.
+    /// Pages to unpin before anything is pinned, in the order of the policy.
     pub to_unpin: Vec<Page>,
-    /// Runs of pages to pin, in rising order, each as long as one call can pin.
+    /// Runs of pages to pin, in ascending order, each as long as one call can pin.
     pub to_pin: Vec<PageRange>,
-    /// Runs of pages to pin ahead, in rising order, behind the range: the transfer can do without them.
+    /// Optional runs of pages to pin ahead, in ascending order, behind the range.
     pub ahead: Vec<PageRange>,
 }
 
 impl PinPlan {
-    /// Nothing to do.
+    /// An empty plan.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Nothing to do, as before; keeps the memory.
+    /// Empties the plan; keeps its memory.
     pub fn clear(&mut self) {
         self.to_unpin.clear();
         self.to_pin.clear();
         self.ahead.clear();
     }
 
-    /// Pages of all runs that the transfer needs pinned.
+    /// Pages in all runs that the transfer needs pinned.
     pub fn pages_to_pin(&self) -> u64 {
         pages(&self.to_pin)
     }
@@ -88,12 +88,12 @@ pub struct UserTable {
 }
 
 impl UserTable {
-    /// Pages that transfers hold, pinned or not; none without a limit, as nothing has to be held then.
+    /// Pages that transfers hold, pinned or not; 0 without a limit, as no holds are recorded then.
     pub fn held_pages(&self) -> u64 {
         self.order.as_ref().map_or(0, PinnedPages::held_pages)
     }
 
-    /// No page pinned; victims are those used least recently, and nothing is pinned ahead.
+    /// No page pinned; victims are the least recently used, and nothing is pinned ahead.
     pub fn new(limit: PinLimit) -> Self {
         Self::with(PinRules::default().with_limit(limit))
     }
@@ -107,8 +107,7 @@ impl UserTable {
         Self::from_order(order, rules)
     }
 
-    /// No page pinned. Holds and the order of use are kept even if nothing limits the pages: for whoever unpins for reasons of
-    /// his own.
+    /// No page pinned. Keeps holds and the order of use even without a limit: for callers that unpin for reasons of their own.
     pub fn tracking(rules: PinRules) -> Self {
         let limit_pages = match rules.limit {
             PinLimit::Unlimited => u64::MAX,
@@ -129,8 +128,7 @@ impl UserTable {
         }
     }
 
-    /// The same, with victims that the application chooses. Has no effect without a limit; with one, to be called before any
-    /// page is pinned.
+    /// The same, with victims chosen by the application. No effect without a limit; with one, call it before any page is pinned.
     #[must_use]
     pub fn choosing(mut self, chooser: Box<dyn ChooseVictims>) -> Self {
         if let Some(order) = &mut self.order {
@@ -140,15 +138,14 @@ impl UserTable {
         self
     }
 
-    /// Whether a transfer of the range can start, and if not, the plan that makes it possible. Under a limit the
-    /// range's pinned pages count as used now.
+    /// Checks whether a transfer of the range can start; if not, plans what makes it possible. Under a limit the range's pinned pages
+    /// count as used now.
     ///
-    /// Going through the range in order, each page that is not pinned, nor pinned ahead for one before it, is a check miss.
-    /// What is pinned ahead may make others be unpinned, but never a page of the range.
+    /// In page order, each page that is neither pinned nor pinned ahead for an earlier one is a check miss. Pinning ahead may unpin
+    /// others, but never a page of the range.
     ///
     /// # Errors
-    /// [`PinError::LimitTooSmall`] if the range cannot fit; [`PinError::Range`] if it leaves the address space. The
-    /// plan is then empty.
+    /// [`PinError::LimitTooSmall`] if the range does not fit; [`PinError::Range`] if it leaves the address space. The plan is then empty.
     #[inline]
     pub fn prepare(&mut self, range: PageRange, plan: &mut PinPlan) -> Result<Prepared, PinError> {
         if self.map.check(range) == Check::AllPinned {
@@ -164,8 +161,8 @@ impl UserTable {
         Ok(Prepared::MustPin)
     }
 
-    /// As [`prepare`](Self::prepare), of memory that is exported: nothing is pinned ahead of it, and it is a check miss only for
-    /// a library that checks.
+    /// As [`prepare`](Self::prepare), for exported memory: nothing is pinned ahead of it, and it is a check miss only for a library that
+    /// checks.
     ///
     /// # Errors
     /// As there.
@@ -178,8 +175,8 @@ impl UserTable {
         Ok(Prepared::MustPin)
     }
 
-    /// What the host pins of `pages` because the NIC misses `wanted`, which is one of them: all, or as many as there is room
-    /// for, `wanted` in any case; nothing if `wanted` is pinned, and only the NIC does not know. Nothing is a check miss.
+    /// Plans the pins that serve the NIC's miss of `wanted`, one of `pages`: all of them, or as many as there is room for, always
+    /// including `wanted`; nothing if `wanted` is pinned and only the NIC does not know it. No check miss is counted.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare), for `wanted` alone.
@@ -215,7 +212,7 @@ impl UserTable {
         plan.clear();
         range.in_address_space()?;
         if let Some(order) = &self.order {
-            // Asked first: walking a range of any length would take as long.
+            // Checked first: walking a range of any length would take as long.
             if range.count > order.limit_pages() {
                 return Err(too_small(order, range));
             }
@@ -235,7 +232,7 @@ impl UserTable {
         Ok(misses)
     }
 
-    /// The page is used now, if it is pinned: what the host sees of a use when it does not check, a miss.
+    /// Marks the page as used now, if it is pinned: without checks, the host only sees the use as a miss.
     pub fn touch(&mut self, page: Page) {
         let alone = PageRange::single(page);
         if let Some(order) = &mut self.order {
@@ -254,7 +251,7 @@ impl UserTable {
         }
     }
 
-    /// Adds what the last check misses of the range pin beyond its end. Gives how many check misses the range has.
+    /// Adds the pages that the range's last check misses pin beyond its end. Returns the range's number of check misses.
     fn plan_ahead(&mut self, range: PageRange, prepin_pages: u64, plan: &mut PinPlan) -> u64 {
         if prepin_pages == 1 {
             return plan.pages_to_pin();
@@ -282,7 +279,7 @@ impl UserTable {
         self.commit(run, true)
     }
 
-    /// As [`commit_pinned`](Self::commit_pinned), of pages that were pinned ahead: no transfer has used them.
+    /// As [`commit_pinned`](Self::commit_pinned), for pages pinned ahead: no transfer has used them.
     ///
     /// # Errors
     /// A range that leaves the 48-bit address space is refused whole.
@@ -318,8 +315,8 @@ impl UserTable {
         }
     }
 
-    /// A transfer of the range starts: its pages stay pinned until it is released. Without a limit nothing is ever
-    /// unpinned to make room, and this does nothing.
+    /// Starts a transfer of the range: its pages stay pinned until it is released. Does nothing without a limit, when nothing is ever
+    /// unpinned to make room.
     ///
     /// # Errors
     /// [`PinError::NotPinned`]; nothing is held then.
@@ -331,7 +328,7 @@ impl UserTable {
         }
     }
 
-    /// [`hold`](Self::hold) of pages whether they are pinned or not: those that are pinned later are held then, too.
+    /// [`hold`](Self::hold) of pages whether pinned or not: those pinned later are held too.
     ///
     /// # Errors
     /// [`PinError::Range`]; nothing is held then.
@@ -342,8 +339,8 @@ impl UserTable {
         }
     }
 
-    /// Puts up to `count` pages into `plan` to be unpinned, by the policy, of those that may go and that no transfer holds. Without
-    /// an order of use there are none.
+    /// Adds up to `count` pages to `plan` to unpin, by the policy, of those that may go and that no transfer holds. Adds none if no order
+    /// of use is kept.
     pub fn plan_reclaim(&mut self, count: u64, may_go: impl Fn(Page) -> bool, plan: &mut PinPlan) {
         plan.clear();
         if let Some(order) = &mut self.order {
@@ -351,10 +348,10 @@ impl UserTable {
         }
     }
 
-    /// A transfer of the range has completed.
+    /// Ends a transfer of the range.
     ///
     /// # Errors
-    /// [`PinError::NotHeld`], if it was not held as often.
+    /// [`PinError::NotHeld`], if the range was not held as often.
     #[inline]
     pub fn release(&mut self, range: PageRange) -> Result<(), PinError> {
         match &mut self.order {
@@ -371,12 +368,12 @@ impl UserTable {
         }
     }
 
-    /// Which pages are pinned.
+    /// The map of pinned pages.
     pub fn map(&self) -> &PinMap {
         &self.map
     }
 
-    /// Whether a transfer holds the page; without a limit holds are not kept, and the answer is no.
+    /// Whether a transfer holds the page; always false without a limit, as no holds are recorded then.
     pub fn is_held(&self, page: Page) -> bool {
         self.order.as_ref().is_some_and(|order| order.is_held(page))
     }
@@ -392,13 +389,13 @@ impl UserTable {
         }
     }
 
-    /// Bytes of host memory taken.
+    /// Host memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.map.memory_bytes() + self.order.as_ref().map_or(0, PinnedPages::memory_bytes)
     }
 }
 
-/// Plans victims, and cuts what is pinned ahead to the room that there is. False if not even the range has room.
+/// Plans victims, and cuts pinning ahead to the room available. False if there is no room even for the range.
 fn make_room(
     order: &mut PinnedPages,
     mut chooser: Option<&mut (dyn ChooseVictims + 'static)>,
@@ -425,7 +422,7 @@ fn make_room(
     plan.to_unpin.len() as u64 == over
 }
 
-/// Puts up to `count` victims into `out`, which is empty: those that the application chooses, then those of the policy.
+/// Adds up to `count` victims to `out`, which must be empty: those that the application chooses, then those of the policy.
 fn victims(
     order: &mut PinnedPages,
     chooser: Option<&mut (dyn ChooseVictims + 'static)>,
@@ -456,7 +453,7 @@ fn victims(
     out.extend(rest.take(missing));
 }
 
-/// Takes the last `pages` pages off.
+/// Removes the last `pages` pages.
 fn shorten(runs: &mut Vec<PageRange>, mut pages: u64) {
     while let Some(run) = runs.last_mut() {
         let cut = run.count.min(pages);

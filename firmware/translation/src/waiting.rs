@@ -1,9 +1,9 @@
-//! What a design has asked of the host and not got yet, so that asking again is no second miss.
+//! Requests of a design that the host has not served yet, so that asking again is not another miss.
 
 use crate::page::{Page, PageRange, Process};
 use alloc::vec::Vec;
 
-/// A refusal that no lookup has come for within so many misses is forgotten.
+/// A refusal that no lookup has used within this many misses is forgotten.
 const REFUSED_FOR_MISSES: u64 = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -11,22 +11,22 @@ struct Asked {
     process: Process,
     pages: PageRange,
     wanted: Page,
-    /// The host could not pin the page; how many misses there had been then.
+    /// Set if the host could not pin the page: the number of misses at that time.
     refused: Option<u64>,
 }
 
-/// What a lookup that missed has to do.
+/// Next step of a lookup that missed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asking {
     /// Ask the host.
     New,
     /// Wait: the host has been asked for these pages.
     Again,
-    /// Go on: the host has been asked, and could not pin the page.
+    /// Go on: the host could not pin the page.
     Refused,
 }
 
-/// As many as there are lookups that wait.
+/// As many as there are waiting lookups.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting(Vec<Asked>);
 
@@ -59,7 +59,7 @@ impl Waiting {
         }
     }
 
-    /// The host has done what it could about the pages.
+    /// The host has done what it could for the pages.
     pub(crate) fn answer(
         &mut self,
         process: Process,
@@ -76,7 +76,6 @@ impl Waiting {
         });
     }
 
-    /// The process is gone.
     pub(crate) fn forget(&mut self, process: Process) {
         self.0.retain(|asked| asked.process != process);
     }

@@ -13,7 +13,7 @@ mod counting;
 #[path = "../src/tests/words.rs"]
 mod words;
 
-/// How often `work` allocates or frees memory.
+/// Number of allocations and frees in `work`.
 fn allocations_of(work: impl FnOnce()) -> u64 {
     let before = calls();
     work();
@@ -86,7 +86,7 @@ fn a_transfer_of_pinned_pages_allocates_nothing() {
                         side.release(range).unwrap();
                     }
                 };
-                // Buckets of numbers of uses are made as they first occur.
+                // A bucket is allocated when its number of uses first occurs.
                 (0..3).for_each(|_| transfer());
                 assert_eq!(allocations_of(transfer), 0, "{design} with {policy}, {limit}");
             }

@@ -1,4 +1,4 @@
-//! Operations on one word of an export that nothing comes between: what is read and what is written belong together.
+//! Atomic operations on one word of an export: no other access comes between the read and the write.
 
 use core::fmt;
 
@@ -7,21 +7,21 @@ use crate::error::{WireError, must_be_zero, must_not_overflow};
 /// Bytes of an [`Atomic`] on the wire and in a command: three words.
 pub const ATOMIC_BYTES: usize = 24;
 
-/// What is stored in place of the old value, which is the answer.
+/// What an atomic operation stores; its answer is the old value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
-    /// The sum of the old value and the operand; it wraps.
+    /// Old value plus operand, wrapping.
     Add,
     /// The operand.
     Swap,
     /// The operand if the old value is `expected`, else the old value.
     CompareSwap {
-        /// What is compared with.
+        /// Value that the word must have for the operand to be stored.
         expected: u64,
     },
 }
 
-/// Bytes of the word.
+/// Width of the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Width {
     /// 32 bits.
@@ -31,7 +31,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// As a number.
+    /// Width in bytes.
     #[inline]
     pub const fn bytes(self) -> u64 {
         self as u64
@@ -43,7 +43,7 @@ impl Width {
         address.is_multiple_of(self.bytes())
     }
 
-    /// What of `value` a word of this width holds.
+    /// Whether `value` fits in a word of this width.
     #[inline]
     const fn holds(self, value: u64) -> bool {
         matches!(self, Self::Eight) || value <= u32::MAX as u64
@@ -53,16 +53,16 @@ impl Width {
 /// An atomic operation on one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Atomic {
-    /// What it does.
+    /// Operation.
     pub op: AtomicOp,
-    /// How wide the word is. Operand and expected value fit in it.
+    /// Width of the word. Operand and expected value fit in it.
     pub width: Width,
-    /// What is added or stored.
+    /// Value to add or store.
     pub operand: u64,
 }
 
 impl Atomic {
-    /// Reads one.
+    /// Decodes and checks the three words.
     pub(crate) fn from_words(words: [u64; 3]) -> Result<Atomic, WireError> {
         let [code, operand, compare] = words;
         let width = match code & 0xff {
@@ -97,7 +97,7 @@ impl Atomic {
         [code << 8 | self.width.bytes(), self.operand, compare]
     }
 
-    /// Reads one that stands at the front of `inline`.
+    /// Decodes the operation at the front of `inline`.
     pub fn from_bytes(inline: &[u8]) -> Result<Atomic, WireError> {
         match inline.as_chunks::<8>().0 {
             [first, second, third, ..] => Atomic::from_words([*first, *second, *third].map(u64::from_le_bytes)),
@@ -109,7 +109,7 @@ impl Atomic {
         }
     }
 
-    /// The three words.
+    /// Encodes the operation as three words.
     pub fn to_bytes(self) -> [u8; ATOMIC_BYTES] {
         let mut bytes = [0; ATOMIC_BYTES];
         for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.to_words()) {
@@ -131,7 +131,7 @@ impl Atomic {
         Err(WireError::TooLarge { field: "value of a word of 4 bytes", value, limit: u32::MAX as u64 })
     }
 
-    /// What the word holds after the operation, when it held `old`, which fits in it.
+    /// New value of a word that held `old`, which must fit in it.
     #[must_use]
     pub const fn result(self, old: u64) -> u64 {
         let new = match self.op {
@@ -160,7 +160,7 @@ impl fmt::Display for Atomic {
     }
 }
 
-/// Whether a word for `atomic` may lie at `offset`, and its values fit.
+/// Checks that a word for `atomic` may lie at `offset`, and that its values fit.
 pub(crate) fn check_word(field: &'static str, offset: u64, atomic: Atomic) -> Result<(), WireError> {
     atomic.check()?;
     if !atomic.width.fits(offset) {

@@ -30,13 +30,13 @@ pub const COMMAND_BYTES: usize = 48;
 /// The version of the command format that this build speaks.
 pub const COMMAND_VERSION: u8 = 1;
 
-/// What a command asks for.
+/// Kind of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CommandKind {
-    /// Send data that is in the command.
+    /// Send data that lies in the command.
     ShortSend = 1,
-    /// Send data that is in memory.
+    /// Send data that lies in memory.
     LongSend = 2,
     /// Fetch data into memory.
     Fetch = 3,
@@ -76,17 +76,17 @@ pub struct CommandHeader {
     pub flags: U16,
     /// An import, or the node a handler command goes to.
     pub target: U32,
-    /// Bytes from the start of the import.
+    /// Offset in the import, in bytes.
     pub offset: U64,
     /// Virtual address in the process's memory.
     pub address: U64,
     /// Bytes of data, without the signal.
     pub length: U64,
-    /// What the completion will be called.
+    /// Completion word of the process that is written when the command is over.
     pub completion: U32,
-    /// A row of the receiver's handler dispatch table.
+    /// Row of the receiver's handler dispatch table.
     pub handler: U32,
-    /// Zero.
+    /// Must be zero.
     pub reserved: U64,
 }
 
@@ -113,75 +113,75 @@ impl CommandHeader {
 pub enum CommandRepr {
     /// Send the data inside the command.
     ShortSend {
-        /// Where to.
+        /// Destination.
         import: ImportId,
-        /// Where in the import; `offset + length` fits in 64 bits.
+        /// Offset in the import, in bytes; `offset + length` fits in 64 bits.
         offset: u64,
-        /// Bytes of data: at most [`SHORT_BYTES`], with a signal [`SHORT_SIGNAL_BYTES`]. May be 0.
+        /// Bytes of data: at most [`SHORT_BYTES`], or [`SHORT_SIGNAL_BYTES`] with a signal. May be 0.
         length: u32,
         /// Notify the receiver after delivery.
         notify: bool,
-        /// Set after the data.
+        /// Word to set after the data is in place.
         signal: Option<Signal>,
     },
     /// Send data from the process's memory.
     LongSend {
-        /// Where to.
+        /// Destination.
         import: ImportId,
-        /// Where in the import; `offset + length` fits in 64 bits.
+        /// Offset in the import, in bytes; `offset + length` fits in 64 bits.
         offset: u64,
-        /// Where the data is; `address + length` fits in 64 bits.
+        /// Virtual address of the data; `address + length` fits in 64 bits.
         address: u64,
         /// Bytes of data, at least 1.
         length: u64,
         /// Notify the receiver after delivery.
         notify: bool,
-        /// Set after the data.
+        /// Word to set after the data is in place.
         signal: Option<Signal>,
-        /// What the completion will be called.
+        /// Completion word that is written when the command is over.
         completion: u32,
     },
     /// Fetch data into the process's memory.
     Fetch {
-        /// Where from.
+        /// Source.
         import: ImportId,
-        /// Where in the import; `offset + length` fits in 64 bits.
+        /// Offset in the import, in bytes; `offset + length` fits in 64 bits.
         offset: u64,
-        /// Where the data goes; `address + length` fits in 64 bits.
+        /// Virtual address of the destination; `address + length` fits in 64 bits.
         address: u64,
         /// Bytes of data. A fetch of 0 bytes is a flush: it needs no right, and is done when the exporter has handled all that
         /// this process sent it before.
         length: u64,
-        /// What the completion will be called.
+        /// Completion word that is written when the command is over.
         completion: u32,
     },
     /// Send the data inside the command to a handler.
     Handler {
-        /// Which process.
+        /// Receiving process.
         to: Endpoint,
-        /// Which row of its node's handler dispatch table.
+        /// Row of its node's handler dispatch table.
         handler: HandlerId,
         /// Bytes of data, at most [`SHORT_BYTES`]. May be 0.
         length: u32,
     },
     /// Change a word of the import, and fetch what it held into the process's memory.
     Atomic {
-        /// Where.
+        /// Import that holds the word.
         import: ImportId,
-        /// Where in the import the word lies: a multiple of its width.
+        /// Offset of the word in the import, in bytes: a multiple of its width.
         offset: u64,
-        /// Where the old value goes, in little-endian order; `address` and the word's width fit in 64 bits.
+        /// Virtual address for the old value, in little-endian order; `address` plus the word's width fits in 64 bits.
         address: u64,
-        /// What is done.
+        /// Operation.
         atomic: Atomic,
-        /// What the completion will be called.
+        /// Completion word that is written when the command is over.
         completion: u32,
     },
 }
 
 impl CommandRepr {
-    /// Reads a command that was copied out of the queue. `inline` is what follows the header; it
-    /// may be longer than the command needs (a whole slot), the rest is not looked at.
+    /// Reads a command that was copied out of the queue. `inline` follows the header; it may be longer than the command needs (a
+    /// whole slot), the rest is ignored.
     #[inline]
     pub fn parse(header: &CommandHeader, inline: &[u8]) -> Result<CommandRepr, WireError> {
         if header.version != COMMAND_VERSION {
@@ -200,7 +200,7 @@ impl CommandRepr {
         }
     }
 
-    /// The common command, apart so that it stays small.
+    /// Parses the commonest command, in a function of its own so that it stays small.
     #[inline]
     fn parse_short_send(header: &CommandHeader, inline: &[u8]) -> Result<CommandRepr, WireError> {
         let flags = Flags(header.flags.get());
@@ -297,7 +297,7 @@ impl CommandRepr {
         Ok(repr)
     }
 
-    /// Whether the fields are within what the format allows.
+    /// Checks that the fields are within what the format allows.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         match *self {
@@ -325,7 +325,7 @@ impl CommandRepr {
         }
     }
 
-    /// What the command asks for.
+    /// The command's kind.
     #[inline]
     pub const fn kind(&self) -> CommandKind {
         match self {
@@ -365,11 +365,10 @@ impl CommandRepr {
         inline.get(..self.data_bytes()).unwrap_or_default()
     }
 
-    /// Makes the header, and writes `data` and the signal, or the atomic operation, to the front of `inline`; also says how
+    /// Makes the header, and writes `data` and the signal, or the atomic operation, to the front of `inline`. Also returns how
     /// many bytes of `inline` that took, at most [`SHORT_BYTES`].
     ///
-    /// `data` is what travels inside the command: `length` bytes for a short send or a handler,
-    /// none otherwise. Nothing is written on an error.
+    /// `data` has `length` bytes for a short send or a handler, none otherwise. Nothing is written on an error.
     #[inline]
     pub fn emit(&self, data: &[u8], inline: &mut [u8]) -> Result<(CommandHeader, usize), WireError> {
         self.check()?;
@@ -454,7 +453,7 @@ fn must_hold(field: &'static str, needed: usize, found: usize) -> Result<(), Wir
     }
 }
 
-/// Reads the signal that stands `at` bytes into `inline`.
+/// Reads the signal at byte `at` of `inline`.
 #[inline]
 fn read_signal(flagged: bool, at: usize, inline: &[u8]) -> Result<Option<Signal>, WireError> {
     if !flagged {

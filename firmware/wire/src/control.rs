@@ -27,17 +27,17 @@ pub const MAX_CONTROL_BYTES: usize = size_of::<ImportRequest>() + MAX_NAME_BYTES
 const TOKEN: u16 = 1;
 const DIRECT: u16 = 1;
 
-/// What a control message is for.
+/// Kind of a control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ControlKind {
     /// Asks for an import.
     ImportRequest = 1,
-    /// Ends the wait for one.
+    /// Ends the wait for an import.
     ImportCancel = 2,
-    /// Grants it.
+    /// Grants an import.
     ImportGranted = 3,
-    /// Refuses it.
+    /// Refuses an import.
     ImportRefused = 4,
     /// The exporter took an export back.
     Revoked = 5,
@@ -135,14 +135,14 @@ struct Released {
 /// The bytes of an export that an importer can map: those of whole pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MappedPart {
-    /// Offset of the first one in the export.
+    /// Offset of the first mappable byte in the export.
     pub offset: u64,
-    /// How many; at least 1.
+    /// Length in bytes; at least 1.
     pub bytes: u64,
 }
 
 impl MappedPart {
-    /// Whether it has bytes, and all of them lie in an export of `length` bytes.
+    /// Checks that it is not empty and lies within an export of `length` bytes.
     fn check(&self, length: u64) -> Result<(), WireError> {
         if self.bytes == 0 {
             return Err(WireError::Empty { field: "mapped bytes" });
@@ -164,46 +164,46 @@ pub enum ControlMessage<'a> {
         request: u32,
         /// Name of the export, 1 to [`MAX_NAME_BYTES`] bytes.
         name: &'a str,
-        /// What the importer wants to do; empty: all that the export gives.
+        /// What the importer wants to do; if empty, all that the export allows.
         rights: Rights,
-        /// Shown to an exporter that lets in whoever knows its token.
+        /// Shown to an exporter that admits anyone who knows its token.
         token: Option<Key>,
     },
     /// The importer no longer waits.
     ImportCancel {
-        /// As in the request.
+        /// Number of the request.
         request: u32,
     },
     /// The import is granted.
     ImportGranted {
-        /// As in the request.
+        /// Number of the request.
         request: u32,
         /// The exporter's number for the export.
         export: ExportId,
         /// Opens the export to this importer.
         key: Key,
-        /// Bytes of the export.
+        /// Length of the export, in bytes.
         length: u64,
         /// What was granted; not empty.
         rights: Rights,
-        /// What can be mapped, if anything: descriptors for that are passed under the request's number.
+        /// Part that can be mapped, if any; its descriptors are passed under the request's number.
         direct: Option<MappedPart>,
     },
     /// The import is refused.
     ImportRefused {
-        /// As in the request.
+        /// Number of the request.
         request: u32,
-        /// Why.
+        /// Reason of the refusal.
         reason: Refusal,
     },
     /// The exporter took the export back: stores and fetches are refused from now on.
     Revoked {
-        /// Which export.
+        /// Export that is gone.
         export: ExportId,
     },
-    /// The importer will use this import no more.
+    /// The importer no longer uses this import.
     Released {
-        /// Which export.
+        /// Export that was imported.
         export: ExportId,
         /// The key it was granted.
         key: Key,
@@ -307,7 +307,7 @@ impl<'a> ControlMessage<'a> {
         Ok(message)
     }
 
-    /// Whether names, rights and ranges are within what the format allows.
+    /// Checks that names, rights and ranges are within what the format allows.
     pub fn check(&self) -> Result<(), WireError> {
         match self {
             ControlMessage::ImportRequest { name, .. } => check_name_bytes(name.len() as u64),
@@ -319,7 +319,7 @@ impl<'a> ControlMessage<'a> {
         }
     }
 
-    /// What the message is for.
+    /// The message's kind.
     pub const fn kind(&self) -> ControlKind {
         match self {
             ControlMessage::ImportRequest { .. } => ControlKind::ImportRequest,
@@ -412,7 +412,7 @@ impl<'a> ControlMessage<'a> {
     }
 }
 
-/// `out` is exactly as long as `T`.
+/// Writes `message` to `out`, which is exactly as long.
 fn put<T: IntoBytes + Immutable>(out: &mut [u8], message: &T) {
     out.copy_from_slice(message.as_bytes());
 }

@@ -9,83 +9,83 @@ pub enum WireError {
     /// The bytes end before the field does.
     #[error("{field} needs {needed_bytes} bytes but only {found_bytes} are there: pass the whole of what arrived")]
     Truncated {
-        /// What was being read.
+        /// Field that was being read.
         field: &'static str,
-        /// How many bytes it takes.
+        /// Bytes that the field takes.
         needed_bytes: u64,
-        /// How many there were.
+        /// Bytes that were there.
         found_bytes: u64,
     },
-    /// There are more, or other, bytes than the length says.
+    /// The number of bytes differs from what the length says.
     #[error("{field} is {found_bytes} bytes but must be {expected_bytes}: length and content must agree")]
     Length {
         /// What was being read.
         field: &'static str,
-        /// How many bytes it must have.
+        /// Bytes that it must have.
         expected_bytes: u64,
-        /// How many it has.
+        /// Bytes that it has.
         found_bytes: u64,
     },
     /// The peer speaks another version of the format.
     #[error("{field} is {found} but this build speaks {spoken}: run the same mapwire on both sides")]
     Version {
-        /// Which version field.
+        /// Version field.
         field: &'static str,
-        /// What it says.
+        /// Version that it holds.
         found: u8,
-        /// What this build speaks.
+        /// Version that this build speaks.
         spoken: u8,
     },
     /// A code that this version does not define.
     #[error("{field} is {value}, which this version does not define: the sender is newer or broken")]
     Unknown {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
     /// Bits or bytes that must be zero are not.
     #[error("{field} is {value:#x} where it must be zero: clear what this kind does not use")]
     Reserved {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
         /// The offending bits.
         value: u64,
     },
-    /// More than the format carries.
+    /// A value exceeds what the format carries.
     #[error("{field} is {value}, at most {limit} is allowed: cut it into smaller pieces")]
     TooLarge {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
         /// The largest legal value.
         limit: u64,
     },
-    /// Empty where something must be.
+    /// A field that must not be empty is.
     #[error("{field} is empty: it must hold at least one")]
     Empty {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
     },
-    /// A place that is not a multiple of what it must be.
+    /// An offset or address is not aligned.
     #[error("{field} is {value:#x}, which is not a multiple of {align}")]
     Unaligned {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
-        /// What it must be a multiple of.
+        /// Required alignment, in bytes.
         align: u64,
     },
     /// Start plus length does not fit in 64 bits.
     #[error("{field} {value:#x} plus {length} bytes passes the end of the address space")]
     Overflow {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// Where the range starts.
+        /// Start of the range.
         value: u64,
-        /// How long it is.
+        /// Length of the range, in bytes.
         length: u64,
     },
     /// A flag that belongs to the last packet of a message is on an earlier one.
@@ -97,20 +97,20 @@ pub enum WireError {
     /// A name is not UTF-8.
     #[error("{field} stops being UTF-8 after byte {valid_bytes}: names are UTF-8")]
     NotUtf8 {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// How many leading bytes are good.
+        /// Number of leading bytes that are valid UTF-8.
         valid_bytes: u64,
     },
 }
 
-/// Demands that a field this kind does not use is zero.
+/// Checks that a field this kind does not use is zero.
 #[inline]
 pub(crate) const fn must_be_zero(field: &'static str, value: u64) -> Result<(), WireError> {
     if value == 0 { Ok(()) } else { Err(WireError::Reserved { field, value }) }
 }
 
-/// Demands that `start + length` is an address.
+/// Checks that `start + length` does not overflow.
 #[inline]
 pub(crate) const fn must_not_overflow(field: &'static str, value: u64, length: u64) -> Result<(), WireError> {
     match value.checked_add(length) {
@@ -119,13 +119,13 @@ pub(crate) const fn must_not_overflow(field: &'static str, value: u64, length: u
     }
 }
 
-/// Demands that there is something.
+/// Checks that a length is not 0.
 #[inline]
 pub(crate) const fn must_not_be_empty(field: &'static str, length: u64) -> Result<(), WireError> {
     if length == 0 { Err(WireError::Empty { field }) } else { Ok(()) }
 }
 
-/// Demands `value <= limit`.
+/// Checks `value <= limit`.
 #[inline]
 pub(crate) const fn must_fit(field: &'static str, value: u64, limit: u64) -> Result<(), WireError> {
     if value <= limit { Ok(()) } else { Err(WireError::TooLarge { field, value, limit }) }

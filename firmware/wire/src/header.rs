@@ -16,7 +16,7 @@ pub const VERSION: u8 = 1;
 pub const SHORT_BYTES: usize = 128;
 /// Most data a short send carries when a signal travels with it.
 pub const SHORT_SIGNAL_BYTES: usize = SHORT_BYTES - SIGNAL_TRAILER_BYTES;
-/// Most data in one packet. A network interface cuts long transfers into shorter ones where its transport asks for that.
+/// Most data in one packet. A NIC cuts long transfers into shorter pieces where its transport asks for that.
 pub const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes that a signal adds at the end of a payload.
 pub const SIGNAL_TRAILER_BYTES: usize = 16;
@@ -88,8 +88,8 @@ impl fmt::Display for Flags {
 /// | 36..40 | message, fetch or handler |
 /// | 40..48 | offset, or the code of a refusal |
 ///
-/// Fields that a kind does not use are zero. Any `sequence` is legal here. A NIC numbers the packets to each peer from 0, and takes
-/// none out of order, also over transports that lose nothing.
+/// Fields that a kind does not use are zero. Any `sequence` is legal here. A NIC numbers the packets to each peer from 0 and
+/// accepts none out of order, even over transports that lose nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Header {
@@ -103,15 +103,15 @@ pub struct Header {
     pub length: U32,
     /// The link's number for this packet.
     pub sequence: U32,
-    /// 0.
+    /// Must be 0.
     pub reserved: U32,
-    /// What proves the right to do this.
+    /// Key that proves the right to do this.
     pub key: Key,
     /// An [`ExportId`](crate::ExportId).
     pub export: U32,
     /// A [`MessageId`](crate::MessageId), [`FetchId`](crate::FetchId) or [`HandlerId`](crate::HandlerId).
     pub message: U32,
-    /// Bytes from the start of the export or fetch; in a refusal, the reason's code.
+    /// Offset in the export or fetch, in bytes; in a refusal, the reason's code.
     pub offset: U64,
 }
 
@@ -132,7 +132,7 @@ impl Header {
         offset: U64::ZERO,
     };
 
-    /// Payload bytes as the header claims them. Not to be trusted before parsing.
+    /// Payload bytes as the header claims them; untrusted until parsed.
     #[inline]
     pub const fn payload_bytes(&self) -> u32 {
         self.length.get()

@@ -1,6 +1,6 @@
-//! Names of things, as they travel: numbers without arithmetic, keys and rights.
+//! Identifiers as they travel: numbers without arithmetic, keys and rights.
 //!
-//! An id received from a peer is a claim. It names something only after the owner's table says so.
+//! An id received from a peer is a claim: it names something only if the owner's table says so.
 
 use core::fmt;
 use core::hint::black_box;
@@ -58,17 +58,17 @@ impl HandlerId {
     pub const CONTROL: Self = Self(0);
 }
 
-/// A process of a node: what sends a message, and what it is for.
+/// A process of a node, as sender or receiver of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
-    /// Its node.
+    /// Node of the process.
     pub node: NodeId,
-    /// Its number there.
+    /// Number of the process on that node.
     pub process: ProcessId,
 }
 
 impl Endpoint {
-    /// The first process of a node: the only one, where each process has a NIC of its own.
+    /// The first process of a node: the only one where each process has a NIC of its own.
     #[must_use]
     pub const fn first_of(node: NodeId) -> Self {
         Self { node, process: ProcessId(0) }
@@ -78,14 +78,14 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.process {
-            // Where each process has a NIC of its own, its node says it all.
+            // With one process a NIC, the node's number says it all.
             ProcessId(0) => self.node.fmt(f),
             process => write!(f, "{process} of {}", self.node),
         }
     }
 }
 
-/// What proves the right to use an export, or to answer a fetch: 16 unguessable bytes.
+/// Proves the right to use an export, or to answer a fetch: 16 unguessable bytes.
 ///
 /// Comparison takes the same time for equal and unequal keys; there is no order and no hash.
 /// Printing shows the first two bytes only.
@@ -94,16 +94,16 @@ impl fmt::Display for Endpoint {
 pub struct Key(pub [u8; 16]);
 
 impl Key {
-    /// The key of packets that need none. A table must never hand it out.
+    /// Key of packets that need none. A table must never give it to an export.
     pub const ZERO: Key = Key([0; 16]);
 
-    /// The first two bytes, the part that may be shown.
+    /// The first two bytes, which may be printed.
     #[inline]
     pub(crate) const fn shown(self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// Demands [`Key::ZERO`] in a packet that uses no key.
+    /// Checks that a packet that uses no key has [`Key::ZERO`].
     #[inline]
     pub(crate) fn must_be_zero(self, field: &'static str) -> Result<(), WireError> {
         if self == Key::ZERO { Ok(()) } else { Err(WireError::Reserved { field, value: u64::from(self.shown()) }) }
@@ -114,7 +114,7 @@ impl PartialEq for Key {
     #[inline]
     fn eq(&self, other: &Key) -> bool {
         let difference = u128::from_ne_bytes(self.0) ^ u128::from_ne_bytes(other.0);
-        // Both halves are folded before the one decision, so nothing tells where keys part.
+        // Both halves are folded before the one decision, so timing does not reveal where keys differ.
         black_box((difference as u64) | ((difference >> 64) as u64)) == 0
     }
 }
@@ -147,13 +147,13 @@ impl Rights {
     /// Every right there is.
     pub const ALL: Rights = Rights(3);
 
-    /// The set as it travels.
+    /// The set as bits, for the wire.
     #[inline]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The set behind travelled bits; a bit this version does not know is an error.
+    /// Decodes bits from the wire; a bit that this version does not know is an error.
     pub const fn from_bits(bits: u32) -> Result<Rights, WireError> {
         if bits & !Rights::ALL.0 == 0 {
             Ok(Rights(bits))

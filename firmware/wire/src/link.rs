@@ -24,12 +24,12 @@ pub const LINK_VERSION: u8 = 1;
 pub const MAX_ACK_RANGES: usize = 16;
 /// Bytes of a [`LinkAck`] before its ranges.
 const ACK_FIXED_BYTES: usize = 8;
-/// Bytes of one range.
+/// Bytes of one range in a [`LinkAck`].
 const RANGE_BYTES: usize = 16;
 /// Bytes of the longest [`LinkAck`].
 pub const MAX_ACK_BYTES: usize = ACK_FIXED_BYTES + MAX_ACK_RANGES * RANGE_BYTES;
 
-/// What a datagram is for.
+/// Kind of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LinkKind {
@@ -41,23 +41,23 @@ pub enum LinkKind {
     Data = 3,
     /// Acknowledges data.
     Ack = 4,
-    /// Asks for the packet that is expected next: it was dropped, and can be taken now.
+    /// Asks for the packet that is expected next: the receiver dropped it and can now take it.
     Again = 5,
 }
 
-/// Why a datagram is not one of a link.
+/// Why bytes are not a valid datagram of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// It ends before its header or its ranges do.
+    /// It ends before its header or its ranges do; its length in bytes.
     #[error("a datagram of {0} bytes ends before its fields do")]
     Short(usize),
-    /// It has bytes behind its last field.
+    /// Bytes follow its last field; how many.
     #[error("a datagram has {0} bytes behind its last field")]
     Trailing(usize),
-    /// Another version.
+    /// It has another version.
     #[error("link version {0}: expected {LINK_VERSION}")]
     Version(u8),
-    /// No such kind.
+    /// Its kind is unknown.
     #[error("link kind {0}: expected 1 to 5")]
     Kind(u8),
     /// A field has a value that its kind does not allow.
@@ -71,11 +71,11 @@ pub enum LinkError {
 /// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkHeader {
-    /// What it is for.
+    /// Kind of the datagram.
     pub kind: LinkKind,
-    /// Number of the path that it was sent on.
+    /// Number of the path on which it was sent.
     pub path: u8,
-    /// Sequence number that the sender expects next from the receiver: all packets before it have come. 0 in hello and welcome.
+    /// Sequence number that the sender expects next: all earlier packets have arrived. 0 in hello and welcome.
     pub expected: u32,
     /// Random number of the sender's incarnation, not 0.
     pub epoch: u64,
@@ -88,7 +88,7 @@ pub struct LinkHeader {
 }
 
 impl LinkHeader {
-    /// Reads a header and gives what follows it.
+    /// Parses a header and also returns what follows it.
     ///
     /// # Errors
     /// [`LinkError`] names the field that is wrong, with its value.
@@ -137,7 +137,7 @@ impl LinkHeader {
         Ok((header, rest))
     }
 
-    /// Its bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn emit(&self) -> [u8; LINK_HEADER_BYTES] {
         let mut bytes = [0; LINK_HEADER_BYTES];
@@ -163,26 +163,26 @@ impl fmt::Display for LinkHeader {
     }
 }
 
-/// Which transmissions have arrived. Its ranges descend, do not touch, and are bounded by [`MAX_ACK_RANGES`].
+/// Transmissions that have arrived. Its ranges descend, do not touch, and number at most [`MAX_ACK_RANGES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkAck {
     /// Nanoseconds between the arrival of the newest transmission and this ack.
     pub delay_ns: u32,
     count: u16,
-    /// First and last number of each range, both included.
+    /// First and last number of each range, inclusive.
     ranges: [(u64, u64); MAX_ACK_RANGES],
 }
 
 impl LinkAck {
-    /// An ack of `ranges` of first and last number, newest first; only the first [`MAX_ACK_RANGES`] are kept.
+    /// Makes an ack of `ranges` (first and last number, newest first); keeps only the first [`MAX_ACK_RANGES`].
     ///
     /// # Errors
-    /// [`LinkError::Range`] when they do not descend or one is inverted.
+    /// [`LinkError::Range`] if they do not descend or one is inverted.
     pub fn new(delay_ns: u32, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<Self, LinkError> {
         let mut ack = Self { delay_ns, count: 0, ranges: [(0, 0); MAX_ACK_RANGES] };
         let mut below = None;
         for (at, (first, last)) in ranges.into_iter().take(MAX_ACK_RANGES).enumerate() {
-            // A range that touches the one above belongs to it.
+            // Merges a range that touches the one above.
             if first > last || below.is_some_and(|below: u64| last >= below.saturating_sub(1)) {
                 return Err(LinkError::Range(at));
             }
@@ -199,7 +199,7 @@ impl LinkAck {
         &self.ranges[..usize::from(self.count)]
     }
 
-    /// Reads what follows the header of an ack.
+    /// Parses what follows the header of an ack.
     ///
     /// # Errors
     /// [`LinkError`] for bytes that are missing or left over, too many ranges, and ranges that do not descend.
@@ -222,7 +222,7 @@ impl LinkAck {
         Self::new(word as u32, ranges)
     }
 
-    /// Writes it to the begin of `bytes`, and gives its length.
+    /// Encodes the ack at the start of `bytes`, and returns its length.
     pub fn emit(&self, bytes: &mut [u8; MAX_ACK_BYTES]) -> usize {
         bytes[..4].copy_from_slice(&self.delay_ns.to_le_bytes());
         bytes[4..8].copy_from_slice(&u32::from(self.count).to_le_bytes());

@@ -11,4 +11,4 @@
 //! | control 1 | import request, cancel, granted, refused; revoked, released, goodbye |
 //! | commands 1 | short send, long send, fetch, handler |
 //!
-//! Until the first release the formats change without a new version: no other build is there to speak to.
+//! Until the first release the formats change without a new version: there is no other build to talk to.

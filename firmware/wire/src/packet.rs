@@ -24,7 +24,7 @@ use crate::payload::{
 };
 use crate::refusal::Refusal;
 
-/// What a packet is for.
+/// Kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -34,15 +34,15 @@ pub enum Kind {
     FetchRequest = 2,
     /// Bytes that were asked for.
     FetchReply = 3,
-    /// Why a fetch is not answered.
+    /// Says why a fetch is not answered.
     FetchRefused = 4,
-    /// Why a store was not applied.
+    /// Says why a store was not applied.
     StoreRefused = 5,
     /// For a row of the handler dispatch table.
     Handler = 6,
-    /// Takes up its number and nothing else.
+    /// Uses up its sequence number, nothing else.
     Nothing = 7,
-    /// Changes a word of an export, and asks what it held.
+    /// Changes a word of an export, and asks for the old value.
     Atomic = 8,
 }
 
@@ -100,13 +100,13 @@ impl fmt::Display for Kind {
 pub enum Repr {
     /// Data for an export, at most [`CHUNK_BYTES`]; none at all if it only notifies or signals.
     Store {
-        /// Opens the export.
+        /// Key of the export.
         key: Key,
-        /// Where to.
+        /// Destination.
         export: ExportId,
-        /// Which send this is a piece of.
+        /// Send that this packet belongs to.
         message: MessageId,
-        /// Where in the export the data goes.
+        /// Offset in the export, in bytes.
         offset: u64,
         /// Bytes of data. `offset + length` fits in 64 bits.
         length: u32,
@@ -119,27 +119,27 @@ pub enum Repr {
     },
     /// Asks for bytes of an export.
     FetchRequest {
-        /// Opens the export.
+        /// Key of the export.
         key: Key,
-        /// Where from.
+        /// Source.
         export: ExportId,
         /// The asker's number for this fetch.
         fetch: FetchId,
-        /// Where in the export the bytes lie.
+        /// Offset in the export, in bytes.
         offset: u64,
-        /// How many bytes. `offset + want_bytes` fits in 64 bits. A fetch of 0 bytes is a flush: it asks for no right, and its
-        /// answer says that every packet before it has been handled.
+        /// Bytes wanted. `offset + want_bytes` fits in 64 bits. A fetch of 0 bytes is a flush: it needs no right, and its answer
+        /// says that every earlier packet has been handled.
         want_bytes: u64,
-        /// What the reply must show.
+        /// Key that the reply must show.
         reply_key: Key,
     },
-    /// A piece of what was asked for: 1 to [`CHUNK_BYTES`] bytes, 0 for a fetch of 0 bytes.
+    /// A piece of the bytes asked for: 1 to [`CHUNK_BYTES`] bytes, 0 for a fetch of 0 bytes.
     FetchReply {
-        /// As in the request.
+        /// Key from the request.
         reply_key: Key,
-        /// As in the request.
+        /// Number of the fetch, from the request.
         fetch: FetchId,
-        /// Where in the fetch (not in the export) the piece goes.
+        /// Offset in the fetch (not in the export), in bytes.
         offset: u64,
         /// Bytes of data. `offset + length` fits in 64 bits.
         length: u32,
@@ -148,54 +148,54 @@ pub enum Repr {
     },
     /// The fetch will not be answered.
     FetchRefused {
-        /// As in the request.
+        /// Key from the request.
         reply_key: Key,
-        /// As in the request.
+        /// Number of the fetch, from the request.
         fetch: FetchId,
-        /// Why.
+        /// Reason of the refusal.
         reason: Refusal,
     },
     /// The exporter's NIC did not apply a store.
     StoreRefused {
-        /// As in the store.
+        /// Message of the store.
         message: MessageId,
-        /// As in the store.
+        /// Export of the store.
         export: ExportId,
-        /// Why.
+        /// Reason of the refusal.
         reason: Refusal,
-        /// As in the store.
+        /// Offset of the store, in bytes.
         offset: u64,
         /// Bytes of the store. `offset + length` fits in 64 bits.
         length: u64,
-        /// Messages to this export that this packet tells of, the named one included: at least 1.
+        /// Messages to this export that this packet reports, the named one included: at least 1.
         count: u64,
     },
     /// A message for a row of the receiver's handler dispatch table, at most [`MAX_PAYLOAD_BYTES`].
     Handler {
-        /// Which row.
+        /// Row of the dispatch table.
         handler: HandlerId,
-        /// The process that sends it.
+        /// Sending process.
         from: ProcessId,
-        /// The process that it is for.
+        /// Receiving process.
         to: ProcessId,
         /// Bytes of payload, opaque here.
         length: u32,
     },
-    /// Takes up its number on the link and nothing else: what is left of a packet whose sender has gone before it arrived.
+    /// Uses up its number on the link, nothing else: replaces a packet whose sender was closed before it arrived.
     Nothing,
-    /// Changes a word of an export. The answer is that of a fetch of the word: what it held, in little-endian order.
+    /// Changes a word of an export. The answer is that of a fetch of the word: its old value, in little-endian order.
     Atomic {
-        /// Opens the export.
+        /// Key of the export.
         key: Key,
-        /// Where.
+        /// Export that holds the word.
         export: ExportId,
         /// The asker's number for the answer.
         fetch: FetchId,
-        /// Where in the export the word lies: a multiple of its width.
+        /// Offset of the word in the export, in bytes: a multiple of its width.
         offset: u64,
-        /// What is done.
+        /// Operation.
         atomic: Atomic,
-        /// What the answer must show.
+        /// Key that the answer must show.
         reply_key: Key,
     },
 }
@@ -254,7 +254,7 @@ impl Repr {
             _ => Flags::NONE,
         };
         must_be_zero("flags", u64::from(header.flags.get() & !legal.0))?;
-        // What the kind does not use is zero, so that each legal packet has one encoding.
+        // Fields that the kind does not use are zero, so that each legal packet has one encoding.
         if !matches!(kind, Kind::FetchRequest | Kind::FetchReply | Kind::FetchRefused | Kind::Atomic) {
             header.key.must_be_zero("key")?;
         }
@@ -329,8 +329,8 @@ impl Repr {
         Ok(repr)
     }
 
-    /// Whether the fields are within what the format allows. `parse` returns nothing that fails
-    /// this, and `emit` of something that does yields a packet which the receiver refuses.
+    /// Checks that the fields are within what the format allows. `parse` returns only packets that pass; a receiver refuses what
+    /// `emit` makes of one that does not.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         match *self {
@@ -372,7 +372,7 @@ impl Repr {
         (header, payload)
     }
 
-    /// As [`emit`](Self::emit), with the header written where it is to be: a copy soon afterwards would wait for its fields.
+    /// As [`emit`](Self::emit), but writes the header in place: a copy soon afterwards would wait for its fields.
     #[inline]
     pub fn emit_to(&self, sequence: u32, header: &mut Header) -> InlinePayload {
         debug_assert_eq!(self.check(), Ok(()), "{self} is not legal");
@@ -437,7 +437,7 @@ impl Repr {
         payload
     }
 
-    /// What the packet is for.
+    /// The packet's kind.
     #[inline]
     pub const fn kind(&self) -> Kind {
         match self {

@@ -1,10 +1,10 @@
-//! Why the other side did not do what it was asked.
+//! Reasons for which a peer refuses a request.
 
 use core::fmt;
 
 use crate::error::WireError;
 
-/// The reason a store, fetch or import was refused. It travels as [`Refusal::code`].
+/// Reason why a store, fetch or import was refused. Travels as [`Refusal::code`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u32)]
@@ -19,9 +19,9 @@ pub enum Refusal {
     OutOfRange = 4,
     /// The import was not granted this right.
     NoRight = 5,
-    /// The importer is not among those who may import.
+    /// The export does not admit this importer.
     NotPermitted = 6,
-    /// More bytes than the receiver takes at once.
+    /// More bytes than the receiver accepts at once.
     TooLong = 7,
     /// Nobody exports under this name.
     NoSuchName = 8,
@@ -43,13 +43,13 @@ impl Refusal {
         Refusal::Busy,
     ];
 
-    /// The number that travels.
+    /// The code on the wire.
     #[inline]
     pub const fn code(self) -> u32 {
         self as u32
     }
 
-    /// The reason behind a number that travelled.
+    /// The reason behind a code from the wire.
     pub const fn from_code(code: u64) -> Result<Refusal, WireError> {
         if code >= 1 && code <= Refusal::ALL.len() as u64 {
             Ok(Refusal::ALL[code as usize - 1])

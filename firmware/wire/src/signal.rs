@@ -5,15 +5,15 @@ use core::fmt;
 use crate::error::{WireError, must_not_overflow};
 use crate::header::SIGNAL_TRAILER_BYTES;
 
-/// What becomes of the word.
+/// How a signal changes its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SignalOp {
-    /// It is the value.
+    /// The word becomes the value.
     Set = 0,
-    /// The value is added to it; it wraps.
+    /// The value is added to the word, wrapping.
     Add = 1,
-    /// The bits of the value are set in it.
+    /// The bits of the value are set in the word.
     Or = 2,
 }
 
@@ -23,12 +23,12 @@ pub enum SignalOp {
 /// offset, which is a multiple of eight, hold the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signal {
-    /// Where in the export the word lies, in bytes: a multiple of 8. `offset + 8` fits in 64 bits; that it lies in
-    /// the export, and aligned in memory, is for the exporter's NIC to check.
+    /// Offset of the word in the export, in bytes: a multiple of 8. `offset + 8` fits in 64 bits; the exporter's NIC checks that
+    /// it lies in the export and is aligned in memory.
     pub offset: u64,
-    /// What is written there, added or set.
+    /// Value to set, add or or.
     pub value: u64,
-    /// Which of these.
+    /// Operation.
     pub op: SignalOp,
 }
 
@@ -39,13 +39,13 @@ impl Signal {
     /// Bits of the offset on the wire that hold the operation.
     const OP_BITS: u64 = Self::WORD_BYTES - 1;
 
-    /// Sets the word at `offset` to `value`.
+    /// A signal that sets the word at `offset` to `value`.
     #[inline]
     pub const fn set(offset: u64, value: u64) -> Signal {
         Signal { offset, value, op: SignalOp::Set }
     }
 
-    /// Reads a trailer.
+    /// Decodes a trailer.
     #[inline]
     pub fn from_bytes(trailer: &[u8; SIGNAL_TRAILER_BYTES]) -> Result<Signal, WireError> {
         let both = u128::from_le_bytes(*trailer);
@@ -77,7 +77,7 @@ impl Signal {
         }
     }
 
-    /// The trailer, to be put behind the data.
+    /// Encodes the trailer, to be put behind the data.
     #[inline]
     pub fn to_bytes(self) -> [u8; SIGNAL_TRAILER_BYTES] {
         let place = self.offset | self.op as u64;

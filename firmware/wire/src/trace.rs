@@ -1,4 +1,4 @@
-//! What is traced of a process's communication: one record for each operation, as it is written while the process runs.
+//! Records of a process's communication, one for each operation, written while the process runs.
 
 use core::fmt;
 
@@ -22,22 +22,23 @@ pub enum TraceOp {
     Export = 4,
     /// The memory is no longer exported.
     Unexport = 5,
-    /// A send or fetch of the memory is asked for: its pages are checked, pinned if need be, and stay so until they are released.
-    /// Only there if anything else came before it was over; otherwise the send or fetch stands for it.
+    /// A send or fetch of the memory begins: its pages are checked, pinned if need be, and stay pinned until released. Recorded
+    /// only if other operations came before its end; otherwise the send or fetch stands for it.
     Hold = 6,
-    /// The send or fetch of the memory that was held is over.
+    /// A send or fetch of held memory is over.
     Release = 7,
     /// The memory could not be pinned as a whole when the host filled the NIC's cache ahead: some of it does not exist.
     Absent = 8,
-    /// Memory that was absent is there.
+    /// Memory that was absent now exists.
     Present = 9,
-    /// A thread has computed: `address` is its number in the process, `bytes` the nanoseconds of processor time that it used since its
-    /// last call of the shared memory. The calls that follow are this thread's, up to the next such record. Its time is that at which the
-    /// call began; the call's own record has the time at which it was over.
+    /// A thread has computed: `address` is its number in the process, `bytes` the nanoseconds of processor time since its last
+    /// call of the shared memory. The calls that follow, up to the next such record, are this thread's. The time is the start of
+    /// the call; the call's own record has its end.
     Compute = 10,
     /// The shared memory is opened: `address` is the begin of its first view, `bytes` the length of a view.
     OpenShared = 11,
-    /// The shape of the shared memory: `address` is how many views it has, `bytes` how many threads of each process take part in barriers.
+    /// The shape of the shared memory: `address` is its number of views, `bytes` the threads of each process that take part in
+    /// barriers.
     ShapeShared = 12,
     /// A minipage of `bytes` bytes is allocated at `address`.
     Allocate = 13,
@@ -45,9 +46,9 @@ pub enum TraceOp {
     ReadFault = 14,
     /// A store to the shared memory faulted at `address`; the minipage there has `bytes` bytes.
     WriteFault = 15,
-    /// The page at `address` is asked for before it is read.
+    /// The page at `address` is requested before it is read.
     Prefetch = 16,
-    /// The page at `address` is asked for before it is written.
+    /// The page at `address` is requested before it is written.
     PrefetchWrite = 17,
     /// The lock with the number `address` is taken.
     Lock = 18,
@@ -60,7 +61,7 @@ pub enum TraceOp {
 }
 
 impl TraceOp {
-    /// The operation of a code; `None` if there is none.
+    /// The operation behind a code; `None` if the code is unknown.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -89,7 +90,7 @@ impl TraceOp {
         })
     }
 
-    /// Its name in text formats.
+    /// Name in text formats.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -117,8 +118,8 @@ impl TraceOp {
         }
     }
 
-    /// Whether it is a call of the shared memory, or what belongs to one: no NIC sees it. What its address and its bytes are depends on
-    /// the operation.
+    /// Whether it is, or belongs to, a call of the shared memory, which no NIC sees. The meaning of address and bytes then
+    /// depends on the operation.
     #[must_use]
     pub const fn is_shared_memory(self) -> bool {
         self as u8 >= Self::Compute as u8
@@ -141,34 +142,34 @@ pub const TRACE_FLAG_INLINE: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct TraceRecord {
-    /// When it began: nanoseconds on a clock that all nodes share.
+    /// Start of the operation, in nanoseconds on a clock that all nodes share.
     pub time_ns: U64,
     /// First byte of the memory, in the process's address space.
     pub address: U64,
-    /// Bytes of the memory; may be 0.
+    /// Length of the memory in bytes; may be 0.
     pub bytes: U64,
-    /// The node.
+    /// Number of the node.
     pub node: U16,
-    /// The process, by its number on the node.
+    /// Number of the process on its node.
     pub process: U16,
     /// A [`TraceOp`].
     pub op: u8,
-    /// [`TRACE_FLAG_DIRECT`], [`TRACE_FLAG_INLINE`] or nothing: the NIC translated it.
+    /// [`TRACE_FLAG_DIRECT`], [`TRACE_FLAG_INLINE`], or 0: the NIC translated it.
     pub flags: u8,
-    /// Zero.
+    /// Must be zero.
     pub reserved: U16,
 }
 
 const _: () = assert!(size_of::<TraceRecord>() == TRACE_RECORD_BYTES);
 
 impl TraceRecord {
-    /// Its operation; `None` if it has no valid one.
+    /// Its operation; `None` if the code is unknown.
     #[must_use]
     pub const fn op(&self) -> Option<TraceOp> {
         TraceOp::from_code(self.op)
     }
 
-    /// Whether the MMU translated it, not the NIC.
+    /// Whether the MMU translated it instead of the NIC.
     #[must_use]
     pub const fn is_direct(&self) -> bool {
         self.flags & TRACE_FLAG_DIRECT != 0

@@ -9,7 +9,7 @@ use crate::header::{HEADER_BYTES, Header};
 use crate::packet::Repr;
 use crate::signal::Signal;
 
-/// A whole packet in memory: header and payload, with a length that agrees.
+/// A whole packet in memory: header and payload of the length that the header gives.
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
     header: &'a Header,
@@ -18,7 +18,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Takes one packet as it arrived, header first, with nothing behind the payload.
+    /// Checks one packet as it arrived, header first, with nothing behind the payload.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Packet<'a>, WireError> {
         match Header::ref_from_prefix(bytes) {
             Ok((header, payload)) => Packet::from_parts(header, payload),
@@ -30,7 +30,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Takes one packet whose payload lies elsewhere than its header.
+    /// Checks one packet whose payload lies apart from its header.
     pub fn from_parts(header: &'a Header, payload: &'a [u8]) -> Result<Packet<'a>, WireError> {
         let repr = Repr::parse(header, payload)?;
         if payload.len() as u64 != u64::from(repr.payload_bytes()) {
@@ -46,7 +46,7 @@ impl<'a> Packet<'a> {
         Ok(Packet { header, payload, repr })
     }
 
-    /// The header, with the link's numbers.
+    /// The header, including the link's numbers.
     pub const fn header(&self) -> &'a Header {
         self.header
     }
@@ -90,7 +90,7 @@ impl fmt::Display for Packet<'_> {
 
 impl fmt::Debug for Packet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the payload: keys travel in some.
+        // Without the payload: some payloads contain keys.
         f.debug_struct("Packet").field("header", self.header).field("repr", &self.repr).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! The format does not move: every kind has the bytes and the words that it had when its version was set.
+//! The format does not change: every kind encodes as it did when its version was set.
 
 use std::fs;
 use std::path::PathBuf;
@@ -113,7 +113,7 @@ fn datagrams() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     .into_iter()
 }
 
-/// The seeds of the fuzz targets are these vectors. `MAPWIRE_WRITE_SEEDS=1` writes them anew.
+/// The seeds of the fuzz targets are these vectors. `MAPWIRE_WRITE_SEEDS=1` rewrites them.
 #[test]
 fn the_fuzz_seeds_are_the_vectors() {
     let seeds = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");

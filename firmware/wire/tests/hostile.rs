@@ -192,7 +192,7 @@ fn an_atomic_of_no_known_operation_width_or_value_is_refused() {
     for code in [0, 8, 4 << 8 | 8, 1 << 8 | 2, 1 << 8, u64::MAX] {
         assert!(matches!(parse(0, code), Err(WireError::Unknown { .. })), "{code:#x}");
     }
-    // What an addition does not use.
+    // Fields that an addition does not use.
     assert!(matches!(parse(2, 1), Err(WireError::Reserved { .. })));
     // The word is four bytes wide.
     assert!(matches!(parse(1, 1 << 32), Err(WireError::TooLarge { .. })));

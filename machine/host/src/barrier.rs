@@ -1,9 +1,8 @@
 //! A fence between processes that costs its frequent side nothing.
 //!
-//! Two sides each store one word and then load the other's, and one of them must see the other's store (Dekker's pattern).
-//! Both need a full fence in between. Where one side does this on every store to a peer's memory, and the other only before
-//! it sleeps, the sleeper makes the fence for both: `membarrier` has the kernel run one on every processor that runs a
-//! registered process.
+//! Two sides each store one word and then load the other's, and one of them must see the other's store (Dekker's pattern). Both need a
+//! full fence in between. If one side does this on every store to a peer's memory, and the other only before it sleeps, the sleeper makes
+//! the fence for both: `membarrier` has the kernel run one on every processor that runs a registered process.
 
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
@@ -12,7 +11,7 @@ use rustix::thread::{MembarrierCommand, membarrier};
 /// Whether [`heavy`] reaches this process.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Lets [`heavy`] of other processes reach this one. Without it, or where the kernel refuses, [`light`] is a full fence.
+/// Lets [`heavy`] of other processes reach this one. Without it, or if the kernel refuses, [`light`] is a full fence.
 pub fn register() {
     if membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok() {
         REGISTERED.store(true, Ordering::Relaxed);
@@ -29,7 +28,7 @@ pub fn light() {
     }
 }
 
-/// The rare side's fence, which takes microseconds. False when it may not have reached processes that only make light ones.
+/// The rare side's fence, which takes microseconds. False if it may not have reached processes that only make light ones.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     membarrier(MembarrierCommand::GlobalExpedited).is_ok()

@@ -1,4 +1,4 @@
-//! Descriptors of this process that stay clear of standard input, output and error.
+//! Descriptors of this process above standard input, output and error.
 
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 /// The lowest descriptor that is not a standard stream.
 const FIRST: i32 = 3;
 
-/// The lowest descriptor that [`above_stdio`] gives.
+/// The lowest descriptor that [`above_stdio`] returns.
 static LOWEST: AtomicI32 = AtomicI32::new(FIRST);
 
-/// Numbers that [`is_ours`] knows of: those of a process that may have 65,536 descriptors.
+/// Size of the table for [`is_ours`]: enough for a process that may have 65,536 descriptors.
 const NUMBERS: usize = 1 << 16;
 
-/// A bit for each descriptor that was made while low numbers are the program's.
+/// A bit for each descriptor made while low numbers belong to the program.
 static OURS: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
 fn bit(number: i32) -> Option<(&'static AtomicU64, u64)> {
@@ -20,7 +20,7 @@ fn bit(number: i32) -> Option<(&'static AtomicU64, u64)> {
     Some((OURS.get(number / 64)?, 1 << (number % 64)))
 }
 
-/// Notes a descriptor that programs must not close, where they do not know of it.
+/// Records a descriptor that a program unaware of mapwire must not close.
 fn kept(fd: OwnedFd) -> OwnedFd {
     if is_kept_above()
         && let Some((word, bit)) = bit(fd.as_raw_fd())
@@ -30,14 +30,14 @@ fn kept(fd: OwnedFd) -> OwnedFd {
     fd
 }
 
-/// Whether a descriptor is mapwire's, in a program whose low numbers are its own ([`keep_above`]): one that [`above_stdio`] or
-/// [`copy_above_stdio`] gave and that was not [forgotten](forget) since.
+/// Whether a descriptor is mapwire's, in a program that owns the low numbers ([`keep_above`]): it was returned by [`above_stdio`] or
+/// [`copy_above_stdio`], and not [forgotten](forget) since.
 #[must_use]
 pub fn is_ours(number: i32) -> bool {
     bit(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// Says that a descriptor of mapwire is being closed: its number may be anybody's from now on.
+/// Marks a descriptor of mapwire as being closed: its number is free from now on.
 pub fn forget(number: i32) {
     if let Some((word, bit)) = bit(number) {
         word.fetch_and(!bit, Ordering::Relaxed);
@@ -57,21 +57,19 @@ pub fn first_of_ours(first: u32) -> Option<u32> {
     found.next()
 }
 
-/// Has [`above_stdio`] give descriptors from `lowest` on: for programs that do not know of mapwire, and use low numbers as they like.
-/// Where so many are not allowed, the standard streams are what it stays clear of.
+/// Makes [`above_stdio`] return descriptors from `lowest` on: for programs that do not know of mapwire, and use low numbers as they like.
+/// If that exceeds the limit, it only avoids the standard streams.
 pub fn keep_above(lowest: i32) {
     LOWEST.store(lowest.max(FIRST), Ordering::Relaxed);
 }
 
-/// Moves a new descriptor above 2. A program that has closed its standard streams gets their
-/// numbers from the next call that makes a descriptor; what it then prints must not land in
-/// memory or in a socket of mapwire.
+/// Moves a new descriptor above 2. A program that has closed its standard streams gets their numbers from the next call that makes a
+/// descriptor; what it then prints must not land in memory or in a socket of mapwire.
 ///
-/// Every descriptor that mapwire makes or receives goes through here, or through a loop that does
-/// the same ([`is_above_stdio`]).
+/// Every descriptor that mapwire makes or receives goes through here, or through a loop that does the same ([`is_above_stdio`]).
 ///
 /// # Errors
-/// No descriptor is left above 2.
+/// No descriptor above 2 is left.
 pub fn above_stdio(fd: OwnedFd) -> rustix::io::Result<OwnedFd> {
     let lowest = LOWEST.load(Ordering::Relaxed);
     if fd.as_raw_fd() >= lowest {
@@ -85,13 +83,13 @@ pub fn above_stdio(fd: OwnedFd) -> rustix::io::Result<OwnedFd> {
     moved.map(kept)
 }
 
-/// Whether low numbers are the program's ([`keep_above`]): then nothing is opened that keeps its number.
+/// Whether the program owns the low numbers ([`keep_above`]): then no new descriptor may keep its number.
 pub fn is_kept_above() -> bool {
     LOWEST.load(Ordering::Relaxed) > FIRST
 }
 
-/// A copy of a descriptor, as [`above_stdio`] gives them. No other copy is made and closed on the way: that would end the locks of
-/// `fcntl` that the process has on the file.
+/// Copies a descriptor as [`above_stdio`] returns them. No other copy is made and closed on the way: that would release the process's
+/// `fcntl` locks on the file.
 ///
 /// # Errors
 /// The descriptor is not open, or no other is left above 2.
@@ -100,7 +98,7 @@ pub fn copy_above_stdio(fd: impl AsFd) -> rustix::io::Result<OwnedFd> {
     copy(LOWEST.load(Ordering::Relaxed)).or_else(|_| copy(FIRST)).map(kept)
 }
 
-/// Whether a descriptor is none of the standard streams.
+/// Whether a descriptor is not a standard stream.
 pub fn is_above_stdio(fd: &impl AsRawFd) -> bool {
     fd.as_raw_fd() >= FIRST
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A kernel error number: prints its name and the system's words for it.
+/// A kernel error number, printed as its name and the system's description.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub(crate) rustix::io::Errno);
 
@@ -27,7 +27,7 @@ impl From<std::io::Error> for Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The system's words already end in "(os error N)".
+        // The system's description already ends in "(os error N)".
         write!(f, "{}", std::io::Error::from_raw_os_error(self.number()))
     }
 }

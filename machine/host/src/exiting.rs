@@ -1,7 +1,7 @@
-//! What is done when the process exits: by `exit`, or by returning from `main`.
+//! Actions when the process exits by `exit` or by returning from `main`.
 //!
-//! The C library calls back in the thread that exits, in reverse order of registration, with its thread-local values destroyed
-//! already. What exits without asking the C library (`_exit`, `quick_exit`, `abort`, a signal) is not seen.
+//! The C library calls back in the exiting thread, in reverse order of registration, after destroying its thread-local values. Exits that
+//! bypass the C library (`_exit`, `quick_exit`, `abort`, a signal) are not seen.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -9,28 +9,28 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// What to do at the exit: takes the code that the program exits with, and gives the one to exit with instead.
+/// Called at exit with the program's exit code; returns the code to exit with instead.
 pub type AtExit = fn(i32) -> i32;
 
 static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
 
-/// The process that asked: a forked child inherits the registration, and has nothing to do.
+/// The process that registered: a forked child inherits the registration, and does nothing.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// The thread that exits; 0 before.
+/// The exiting thread; 0 before.
 static EXITING: AtomicI32 = AtomicI32::new(0);
 
-/// Since when it does.
+/// When it began to exit.
 static SINCE: OnceLock<Instant> = OnceLock::new();
 
 unsafe extern "C" {
-    /// on_exit(3), of glibc: as `atexit`, and tells the code.
+    /// on_exit(3), of glibc: as `atexit`, and passes the code.
     safe fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
-    /// exit(3). In a function of `on_exit`, glibc goes on with those that are left, and ends with this code.
+    /// exit(3). In a function of `on_exit`, glibc continues with the remaining ones, and ends with this code.
     safe fn exit(code: c_int) -> !;
 }
 
-/// Has `at_exit` called once when this process exits. Of several calls in a process the first counts.
+/// Has `at_exit` called once when this process exits. Only the first call in a process counts.
 pub fn register(at_exit: AtExit) {
     PROCESS.store(std::process::id(), Ordering::Release);
     AT_EXIT.get_or_init(|| {
@@ -47,7 +47,7 @@ pub fn is_exiting() -> bool {
     EXITING.load(Ordering::Acquire) != 0
 }
 
-/// Since when this process exits by another thread, with whose code it ends at any time; `None` if it does not.
+/// When another thread began to exit, whose code may end this process at any time; `None` if none has.
 #[must_use]
 pub fn exits_elsewhere_since() -> Option<Instant> {
     let since = SINCE.get().copied();
@@ -71,7 +71,7 @@ extern "C" fn run(code: c_int, _: *mut c_void) {
     }
 }
 
-/// Keeps the library that this is part of loaded after `dlclose`: what is registered stays so.
+/// Keeps the library that contains this loaded after `dlclose`, since the registration stays.
 fn stay_loaded() {
     let own: AtExit = |code| code;
     let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();

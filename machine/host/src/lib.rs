@@ -1,31 +1,31 @@
-//! What this computer gives to mapwire: memory that other processes can map, pages that stay
-//! where they are, several views of the same memory, page faults, and ways of waiting.
+//! What this computer provides to mapwire: memory that other processes can map, pages that stay in place, several views of the same
+//! memory, page faults, and ways of waiting.
 //!
 //! | module | gives |
 //! |---|---|
 //! | [`memory`] | buffers that a peer of the same host can map, and raw copies into memory |
 //! | [`mapping`] | ranges of address space, and words in them |
-//! | [`pinning`] | pages made usable by the NIC and given back, under the limits of this computer |
+//! | [`pinning`] | pages made usable by the NIC and released, under the limits of this computer |
 //! | [`views`] | one memory at several addresses (MultiView), each with a protection of its own |
 //! | [`faults`] | the protection of those views, and the handler that their page faults reach |
 //! | [`paging`] | far memory: regions larger than RAM, in front of a backing store |
-//! | [`descriptors`] | descriptors that stay clear of the standard streams |
+//! | [`descriptors`] | descriptors above the standard streams |
 //! | [`barrier`] | a fence between processes that one side pays for both |
-//! | [`masking`] | signal handlers of the program kept off a thread for a while |
+//! | [`masking`] | blocking the program's signal handlers in a thread for a while |
 //! | [`waiting`] | polling, sleeping, or first the one and then the other |
-//! | [`scheduling`] | how soon a thread that wakes runs |
+//! | [`scheduling`] | how soon a woken thread runs |
 //! | [`private_folder`] | a folder that no other user can reach into, and the files in it |
-//! | [`processes`] | which process is whose child, and which made what |
-//! | [`own_words`] | words that a forked child finds empty |
-//! | [`sparing`] | few lines in a log of what others can do without end |
-//! | [`exiting`] | what is done when the process exits |
+//! | [`processes`] | parents of processes, and owners of objects across forks |
+//! | [`own_words`] | words that a forked child finds zero |
+//! | [`sparing`] | limits log lines that others can cause without end |
+//! | [`exiting`] | actions when the process exits |
 //! | [`saying`] | lines on standard error, which may have no reader |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
-//! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits
-//! or settings; an error names the one that was in the way and how to change it.
+//! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits or settings; an error names the one in
+//! the way and how to change it.
 //!
-//! `unsafe` is denied but for the modules that talk to the kernel or touch shared memory.
+//! `unsafe` is denied except in the modules that talk to the kernel or touch shared memory.
 #![deny(unsafe_code)]
 
 pub mod barrier;

@@ -1,4 +1,4 @@
-//! What this computer allows: limits of the process, settings of the kernel.
+//! Limits of the process and settings of the kernel.
 //!
 //! Read by error messages, which name the limit that was in the way, and by `mapwire doctor`.
 
@@ -7,7 +7,7 @@ use core::fmt;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// A limit of the process in bytes or in pieces; `None` means unlimited.
+/// A limit of the process, in bytes or a count; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit(pub Option<u64>);
 
@@ -20,8 +20,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Bytes that this process may lock in memory (RLIMIT_MEMLOCK). A process with CAP_IPC_LOCK is
-/// not bound by it, see [`may_lock_without_limit`].
+/// Bytes that this process may lock in memory (RLIMIT_MEMLOCK). Does not bind a process with CAP_IPC_LOCK, see [`may_lock_without_limit`].
 pub fn locked_memory() -> Limit {
     Limit(getrlimit(Resource::Memlock).current)
 }
@@ -31,7 +30,7 @@ pub fn address_space() -> Limit {
     Limit(getrlimit(Resource::As).current)
 }
 
-/// Bytes of a file, also of one in memory (RLIMIT_FSIZE). The kernel ends a process that goes beyond with SIGXFSZ.
+/// Largest file, also in memory, in bytes (RLIMIT_FSIZE). The kernel ends a process that exceeds it by SIGXFSZ.
 pub fn file_bytes() -> Limit {
     Limit(getrlimit(Resource::Fsize).current)
 }
@@ -41,8 +40,7 @@ pub fn descriptors() -> Limit {
     Limit(getrlimit(Resource::Nofile).current)
 }
 
-/// How to mend an error of the kernel, to go behind its words: names the limit on descriptors where that is
-/// what was in the way.
+/// How to fix an error of the kernel, to follow its description: names the limit on descriptors if that was in the way.
 pub fn advice(errno: Errno) -> String {
     match errno {
         Errno::MFILE => format!(
@@ -59,8 +57,8 @@ pub fn max_map_count() -> Option<u64> {
     setting("/proc/sys/vm/max_map_count")
 }
 
-/// `vm.unprivileged_userfaultfd`: whether everybody may catch page faults of system calls (1), or only who is privileged (0).
-/// `None` on kernels without the setting.
+/// `vm.unprivileged_userfaultfd`: whether everybody may catch page faults of system calls (1), or only privileged processes (0). `None` on
+/// kernels without the setting.
 pub fn unprivileged_userfaultfd() -> Option<u64> {
     setting("/proc/sys/vm/unprivileged_userfaultfd")
 }
@@ -86,14 +84,14 @@ fn setting(path: &str) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The choice in brackets of a setting such as `always [madvise] never`.
+/// The bracketed choice in a setting such as `always [madvise] never`.
 fn choice(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// All limits and settings that matter, as read at one time.
+/// All relevant limits and settings, read at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// RLIMIT_MEMLOCK, bytes.
@@ -104,22 +102,21 @@ pub struct Limits {
     pub address_space: Limit,
     /// RLIMIT_NOFILE.
     pub descriptors: Limit,
-    /// `vm.max_map_count`.
     pub max_map_count: Option<u64>,
-    /// Mapped ranges of this process now.
+    /// Number of mapped ranges of this process.
     pub mapped_ranges: usize,
-    /// Processors that this process may run on.
+    /// Number of processors that this process may run on.
     pub processors: usize,
-    /// Kernel release.
+    /// Release of the kernel.
     pub kernel: String,
-    /// Bytes of a page.
+    /// Page size, in bytes.
     pub page_bytes: usize,
     /// Setting of transparent huge pages for shared memory (`shmem_enabled`).
     pub huge_shared_pages: Option<String>,
 }
 
 impl Limits {
-    /// Reads them now. What cannot be read (no `/proc`) is `None`.
+    /// Reads them now. Unreadable ones (no `/proc`) are `None`.
     pub fn read() -> Self {
         Self {
             locked_memory: locked_memory(),
@@ -141,13 +138,13 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Processors of this computer that are switched on, as `/sys` says; [`processors`] where it does not.
+/// Number of processors of this computer that are online, according to `/sys`; [`processors`] if that is unreadable.
 pub fn online_processors() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     count_of_ranges(&online).unwrap_or(0).max(processors())
 }
 
-/// How many numbers `0-3,8,10-11` names.
+/// Number of items in `0-3,8,10-11`.
 fn count_of_ranges(text: &str) -> Option<usize> {
     let mut count = 0;
     for range in text.trim().split(',') {

@@ -1,8 +1,8 @@
 //! A range of address space that this process mapped, unmapped when dropped.
 //!
-//! The only place that calls `mmap` and `munmap`. Everything above it is bounds-checked against
-//! its length. Other processes may write any byte of it at any time, so no reference to its bytes is ever made: words are
-//! atomics, and everything else moves by copies between raw addresses.
+//! The only module that calls `mmap` and `munmap`. Everything above it is bounds-checked against its length. Other processes may write any
+//! byte of it at any time, so no reference to its bytes is ever made: words are atomics, and everything else is copied between raw
+//! addresses.
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
@@ -14,7 +14,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use crate::memory::raw::{self, Source};
 
-/// What loads and stores a mapping allows at first.
+/// Loads and stores that a mapping allows at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rights {
     /// Neither loads nor stores.
@@ -49,7 +49,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` of `file` from `offset` at an address of the kernel's choice, shared.
+    /// Maps `bytes` of `file` from `offset`, shared, at an address chosen by the kernel.
     pub fn shared(file: impl AsFd, offset: u64, bytes: usize, rights: Rights) -> Result<Self, Errno> {
         // SAFETY: without MAP_FIXED the kernel picks unused address space, so no memory that
         // Rust knows of changes.
@@ -66,8 +66,8 @@ impl Mapping {
         Self::from_raw(start, bytes)
     }
 
-    /// As [`shared`](Self::shared) from the first byte on, for memory that another process uses too: it is left out of core
-    /// dumps. [`verify`](crate::memory::memfd::verify) has approved it, or this process made it.
+    /// As [`shared`](Self::shared) from the first byte on, for memory that another process uses too: it is left out of core dumps. Either
+    /// [`verify`](crate::memory::memfd::verify) has approved it, or this process made it.
     pub fn foreign(file: impl AsFd, bytes: usize, rights: Rights) -> Result<Self, Errno> {
         let mapping = Self::shared(file, 0, bytes, rights)?;
         mapping.advise(0, bytes, Advice::LinuxDontDump)?;
@@ -79,8 +79,8 @@ impl Mapping {
         Self::private(bytes, None, Rights::ReadWrite, MapFlags::empty())
     }
 
-    /// Maps `bytes` of zeroed memory for which the kernel reserves none: a page takes memory once it is stored to. At exactly
-    /// `address`, or where the kernel likes. `Errno::EXIST` if anything is mapped there.
+    /// Maps `bytes` of zeroed memory without reserving any: a page takes memory once it is stored to. At exactly `address`, or where the
+    /// kernel likes. `Errno::EXIST` if anything is mapped there.
     pub(crate) fn sparse(bytes: usize, address: Option<usize>) -> Result<Self, Errno> {
         Self::private(bytes, address, Rights::ReadWrite, MapFlags::NORESERVE)
     }
@@ -121,7 +121,7 @@ impl Mapping {
         unsafe { rustix::mm::mmap(place, bytes, rights, flags, file, offset) }.map(drop)
     }
 
-    /// Moves the pages over what is mapped at `address`, in one step as [`over`](Self::over), with the rights given.
+    /// Moves the pages over what is mapped at `address`, in one step as [`over`](Self::over), with these rights.
     ///
     /// # Safety
     /// As for [`over`](Self::over), of the bytes of this mapping.
@@ -144,12 +144,10 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// First byte.
     pub(crate) fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// First address.
     pub(crate) fn address(&self) -> usize {
         self.start.as_ptr().addr()
     }
@@ -167,8 +165,8 @@ impl Mapping {
         (end <= self.bytes).then(|| unsafe { self.start.as_ptr().add(offset) })
     }
 
-    /// Address of `bytes` at `offset`. Panics when they are not inside the mapping: offsets come from this process's own
-    /// arithmetic, never from a peer.
+    /// Address of `bytes` at `offset`. Panics if they are not inside the mapping: offsets come from this process's own arithmetic, never
+    /// from a peer.
     #[inline(always)]
     pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
         self.range(offset, bytes).expect("range outside the mapping")
@@ -192,7 +190,7 @@ impl Mapping {
         unsafe { Self::over(start.expose_provenance(), file, file_offset, bytes, rights.prot(), MapFlags::SHARED) }
     }
 
-    /// Lets go of the file: fresh memory, private to this process, takes its place. A concurrent access sees the old or the new memory.
+    /// Detaches the file: fresh memory, private to this process, replaces it. A concurrent access sees the old or the new memory.
     pub fn forget_file(&self) -> Result<(), Errno> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: as in `replace`.
@@ -208,7 +206,7 @@ impl Mapping {
         unsafe { rustix::mm::mprotect(start.cast(), bytes, flags) }
     }
 
-    /// Gives advice. It leaves the contents of shared memory as they are.
+    /// Gives advice to the kernel. The contents of shared memory stay as they are.
     pub(crate) fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
         let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
         // SAFETY: the range lies within address space that `self` owns; of shared memory, even MADV_DONTNEED drops the page
@@ -216,8 +214,7 @@ impl Mapping {
         unsafe { rustix::mm::madvise(start.cast(), bytes, advice) }
     }
 
-    /// Makes pages present now, so that first accesses take no page faults. Best effort: an old kernel refuses, which costs
-    /// only time.
+    /// Makes pages present now, so that first accesses do not fault. Best effort: an old kernel refuses, which costs only time.
     pub fn prefault(&self, offset: usize, bytes: usize) {
         let _ = self.advise(offset, bytes, Advice::LinuxPopulateWrite);
     }
@@ -267,7 +264,7 @@ impl Mapping {
         unsafe { AtomicU8::from_ptr(self.at(offset, 1)) }
     }
 
-    /// The atomic word of 4 bytes at `offset`, which must be aligned and must be readable.
+    /// The atomic word of 4 bytes at `offset`, which must be aligned and readable.
     #[inline(always)]
     pub fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4), "word not aligned");
@@ -275,7 +272,7 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
-    /// The atomic word of 8 bytes at `offset`, which must be aligned and must be readable.
+    /// The atomic word of 8 bytes at `offset`, which must be aligned and readable.
     #[inline(always)]
     pub fn word64(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8), "word not aligned");

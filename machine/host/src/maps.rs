@@ -1,5 +1,4 @@
-//! What is mapped where in this process, from `/proc/self/maps`. For cold paths: exports and
-//! error messages.
+//! The mappings of this process, from `/proc/self/maps`. For cold paths: exports and error messages.
 
 use rustix::mm::MprotectFlags;
 
@@ -15,23 +14,21 @@ pub(crate) struct MappedRange {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     pub(crate) executable: bool,
-    /// Stores are seen by whoever else maps the same file.
+    /// Whether others that map the same file see stores.
     pub(crate) shared: bool,
-    /// Size of its pages; 0 if that is not known.
+    /// Size of its pages, in bytes; 0 if unknown.
     pub(crate) page_bytes: u64,
     /// Offset of the first byte in the file.
     pub(crate) offset: u64,
     /// Major and minor number of the file's device.
     pub(crate) device: (u32, u32),
-    /// Number of the file; 0 for anonymous memory.
+    /// Inode number of the file; 0 for anonymous memory.
     pub(crate) inode: u64,
-    /// File or `[heap]`, `[stack]`; empty for anonymous memory. Not asked for by [`Maps`] where the kernel tells the rest
-    /// without text.
+    /// File or `[heap]`, `[stack]`; empty for anonymous memory. Empty from [`Maps`] if the kernel answers without text.
     pub(crate) name: String,
 }
 
 impl MappedRange {
-    /// What it is open to.
     pub(crate) fn rights(&self) -> MprotectFlags {
         let allowed = |is: bool, flag| if is { flag } else { MprotectFlags::empty() };
         allowed(self.readable, MprotectFlags::READ)
@@ -40,10 +37,10 @@ impl MappedRange {
     }
 }
 
-/// What is mapped, asked range by range.
+/// The mappings, queried range by range.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
-    /// All ranges, read once, where the kernel answers no single question.
+    /// All ranges, read once, if the kernel answers no single queries.
     text: Option<Vec<MappedRange>>,
 }
 
@@ -59,7 +56,7 @@ impl Maps {
         ranges.iter().find(|range| range.end > address).cloned()
     }
 
-    /// Whether nothing can be told: `/proc` is not mounted.
+    /// Whether nothing is known because `/proc` is not mounted.
     pub(crate) fn is_blind(&self) -> bool {
         self.text.as_ref().is_some_and(Vec::is_empty)
     }
@@ -95,8 +92,8 @@ fn parse_line(line: &str) -> Option<MappedRange> {
     })
 }
 
-/// Whether all of `address..address + bytes` is private memory of no file, in pages of the usual size, open to loads and stores and to
-/// nothing else. An answer of the moment, as of [`check_memory`]; false where nothing can be told.
+/// Whether all of `address..address + bytes` is anonymous private memory, in pages of the usual size, with exactly the rights to load and
+/// store. Only true at that moment, as [`check_memory`]; false if nothing is known.
 #[must_use]
 pub fn is_plain_memory(address: usize, bytes: usize) -> bool {
     let Some(end) = address.checked_add(bytes) else {
@@ -124,12 +121,12 @@ pub fn is_plain_memory(address: usize, bytes: usize) -> bool {
 
 /// Whether all of `address..address + bytes` is mapped for loads, and for stores if `stores`.
 ///
-/// An answer of the moment: another thread may unmap it right after. Takes less than a microsecond a mapped range; before
-/// Linux 6.11 tens of microseconds, to read `/proc/self/maps`: for exports, not for every send. Without `/proc` it falls back on
+/// Only true at that moment: another thread may unmap it right after. Takes less than a microsecond for each mapped range; before Linux
+/// 6.11 tens of microseconds, to read `/proc/self/maps`: for exports, not for every send. Without `/proc` it falls back on
 /// [`memory_is_mapped`](super::memory::memory_is_mapped), which does not see rights.
 ///
 /// # Errors
-/// [`MemoryError::NotMapped`] with the first address that lacks something.
+/// [`MemoryError::NotMapped`] with the first address that fails.
 pub fn check_memory(address: usize, bytes: usize, stores: bool) -> Result<(), MemoryError> {
     let wanted = if stores { "loads and stores" } else { "loads" };
     let fail = |at, found| MemoryError::NotMapped { address, bytes, wanted, at, found };

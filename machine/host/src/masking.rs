@@ -1,8 +1,8 @@
-//! Keeps signal handlers of the program from interrupting a thread while it holds what such a handler may need.
+//! Blocks the program's signal handlers in a thread that holds what such a handler may need.
 //!
-//! A handler that touches shared memory faults, and the fault needs the driver. If the handler interrupted the thread that
-//! holds the driver, neither could go on. So a thread that is about to take the driver blocks signals first ([`mask`]), if
-//! the program has handlers at all ([`any_handler`]): a pair of system calls that other programs need not pay.
+//! A handler that touches shared memory faults, and the fault needs the driver. If the handler interrupted the thread that holds the
+//! driver, neither could continue. So a thread that is about to take the driver blocks signals first ([`mask`]), if the program has
+//! handlers at all ([`any_handler`]): a pair of system calls that other programs do not pay.
 //!
 //! Signals that the processor raises stay deliverable, and so do those that the C library uses itself.
 //!
@@ -16,7 +16,7 @@ use core::{mem, ptr};
 
 use libc::c_int;
 
-/// A set of signals as the kernel has it: signal `n` is bit `n - 1`.
+/// A set of signals in the kernel's form: signal `n` is bit `n - 1`.
 type Set = u64;
 
 /// Signals that are never blocked: the processor raises them, or a thread raises them for itself.
@@ -30,10 +30,10 @@ const fn bit(signal: c_int) -> Set {
     1 << (signal - 1)
 }
 
-/// What is blocked.
+/// The signals that a mask blocks.
 fn blocked_set() -> Set {
     let raised = RAISED.iter().fold(0, |set, &signal| set | bit(signal));
-    // The C library keeps those between 31 and SIGRTMIN for itself: cancellation, timers, changes of user.
+    // The C library reserves those between 31 and SIGRTMIN: cancellation, timers, changes of user.
     let library = (32..libc::SIGRTMIN()).fold(0, |set, signal| set | bit(signal));
     !(raised | library)
 }
@@ -42,7 +42,7 @@ fn blocked_set() -> Set {
 enum Masked {
     /// Handlers of the program may run.
     No,
-    /// Not before the mask is taken off; then this is blocked.
+    /// Not until the mask is removed; then this is blocked.
     Until(Set),
     /// Not while the fault handler runs.
     InFaultHandler,
@@ -54,17 +54,16 @@ thread_local! {
     static MASKED: Cell<Masked> = const { Cell::new(Masked::No) };
 }
 
-/// Keeps handlers of the program off the calling thread until it is dropped; see [`mask`].
+/// Blocks handlers of the program in the calling thread until it is dropped; see [`mask`].
 #[derive(Debug)]
 pub struct Mask {
-    /// Whether this one took effect, and not one before it.
+    /// Whether this mask took effect, rather than an earlier one.
     ours: bool,
-    /// What is to be restored belongs to the thread.
+    /// The state to restore belongs to the thread.
     _thread: PhantomData<*const ()>,
 }
 
-/// Keeps handlers of the program off the calling thread. Costs two system calls, unless they are kept off already.
-/// Async-signal-safe.
+/// Blocks handlers of the program in the calling thread. Costs two system calls, unless they are blocked already. Async-signal-safe.
 #[inline]
 pub fn mask() -> Mask {
     let ours = matches!(MASKED.get(), Masked::No);
@@ -86,10 +85,10 @@ impl Drop for Mask {
     }
 }
 
-/// Calls `work` with the mask of the calling thread off, and puts it on again. Changes nothing where handlers may run
-/// anyway, nor where they never may.
+/// Calls `work` with the mask of the calling thread removed, and then restores it. Changes nothing where handlers may run anyway, nor
+/// where they never may.
 pub fn unmasked<T>(work: impl FnOnce() -> T) -> T {
-    /// Puts the mask on again, also when `work` panics.
+    /// Restores the mask, also if `work` panics.
     struct Again;
     impl Drop for Again {
         fn drop(&mut self) {
@@ -106,7 +105,7 @@ pub fn unmasked<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether a signal waits for the calling thread's mask to be taken off. A system call while there is a mask.
+/// Whether a signal is pending that the calling thread's mask blocks. A system call if there is a mask.
 #[must_use]
 pub fn is_signal_due() -> bool {
     let Masked::Until(before) = MASKED.get() else {
@@ -118,7 +117,7 @@ pub fn is_signal_due() -> bool {
     pending & !before != 0
 }
 
-/// Keeps handlers of the program off the calling thread for good: a thread of the library.
+/// Blocks handlers of the program in the calling thread for good: a thread of the library.
 pub fn mask_for_good() {
     change(libc::SIG_BLOCK, blocked_set());
     MASKED.set(Masked::Always);
@@ -136,15 +135,14 @@ pub fn is_in_fault_handler() -> bool {
     matches!(MASKED.get(), Masked::InFaultHandler)
 }
 
-/// Says that the kernel keeps handlers of the program off the calling thread until this is dropped; see
-/// [`in_fault_handler`].
+/// Records that the kernel blocks handlers of the program in the calling thread until this is dropped; see [`in_fault_handler`].
 #[derive(Debug)]
 pub struct InFaultHandler {
     before: Masked,
     _thread: PhantomData<*const ()>,
 }
 
-/// Marks the calling thread as one that runs the fault handler, which the kernel runs with signals blocked.
+/// Marks the calling thread as running the fault handler, which the kernel runs with signals blocked.
 #[must_use]
 pub fn in_fault_handler() -> InFaultHandler {
     let before = MASKED.get();
@@ -160,14 +158,13 @@ impl Drop for InFaultHandler {
     }
 }
 
-/// Whether the program has a handler for any signal that [`mask`] blocks. A system call for each signal: tens of
-/// microseconds.
+/// Whether the program has a handler for any signal that [`mask`] blocks. A system call for each signal: tens of microseconds.
 #[must_use]
 pub fn any_handler() -> bool {
     (1..=SIGNALS).any(has_handler)
 }
 
-/// Signals that programs handle most, and that come while they work.
+/// Signals that programs handle most, and that arrive while they work.
 const COMMON: [c_int; 8] = [
     libc::SIGALRM,
     libc::SIGUSR1,
@@ -179,7 +176,7 @@ const COMMON: [c_int; 8] = [
     libc::SIGINT,
 ];
 
-/// As [`any_handler`], one signal at each call: in turn, and every other time one of those that programs handle most.
+/// As [`any_handler`], but checks one signal at each call: in turn, and every other time one of those handled most.
 #[must_use]
 pub fn next_handler() -> bool {
     static TURN: AtomicU32 = AtomicU32::new(0);
@@ -206,7 +203,7 @@ fn has_handler(signal: c_int) -> bool {
     result == 0 && !default
 }
 
-/// Changes which signals are blocked; gives what was blocked before.
+/// Changes the blocked signals; returns those blocked before.
 fn change(how: c_int, set: Set) -> Set {
     let mut before: Set = 0;
     // SAFETY: the kernel reads one set and writes the other, both of the size given. It fails only for a bad `how`.

@@ -1,5 +1,5 @@
-//! Words that a process keeps from its children: a forked child finds them 0, whatever they held, and whoever made the fork: the C library or a
-//! bare system call. Children that share all memory (`vfork`, `posix_spawn`) share these words too.
+//! Words that a process keeps from its children: a forked child finds them 0, whatever they held, and however it was forked: by the C
+//! library or by a bare system call. Children that share all memory (`vfork`, `posix_spawn`) share these words too.
 
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -12,13 +12,13 @@ use crate::mapping::Mapping;
 use crate::memory::MemoryError;
 use crate::page::round_to_pages;
 
-/// Bytes between two words: threads that write one do not slow down those that read another.
+/// Bytes between two words: threads that write one do not slow down readers of another.
 const STRIDE: usize = 64;
 
 /// A word that is 0 at first, and again in each forked child.
 #[derive(Clone, Debug)]
 pub struct OwnWord {
-    /// In `_memory`.
+    /// Lies in `_memory`.
     word: NonNull<AtomicU32>,
     _memory: Arc<Mapping>,
 }
@@ -29,7 +29,7 @@ unsafe impl Send for OwnWord {}
 unsafe impl Sync for OwnWord {}
 
 impl OwnWord {
-    /// As many as `count` words.
+    /// Makes `count` words.
     ///
     /// # Errors
     /// No memory or address space left.

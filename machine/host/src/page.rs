@@ -1,31 +1,31 @@
 //! Pages and frames of this computer.
 //!
-//! mapwire's page is 4096 bytes. A kernel whose pages are larger (some aarch64 kernels) is
-//! refused by [`check_page_size`] with an error, since protections could not be set per page.
+//! mapwire's page is 4096 bytes. [`check_page_size`] refuses a kernel with larger pages (some aarch64 kernels), since protections could
+//! not be set for each page.
 
 pub use mapwire_translation::{Frame, PAGE_BYTES, PAGE_SHIFT, Page};
 
-/// The kernel's pages are of another size than mapwire's.
+/// The kernel's page size differs from mapwire's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this kernel's pages are of {found} bytes, mapwire needs {PAGE_BYTES}: \
      boot a kernel configured with 4 KiB pages"
 )]
 pub struct PageSizeError {
-    /// Bytes of a page, as the kernel reports it.
+    /// The kernel's page size, in bytes.
     pub found: usize,
 }
 
-/// Whether the kernel's pages are of [`PAGE_BYTES`].
+/// Checks that the kernel's pages are of [`PAGE_BYTES`].
 ///
 /// # Errors
-/// [`PageSizeError`] with the kernel's page size, if it is another.
+/// [`PageSizeError`] with the kernel's page size, if it differs.
 pub fn check_page_size() -> Result<(), PageSizeError> {
     let found = rustix::param::page_size();
     if found == PAGE_BYTES { Ok(()) } else { Err(PageSizeError { found }) }
 }
 
-/// `bytes` rounded up to whole pages; `None` if that is more than a `usize` holds.
+/// `bytes` rounded up to whole pages; `None` on overflow.
 pub fn round_to_pages(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(PAGE_BYTES)
 }

@@ -1,4 +1,4 @@
-//! A folder that no other user can reach into, for the files that ranks write in a job.
+//! A folder that no other user can modify, for files that ranks write in a job.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Such a folder, opened: what stands at its path later makes no difference.
+/// An open folder of this kind: what later replaces its path makes no difference.
 #[derive(Debug)]
 pub struct PrivateFolder(OwnedFd);
 
@@ -15,7 +15,7 @@ impl PrivateFolder {
     /// Opens a folder that belongs to this user.
     ///
     /// # Errors
-    /// It is not there, is a link, belongs to another user, or others may write to it.
+    /// It does not exist, is a link, belongs to another user, or others may write to it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())?;
@@ -29,18 +29,18 @@ impl PrivateFolder {
         Ok(Self(folder))
     }
 
-    /// Makes a file for this user alone, under the name that `path` ends with.
+    /// Makes a file for this user alone, under the name at the end of `path`.
     ///
     /// # Errors
-    /// There is one, or a link; or the system does not let it be made.
+    /// The name exists, or the system refuses.
     pub fn create(&self, path: &Path) -> io::Result<File> {
         self.file(path, OFlags::EXCL)
     }
 
-    /// Opens a file, to add to its end, under the name that `path` ends with; makes it if it is not there.
+    /// Opens a file for appending, under the name at the end of `path`; makes it if it does not exist.
     ///
     /// # Errors
-    /// It is a link, or the system does not let it be opened.
+    /// It is a link, or the system refuses.
     pub fn append(&self, path: &Path) -> io::Result<File> {
         self.file(path, OFlags::APPEND | OFlags::NOFOLLOW)
     }

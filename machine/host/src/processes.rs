@@ -1,12 +1,12 @@
-//! Processes of this computer: which is whose child, and which made what.
+//! Processes of this computer: parents, and owners of objects across forks.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 use crate::own_words::OwnWord;
 
-/// The process that made something. A forked child has a copy of the value, and must neither use what belongs to its parent nor undo
-/// it: there, [`is_me`](Self::is_me) is false. Children that share all memory, by `vfork` and the like, count as their parent.
+/// The process that made something. A forked child has a copy of the value, and must neither use what belongs to its parent nor undo it:
+/// there, [`is_me`](Self::is_me) is false. Children that share all memory, by `vfork` and the like, count as their parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner(u32);
 
@@ -17,7 +17,7 @@ impl Owner {
         Self(number())
     }
 
-    /// Whether the calling process is the owner. No system call; may be asked in a handler of a signal, and in one of `fork`.
+    /// Whether the calling process is the owner. No system call; may be called in a signal handler, and in a handler of `fork`.
     #[inline]
     #[must_use]
     pub fn is_me(self) -> bool {
@@ -27,13 +27,13 @@ impl Owner {
     /// Refuses what only the owner may do.
     ///
     /// # Errors
-    /// [`Forked`]: the calling process is another.
+    /// [`Forked`]: another process is calling.
     #[inline]
     pub fn check(self) -> Result<(), Forked> {
         if self.is_me() { Ok(()) } else { Err(Forked) }
     }
 
-    /// It as a number, for statics. Never 0.
+    /// The owner as a number, for statics. Never 0.
     pub(crate) fn number(self) -> u32 {
         self.0
     }
@@ -49,9 +49,9 @@ pub struct Forked;
 
 /// A number that differs from those of all processes whose memory this one has inherited. Never 0.
 fn number() -> u32 {
-    /// `None` where the kernel has no such words.
+    /// `None` if the kernel has no such words.
     static MINE: OnceLock<Option<OwnWord>> = OnceLock::new();
-    /// The last number that was given. A child inherits it, and goes on from there.
+    /// The last number given. A child inherits it, and continues from there.
     static LAST: AtomicU32 = AtomicU32::new(0);
     let mine = MINE.get_or_init(|| OwnWord::several(1).ok()?.pop());
     let Some(mine) = mine else {
@@ -67,10 +67,10 @@ fn number() -> u32 {
     }
 }
 
-/// The parent of a process; `None` when there is no such process.
+/// The parent of a process; `None` if the process does not exist.
 pub fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // "pid (name) state parent …", and the name may hold anything.
+    // "pid (name) state parent …", and the name may contain anything.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }

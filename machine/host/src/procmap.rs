@@ -1,4 +1,4 @@
-//! The kernel's answer to "what is mapped there", without the text of `/proc/self/maps` (`PROCMAP_QUERY`, Linux 6.11).
+//! Queries single mappings from the kernel, without the text of `/proc/self/maps` (`PROCMAP_QUERY`, Linux 6.11).
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, TryLockError};
@@ -16,7 +16,7 @@ const WRITABLE: u64 = 1 << 1;
 const READABLE: u64 = 1 << 0;
 const EXECUTABLE: u64 = 1 << 2;
 const SHARED: u64 = 1 << 3;
-/// Where nothing is mapped, the next range is meant.
+/// If nothing is mapped there, return the next range.
 const OR_NEXT: u64 = 1 << 4;
 
 #[repr(C)]
@@ -39,16 +39,16 @@ struct Query {
     build_id_addr: u64,
 }
 
-/// `/proc/self/maps`, opened once: opening it costs as much as fifty questions. A forked child opens its own.
+/// `/proc/self/maps`, opened once: opening it costs as much as fifty queries. A forked child opens its own.
 static MAPS: Mutex<Option<(Owner, OwnedFd)>> = Mutex::new(None);
 
 /// The first mapped range that ends after `address`; `None` if there is none.
 ///
 /// # Errors
-/// The kernel is older, or `/proc` is not mounted; or another thread asks (`EAGAIN`), which a forked child may lack: so nobody waits
-/// for it.
+/// The kernel is older, or `/proc` is not mounted; or another thread is querying (`EAGAIN`), which a forked child may lack: so nobody
+/// waits for it.
 pub(crate) fn range_at_or_after(address: usize) -> Result<Option<MappedRange>, Errno> {
-    // A handler may fork, which asks too.
+    // A handler may fork, which queries too.
     let _mask = mask();
     let mut maps = match MAPS.try_lock() {
         Ok(maps) => maps,

@@ -1,14 +1,14 @@
-//! How soon a thread that wakes is given a processor.
+//! How soon a woken thread gets a processor.
 
 use core::ptr;
 
-/// The shortest slice that the kernel grants, in nanoseconds.
+/// Shortest slice that the kernel grants, in nanoseconds.
 const SLICE_NS: u64 = 100_000;
 
-/// Asks for short turns on the processor, for a thread that sleeps much and works briefly: when it wakes, it need not wait
-/// until the slice of a thread that computes is over, of some milliseconds. Its share of the processor stays the same.
+/// Requests short slices, for a thread that sleeps much and works briefly: when it wakes, it need not wait for the end of a computing
+/// thread's slice of some milliseconds. Its share of the processor stays the same.
 ///
-/// Linux takes the wish from 6.12 on; before, and where it is refused, nothing changes.
+/// Linux honours this from 6.12 on; before, or if it is refused, nothing changes.
 pub fn ask_for_short_turns() {
     // SAFETY: all fields are integers, for which zero is valid.
     let mut wish: libc::sched_attr = unsafe { core::mem::zeroed() };
@@ -16,7 +16,7 @@ pub fn ask_for_short_turns() {
     // SAFETY: reads how the calling thread is scheduled into a structure of the size given.
     let read = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut wish, wish.size, 0) };
     if read != 0 || wish.sched_policy != libc::SCHED_OTHER as u32 {
-        // What the user has chosen otherwise stays.
+        // Other choices of the user stay.
         return;
     }
     wish.sched_runtime = SLICE_NS;

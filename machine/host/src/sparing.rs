@@ -1,16 +1,16 @@
-//! Lines of a log that others can cause at will: of each cause a few in a time, and then how many more there were.
+//! Limits log lines that others can cause at will: a few of each cause in a period, and then the number of the others.
 //!
-//! [`Sparing`] only counts. Whoever writes asks it before each such line, and has it [tell](Sparing::poll) now and then what was left out.
-//! It allocates nothing once it is made.
+//! [`Sparing`] only counts. A writer asks it before each such line, and [polls](Sparing::poll) it from time to time for what was left out.
+//! It allocates only when it is made.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Lines of one cause that are said before the others of [`SPAN`] are counted.
+/// Lines of one cause that are written before the others of [`SPAN`] are counted.
 pub const MOST_LINES: u32 = 8;
-/// The time after which the count is told.
+/// Period after which the count is reported.
 pub const SPAN: Duration = Duration::from_secs(10);
-/// Causes that are told apart. Those beyond share one count.
+/// Most causes counted separately. Others share one count.
 pub const MOST_CAUSES: usize = 64;
 
 /// Counts lines by cause.
@@ -26,12 +26,12 @@ struct Lines {
     left_out: u64,
 }
 
-/// How many lines of a cause were left out.
+/// Number of lines of a cause that were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut<C> {
-    /// The cause; `None`: several, of too many.
+    /// Cause; `None`: several, beyond [`MOST_CAUSES`].
     pub cause: Option<C>,
-    /// Lines.
+    /// Number of lines.
     pub count: u64,
 }
 
@@ -52,7 +52,7 @@ impl<C: Copy + PartialEq> Default for Sparing<C> {
 }
 
 impl<C: Copy + PartialEq> Sparing<C> {
-    /// Whether a line of this cause is to be said now. If not, it is counted.
+    /// Whether to write a line of this cause now. If not, it is counted.
     pub fn admit(&mut self, cause: C, now: Instant) -> bool {
         let is_known = |known: Option<C>| move |one: &(Option<C>, Lines)| one.0 == known;
         let found = self.causes.iter().position(is_known(Some(cause)));
@@ -72,7 +72,7 @@ impl<C: Copy + PartialEq> Sparing<C> {
         lines.is_some_and(|(_, lines)| lines.admit(now))
     }
 
-    /// Of a cause whose time is over: how many lines were left out, which is to be said. Call it until it gives `None`.
+    /// Lines left out of a cause whose period is over; report them. Call it until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<LeftOut<C>> {
         let is_due = |(_, lines): &&mut (Option<C>, Lines)| lines.left_out > 0 && lines.is_over(now);
         let (cause, lines) = self.causes.iter_mut().find(is_due)?;
@@ -81,14 +81,14 @@ impl<C: Copy + PartialEq> Sparing<C> {
         Some(LeftOut { cause: *cause, count })
     }
 
-    /// When [`poll`](Self::poll) wants to be called.
+    /// Time at which to call [`poll`](Self::poll) next.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
         let counted = self.causes.iter().filter(|(_, lines)| lines.left_out > 0);
         counted.map(|(_, lines)| lines.since + SPAN).min()
     }
 
-    /// All that was left out and not told yet, for whoever says no more after this.
+    /// Everything left out and not reported yet, for a writer that stops.
     pub fn finish(&mut self) -> impl Iterator<Item = LeftOut<C>> + use<'_, C> {
         let counted = self.causes.drain(..);
         counted.filter_map(|(cause, lines)| {
@@ -103,7 +103,7 @@ impl Lines {
         now >= self.since + SPAN
     }
 
-    /// A time in which none was left out is over without a word, and another begins. After one in which some were, lines are counted on.
+    /// A period in which none was left out ends silently, and another begins. After one in which some were, lines are still counted.
     fn admit(&mut self, now: Instant) -> bool {
         if self.left_out == 0 && self.is_over(now) {
             *self = Self { since: now, said: 0, left_out: 0 };
@@ -136,11 +136,11 @@ mod tests {
         assert_eq!(told(&mut sparing, begin), []);
         assert_eq!(sparing.poll_at(), Some(begin + SPAN));
         assert_eq!(told(&mut sparing, begin + SPAN), [(Some(7), 9_992)]);
-        // It goes on, and only the count is told.
+        // It continues, and only the count is reported.
         assert_eq!(said(&mut sparing, 5, begin + SPAN), 0);
         assert_eq!(told(&mut sparing, begin + SPAN), []);
         assert_eq!(told(&mut sparing, begin + 2 * SPAN), [(Some(7), 5)]);
-        // It is quiet, and begins anew.
+        // It is quiet, and starts again.
         assert_eq!(sparing.poll_at(), None);
         assert_eq!(said(&mut sparing, 9, begin + 3 * SPAN), 8);
         let rest: Vec<_> = sparing.finish().collect();
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(told(&mut sparing, begin + SPAN), [(None, left)]);
         let left = LeftOut::<u32> { cause: None, count: 3 };
         assert_eq!(left.to_string(), "various causes: 3 more, not said one by one");
-        // Those that are quiet make room.
+        // Quiet causes make room.
         assert!(sparing.admit(5_000, begin + SPAN));
     }
 }

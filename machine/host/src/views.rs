@@ -5,8 +5,7 @@
 //! ([`PageProtection`](crate::faults::PageProtection)). Variables that share a page but are used through
 //! different views are so protected independently.
 //!
-//! All views lie at fixed addresses, so that a pointer means the same in every process that
-//! chose the same settings:
+//! All views lie at fixed addresses, so that a pointer means the same in every process with the same settings:
 //!
 //! ```text
 //! base                    privileged view, then a hole
@@ -14,10 +13,9 @@
 //! base + (v + 1) × stride view v, then a hole
 //! ```
 //!
-//! The hole is at least 2 MiB: running over the end of a view faults. Application views start
-//! without any access. They are not inherited by a forked child, as only the process that joined
-//! the job can serve their faults. Core dumps have none of them, and of the privileged view the parts in which this rank has
-//! had pages open.
+//! The hole is at least 2 MiB: running over the end of a view faults. Application views start without any access. A forked child does not
+//! inherit them, as only the process that joined the job can serve their faults. Core dumps omit them, and include the parts of the
+//! privileged view in which this rank has had pages open.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -33,20 +31,20 @@ use crate::page::{PAGE_BYTES, round_to_pages};
 /// Default address of the privileged view.
 pub const DEFAULT_BASE: usize = 0x3000_0000_0000;
 
-/// Views are aligned to this, and the holes between them are at least as long.
+/// Views are aligned to this, and the holes between them are at least this long.
 const ALIGN_BYTES: usize = 2 << 20;
 
-/// Core dumps have the privileged view by blocks, of which there are at most so many.
+/// Most blocks of the privileged view that core dumps include or omit separately.
 const DUMP_BLOCKS: usize = 512;
 
-/// Where the views of a memory lie. A pure function of base, bytes and views.
+/// Addresses of a memory's views. A pure function of base, bytes and views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViewLayout {
     /// Address of the privileged view.
     pub base: usize,
-    /// Bytes of each view, whole pages.
+    /// Length of each view in bytes, in whole pages.
     pub bytes: usize,
-    /// Application views.
+    /// Number of application views.
     pub views: usize,
     /// Bytes from the start of one view to the start of the next.
     pub stride: usize,
@@ -56,8 +54,7 @@ impl ViewLayout {
     /// The layout of `views` application views of `bytes` (rounded up to pages) from `base`.
     ///
     /// # Errors
-    /// Zero bytes or views, a base that is not a multiple of 2 MiB, or more than can be
-    /// addressed.
+    /// Zero bytes or views, a base that is not a multiple of 2 MiB, or more than can be addressed.
     pub fn new(base: usize, bytes: usize, views: usize) -> Result<Self, ViewError> {
         if bytes == 0 || views == 0 {
             return Err(ViewError::Empty { bytes, views });
@@ -76,7 +73,7 @@ impl ViewLayout {
         layout.ok_or(too_long)
     }
 
-    /// All addresses, privileged view and holes included.
+    /// All addresses, including the privileged view and holes.
     pub fn range(&self) -> Range<usize> {
         self.base..self.base + self.stride * (self.views + 1)
     }
@@ -92,8 +89,8 @@ impl ViewLayout {
         self.view_range(0).start..self.view_range(self.views - 1).end
     }
 
-    /// The application view and the offset in it that `address` lies at; `None` outside of the
-    /// application views, in the privileged view and in the holes.
+    /// The application view that contains `address`, and the offset in it; `None` outside of the application views, in the privileged view
+    /// and in the holes.
     #[inline]
     pub fn locate(&self, address: usize) -> Option<(usize, usize)> {
         let from_base = address.checked_sub(self.base)?;
@@ -102,12 +99,12 @@ impl ViewLayout {
         (view < self.views && offset < self.bytes).then_some((view, offset))
     }
 
-    /// Pages of each view.
+    /// Number of pages of each view.
     pub fn pages(&self) -> usize {
         self.bytes / PAGE_BYTES
     }
 
-    /// First address of page `page` of application view `view`, and the bytes of `pages` pages.
+    /// Address of page `page` of application view `view`, and the length of `pages` pages in bytes.
     ///
     /// # Errors
     /// [`ViewError::OutOfRange`].
@@ -118,16 +115,16 @@ impl ViewLayout {
     }
 }
 
-/// Why views could not be made or reached.
+/// Why views could not be made or accessed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// No bytes or no views were asked for.
+    /// No bytes or no views were requested.
     #[error("{views} views of {bytes} bytes were asked for: ask for at least one of each")]
     Empty {
-        /// Bytes asked for.
+        /// Length requested.
         bytes: usize,
-        /// Views asked for.
+        /// Number of views requested.
         views: usize,
     },
     /// The base address is not usable.
@@ -136,7 +133,7 @@ pub enum ViewError {
          set MAPWIRE_SHARED_BASE to one, such as {DEFAULT_BASE:#x}"
     )]
     Base {
-        /// Address asked for.
+        /// Address requested.
         base: usize,
     },
     /// The views do not fit into any address space.
@@ -145,11 +142,11 @@ pub enum ViewError {
          lower MAPWIRE_SHARED or MAPWIRE_VIEWS"
     )]
     TooLong {
-        /// Address asked for.
+        /// Address requested.
         base: usize,
-        /// Bytes asked for.
+        /// Length requested.
         bytes: usize,
-        /// Views asked for.
+        /// Number of views requested.
         views: usize,
     },
     /// Something else is mapped there.
@@ -160,14 +157,14 @@ pub enum ViewError {
     Clash {
         /// Addresses of the views.
         wanted: Range<usize>,
-        /// Length of them.
+        /// Their length.
         bytes: usize,
-        /// The first range in the way.
+        /// First range in the way.
         found: Range<usize>,
-        /// What it is.
+        /// Name of that range.
         name: String,
     },
-    /// The address space has no room, because of the limit or of its size.
+    /// The address space has no room, because of the limit or its size.
     #[error(
         "no address space for {views} views of {bytes} bytes and a privileged one at {base:#x}, \
          {all_bytes} bytes in all (RLIMIT_AS is {limit}): raise it with `ulimit -v`, \
@@ -176,13 +173,13 @@ pub enum ViewError {
     AddressSpace {
         /// Address of the privileged view.
         base: usize,
-        /// Bytes of each view.
+        /// Length of each view.
         bytes: usize,
-        /// Application views.
+        /// Number of application views.
         views: usize,
-        /// Bytes of address space in all.
+        /// Total address space, in bytes.
         all_bytes: usize,
-        /// RLIMIT_AS.
+        /// Value of RLIMIT_AS.
         limit: crate::limits::Limit,
     },
     /// The process has as many mapped ranges as the kernel allows.
@@ -191,42 +188,40 @@ pub enum ViewError {
          raise it with `sysctl vm.max_map_count={wanted}`"
     )]
     TooManyRanges {
-        /// Ranges now mapped.
+        /// Number of ranges now mapped.
         in_use: usize,
-        /// `vm.max_map_count`.
+        /// Value of `vm.max_map_count`.
         limit: u64,
-        /// A value that suffices.
+        /// Value that would do.
         wanted: u64,
     },
-    /// An offset outside of the memory.
+    /// A range outside of the memory.
     #[error("bytes {offset}..{offset}+{len} leave the shared memory of {bytes} bytes")]
     OutOfRange {
-        /// First byte.
+        /// Offset of the first byte.
         offset: usize,
-        /// How many.
+        /// Length of the range.
         len: usize,
-        /// Bytes of the memory.
+        /// Length of the memory.
         bytes: usize,
     },
     /// The memory behind the views could not be made.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A system call failed for a reason of its own.
+    /// Another system call failed.
     #[error("{call} of {bytes} bytes at {address:#x}: {errno}")]
     System {
-        /// The call.
         call: &'static str,
         /// First address.
         address: usize,
-        /// Bytes concerned.
+        /// Length concerned.
         bytes: usize,
-        /// The kernel's reason.
         errno: Errno,
     },
 }
 
-/// A memory with its privileged view and its application views. Dropping it unmaps them all and
-/// marks the memory as revoked for peers that mapped it.
+/// A memory with its privileged view and its application views. Dropping it unmaps them all and marks the memory as revoked for peers that
+/// mapped it.
 ///
 /// A peer maps it with [`MappedBuffer::map`](crate::memory::MappedBuffer::map).
 #[derive(Debug)]
@@ -235,7 +230,7 @@ pub struct MultiView {
     file: OwnedFd,
     span: Mapping,
     status: Status,
-    /// Bit for each block of the privileged view that core dumps have.
+    /// A bit for each block of the privileged view that core dumps include.
     dumped: [AtomicU64; DUMP_BLOCKS / 64],
 }
 
@@ -243,8 +238,8 @@ impl MultiView {
     /// Makes a memory of `bytes`, zeroed and sparse, and maps it as `layout` says.
     ///
     /// # Errors
-    /// Something is mapped there already, or a limit of address space, mapped ranges or
-    /// descriptors is reached; each error names the setting to change.
+    /// Something is mapped there already, or a limit of address space, mapped ranges or descriptors is reached; each error names the
+    /// setting to change.
     pub fn new(name: &str, layout: ViewLayout) -> Result<Self, ViewError> {
         let file = memfd::create(name, layout.bytes)?;
         memfd::finish(&file, Writers::All)?;
@@ -266,7 +261,7 @@ impl MultiView {
                 errno: errno.into(),
             })
         };
-        // A dump gives memory to every page that it writes, also to those that never had any.
+        // A dump allocates every page that it writes, even those that were never touched.
         advise(0, Advice::LinuxDontDump)?;
         for view in 0..layout.views {
             let offset = (view + 1) * layout.stride;
@@ -276,7 +271,7 @@ impl MultiView {
         Ok(Self { layout, file, span, status, dumped: [const { AtomicU64::new(0) }; DUMP_BLOCKS / 64] })
     }
 
-    /// Where the views lie.
+    /// Addresses of the views.
     pub fn layout(&self) -> &ViewLayout {
         &self.layout
     }
@@ -291,14 +286,13 @@ impl MultiView {
         &self.status
     }
 
-    /// The application view and the offset in it that `address` lies at.
+    /// The application view that contains `address`, and the offset in it.
     #[inline]
     pub fn locate(&self, address: usize) -> Option<(usize, usize)> {
         self.layout.locate(address)
     }
 
-    /// Address of `len` bytes at `offset` in the privileged view, always open to loads and
-    /// stores.
+    /// Address of `len` bytes at `offset` in the privileged view, always open to loads and stores.
     ///
     /// # Errors
     /// [`ViewError::OutOfRange`].
@@ -312,11 +306,10 @@ impl MultiView {
         }
     }
 
-    /// Address of `offset` in application view `view`; what may be done there is a matter of
-    /// protection.
+    /// Address of `offset` in application view `view`; its protection decides which accesses succeed.
     ///
     /// # Panics
-    /// If there is no such view or byte.
+    /// If the view or byte does not exist.
     #[inline]
     pub fn application(&self, view: usize, offset: usize) -> *mut u8 {
         assert!(view < self.layout.views && offset < self.layout.bytes);
@@ -333,8 +326,8 @@ impl MultiView {
         (self.layout.bytes / DUMP_BLOCKS + 1).next_multiple_of(ALIGN_BYTES)
     }
 
-    /// Has core dumps show pages: this rank uses them. Costs a system call for the first pages of a block, else a load. Where the kernel refuses,
-    /// dumps lack the block.
+    /// Makes core dumps include pages, since this rank uses them. Costs a system call for the first pages of a block, else a load. If the
+    /// kernel refuses, dumps lack the block.
     pub(crate) fn keep_in_dumps(&self, page: usize, pages: usize) {
         let block_bytes = self.dump_block_bytes();
         let end = page.saturating_add(pages).saturating_mul(PAGE_BYTES);
@@ -356,7 +349,7 @@ impl MultiView {
         self.span.advise(pages.start - self.layout.base, pages.len(), Advice::LinuxDontneedLocked)
     }
 
-    /// Gives pages their memory, zeroed if they never had any.
+    /// Allocates pages, zeroed if they never had memory.
     pub(crate) fn populate(&self, page: usize, pages: usize) -> Result<(), Os> {
         if page.checked_add(pages).is_none_or(|end| end > self.layout.pages()) {
             return Err(Os::INVAL);
@@ -370,7 +363,7 @@ impl MultiView {
     }
 }
 
-/// What a refusal to map the views means.
+/// The error for a refusal to map the views.
 fn explain(layout: &ViewLayout, errno: Os) -> ViewError {
     let wanted = layout.range();
     let ranges = crate::maps::mapped_ranges();

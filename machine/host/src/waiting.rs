@@ -1,12 +1,11 @@
-//! Ways of waiting for memory to change: spin, sleep, or first the one and then the other.
+//! Ways of waiting for memory to change: spinning, sleeping, or one after the other.
 //!
-//! A spin is a number of looks, so that no wait reads the clock. What a look takes is measured once a
-//! process, and so is what a wake-up costs here, which is how long `adaptive` spins, once or twice: whoever spins for
-//! the price of a wake-up loses at most as much as sleeping at once would have cost.
+//! A spin is a number of looks, so that no wait reads the clock. The cost of a look is measured once for each process, and so is the cost
+//! of a wake-up, once or twice of which `adaptive` spins: spinning for the price of a wake-up loses at most as much as sleeping at once
+//! would have cost.
 //!
-//! That holds while the processor has nothing else to do. [`Patience`] therefore watches how spins end:
-//! after one that found nothing it asks the kernel how many threads are runnable, and sleeps at once
-//! while they outnumber the processors.
+//! That holds while the processor has nothing else to do. [`Patience`] therefore watches how spins end: after one that found nothing it
+//! asks the kernel how many threads are runnable, and sleeps at once while they outnumber the processors.
 
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -33,7 +32,7 @@ pub enum WaitStrategy {
     Event,
     /// Spin for a while, then sleep; sleep at once while more threads are runnable than there are processors.
     Adaptive {
-        /// Nanoseconds to spin; `None`: what a wake-up costs here.
+        /// Nanoseconds to spin; `None`: the measured cost of a wake-up.
         spin_ns: Option<u64>,
     },
 }
@@ -55,7 +54,7 @@ impl fmt::Display for WaitStrategy {
     }
 }
 
-/// A word that names no way of waiting.
+/// Unknown way of waiting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid way to wait {found:?}: use poll, event, adaptive, \
@@ -82,21 +81,21 @@ impl FromStr for WaitStrategy {
     }
 }
 
-/// Nanoseconds of a clock that never goes back. The same clock in all processes of a host.
+/// Nanoseconds of a monotonic clock, the same in all processes of a host.
 #[inline]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// As [`now_ns`], some milliseconds old at most, for a quarter of the price.
+/// As [`now_ns`], but up to some milliseconds old, for a quarter of the price.
 #[inline]
 pub fn coarse_now_ns() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Nanoseconds of processor time that the calling thread has used. May be called in a signal handler.
+/// Nanoseconds of processor time used by the calling thread. May be called in a signal handler.
 #[must_use]
 pub fn thread_time_ns() -> u64 {
     let used = clock_gettime(ClockId::ThreadCPUTime);
@@ -106,16 +105,16 @@ pub fn thread_time_ns() -> u64 {
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
-    /// Woken, perhaps for nothing: look at the word.
+    /// Woken, perhaps spuriously: check the word.
     Woken,
     /// The word was not as expected, so there was no sleep.
     Changed,
-    /// The time was over.
+    /// The timeout expired.
     TimedOut,
 }
 
-/// Sleeps while `word` is `expected`, until [`futex_wake`] on the same memory, in this process or
-/// another, or for `timeout`. Async-signal-safe; a signal ends the sleep as if woken.
+/// Sleeps while `word` is `expected`, until [`futex_wake`] on the same memory, in this process or another, or until `timeout`.
+/// Async-signal-safe; a signal ends the sleep as if woken.
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
     let timeout = timeout.map(|timeout| futex::Timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
@@ -125,24 +124,24 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) ->
     match futex::wait(word, futex::Flags::empty(), expected, timeout.as_ref()) {
         Err(rustix::io::Errno::AGAIN) => Woken::Changed,
         Err(rustix::io::Errno::TIMEDOUT) => Woken::TimedOut,
-        // Interrupted, or the word cannot be slept on: the caller looks again.
+        // Interrupted, or the word cannot be slept on: the caller checks again.
         Ok(()) | Err(_) => Woken::Woken,
     }
 }
 
-/// Wakes up to `sleepers` sleepers of `word`; how many were woken. Async-signal-safe.
+/// Wakes up to `sleepers` sleepers of `word`; returns the number woken. Async-signal-safe.
 pub fn futex_wake(word: &AtomicU32, sleepers: u32) -> usize {
     futex::wake(word, futex::Flags::empty(), sleepers.min(i32::MAX as u32)).unwrap_or(0)
 }
 
-/// Bounds of what a wake-up is believed to cost, in nanoseconds.
+/// Bounds of the assumed cost of a wake-up, in nanoseconds.
 const WAKE_NS: RangeInclusive<u64> = 2_000..=100_000;
-/// Wake-ups that are measured at most, and for how long.
+/// Most wake-ups measured, and the time limit.
 const PINGS: u32 = 9;
 const PINGS_NS: u64 = 2_000_000;
 
-/// Nanoseconds that a wake-up takes from one thread to another: the median of a few, there and back. Takes 2 ms at most
-/// on an idle machine.
+/// Measures the nanoseconds of a wake-up from one thread to another: the median of a few, there and back. Takes 2 ms at most on an idle
+/// machine.
 pub fn measure_wake_up() -> u64 {
     let word = AtomicU32::new(0);
     // Even: the asker's turn. The last answer comes without a question, so that nobody waits for ever.
@@ -194,30 +193,30 @@ pub fn measure_wake_up() -> u64 {
 
 /// Waits that sleep at once after the threads were found to outnumber the processors; then the kernel is asked again.
 const CROWDED_WAITS: u32 = 16;
-/// What a process does while its spins find nothing.
+/// Parameters for a process whose spins find nothing.
 #[derive(Debug, Clone)]
 struct Habit {
-    /// Wake-ups that a spin lasts.
+    /// Length of a spin, in wake-ups.
     wake_ups: u64,
-    /// Bounds of what a wake-up is believed to cost, in nanoseconds, whatever was measured.
+    /// Bounds of the assumed cost of a wake-up, in nanoseconds, whatever was measured.
     wake_ns: RangeInclusive<u64>,
-    /// Spins in a row that may end in a sleep before the next waits sleep at once; each one more doubles how many.
+    /// Spins in a row that may end in a sleep before the next waits sleep at once; each further one doubles their number.
     failures: u32,
-    /// Waits that sleep at once, at most.
+    /// Most waits that sleep at once.
     most_sleeps: u32,
 }
 
 impl Habit {
-    /// There is a processor for each rank. A spin lasts long enough for the answer of a peer that had to be woken: or a
-    /// late answer would make two ranks send each other to sleep from then on.
+    /// Each rank has a processor. A spin lasts long enough for the answer of a peer that had to be woken: otherwise a late answer would
+    /// make two ranks send each other to sleep from then on.
     const ROOMY: Self = Self {
         wake_ups: 2,
-        // The measurement may have met one that stayed on its processor, which costs a tenth.
+        // The measurement may have hit a thread that stayed on its processor, which costs a tenth.
         wake_ns: 40_000..=*WAKE_NS.end(),
         failures: 16,
         most_sleeps: 64,
     };
-    /// Ranks share processors: a spin keeps one from those who could end it.
+    /// Ranks share processors: a spin occupies one that those who could end it need.
     const CROWDED: Self = Self {
         wake_ups: 1,
         // The processors are busy: no wake-up waits for one to leave its idle state, as the measured one may have.
@@ -230,7 +229,7 @@ impl Habit {
         self.wake_ups * measure_wake_up().clamp(*self.wake_ns.start(), *self.wake_ns.end())
     }
 
-    /// Failures that are counted at most, so that a few spins which find something change everything.
+    /// Most failures counted, so that a few successful spins change everything.
     const fn most_failures(&self) -> u32 {
         self.failures + self.most_sleeps.ilog2()
     }
@@ -241,21 +240,21 @@ impl Habit {
 pub struct Patience {
     /// Looks of a spin; 0: sleep at once, [`u32::MAX`]: never sleep.
     looks: u32,
-    /// The strategy is never to sleep, but there are more ranks than processors.
+    /// Whether the strategy is never to sleep, but there are more ranks than processors.
     yields: bool,
     load: Load,
     habit: Habit,
-    /// Waits to come that sleep at once.
+    /// Number of further waits that sleep at once.
     sleeps: AtomicU32,
-    /// Spins in a row that ended in a sleep.
+    /// Number of spins in a row that ended in a sleep.
     failures: AtomicU32,
 }
 
 impl Patience {
-    /// For a process of a job of `ranks` on this host, which waits as `strategy` says. `look` is what a thread does
-    /// between two decisions; it is called a few hundred times, to see how long it takes.
+    /// For a process of a job of `ranks` on this host that waits by `strategy`. `look` is what a thread does between two decisions; it is
+    /// called a few hundred times, to measure its time.
     pub fn new(strategy: WaitStrategy, ranks: usize, look: impl FnMut()) -> Self {
-        // A rank that is bound to one processor says nothing of how many the others have.
+        // A rank that is bound to one processor says nothing about the others' processors.
         let (mine, all) = (crate::limits::processors(), crate::limits::online_processors());
         let habit = match ranks > all || mine > 1 && ranks > mine {
             true => Habit::CROWDED,
@@ -264,8 +263,8 @@ impl Patience {
         Self::by_habit(strategy, (ranks, Load::of_job(ranks)), habit, look)
     }
 
-    /// As [`new`](Self::new), for a job of whose ranks most have not come or have gone: two that speak with each other are taken to have a
-    /// processor each, until a look at the load shows otherwise.
+    /// As [`new`](Self::new), for a job most of whose ranks have not joined yet or have left: two that communicate are assumed to have a
+    /// processor each, until a check of the load shows otherwise.
     pub fn of_open_job(strategy: WaitStrategy, ranks: usize, look: impl FnMut()) -> Self {
         Self::by_habit(strategy, (ranks, Load::of_job(1)), Habit::ROOMY, look)
     }
@@ -311,7 +310,7 @@ impl Patience {
 
     #[cold]
     fn skip(&self, left: u32) {
-        // Threads that come here together count one wait as one: it is a rough count.
+        // Concurrent threads count one wait as one: it is a rough count.
         let next = match left {
             1 if self.load.is_crowded() => CROWDED_WAITS,
             _ => left - 1,
@@ -319,7 +318,7 @@ impl Patience {
         self.sleeps.store(next, Ordering::Relaxed);
     }
 
-    /// A spin found what it waited for.
+    /// A spin succeeded.
     #[inline]
     pub fn succeeded(&self) {
         if self.failures.load(Ordering::Relaxed) != 0 {
@@ -328,7 +327,7 @@ impl Patience {
         }
     }
 
-    /// A spin found nothing, and the thread sleeps.
+    /// A spin failed, and the thread sleeps.
     #[cold]
     pub fn failed(&self) {
         if self.looks == u32::MAX {
@@ -356,8 +355,7 @@ fn look_ps(mut look: impl FnMut()) -> u64 {
     series.min().unwrap_or(1).max(1)
 }
 
-/// Spins in a loop: [`spin`](Self::spin) after each look that found nothing, and sleep once it
-/// says so.
+/// Spins in a loop: call [`spin`](Self::spin) after each look that found nothing, and sleep once it says so.
 #[derive(Debug, Clone)]
 pub struct Spinner {
     looks: u32,
@@ -366,9 +364,9 @@ pub struct Spinner {
 }
 
 impl Spinner {
-    /// Looks before the processor is told that this is a spin: the hint takes as long as a cache line's way.
+    /// Looks before the processor is told that this is a spin: the hint takes as long as the transfer of a cache line.
     const EAGER_LOOKS: u32 = 4096;
-    /// Looks after which a processor is given away that others may need: a microsecond or two.
+    /// Looks after which a processor that others may need is yielded: a microsecond or two.
     const LOOKS_BEFORE_YIELD: u32 = 64;
 
     /// Whether this wait spins at all.
@@ -377,13 +375,13 @@ impl Spinner {
         self.looks != 0
     }
 
-    /// Begins anew, after something was found.
+    /// Restarts, after something was found.
     #[inline]
     pub fn reset(&mut self) {
         self.spent = 0;
     }
 
-    /// Passes a moment. Whether to look again; if not, it is time to sleep.
+    /// Pauses briefly. Returns whether to look again; if not, sleep.
     #[inline]
     pub fn spin(&mut self) -> bool {
         self.spent = self.spent.wrapping_add(1);
@@ -435,7 +433,7 @@ mod tests {
     fn a_wait_sleeps_at_once_when_events_are_wanted_and_never_when_polling() {
         assert_eq!(looks(&patience(WaitStrategy::Event)), 0);
         let polls = patience(WaitStrategy::Poll);
-        // Also after waits whose time was over.
+        // Also after waits whose timeout expired.
         for _ in 0..20 {
             assert_eq!(looks(&polls), 1_000_000);
         }

@@ -1,4 +1,4 @@
-//! Where a store is.
+//! Addresses of stores.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,29 +8,28 @@ use crate::NamesError;
 /// The port of `mapwire serve`.
 pub const PORT: u16 = 6277;
 
-/// The port at which etcd's clients are served.
+/// Default port for etcd's clients.
 const ETCD_PORT: u16 = 2379;
 
-/// A host by its name or address, and a port.
+/// A host's name or address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
     /// Name, IPv4 address, or IPv6 address without brackets.
     pub host: String,
-    /// Port.
     pub port: u16,
 }
 
-/// Where a store is: `mapwire://host:port` or `etcd://host:port,host:port…`.
+/// Address of a store: `mapwire://host:port` or `etcd://host:port,host:port…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreAddress {
     /// A server of `mapwire serve`.
     Server(HostPort),
-    /// The members of an etcd, of which any will do.
+    /// The members of an etcd cluster, any of which will do.
     Etcd(Vec<HostPort>),
 }
 
 impl Default for StoreAddress {
-    /// A server on this host, at its usual port.
+    /// A server on this host, at its default port.
     fn default() -> Self {
         Self::Server(HostPort { host: "127.0.0.1".into(), port: PORT })
     }

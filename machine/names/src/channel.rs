@@ -1,8 +1,8 @@
-//! The handshake of client and server, and the messages that it seals.
+//! The handshake of client and server, and the sealed messages.
 //!
-//! `Noise_NNpsk0` (revision 34) by the crate `snow`: the shared secret is mixed in first, so whoever lacks it cannot make a message that
-//! the other side takes, nor read one; ephemeral keys make recorded connections useless to whoever learns the secret later. The first
-//! bytes of a [`Hello`] are bound by it.
+//! `Noise_NNpsk0` (revision 34) by the crate `snow`: the shared secret is mixed in first, so an outsider can neither make a message that
+//! the other side accepts, nor read one; ephemeral keys make recorded connections useless to whoever learns the secret later. The
+//! handshake binds the first bytes of a [`Hello`].
 //!
 //! A message is cut into pieces. Each is its length in two bytes, little-endian, then a sealed message of Noise; its first byte says
 //! whether another piece follows.
@@ -17,10 +17,9 @@ use crate::{NamesError, SharedSecret, fill_random};
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const TAG_BYTES: usize = 16;
-/// Longest piece that is sealed.
+/// Longest plaintext of a piece, in bytes.
 const MAX_PIECE_BYTES: usize = 65_535 - TAG_BYTES;
 
-/// The key of handshakes.
 #[derive(Clone)]
 pub(crate) struct ChannelKey([u8; 32]);
 
@@ -39,7 +38,7 @@ impl ChannelKey {
         if is_client { builder.build_initiator().ok() } else { builder.build_responder().ok() }
     }
 
-    /// The client's first record, and what it needs for the answer.
+    /// The client's first record, and the state for its answer.
     pub(crate) fn hello(&self) -> Option<(Hello, Begun)> {
         let mut hello = Hello { version: VERSION, release: Release::own(), handshake: [0; HANDSHAKE_BYTES] };
         let mut handshake = self.start(&hello, true)?;
@@ -62,21 +61,20 @@ impl ChannelKey {
 pub(crate) struct Begun(HandshakeState);
 
 impl Begun {
-    /// Takes it; `None` if the server does not prove the secret.
+    /// Completes the handshake; `None` if the server does not prove the secret.
     pub(crate) fn finish(mut self, answer: &[u8; HANDSHAKE_BYTES]) -> Option<Channel> {
         self.0.read_message(answer, &mut [0; HANDSHAKE_BYTES]).ok()?;
         Some(Channel::new(self.0.into_transport_mode().ok()?))
     }
 }
 
-/// Seals messages to the other side, and opens those that come.
+/// Seals outgoing messages, and opens incoming ones.
 pub(crate) struct Channel {
     transport: TransportState,
-    /// Bytes that have come and are not opened.
+    /// Received bytes that are not opened yet.
     came: Vec<u8>,
-    /// The beginning of a message.
+    /// Opened pieces of an incomplete message.
     message: Vec<u8>,
-    /// Pieces that were opened.
     opened: u64,
 }
 
@@ -91,7 +89,7 @@ impl Channel {
         Self { transport, came: Vec::new(), message: Vec::new(), opened: 0 }
     }
 
-    /// Pieces of messages that were opened: each proves that the other side has this session's keys.
+    /// Number of pieces opened: each proves that the other side has this session's keys.
     pub(crate) fn opened(&self) -> u64 {
         self.opened
     }
@@ -116,12 +114,11 @@ impl Channel {
         }
     }
 
-    /// Takes bytes that have come.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.came.extend(bytes);
     }
 
-    /// The next message that has come whole, of up to `most` bytes.
+    /// The next complete message, of up to `most` bytes.
     pub(crate) fn open(&mut self, most: usize) -> Result<Option<Vec<u8>>, Malformed> {
         loop {
             let Some((length, rest)) = self.came.split_first_chunk::<2>() else {
@@ -146,7 +143,7 @@ impl Channel {
             self.message.extend(piece);
             match follows {
                 0 => return Ok(Some(std::mem::take(&mut self.message))),
-                // A piece that is followed is full, so that empty ones cannot go on for ever.
+                // A piece that is followed by another must be full, so that empty ones cannot go on for ever.
                 1 if piece.len() == MAX_PIECE_BYTES - 1 => {}
                 _ => return Err(Malformed),
             }

@@ -14,12 +14,12 @@ use crate::protocol::{
 use crate::store::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::{LeaseId, NamesError, SharedSecret, Store, StoreAddress};
 
-/// How long a call may take.
+/// Longest time of a call.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Between two attempts to connect.
+/// Pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// One connection, made anew when it has broken.
+/// One connection, replaced when it breaks.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: StoreAddress,
@@ -27,7 +27,7 @@ pub(crate) struct Client {
     connection: Option<Connection>,
 }
 
-/// Not to be printed.
+/// Has no `Debug` output.
 struct Key(ChannelKey);
 
 impl std::fmt::Debug for Key {
@@ -42,11 +42,11 @@ struct Connection {
     channel: Channel,
 }
 
-/// Why a connection is of no use.
+/// Why a connection is useless.
 enum Trouble {
-    /// It broke; another may do.
+    /// It broke; another may succeed.
     Broken(io::Error),
-    /// Another would not do either.
+    /// Another would fail too.
     Final(NamesError),
 }
 
@@ -65,7 +65,7 @@ impl Client {
         NamesError::Protocol { address: self.address.to_string(), what: what.into() }
     }
 
-    /// Asks once more, over another connection, where one broke that had stood: every request may be repeated.
+    /// Sends a request, once more over another connection if an established one breaks: every request may be repeated.
     fn ask(&mut self, request: &Request) -> Result<Response, NamesError> {
         let ends = Instant::now() + PATIENCE;
         loop {
@@ -83,7 +83,7 @@ impl Client {
                     return Response::parse(&bytes).map_err(|_| self.protocol("malformed answer"));
                 }
                 Err(Trouble::Final(error)) => return Err(error),
-                // A server that drops connections may take the next one.
+                // A server that drops connections may accept the next one.
                 Err(Trouble::Broken(error)) if Instant::now() + PAUSE < ends && is_passing(&error) => {
                     std::thread::sleep(PAUSE);
                 }
@@ -181,7 +181,7 @@ fn why(error: &io::Error) -> String {
     }
 }
 
-/// Reads some bytes, also after a process that was stopped goes on.
+/// Reads some bytes, and retries after the process was stopped and continued.
 fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.read(bytes) {
@@ -191,7 +191,6 @@ fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// What is left until `ends`.
 fn left(ends: Instant) -> io::Result<Duration> {
     let left = ends.saturating_duration_since(Instant::now());
     if left.is_zero() {

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and its store.
+//! Errors between a client and its store.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ pub enum NamesError {
         "`{given}` is not the address of a store of names: expected mapwire://HOST:PORT or etcd://HOST:PORT,HOST:PORT…"
     )]
     Address {
-        /// What was given.
+        /// Address as given.
         given: String,
     },
-    /// This build cannot do it.
+    /// This build lacks a feature.
     #[error(
         "this program was built without the feature `{feature}` of mapwire, which {what}: cargo add mapwire --features {feature}"
     )]
     NotBuilt {
         /// What was wanted.
         what: &'static str,
-        /// The feature.
+        /// Feature that it needs.
         feature: &'static str,
     },
     /// There is no secret.
@@ -30,25 +30,24 @@ pub enum NamesError {
         path.display(), path.display(), path.display()
     )]
     NoSecret {
-        /// Where it should be.
+        /// Where it was expected.
         path: PathBuf,
     },
     /// The file of the secret must not be used.
     #[error("the secret {}: {why}", path.display())]
     Secret {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it, and how to mend it.
+        /// What is wrong with it, and how to fix it.
         why: String,
     },
-    /// Nothing answers.
+    /// The store does not answer.
     #[error(
         "nothing answers at {address}: {why}; is it right, and does `mapwire serve` or etcd run there and listen on an address that this host reaches?"
     )]
     Unreachable {
-        /// The store.
+        /// Address of the store.
         address: String,
-        /// What happened.
         why: String,
     },
     /// The two sides have different secrets.
@@ -56,47 +55,47 @@ pub enum NamesError {
         "{address} has another secret; copy its file to this host: the server's user has it at ~/.config/mapwire/secret, or where --secret-file says"
     )]
     WrongSecret {
-        /// The store.
+        /// Address of the store.
         address: String,
     },
     /// The two sides speak different versions.
     #[error("the server at {address} is of mapwire {theirs}, and this is mapwire {ours}: use the same release")]
     Version {
-        /// The store.
+        /// Address of the store.
         address: String,
-        /// The server's release.
+        /// Release of the server.
         theirs: String,
-        /// This release.
+        /// Release of this side.
         ours: String,
     },
-    /// What the store answers makes no sense.
+    /// Malformed answer of the store.
     #[error("{address} does not answer as a store of names does: {what}")]
     Protocol {
-        /// The store.
+        /// Address of the store.
         address: String,
-        /// What was wrong.
+        /// What is wrong with it.
         what: String,
     },
-    /// The lease has ended.
+    /// The lease has expired.
     #[error("the lease at {address} has ended: the server was restarted, or did not hear from this host for 3 s")]
     NoLease {
-        /// The store.
+        /// Address of the store.
         address: String,
     },
     /// The store has no room.
     #[error("{address} takes no more: {what}")]
     Full {
-        /// The store.
+        /// Address of the store.
         address: String,
-        /// Which limit is reached.
+        /// Limit that is reached.
         what: String,
     },
     /// The kernel refused.
     #[error("{call} failed")]
     Os {
-        /// The system call.
+        /// System call.
         call: &'static str,
-        /// What it answered.
+        /// Error that it returned.
         source: io::Error,
     },
 }

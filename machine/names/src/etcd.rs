@@ -1,7 +1,7 @@
 //! etcd, by the JSON gateway in front of its version 3 API: a request is an HTTP POST of a JSON object.
 //!
-//! The gateway needs an HTTP client and no runtime, and so do programs that link mapwire. Keys and values are in base64, numbers
-//! are strings.
+//! The gateway needs an HTTP client but no runtime, and so do programs that link mapwire. Keys and values are in base64, numbers are
+//! strings.
 
 use std::io;
 use std::time::Duration;
@@ -15,24 +15,23 @@ use crate::address::HostPort;
 use crate::store::LEASE;
 use crate::{LeaseId, NamesError, Store, StoreAddress};
 
-/// How long one member may take.
+/// Longest time of a call to one member.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Longest answer that is read, in bytes.
+/// Longest answer that is accepted, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
-/// Entries that are asked for at a time.
+/// Entries requested at a time.
 const PAGE: usize = 512;
 
-/// A client of etcd.
 #[derive(Debug)]
 pub(crate) struct Etcd {
     address: StoreAddress,
     members: Vec<String>,
-    /// The member that answered last.
+    /// Index of the member that answered last.
     current: usize,
     agent: Agent,
 }
 
-/// What etcd answered instead of doing what was asked.
+/// etcd's refusal of a request.
 struct Refusal {
     status: u16,
     text: String,
@@ -64,7 +63,7 @@ impl Etcd {
         let mut why = String::new();
         for _ in 0..self.members.len() {
             let mut outcome = self.ask_member(path, &body);
-            // A process that was stopped goes on.
+            // Retries after the process was stopped and continued.
             while matches!(&outcome, Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::Interrupted) {
                 outcome = self.ask_member(path, &body);
             }
@@ -75,7 +74,7 @@ impl Etcd {
                         Err(_) => Err(self.protocol("malformed JSON")),
                     };
                 }
-                // No leader, or not ready: others may be.
+                // It has no leader, or is not ready: others may be.
                 Ok((status @ (500 | 502 | 503 | 504), answer)) => why = text_of(status, &answer),
                 Ok((status, answer)) => {
                     let text = text_of(status, &answer);
@@ -97,13 +96,13 @@ impl Etcd {
         let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES);
         match body.read_to_vec() {
             Ok(bytes) => Ok((status, bytes)),
-            // The gateway ends refusals in a way that not every client reads; what they say is in the status too.
+            // The gateway ends refusals in a way that some clients cannot read; the status has the same information.
             Err(_) if status != 200 => Ok((status, Vec::new())),
             Err(error) => Err(error),
         }
     }
 
-    /// What is wrong, where a refusal is not one that the caller knows.
+    /// Error for a refusal that the caller does not know.
     fn refused(&self, refusal: Refusal) -> NamesError {
         let address = self.address.to_string();
         let Refusal { status, text } = refusal;
@@ -122,7 +121,7 @@ impl Etcd {
         self.ask(path, body)?.map_err(|refusal| self.refused(refusal))
     }
 
-    /// A number, which is absent where it is 0.
+    /// A number; absent means 0.
     fn number(&self, value: &Value) -> Result<u64, NamesError> {
         let read = match value {
             Value::Null => Some(0),
@@ -147,14 +146,14 @@ impl Etcd {
     }
 }
 
-/// Whether a refusal says that there is no such lease.
+/// Whether a refusal says that the lease does not exist.
 fn is_about_lease(refusal: &Refusal) -> bool {
-    // An answer that cannot be read is empty; nothing else that is asked here can be missing.
+    // An unreadable answer is empty; nothing else requested here can be missing.
     refusal.status == 404 && (refusal.text.is_empty() || refusal.text.contains("lease not found"))
 }
 
 fn text_of(status: u16, answer: &[u8]) -> String {
-    // Behind the object there may be what belongs to the protocol below.
+    // The object may be followed by data of the protocol below.
     let mut objects = serde_json::Deserializer::from_slice(answer).into_iter::<Value>();
     let error = objects.next().and_then(Result::ok);
     match error.as_ref().and_then(|error| error["error"].as_str()) {

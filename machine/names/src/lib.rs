@@ -1,17 +1,17 @@
 //! Names for jobs that come and go: a small store of keys and values, each of which lasts as long as its lease.
 //!
-//! A [`Store`] is reached by its [`StoreAddress`]: `mapwire://host:port` is a server of `mapwire serve` (`server`), and
-//! `etcd://host:port` is etcd, by the JSON gateway that it has since version 3.4. [`SharedSecret`] is the file that all who use one
-//! store have. Clients and the server prove it to each other and seal what they say; with etcd, jobs sign their values by it.
+//! A [`Store`] is opened by its [`StoreAddress`]: `mapwire://host:port` is a server of `mapwire serve` (`server`), and `etcd://host:port`
+//! is etcd, by the JSON gateway that it has since version 3.4. All users of one store share the file [`SharedSecret`]. Clients and the
+//! server prove it to each other and seal their messages; with etcd, jobs sign their values by it.
 //!
-//! Without the feature `sealing` there are only the types: no secret is read, so no store is reached. etcd takes the feature `etcd` too.
+//! Without the feature `sealing` there are only the types: no secret is read, so no store is reached. etcd also needs the feature `etcd`.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`store`] | what a store does |
-//! | [`address`] | where it is |
+//! | [`store`] | the interface of a store |
+//! | [`address`] | its address |
 //! | [`secret`] | the shared secret: its file, and the keys made from it |
-//! | `protocol` | what clients and server say to each other |
+//! | `protocol` | messages between clients and server |
 //! | `channel` | the handshake, and sealed messages |
 //! | `client`, `etcd` | the two implementations of [`Store`] |
 //! | `server` | the server |

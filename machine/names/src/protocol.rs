@@ -1,4 +1,4 @@
-//! What clients and the server say to each other, before it is sealed and after.
+//! Messages between clients and the server, before and after sealing.
 //!
 //! Two fixed records open a connection, both in the clear:
 //!
@@ -35,39 +35,39 @@ pub(crate) const HANDSHAKE_BYTES: usize = 48;
 const MAGIC: &[u8; 7] = b"mwnames";
 const RELEASE_BYTES: usize = 24;
 
-/// Longest request.
+/// Longest request, in bytes.
 pub const MAX_REQUEST_BYTES: usize = MAX_KEY_BYTES + MAX_VALUE_BYTES + 64;
 
-/// Entries of a list are answered up to this many bytes at a time.
+/// Bytes of entries after which a page of a list ends.
 pub(crate) const PAGE_BYTES: usize = 1 << 16;
 
-/// Longest response: a page, and one more entry.
+/// Longest response, in bytes: a page, and one more entry.
 pub const MAX_RESPONSE_BYTES: usize = PAGE_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYTES + 64;
 
-/// Not a message of this protocol.
+/// Malformed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message")]
 pub struct Malformed;
 
-/// A release of mapwire, such as `0.1.0`: what both sides tell each other first.
+/// A release of mapwire, such as `0.1.0`, which both sides send first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release(String);
 
 impl Release {
-    /// This one.
+    /// This release.
     #[must_use]
     pub fn own() -> Self {
         Self(env!("CARGO_PKG_VERSION").chars().take(RELEASE_BYTES).collect())
     }
 
-    /// The one that a text names: up to 24 printable ASCII characters.
+    /// Parses a release: up to 24 printable ASCII characters.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
         let is_one = (1..=RELEASE_BYTES).contains(&text.len());
         (is_one && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Self(text.into()))
     }
 
-    /// As text that is safe to print.
+    /// The release as printable text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -90,19 +90,19 @@ impl Release {
     }
 }
 
-/// What a client says first.
+/// The client's first record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Version of the protocol.
     pub version: u8,
-    /// The client's release.
+    /// Release of the client.
     pub release: Release,
-    /// The first message of the handshake.
+    /// First message of the handshake.
     pub handshake: [u8; HANDSHAKE_BYTES],
 }
 
 impl Hello {
-    /// The record.
+    /// Encodes the record.
     #[must_use]
     pub fn emit(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
@@ -113,10 +113,10 @@ impl Hello {
         bytes
     }
 
-    /// Reads a record of any version.
+    /// Parses a record of any version.
     ///
     /// # Errors
-    /// It does not begin as one.
+    /// It does not begin as a hello.
     pub fn parse(bytes: &[u8; HELLO_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
         if reader.array::<7>()? != *MAGIC {
@@ -126,30 +126,29 @@ impl Hello {
     }
 }
 
-/// What the server answers to a [`Hello`].
+/// The server's answer to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The server's release.
+    /// Release of the server.
     pub release: Release,
-    /// What it thinks of the client.
     pub verdict: Verdict,
 }
 
-/// What the server thinks of a client.
+/// The server's decision about a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The second message of the handshake.
+    /// Accepted; the second message of the handshake.
     Welcome([u8; HANDSHAKE_BYTES]),
-    /// It speaks another version.
+    /// The client speaks another version.
     Version,
-    /// It does not prove the secret.
+    /// The client does not prove the secret.
     Secret,
     /// There are too many connections.
     Room,
 }
 
 impl Welcome {
-    /// The record.
+    /// Encodes the record.
     #[must_use]
     pub fn emit(&self) -> [u8; WELCOME_BYTES] {
         let (tag, handshake) = match self.verdict {
@@ -165,10 +164,10 @@ impl Welcome {
         bytes
     }
 
-    /// Reads a record.
+    /// Parses a record.
     ///
     /// # Errors
-    /// It is none.
+    /// It is malformed.
     pub fn parse(bytes: &[u8; WELCOME_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
         let tag = reader.byte()?;
@@ -186,57 +185,55 @@ impl Welcome {
     }
 }
 
-/// What a client asks: the methods of [`Store`](crate::Store).
+/// A client's request: a method of [`Store`](crate::Store).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A lease.
+    /// Grants a lease.
     Grant,
-    /// That a lease lasts on.
+    /// Renews a lease.
     Keep(LeaseId),
-    /// That a lease ends.
+    /// Ends a lease.
     Revoke(LeaseId),
-    /// A key that is absent.
+    /// Creates a key that is absent.
     Create {
-        /// What it is attached to.
+        /// Lease to which the key is attached.
         lease: LeaseId,
-        /// The key.
         key: String,
-        /// Its value.
         value: Vec<u8>,
     },
-    /// A value.
+    /// Reads a value.
     Get(String),
-    /// Entries by prefix.
+    /// Lists entries by prefix.
     List {
-        /// How their keys begin.
+        /// Prefix of their keys.
         prefix: String,
-        /// Only those behind this key.
+        /// Only keys behind this one.
         after: String,
     },
-    /// The number of entries by prefix.
+    /// Counts entries by prefix.
     Count(String),
 }
 
-/// What the server answers.
+/// The server's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// To [`Request::Grant`].
+    /// Answers [`Request::Grant`].
     Granted(LeaseId),
-    /// To [`Request::Keep`]: whether there is the lease; to [`Request::Revoke`]: `true`; to [`Request::Create`]: whether the key has
-    /// the value.
+    /// Answers [`Request::Keep`]: whether the lease exists; [`Request::Revoke`]: `true`; [`Request::Create`]: whether the key has the
+    /// value.
     Done(bool),
-    /// To [`Request::Get`].
+    /// Answers [`Request::Get`].
     Value(Option<Vec<u8>>),
-    /// To [`Request::List`].
+    /// Answers [`Request::List`].
     Entries {
-        /// Some of them, ascending.
+        /// A page of entries, ascending.
         entries: Vec<(String, Vec<u8>)>,
-        /// Whether there are others behind these.
+        /// Whether more entries follow.
         more: bool,
     },
-    /// To [`Request::Count`].
+    /// Answers [`Request::Count`].
     Count(u64),
-    /// To [`Request::Create`]: there is no such lease.
+    /// Answers [`Request::Create`]: the lease does not exist.
     NoLease,
     /// A limit is reached.
     Full(Limit),
@@ -251,7 +248,7 @@ pub enum Limit {
     Leases,
     /// Values of this lease, by number or bytes.
     Lease,
-    /// Values of all leases, in bytes.
+    /// Keys and values of all leases, in bytes.
     Bytes,
 }
 
@@ -260,7 +257,7 @@ impl Limit {
 }
 
 impl Request {
-    /// The message.
+    /// Encodes the message.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -276,10 +273,10 @@ impl Request {
         out.0
     }
 
-    /// Reads a message, which another process has written.
+    /// Parses a message that another process has written.
     ///
     /// # Errors
-    /// It is none, or longer than one may be.
+    /// It is malformed, or too long.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
         let request = match reader.byte()? {
@@ -301,7 +298,7 @@ impl Request {
 }
 
 impl Response {
-    /// The message.
+    /// Encodes the message.
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -327,10 +324,10 @@ impl Response {
         out.0
     }
 
-    /// Reads a message, which another process has written.
+    /// Parses a message that another process has written.
     ///
     /// # Errors
-    /// It is none, or longer than one may be.
+    /// It is malformed, or too long.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
         let response = match reader.byte()? {
@@ -382,7 +379,7 @@ impl Writer {
     }
 }
 
-/// What is left to be read.
+/// Unread bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,4 +1,4 @@
-//! The secret that all who use one store share: a file of 64 hexadecimal digits, which nobody but its user may read.
+//! The shared secret of a store's users: a file of 64 hexadecimal digits that only its user may read.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,7 @@ use blake2::digest::{KeyInit, Mac};
 pub use crate::usual::usual_path;
 use crate::{NamesError, fill_random};
 
-/// 32 random bytes, known to all who use one store and to nobody else.
+/// 32 random bytes, known only to the users of one store.
 #[derive(Clone)]
 pub struct SharedSecret([u8; 32]);
 
@@ -29,7 +29,7 @@ impl SharedSecret {
         Self(bytes)
     }
 
-    /// Reads the file, which must be this user's and closed to all others.
+    /// Reads the file, which must belong to this user and be closed to all others.
     ///
     /// # Errors
     /// [`NamesError::NoSecret`], [`NamesError::Secret`].
@@ -39,7 +39,7 @@ impl SharedSecret {
             std::io::ErrorKind::NotFound => NamesError::NoSecret { path: path.to_owned() },
             _ => wrong(format!("cannot be read: {error}")),
         })?;
-        // Of the open file, so that nobody can put another in its place in between.
+        // Check the open file, so that nobody can replace it in between.
         let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
         let me = rustix::process::geteuid().as_raw();
         if !about.is_file() {
@@ -62,10 +62,10 @@ impl SharedSecret {
             .ok_or_else(|| wrong("does not hold 64 hexadecimal digits; copy it again, or make a new one".into()))
     }
 
-    /// Makes a new secret in a file that does not exist yet, with the folders above it.
+    /// Makes a new secret in a new file, with its parent folders.
     ///
     /// # Errors
-    /// There is a file, or it cannot be written.
+    /// The file exists, or cannot be written.
     pub fn create(path: &Path) -> Result<Self, NamesError> {
         let wrong = |why: String| NamesError::Secret { path: path.to_owned(), why };
         let mut secret = [0; 32];
@@ -73,7 +73,7 @@ impl SharedSecret {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| wrong(format!("its folder cannot be made: {error}")))?;
         }
-        // Under another name first, so that nobody reads half of it.
+        // Written under another name first, so that nobody reads half of it.
         let mut draft = path.as_os_str().to_owned();
         draft.push(format!(".{}", std::process::id()));
         let draft = PathBuf::from(draft);
@@ -98,21 +98,21 @@ impl SharedSecret {
         }
     }
 
-    /// A key for one purpose, which tells nothing about the secret or about other keys: keyed BLAKE2s over `purpose` and `parts`.
+    /// Derives a key for one purpose, which reveals nothing about the secret or other keys: keyed BLAKE2s over `purpose` and `parts`.
     #[must_use]
     pub fn derive(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
         let all = [&[purpose.as_bytes()], parts].concat();
         code(&self.0, &all)
     }
 
-    /// A key that [derives](Self::derive) so, to sign values by.
+    /// [Derives](Self::derive) a key for signing values.
     #[must_use]
     pub fn signing_key(&self, purpose: &str, parts: &[&[u8]]) -> SigningKey {
         SigningKey(self.derive(purpose, parts))
     }
 }
 
-/// A key by which values are signed.
+/// A key for signing values.
 #[derive(Clone)]
 pub struct SigningKey([u8; 32]);
 
@@ -129,7 +129,7 @@ impl SigningKey {
         code(&self.0, parts)
     }
 
-    /// Whether `given` is the [`code`](Self::code) of `parts`, in a time that does not depend on either's value.
+    /// Whether `given` is the [`code`](Self::code) of `parts`, in constant time.
     #[must_use]
     pub fn verifies(&self, parts: &[&[u8]], given: &[u8; 32]) -> bool {
         mac(&self.0, parts).verify(given.into()).is_ok()

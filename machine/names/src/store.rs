@@ -1,4 +1,4 @@
-//! What a store of names does.
+//! The interface of a store of names.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::etcd::Etcd;
 use crate::{NamesError, StoreAddress};
 
-/// How long a lease lasts after it was granted or kept.
+/// Lifetime of a lease after it was granted or kept.
 pub const LEASE: Duration = Duration::from_secs(3);
 
 /// Longest key, in bytes.
@@ -20,37 +20,37 @@ pub const MAX_KEY_BYTES: usize = 256;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = (1 << 16) + 256;
 
-/// Names a lease.
+/// Identifies a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(pub u64);
 
-/// Keys and values, each attached to a lease. A value never changes: it is created, and goes with its lease.
+/// Keys and values, each attached to a lease. A value never changes: it is created, and ends with its lease.
 ///
-/// A call takes some seconds at most; it then fails with [`NamesError::Unreachable`].
+/// A call takes a few seconds at most; it then fails with [`NamesError::Unreachable`].
 pub trait Store: fmt::Debug + Send {
-    /// Where it is, for messages.
+    /// Address of the store, for messages.
     fn address(&self) -> &StoreAddress;
 
-    /// Grants a lease that lasts for [`LEASE`].
+    /// Grants a lease for [`LEASE`].
     ///
     /// # Errors
     /// The store cannot be reached, or has no room.
     fn grant(&mut self) -> Result<LeaseId, NamesError>;
 
-    /// Lets a lease last for [`LEASE`] from now. `false`: there is no such lease, or no longer.
+    /// Extends a lease to [`LEASE`] from now. `false`: it does not exist, or no longer.
     ///
     /// # Errors
     /// The store cannot be reached.
     fn keep(&mut self, lease: LeaseId) -> Result<bool, NamesError>;
 
-    /// Ends a lease, and removes at once all that is attached to it. One that has ended is no error.
+    /// Ends a lease, and removes all its keys at once. A lease that has ended already is not an error.
     ///
     /// # Errors
     /// The store cannot be reached.
     fn revoke(&mut self, lease: LeaseId) -> Result<(), NamesError>;
 
-    /// Creates `key` with `value` under `lease`, if it is absent. Whether `key` now has this value: `false` if it has another one. So
-    /// a call that is repeated because its answer was lost succeeds.
+    /// Creates `key` with `value` under `lease`, if it is absent. Returns whether `key` now has this value, so a call that is repeated
+    /// because its answer was lost succeeds.
     ///
     /// # Errors
     /// [`NamesError::NoLease`]; the store cannot be reached, or has no room.
@@ -68,17 +68,17 @@ pub trait Store: fmt::Debug + Send {
     /// The store cannot be reached.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, NamesError>;
 
-    /// How many keys begin with `prefix`.
+    /// Number of keys that begin with `prefix`.
     ///
     /// # Errors
     /// The store cannot be reached.
     fn count(&mut self, prefix: &str) -> Result<u64, NamesError>;
 }
 
-/// The store at `address`. Connects when it is first used.
+/// Opens the store at `address`. Connects on first use.
 ///
 /// # Errors
-/// [`NamesError::NotBuilt`]: this build has no client of etcd.
+/// [`NamesError::NotBuilt`]: this build has no etcd client.
 #[cfg(feature = "sealing")]
 pub fn open(address: &StoreAddress, secret: &SharedSecret) -> Result<Box<dyn Store>, NamesError> {
     match address {

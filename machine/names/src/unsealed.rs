@@ -1,4 +1,4 @@
-//! In place of the secret where mapwire is built without the feature `sealing`: nobody has one, so nobody reaches a store.
+//! Replaces the secret in builds without the feature `sealing`: nobody has one, so nobody reaches a store.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::path::Path;
 pub use crate::usual::usual_path;
 use crate::{NamesError, Store, StoreAddress};
 
-/// Nobody has one.
+/// Cannot be constructed.
 #[derive(Clone, Debug)]
 pub struct SharedSecret(Infallible);
 
-/// Nobody has one.
+/// Cannot be constructed.
 #[derive(Clone, Debug)]
 pub struct SigningKey(Infallible);
 
 impl SharedSecret {
-    /// Refused.
+    /// Always fails.
     ///
     /// # Errors
     /// [`NamesError::NotBuilt`].

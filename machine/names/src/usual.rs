@@ -1,8 +1,8 @@
-//! Where things are unless a user says otherwise.
+//! Default paths.
 
 use std::path::PathBuf;
 
-/// Where the secret is: `mapwire/secret` in the user's folder of configuration.
+/// Path of the secret: `mapwire/secret` in the user's configuration folder.
 #[must_use]
 pub fn usual_path() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());

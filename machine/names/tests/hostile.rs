@@ -1,4 +1,4 @@
-//! The server under attack: by strangers, and by clients that break the rules. It serves others meanwhile, and counts.
+//! The server under attack by strangers, and by clients that break the rules. It still serves others, and counts.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -56,7 +56,7 @@ impl Served {
     }
 }
 
-/// Waits until the server closes the connection; gives what it said before.
+/// Waits until the server closes the connection; returns its last output.
 fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     // A reset is an end too.
@@ -99,14 +99,14 @@ fn half_open_connections_are_few_and_do_not_keep_clients_out() {
     kept.grant().unwrap();
     let mut half: Vec<TcpStream> = (0..300).map(|_| served.stranger()).collect();
     for stream in &mut half[200..] {
-        // The others have said nothing.
+        // The others have sent nothing.
         let _ = stream.write(&hello().emit()[..HELLO_BYTES - 1]);
     }
     let lease = kept.grant().unwrap();
     assert!(kept.keep(lease).unwrap());
     let mut late = served.client();
     assert!(late.create("k", b"v", lease).unwrap());
-    // Strangers are gone after 5 s, unless they were before.
+    // Strangers are gone after 5 s at the latest.
     for stream in &mut half {
         read_to_end(stream);
     }
@@ -116,7 +116,7 @@ fn half_open_connections_are_few_and_do_not_keep_clients_out() {
     assert_eq!(stats.no_room + stats.idle, 300, "{stats:?}");
 }
 
-/// Records what a client sends first, as whoever is on the path can.
+/// Records a client's first record, as anyone on the path can.
 fn recorded_hello() -> [u8; HELLO_BYTES] {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("mapwire://{}", listener.local_addr().unwrap());
@@ -153,7 +153,7 @@ fn a_recorded_hello_makes_strangers_however_often_it_is_sent_again() {
         let got = stream.read_exact(&mut said);
         got.is_ok() && matches!(Welcome::parse(&said).unwrap().verdict, Verdict::Welcome(_))
     };
-    // The last is answered, as the server cannot know; a byte now and then does not keep it.
+    // The last is answered, as the server cannot know; an occasional byte does not keep it.
     let mut last = replays.pop().unwrap();
     assert!(welcome(&mut last));
     let is_ended = (0..300).any(|_| {
@@ -182,7 +182,7 @@ fn of_too_many_strangers_those_of_the_address_that_has_most_make_room() {
     };
     let mut early: Vec<TcpStream> = (2..12).map(from).collect();
     let flood: Vec<TcpStream> = (0..200).map(|_| from(99)).collect();
-    // Not ended: each still speaks, and is answered.
+    // Still open: each still sends, and is answered.
     for stream in &mut early {
         stream.write_all(&hello().emit()).unwrap();
         let said: [u8; WELCOME_BYTES] = read_to_end(stream).try_into().unwrap();
@@ -201,7 +201,7 @@ fn a_flood_of_connections_has_no_effect_but_counters() {
     let (is_over, counted) = (Arc::clone(&over), Arc::clone(&count));
     let flood = std::thread::spawn(move || {
         while !is_over.load(Ordering::Relaxed) {
-            // Some are open at a time, some say something.
+            // Some are open at a time, some send something.
             let mut streams = Vec::new();
             for at in 0..20 {
                 if let Ok(mut stream) = TcpStream::connect(address) {

@@ -17,7 +17,7 @@ fn open(address: &StoreAddress, secret: &SharedSecret) -> Box<dyn Store> {
     mapwire_names::open(address, secret).unwrap()
 }
 
-/// A server on a thread, until it is dropped.
+/// A server on a thread, stopped on drop.
 struct Served {
     address: StoreAddress,
     stop: Option<OwnedFd>,
@@ -158,7 +158,7 @@ fn no_server_and_something_else_are_told_apart() {
         assert!(matches!(error, NamesError::Unreachable { .. }), "{error}");
         assert!(error.to_string().contains(&free.to_string()), "{error}");
     }
-    // Something that answers HTTP, and is no store.
+    // An HTTP server that is not a store.
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let there = listener.local_addr().unwrap();
     let web = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What the protocol asks of its driver.
+//! Requests of the protocol to its driver.
 
 use crate::{Access, Address, Error, Message, Minipage, Protection, Rank, Thread};
 
@@ -6,51 +6,43 @@ use crate::{Access, Address, Error, Message, Minipage, Protection, Rank, Thread}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Send `message` to rank `to`, never this rank itself.
-    Send {
-        /// The receiver.
-        to: Rank,
-        /// What to send.
-        message: Message,
-    },
-    /// Bring the minipage's bytes from this rank's segment to the same place in `to`'s, then send `message`: the bytes are there
-    /// when it is handled.
+    Send { to: Rank, message: Message },
+    /// Copy the minipage's bytes from this rank's segment to the same offset in `to`'s, then send `message`: the bytes are in place when
+    /// it is handled.
     ///
-    /// They may travel as a store of the network interface, through an import of `to`'s segment, on the link that then takes the
-    /// message, since links keep the order; or be stored into `to`'s mapped segment at once, where the transport offers that. In
-    /// pieces or as a whole, at any time from this action until the message is handled: until then nobody at `to` may access
-    /// them there, and nobody may write them here. If they cannot be brought, the message must not be sent.
+    /// They may travel as a store of the network interface, through an import of `to`'s segment, on the link that then takes the message,
+    /// since links keep the order; or be stored into `to`'s mapped segment at once, where the transport offers that. They may be copied in
+    /// pieces or as a whole, at any time from this action until the message is handled: until then nobody at `to` may access them there,
+    /// and nobody may write them here. If they cannot be copied, the message must not be sent.
     SendMinipage {
-        /// The receiver.
         to: Rank,
-        /// The bytes.
+        /// Bytes to copy.
         minipage: Minipage,
-        /// What to send after them.
+        /// Message that follows the bytes.
         message: Message,
     },
-    /// Give the application this protection on all pages of the minipage, in the minipage's own view.
+    /// Set the application's access to all pages of the minipage, in the minipage's own view.
     Protect {
-        /// Whose pages.
         minipage: Minipage,
-        /// What the application may do from now on.
+        /// Access from now on.
         protection: Protection,
     },
-    /// Let the thread go on: what it waited for has happened, or has failed.
+    /// Resume the thread: its operation has finished or failed.
     Resume {
-        /// Which thread.
         thread: Thread,
-        /// With what result.
+        /// Result of the thread's operation.
         outcome: Outcome,
     },
 }
 
-/// How an operation of a thread ended.
+/// Result of a thread's operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The access that faulted may be tried again.
+    /// The access that faulted may be retried.
     Served(Access),
     /// The lock is held.
     Locked,
-    /// Everybody reached the barrier.
+    /// All participants have reached the barrier.
     Passed,
     /// The value that the root gave to [`broadcast`](crate::Dsm::broadcast).
     Value(u64),
@@ -66,6 +58,6 @@ pub enum Outcome {
 pub enum Progress {
     /// It is over and succeeded; no [`Action::Resume`] follows. Other actions may still wait to be polled.
     Done,
-    /// An [`Action::Resume`] for the thread follows, perhaps among the actions that wait already.
+    /// An [`Action::Resume`] for the thread follows, perhaps among the actions already queued.
     Pending,
 }

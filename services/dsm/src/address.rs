@@ -1,9 +1,9 @@
-//! Where shared data lies: addresses, minipages, access and protection.
+//! Addresses, minipages, access and protection.
 
 /// Bytes of a page: the unit of protection.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// What a thread wanted to do when it faulted.
+/// Kind of an access that faulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
     /// A load.
@@ -12,10 +12,10 @@ pub enum Access {
     Write,
 }
 
-/// What the application may do with a minipage in this rank.
+/// Access that the application has to a minipage in this rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Protection {
-    /// Nothing: the bytes here are out of date.
+    /// No access: the bytes here are out of date.
     #[default]
     None,
     /// Load: other ranks may hold copies too.
@@ -25,7 +25,7 @@ pub enum Protection {
 }
 
 impl Protection {
-    /// Whether an access of this kind goes through without a fault.
+    /// Whether an access of this kind succeeds without a fault.
     pub fn allows(self, access: Access) -> bool {
         self >= Protection::from(access)
     }
@@ -40,26 +40,26 @@ impl From<Access> for Protection {
     }
 }
 
-/// A place in the shared memory, the same in every rank.
+/// An address in the shared memory, the same in every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The view through which the application reaches it.
+    /// View through which the application accesses it.
     pub view: u16,
-    /// Bytes from the start of the segment.
+    /// Offset in the segment, in bytes.
     pub offset_bytes: u64,
 }
 
-/// One allocation: the unit in which data moves and rights are given.
+/// One allocation: the unit of data transfer and of access rights.
 ///
-/// Either shorter than a page and within one page, or at least a page long and starting on a page boundary,
-/// in which case no other minipage of the same view lies on its pages.
+/// It is either shorter than a page and within one page, or at least a page long and starts on a page boundary; then no other minipage of
+/// the same view lies on its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Minipage {
-    /// The view through which the application reaches it.
+    /// View through which the application accesses it.
     pub view: u16,
-    /// Bytes from the start of the segment, in every view and in the privileged view.
+    /// Offset in the segment, in bytes; the same in every view and in the privileged view.
     pub offset_bytes: u64,
-    /// Its length, at least 1.
+    /// Length in bytes, at least 1.
     pub length_bytes: u64,
 }
 
@@ -69,12 +69,12 @@ impl Minipage {
         self.offset_bytes / PAGE_BYTES
     }
 
-    /// How many pages it touches: those whose protection in its view is its own.
+    /// Number of pages that it touches, whose protection in its view is its own.
     pub fn pages(&self) -> u64 {
         (self.offset_bytes % PAGE_BYTES + self.length_bytes).div_ceil(PAGE_BYTES)
     }
 
-    /// Whether it lies within a segment of that many pages and views and keeps the rules of its shape.
+    /// Whether it lies within a segment of this size and keeps the rules of its shape.
     pub(crate) fn is_well_formed(&self, pages: u32, views: u16) -> bool {
         let within = self.offset_bytes % PAGE_BYTES;
         self.view < views
@@ -83,18 +83,16 @@ impl Minipage {
             && if self.length_bytes >= PAGE_BYTES { within == 0 } else { within + self.length_bytes <= PAGE_BYTES }
     }
 
-    /// Its name, if it lies within a segment.
+    /// Its key; meaningful only if it lies within a segment.
     pub fn key(&self) -> Key {
         Key { view: self.view, page: self.first_page() as u32 }
     }
 }
 
-/// What names a minipage.
+/// Identifies a minipage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Key {
-    /// Its view.
     pub view: u16,
-    /// Its first page.
     pub page: u32,
 }
 

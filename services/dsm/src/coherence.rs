@@ -1,36 +1,36 @@
-//! The boundary between what keeps the memory coherent and the rest: allocation, locks, barriers.
+//! The interface between the coherence protocol and the rest: allocation, locks, barriers.
 //!
-//! Sequential consistency needs nothing from synchronisation. Protocols that delay what a rank learns of others' writes until it
-//! synchronises (lazy release consistency; Keleher et al. 1992) learn it on the messages that hand on a lock or count a barrier:
-//! [`Coherence::release`] comes before each of them is sent, [`Coherence::payload`] rides on it, and [`Coherence::acquire`] takes
-//! that in before any thread goes on that waits for it. A barrier is a release of each rank to the manager, and one of the
-//! manager to each rank. Threads of one rank that hand a lock to each other share their memory, and exchange nothing.
+//! Sequential consistency needs nothing from synchronisation. Protocols that delay news of other ranks' writes until a rank synchronises
+//! (lazy release consistency; Keleher et al. 1992) send it on the messages that pass a lock or count a barrier: [`Coherence::release`]
+//! precedes each such message, [`Coherence::payload`] travels on it, and [`Coherence::acquire`] handles it before any thread that waits
+//! for it continues. A barrier is a release by each rank to the manager, and one by the manager to each rank. Threads of one rank that
+//! pass each other a lock share their memory, and exchange nothing.
 
 use crate::context::Context;
 use crate::{Minipage, Rank, Violation};
 
-/// A protocol that keeps the ranks' copies of minipages coherent, as the other parts of a rank see it.
+/// A protocol that keeps the ranks' copies of minipages coherent, for the other parts of a rank.
 pub(crate) trait Coherence {
-    /// Whether this rank knows of no minipage on the pages of a well-formed one, in its view.
+    /// Whether no known minipage of the same view overlaps the pages of `minipage`, which must be well-formed.
     fn is_free(&self, minipage: &Minipage) -> bool;
 
-    /// Enters a new minipage of this rank, whose pages are free here: all zero, and writable at once.
+    /// Enters a new minipage of this rank, whose pages must be free here: all zero, and writable at once.
     fn create(&mut self, context: &mut Context, minipage: Minipage);
 
-    /// Whether another rank must know of a minipage before its address is told to anybody.
+    /// Whether `rank` must know of a minipage before its address is published.
     fn must_know(&self, minipage: &Minipage, rank: Rank) -> bool;
 
-    /// Enters a new, well-formed minipage of another rank, which must be known here.
+    /// Enters a new, well-formed minipage of another rank, which this rank must know.
     fn enter(&mut self, from: Rank, minipage: Minipage) -> Result<(), Violation>;
 
-    /// What this rank has done and knows so far must be visible at `to` when it has handled the message that is sent next.
-    /// Asks for what must happen before.
+    /// Prepares a release: once `to` has handled the next message sent to it, everything that this rank has done and knows must be visible
+    /// there. Requests what must happen first.
     fn release(&mut self, context: &mut Context, to: Rank);
 
-    /// The payload of the message that a `release` to that rank announced, at most
-    /// [`MAX_PAYLOAD_BYTES`](crate::MAX_PAYLOAD_BYTES); asked once for each, in their order.
+    /// The payload of the message that a `release` to that rank announced, at most [`MAX_PAYLOAD_BYTES`](crate::MAX_PAYLOAD_BYTES); called
+    /// once for each, in order.
     fn payload(&mut self, to: Rank) -> &[u8];
 
-    /// Takes in the payload of a release by `from`. The last check of a message: an error changes nothing.
+    /// Handles the payload of a release by `from`. It is the last check of a message: an error changes nothing.
     fn acquire(&mut self, context: &mut Context, from: Rank, payload: &[u8]) -> Result<(), Violation>;
 }

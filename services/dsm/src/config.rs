@@ -1,53 +1,53 @@
-//! The shape of the shared memory; the same in every rank but for `rank`.
+//! The shape of the shared memory: the same in every rank except for `rank`.
 
 use crate::Rank;
 use thiserror::Error;
 
-/// The most ranks of a job.
+/// Most ranks of a job.
 pub const MAX_RANKS: u16 = 1024;
-/// The most views of the segment.
+/// Most views of the segment.
 pub const MAX_VIEWS: u16 = 512;
-/// The most pages of the segment (a page less than 1 TiB).
+/// Most pages of the segment (one page less than 1 TiB).
 pub const MAX_PAGES: u32 = (1 << 28) - 1;
 
-/// Minipages that a rank has asked for ahead of any access and not yet received, at most: [`Dsm::prefetch`](crate::Dsm::prefetch).
+/// Most outstanding prefetches of a rank: [`Dsm::prefetch`](crate::Dsm::prefetch).
 pub const MAX_PREFETCHES: u16 = 16;
 
-/// Requests of all ranks that may be on their way, at most.
+/// Most outstanding requests of all ranks.
 pub(crate) const MAX_REQUESTS: u32 = (1 << 20) - 1;
 
-/// The shape of the shared memory and the sizes of its tables. All ranks must agree on all but `rank`.
+/// The shape of the shared memory and the sizes of its tables. All ranks must agree on all fields but `rank`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// This rank.
+    /// Number of this rank.
     pub rank: Rank,
     /// Ranks of the job, 1 to 1,024.
     pub ranks: u16,
-    /// The most application threads of a rank that may use the shared memory.
+    /// Most application threads of a rank that use the shared memory.
     pub threads: u16,
-    /// How many threads of each rank must arrive at a barrier; 1 to `threads`.
+    /// Threads of each rank that must arrive at a barrier; 1 to `threads`.
     pub participants: u16,
     /// Pages of 4 KiB in the segment.
     pub pages: u32,
     /// Application views, 1 to 512: the most minipages that share a page.
     pub views: u16,
-    /// How many locks there are.
+    /// Number of locks.
     pub locks: u32,
-    /// How many barriers there are.
+    /// Number of barriers.
     pub barriers: u32,
-    /// Pages that rank 0 hands to a rank at a time for its small allocations.
+    /// Pages that rank 0 gives a rank at a time for its small allocations.
     pub chunk_pages: u32,
-    /// How long a thread keeps a minipage it was just granted while others ask for it, so that it can finish
-    /// the access that faulted; 0: not at all. See [`Dsm::release_holds`](crate::Dsm::release_holds).
+    /// How long a thread keeps a minipage that it was just granted while others want it, so that it can finish the access that faulted; 0:
+    /// not at all. See [`Dsm::release_holds`](crate::Dsm::release_holds).
     pub hold_ns: u64,
-    /// How many times threads of one rank may hand a lock to each other while another rank waits for it.
+    /// How often threads of one rank may pass a lock to each other while another rank waits for it.
     pub lock_local_passes: u8,
 }
 
 impl Config {
-    /// Locks, unless told otherwise.
+    /// Default number of locks.
     pub const LOCKS: u32 = 4096;
-    /// Barriers, unless told otherwise.
+    /// Default number of barriers.
     pub const BARRIERS: u32 = 256;
 
     /// One barrier participant a rank, 4096 locks, 256 barriers, chunks of up to 256 pages, holds of 5 µs,
@@ -69,7 +69,7 @@ impl Config {
         }
     }
 
-    /// Requests that a rank may have on their way: one of each thread, and those ahead of any access.
+    /// Most outstanding requests of a rank: one for each thread, and the prefetches.
     pub(crate) fn requests(&self) -> u16 {
         self.threads + MAX_PREFETCHES
     }
@@ -103,13 +103,13 @@ impl Config {
     }
 }
 
-/// The most threads of a rank: all requests of the job that may be on their way can be numbered.
+/// Most threads of a rank for which all outstanding requests of the job can be numbered.
 fn max_threads(ranks: u16) -> u16 {
     let requests = (MAX_REQUESTS / u32::from(ranks)).min(u32::from(u16::MAX) - 1);
     requests as u16 - MAX_PREFETCHES
 }
 
-/// A shape that cannot be.
+/// Why a shape is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -119,7 +119,6 @@ pub enum ConfigError {
     /// This rank is outside the job.
     #[error("rank {rank} is outside a job of {ranks} ranks")]
     Rank {
-        /// This rank.
         rank: Rank,
         /// Ranks of the job.
         ranks: u16,
@@ -149,10 +148,10 @@ pub enum ConfigError {
     /// No views, or too many.
     #[error("{0} views: the segment has 1 to {MAX_VIEWS}")]
     Views(u16),
-    /// Chunks of no pages.
+    /// The chunk size is 0.
     #[error("chunks of 0 pages hold nothing; give at least 1")]
     ChunkPages,
-    /// A number of barriers that leaves none for broadcasts.
+    /// Too many barriers: no number is left for broadcasts.
     #[error("too many barriers; at most {}", u32::MAX - 1)]
     Barriers,
     /// The machine refuses memory for the tables.

@@ -1,4 +1,4 @@
-//! What all parts of a rank use: its shape, its threads, and the actions that wait.
+//! State shared by all parts of a rank: its shape, its threads, and the queued actions.
 
 use crate::address::Key;
 use crate::{
@@ -12,28 +12,36 @@ use alloc::vec::Vec;
 /// What an application thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// It runs.
+    /// Nothing: the thread runs.
     Nothing,
     /// Access to the minipage `key`, after a fault on `page`.
-    Fault { key: Key, page: u32, access: Access },
+    Fault {
+        key: Key,
+        page: u32,
+        access: Access,
+    },
     /// Its turn in the rank's queue for the lock.
     Lock(Lock),
-    /// Everybody's arrival.
     Barrier(Barrier),
     /// Pages for an allocation.
-    Pages { bytes: u64 },
-    /// That many acknowledgements of its new minipage.
-    Registration { left: u16, address: Address },
+    Pages {
+        bytes: u64,
+    },
+    /// `left` acknowledgements of its new minipage.
+    Registration {
+        left: u16,
+        address: Address,
+    },
 }
 
 #[derive(Debug)]
 pub(crate) struct Context {
     config: Config,
-    /// Of each thread.
+    /// Indexed by thread.
     waits: Vec<Wait>,
-    /// No thread from this one on ever did anything, so that most need not be looked at.
+    /// Threads from this number on have never been used, and need no look.
     used_threads: Thread,
-    /// In the order in which they must be executed.
+    /// In order of execution.
     actions: VecDeque<Action>,
     counters: Counters,
 }
@@ -41,7 +49,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(config: Config) -> Self {
         let (ranks, requests) = (usize::from(config.ranks), usize::from(config.requests()));
-        // What one input may ask for, so that the queue never grows.
+        // Most actions of one input, so that the queue never grows.
         let actions = 16 + 4 * (ranks + requests) + 2 * ranks * requests;
         Context {
             config,
@@ -56,12 +64,10 @@ impl Context {
         &self.config
     }
 
-    /// This rank.
     pub(crate) fn rank(&self) -> Rank {
         self.config.rank
     }
 
-    /// Ranks of the job.
     pub(crate) fn ranks(&self) -> u16 {
         self.config.ranks
     }
@@ -74,7 +80,7 @@ impl Context {
         &mut self.counters
     }
 
-    /// Begins an operation of a thread: it exists, and waits for nothing.
+    /// Begins an operation of a thread: checks that it exists and is idle.
     pub(crate) fn begin(&mut self, thread: Thread) -> Result<(), Error> {
         match self.waits.get(usize::from(thread)) {
             Some(Wait::Nothing) => {}
@@ -87,12 +93,12 @@ impl Context {
         Ok(())
     }
 
-    /// What a thread waits for, if it exists.
+    /// What a thread waits for; `None` if it does not exist.
     pub(crate) fn wait(&self, thread: Thread) -> Option<Wait> {
         self.waits.get(usize::from(thread)).copied()
     }
 
-    /// What each thread waits for that ever did anything.
+    /// What each thread that was ever used waits for.
     pub(crate) fn waits(&self) -> &[Wait] {
         &self.waits[..usize::from(self.used_threads)]
     }
@@ -105,7 +111,7 @@ impl Context {
         }
     }
 
-    /// Lets an existing thread wait.
+    /// Makes an existing thread wait.
     pub(crate) fn set_wait(&mut self, thread: Thread, wait: Wait) {
         self.waits[usize::from(thread)] = wait;
     }
@@ -140,7 +146,7 @@ impl Context {
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
         let action = self.actions.pop_front();
         if action.is_none() {
-            // The next ones take the memory that is in the processor's cache.
+            // Later actions reuse memory in the processor's cache.
             self.actions.clear();
         }
         action

@@ -1,34 +1,34 @@
-//! What a rank did since it started.
+//! Counters of a rank.
 
-/// Counts since [`Dsm::new`](crate::Dsm::new), of this rank only.
+/// Counters since [`Dsm::new`](crate::Dsm::new), of this rank only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Read faults that needed the protocol.
+    /// Read faults handled by the protocol.
     pub read_faults: u64,
-    /// Write faults that needed the protocol.
+    /// Write faults handled by the protocol.
     pub write_faults: u64,
-    /// Minipages asked for ahead of any access.
+    /// Minipages requested before any access.
     pub prefetches: u64,
-    /// Faults on minipages that were accessible by the time the fault was handled.
+    /// Faults on minipages that were already accessible when the fault was handled.
     pub spurious_faults: u64,
-    /// Write rights obtained without data, because this rank held a valid copy.
+    /// Write rights obtained without data because this rank held a valid copy.
     pub upgrades: u64,
-    /// Copies that this rank gave up so that another could write.
+    /// Copies that this rank dropped so that another could write.
     pub invalidations: u64,
     /// Write rights that this rank reduced so that another could read.
     pub downgrades: u64,
-    /// Requests put off so that a thread could use what it had just been granted.
+    /// Requests delayed so that a thread could use what it had just been granted.
     pub held_back: u64,
     /// Messages sent to other ranks, those that follow data included.
     pub messages_sent: u64,
-    /// Messages from other ranks that were handled.
+    /// Messages of other ranks that were handled.
     pub messages_received: u64,
     /// Minipages stored into other ranks.
     pub minipages_sent: u64,
     /// Bytes of those minipages.
     pub bytes_sent: u64,
-    /// Locks obtained without a message, from this rank's own token.
+    /// Locks obtained without a message because the token was here.
     pub lock_acquires_local: u64,
     /// Locks obtained by waiting for the token of another rank.
     pub lock_acquires_remote: u64,
@@ -36,7 +36,7 @@ pub struct Counters {
     pub barriers: u64,
     /// Allocations that succeeded here.
     pub allocations: u64,
-    /// Bytes of those allocations, as asked.
+    /// Bytes of those allocations, as requested.
     pub allocated_bytes: u64,
 }
 

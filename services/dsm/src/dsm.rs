@@ -1,4 +1,4 @@
-//! One rank: joins coherence, locks, barriers and allocation, and tells messages apart.
+//! One rank: joins coherence, locks, barriers and allocation, and dispatches messages.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::{
 
 /// The shared-memory protocol of one rank.
 ///
-/// Four kinds of method:
+/// Its methods are of four kinds:
 ///
 /// * **getters**: [`config`](Self::config), [`counters`](Self::counters), [`minipage_at`](Self::minipage_at),
 ///   [`manager`](Self::manager), [`lock_successor`](Self::lock_successor);
@@ -25,14 +25,13 @@ use crate::{
 /// * **inputs of the machine**: [`handle_message`](Self::handle_message), [`release_holds`](Self::release_holds);
 /// * **outputs**: [`poll_action`](Self::poll_action), [`encode`](Self::encode), [`poll_hold`](Self::poll_hold).
 ///
-/// After every input, call `poll_action` until it yields nothing, and carry out each action before the next,
-/// also before a thread whose operation was [`Progress::Done`] goes on. Then
-/// `poll_hold` says by when `release_holds` must be called if no other input comes.
+/// After every input, call `poll_action` until it returns nothing, and carry out each action before the next, also before a thread whose
+/// operation was [`Progress::Done`] continues. Then `poll_hold` says by when `release_holds` must be called if no other input arrives.
 ///
-/// At the start every view is closed to the application ([`Protection::None`]) and all bytes are zero.
+/// At first every view is closed to the application ([`Protection::None`]) and all bytes are zero.
 ///
-/// Memory is never freed: an allocation lasts as long as the job. The papers' programs allocate at their
-/// start, and giving a view of a page back would need the consent of every rank that ever mapped it.
+/// Memory is never freed: an allocation lasts as long as the job. The papers' programs allocate at their start, and freeing a view of a
+/// page would need the consent of every rank that ever mapped it.
 #[derive(Debug)]
 pub struct Dsm {
     context: Context,
@@ -40,13 +39,13 @@ pub struct Dsm {
     locks: Locks,
     barriers: Barriers,
     allocation: Allocation,
-    /// The message that was last put into bytes.
+    /// The last message encoded.
     bytes: Box<[u8; MAX_MESSAGE_BYTES]>,
 }
 
 impl Dsm {
-    /// A rank that holds nothing yet. Allocates all tables that it will ever use; those that grow with pages
-    /// and views are zeroed memory, which the OS supplies as it is used.
+    /// A rank without data. Allocates all tables that it will ever use; those that grow with pages and views are zeroed memory, which the
+    /// OS supplies on first use.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let too_large = ConfigError::TooLarge { pages: config.pages, views: config.views };
@@ -60,18 +59,18 @@ impl Dsm {
         })
     }
 
-    /// The shape this rank was made with.
+    /// The shape with which this rank was made.
     pub fn config(&self) -> &Config {
         self.context.config()
     }
 
-    /// What this rank did so far.
+    /// Counters of this rank so far.
     pub fn counters(&self) -> Counters {
         *self.context.counters()
     }
 
-    /// The minipage that covers a page of a view, as far as this rank has met it, and what the application may
-    /// do with it here. Pages are those of the segment; a small minipage's neighbours are in other views.
+    /// The minipage that covers a page of a view, as far as this rank knows, and the application's access to it here. Pages are those of
+    /// the segment; a small minipage's neighbours are in other views.
     pub fn minipage_at(&self, view: u16, page: u64) -> Option<(Minipage, Protection)> {
         self.coherence.minipage_at(view, page)
     }
@@ -81,9 +80,9 @@ impl Dsm {
         self.coherence.manager(page)
     }
 
-    /// Begins to serve a page fault of a thread, at time `now_ns` of this rank's monotonic clock. `page` counts
-    /// from the start of the segment. `Done`: the access is allowed by now, try again. `Pending`: a resume
-    /// follows, with [`Outcome::Served`](crate::Outcome::Served), or with [`Error::NotShared`] if nothing is allocated there.
+    /// Begins to serve a page fault of a thread, at time `now_ns` of this rank's monotonic clock. `page` counts from the start of the
+    /// segment. `Done`: the access is allowed by now, retry it. `Pending`: a resume follows, with
+    /// [`Outcome::Served`](crate::Outcome::Served), or with [`Error::NotShared`] if nothing is allocated there.
     pub fn handle_fault(
         &mut self,
         now_ns: u64,
@@ -97,11 +96,11 @@ impl Dsm {
         self.coherence.handle_fault(&mut self.context, thread, view, page, access)
     }
 
-    /// Asks for a minipage before `thread` accesses it, at time `now_ns`. The thread goes on, and nobody is resumed when the
-    /// minipage comes. A thread that faults there meanwhile waits for this request.
+    /// Requests a minipage before `thread` accesses it, at time `now_ns`. The thread continues, and nobody is resumed when the minipage
+    /// arrives. A thread that faults there meanwhile waits for this request.
     ///
-    /// Asks nothing if the access is allowed already, or if the minipage is on its way. Nothing comes if nothing is
-    /// allocated there. False: [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are on their way, and nothing was asked.
+    /// Requests nothing if the access is allowed already, or if the minipage is under way. Nothing arrives if nothing is allocated there.
+    /// False, without a request, if [`MAX_PREFETCHES`](crate::MAX_PREFETCHES) are outstanding.
     pub fn prefetch(
         &mut self,
         now_ns: u64,
@@ -115,23 +114,23 @@ impl Dsm {
         self.coherence.prefetch(&mut self.context, view, page, access)
     }
 
-    /// Begins to allocate a minipage of that many bytes, zero and writable in this rank. A resume always
-    /// follows, with [`Outcome::Allocated`](crate::Outcome::Allocated) or [`Error::OutOfMemory`].
+    /// Begins to allocate a minipage of `bytes` bytes, zero and writable in this rank. A resume always follows, with
+    /// [`Outcome::Allocated`](crate::Outcome::Allocated) or [`Error::OutOfMemory`].
     ///
-    /// A minipage shorter than a page is aligned to 16 bytes, or to 64 if it is as long; others to a page.
+    /// A minipage of 64 bytes to a page is aligned to 64 bytes, a shorter one to 16, a longer one to a page.
     pub fn alloc(&mut self, thread: Thread, bytes: u64) -> Result<(), Error> {
         self.begin(thread)?;
         self.allocation.alloc(&mut self.context, &mut self.coherence, thread, bytes)
     }
 
-    /// Locks. `Done`: the thread has it (the token was here and idle). `Pending`: a resume with
+    /// Locks. `Done`: the thread has the lock (the token was here and idle). `Pending`: a resume with
     /// [`Outcome::Locked`](crate::Outcome::Locked) follows when it is the thread's turn.
     pub fn lock(&mut self, thread: Thread, lock: Lock) -> Result<Progress, Error> {
         self.begin(thread)?;
         self.locks.lock(&mut self.context, thread, lock)
     }
 
-    /// Unlocks, and passes the lock on to whoever waits. Never waits itself.
+    /// Unlocks, and passes the lock to the next waiter. Never waits.
     pub fn unlock(&mut self, thread: Thread, lock: Lock) -> Result<(), Error> {
         self.begin(thread)?;
         self.locks.unlock(&mut self.context, &mut self.coherence, thread, lock)
@@ -143,21 +142,21 @@ impl Dsm {
         self.locks.successor(lock)
     }
 
-    /// Waits until [`Config::participants`] threads of every rank arrived. A resume with
-    /// [`Outcome::Passed`](crate::Outcome::Passed) always follows.
+    /// Waits until [`Config::participants`] threads of every rank have arrived. A resume with [`Outcome::Passed`](crate::Outcome::Passed)
+    /// always follows.
     pub fn barrier(&mut self, thread: Thread, barrier: Barrier) -> Result<(), Error> {
         self.begin(thread)?;
         self.barriers.arrive(&mut self.context, &mut self.coherence, thread, barrier)
     }
 
-    /// Hands `value` of rank `root` to every rank. One thread of each rank calls it, in the same order in all
-    /// ranks; the value of the others is ignored. A resume with [`Outcome::Value`](crate::Outcome::Value) always follows.
+    /// Sends `value` of rank `root` to every rank. One thread of each rank calls it, in the same order in all ranks; the others' values
+    /// are ignored. A resume with [`Outcome::Value`](crate::Outcome::Value) always follows.
     pub fn broadcast(&mut self, thread: Thread, root: Rank, value: u64) -> Result<(), Error> {
         self.begin(thread)?;
         self.barriers.broadcast(&mut self.context, &mut self.coherence, thread, root, value)
     }
 
-    /// The barriers that are waited for, as far as this rank knows: for messages about waits that take long. Allocates.
+    /// Barriers with waiting threads, as far as this rank knows: for messages about long waits. Allocates.
     #[must_use]
     pub fn waited_barriers(&self) -> Vec<WaitedBarrier> {
         self.barriers.waited_for(&self.context)
@@ -170,12 +169,12 @@ impl Dsm {
         matches!(wait, Some(Wait::Barrier(_)))
     }
 
-    /// Changes how many threads of this rank take part in barriers, between two barriers.
+    /// Sets how many threads of this rank take part in barriers; only between two barriers.
     pub fn set_participants(&mut self, participants: u16) -> Result<(), Error> {
         self.barriers.set_participants(&self.context, participants)
     }
 
-    /// The next thing to do; `None` when nothing is left. Strictly in order.
+    /// The next action; `None` if none is left. Carry them out strictly in order.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.context.poll_action()
     }
@@ -187,16 +186,16 @@ impl Dsm {
         self.context.has_actions()
     }
 
-    /// Whether [`handle_message`](Self::handle_message) needs the time for the message in these bytes, which costs the machine a
-    /// look at its clock. If not, any time that is past will do.
+    /// Whether [`handle_message`](Self::handle_message) needs the time for the message in these bytes. If not, any past time will do, and
+    /// the machine need not read its clock.
     #[must_use]
     #[inline]
     pub fn needs_time(&self, bytes: &[u8]) -> bool {
         self.coherence.holds_any() || !Message::synchronises(bytes)
     }
 
-    /// A message that `poll_action` yielded for rank `to`, in bytes, with its payload. Ask once for each message, in the order in
-    /// which they were yielded.
+    /// Encodes a message that `poll_action` returned for rank `to`, with its payload. Call it once for each message, in the order in which
+    /// they were returned.
     #[inline]
     pub fn encode(&mut self, to: Rank, message: &Message) -> &[u8] {
         let mut length = message.encode(&mut self.bytes);
@@ -208,8 +207,8 @@ impl Dsm {
         &self.bytes[..length]
     }
 
-    /// Handles a message of another rank, with its payload, at time `now_ns` of this rank's monotonic clock. A message that a
-    /// correct peer would not send is an error and changes nothing.
+    /// Handles a message of another rank, with its payload, at time `now_ns` of this rank's monotonic clock. A message that a correct peer
+    /// would not send is an error and changes nothing.
     pub fn handle_message(
         &mut self,
         now_ns: u64,
@@ -253,20 +252,20 @@ impl Dsm {
         }
     }
 
-    /// The time at which [`release_holds`](Self::release_holds) must be called, if another rank waits for a
-    /// minipage that a thread of this one was just granted; on the clock of `handle_message`.
+    /// Time at which [`release_holds`](Self::release_holds) must be called, if another rank waits for a minipage that a thread of this one
+    /// was just granted; on the clock of `handle_message`.
     pub fn poll_hold(&self) -> Option<u64> {
         self.coherence.poll_hold()
     }
 
-    /// Lets go what was granted more than [`Config::hold_ns`] ago, and serves those
-    /// who waited for it. `handle_message` and `handle_fault` do the same for the time they are given.
+    /// Ends the holds on what was granted more than [`Config::hold_ns`] ago, and serves the requests that waited for it. `handle_message`
+    /// and `handle_fault` do the same for the time they are given.
     pub fn release_holds(&mut self, now_ns: u64) {
         self.coherence.release_holds(&mut self.context, now_ns);
     }
 
-    /// Begins an operation of a thread: it exists, waits for nothing, and has finished the access for which it
-    /// was granted a minipage.
+    /// Begins an operation of a thread: checks that it exists and is idle, and ends its hold, since it has finished the access for which
+    /// it was granted a minipage.
     fn begin(&mut self, thread: Thread) -> Result<(), Error> {
         self.context.begin(thread)?;
         if self.coherence.holds_any() {

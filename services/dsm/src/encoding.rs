@@ -1,48 +1,38 @@
-//! Messages in bytes.
+//! The encoding of messages.
 //!
-//! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a byte
-//! of 0 or 1. Behind the fields of a lock's token, an arrival at a barrier and a
-//! release from one stands the *payload*: what the protocol that keeps memory coherent tells the receiver.
+//! A message is a kind byte followed by its fields in little-endian order without padding; an access and a truth value are a
+//! byte of 0 or 1. The fields of a lock's token, an arrival at a barrier and a release from one are followed by the *payload*:
+//! what the coherence protocol tells the receiver.
 //!
-//! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics; whether the numbers make
-//! sense in the job is checked by [`Dsm::handle_message`](crate::Dsm::handle_message).
+//! [`Message::parse`] accepts exactly what [`Dsm::encode`](crate::Dsm::encode) writes and never panics;
+//! [`Dsm::handle_message`](crate::Dsm::handle_message) checks whether the numbers are valid in the job.
 
 use crate::{Access, Key, Message, Minipage, Round};
 use thiserror::Error;
 
-/// The longest message without its payload, in bytes.
+/// Longest message without its payload, in bytes.
 pub const MAX_FIELDS_BYTES: usize = 26;
-/// The longest payload in bytes.
+/// Longest payload, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1024;
-/// The longest message in bytes.
+/// Longest message, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = MAX_FIELDS_BYTES + MAX_PAYLOAD_BYTES;
 
-/// Bytes that are no message.
+/// Malformed message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ParseError {
     /// The first byte names no kind of message.
     #[error("kind {0} is not a shared-memory message; the peer speaks another version")]
     Kind(u8),
-    /// There is no first byte.
+    /// The message is empty.
     #[error("an empty shared-memory message")]
     Empty,
     /// The message is longer or shorter than its kind.
     #[error("a shared-memory message of kind {kind} cannot be {length_bytes} bytes long")]
-    Length {
-        /// Its first byte.
-        kind: u8,
-        /// Its length.
-        length_bytes: usize,
-    },
-    /// Flag bits that mean nothing are set.
+    Length { kind: u8, length_bytes: usize },
+    /// Undefined flag bits are set.
     #[error("flags {flags:#04x} mean nothing in a shared-memory message of kind {kind}")]
-    Flags {
-        /// Its first byte.
-        kind: u8,
-        /// Its flags.
-        flags: u8,
-    },
+    Flags { kind: u8, flags: u8 },
 }
 
 macro_rules! layouts {
@@ -92,7 +82,7 @@ layouts! {
 }
 
 impl Message {
-    /// Whether these bytes are of a message of locks or barriers.
+    /// Whether these bytes are a message of locks or barriers.
     #[inline]
     pub(crate) fn synchronises(bytes: &[u8]) -> bool {
         matches!(bytes.first(), Some(13..=17))
@@ -103,7 +93,7 @@ impl Message {
         matches!(self, Message::LockToken { .. } | Message::BarrierArrive { .. } | Message::BarrierRelease { .. })
     }
 
-    /// Writes the message without a payload at the start of `bytes` and returns its length.
+    /// Encodes the message without a payload at the start of `bytes` and returns its length.
     pub fn encode(&self, bytes: &mut [u8; MAX_MESSAGE_BYTES]) -> usize {
         let mut to = Writer { bytes, at: 0 };
         self.kind().write(&mut to);
@@ -111,7 +101,7 @@ impl Message {
         to.at
     }
 
-    /// Reads a message that fills `bytes` exactly, and its payload.
+    /// Parses a message that fills `bytes` exactly, and its payload.
     pub fn parse(bytes: &[u8]) -> Result<(Message, &[u8]), ParseError> {
         let &[kind, ref fields @ ..] = bytes else {
             return Err(ParseError::Empty);
@@ -132,7 +122,6 @@ impl Message {
     }
 }
 
-/// Why bytes are no message.
 enum Malformed {
     Kind,
     Short,
@@ -222,7 +211,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// Any message: fields from random bytes, of which those that may be flags are made legal.
+    /// Any message: fields from random bytes; those that may be flags are made legal.
     fn messages() -> impl Strategy<Value = Message> {
         let bytes = proptest::array::uniform32(any::<u8>());
         (1u8..=17, bytes).prop_map(|(kind, mut bytes)| {

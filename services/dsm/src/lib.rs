@@ -1,9 +1,9 @@
 //! The shared memory of Millipage: the protocol of one rank, without a machine.
 //!
-//! [`Dsm`] decides which rank may read or write which *minipage* (one allocation, reached through a *view*
-//! of its own so that its neighbours on the same physical page have rights of their own; Millipage §2.1), and
-//! keeps the job's locks, barriers and allocator. It reads no clock, starts no thread and touches no memory:
-//! a driver feeds it inputs and executes the [`Action`]s it answers with. See [`Dsm`] for the order of calls.
+//! [`Dsm`] decides which rank may read or write which *minipage* (one allocation, accessed through a *view* of its own so that its
+//! neighbours on the same physical page have separate rights; Millipage §2.1), and keeps the job's locks, barriers and allocator. It reads
+//! no clock, starts no thread and touches no memory: a driver feeds it inputs and executes the [`Action`]s that it returns. See [`Dsm`]
+//! for the order of calls.
 //!
 //! ```
 //! use mapwire_dsm::{Access, Action, Config, Dsm, Outcome};
@@ -34,13 +34,12 @@
 //! assert_eq!(drive(&mut ranks), Some(Outcome::Served(Access::Read)));
 //! ```
 //!
-//! What it relies on: messages between two ranks arrive once, unchanged and in order, and a minipage's bytes
-//! are in place before the message that follows them ([`Action::SendMinipage`]), whichever way they travel. What it promises:
-//! sequential consistency for accesses that
-//! respect the page protections it asks for, every fault served, locks exclusive and handed on in the order
-//! their manager saw the ranks ask, barriers never early.
+//! It relies on this: messages between two ranks arrive once, unchanged and in order, and a minipage's bytes are in place before the
+//! message that follows them ([`Action::SendMinipage`]), whichever way they travel. It guarantees sequential consistency for accesses that
+//! respect the page protections it requests, that every fault is served, that locks are exclusive and passed on in the order in which
+//! their manager saw the requests, and that barriers are never early.
 //!
-//! What things cost, in messages until the thread goes on, one after the other (the whole sum in brackets):
+//! Costs in messages until the thread continues, one after the other (the total in brackets):
 //!
 //! | | |
 //! |---|---|

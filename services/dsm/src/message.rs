@@ -1,49 +1,39 @@
-//! What ranks say to each other.
+//! Messages between ranks.
 
 use crate::{Access, Barrier, Key, Lock, Minipage, Rank, Thread};
 
-/// A message between two ranks. `key` names a minipage; `thread` is the requester's thread on whose behalf it travels; in messages about a minipage, a number beyond the last thread stands for a
-/// request ahead of any access.
+/// A message between two ranks. `key` names a minipage; `thread` is the requester's thread on whose behalf it travels; in messages about a
+/// minipage, a number beyond the last thread denotes a prefetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// Requester → manager: a thread faulted.
     Request {
-        /// The faulting thread.
         thread: Thread,
-        /// The minipage; the page of the access if the requester has not met the minipage.
+        /// The minipage, or the page of the access if the requester does not know the minipage.
         key: Key,
-        /// What the thread wants.
         access: Access,
     },
     /// Manager → requester: no minipage is there.
     Refuse {
-        /// The faulting thread.
         thread: Thread,
-        /// As in the request.
+        /// From the request.
         key: Key,
     },
-    /// Manager → owner: give the requester a copy, or for a write all you have.
+    /// Manager → owner: send the requester a copy; for a write, drop your own.
     Forward {
-        /// What is wanted.
         minipage: Minipage,
-        /// By whom.
         requester: Rank,
-        /// The faulting thread.
         thread: Thread,
-        /// What the thread wants.
         access: Access,
-        /// How many ranks drop a copy; the requester must await their acknowledgements.
+        /// Number of ranks that drop a copy; the requester must await their acknowledgements.
         acks: u16,
     },
     /// Owner or manager → requester: the right, after the data if `data`.
     Grant {
-        /// What is granted.
         minipage: Minipage,
-        /// The faulting thread.
         thread: Thread,
-        /// The right.
         access: Access,
-        /// How many ranks must acknowledge that they dropped a copy before the right is used.
+        /// Number of ranks that must acknowledge dropping a copy before the right is used.
         acks: u16,
         /// Whether the bytes were stored before this message; otherwise the requester's copy is valid.
         data: bool,
@@ -52,99 +42,62 @@ pub enum Message {
     },
     /// Manager → holder of a copy: drop it and tell the requester.
     Invalidate {
-        /// Which minipage.
         key: Key,
-        /// Who wants to write.
+        /// Rank that wants to write.
         requester: Rank,
-        /// Its faulting thread.
         thread: Thread,
     },
     /// Holder of a copy → requester: it is gone.
-    InvalidateAck {
-        /// The faulting thread.
-        thread: Thread,
-        /// Which minipage.
-        key: Key,
-    },
-    /// Requester → manager: the right is in use, serve the next.
-    Done {
-        /// The thread that had faulted.
-        thread: Thread,
-        /// Which minipage.
-        key: Key,
-    },
-    /// Allocating rank → manager (or everybody, if longer than a page): here is a minipage, I own it.
-    Register {
-        /// The new minipage.
-        minipage: Minipage,
-        /// The allocating thread.
-        thread: Thread,
-    },
+    InvalidateAck { thread: Thread, key: Key },
+    /// Requester → manager: the right is in use, serve the next request.
+    Done { thread: Thread, key: Key },
+    /// Allocating rank → manager (or everybody, if longer than a page): a new minipage, which I own.
+    Register { minipage: Minipage, thread: Thread },
     /// The answer to `Register`.
-    Registered {
-        /// The allocating thread.
-        thread: Thread,
-    },
-    /// Any rank → rank 0: pages to allocate from.
+    Registered { thread: Thread },
+    /// Any rank → rank 0: requests pages to allocate from.
     ChunkRequest {
-        /// The allocating thread.
         thread: Thread,
-        /// Pages that are needed.
+        /// Least number of pages.
         need_pages: u32,
-        /// Pages that would be welcome.
+        /// Preferred number of pages.
         want_pages: u32,
     },
-    /// Rank 0 → rank: these pages are yours.
+    /// Rank 0 → rank: grants pages.
     ChunkGrant {
-        /// The allocating thread.
         thread: Thread,
-        /// The first of them.
         first_page: u32,
-        /// How many, at least what was needed.
+        /// Number of pages, at least what was needed.
         pages: u32,
     },
-    /// Rank 0 → rank: there are not so many.
+    /// Rank 0 → rank: too few pages are left.
     ChunkRefuse {
-        /// The allocating thread.
         thread: Thread,
-        /// How many are left.
+        /// Number of pages left.
         left_pages: u32,
     },
-    /// Rank → lock manager: queue me.
-    LockRequest {
-        /// Which lock.
-        lock: Lock,
-    },
-    /// Lock manager → last in the queue: pass the token on to that rank.
+    /// Rank → lock manager: enqueue me.
+    LockRequest { lock: Lock },
+    /// Lock manager → last in the queue: pass the token to that rank.
     LockForward {
-        /// Which lock.
         lock: Lock,
-        /// Who comes after the receiver.
+        /// Rank that follows the receiver in the queue.
         successor: Rank,
     },
     /// Last holder → next holder: the lock is yours. Carries a payload.
-    LockToken {
-        /// Which lock.
-        lock: Lock,
-    },
-    /// Rank → barrier manager: all of mine are here. Carries a payload.
-    BarrierArrive {
-        /// Of which barrier.
-        round: Round,
-    },
-    /// Barrier manager → rank: everybody else is here. Carries a payload.
-    BarrierRelease {
-        /// Of which barrier.
-        round: Round,
-    },
+    LockToken { lock: Lock },
+    /// Rank → barrier manager: all my participants have arrived. Carries a payload.
+    BarrierArrive { round: Round },
+    /// Barrier manager → rank: everybody else has arrived. Carries a payload.
+    BarrierRelease { round: Round },
 }
 
 /// One passing of a barrier by all ranks, or one broadcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
-    /// Which barrier; the number of barriers stands for the broadcast.
+    /// Number of the barrier; the number of barriers denotes the broadcast.
     pub barrier: Barrier,
-    /// How many times this barrier was passed before, modulo 2³².
+    /// How often this barrier was passed before, modulo 2³².
     pub epoch: u32,
     /// The root of a broadcast; 0 in a barrier.
     pub root: Rank,

@@ -3,7 +3,7 @@
 use crate::{Rank, tables};
 use alloc::vec::Vec;
 
-/// A table of sets of ranks. Each set takes a bit for each rank of the job, in words of 64.
+/// A table of sets of ranks. Each set has a bit for each rank of the job, in words of 64.
 #[derive(Debug)]
 pub(crate) struct RankSets {
     words: Vec<u64>,
@@ -11,8 +11,8 @@ pub(crate) struct RankSets {
 }
 
 impl RankSets {
-    /// That many empty sets, of ranks below `ranks`; `None` if the machine refuses memory for them. The memory is zeroed, so
-    /// that the OS supplies it as it is used.
+    /// `sets` empty sets of ranks below `ranks`; `None` if the machine refuses memory for them. The memory is zeroed, so that the OS
+    /// supplies it on first use.
     pub(crate) fn new(sets: usize, ranks: u16) -> Option<Self> {
         let words_per_set = usize::from(ranks).div_ceil(64);
         let words = tables::zeroes(sets.checked_mul(words_per_set)?)?;
@@ -34,7 +34,7 @@ impl RankSets {
         self.words[word] & bit != 0
     }
 
-    /// Adds a rank; false if it was there.
+    /// Adds a rank; false if it was present.
     pub(crate) fn insert(&mut self, set: usize, rank: Rank) -> bool {
         let (word, bit) = self.bit(set, rank);
         let before = self.words[word];
@@ -47,7 +47,6 @@ impl RankSets {
         self.words[word] &= !bit;
     }
 
-    /// How many members there are.
     pub(crate) fn count(&self, set: usize) -> u16 {
         let ones = |word: &u64| word.count_ones() as u16;
         self.words(set).iter().map(ones).sum()
@@ -57,7 +56,7 @@ impl RankSets {
         self.words[set * self.words_per_set..][..self.words_per_set].fill(0);
     }
 
-    /// The members, from the lowest; takes time in proportion to words and members.
+    /// The members in ascending order; takes time proportional to words and members.
     pub(crate) fn members(&self, set: usize) -> impl Iterator<Item = Rank> + '_ {
         let words = self.words(set).iter().zip((0..).step_by(64));
         words.flat_map(|(&word, first): (_, Rank)| bits(word).map(move |bit| first + bit))

@@ -3,14 +3,14 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The machine is asked before it must give a table of this size or more. Smaller ones are as likely to be given as anything else.
+/// From this size on, ask the machine first. Smaller tables are as likely to succeed as anything else.
 const LARGE_BYTES: usize = 1 << 20;
-/// Allocators return blocks of this size to the OS when they are freed.
+/// Allocators return freed blocks of this size to the OS.
 const RETURNED_BYTES: usize = 33 << 20;
 
-/// A table of zeroes of an integer type, which the OS supplies as they are touched; `None` if the machine refuses memory for
-/// it. A refusal of zeroed memory could not be caught, so the machine is asked first; and for more than the table takes, or it
-/// might hand out the same memory again, which would have to be zeroed by touching all of it.
+/// A table of zeroes of an integer type, which the OS supplies on first use; `None` if the machine refuses memory for it. A refusal of
+/// zeroed memory could not be caught, so the machine is asked first; and for more than the table takes: otherwise it might reuse the same
+/// memory, and zero it by touching all of it.
 pub(crate) fn zeroes<T: Copy + Default>(count: usize) -> Option<Vec<T>> {
     if count.checked_mul(size_of::<T>())? >= LARGE_BYTES {
         let asked = count.checked_add(RETURNED_BYTES / size_of::<T>())?;
@@ -19,7 +19,7 @@ pub(crate) fn zeroes<T: Copy + Default>(count: usize) -> Option<Vec<T>> {
     Some(vec![T::default(); count])
 }
 
-/// Entries of a table with a row for each page and a column for each view, if they can be counted.
+/// Entries of a table with a row for each page and a column for each view; `None` on overflow.
 pub(crate) fn entries(rows: u32, columns: u16) -> Option<usize> {
     usize::try_from(u64::from(rows) * u64::from(columns)).ok()
 }

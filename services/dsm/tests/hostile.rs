@@ -1,4 +1,4 @@
-//! A rank among peers that send whatever they like: it may refuse, it may not panic, loop or answer nonsense.
+//! A rank among peers that send arbitrary messages: it may refuse, but must not panic, loop or answer nonsense.
 //!
 //! `MAPWIRE_DSM_SEED=n` repeats one seed.
 
@@ -31,10 +31,10 @@ struct Attacked {
     /// The last messages it sent, and to whom.
     sent: Vec<(u16, Message)>,
     rank: u16,
-    /// Minipages that were named in actions.
+    /// Minipages named in actions.
     known: Vec<Minipage>,
     waits: [bool; THREADS as usize],
-    /// By kind of message.
+    /// Counted by kind of message.
     accepted: [u64; 18],
 }
 
@@ -86,7 +86,7 @@ impl Attacked {
         assert_eq!(Message::parse(bytes), Ok((message, &[][..])));
     }
 
-    /// The driver stores to and protects what it is told: it must lie within the segment.
+    /// The driver stores to and protects what it is told to: it must lie within the segment.
     fn check_minipage(&mut self, minipage: Minipage) {
         let end = minipage.offset_bytes.checked_add(minipage.length_bytes).unwrap();
         assert!(minipage.view < VIEWS && minipage.length_bytes > 0 && end <= u64::from(PAGES) * 4096);
@@ -121,7 +121,7 @@ impl Attacked {
     }
 }
 
-/// Runs a rank for at least `steps` steps, and until what steers `random` is spent. Counts the messages that it accepted, by kind.
+/// Runs a rank for at least `steps` steps, and until the source of `random` is exhausted. Counts accepted messages, by kind.
 pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
     let mut attacked = Attacked::new(&mut random);
     let ranks = attacked.dsm.config().ranks;
@@ -142,14 +142,14 @@ pub(crate) fn run(mut random: Random, steps: u64) -> [u64; 18] {
             }
         } else {
             let (from, message) = match attacked.sent.get(random.below(6) as usize) {
-                // The requester may tell the end of what the owner was asked to do for it.
+                // The requester may report the end of what the owner was asked to do for it.
                 Some(&(_, Message::Forward { minipage, requester, thread, .. })) if random.chance(50) => {
                     (requester, Message::Done { thread, key: minipage.key() })
                 }
                 Some(&(to, asked)) => (to, answer(&mut random, asked, &attacked.known, ranks)),
                 None => (number(&mut random, u64::from(ranks)) as u16, message(&mut random, &attacked.known, ranks)),
             };
-            // Nobody has anything to tell that memory which is sequentially consistent must know.
+            // Sequentially consistent memory needs no payload.
             let payload = [7; 3];
             let ride = if random.chance(97) { 0 } else { 1 + random.below(3) };
             let payload = &payload[..ride as usize];

@@ -1,4 +1,4 @@
-//! Faults, locks, barriers and broadcasts run in signal handlers, so they must not allocate once all is set up.
+//! Faults, locks, barriers and broadcasts run in signal handlers, so they must not allocate after set-up.
 
 #[path = "../../../tests/allocations.rs"]
 mod allocations;
@@ -19,7 +19,7 @@ fn nor_do_they_in_a_job_whose_ranks_take_two_words() {
     exercise(70, 4);
 }
 
-/// Runs so many rounds of everything, and counts allocations.
+/// Runs `rounds` rounds of everything, and counts allocations.
 fn exercise(ranks: u16, rounds: u32) {
     let mut net = Net::new(Config { hold_ns: 1000, participants: 2, ..Config::new(0, ranks, 3, 512, 8) });
     let minipages: Vec<_> = (0..40).map(|i| net.alloc(i % ranks, if i % 5 == 0 { 9000 } else { 200 })).collect();
@@ -34,13 +34,13 @@ fn exercise(ranks: u16, rounds: u32) {
                     let access = if write { Access::Write } else { Access::Read };
                     let (now_ns, page) = (net.now_ns, minipage.first_page());
                     let ahead = net.rank(rank);
-                    // A thread that waits for what it asked for before cannot ask.
+                    // A thread that waits for an earlier request cannot make another.
                     let _ = ahead.prefetch(now_ns, thread, minipage.view, page, access);
                     let _ = net.start(rank, thread, minipage, access);
                 }
             }
             net.settle();
-            // What was held back comes when the holds are over.
+            // Delayed requests are served when the holds end.
             for _ in 0..5 * ranks {
                 net.now_ns += 5000;
                 let now_ns = net.now_ns;

@@ -188,7 +188,6 @@ pub struct EpochInfo {
 /// A message between two nodes. `sequence` is the requesting node's number of a getpage or of one copy of a putpage; `frame` a frame
 /// of the storing node; `stamp` its number of the report that is meant; `grant` a frame in place of the one that was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are described above, once for all")]
 #[allow(clippy::large_enum_variant, reason = "epochs are rare, and boxes would allocate")]
 pub enum Message {
     /// Getpage or discardpage on its way.

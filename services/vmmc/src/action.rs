@@ -1,4 +1,4 @@
-//! What the model asks of its driver.
+//! Requests of the model to its driver.
 
 use alloc::vec::Vec;
 
@@ -10,87 +10,69 @@ use crate::requests::RequestId;
 /// An import that the exporter has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The exporter.
+    /// Exporter.
     pub from: Endpoint,
-    /// Its export.
+    /// Number of the export on its node.
     pub export: ExportId,
-    /// The key that its NIC wants to see.
+    /// Key that the export's NIC requires.
     pub key: Key,
-    /// Bytes of the export.
+    /// Length of the export, in bytes.
     pub length: u64,
-    /// What may be done.
     pub rights: Rights,
-    /// What can be mapped, for the direct path: the exporter passes that memory under the request's number.
+    /// Part that can be mapped, for the direct path: the exporter passes that memory under the request's number.
     pub direct: Option<MappedPart>,
 }
 
 impl Grant {
-    /// The exporter's node.
     #[must_use]
     pub const fn node(&self) -> NodeId {
         self.from.node
     }
 }
 
-/// Something to do, in this order.
+/// Something for the driver to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a control message.
     Send {
-        /// Where to.
         to: Endpoint,
-        /// The encoded message.
+        /// Encoded message.
         message: Vec<u8>,
     },
     /// Pass the memory of an export to a node under a tag.
     PassMemory {
-        /// Where to.
         to: Endpoint,
-        /// Which export.
         export: ExportId,
-        /// The number of the importer's request.
+        /// Number of the importer's request.
         tag: u64,
     },
-    /// An importer is being granted an export: what it shows the key for is to be admitted from now on.
+    /// An importer is being granted an export: admit accesses with its key from now on.
     Granted {
-        /// The importer.
+        /// Importer.
         to: Endpoint,
-        /// Which export.
         export: ExportId,
-        /// What it may do.
         rights: Rights,
     },
     /// An importer to which memory cannot be passed has been granted an export that others map: it stores and fetches by packets.
     GrantedApart {
-        /// The importer.
+        /// Importer.
         to: Endpoint,
-        /// Which export.
         export: ExportId,
     },
-    /// An import that was asked for is there.
-    Imported {
-        /// Which.
-        request: RequestId,
-        /// What was granted.
-        grant: Grant,
-    },
-    /// An import that was asked for will not be.
-    Failed {
-        /// Which.
-        request: RequestId,
-        /// Why.
-        error: VmmcError,
-    },
+    /// A requested import has been granted.
+    Imported { request: RequestId, grant: Grant },
+    /// A requested import has failed.
+    Failed { request: RequestId, error: VmmcError },
     /// A peer has revoked an export that this node imports.
     Revoked {
-        /// The peer.
+        /// Exporter.
         from: Endpoint,
-        /// Its export.
+        /// Number of its export.
         export: ExportId,
     },
     /// A peer leaves.
     Goodbye {
-        /// The peer.
+        /// Process that leaves.
         from: Endpoint,
     },
 }

@@ -5,10 +5,10 @@ use alloc::string::String;
 use mapwire_wire::{Endpoint, MAX_NAME_BYTES, Refusal, WireError};
 use thiserror::Error;
 
-/// Why an offer or an import is not to be had.
+/// Why an offer or an import failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum VmmcError {
-    /// The name is not one.
+    /// The name's length, in bytes, is illegal.
     #[error("an export's name has 1 to {MAX_NAME_BYTES} bytes; this one has {0}")]
     BadName(usize),
     /// Another export has the name.
@@ -19,37 +19,36 @@ pub enum VmmcError {
         "{peer} has not exported `{name}` within {waited_ms} ms: is the name right, and has the exporter got that far?"
     )]
     TimedOut {
-        /// The exporter.
+        /// Exporter.
         peer: Endpoint,
-        /// What was asked for.
+        /// Name that was requested.
         name: String,
-        /// How long it was waited for.
+        /// Time waited, in milliseconds.
         waited_ms: u64,
     },
-    /// The exporter refused.
+    /// The exporter refused the import.
     #[error("{peer} refused the import of `{name}`: {reason}")]
     Refused {
-        /// The exporter.
+        /// Exporter.
         peer: Endpoint,
-        /// What was asked for.
+        /// Name that was requested.
         name: String,
-        /// Why.
         reason: Refusal,
     },
     /// The exporter is gone.
     #[error("{peer} is gone; `{name}` cannot be imported from it")]
     PeerGone {
-        /// The exporter.
+        /// Exporter.
         peer: Endpoint,
-        /// What was asked for.
+        /// Name that was requested.
         name: String,
     },
-    /// A control message that is none, or answers nothing.
+    /// Malformed control message, or one that answers no request.
     #[error("{from} sent a control message that is not valid: {error}")]
     Malformed {
-        /// Who.
+        /// Sender.
         from: Endpoint,
-        /// What is wrong with it.
+        /// First thing found wrong.
         error: WireError,
     },
 }

@@ -1,24 +1,24 @@
-//! Who may import an export (VMMC §2: an exporter can restrict possible importers).
+//! Restriction of importers (VMMC §2: an exporter can restrict possible importers).
 
 use alloc::vec::Vec;
 
 use mapwire_wire::{Key, NodeId};
 
-/// Who may import an export.
+/// The processes that may import an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Importers {
     /// Every process of the job.
     Job,
-    /// Processes of one user, by numeric id. The id is what the operating system says of the peer, never what it says itself.
+    /// Processes of one user, by numeric id as the operating system reports it, never as the peer claims.
     User(u32),
     /// The listed nodes.
     Nodes(Vec<NodeId>),
-    /// Whoever shows this token.
+    /// Any process that shows this token.
     Token(Key),
 }
 
 impl Importers {
-    /// Whether a process of node `from`, user `uid`, that shows `token` is among them.
+    /// Whether a process of node `from` and user `uid` that shows `token` may import.
     #[must_use]
     pub fn include(&self, from: NodeId, uid: u32, token: Option<Key>) -> bool {
         match self {

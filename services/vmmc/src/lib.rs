@@ -1,10 +1,9 @@
-//! Virtual memory-mapped communication, the model: who exports what under which name, who may import it, and what an import
-//! is (VMMC §2, §4.4). It has no memory and no clock: the driver gives it messages, requests and the time, and carries out
-//! the actions that it asks for.
+//! The model of virtual memory-mapped communication: names of exports, permission to import, and imports (VMMC §2, §4.4). It has no memory
+//! and no clock: the driver gives it messages, requests and the time, and carries out the actions that it asks for.
 //!
-//! An export is *offered* under a name ([`Vmmc::offer`]). A process of another node asks for it ([`Vmmc::import`]); the
-//! request waits at the exporter until the name is offered or the importer's time is over. The exporter checks who asks
-//! ([`Importers`]), and answers with the key that the [`mapwire_nic`] of both sides checks on every packet.
+//! An export is *offered* under a name ([`Vmmc::offer`]). A process of another node asks for it ([`Vmmc::import`]); the request waits at
+//! the exporter until the name is offered or the importer's timeout expires. The exporter checks the importer ([`Importers`]), and answers
+//! with the key that the [`mapwire_nic`] of both sides checks on every packet.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What this process offers, by name.
+//! Offers of this process, by name.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,34 +7,33 @@ use mapwire_wire::{Endpoint, ExportId, Key, MappedPart, Rights};
 
 use crate::importers::Importers;
 
-/// An export under its name.
+/// An export with its name and conditions.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// Its name: 1 to 255 bytes, one of a kind in its process.
+    /// Name of 1 to 255 bytes, unique in its process.
     pub name: String,
-    /// The export in its node's NIC.
+    /// Number of the export in its node's NIC.
     pub export: ExportId,
-    /// Its key.
     pub key: Key,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// What importers may do.
+    /// Rights that importers may get.
     pub rights: Rights,
-    /// Who they may be.
+    /// Processes that may import it.
     pub importers: Importers,
-    /// What importers can map of it (the direct path).
+    /// Part that importers can map (the direct path).
     pub direct: Option<MappedPart>,
 }
 
-/// An offer and who has taken it.
+/// An offer and its importers.
 #[derive(Clone, Debug)]
 pub(crate) struct Offered {
     pub offer: Offer,
-    /// Importers, one entry an import.
+    /// Importers, one entry for each import.
     pub taken: Vec<Endpoint>,
 }
 
-/// The right to import, asked for by a peer before the name was there.
+/// A peer's request for a name that is not offered yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub from: Endpoint,
@@ -46,8 +45,7 @@ pub(crate) struct Waiting {
     pub token: Option<Key>,
 }
 
-/// Requests of one process that may wait at a time: a peer cannot make this node's memory grow.
+/// Most waiting requests of one process: a peer cannot make this node's memory grow.
 pub(crate) const MAX_WAITING: usize = 256;
-/// Requests of all processes of a node that may wait at a time, and imports of one export that they may hold: a node names its processes
-/// as it likes.
+/// Most waiting requests of all processes of a node, and most imports of one export that they hold: a node can invent process numbers.
 pub(crate) const MAX_OF_NODE: usize = 1024;

@@ -1,5 +1,5 @@
-//! Destination proxy space: a numbering of all imported bytes, backed by no memory (VMMC §2, §4.4). Each import takes whole
-//! proxy pages, with an empty page behind it, so that no run of addresses leads from one import into the next.
+//! Destination proxy space: a numbering of all imported bytes, backed by no memory (VMMC §2, §4.4). Each import takes whole proxy pages,
+//! followed by an empty page, so that no range of addresses spans two imports.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -7,19 +7,18 @@ use core::fmt;
 use mapwire_translation::PAGE_BYTES;
 use thiserror::Error;
 
-/// Names a byte of an import. It is a destination and nothing else: it has no arithmetic but [`ProxyAddress::offset`].
+/// Names a byte of an import. It is only a destination: its one arithmetic operation is [`ProxyAddress::offset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProxyAddress(u64);
 
 impl ProxyAddress {
-    /// The address with the number that [`get`](Self::get) gave. Any number will do: whether it is in an import is seen when
-    /// it is used.
+    /// The address with the number from [`get`](Self::get). Any number is accepted, and checked on use.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The address as a number, for languages without this type. That of an import is never 0.
+    /// The address as a number, for languages without this type. Never 0 for an address in an import.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -41,7 +40,7 @@ impl fmt::Display for ProxyAddress {
     }
 }
 
-/// Why nothing can be sent to a proxy address, or fetched from it.
+/// Why a proxy address cannot be used for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProxyError {
     /// No import ever had the address.
@@ -52,36 +51,36 @@ pub enum ProxyError {
     PastEnd {
         /// First address.
         address: ProxyAddress,
-        /// Bytes.
+        /// Length of the range, in bytes.
         length: u64,
-        /// The address behind the import's last.
+        /// Address behind the import's last byte.
         end: ProxyAddress,
     },
     /// The import that had the address is gone.
     #[error("{0} was in an import that has been dropped: keep the import for as long as its addresses are used")]
     Dropped(ProxyAddress),
-    /// There are not as many addresses left.
+    /// Too few addresses are left.
     #[error(
         "an export of {length} bytes is longer than the proxy addresses that are left: can its exporter be trusted?"
     )]
     Full {
-        /// Bytes of the export.
+        /// Length of the export, in bytes.
         length: u64,
     },
-    /// Data and signal are not in one import.
+    /// Data and signal are not in the same import.
     #[error("the data at {data} and the signal at {signal} are in two imports: put both in one")]
     Apart {
-        /// Where the data was to go.
+        /// Destination of the data.
         data: ProxyAddress,
-        /// Where the signal was to go.
+        /// Destination of the signal.
         signal: ProxyAddress,
     },
 }
 
-/// The proxy space of a process. Its addresses lead to values of `T`, one an import.
+/// The proxy space of a process. Each import maps to a value of `T`.
 #[derive(Clone, Debug)]
 pub struct ProxySpace<T> {
-    /// Imports by first address, with their length.
+    /// Imports by first address, with their length in bytes.
     imports: BTreeMap<u64, (T, u64)>,
     next: u64,
 }
@@ -100,11 +99,11 @@ impl<T> ProxySpace<T> {
         Self { imports: BTreeMap::new(), next: PAGE_BYTES as u64 }
     }
 
-    /// Gives an import of `length` bytes its addresses. `import` is told the first, and makes the value that they lead to and
-    /// what the caller is to have of it. Addresses are never given twice.
+    /// Assigns addresses to an import of `length` bytes. `import` gets the first, and returns the value to keep for them and the result
+    /// for the caller. Addresses are never reused.
     ///
     /// # Errors
-    /// So many are not left, which takes an exporter that lies about its length: 2^64 bytes outlast 2^16 imports of 2^47.
+    /// Too few are left; that takes an exporter that lies about its length: 2^64 bytes outlast 2^16 imports of 2^47.
     pub fn enter<R>(&mut self, length: u64, import: impl FnOnce(ProxyAddress) -> (T, R)) -> Result<R, ProxyError> {
         let start = self.next;
         self.next = end_of(start, length).ok_or(ProxyError::Full { length })?;
@@ -113,15 +112,15 @@ impl<T> ProxySpace<T> {
         Ok(made)
     }
 
-    /// Takes the import out whose first address this is.
+    /// Removes the import with this first address.
     pub fn leave(&mut self, address: ProxyAddress) -> Option<T> {
         self.imports.remove(&address.0).map(|(import, _)| import)
     }
 
-    /// The import that holds `length` bytes at `address`, and the offset within it. No bytes may also lie at its end.
+    /// The import that holds `length` bytes at `address`, and the offset within it. A range of 0 bytes may also lie at its end.
     ///
     /// # Errors
-    /// They are not all within one import.
+    /// The bytes are not all within one import.
     #[inline]
     pub fn resolve(&self, address: ProxyAddress, length: u64) -> Result<(&T, u64), ProxyError> {
         if let Some((&start, (import, bytes))) = self.imports.range(..=address.0).next_back() {
@@ -141,7 +140,7 @@ impl<T> ProxySpace<T> {
     }
 }
 
-/// Where the addresses end that an import of `length` bytes at `start` takes, the empty page behind it included.
+/// End of the addresses of an import of `length` bytes at `start`, including the empty page.
 fn end_of(start: u64, length: u64) -> Option<u64> {
     let pages = length.div_ceil(PAGE_BYTES as u64).checked_add(1)?;
     start.checked_add(pages.checked_mul(PAGE_BYTES as u64)?)
@@ -151,7 +150,7 @@ fn end_of(start: u64, length: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Enters an import; gives its first address.
+    /// Enters an import; returns its first address.
     fn enter(space: &mut ProxySpace<char>, import: char, length: u64) -> ProxyAddress {
         space.enter(length, |address| (import, address)).unwrap()
     }

@@ -1,14 +1,13 @@
-//! Imports that this node has asked for and that are not answered yet.
+//! Unanswered import requests of this node.
 
 use alloc::string::String;
 
 use mapwire_wire::{Endpoint, Rights};
 
-/// Names an import under way.
+/// Number of an import request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
 
-/// An import under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub id: RequestId,

@@ -31,13 +31,13 @@ pub struct Vmmc {
 }
 
 impl Vmmc {
-    /// A process that offers and asks for nothing.
+    /// A process without offers or requests.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Offers an export under its name, and answers those who wait for it.
+    /// Offers an export under its name, and answers the requests that wait for it.
     ///
     /// # Errors
     /// [`VmmcError::BadName`], [`VmmcError::NameTaken`].
@@ -57,7 +57,7 @@ impl Vmmc {
         Ok(())
     }
 
-    /// Takes an offer back and tells its importers. The NIC must refuse the export from before this call on.
+    /// Withdraws an offer and tells its importers. The NIC must refuse the export before this call.
     pub fn withdraw(&mut self, export: ExportId) -> Option<Offer> {
         let index = self.offers.iter().position(|other| other.offer.export == export)?;
         let Offered { offer, mut taken } = self.offers.remove(index);
@@ -69,7 +69,7 @@ impl Vmmc {
         Some(offer)
     }
 
-    /// How many imports of an export are held by others; `None` when there is no such offer.
+    /// Number of imports of an export that others hold; `None` if it is not offered.
     #[must_use]
     pub fn holders(&self, export: ExportId) -> Option<usize> {
         self.offers.iter().find(|other| other.offer.export == export).map(|offered| offered.taken.len())
@@ -89,8 +89,8 @@ impl Vmmc {
         self.offers.iter().find(|other| other.offer.export == export).map(|offered| &offered.offer)
     }
 
-    /// Asks process `to` for the export `name`, for `rights` (none: all that it gives), showing `token`; gives up when `timeout_ns` from `now_ns` on are over.
-    /// The outcome comes as [`Action::Imported`] or [`Action::Failed`].
+    /// Asks process `to` for the export `name` with `rights` (empty: all that it allows), showing `token`; gives up after `timeout_ns`.
+    /// The outcome is [`Action::Imported`] or [`Action::Failed`].
     ///
     /// # Errors
     /// [`VmmcError::BadName`].
@@ -130,12 +130,12 @@ impl Vmmc {
         }
     }
 
-    /// Takes a control message of process `from`, which is user `uid`'s, as the operating system says. Whether it `maps` memory that it
-    /// is passed; if not, it imports without the direct path.
+    /// Handles a control message of process `from`, whose user is `uid` according to the operating system. `maps` says whether it can map
+    /// memory that is passed to it; if not, it imports without the direct path.
     ///
     /// # Errors
-    /// [`VmmcError::Malformed`] for bytes that are no control message; nothing has changed then. A message that is valid
-    /// and answers nothing is passed over: its request may have timed out.
+    /// [`VmmcError::Malformed`]; nothing has changed then. A valid message that answers no request is ignored: the request may have timed
+    /// out.
     pub fn handle_control(&mut self, from: Endpoint, uid: u32, maps: bool, bytes: &[u8]) -> Result<(), VmmcError> {
         let message = ControlMessage::parse(bytes).map_err(|error| VmmcError::Malformed { from, error })?;
         match message {
@@ -162,7 +162,7 @@ impl Vmmc {
                         self.actions.push_back(Action::Failed { request: request.id, error });
                     }
                 } else {
-                    // The importer gave up meanwhile: the exporter must not think that it is held.
+                    // The importer gave up meanwhile: the exporter must not believe that it holds the import.
                     self.send(from, &ControlMessage::Released { export, key });
                 }
             }
@@ -190,7 +190,7 @@ impl Vmmc {
         Ok(())
     }
 
-    /// Node `node` is gone: the imports of its processes and requests are forgotten, and what was asked of it fails.
+    /// Node `node` is gone: forgets its processes' imports and requests; requests to it fail.
     pub fn handle_peer_gone(&mut self, node: NodeId) {
         self.waiting.retain(|waiting| waiting.from.node != node);
         for offered in &mut self.offers {
@@ -204,7 +204,7 @@ impl Vmmc {
         }
     }
 
-    /// Ends the requests whose time is over at `now_ns`.
+    /// Fails the requests that have timed out at `now_ns`.
     pub fn handle_time(&mut self, now_ns: u64) {
         let (over, left) =
             core::mem::take(&mut self.requests).into_iter().partition(|request| request.deadline_ns <= now_ns);
@@ -217,7 +217,7 @@ impl Vmmc {
         }
     }
 
-    /// When [`handle_time`](Self::handle_time) has something to do.
+    /// Time of the next [`handle_time`](Self::handle_time).
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
         self.requests.iter().map(|request| request.deadline_ns).min()
@@ -251,24 +251,24 @@ impl Vmmc {
         !self.requests.is_empty()
     }
 
-    /// Requests under way.
+    /// Number of requests under way.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// Requests of peers that wait for a name to be offered.
+    /// Number of peers' requests that wait for a name to be offered.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Whether one more request of a process may wait.
+    /// Whether one more request of process `from` may wait.
     fn may_wait(&self, from: Endpoint) -> bool {
         let waiting = self.waiting.iter().map(|waiting| waiting.from);
         let of_process = waiting.clone().filter(|other| *other == from).count();
@@ -299,7 +299,7 @@ impl Vmmc {
         let (export, key, length) = (offer.export, offer.key, offer.length);
         let is_direct = offer.direct.is_some();
         let direct = offer.direct.filter(|_| maps);
-        // The same on every path, though a mapping that can be written can be read.
+        // The same on every path, although a writable mapping can be read.
         let rights = match rights.is_empty() {
             true => offer.rights,
             false => rights,
@@ -310,7 +310,7 @@ impl Vmmc {
             self.actions.push_back(Action::PassMemory {
                 to: from,
                 export,
-                // The importer's own number: it takes memory under the numbers of its requests only.
+                // The importer's own number: it accepts memory only under the numbers of its requests.
                 tag: u64::from(request),
             });
         } else if is_direct {
@@ -319,14 +319,14 @@ impl Vmmc {
         self.send(from, &ControlMessage::ImportGranted { request, export, key, length, rights, direct });
     }
 
-    /// The request of this process that `from` answers, taken out.
+    /// Removes and returns the request of this process that `from` answers.
     fn answered(&mut self, from: Endpoint, request: u32) -> Option<Request> {
         let index = self.requests.iter().position(|other| other.id.0 == request && other.to == from)?;
         Some(self.requests.swap_remove(index))
     }
 
     fn send(&mut self, to: Endpoint, message: &ControlMessage<'_>) {
-        // Names were checked when they came in, so every message that is made here is legal.
+        // Names were checked on entry, so every message made here is legal.
         let mut bytes = [0; MAX_CONTROL_BYTES];
         if let Ok(length) = message.emit(&mut bytes) {
             self.actions.push_back(Action::Send { to, message: bytes[..length].to_vec() });

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-/// What all programs are compiled with.
+/// Compiler flags of all programs.
 pub const FLAGS: &str = "-O2 -g -std=c11 -Wall -Wextra -Werror";
 
-/// Longer than any program here takes on a loaded machine, in seconds.
+/// A bound on every program's time, even on a loaded machine.
 const LONG: Duration = Duration::from_secs(120);
 
 /// This crate's folder.
@@ -33,7 +33,7 @@ fn profile() -> String {
     }
 }
 
-/// A folder outside the tree, which goes with its value.
+/// A folder outside the tree, removed on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -56,7 +56,7 @@ impl Drop for Folder {
     }
 }
 
-/// Runs a command to its end, and fails unless it succeeds; gives its output.
+/// Runs a command to its end, and fails unless it succeeds; returns its output.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
@@ -65,7 +65,7 @@ pub fn run(command: &mut Command) -> String {
     out.into_owned()
 }
 
-/// A command without what cargo, make and jobs set for theirs.
+/// A command without the variables that cargo, make and jobs set.
 pub fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -94,7 +94,7 @@ pub fn make(goal: &str, variables: &[&str]) -> Command {
         command
     };
     BUILD.get_or_init(|| {
-        // With the features of this package alone, all that it uses would be compiled once more.
+        // With the features of this package alone, everything it uses would be compiled again.
         if std::env::var_os("WORKSPACE_IS_BUILT").is_none() {
             run(&mut make("all"));
         }
@@ -111,7 +111,7 @@ pub fn built() -> PathBuf {
     target.join(folder)
 }
 
-/// The launcher; built if it is not there.
+/// The launcher; built if it does not exist.
 pub fn launcher() -> PathBuf {
     static BUILD: OnceLock<PathBuf> = OnceLock::new();
     BUILD
@@ -130,7 +130,7 @@ pub fn launcher() -> PathBuf {
         .clone()
 }
 
-/// `mapwire run -n RANKS OPTIONS --`, to which a program is to be added.
+/// `mapwire run -n RANKS OPTIONS --`, to be completed by a program.
 pub fn start(ranks: u32, options: &[&str]) -> Command {
     let mut command = clean("timeout");
     command
@@ -142,7 +142,7 @@ pub fn start(ranks: u32, options: &[&str]) -> Command {
     command
 }
 
-/// Which library programs are linked with.
+/// The library with which programs are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linking {
     Shared,
@@ -178,7 +178,7 @@ impl Installed {
         self.folder.path().join(name)
     }
 
-    /// `pkg-config`, which finds this and nothing else.
+    /// `pkg-config`, restricted to this installation.
     pub fn pkg_config(&self, arguments: &[&str]) -> String {
         let mut command = clean("pkg-config");
         command.args(arguments).env("PKG_CONFIG_LIBDIR", self.path("lib/pkgconfig"));
@@ -195,7 +195,7 @@ impl Installed {
         self.compile_with(name, &libraries)
     }
 
-    /// Compiles a program of tests/c, linked as `libraries` say.
+    /// Compiles a program of tests/c, linked with `libraries`.
     pub fn compile_with(&self, name: &str, libraries: &[&str]) -> Program<'_> {
         let folder = Folder::new();
         let program = folder.path().join(name);
@@ -248,7 +248,7 @@ impl Program<'_> {
         self.folder.path().join(&self.name)
     }
 
-    /// Where its library is.
+    /// Path of its library.
     pub fn library(&self) -> PathBuf {
         self.installed.path("lib")
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mapwire_testing::OpenFolder;
 
-/// Longer than any program here takes on a loaded machine.
+/// A bound on every program's time, even on a loaded machine.
 pub const LONG: Duration = Duration::from_secs(60);
 
 /// This crate's folder.
@@ -18,7 +18,7 @@ pub fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Whether what these tests need is installed; says so if not.
+/// Whether these tests' requirements are installed; prints a line if not.
 pub fn is_equipped() -> bool {
     let has = |program: &str| {
         let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
@@ -33,7 +33,7 @@ pub fn is_equipped() -> bool {
     is_there
 }
 
-/// A command without what cargo, make and users set for theirs.
+/// A command without the variables that cargo, make and users set.
 pub fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -47,7 +47,7 @@ pub fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Runs a command to its end, and fails unless it succeeds; gives its output.
+/// Runs a command to its end, and fails unless it succeeds; returns its output.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
@@ -77,7 +77,7 @@ pub fn built() -> PathBuf {
     static BUILD: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let (target, folder) = target();
-        // With the features of this package alone, all that it uses would be compiled once more.
+        // With the features of this package alone, everything it uses would be compiled again.
         if std::env::var_os("WORKSPACE_IS_BUILT").is_none() {
             run(clean(env!("CARGO"))
                 .args(["build", "--package", "mapwire-rpc-c", "--profile"])
@@ -90,7 +90,7 @@ pub fn built() -> PathBuf {
     BUILD.get_or_init(build).clone()
 }
 
-/// The command `mapwire`; built if it is not there.
+/// The command `mapwire`; built if it does not exist.
 pub fn mapwire() -> PathBuf {
     static BUILD: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
@@ -123,8 +123,8 @@ pub fn make(goal: &str, variables: &[&str]) -> Command {
     command
 }
 
-/// The examples and test programs in a folder of their own, with program numbers of their own: tests run side by side, and programs of one
-/// user have one door each.
+/// The examples and test programs in a folder of their own, with program numbers of their own: tests run concurrently, and all programs of
+/// a user share one door for each number.
 pub struct Programs {
     folder: OpenFolder,
     /// The calculator's program number.
@@ -239,14 +239,14 @@ impl Programs {
     }
 }
 
-/// A server process, killed when this is dropped.
+/// A server process, killed on drop.
 pub struct Server {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Starts it, and waits until it has the door of a program.
+    /// Starts it, and waits until a program has its door.
     pub fn start(command: &mut Command, program: u32) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -281,7 +281,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits until version 1 of a program has a door on this host, or has none.
+/// Waits until version 1 of a program has a door on this host, or no longer has one.
 pub fn wait_for_door(program: u32, is_open: bool) {
     let name = format!("-rpc-{program}-1");
     let begun = Instant::now();
@@ -302,7 +302,7 @@ pub fn limited(program: &Path) -> Command {
     command
 }
 
-/// Every line that `wanted` names is in the output.
+/// Asserts that the output contains every line of `wanted`.
 #[track_caller]
 pub fn says(output: &str, wanted: &[&str]) {
     for line in wanted {

@@ -1,29 +1,28 @@
-//! When the peer is told what has come (RFC 9000 §13.2).
+//! When to acknowledge packets (RFC 9000 §13.2).
 
 use mapwire_wire::link::LinkAck;
 
 use super::LINK_WINDOW;
 use super::ranges::Ranges;
 
-/// Packets in order after which an ack goes at once: a quarter of the window. RFC 9000 §13.2.2 has 2, and lets a receiver that sees what comes
+/// Packets in order after which an ack goes at once: a quarter of the window. RFC 9000 §13.2.2 has 2, and allows more to a
+/// receiver of batches: then the answer to a message of a few packets replaces their ack.
 /// in batches have more: what answers a message of some packets then takes the place of their ack.
 const EVERY: u32 = LINK_WINDOW / 4;
-/// Packets that say what is expected next, after which one of that is not enough: only an ack tells the round-trip time.
+/// Packets in a row that may replace an ack by their expected number: only an ack tells the round-trip time.
 const MOST_CARRIED: u32 = 16;
 
-/// What the peer is owed.
+/// Acknowledgements owed to the peer.
 #[derive(Debug, Default)]
 pub(super) struct Acks {
     ranges: Ranges,
-    /// When the highest number came.
+    /// Arrival time of the highest number.
     newest_ns: u64,
-    /// When an ack is due.
     due_ns: Option<u64>,
-    /// Packets since the last ack, or since one of ours told as much.
+    /// Packets since the last ack, or since a packet of ours replaced one.
     since: u32,
-    /// Packets of ours that took the place of an ack since the last.
+    /// Packets of ours since the last ack that replaced one.
     carried: u32,
-    /// The last ack.
     last: LinkAck,
 }
 
@@ -33,12 +32,12 @@ impl Acks {
         (self.due_ns, self.since, self.carried) = (None, 0, 0);
     }
 
-    /// Takes the memory that it needs.
+    /// Allocates all memory that it will need.
     pub(super) fn reserve(&mut self) {
         self.ranges.reserve();
     }
 
-    /// A packet goes to the peer, and says that all before a certain one have come. Where none is missing that is all an ack would say.
+    /// A packet goes to the peer and tells it which number is expected. If nothing is missing, it replaces the ack.
     pub(super) const fn handle_carried(&mut self) {
         if self.may_be_carried() {
             (self.due_ns, self.since) = (None, 0);
@@ -46,13 +45,13 @@ impl Acks {
         }
     }
 
-    /// Whether a packet may take the place of the ack that is owed.
+    /// Whether a packet may replace the ack that is owed.
     pub(super) const fn may_be_carried(&self) -> bool {
         self.since > 0 && self.carried < MOST_CARRIED
     }
 
-    /// Transmission `number` has come. One in order may wait for the next for `delay_ns`; what is repeated or early is told at once,
-    /// so that its sender sees what is missing.
+    /// Transmission `number` has arrived. The ack of one in order may wait `delay_ns` for the next; a repeated or early one is
+    /// acked at once, so that its sender sees what is missing.
     pub(super) fn handle_arrived(&mut self, now_ns: u64, number: u64, in_order: bool, delay_ns: u64) {
         if self.ranges.last().is_none_or(|last| last < number) {
             self.newest_ns = now_ns;
@@ -67,18 +66,17 @@ impl Acks {
         self.due_ns = Some(self.due_ns.map_or(due_ns, |due| due.min(due_ns)));
     }
 
-    /// Makes an ack due that waits. Whether there was one.
+    /// Makes a waiting ack due now. Returns whether one was waiting.
     pub(super) fn hasten(&mut self) -> bool {
         self.due_ns = self.due_ns.map(|_| 0);
         self.due_ns.is_some()
     }
 
-    /// When an ack is due.
     pub(super) const fn due_ns(&self) -> Option<u64> {
         self.due_ns
     }
 
-    /// Whether an ack is due at `now_ns`: then it is the [`last`](Self::last).
+    /// Whether an ack is due at `now_ns`; if so, it is [`last`](Self::last).
     pub(super) fn poll(&mut self, now_ns: u64) -> bool {
         if self.due_ns.is_none_or(|due_ns| due_ns > now_ns) {
             return false;

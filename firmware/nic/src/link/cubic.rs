@@ -2,12 +2,12 @@
 
 /// RFC 9438 §4.1: the window shrinks to 7/10 on a loss.
 const BETA_TENTHS: u64 = 7;
-/// Packets of the first window (RFC 6928) and of the least one (RFC 9002 §7.2).
+/// Packets of the first window (RFC 6928) and of the smallest (RFC 9002 §7.2).
 const FIRST_PACKETS: u64 = 10;
 const LEAST_PACKETS: u64 = 2;
 /// Time beyond which the cubic function is not evaluated: 100 s.
 const MOST_NS: u64 = 100_000_000_000;
-/// Nanoseconds of a second, cubed.
+/// (10⁹ ns)³, that is, one cubic second.
 const CUBED: u128 = 1_000_000_000_000_000_000_000_000_000;
 
 /// How many bytes may be under way.
@@ -16,14 +16,14 @@ pub(super) struct Window {
     packet_bytes: u64,
     bytes: u64,
     threshold_bytes: u64,
-    /// The window before the last reduction, and the one that the cubic function aims at (W_max).
+    /// W_max: the window before the last reduction, at which the cubic function aims.
     prior_bytes: u64,
     aim_bytes: u64,
-    /// What Reno would have (W_est).
+    /// W_est: the window that Reno would have.
     reno_bytes: u64,
-    /// Begin of this stage of congestion avoidance, and K.
+    /// Start of this stage of congestion avoidance, and K.
     stage: Option<(u64, u64)>,
-    /// When the window was reduced last: losses of packets sent before tell nothing new (RFC 9002 §7.3.2).
+    /// Time of the last reduction: losses of packets sent before it tell nothing new (RFC 9002 §7.3.2).
     reduced_ns: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Window {
                 stage
             }
         };
-        // RFC 9438 §4.3: α = 3 (1 − β) / (1 + β) = 9/17 until the window of before is reached, then 1.
+        // RFC 9438 §4.3: α = 3 (1 − β) / (1 + β) = 9/17 until the former window is reached, then 1.
         let step = self.packet_bytes * acked_bytes / self.bytes;
         self.reno_bytes += match self.reno_bytes < self.prior_bytes {
             true => step * 9 / 17,
@@ -80,7 +80,7 @@ impl Window {
         if self.cubic(since_ns, k_ns) < self.reno_bytes {
             self.bytes = self.bytes.max(self.reno_bytes);
         } else {
-            // §4.4 and §4.5: towards where the function is one round-trip time from now, by half at most.
+            // §4.4 and §4.5: grow towards the value one round-trip time from now, by half at most.
             let target = self.cubic(since_ns.saturating_add(rtt_ns), k_ns);
             let target = target.clamp(self.bytes, self.bytes + self.bytes / 2);
             self.bytes += (target - self.bytes) * acked_bytes / self.bytes;
@@ -104,14 +104,14 @@ impl Window {
         self.threshold_bytes = self.bytes;
     }
 
-    /// Nothing gets through (RFC 9002 §7.6).
+    /// Persistent congestion: shrinks to the smallest window (RFC 9002 §7.6).
     pub(super) fn collapse(&mut self) {
         self.threshold_bytes = (self.bytes * BETA_TENTHS / 10).max(self.least());
         self.bytes = self.least();
         self.stage = None;
     }
 
-    /// The collapse was for nothing: the window is what it was, and grows from there as if it had just been found.
+    /// Undoes a needless collapse: the window is `bytes` again, and grows from there as if it had just been found.
     pub(super) fn restore(&mut self, bytes: u64) {
         self.bytes = self.bytes.max(bytes);
         self.threshold_bytes = self.bytes;

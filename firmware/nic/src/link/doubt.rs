@@ -4,22 +4,21 @@ use mapwire_wire::link::LinkAck;
 
 use super::sent::Flight;
 
-/// The first timeout of a row, while it is in doubt, and what tells of it.
+/// The first timeout in a row, while it may be spurious, and the evidence.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Doubts {
     doubt: Option<Doubt>,
-    /// Number of the peer's next datagram.
     next_heard: u64,
-    /// Whether one before it is missing since the timeout.
+    /// Whether an earlier datagram of the peer is missing since the timeout.
     is_missing: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
-    /// Number of what was sent last before the timeout, and when that was.
+    /// Number and time of the last transmission before the timeout.
     number: u64,
     sent_ns: u64,
-    /// When an answer came, and whether a datagram of the peer was missing then.
+    /// Time of the first answer, and whether a datagram of the peer was missing then.
     answered: Option<(u64, bool)>,
     /// The window before it shrank, or 0.
     window_bytes: u64,
@@ -30,9 +29,8 @@ struct Doubt {
 pub(super) enum Verdict {
     /// What was sent before it is lost.
     Needed,
-    /// It was too early.
     Spurious {
-        /// From what was sent last before it to the answer.
+        /// Nanoseconds from the last transmission before it to the answer.
         took_ns: u64,
         /// The window before it shrank, or 0.
         window_bytes: u64,
@@ -46,23 +44,23 @@ impl Doubts {
         self.next_heard = self.next_heard.max(number.saturating_add(1));
     }
 
-    /// Nothing has come back in time since `last` was sent.
+    /// A timeout: nothing has arrived in time since `last` was sent.
     pub(super) fn begin(&mut self, last: Option<&Flight>) {
         self.doubt =
             last.map(|last| Doubt { number: last.number, sent_ns: last.sent_ns, answered: None, window_bytes: 0 });
         self.is_missing = false;
     }
 
-    /// The window shrinks, from so many bytes.
+    /// The window shrinks from `window_bytes`.
     pub(super) fn handle_collapse(&mut self, window_bytes: u64) {
         if let Some(doubt) = &mut self.doubt {
             doubt.window_bytes = window_bytes;
         }
     }
 
-    /// Something has come back, which `is_news` or not. The timeout was too early if what was sent before has arrived, which an ack
-    /// tells, perhaps only that of the probe (RFC 3708), and if no datagram of the peer was lost, so that its first answer was late
-    /// (Eifel, RFC 4015).
+    /// Something has arrived, which is new if `is_news`. The timeout was spurious if an ack, perhaps only that of the probe, says
+    /// that earlier transmissions have arrived (RFC 3708), and if no datagram of the peer was lost, so that its first answer was
+    /// late (Eifel, RFC 4015).
     pub(super) fn resolve(&mut self, now_ns: u64, is_news: bool, ack: Option<&LinkAck>) -> Option<Verdict> {
         let doubt = self.doubt.as_mut()?;
         if is_news {
@@ -95,7 +93,7 @@ mod tests {
         let last = Flight { number: 5, sequence: 5, sent_ns: 100, bytes: 8 };
         let mut doubts = Doubts::default();
         doubts.begin(Some(&last));
-        // A packet of the peer, which says nothing of transmissions.
+        // A packet of the peer says nothing about transmissions.
         assert_eq!(doubts.resolve(400, true, None), None);
         let older = LinkAck::new(0, [(0, 4)]).unwrap();
         assert_eq!(doubts.resolve(500, true, Some(&older)), None);

@@ -1,21 +1,19 @@
-//! How a link learns which incarnation of its peer it speaks with.
+//! How a link learns the current incarnation of its peer.
 //!
-//! Each side asks the other for its epoch with a challenge that it has never used before, and believes only an answer to
-//! a challenge of the question that is open. So neither a datagram of a former incarnation that was delayed nor one that is repeated
-//! can bring that incarnation back.
+//! Each side asks the other for its epoch with a challenge that it has never used before, and believes only an answer to a
+//! challenge of the open question. So no delayed or repeated datagram of a former incarnation can bring that incarnation back.
 
-/// Challenges after which a peer is not asked again until it shows an unknown epoch once more, unless nothing can be sent before.
+/// Challenges after which a peer is asked again only when it shows an unknown epoch, unless something waits to be sent.
 const TRIES: u32 = 6;
-/// Challenges after which the time between them no longer doubles. By then, many peers that ask one that is busy do not keep it so.
+/// Challenges after which their interval no longer doubles. Many peers that ask a busy one then no longer keep it busy.
 const MOST_DOUBLINGS: u32 = 8;
 
-/// The question that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Question {
-    /// The first challenge, and when it was sent.
+    /// Number of the first challenge, and when it was sent.
     first: Option<(u64, u64)>,
-    /// The last one, and when it was sent. An answer to any of them is believed, else a peer whose answers take longer than the time
-    /// between two challenges would never be known.
+    /// Number of the last challenge, and when it was sent. An answer to any challenge in between is believed: otherwise a peer
+    /// whose answers take longer than the interval would never be known.
     last: Option<(u64, u64)>,
     tries: u32,
     next_ns: u64,
@@ -26,17 +24,16 @@ struct Question {
 pub(super) struct Greeting {
     known: Option<u64>,
     question: Option<Question>,
-    /// Not before then, so that foreign epochs cost a datagram each interval at most.
+    /// Earliest time of the next question, so that foreign epochs cost one datagram an interval at most.
     next_question_ns: u64,
     interval_ns: u64,
 }
 
-/// What an answer has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     /// The epoch that was known before.
     pub(super) before: Option<u64>,
-    /// Nanoseconds between challenge and answer, at most.
+    /// Upper bound on the nanoseconds between challenge and answer.
     pub(super) took_ns: u64,
 }
 
@@ -50,12 +47,12 @@ impl Greeting {
         }
     }
 
-    /// The peer's epoch.
+    /// The peer's epoch, if known.
     pub(super) const fn known(&self) -> Option<u64> {
         self.known
     }
 
-    /// Asks for the peer's epoch, unless that is under way.
+    /// Starts asking for the peer's epoch, unless a question is open.
     pub(super) fn begin(&mut self, now_ns: u64) {
         if self.question.is_none() {
             let next_ns = now_ns.max(self.next_question_ns);
@@ -63,17 +60,16 @@ impl Greeting {
         }
     }
 
-    /// Asks no more.
     pub(super) const fn cancel(&mut self) {
         self.question = None;
     }
 
-    /// When the next challenge is to be sent.
+    /// Time of the next challenge.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.question.map(|question| question.next_ns)
     }
 
-    /// Whether a challenge with this number is to be sent now, and whether the one before it was sent in vain. `is_awaited` when
+    /// Whether a challenge with this number is to be sent now, and whether the one before it went unanswered. `is_awaited` when
     /// something waits to be sent.
     pub(super) fn poll(&mut self, now_ns: u64, number: u64, is_awaited: bool) -> Option<bool> {
         let question = self.question.as_mut().filter(|q| q.next_ns <= now_ns)?;
@@ -91,7 +87,7 @@ impl Greeting {
         Some(again)
     }
 
-    /// A peer of `epoch` answers `challenge`. `None` when that was not the question.
+    /// A peer of `epoch` answers `challenge`. `None` if that challenge is not part of the open question.
     pub(super) fn handle_answer(&mut self, now_ns: u64, challenge: u64, epoch: u64) -> Option<Answer> {
         let question = self.question?;
         let (first, first_ns) = question.first?;
@@ -99,7 +95,7 @@ impl Greeting {
         if !(first..=last).contains(&challenge) {
             return None;
         }
-        // Only the first and the last time are known: it took at most so long.
+        // Only the first and last times are known: this is an upper bound.
         let sent_ns = if challenge == last { last_ns } else { first_ns };
         self.question = None;
         Some(Answer { before: self.known.replace(epoch), took_ns: now_ns.saturating_sub(sent_ns) })
@@ -126,7 +122,7 @@ mod tests {
         greeting.begin(1_000);
         assert_eq!(greeting.poll(1_000, 3, false), Some(false));
         assert_eq!(greeting.poll(1_100, 4, false), Some(true));
-        // Of the question before.
+        // Answer to the former question.
         assert_eq!(greeting.handle_answer(1_110, 2, 6), None);
         let late = Answer { before: Some(5), took_ns: 120 };
         assert_eq!(greeting.handle_answer(1_120, 3, 6), Some(late));

@@ -15,26 +15,26 @@ use super::rtt::Rtt;
 use super::sent::{Progress, Sent};
 use super::stats::LinkCounters;
 
-/// Transmissions that a timeout sends besides the window (RFC 9002 §6.2.4). The first of a row sends one: it may be too early.
+/// Transmissions that a timeout may send beyond the window (RFC 9002 §6.2.4). The first in a row sends one: it may be spurious.
 const PROBES: u32 = 2;
-/// Timeouts in a row after which the window is the least one.
+/// Timeouts in a row after which the window is the smallest.
 const COLLAPSE_TIMEOUTS: u32 = 3;
-/// The longest time between two probes, or the time of one timeout where that is longer. RFC 6298 (2.5) has 60 s for the Internet.
-/// Within a cluster it is short enough that no path is left idle for long that loses half of all packets, and long enough that a
-/// node that hundreds of peers probe at once can answer them.
+/// Longest interval between two probes, unless one timeout is longer. RFC 6298 (2.5) has 60 s for the Internet. Within a cluster
+/// this is short enough that a path that loses half of all packets is not idle for long, and long enough that a node can answer
+/// hundreds of peers that probe it at once.
 const MOST_BACKOFF_NS: u64 = 50_000_000;
-/// How often a silent peer of whom something is awaited is asked for a sign of life, before it is dead.
+/// Keep-alive requests to a silent peer, from which something is awaited, before it is declared dead.
 const SILENCES_A_DEATH: u64 = 8;
-/// Share of that time by which the timer of a death may be late. One that is later shows that this node was stopped, and perhaps its
-/// peer as well, or that the peer's word has come and was not read: the peer has this share of the time once more to be heard.
+/// The timer of a death may be late by this fraction of the time. If it is later, this node was stopped, and perhaps its peer
+/// too, or the peer's answer has arrived unread: the peer then has this fraction of the time once more.
 const LATES_A_DEATH: u64 = 8;
-/// Share of the round-trip time for which an ack may wait for a packet to carry it, and the longest such wait.
+/// An ack may wait for a packet that carries it for this fraction of the round-trip time, up to the configured delay.
 const ACKS_A_ROUND_TRIP: u64 = 8;
 const MOST_ACK_DELAY_NS: u64 = 2_000_000;
-/// Events that wait to be told; one kind each.
+/// Most pending events: one of each kind.
 pub(crate) const MOST_EVENTS: usize = 4;
 
-/// What a link is made with.
+/// Configuration of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkConfig {
     /// Random number of this incarnation of the node, not 0: the core has no entropy. The same for all its links.
@@ -43,20 +43,20 @@ pub struct LinkConfig {
     pub max_datagram_bytes: u32,
     /// Paths to the peer, at least 1.
     pub paths: u8,
-    /// How long an ack may wait for the next packet, where the round trip is not much longer; both sides of a link have the same.
+    /// Longest wait of an ack for the next packet, unless the round trip is much longer; equal on both sides of a link.
     pub ack_delay_ns: u64,
-    /// What timers reckon with before a round-trip time is known.
+    /// Round-trip time that timers assume before one is measured.
     pub initial_rtt_ns: u64,
-    /// How long nothing may come of a peer that owes an answer before it is dead.
+    /// A peer that owes an answer and is silent for so long is dead.
     pub dead_after_ns: u64,
-    /// Bytes of packets that came before their turn, of all peers together: what exceeds it is dropped, and comes again. A peer may
-    /// hold no more than it leaves free, so that those that never send what is due do not take the room of the others.
+    /// Most bytes of early packets, of all peers together: what exceeds it is dropped, and sent again. No peer may hold more than
+    /// what remains free, so that peers that never send what is due do not take the others' room.
     pub max_early_bytes: usize,
 }
 
 impl LinkConfig {
-    /// Acks wait for 10 µs, the first round trip is reckoned as 100 µs, a peer is dead after 10 s, 4 MiB may come
-    /// before their turn; one path.
+    /// Acks wait for 10 µs, the first round trip is assumed as 100 µs, a peer is dead after 10 s, early packets take up to 4 MiB;
+    /// one path.
     #[must_use]
     pub const fn new(epoch: u64, max_datagram_bytes: u32) -> Self {
         Self {
@@ -71,18 +71,17 @@ impl LinkConfig {
     }
 }
 
-/// What follows the header of a datagram to transmit.
+/// What follows the header of an outgoing datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Nothing.
     None,
     /// An ack: [`Link::ack`].
     Ack,
-    /// The packet with this sequence number: the one that waited first, or one that was sent before.
+    /// The packet with this sequence number: the first that waits, or one sent before.
     Packet {
-        /// Its sequence number.
         sequence: u32,
-        /// Whether it was sent before: then its owner has it.
+        /// Whether it was sent before: then its owner already keeps it.
         again: bool,
     },
 }
@@ -90,13 +89,11 @@ pub enum Body {
 /// A datagram to transmit, on path `header.path`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Its header.
     pub header: LinkHeader,
-    /// What follows.
     pub body: Body,
 }
 
-/// What came behind the header of a datagram.
+/// What follows the header of an incoming datagram.
 #[derive(Clone, Copy, Debug)]
 pub enum Received<'a> {
     /// Nothing: hello, welcome.
@@ -110,36 +107,36 @@ pub enum Received<'a> {
 /// Why a datagram had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// It names an epoch of the sender that is not known; the sender is asked for it.
+    /// The sender's epoch is unknown; the sender is asked for it.
     UnknownEpoch,
     /// It was meant for a former incarnation of this node.
     FormerSelf,
-    /// It answers no question that is open.
+    /// It answers no open question.
     NotAsked,
     /// It acks what was never sent.
     NeverSent,
-    /// Its kind and what follows do not belong together.
+    /// Its kind does not match its content.
     Mismatched,
     /// The link is dead.
     Dead,
 }
 
-/// What the owner of a link is told, once each.
+/// Events for the owner of a link, each reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
     /// The peer's epoch is known; packets flow.
     Up,
-    /// The peer has restarted: everything pending to its former self has failed, and the owner drops all packets of the link. Packets
-    /// from here on are for the new incarnation.
+    /// The peer has restarted: everything pending to its former incarnation has failed, and the owner drops all packets of the
+    /// link. Packets from here on are for the new incarnation.
     Restarted,
-    /// The path was left for this one.
+    /// The link switched to this path.
     PathChanged(u8),
-    /// Nothing came back on any path for [`LinkConfig::dead_after_ns`]: everything pending has failed. Only another incarnation of the
-    /// peer is heard from here on: then the link is [`Restarted`](Self::Restarted).
+    /// Nothing arrived on any path for [`LinkConfig::dead_after_ns`]: everything pending has failed. Only a new incarnation of
+    /// the peer is heard from here on: then the link is [`Restarted`](Self::Restarted).
     Dead,
 }
 
-/// A link to one peer; `T` is what it keeps of a packet that came early.
+/// A link to one peer; `T` is what it keeps of an early packet.
 ///
 /// Times are monotone nanoseconds from any origin. After each call, drain [`poll_kept`](Self::poll_kept), [`poll`](Self::poll),
 /// [`poll_over`](Self::poll_over) and [`poll_event`](Self::poll_event), then call [`handle_time`](Self::handle_time) when
@@ -149,37 +146,37 @@ pub struct Link<T> {
     pub(super) config: LinkConfig,
     first_sequence: u32,
     greeting: Greeting,
-    /// The challenge that is to be answered, of which epoch, on which path.
+    /// Challenge to answer, epoch that sent it, and path.
     welcome: Option<(u64, u64, u8)>,
-    /// The peer is to be asked for the packet that is due.
+    /// Whether to ask the peer for the packet that is due.
     asks_again: bool,
     pub(super) sent: Sent,
     reorder: Reorder<T>,
     acks: Acks,
     pub(super) rtt: Rtt,
-    /// A packet has timed the round trip, not only a greeting.
+    /// Whether a packet, not only a greeting, has timed the round trip.
     is_measured: bool,
     pub(super) window: Window,
     pacer: Pacer,
     pub(super) paths: Paths,
-    /// Path of the peer's last packet, where acks go: the peer has left a path that acks do not come by.
+    /// Path of the peer's last packet, which acks take: the peer has left any path that loses acks.
     reply_path: u8,
-    /// When a packet is lost unless it is acked.
+    /// When the next unacked packet counts as lost.
     loss_ns: Option<u64>,
-    /// Timeouts since something came back, and probes that they still allow.
+    /// Timeouts since something arrived, and probes that they still allow.
     timeouts: u32,
     probes: u32,
-    /// Whether the first of these timeouts was too early.
+    /// Detects whether the first of these timeouts was spurious.
     doubts: Doubts,
     /// Since when the peer owes an answer.
     owing_since_ns: Option<u64>,
-    /// It was given more time, since this node was stopped.
+    /// Whether the peer got more time because this node was stopped.
     excused: bool,
-    /// The owner waits for something that the peer has promised.
+    /// Whether the owner waits for something that the peer has promised.
     is_awaiting: bool,
-    /// Since when, or when the peer was last heard.
+    /// Start of that wait, or when the peer was last heard.
     heard_ns: Option<u64>,
-    /// Whether the last poll was held back by the window, or by the pacer.
+    /// Whether the window or the pacer held back the last poll.
     window_full: bool,
     paced: bool,
     dead: bool,
@@ -188,13 +185,13 @@ pub struct Link<T> {
 }
 
 impl<T> Link<T> {
-    /// A link that has sent nothing. It takes memory for packets when it is used.
+    /// A link that has sent nothing. It allocates memory for packets when it is first used.
     #[must_use]
     pub fn new(config: LinkConfig) -> Self {
         Self::with_first_sequence(config, 0)
     }
 
-    /// As [`new`](Self::new), but packets are numbered from `first_sequence` on; the peer's link must be made alike.
+    /// As [`new`](Self::new), but numbers packets from `first_sequence` on; the peer's link must do the same.
     #[must_use]
     pub fn with_first_sequence(config: LinkConfig, first_sequence: u32) -> Self {
         Self {
@@ -228,8 +225,8 @@ impl<T> Link<T> {
         }
     }
 
-    /// Whether the owner waits for something that the peer has promised. While it does, a peer that is silent is asked whether it is
-    /// still there: it may have restarted and forgotten.
+    /// Sets whether the owner waits for something that the peer has promised. While it does, a silent peer is asked for a sign of
+    /// life: it may have restarted and forgotten.
     pub const fn set_awaiting(&mut self, is_awaiting: bool) {
         self.is_awaiting = is_awaiting;
         if !is_awaiting {
@@ -237,23 +234,23 @@ impl<T> Link<T> {
         }
     }
 
-    /// Packets sent and not acked.
+    /// Number of packets sent and not acked.
     #[must_use]
     pub fn unacked(&self) -> u32 {
         self.sent.len()
     }
 
-    /// Whether nothing is sent and not acked, and no early packet is kept.
+    /// Whether no packet is unacked and no early packet is kept.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.sent.len() == 0 && self.reorder.is_empty()
     }
 
-    /// A datagram has come. `Ok` says what its packet is: call [`handle_taken`](Self::handle_taken) when the next is taken, or
-    /// [`keep`](Self::keep) one that is early; until then it counts as not received.
+    /// Takes a datagram. `Ok` says what its packet is: call [`handle_taken`](Self::handle_taken) once the next is taken, or
+    /// [`keep`](Self::keep) for an early one; until then it counts as not received.
     ///
     /// # Errors
-    /// [`Ignored`], when the datagram has no effect on packets.
+    /// [`Ignored`], if the datagram has no effect on packets.
     pub fn handle_datagram(
         &mut self,
         now_ns: u64,
@@ -261,7 +258,7 @@ impl<T> Link<T> {
         received: Received<'_>,
     ) -> Result<Option<Arrival>, Ignored> {
         let greets = matches!(header.kind, LinkKind::Hello | LinkKind::Welcome);
-        // One that was declared dead stays so; a new incarnation introduces itself.
+        // A link that was declared dead stays dead; a new incarnation introduces itself.
         let is_known = self.greeting.known() == Some(header.epoch);
         if self.dead && (!greets || is_known) {
             if !is_known {
@@ -270,7 +267,7 @@ impl<T> Link<T> {
                 && header.peer_epoch == self.config.epoch
                 && self.reorder.arrival(header.sequence) == Arrival::Repeated
             {
-                // It was taken while the link lived, and the peer waits for word of that before it leaves.
+                // It was taken while the link lived, and the peer waits for its ack before it leaves.
                 self.owe_ack(now_ns, header, false);
             }
             return Err(Ignored::Dead);
@@ -320,21 +317,21 @@ impl<T> Link<T> {
         self.owe_ack(now_ns, header, self.reorder.is_empty());
     }
 
-    /// Takes the memory that it needs as long as nothing is lost: from here on neither [`is_steady`](Self::is_steady) datagrams nor
-    /// [`poll`](Self::poll) with [`has_room`](Self::has_room) allocate or free.
+    /// Allocates all memory that it needs as long as nothing is lost: from here on neither [`is_steady`](Self::is_steady)
+    /// datagrams nor [`poll`](Self::poll) with [`has_room`](Self::has_room) allocate or free.
     pub fn reserve(&mut self) {
         self.sent.reserve();
         self.acks.reserve();
         self.events.reserve(MOST_EVENTS);
     }
 
-    /// Whether one more transmission can be noted without memory.
+    /// Whether one more transmission can be recorded without allocating.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.sent.has_room()
     }
 
-    /// Whether a datagram with this header changes nothing of what the link knows of its peer, and leaves no packet to be kept.
+    /// Whether a datagram with this header leaves the knowledge of the peer unchanged, and leaves no packet to keep.
     #[must_use]
     pub fn is_steady(&self, header: &LinkHeader) -> bool {
         let is_known = self.greeting.known() == Some(header.epoch);
@@ -350,7 +347,7 @@ impl<T> Link<T> {
             }
     }
 
-    /// Whether [`handle_time`](Self::handle_time) at `now_ns` takes the peer for dead.
+    /// Whether [`handle_time`](Self::handle_time) at `now_ns` declares the peer dead.
     #[must_use]
     pub fn is_ending(&self, now_ns: u64) -> bool {
         self.dead_ns().is_some_and(|at| at <= now_ns)
@@ -368,19 +365,19 @@ impl<T> Link<T> {
         self.acks.handle_arrived(now_ns, header.number, in_order, delay_ns);
     }
 
-    /// Makes an ack due that waits for a packet to carry it. Whether there was one.
+    /// Makes a waiting ack due now. Returns whether one was waiting.
     pub fn hasten_ack(&mut self) -> bool {
         self.acks.hasten()
     }
 
-    /// The packet that is due was dropped, and can be taken now: the peer is asked to send it at once.
+    /// Asks the peer to send the packet that is due at once: it was dropped, and can now be taken.
     pub const fn ask_again(&mut self) {
         self.asks_again = true;
     }
 
-    /// The peer is known to be gone: nothing more is sent to it or taken of it, unless another incarnation of it introduces itself.
+    /// The peer is known to be gone: nothing more is sent to it or taken from it, unless a new incarnation introduces itself.
     ///
-    /// What was taken of it is acked all the same: a peer that leaves waits until its word of that has come.
+    /// What was already taken is still acked: a leaving peer waits for that.
     pub fn close(&mut self) {
         self.sent.reset(self.first_sequence);
         self.reorder.forget_early();
@@ -390,7 +387,7 @@ impl<T> Link<T> {
         self.dead = true;
     }
 
-    /// Bytes of memory besides its own, without those of early packets.
+    /// Bytes of heap memory, without those of early packets.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.sent.bytes() + self.reorder.bytes()
@@ -436,7 +433,7 @@ impl<T> Link<T> {
         Ok(None)
     }
 
-    /// Forgets what concerned a former incarnation of the peer.
+    /// Forgets everything about a former incarnation of the peer.
     fn start_anew(&mut self) {
         self.sent.reset(self.first_sequence);
         self.reorder = Reorder::new(self.first_sequence);
@@ -451,14 +448,14 @@ impl<T> Link<T> {
     }
 
     fn tell(&mut self, event: LinkEvent) {
-        // Whoever does not ask is told the newest.
+        // Owners that do not poll get the newest event.
         if self.events.len() == MOST_EVENTS {
             self.events.pop_front();
         }
         self.events.push_back(event);
     }
 
-    /// Something came back from the present incarnation of the peer.
+    /// Something arrived from the present incarnation of the peer.
     fn handle_progress(&mut self, now_ns: u64) {
         (self.timeouts, self.probes, self.excused) = (0, 0, false);
         self.paths.handle_progress();
@@ -481,11 +478,11 @@ impl<T> Link<T> {
             self.rtt.sample(took_ns, delay_ns, self.ack_delay_ns());
             self.is_measured = true;
         } else if let Some(sent_ns) = carried_ns {
-            // Had the peer's packet waited for longer than a share of the round trip, an ack would have gone before it.
+            // Had the peer's packet waited for longer than a fraction of the round trip, an ack would have preceded it.
             self.rtt.sample(now_ns.saturating_sub(sent_ns), 0, 0);
             self.is_measured = true;
         }
-        // Where a packet says only what is expected next, its time of transmission is not known; now is after each reduction.
+        // A packet tells only the expected number, not when it was transmitted; now is after each reduction.
         let sent_ns = newest.map_or(now_ns, |newest| newest.sent_ns);
         if self.window_full {
             self.window.handle_acked(now_ns, bytes, sent_ns, self.rtt.smoothed_ns());
@@ -495,7 +492,7 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// Of a timeout that was too early: timers wait for as long from here on, and the window is what it was.
+    /// After a spurious timeout, timers wait for longer and the window is restored.
     fn handle_verdict(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Needed => self.rtt.handle_needed(),
@@ -518,8 +515,8 @@ impl<T> Link<T> {
         }
     }
 
-    /// When a probe is sent (RFC 9002 §6.2.1): the time doubles with each timeout in a row, but the first, which is that of a tail
-    /// loss (RFC 8985 §7.2).
+    /// Time of the next probe (RFC 9002 §6.2.1): it doubles with each timeout in a row, except the first, that of a tail loss
+    /// (RFC 8985 §7.2).
     fn probe_ns(&self) -> Option<u64> {
         if self.probes > 0 {
             return None;
@@ -530,11 +527,11 @@ impl<T> Link<T> {
         Some(self.sent.last()?.sent_ns.saturating_add(wait_ns))
     }
 
-    /// How long an ack waits for a packet to carry it: a share of the round trip, which the peer measures alike, so that busy nodes
-    /// that answer each other seldom send acks by themselves.
+    /// How long an ack waits for a packet that carries it: a fraction of the round trip, which the peer computes alike, so that
+    /// busy nodes that answer each other seldom send separate acks.
     fn ack_delay_ns(&self) -> u64 {
         if !self.is_measured {
-            // A greeting's round trip says nothing of packets: peers may have met meanwhile.
+            // A greeting's round trip proves little: the peers may have just started.
             return self.config.ack_delay_ns;
         }
         let share_ns = self.rtt.smoothed_ns() / ACKS_A_ROUND_TRIP;
@@ -546,13 +543,13 @@ impl<T> Link<T> {
         Some(self.owing_since_ns?.saturating_add(self.config.dead_after_ns))
     }
 
-    /// When the peer is asked whether it is still there.
+    /// When to ask the peer for a sign of life.
     fn silent_ns(&self) -> Option<u64> {
         let wait_ns = self.config.dead_after_ns / SILENCES_A_DEATH;
         Some(self.heard_ns?.saturating_add(wait_ns.max(1)))
     }
 
-    /// The time is `now_ns`.
+    /// Handles all timers that are due at `now_ns`.
     pub fn handle_time(&mut self, now_ns: u64) {
         let due = |at: Option<u64>| at.is_some_and(|at| at <= now_ns);
         if self.dead {
@@ -578,7 +575,6 @@ impl<T> Link<T> {
         }
     }
 
-    /// Nothing came back in time.
     fn handle_late(&mut self) {
         if self.timeouts == 0 {
             self.doubts.begin(self.sent.last());
@@ -594,13 +590,14 @@ impl<T> Link<T> {
 
     fn handle_timeout(&mut self, now_ns: u64) {
         if self.paths.handle_timeout(now_ns) {
-            // Another path has another round-trip time (RFC 9000 §9.4). That nothing comes back slows down probes of all paths.
+            // Another path has another round-trip time (RFC 9000 §9.4). The backoff applies to probes of all paths.
             self.rtt = Rtt::new(self.config.initial_rtt_ns);
             self.tell(LinkEvent::PathChanged(self.paths.current()));
         }
     }
 
-    /// The next datagram to transmit, when the first packet that waits and was never sent makes a datagram of `waiting_bytes`.
+    /// The next datagram to transmit; `waiting_bytes` is the size of the datagram for the first packet that was never sent, if
+    /// one waits.
     pub fn poll(&mut self, now_ns: u64, waiting_bytes: Option<u32>) -> Option<Datagram> {
         if self.is_awaiting {
             self.heard_ns.get_or_insert(now_ns);
@@ -623,7 +620,7 @@ impl<T> Link<T> {
             }
         }
         let epoch = self.greeting.known()?;
-        // A packet that goes now says as much as an ack.
+        // A packet that goes now tells as much as an ack.
         let may_carry = !self.dead
             && self.reorder.is_empty()
             && self.acks.may_be_carried()
@@ -648,7 +645,6 @@ impl<T> Link<T> {
         self.poll_data(now_ns, epoch, waiting_bytes)
     }
 
-    /// The next datagram with a packet.
     fn poll_data(&mut self, now_ns: u64, epoch: u64, waiting_bytes: Option<u32>) -> Option<Datagram> {
         let (number, sequence, again) = self.poll_packet(now_ns, waiting_bytes)?;
         match again {
@@ -663,7 +659,7 @@ impl<T> Link<T> {
         Some(self.datagram(LinkKind::Data, number, epoch, path, body))
     }
 
-    /// The packet that may be sent now: one that probes, else the oldest that is lost, else a new one.
+    /// The packet that may be sent now: a probe, else the oldest lost one, else a new one.
     fn poll_packet(&mut self, now_ns: u64, waiting_bytes: Option<u32>) -> Option<(u64, u32, bool)> {
         (self.window_full, self.paced) = (false, false);
         if self.probes > 0 {
@@ -686,7 +682,7 @@ impl<T> Link<T> {
         }
         if self.pacer.next_ns() > now_ns {
             self.paced = true;
-            // The pace follows the window: it is what holds back.
+            // The pace follows the window: the window is what holds back.
             self.window_full = true;
             return None;
         }
@@ -724,13 +720,13 @@ impl<T> Link<T> {
         Datagram { header, body }
     }
 
-    /// The ack of the last datagram that carries one.
+    /// The ack that the last datagram of kind ack carries.
     #[must_use]
     pub const fn ack(&self) -> &LinkAck {
         self.acks.last()
     }
 
-    /// Whether [`poll`](Self::poll) has something at `now_ns` although no new packet waits. It may say so in vain.
+    /// Whether [`poll`](Self::poll) has something at `now_ns` although no new packet waits. May be true needlessly.
     #[must_use]
     pub fn is_due(&self, now_ns: u64) -> bool {
         let is_due = |at: Option<u64>| at.is_some_and(|at| at <= now_ns);
@@ -742,7 +738,7 @@ impl<T> Link<T> {
             || self.sent.lost().is_some()
     }
 
-    /// When [`handle_time`](Self::handle_time) and [`poll`](Self::poll) are to be called next; `None` when nothing is awaited.
+    /// When to call [`handle_time`](Self::handle_time) and [`poll`](Self::poll) next; `None` if nothing is awaited.
     #[must_use]
     pub fn poll_at(&self) -> Option<u64> {
         if self.dead {
@@ -762,12 +758,12 @@ impl<T> Link<T> {
         times.into_iter().flatten().min()
     }
 
-    /// The next packet in order that came early, when its turn has come.
+    /// The next packet in order, if it arrived early and is now due.
     pub fn poll_kept(&mut self) -> Option<T> {
         self.reorder.poll()
     }
 
-    /// Oldest packets that are acked since the last call: their number. The owner drops them, and what depends on them is over.
+    /// Number of oldest packets acked since the last call. The owner drops them, and completes what depends on them.
     pub fn poll_over(&mut self) -> u32 {
         self.sent.take_over()
     }

@@ -1,11 +1,11 @@
 //! A link to one peer over a transport that may lose, repeat, reorder and delay packets.
 //!
-//! [`Link`] gives a NIC what it has of a lossless transport: each packet once, in order, from the peer's present incarnation. It holds
-//! no payload of its own packets: its owner keeps the queue of packets, from the oldest that is not acked on, and emits one again when
-//! [`Link::poll`] says so. A command is over when its last packet is acked, since its memory is read again until then.
+//! [`Link`] gives a NIC the guarantees of a lossless transport: each packet once, in order, from the peer's present incarnation.
+//! It holds no payload of its own packets: its owner keeps the queue from the oldest unacked packet on, and emits a packet again
+//! when [`Link::poll`] says so. A command is over when its last packet is acked, since its memory may be read again until then.
 //!
-//! A receiver that cannot take the packet whose turn it is drops it, and asks for it [again](Link::ask_again) once it can (dynamic handle
-//! lookup §IV-A). The paper's link has no such word and waits for a timeout, which §V-B names as the price of a miss.
+//! A receiver that cannot take the packet that is due drops it, and asks for it [again](Link::ask_again) once it can (dynamic
+//! handle lookup §IV-A). The paper's link has no such request and waits for a timeout, which §V-B names as the price of a miss.
 //!
 //! Each transmission has a number of its own, also when its packet was sent before (RFC 9002 §2, "monotonically increasing packet
 //! numbers"), so that a round-trip time is never taken from the wrong copy. The packet's sequence number gives its place in order.
@@ -34,5 +34,5 @@ pub use machine::{Body, Datagram, Ignored, Link, LinkConfig, LinkEvent, Received
 pub use reorder::Arrival;
 pub use stats::{LinkCounters, LinkStats};
 
-/// Packets of a link that may be sent and not acked, and that a receiver keeps when they come before their turn.
+/// Packets of a link that may be unacked, and that a receiver keeps if they arrive early.
 pub const LINK_WINDOW: u32 = 64;

@@ -1,9 +1,8 @@
 //! Pacing: a window is spread over its round-trip time (RFC 9002 §7.7).
 
-/// Packets that may leave at once.
+/// Size of a burst, in packets.
 const BURST_PACKETS: u64 = 4;
 
-/// When the next packet may leave.
 #[derive(Debug, Default)]
 pub(super) struct Pacer {
     next_ns: u64,
@@ -24,7 +23,7 @@ impl Pacer {
             u64::try_from(cost).unwrap_or(u64::MAX)
         };
         let credit_ns = cost_ns(packet_bytes.saturating_mul(BURST_PACKETS - 1));
-        // It may leave at `next_ns − credit`: `next_ns` runs ahead of what was sent by a burst at most.
+        // A packet may leave at `next_ns − credit`: `next_ns` is at most a burst ahead of what was sent.
         let from_ns = self.next_ns.max(now_ns.saturating_sub(credit_ns));
         self.next_ns = from_ns.saturating_add(cost_ns(bytes));
     }

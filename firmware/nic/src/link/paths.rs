@@ -1,23 +1,23 @@
-//! Several paths to a peer: one that times out again and again is left for the next, as UTLB §4.1's remapping of a link whose
-//! switches or cables have failed.
+//! Several paths to a peer: after repeated timeouts the next one is used, as in UTLB §4.1's remapping of a link whose switches or
+//! cables have failed.
 
 /// Timeouts in a row after which a path is left.
 const TIMEOUTS_A_PATH: u32 = 3;
-/// Least time from the first of them: before anything has come back, timeouts are guesses, and what seals datagrams may still shake hands.
+/// Least time from the first of them: before anything has arrived, timeouts are guesses, and sealing may still be in its
+/// handshake.
 const LEAST_NS: u64 = 50_000_000;
 
-/// Which path is taken.
 #[derive(Debug)]
 pub(super) struct Paths {
     count: u8,
     current: u8,
     timeouts: u32,
-    /// When the first of these timeouts was.
+    /// Time of the first of these timeouts.
     since_ns: u64,
 }
 
 impl Paths {
-    /// `count` paths, at least one.
+    /// `count` is raised to at least one.
     pub(super) fn new(count: u8) -> Self {
         Self { count: count.max(1), current: 0, timeouts: 0, since_ns: 0 }
     }
@@ -26,12 +26,12 @@ impl Paths {
         self.current
     }
 
-    /// Something came back.
+    /// Something arrived.
     pub(super) const fn handle_progress(&mut self) {
         self.timeouts = 0;
     }
 
-    /// Nothing came back in time. True when the path has changed.
+    /// A timeout. True if the path has changed.
     pub(super) const fn handle_timeout(&mut self, now_ns: u64) -> bool {
         if self.timeouts == 0 {
             self.since_ns = now_ns;

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use mapwire_wire::link::MAX_ACK_RANGES;
 
-/// The newest ranges of numbers; older ones are forgotten, which costs their sender at most another transmission.
+/// The newest ranges of numbers; forgetting an older one costs its sender one more transmission at most.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     /// First and last number, descending, neither overlapping nor touching.
@@ -16,18 +16,17 @@ impl Ranges {
         self.ranges.clear();
     }
 
-    /// Takes the memory that it needs.
+    /// Allocates all memory that it will need.
     pub(super) fn reserve(&mut self) {
         let missing = (MAX_ACK_RANGES + 1).saturating_sub(self.ranges.len());
         self.ranges.reserve_exact(missing);
     }
 
-    /// Descending.
+    /// Ranges in descending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranges.iter().copied()
     }
 
-    /// The highest number.
     pub(super) fn last(&self) -> Option<u64> {
         self.ranges.first().map(|range| range.1)
     }

@@ -4,24 +4,24 @@ use alloc::collections::VecDeque;
 
 use super::LINK_WINDOW;
 
-/// What a packet that came is.
+/// Position of an arriving packet in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The next in order: [`super::Link::handle_taken`] when it is taken.
+    /// The next in order: call [`super::Link::handle_taken`] once it is taken.
     Next,
     /// Early: [`super::Link::keep`] it.
     Early,
-    /// It has come before.
+    /// A repetition.
     Repeated,
-    /// So far ahead that it is not kept.
+    /// Too far ahead to be kept.
     Beyond,
 }
 
-/// At most [`LINK_WINDOW`] packets behind the one that is due.
+/// Early packets, at most [`LINK_WINDOW`] beyond the one that is due.
 #[derive(Debug)]
 pub(super) struct Reorder<T> {
     due: u32,
-    /// Those from `due` on.
+    /// Early packets by distance from `due`.
     early: VecDeque<Option<T>>,
 }
 
@@ -30,12 +30,10 @@ impl<T> Reorder<T> {
         Self { due, early: VecDeque::new() }
     }
 
-    /// Sequence number that is due.
     pub(super) const fn due(&self) -> u32 {
         self.due
     }
 
-    /// What packet `sequence` is.
     pub(super) fn arrival(&self, sequence: u32) -> Arrival {
         let ahead = sequence.wrapping_sub(self.due);
         if ahead >= LINK_WINDOW {
@@ -57,7 +55,7 @@ impl<T> Reorder<T> {
         self.due = self.due.wrapping_add(1);
     }
 
-    /// Keeps packet `sequence`, which is [`Arrival::Early`].
+    /// Keeps packet `sequence`, which must be [`Arrival::Early`].
     pub(super) fn keep(&mut self, sequence: u32, item: T) {
         let at = sequence.wrapping_sub(self.due).min(LINK_WINDOW - 1) as usize;
         while self.early.len() <= at {
@@ -66,24 +64,22 @@ impl<T> Reorder<T> {
         self.early[at] = Some(item);
     }
 
-    /// Drops the early packets.
     pub(super) fn forget_early(&mut self) {
         self.early.clear();
     }
 
-    /// Bytes of the places for early packets.
+    /// Heap memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.early.capacity() * size_of::<Option<T>>()
     }
 
-    /// The next packet in order, when it is there.
+    /// The next packet in order, if it arrived early.
     pub(super) fn poll(&mut self) -> Option<T> {
         let item = self.early.front_mut()?.take()?;
         self.handle_taken();
         Some(item)
     }
 
-    /// Whether no early packet is kept.
     pub(super) fn is_empty(&self) -> bool {
         self.early.iter().all(Option::is_none)
     }

@@ -3,10 +3,10 @@
 /// Least time that a timer waits beyond the round-trip time, in place of RFC 9002's 1 ms: a NIC's clock is finer.
 const GRANULARITY_NS: u64 = 10_000;
 
-/// The longest that acks are ever taken to be late without a loss: a peer whose processor is taken away for longer is probed.
+/// Upper bound of `slack_ns`: a peer whose processor is taken away for longer is probed.
 const MOST_SLACK_NS: u64 = 10_000_000;
 
-/// What is known of the round-trip time on the present path.
+/// Estimate of the round-trip time on the present path.
 #[derive(Debug)]
 pub(super) struct Rtt {
     latest_ns: u64,
@@ -14,13 +14,13 @@ pub(super) struct Rtt {
     variation_ns: u64,
     min_ns: u64,
     sampled: bool,
-    /// By how much acks have come late when nothing was lost: the peer, or this node, shares its processor. RFC 9002 has 1 ms for all
+    /// How late acks have come when nothing was lost: the peer, or this node, shares its processor. RFC 9002 has 1 ms for all
     /// peers, which would slow down recovery where nobody is ever late.
     slack_ns: u64,
 }
 
 impl Rtt {
-    /// Nothing is known; timers reckon with `initial_ns`.
+    /// No estimate yet; timers assume `initial_ns`.
     pub(super) const fn new(initial_ns: u64) -> Self {
         Self {
             latest_ns: initial_ns,
@@ -32,7 +32,8 @@ impl Rtt {
         }
     }
 
-    /// Takes the time between a transmission and its ack, of which the peer says that it waited `ack_delay_ns`, at most `most_delay_ns`.
+    /// Takes the time between a transmission and its ack, which the peer delayed by `ack_delay_ns`, of which at most
+    /// `most_delay_ns` counts.
     pub(super) fn sample(&mut self, took_ns: u64, ack_delay_ns: u64, most_delay_ns: u64) {
         self.latest_ns = took_ns;
         if !self.sampled {
@@ -49,7 +50,7 @@ impl Rtt {
         }
         self.min_ns = self.min_ns.min(took_ns);
         let delay_ns = ack_delay_ns.min(most_delay_ns);
-        // RFC 9002 §5.3: the delay is not taken off when that gave less than the least time ever seen.
+        // RFC 9002 §5.3: the delay is not subtracted if the result would fall below the minimum ever seen.
         let adjusted = match took_ns.saturating_sub(delay_ns) {
             adjusted if adjusted >= self.min_ns => adjusted,
             _ => took_ns,
@@ -59,20 +60,20 @@ impl Rtt {
         self.smoothed_ns = self.smoothed_ns - self.smoothed_ns / 8 + adjusted / 8;
     }
 
-    /// A probe was sent in vain: the ack of what was sent before it came after `took_ns` (Eifel, RFC 4015; F-RTO, RFC 5682).
+    /// A probe was spurious: the ack of what was sent before it came after `took_ns` (Eifel, RFC 4015; F-RTO, RFC 5682).
     pub(super) fn handle_spurious(&mut self, took_ns: u64) {
         let late_ns = took_ns.saturating_sub(self.smoothed_ns);
-        // A quarter more: the next may be a bit later.
+        // A quarter more: the next may be slightly later.
         let slack_ns = late_ns.saturating_add(late_ns / 4).min(MOST_SLACK_NS);
         self.slack_ns = self.slack_ns.max(slack_ns);
     }
 
-    /// A probe was needed: to wait for less would have been better.
+    /// A probe was needed: waiting less would have been better.
     pub(super) fn handle_needed(&mut self) {
         self.slack_ns /= 2;
     }
 
-    /// Smoothed and least, once there is a sample.
+    /// Smoothed and minimum round-trip time, once there is a sample.
     pub(super) fn times_ns(&self) -> Option<(u64, u64)> {
         self.sampled.then_some((self.smoothed_ns, self.min_ns))
     }
@@ -81,19 +82,19 @@ impl Rtt {
         self.smoothed_ns
     }
 
-    /// How long an ack is waited for before a probe (RFC 9002 §6.2.1), the peer's delay not counted.
+    /// Wait for an ack before a probe (RFC 9002 §6.2.1), without the peer's delay.
     pub(super) fn timeout_ns(&self) -> u64 {
         let late_ns = self.smoothed_ns.saturating_add(self.slack_ns);
         self.usual_ns().max(late_ns)
     }
 
-    /// The longest that an ack usually takes.
+    /// Longest time that an ack usually takes.
     pub(super) fn usual_ns(&self) -> u64 {
         let margin_ns = self.variation_ns.saturating_mul(4).max(GRANULARITY_NS);
         self.smoothed_ns.saturating_add(margin_ns)
     }
 
-    /// How long after its transmission a packet is lost, when a later one is acked (RFC 9002 §6.1.2).
+    /// Time after its transmission at which a packet is lost, once a later one is acked (RFC 9002 §6.1.2).
     pub(super) fn loss_delay_ns(&self) -> u64 {
         let longest_ns = self.smoothed_ns.max(self.latest_ns);
         longest_ns.saturating_add(longest_ns / 8).max(GRANULARITY_NS)

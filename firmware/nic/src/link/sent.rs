@@ -1,4 +1,4 @@
-//! What is sent and not acked.
+//! Packets that are sent and not acked.
 
 use alloc::collections::VecDeque;
 
@@ -6,16 +6,16 @@ use mapwire_wire::link::LinkAck;
 
 use super::LINK_WINDOW;
 
-/// Transmissions after one that is acked, from which on it is lost (RFC 9002 §6.1.1).
+/// A transmission is lost once one this many numbers later is acked (RFC 9002 §6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
 
-/// A packet that its owner keeps.
+/// An unacked packet, whose contents its owner keeps.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     bytes: u32,
     /// Copies of it that are neither acked nor lost.
     out: u32,
-    /// It was sent more than once: which copy has come is not known (Karn and Partridge 1987).
+    /// It was sent more than once: which copy arrived is unknown (Karn and Partridge 1987).
     repeated: bool,
     acked: bool,
 }
@@ -29,27 +29,25 @@ pub(super) struct Flight {
     pub(super) bytes: u32,
 }
 
-/// What an ack has brought.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
-    /// The newest transmission that it names for the first time.
+    /// The newest transmission that it acks for the first time.
     pub(super) newest: Option<Flight>,
-    /// Whether that is the newest of the ack, so that its time is a round trip (RFC 9002 §5.1).
+    /// Whether that is the newest that the ack names, so that its time is a round trip (RFC 9002 §5.1).
     pub(super) timed: bool,
-    /// When the newest packet was sent that a packet of the peer says to have come, where that is known.
+    /// When the newest packet was sent that a packet of the peer acknowledges, if known.
     pub(super) carried_ns: Option<u64>,
     /// Bytes of transmissions that have arrived.
     pub(super) bytes: u64,
-    /// Whether packets are over that were not; transmissions of it may all have counted as lost.
+    /// Whether further packets are acked, even if all their transmissions counted as lost.
     pub(super) advanced: bool,
 }
 
-/// What is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
-    /// When the newest of the lost transmissions was sent.
+    /// When the newest lost transmission was sent.
     pub(super) newest_sent_ns: Option<u64>,
-    /// When the next is lost unless it is acked.
+    /// When the next transmission is lost unless it is acked.
     pub(super) next_ns: Option<u64>,
 }
 
@@ -63,14 +61,13 @@ pub(super) struct Sent {
     /// Sequence number of the first of `packets`.
     base: u32,
     packets: VecDeque<Packet>,
-    /// Ascending numbers.
+    /// In ascending order of their numbers.
     flights: VecDeque<Flight>,
     in_flight_bytes: u64,
     /// Highest number that the peer has acked.
     acked_number: Option<u64>,
-    /// Number of the next transmission.
     next_number: u64,
-    /// Packets acked since they were last asked for.
+    /// Packets acked since the last `take_over`.
     over: u32,
 }
 
@@ -101,19 +98,18 @@ impl Sent {
         self.flights.reserve_exact(missing(2 * window, self.flights.len()));
     }
 
-    /// Whether one more transmission needs no memory.
+    /// Whether one more transmission can be recorded without allocating.
     pub(super) fn has_room(&self) -> bool {
         self.packets.len() < self.packets.capacity() && self.flights.len() < self.flights.capacity()
     }
 
-    /// A number that was never used.
     pub(super) const fn take_number(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
         number
     }
 
-    /// Sequence number of the oldest packet that is not over.
+    /// Sequence number of the oldest unacked packet.
     pub(super) const fn base(&self) -> u32 {
         self.base
     }
@@ -122,7 +118,7 @@ impl Sent {
         self.in_flight_bytes
     }
 
-    /// Packets that are not over.
+    /// Number of unacked packets.
     pub(super) fn len(&self) -> u32 {
         self.packets.len() as u32
     }
@@ -131,18 +127,17 @@ impl Sent {
         self.len() >= LINK_WINDOW
     }
 
-    /// The newest transmission.
     pub(super) fn last(&self) -> Option<&Flight> {
         self.flights.back()
     }
 
-    /// Oldest packet of which no copy is under way, with its bytes.
+    /// Sequence number and bytes of the oldest packet without a copy under way.
     pub(super) fn lost(&self) -> Option<(u32, u32)> {
         let at = self.packets.iter().position(|p| !p.acked && p.out == 0)?;
         Some((self.base.wrapping_add(at as u32), self.packets[at].bytes))
     }
 
-    /// The `skip`th packet that is not acked, or the last of them.
+    /// The packet with `skip` older unacked ones, or the last.
     pub(super) fn oldest(&self, skip: usize) -> Option<u32> {
         let mut open = (0u32..).zip(&self.packets).filter(|(_, p)| !p.acked);
         let first = open.next()?;
@@ -150,14 +145,14 @@ impl Sent {
         Some(self.base.wrapping_add(at))
     }
 
-    /// A new packet of `bytes` is sent: its sequence number and transmission number.
+    /// A new packet of `bytes` is sent. Returns its sequence and transmission numbers.
     pub(super) fn handle_new(&mut self, now_ns: u64, bytes: u32) -> (u32, u64) {
         let sequence = self.base.wrapping_add(self.len());
         self.packets.push_back(Packet { bytes, out: 0, repeated: false, acked: false });
         (sequence, self.transmit(now_ns, sequence))
     }
 
-    /// Packet `sequence` is sent once more: its transmission number.
+    /// Packet `sequence` is sent again. Returns its transmission number.
     pub(super) fn handle_again(&mut self, now_ns: u64, sequence: u32) -> u64 {
         let at = sequence.wrapping_sub(self.base) as usize;
         if let Some(packet) = self.packets.get_mut(at) {
@@ -177,7 +172,7 @@ impl Sent {
         number
     }
 
-    /// The peer expects `expected` next, and has got what `ack` names.
+    /// The peer expects `expected` next, and has received what `ack` names.
     pub(super) fn handle_ack(&mut self, expected: u32, ack: Option<&LinkAck>) -> Result<Progress, NeverSent> {
         let ranges = ack.map_or(&[][..], LinkAck::ranges);
         let highest = ranges.first().map(|range| range.1);
@@ -188,7 +183,7 @@ impl Sent {
         if ahead > self.len() && ahead <= u32::MAX / 2 {
             return Err(NeverSent);
         }
-        // One that a newer has outrun expects what is long over.
+        // An ack overtaken by a newer one expects what is long over.
         let before = if ahead > self.len() { 0 } else { ahead };
         for packet in self.packets.iter_mut().take(before as usize) {
             packet.acked = true;
@@ -246,7 +241,7 @@ impl Sent {
         }
     }
 
-    /// Bytes of what is kept of packets and transmissions.
+    /// Heap memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.packets.capacity() * size_of::<Packet>() + self.flights.capacity() * size_of::<Flight>()
     }
@@ -256,7 +251,7 @@ impl Sent {
         core::mem::take(&mut self.over)
     }
 
-    /// Finds what is lost at `now_ns`, when an ack is late after `delay_ns`.
+    /// Finds what is lost at `now_ns`, if an ack is late after `delay_ns`.
     pub(super) fn detect_losses(&mut self, now_ns: u64, delay_ns: u64) -> Losses {
         let mut losses = Losses::default();
         let Some(acked) = self.acked_number else {
@@ -349,7 +344,7 @@ mod tests {
             assert_eq!(sent.handle_ack(1, Some(&ack(&[range]))).err(), Some(NeverSent));
         }
         assert_eq!((sent.take_over(), sent.in_flight_bytes()), (0, 100));
-        // What is older than all that is under way says nothing new.
+        // An ack older than everything under way says nothing new.
         sent.handle_ack(u32::MAX - 5, None).unwrap();
         assert_eq!(sent.take_over(), 0);
     }

@@ -1,8 +1,8 @@
-//! What a link knows of its way, and what it has counted.
+//! State and counters of a link.
 
 use super::Link;
 
-/// What a link has counted since it was made.
+/// Counters since the link was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets sent for the first time.
@@ -11,43 +11,43 @@ pub struct LinkCounters {
     pub resent: u64,
     /// Packets taken in order, or kept until their turn.
     pub received: u64,
-    /// Packets that came once more.
+    /// Packets received again.
     pub repeated: u64,
     /// Acks sent in datagrams of their own.
     pub acks_sent: u64,
     /// Acks that came in datagrams of their own.
     pub acks_received: u64,
-    /// Times that losses were found by later acks.
+    /// Losses found by later acks.
     pub losses: u64,
-    /// Times that nothing came back in time.
+    /// Timeouts.
     pub timeouts: u64,
-    /// Of these, the times that an ack showed later that nothing was lost.
+    /// Timeouts that an ack showed to be spurious.
     pub spurious: u64,
 }
 
-/// A link as it is now.
+/// A snapshot of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkStats {
     /// Smoothed round-trip time of the present path, in nanoseconds; `None` before the first.
     pub rtt_ns: Option<u64>,
-    /// The least of that path.
+    /// Minimum round-trip time of that path, in nanoseconds.
     pub min_rtt_ns: Option<u64>,
-    /// How long an ack is waited for, in nanoseconds, without backoff.
+    /// Wait for an ack before a probe, in nanoseconds, without backoff.
     pub timeout_ns: u64,
-    /// Bytes that may be under way.
+    /// Congestion window, in bytes.
     pub window_bytes: u64,
-    /// Bytes that are under way.
+    /// Bytes under way.
     pub in_flight_bytes: u64,
-    /// Packets that are not acked.
+    /// Packets not acked.
     pub unacked: u32,
-    /// Number of the path that is taken.
+    /// Number of the present path.
     pub path: u8,
-    /// What it has counted.
+    /// Counters since the link was made.
     pub counters: LinkCounters,
 }
 
 impl<T> Link<T> {
-    /// What is known of the way to the peer, and what was counted.
+    /// A snapshot of the link.
     #[must_use]
     pub fn stats(&self) -> LinkStats {
         let times = self.rtt.times_ns();

@@ -12,7 +12,7 @@ use super::*;
 /// A packet of 8 KB behind its header and that of the link.
 const PAYLOAD_BYTES: u64 = 8192;
 const DATAGRAM_BYTES: u32 = PAYLOAD_BYTES as u32 + 48 + LINK_HEADER_BYTES as u32;
-/// One way.
+/// Latency in one direction.
 const LATENCY_NS: u64 = 10_000;
 
 /// Seeds of the test of goodput, for each share of losses.
@@ -41,11 +41,11 @@ struct Rules {
     repeat: u64,
     delay: u64,
     delay_ns: u64,
-    /// Path that carries nothing.
+    /// Number of the path that carries nothing.
     dead_path: Option<u8>,
-    /// How often a receiver drops the packet whose turn it is.
+    /// Percentage of due packets that a receiver drops.
     refuse: u64,
-    /// How often, and for how long, an end does nothing: its processor has been taken away. What comes waits.
+    /// How often, and for how long, an end does nothing because its processor is taken away. Arrivals wait.
     pause_every_ns: u64,
     pause_ns: u64,
 }
@@ -58,11 +58,11 @@ struct End {
     over: u64,
     got: Vec<u64>,
     events: Vec<LinkEvent>,
-    /// It has dropped a packet that it could not take.
+    /// Whether it has dropped a packet that it could not take.
     refused: bool,
     line_free_ns: u64,
     transmitted: u64,
-    /// It does nothing until then.
+    /// Time until which it does nothing.
     paused_until_ns: u64,
 }
 
@@ -208,7 +208,7 @@ impl World {
         arrival.map(|_| ())
     }
 
-    /// One step; false when nothing is left to do.
+    /// One step; false if nothing is left to do.
     fn step(&mut self) -> bool {
         for end in 0..2 {
             if self.pauses(end) {
@@ -254,7 +254,7 @@ impl World {
         true
     }
 
-    /// Whether the processor of an end is away; it may be taken away now.
+    /// Whether the processor of an end is away; may take it away now.
     fn pauses(&mut self, end: usize) -> bool {
         let Rules { pause_every_ns, pause_ns, .. } = self.rules;
         // The ends are away at different times.
@@ -355,11 +355,11 @@ fn an_end_whose_processor_is_often_taken_away_is_sent_nearly_nothing_twice() {
     }
 }
 
-/// A link of whose three packets nothing was heard for `timeouts` timeouts, the number of the last packet, of the peer's next datagram,
-/// and the time.
+/// A link that heard nothing of its three packets for `timeouts` timeouts; the number of the last packet and of the peer's next
+/// datagram; and the time.
 fn up_with_late_answers(timeouts: u64) -> (Link<u64>, u64, u64, u64) {
     let mut link = up_with_three_out();
-    // The first of the peer's datagrams; what it sent before is not known.
+    // The first of the peer's datagrams; earlier ones are unknown.
     hear(&mut link, 20, 5, 0, Received::Packet);
     let mut now_ns = 20;
     while link.stats().counters.timeouts < timeouts {
@@ -511,7 +511,7 @@ fn what_was_taken_of_a_peer_before_its_link_was_closed_is_acked_when_it_is_repea
     world.send(0, 0..3);
     world.run_until_over();
     world.send(0, 3..4);
-    // The receiver takes word that its peer leaves, and its ack of that is lost.
+    // The receiver takes the peer's farewell, and its ack of that is lost.
     world.run(10_000, |world| world.ends[1].got.len() == 4);
     world.under_way.clear();
     world.ends[1].link.close();
@@ -536,7 +536,7 @@ fn early_packets_of_a_peer_are_forgotten_as_its_link_is_closed_and_not_acked_whe
     assert!(!link.is_idle());
     link.close();
     assert!(link.is_idle());
-    // The ack that it owes since it kept the packet leaves; the packet's repetition makes no other due.
+    // The ack owed since the packet was kept leaves; the packet's repetition makes no other due.
     let late_ns = now_ns + 1_000_000_000;
     while link.poll(late_ns, None).is_some() {}
     let ignored = link.handle_datagram(late_ns, &early(2), Received::Packet);
@@ -550,7 +550,7 @@ fn a_peer_that_was_declared_dead_is_heard_again_only_as_another_incarnation() {
     world.send(0, 0..10);
     world.run_until_over();
     world.ends[0].link.close();
-    // Its former self knows nothing of that, and is answered by silence.
+    // Its former incarnation does not know of that, and is answered by silence.
     world.send(1, 0..10);
     world.run(1_000, |_| false);
     assert_eq!(world.ends[0].got, []);
@@ -574,13 +574,13 @@ fn a_peer_of_whom_something_is_awaited_is_asked_for_signs_of_life_and_one_of_who
         world.run(1_000, |_| false);
         world.ends[0].link.set_awaiting(is_awaiting);
         assert!(world.ends[0].link.poll(world.now_ns, None).is_none());
-        // It lives, and nothing is lost.
+        // The peer lives, and nothing is lost.
         let before = world.ends[0].transmitted;
         world.run(400, |_| false);
         let asked = world.ends[0].transmitted - before;
         assert_eq!(asked > 10, is_awaiting, "{asked}");
         assert_eq!(world.ends[0].events, [LinkEvent::Up]);
-        // It has restarted, and says nothing by itself.
+        // The peer has restarted, and says nothing by itself.
         world.ends[1] = End::new(config(2002), 0);
         world.run(400, |world| world.ends[0].events.len() > 1);
         let restarted = world.ends[0].events.contains(&LinkEvent::Restarted);
@@ -744,13 +744,13 @@ fn a_node_that_was_stopped_hears_its_peers_before_it_takes_them_for_dead() {
     let ack = LinkAck::new(0, [(2, 4)]).unwrap();
     let ack = Received::Ack(&ack);
     let header = LinkHeader { kind: LinkKind::Ack, expected: 3, ..welcome(9) };
-    // Its peer lives, and its word waits behind the timer.
+    // The peer lives, and its answer waits behind the timer.
     let mut link = up_with_three_out();
     link.handle_time(STOPPED_NS);
     assert_eq!(link.handle_datagram(STOPPED_NS, &header, ack), Ok(None));
     assert_eq!((link.poll_over(), link.poll_event()), (3, Some(LinkEvent::Up)));
     assert_eq!(link.poll_event(), None);
-    // Its peer is silent: it is asked, and then dead, a bit later.
+    // The peer is silent: it is asked, and then dead, slightly later.
     let mut link = up_with_three_out();
     let (mut now_ns, mut asked) = (STOPPED_NS, 0);
     while !core::iter::from_fn(|| link.poll_event()).any(|event| event == LinkEvent::Dead) {
@@ -759,7 +759,7 @@ fn a_node_that_was_stopped_hears_its_peers_before_it_takes_them_for_dead() {
         now_ns = link.poll_at().map_or(now_ns, |at| at.max(now_ns + 1));
     }
     assert!(asked > 10 && now_ns - STOPPED_NS < 2_000_000_000, "{asked} {now_ns}");
-    // One that looks at its links seldom learns of it as well.
+    // A node that polls its links seldom learns of it as well.
     let mut link = up_with_three_out();
     link.handle_time(STOPPED_NS);
     link.handle_time(2 * STOPPED_NS);

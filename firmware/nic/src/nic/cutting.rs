@@ -14,7 +14,7 @@ use crate::pieces::Piece;
 use crate::processes::{Long, Sending};
 use crate::transmit::{Source, Work};
 
-/// A piece of a transfer that one packet carries, and what was found of the page behind it.
+/// A piece of a transfer that fits in one packet, and what was found of the page behind it.
 struct Chunk {
     piece: Piece,
     next: Next,
@@ -22,16 +22,13 @@ struct Chunk {
 
 /// What was found of the page behind a chunk.
 enum Next {
-    /// It was not looked up.
     Unknown,
-    /// It is in this frame, which is not the next one.
+    /// It is in this frame, which does not follow the chunk's.
     In(Frame),
-    /// It is not known where it is.
     Lacks(Lack),
 }
 
 impl Next {
-    /// Where it is, if it is known.
     fn frame(&self) -> Option<Frame> {
         match *self {
             Self::In(frame) => Some(frame),
@@ -41,8 +38,8 @@ impl Next {
 }
 
 impl<D: TranslationDesign> Nic<D> {
-    /// Queues the next chunk of a long send or of a fetch that is being served, the next fetch that waited, or the next refusal, if
-    /// some node has room for it. Processes take turns, so do peers, and so do the two.
+    /// Queues the next chunk of a long send or of a fetch being served, the next fetch that waited, or the next refusal, if some
+    /// node has room for it. Processes take turns, so do peers, and so do the two groups.
     #[inline]
     pub(crate) fn cut_next(&mut self) -> bool {
         if !self.processes.has_turns() && !self.answers.has_turns() {
@@ -52,7 +49,7 @@ impl<D: TranslationDesign> Nic<D> {
         (self.answers_first && self.answer_next()) || self.cut_command() || self.answer_next()
     }
 
-    /// Queues as many packets of the long command of `process` as may be queued now. Whether it has none left.
+    /// Queues as many packets of the long command of `process` as may be queued now. Returns whether none is left.
     pub fn cut_all(&mut self, process: ProcessId) -> bool {
         let has_long = |nic: &Self| {
             let state = nic.processes.get(process);
@@ -62,7 +59,7 @@ impl<D: TranslationDesign> Nic<D> {
         !has_long(self)
     }
 
-    /// Whether the command of `process` with this completion word has failed, and that has not been told yet.
+    /// Whether the command of `process` with this completion word has failed, and that has not been reported yet.
     #[must_use]
     pub fn has_failed(&self, process: ProcessId, word: u32) -> bool {
         self.completions.iter().any(|completion| {
@@ -82,11 +79,11 @@ impl<D: TranslationDesign> Nic<D> {
         false
     }
 
-    /// Cuts the command whose turn it is; false when it must wait for the host, `None` when there is none.
+    /// Cuts the command whose turn it is; false if it must wait for the host, `None` if there is none.
     fn try_cut(&mut self) -> Option<bool> {
         let next = self.processes.next_long(|long| match long {
             Long::Send(sending) => {
-                // One page is one packet for sure.
+                // One page always fits in one packet.
                 let alone = self.bytes_of_page(sending.to, sending.address, sending.remaining) == sending.remaining;
                 self.outbound.can_cut(sending.to) && (sending.begun || alone || self.outbound.may_open(sending.to))
             }
@@ -131,7 +128,7 @@ impl<D: TranslationDesign> Nic<D> {
         Some(true)
     }
 
-    /// The next chunk of a long send has no translation. Whether that ends it; otherwise it waits for the host.
+    /// The next chunk of a long send has no translation. Returns whether that ends it; otherwise it waits for the host.
     fn stop_cutting(&mut self, process: ProcessId, lack: Lack) -> bool {
         match lack {
             Lack::Host => {
@@ -181,7 +178,7 @@ impl<D: TranslationDesign> Nic<D> {
         false
     }
 
-    /// Queues the next thing that is owed; false when it must wait for the host, `None` when there is none.
+    /// Queues the next answer that is owed; false if it must wait for the host, `None` if there is none.
     fn try_answer(&mut self) -> Option<bool> {
         let outbound = &self.outbound;
         let ready = |index: usize| outbound.can_cut(NodeId(index as u16));
@@ -205,7 +202,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Answers a flush: all that the peer sent before it has been handled, and what was refused of that has been told.
+    /// Answers a flush: everything that the peer sent before it has been handled, and refusals of that have been reported.
     fn answer_flush(&mut self, to: NodeId, flush: Serving) {
         let Serving { reply_key, fetch, .. } = flush;
         let answer = if self.answers.take_untold(to) {
@@ -216,7 +213,7 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.push_plain(to, &answer);
     }
 
-    /// Queues the next chunk of a fetch; false when it must wait for the host.
+    /// Queues the next chunk of a fetch; false if it must wait for the host.
     fn serve_chunk(&mut self, to: NodeId, cut: Serving) -> bool {
         if let Some(value) = cut.value {
             let reply = Repr::FetchReply {
@@ -283,7 +280,7 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
-    /// Where `length` bytes at `address` are, which lie within one page.
+    /// Translates `length` bytes at `address`, which lie within one page.
     #[inline(always)]
     pub(crate) fn translate(
         &mut self,
@@ -302,7 +299,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// In which frame the `length` bytes at `address` are. The answer fits registers.
+    /// The frame of the `length` bytes at `address`. The result fits registers.
     #[inline]
     fn find(&mut self, process: ProcessId, address: u64, length: u32, path: Path) -> Result<Frame, Unfound> {
         let (owner, page) = (Process(process.0), Page::containing(address));
@@ -337,7 +334,7 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(frame)
     }
 
-    /// Where a page is that was found for a packet which then lacked another, if it is still there.
+    /// The frame of a page that was found for a packet which then lacked another, if it is still valid.
     #[cold]
     fn found_before(&mut self, owner: Process, page: Page) -> Option<Frame> {
         if !self.stalled.take_found(owner, page) {
@@ -347,7 +344,7 @@ impl<D: TranslationDesign> Nic<D> {
         (!frame.is_garbage()).then_some(frame)
     }
 
-    /// Whether the host has tried to pin what is looked up, so that the garbage frame says that it could not.
+    /// Whether the host has tried to pin what is looked up, so that the garbage frame means that it could not.
     #[cold]
     fn pins_on_miss(&self, path: Path) -> bool {
         let pinning = match path {
@@ -357,8 +354,9 @@ impl<D: TranslationDesign> Nic<D> {
         pinning == Pinning::OnMiss
     }
 
-    /// The next chunk of a transfer to `to` of which `remaining` bytes from `address` on are left: pages in consecutive frames, as many
-    /// as a packet carries, or a part of one or two where it carries less than a page. Each page is looked up once: `ahead` is what the last chunk has found of the first.
+    /// The next chunk of a transfer to `to`, of which `remaining` bytes from `address` on are left: pages in consecutive frames,
+    /// as many as a packet carries, or a part of one or two if it carries less than a page. Each page is looked up once: `ahead`
+    /// is what the last chunk found of the first.
     #[inline]
     fn chunk(
         &mut self,
@@ -392,7 +390,7 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(Chunk { piece, next })
     }
 
-    /// Bytes of the longest piece of a transfer in one packet to `to`.
+    /// Longest piece of a transfer in one packet to `to`, in bytes.
     #[inline]
     fn chunk_bytes_to(&self, to: NodeId) -> usize {
         self.chunk_bytes.min(self.outbound.most_bytes(to))
@@ -404,8 +402,8 @@ impl<D: TranslationDesign> Nic<D> {
         remaining.min(PAGE_BYTES as u64 - address % PAGE_BYTES as u64).min(self.chunk_bytes_to(to) as u64)
     }
 
-    /// Finds where the `length` bytes from `address` on are, the payload of a packet, and leaves that in `scattered`: a piece for
-    /// each run of consecutive frames (VMMC §4.5: two at most, since its packets are no longer than a page).
+    /// Translates the payload of a packet, `length` bytes from `address` on, into `scattered`: a piece for each run of
+    /// consecutive frames (VMMC §4.5: two at most, since its packets are no longer than a page).
     #[inline]
     pub(crate) fn scatter(&mut self, process: ProcessId, address: u64, length: u32, path: Path) -> Result<(), Lack> {
         self.scattered.clear();
@@ -420,7 +418,7 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
-    /// The pages behind the first, of which `done` bytes are scattered.
+    /// Translates the pages behind the first, of which `done` bytes are scattered.
     #[inline(never)]
     fn scatter_rest(
         &mut self,
@@ -447,7 +445,7 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
-    /// Notes the pages of a packet that lacks another: they are not looked up again when it is tried again.
+    /// Notes the pages of a packet that lacks another: they are not looked up again when it is retried.
     #[cold]
     pub(crate) fn note_found(&mut self, process: ProcessId, address: u64, length: u32) {
         if length == 0 {
@@ -462,7 +460,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 }
 
-/// As [`Lack`], of a page that the caller knows.
+/// As [`Lack`], for a page that the caller knows.
 #[derive(Clone, Copy)]
 enum Unfound {
     Host,
@@ -472,22 +470,22 @@ enum Unfound {
 /// Why a page has no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// The host has to act first, and is asked to.
+    /// The host must act first, and has been asked to.
     Host,
     /// The host has tried, and could not pin it.
     NotPinned {
-        /// Its first address.
+        /// First address of the page.
         address: u64,
     },
 }
 
-/// Whose memory a lookup is for.
+/// Use of the memory that a lookup is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
-    /// What a process sends.
+    /// Source of a send.
     Send,
-    /// Where it wants what it fetches.
+    /// Destination of a fetch.
     Fetch,
-    /// What it exports.
+    /// Memory of an export.
     Receive,
 }

@@ -1,4 +1,4 @@
-//! What a NIC sends and takes over a transport that may lose, repeat, reorder and delay datagrams.
+//! Sending and taking datagrams over a transport that may lose, repeat, reorder and delay them.
 
 use alloc::boxed::Box;
 
@@ -15,11 +15,9 @@ use crate::transmit::Transmit;
 /// A datagram to transmit on path `header.path`: the header, then what the body says.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Where to.
+    /// Destination.
     pub to: NodeId,
-    /// Its header.
     pub header: LinkHeader,
-    /// What follows.
     pub body: DatagramBody<'a>,
 }
 
@@ -42,10 +40,10 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.has_linked() || self.has_uncut()
     }
 
-    /// The next datagram to transmit. It counts as sent: keep it until the transport takes it, or lose it. Its source is read before
-    /// the next call, and may be read again by a later datagram until the peer has acked it.
+    /// The next datagram to transmit. It counts as sent: keep it until the transport takes it, or lose it. Its source is read
+    /// before the next call, and may be read again by a later datagram until the peer has acked it.
     ///
-    /// Over a lossless transport there is none; see [`poll_transmit`](Self::poll_transmit).
+    /// Always `None` over a lossless transport; see [`poll_transmit`](Self::poll_transmit).
     pub fn poll_datagram(&mut self, now_ns: u64) -> Option<Datagram<'_>> {
         let (to, datagram) = loop {
             match self.outbound.next_datagram(now_ns) {
@@ -72,14 +70,14 @@ impl<D: TranslationDesign> Nic<D> {
         Some(Datagram { to, header, body })
     }
 
-    /// Whether [`poll_datagram`](Self::poll_datagram) gives its next without taking memory, once room [was made](Self::make_room).
+    /// Whether [`poll_datagram`](Self::poll_datagram) returns its next without allocating, once room [was made](Self::make_room).
     #[must_use]
     pub fn has_link_room(&self) -> bool {
         self.outbound.has_link_room()
     }
 
-    /// Whether the link part of a datagram is [taken](Self::handle_datagram) without memory being taken or given back, once room
-    /// [was made](Self::make_room); and the header of the packet in it.
+    /// Whether [taking](Self::handle_datagram) the link part of a datagram neither allocates nor frees, once room [was
+    /// made](Self::make_room); if so, the header of the packet in it.
     #[must_use]
     pub fn steady_datagram<'a>(&self, from: NodeId, datagram: &'a [u8]) -> Option<Option<&'a Header>> {
         let (header, rest) = LinkHeader::parse(datagram).ok()?;
@@ -92,7 +90,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// As [`handle_time`](Self::handle_time), unless that would end a link. False if it would.
+    /// As [`handle_time`](Self::handle_time), unless that would end a link; then it does nothing and returns false.
     pub fn handle_time_steadily(&mut self, now_ns: u64) -> bool {
         while let Some(lossy) = self.outbound.lossy() {
             if lossy.is_ending(now_ns) {
@@ -107,12 +105,12 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
-    /// Takes a datagram that has come from the address of `from`: anybody may have sent it. `buffer` names its packet in the moves that
-    /// follow; keep it until [`poll_dma`](Self::poll_dma) and [`poll_completion`](Self::poll_completion) have been drained, then take
-    /// what [`poll_early`](Self::poll_early) gives, and ask [`poll_link_event`](Self::poll_link_event).
+    /// Takes a datagram from the address of `from`: anybody may have sent it. `buffer` names its packet in the moves that follow;
+    /// keep it until [`poll_dma`](Self::poll_dma) and [`poll_completion`](Self::poll_completion) have been drained, then take
+    /// what [`poll_early`](Self::poll_early) returns, and ask [`poll_link_event`](Self::poll_link_event).
     ///
-    /// With [`Verdict::Wait`] its packet was not taken: serve [`poll_miss`](Self::poll_miss), then hand it in again. A design that
-    /// drops what misses never says so.
+    /// With [`Verdict::Wait`] its packet was not taken: serve [`poll_miss`](Self::poll_miss), then hand it in again. A design
+    /// that drops what misses never returns it.
     pub fn handle_datagram(&mut self, now_ns: u64, from: NodeId, datagram: &[u8], buffer: BufferId) -> Verdict {
         let taken = self.try_datagram(now_ns, from, datagram, buffer);
         self.outbound.settle(now_ns, from);
@@ -122,7 +120,7 @@ impl<D: TranslationDesign> Nic<D> {
         })
     }
 
-    /// `None` when it had no effect.
+    /// `None` if it had no effect.
     fn try_datagram(&mut self, now_ns: u64, from: NodeId, datagram: &[u8], buffer: BufferId) -> Option<Verdict> {
         if !self.outbound.has(from) {
             self.reject(from, Rejection::UnknownNode);
@@ -183,16 +181,16 @@ impl<D: TranslationDesign> Nic<D> {
         Some(verdict)
     }
 
-    /// The next packet of `from` that came before its turn, when its turn has come: its header and payload. Give it to
-    /// [`handle_packet`](Self::handle_packet), again and again while that says [`Verdict::Wait`].
+    /// Header and payload of the next packet of `from`, if it arrived early and is now due. Give it to
+    /// [`handle_packet`](Self::handle_packet), again as long as that returns [`Verdict::Wait`].
     pub fn poll_early(&mut self, from: NodeId) -> Option<Box<[u8]>> {
         let packet = self.outbound.lossy_to(from)?.take_early(from)?;
         debug_assert!(packet.len() >= HEADER_BYTES, "it was checked");
         Some(packet)
     }
 
-    /// The time that [`poll_at`](Self::poll_at) gave has come. Drain [`poll_datagram`](Self::poll_datagram) and
-    /// [`poll_link_event`](Self::poll_link_event) then.
+    /// Handles the time that [`poll_at`](Self::poll_at) returned. Then drain [`poll_datagram`](Self::poll_datagram) and
+    /// [`poll_link_event`](Self::poll_link_event).
     pub fn handle_time(&mut self, now_ns: u64) {
         while let Some(node) = self.outbound.lossy().and_then(|lossy| lossy.expire(now_ns)) {
             self.handle_link_events(node);
@@ -200,7 +198,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Makes all acks due that links owe: nothing is going to carry them soon. Whether there are any.
+    /// Makes all acks that links owe due now, because nothing will carry them soon. Returns whether there are any.
     pub fn hasten_acks(&mut self) -> bool {
         self.outbound.hasten_acks()
     }
@@ -217,13 +215,13 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.link_stats(node)
     }
 
-    /// Bytes that are kept of packets of `node` that came before their turn.
+    /// Bytes kept of early packets of `node`.
     #[must_use]
     pub fn early_bytes_of(&self, node: NodeId) -> usize {
         self.outbound.early_bytes_of(node)
     }
 
-    /// What a link has come to know of its peer. What was under way to one that is dead or has restarted has failed by now.
+    /// The next event of a link. What was under way to a peer that is dead or has restarted has already failed.
     pub fn poll_link_event(&mut self) -> Option<(NodeId, LinkEvent)> {
         self.outbound.lossy()?.poll_event()
     }
@@ -242,7 +240,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// A new incarnation of a node that was gone is there. It knows nothing of what its former self had exported.
+    /// A new incarnation of a node that was gone. It knows nothing of its predecessor's exports.
     fn take_back(&mut self, node: NodeId) {
         for id in self.imports.ids_where(|import| import.node == node) {
             if let Some(import) = self.imports.get_mut(id) {

@@ -1,4 +1,4 @@
-//! What is taken away while transfers are under way: exports, imports, processes, peers.
+//! Removal of exports, imports, processes and peers while transfers are under way.
 
 use alloc::vec::Vec;
 
@@ -16,9 +16,9 @@ use crate::processes::Long;
 use crate::transmit::{Source, Transmit, Work};
 
 impl<D: TranslationDesign> Nic<D> {
-    /// Takes an export away at once: from here on every packet for it is refused, and no memory of it is read for a fetch. Only a
-    /// packet that [`poll_transmit`](Self::poll_transmit) has given, and moves that [`poll_dma`](Self::poll_dma) has given, may
-    /// still use its frames: finish them before the pages are unpinned.
+    /// Removes an export at once: from here on every packet for it is refused, and no memory of it is read for a fetch. Only a
+    /// packet that [`poll_transmit`](Self::poll_transmit) has returned, and moves that [`poll_dma`](Self::poll_dma) has returned,
+    /// may still use its frames: finish them before the pages are unpinned.
     ///
     /// # Errors
     /// [`NicError::UnknownExport`].
@@ -30,7 +30,7 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// Takes the packets that would read a revoked export out of the queues. A fetch whose last packet is among them is no longer
-    /// served, and must be refused from here; the others are refused when their turn comes.
+    /// served, and must be refused here; the others are refused when their turn comes.
     fn refuse_queued_replies(&mut self, export: ExportId) {
         let answers = &mut self.answers;
         self.outbound.retain(|transmit| {
@@ -41,7 +41,7 @@ impl<D: TranslationDesign> Nic<D> {
             if header.flags().contains(Flags::LAST) {
                 let fetch = FetchId(header.message.get());
                 let refusal = Serving::refusal(fetch, header.key, export, Refusal::Revoked);
-                // The peer waits for this answer, so it cannot have asked for as many others as it may.
+                // The peer waits for this answer, so it has fewer other fetches than it may have.
                 answers.serve(transmit.to, refusal);
             }
             false
@@ -54,18 +54,18 @@ impl<D: TranslationDesign> Nic<D> {
         self.answers.is_serving(export) || self.outbound.is_queued(Work::Reply { export })
     }
 
-    /// Gives what was noted of dropped sends by an import, and notes afresh.
+    /// Takes the record of sends by an import that were dropped, and starts a new one.
     pub fn take_refused(&mut self, id: ImportId) -> RefusedStores {
         let import = self.imports.get_mut(id.0);
         import.map_or_else(RefusedStores::default, |import| core::mem::take(&mut import.refused))
     }
 
-    /// Gives an import up. A long send that uses it is finished.
+    /// Removes an import. A long send that uses it is still finished.
     pub fn release(&mut self, id: ImportId) -> Option<Import> {
         self.imports.remove(id.0)
     }
 
-    /// The exporter has revoked `export`: marks the imports of it, and gives their ids. Commands under way that use them fail.
+    /// The exporter has revoked `export`: marks the imports of it, and returns their ids. Commands under way that use them fail.
     pub fn handle_revoked(&mut self, from: NodeId, export: ExportId) -> Vec<ImportId> {
         let ids = self.imports.ids_where(|import| import.node == from && import.export == export);
         for &id in &ids {
@@ -84,7 +84,7 @@ impl<D: TranslationDesign> Nic<D> {
         ids.into_iter().map(ImportId).collect()
     }
 
-    /// Ends the long command of a process, and tells it so.
+    /// Fails the long command of a process.
     pub(crate) fn give_up(&mut self, process: ProcessId, error: CommandError) {
         if let Some(long) = self.end_long(process) {
             let completion = Some(long.completion());
@@ -97,8 +97,8 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Ends the long command of a process, and takes back its chunks that wait: their memory is the process's again. The peer
-    /// learns that nothing more comes of a message that it has seen the start of.
+    /// Ends the long command of a process, and takes back its chunks that wait: their memory is the process's again. If the peer
+    /// has seen the start of a message, it learns that nothing more follows.
     fn end_long(&mut self, process: ProcessId) -> Option<Long> {
         let long = self.processes.end(process)?;
         if let Long::Send(sending) = &long
@@ -117,15 +117,15 @@ impl<D: TranslationDesign> Nic<D> {
         Some(long)
     }
 
-    /// Takes a process away with all its exports, imports and translations. What is under way for it is dropped, and none of its
-    /// commands is told of; what [`poll_transmit`](Self::poll_transmit) and [`poll_dma`](Self::poll_dma) have given must be
+    /// Removes a process with all its exports, imports and translations. What is under way for it is dropped, and its commands
+    /// are not reported; what [`poll_transmit`](Self::poll_transmit) and [`poll_dma`](Self::poll_dma) have returned must be
     /// finished before its pages are unpinned.
     pub fn close_process(&mut self, process: ProcessId) {
         if self.processes.get(process).is_none() {
             return;
         }
         for id in self.exports.ids_where(|entry| entry.process == process) {
-            // It is there: it was listed a moment ago.
+            // It exists: it was listed a moment ago.
             let _ = self.revoke(ExportId(id));
         }
         self.end_long(process);
@@ -140,12 +140,12 @@ impl<D: TranslationDesign> Nic<D> {
         }
         self.drop_moves(process);
         self.completions.retain(|completion| completion.process() != Some(process));
-        // The table is there: it was opened with the process.
+        // The table exists: it was opened with the process.
         let _ = self.translation.close(TableOwner(process.0));
     }
 
-    /// Takes out the moves of a process that have not been given. Who waits for the answer to an atomic operation among them gets a
-    /// refusal.
+    /// Removes the moves of a process that the driver has not taken. Peers that wait for the answer to an atomic operation among
+    /// them get a refusal.
     fn drop_moves(&mut self, process: ProcessId) {
         let (answers, outbound) = (&mut self.answers, &self.outbound);
         self.dma.retain(|dma| {
@@ -154,14 +154,14 @@ impl<D: TranslationDesign> Nic<D> {
                 && outbound.is_up(from)
             {
                 let refusal = Serving::refusal(fetch, reply_key, export, Refusal::Revoked);
-                // There was room when it was taken in.
+                // There was room when it was accepted.
                 answers.serve(from, refusal);
             }
             dma.process != process
         });
     }
 
-    /// The peer goes on serving the fetch, and nothing is done with what comes.
+    /// Ignores the rest of a fetch, which the peer goes on serving.
     fn abandon_fetch(&mut self, id: u32) {
         let Some(fetch) = self.fetches.get_mut(id) else {
             return;
@@ -173,8 +173,8 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// A node is gone for good: what waits for it fails, and so do fetches from it. Commands to it fail from here on, and packets
-    /// from it are dropped; over a lossy transport until a new incarnation of it comes.
+    /// A node is gone for good: what waits for it fails, and so do fetches from it. From here on commands to it fail and packets
+    /// from it are dropped; over a lossy transport until a new incarnation of it appears.
     pub fn handle_peer_gone(&mut self, node: NodeId) {
         if let Some(lossy) = self.outbound.lossy_to(node) {
             lossy.close(node);
@@ -214,7 +214,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
         self.answers.clear(node);
         self.exports.forget_node(node);
-        // Its next packet, if one ever comes, is another.
+        // Its next packet, if one ever comes, is a new one.
         self.stalled.note_taken(node);
         if let Some(inbound) = self.inbound.get_mut(usize::from(node.0)) {
             inbound.clear();
@@ -226,8 +226,8 @@ impl<D: TranslationDesign> Nic<D> {
         self.processes.with_long(stores).next().is_some()
     }
 
-    /// Whether stores to `node` have not arrived, as far as is known: they wait, are not acked, or were dropped when it went and the
-    /// program was not told ([`note_told`](Self::note_told)).
+    /// Whether stores to `node` may not have arrived: they wait, are unacked, or were dropped when it went and the program was
+    /// not told ([`note_told`](Self::note_told)).
     #[must_use]
     pub fn owes_stores(&self, node: NodeId) -> bool {
         self.outbound.has_stores_for(node) || self.outbound.has_lost_stores(node) || self.is_storing_to(node)
@@ -238,17 +238,17 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.note_told(node);
     }
 
-    /// No more comes of a fetch.
+    /// Nothing more of a fetch will arrive.
     fn lose_fetch(&mut self, id: u32, error: CommandError) {
         let Some(fetch) = self.fetches.get_mut(id) else {
             return;
         };
         match fetch.fate {
-            // All of it has come, and is being moved.
+            // All of it has arrived, and is being moved.
             Fate::Wanted if fetch.has_come() => {}
             Fate::Wanted => self.fail_fetch(FetchId(id), error),
             Fate::Failed(_) => {}
-            // Told when its moves are done.
+            // Reported when its moves are done.
             Fate::Failing(error) => fetch.fate = Fate::Failed(error),
             Fate::Abandoned => {
                 self.fetches.remove(id);
@@ -257,8 +257,8 @@ impl<D: TranslationDesign> Nic<D> {
     }
 }
 
-/// Takes a waiting packet from the memory of a process that is closed. The last packet of a message still goes out, with nothing in
-/// it: the receiver may have seen the start of the message. False when the packet is not needed.
+/// Detaches a waiting packet from the memory of a closed process. The last packet of a message still goes out, empty: the
+/// receiver may have seen the start of the message. False if the packet is not needed.
 fn disown(transmit: &mut Transmit, process: ProcessId) -> bool {
     match transmit.source {
         Source::Memory { process: owner, .. } if owner == process => {}

@@ -25,25 +25,24 @@ struct Reply {
     last: bool,
 }
 
-/// What became of a packet.
+/// Result of handling a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// The NIC has done with it: applied, refused, or, as a datagram, dropped for the sender's link to send again.
+    /// The NIC is done with it: applied, refused, or, as a datagram, dropped for the sender's link to send again.
     Taken,
-    /// Nothing of it is applied, since its translation is missing and only the host can supply it: serve
-    /// [`Nic::poll_miss`], then hand the same packet in again, before any other of its sender.
+    /// Nothing of it is applied, because its translation is missing and only the host can supply it: serve [`Nic::poll_miss`],
+    /// then hand the same packet in again, before any other of its sender.
     Wait,
 }
 
 impl<D: TranslationDesign> Nic<D> {
-    /// Takes a packet that `from` sent, and whose payload is as long as the header says: the caller has checked that. `header` and
-    /// `inline` were copied out of shared memory once; `inline` is the whole payload when that is at most
-    /// [`INLINE_BYTES`] long. `trailer` gives the last 16 payload bytes of a packet that carries a signal behind a longer payload.
-    /// `buffer` names the packet in the actions that follow; keep it until [`Nic::poll_dma`] and [`Nic::poll_completion`] have
-    /// been drained.
+    /// Takes a packet of `from`, whose payload is as long as the header says: the caller has checked that. `header` and `inline`
+    /// were copied out of shared memory once; `inline` is the whole payload if that is at most [`INLINE_BYTES`] long. `trailer`
+    /// returns the last 16 payload bytes of a packet that carries a signal behind a longer payload. `buffer` names the packet in
+    /// the actions that follow; keep it until [`Nic::poll_dma`] and [`Nic::poll_completion`] have been drained.
     ///
-    /// Packets of a node must come in the order in which it numbered them. Whatever is wrong with one, nothing of it is applied.
+    /// Packets of a node must come in the order in which it numbered them. A packet with any error is not applied at all.
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -92,7 +91,7 @@ impl<D: TranslationDesign> Nic<D> {
         Verdict::Taken
     }
 
-    /// The packet whose number has just been taken lacks a translation, which the host is asked for: nothing of it was applied.
+    /// Nothing was applied of the packet whose number was just taken: it lacks a translation, which the host is asked for.
     #[cold]
     fn miss(&mut self, from: NodeId) -> Verdict {
         self.stalled.note_try(from);
@@ -116,7 +115,7 @@ impl<D: TranslationDesign> Nic<D> {
                     return false;
                 }
                 let checked = if want_bytes == 0 {
-                    // A flush reads nothing, and is answered behind the refusals that came of what was sent before it.
+                    // A flush reads nothing, and is answered behind the refusals of what was sent before it.
                     Ok((ProcessId(0), 0))
                 } else {
                     let entry = self.exports.authenticate(from, export, &key, Rights::FETCH);
@@ -157,7 +156,7 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
-    /// Has the payload of packet `buffer` moved to where `scattered` says; `signal` and `after` come with the last move.
+    /// Moves the payload of packet `buffer` to `scattered`; `signal` and `after` come with the last move.
     #[inline(always)]
     pub(crate) fn move_scattered(
         &mut self,
@@ -176,7 +175,7 @@ impl<D: TranslationDesign> Nic<D> {
         self.dma.push_back(dma);
     }
 
-    /// Gives the last piece, and where it begins in the payload.
+    /// Returns the last piece, and its offset in the payload.
     #[inline(never)]
     fn move_all_but_last(&mut self, process: ProcessId, buffer: BufferId) -> (Piece, u32) {
         let mut at = 0;
@@ -193,13 +192,13 @@ impl<D: TranslationDesign> Nic<D> {
         (last, at)
     }
 
-    /// The driver has moved what `dma` named. `old` is what the word held that it updated, if it updated one.
+    /// The driver has done the move `dma`. `old` is the old value of the word that it updated, if any.
     #[inline]
     pub fn handle_dma_done(&mut self, dma: &Dma, old: u64) {
         match dma.after() {
             After::Nothing => {}
             After::Notify { export, from, offset, length } => {
-                // An export that has gone meanwhile has nobody to tell.
+                // If the export has gone meanwhile, there is nobody to tell.
                 if self.exports.get(export.0).is_some() {
                     self.counters.notifications += 1;
                     self.completions.push_back(Completion::Notification {
@@ -239,12 +238,12 @@ impl<D: TranslationDesign> Nic<D> {
             self.reject(from, Rejection::Refused(reason));
         }
         if !self.answers.serve(from, serving) {
-            // It asks for more than it may have under way, and so keeps to no rules: it is owed no answer.
+            // The peer breaks the rules by asking for more than it may have under way, and is owed no answer.
             self.reject(from, Rejection::Refused(Refusal::Busy));
         }
     }
 
-    /// False when the host must act first; nothing is changed then.
+    /// False if the host must act first; nothing is changed then.
     fn take_reply(&mut self, from: NodeId, reply: &Reply, buffer: BufferId) -> bool {
         let id = reply.fetch;
         let length = u64::from(reply.length);
@@ -301,7 +300,7 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
-    /// Tells that a fetch failed on this side, once no memory move of it is under way; what still comes of it is dropped.
+    /// Reports that a fetch failed on this side, once no memory move of it is under way; what still arrives of it is dropped.
     fn tell_failing(&mut self, id: FetchId) {
         let Some(fetch) = self.fetches.get_mut(id.0) else {
             return;
@@ -341,8 +340,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Tells that a fetch failed, once no memory move of it is under way: its process may then use the destination for something
-    /// else.
+    /// Reports that a fetch failed, once no memory move of it is under way: its process may then reuse the destination.
     pub(crate) fn fail_fetch(&mut self, id: FetchId, error: CommandError) {
         let Some(fetch) = self.fetches.get_mut(id.0) else {
             return;

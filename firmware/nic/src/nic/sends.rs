@@ -15,8 +15,8 @@ use crate::outbound::{HOST_LIMIT, REQUEST_LIMIT};
 use crate::processes::{Asking, Long, Sending};
 
 impl<D: TranslationDesign> Nic<D> {
-    /// Whether the next command of `process` can be taken: its long send is cut to the end, its fetch is asked, and the node that
-    /// its last command went to has room. A command that is not taken stays in its queue; other processes are not held up.
+    /// Whether the next command of `process` can be taken: its long send is fully cut, its fetch is requested, and the
+    /// destination of its last command has room. A command that is not taken stays in its queue; other processes are not held up.
     #[inline]
     #[must_use]
     pub fn accepts_command(&self, process: ProcessId) -> bool {
@@ -26,7 +26,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Takes the next command of a process's queue, when [`accepts_command`](Self::accepts_command). `inline` is the part of the
+    /// Takes the next command of a process's queue, if [`accepts_command`](Self::accepts_command). `inline` is the part of the
     /// queue entry behind the header; both were copied out of the queue once, and are checked here, since the process may write
     /// anything into it. A refused command yields [`Completion::Failed`] and changes nothing.
     #[inline]
@@ -45,9 +45,9 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Takes a command that the driver's own thread has just made, when [`accepts_command`](Self::accepts_command): the same as
-    /// [`handle_command`](Self::handle_command), without writing it to a queue and reading it back. `inline` is what would lie
-    /// behind its header: its data, then its signal.
+    /// Takes a command that the driver's own thread has just made, if [`accepts_command`](Self::accepts_command): the same as
+    /// [`handle_command`](Self::handle_command), without writing it to a queue and reading it back. `inline` is what would follow
+    /// its header: its data, then its signal.
     #[inline]
     pub fn handle_own_command(&mut self, process: ProcessId, command: &CommandRepr, inline: &[u8]) {
         let outcome = command
@@ -108,7 +108,7 @@ impl<D: TranslationDesign> Nic<D> {
                 .long_send(process, import, offset, address, length, notify, signal, completion)
                 .inspect_err(|error| self.note_lost(*error)),
             CommandRepr::Fetch { import, offset, address, length, completion } => {
-                // A flush reads nothing, and is asked of a revoked export too.
+                // A flush reads nothing, and may be asked of a revoked export too.
                 let right = (length > 0).then_some(Rights::FETCH);
                 let place = (import, offset, length);
                 self.fetch(process, place, right, None, address, completion)
@@ -158,7 +158,7 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
-    /// Notes a short send that is dropped here: its process is told by a flush only.
+    /// Notes a short send that is dropped here: its process learns of it by a flush only.
     #[cold]
     fn note_unsent(&mut self, process: ProcessId, import: ImportId, offset: u64, length: u32, error: CommandError) {
         self.note_lost(error);
@@ -178,7 +178,7 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Notes a send that is dropped here since its peer has gone.
+    /// Notes a send that is dropped here because its peer has gone.
     #[cold]
     fn note_lost(&mut self, error: CommandError) {
         if let CommandError::PeerGone(node) = error {
@@ -274,12 +274,12 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
-    /// Whether another fetch from `node` may be asked now.
+    /// Whether another fetch from `node` may be requested now.
     pub(crate) fn may_ask(&self, node: NodeId) -> bool {
         self.fetches.has_room() && self.outbound.may_fetch(node)
     }
 
-    /// Asks for a fetch, which [`may_ask`](Self::may_ask) allows.
+    /// Requests a fetch; [`may_ask`](Self::may_ask) must allow it.
     pub(crate) fn ask(&mut self, process: ProcessId, asking: &Asking) {
         let fetch = Fetch {
             process,
@@ -337,8 +337,8 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
-    /// Sends a message of a service of process `from` to a handler of process `to`. False when it is longer than
-    /// [`max_message_bytes`](Self::max_message_bytes), when there is no such node or it is gone, or when 8,192 packets wait for it
+    /// Sends a message of a service of process `from` to a handler of process `to`. False if it is longer than
+    /// [`max_message_bytes`](Self::max_message_bytes), if the node does not exist or is gone, or if 8,192 packets wait for it
     /// already.
     #[inline]
     pub fn send_message(&mut self, from: ProcessId, to: Endpoint, handler: HandlerId, payload: &[u8]) -> bool {
@@ -349,15 +349,15 @@ impl<D: TranslationDesign> Nic<D> {
         true
     }
 
-    /// Bytes of the longest message of a service: what the transport carries in a packet besides a signal, but no more than a
-    /// page where a miss pins pages. At least [`mapwire_wire::MAX_CONTROL_BYTES`].
+    /// Longest message of a service, in bytes: what a packet of the transport carries besides a signal, but no more than a page
+    /// if a miss pins pages. At least [`mapwire_wire::MAX_CONTROL_BYTES`].
     #[must_use]
     pub const fn max_message_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    /// Whether so little waits for a node that a request may join it. The rest of the room is for what cannot wait, and a node that
-    /// comes back to its packets finds few requests that have been given up. Also true of a node that is gone.
+    /// Whether so little waits for a node that a request may join it. The rest of the room is for urgent packets, and a node that
+    /// returns to its packets then finds few requests that have been given up. Also true of a node that is gone.
     #[must_use]
     pub fn has_room_for_requests(&self, to: NodeId) -> bool {
         self.outbound.waiting_for(to) < REQUEST_LIMIT
@@ -368,7 +368,7 @@ impl<D: TranslationDesign> Nic<D> {
         self.outbound.is_up(to) && self.outbound.waiting_for(to) < HOST_LIMIT
     }
 
-    /// Queues the last packet of a message that is given up: no data, and nobody is told.
+    /// Queues an empty last packet of an abandoned message, without notification.
     pub(crate) fn close_message(&mut self, to: NodeId, key: Key, export: ExportId, message: MessageId, offset: u64) {
         let store = Repr::Store { key, export, message, offset, length: 0, last: true, notify: false, signal: false };
         self.outbound.push_inline(to, &store, &[]);

@@ -13,37 +13,35 @@ use mapwire_wire::{ExportId, NodeId, ProcessId};
 use super::Nic;
 use crate::lossy::Lossy;
 
-/// Requests that may wait for the host; one that finds no room is made again when its transfer is tried again.
+/// Requests that may wait for the host; one that finds no room is made again when its transfer is retried.
 const MAX_REQUESTS: usize = 64;
 
 /// Pages that may be remembered for packets that lacked another: those of 16 long ones.
 const MAX_FOUND: usize = 256;
 
-/// Times that a packet is tried before it is given up: what the host does for one of its pages undoes another each time, as where
+/// Attempts at a packet before it is given up: each time the host supplies one of its pages it evicts another, for example if
 /// fewer pages may be pinned than a packet has.
 const MAX_TRIES: u32 = 256;
 
-/// Tries of a packet after which the pages that it lacks are noted as they are asked for, and then taken from where they are pinned:
-/// what other peers' packets lack pushes them out of the cache before it is tried again.
+/// Attempts at a packet after which the pages that it lacks are noted when they are requested, and then taken from where they are
+/// pinned: what other peers' packets lack evicts them from the cache before the next attempt.
 const MANY_TRIES: u32 = 16;
 
-/// What waits for the host.
 #[derive(Debug, Default)]
 pub(crate) struct Stalled {
-    /// Pages of packets that lacked another page: found once, they are not looked up again, and so may push each other out of the
+    /// Pages found for packets that lacked another page: they are not looked up again, and so may evict each other from the
     /// cache.
     found: Vec<(TableOwner, Page)>,
-    /// Peers whose packet could not be taken, and how many times.
+    /// Peers whose packet could not be taken, and the number of attempts.
     tries: Vec<(NodeId, u32)>,
     requests: VecDeque<HostRequest>,
     /// Processes whose long command cannot be cut.
     processes: Vec<ProcessId>,
-    /// Peers whose fetch cannot be served.
     peers: Vec<usize>,
 }
 
 impl Stalled {
-    /// Makes room for all that may wait because of one peer more.
+    /// Makes room for what may wait because of one more peer.
     pub(crate) fn reserve(&mut self, peers: usize) {
         self.found.reserve(MAX_FOUND);
         self.requests.reserve(MAX_REQUESTS);
@@ -51,12 +49,12 @@ impl Stalled {
         self.peers.reserve(peers);
     }
 
-    /// Requests to the host, and what waits for it.
+    /// Requests to the host, plus what waits for it.
     pub(crate) fn count(&self) -> usize {
         self.requests.len() + self.processes.len() + self.peers.len() + self.tries.len()
     }
 
-    /// Asks the host, unless it has been asked the same already.
+    /// Queues a request to the host, unless the same is queued already.
     #[cold]
     pub(crate) fn ask(&mut self, request: HostRequest) {
         if self.requests.len() < MAX_REQUESTS && !self.requests.contains(&request) {
@@ -73,13 +71,12 @@ impl Stalled {
         self.found.push((owner, page));
     }
 
-    /// Whether any page is noted.
     #[inline]
     pub(crate) fn has_found(&self) -> bool {
         !self.found.is_empty()
     }
 
-    /// Whether the page is noted; it is not any more.
+    /// Whether the page was noted; forgets it.
     #[cold]
     pub(crate) fn take_found(&mut self, owner: TableOwner, page: Page) -> bool {
         let at = self.found.iter().position(|found| *found == (owner, page));
@@ -106,7 +103,7 @@ impl Stalled {
         }
     }
 
-    /// Whether a packet has been tried so often that others seem to push out what the host supplies for it.
+    /// Whether a packet has been tried so often that others seem to evict what the host supplies for it.
     #[cold]
     pub(crate) fn is_crowded(&self) -> bool {
         self.tries.iter().any(|tries| tries.1 >= MANY_TRIES)
@@ -129,27 +126,27 @@ impl Stalled {
 }
 
 impl<D: TranslationDesign> Nic<D> {
-    /// What the NIC asks of the host, oldest first: it cannot go on with a transfer before. Do it (pin, install, fill), then call
+    /// The oldest request to the host, without which a transfer cannot go on. Do it (pin, install, fill), then call
     /// [`handle_miss_served`](Self::handle_miss_served).
     #[inline]
     pub fn poll_miss(&mut self) -> Option<HostRequest> {
         self.stalled.requests.pop_front()
     }
 
-    /// What [`poll_miss`](Self::poll_miss) will give, oldest first.
+    /// What [`poll_miss`](Self::poll_miss) will return, oldest first.
     pub fn misses(&self) -> impl Iterator<Item = &HostRequest> {
         self.stalled.requests.iter()
     }
 
-    /// Whether the host is asked anything.
+    /// Whether a request waits for the host.
     #[inline]
     #[must_use]
     pub fn has_misses(&self) -> bool {
         !self.stalled.requests.is_empty()
     }
 
-    /// The host has done what it could for the requests that [`poll_miss`](Self::poll_miss) gave: what waited for them is tried
-    /// again, and packets that were dropped are asked for.
+    /// The host has done what it could for the requests that [`poll_miss`](Self::poll_miss) returned: what waited for them is
+    /// retried, and packets that were dropped are requested again.
     pub fn handle_miss_served(&mut self) {
         while let Some(process) = self.stalled.processes.pop() {
             self.processes.resume(process);
@@ -162,8 +159,8 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Whether what must be known of an export and its process is in the NIC's memory, before a packet for it can be authenticated
-    /// (dynamic handle lookup §IV: CBH and PCH); if not, the host is asked for it. What is not exported needs nothing: it is refused.
+    /// Whether the NIC's memory holds what must be known of an export and its process before a packet for it can be authenticated
+    /// (dynamic handle lookup §IV: CBH and PCH); if not, asks the host. An unknown export needs nothing: it is refused.
     pub(crate) fn has_handles(&mut self, export: ExportId) -> bool {
         let Some(entry) = self.exports.get(export.0) else {
             return true;

@@ -1,4 +1,4 @@
-//! Stores that come from other nodes: authenticated, then translated, then handed over to be moved.
+//! Stores of other nodes: authenticated, translated, then handed over to be moved.
 
 use mapwire_translation::{HostRequest, PageRange, Process as Owner, TranslationDesign};
 use mapwire_wire::{ExportId, Key, MessageId, NodeId, ProcessId, Refusal, Repr, Rights, SIGNAL_TRAILER_BYTES, Signal};
@@ -9,7 +9,6 @@ use crate::answers::StoreRefusal;
 use crate::inbound::Inbound;
 use crate::nic::cutting::{Lack, Path};
 
-/// A packet of a message.
 #[derive(Clone, Copy)]
 struct Store {
     from: NodeId,
@@ -24,13 +23,13 @@ struct Store {
 }
 
 impl Store {
-    /// Whether it only ends a message, as when the sender has given that up: nothing is missing without it.
+    /// Whether it only ends a message that the sender has given up: nothing is missing without it.
     fn is_bare_end(&self) -> bool {
         self.last && self.length == 0 && !self.notify && self.signal.is_none()
     }
 }
 
-/// Where a store goes.
+/// Virtual addresses of a store's data and signal.
 struct Place {
     process: ProcessId,
     address: u64,
@@ -38,8 +37,8 @@ struct Place {
 }
 
 impl<D: TranslationDesign> Nic<D> {
-    /// Takes a store; any other packet is none of its business. `trailer` is there when the store says so. False when the host must
-    /// act first; nothing is changed then.
+    /// Handles a store; ignores any other packet. `trailer` returns the signal if the store has one. False if the host must act
+    /// first; nothing is changed then.
     #[inline]
     pub(crate) fn handle_store(
         &mut self,
@@ -59,7 +58,7 @@ impl<D: TranslationDesign> Nic<D> {
         if self.drops_on_miss && !self.has_handles(export) && !self.stalled.gives_up(from) {
             return false;
         }
-        // Found first: a packet that lacks a translation must leave no trace.
+        // Looked up first: a packet that lacks a translation must leave no trace.
         let placed = match self.place(&store) {
             Ok(place) => match self.locate(&store, &place) {
                 Ok(signal) => Ok((place.process, signal)),
@@ -110,7 +109,7 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(Place { process: export.process, address, signal })
     }
 
-    /// Translates the place of a store: `scattered` has that of its data, what it gives is that of its signal.
+    /// Translates the addresses of a store: puts those of its data in `scattered`, and returns that of its signal.
     #[inline]
     fn locate(&mut self, store: &Store, place: &Place) -> Result<Option<SignalWrite>, Lack> {
         let process = place.process;
@@ -135,7 +134,7 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(signal)
     }
 
-    /// Asks the host for what is not pinned of the pages that a store goes to.
+    /// Asks the host for the pages of a store that are not pinned.
     #[cold]
     fn ask_for_pages(&mut self, place: &Place, length: u32) -> Result<(), Lack> {
         let owner = Owner(place.process.0);
@@ -155,9 +154,9 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Enters a packet of a message of several; gives where the message starts and how much of it has come with this packet.
-    /// `None` when nothing more of the message is to be applied: a part of it was refused, so that a notification or signal at its
-    /// end would tell of data that is not there.
+    /// Records a packet of a message of several; returns the message's start and how much of it has arrived with this packet.
+    /// `None` if nothing more of the message is to be applied: a part of it was refused, so a notification or signal at its end
+    /// would announce missing data.
     fn take_part(&mut self, store: &Store) -> Option<(u64, u64)> {
         let inbound = &mut self.inbound[usize::from(store.from.0)];
         let length = u64::from(store.length);
@@ -190,7 +189,7 @@ impl<D: TranslationDesign> Nic<D> {
             && !message.refused
         {
             if message.start + message.bytes != store.offset {
-                // No message of ours has holes: what is told at the end is the part without.
+                // Messages of mapwire senders have no holes: the range that is reported leaves them out.
                 message.start = store.offset;
                 message.bytes = 0;
             }
@@ -202,7 +201,7 @@ impl<D: TranslationDesign> Nic<D> {
         None
     }
 
-    /// Applies nothing of a store, nor of the rest of its message, and lets the sender know once.
+    /// Applies nothing of a store, nor of the rest of its message, and reports that to the sender once.
     #[cold]
     fn refuse_store(&mut self, store: &Store, reason: Refusal) {
         if !store.last {

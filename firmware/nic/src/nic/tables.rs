@@ -1,4 +1,4 @@
-//! Set-up: what the host enters into the NIC's tables. What takes things away is in [`crate::leaving`].
+//! Set-up: what the host enters into the NIC's tables. Removal is in [`crate::leaving`].
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,7 @@ impl<D: TranslationDesign> Nic<D> {
         self.charge("a command queue", PROCESS_BYTES + growth)?;
         self.translation.open(TableOwner(process.0))?;
         self.processes.open(process);
-        // The design charges what it takes for a process only once it has taken it.
+        // The design charges the memory of a process only once it has allocated it.
         if let Err(error) = self.charge("a translation table", 0) {
             self.close_process(process);
             return Err(error);
@@ -42,11 +42,10 @@ impl<D: TranslationDesign> Nic<D> {
     }
 
     /// Offers a range to other nodes. Its pages must be pinned ([`Nic::install_translation`]) before the first packet for it
-    /// comes; what comes for an unpinned page is lost in the garbage frame.
+    /// arrives; data for an unpinned page is lost in the garbage frame.
     ///
     /// # Errors
-    /// When the range passes the end of the address space, the process is unknown, the key is all zeros, or memory or table are
-    /// full.
+    /// If the range passes the end of the address space, the process is unknown, the key is zero, or memory or table are full.
     pub fn export(&mut self, export: Export) -> Result<ExportId, NicError> {
         check_range(export.address, export.length)?;
         if let Some(landing) = export.landing {
@@ -61,8 +60,8 @@ impl<D: TranslationDesign> Nic<D> {
         self.exports.insert(export).map(ExportId).ok_or(full)
     }
 
-    /// Lets `node` use an export with `rights`, besides what it may already. From the first grant on, only nodes that have one may use the
-    /// export: the key of another is of no use to them. A node that is gone, or restarts, loses its grants.
+    /// Adds `rights` to those that `node` has on an export. From the first grant on, only nodes with a grant may use the export:
+    /// another's key is useless to them. A node that is gone, or restarts, loses its grants.
     ///
     /// # Errors
     /// [`NicError::UnknownExport`], [`NicError::UnknownNode`], [`NicError::OutOfNicMemory`].
@@ -78,8 +77,9 @@ impl<D: TranslationDesign> Nic<D> {
         }
     }
 
-    /// Has the pages of an export pinned when packets for them come: the host is asked, and what lacks a page
-    /// [waits](super::receive::Verdict::Wait) or is sent again. For designs that check pages before a transfer; others have their own way.
+    /// Pins the pages of an export only when packets for them arrive: the host is asked, and a packet that lacks a page
+    /// [waits](super::receive::Verdict::Wait) or is sent again. For designs that check pages before a transfer; others have their
+    /// own method.
     ///
     /// # Errors
     /// [`NicError::UnknownExport`].
@@ -91,10 +91,10 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
-    /// Lets stores for an export land in another buffer of the same process from here on, and fetches read there, or in the export
-    /// itself again (UTLB §4.1). Offsets count from the start of the landing; what passes its end is refused. A message that is
-    /// under way is split: its later packets land in the new place. A fetch that is being served reads the old place to its end:
-    /// see [`is_answering`](Self::is_answering).
+    /// Redirects an export to another buffer of the same process (stores land there and fetches read there), or back to the
+    /// export itself (UTLB §4.1). Offsets count from the start of the landing; what passes its end is refused. A message under
+    /// way is split: its later packets land in the new buffer. A fetch being served reads the old one to its end: see
+    /// [`is_answering`](Self::is_answering).
     ///
     /// # Errors
     /// [`NicError::UnknownExport`], or [`NicError::BadRange`].
@@ -107,10 +107,10 @@ impl<D: TranslationDesign> Nic<D> {
         Ok(())
     }
 
-    /// Enters what a process has imported.
+    /// Enters an import of a process.
     ///
     /// # Errors
-    /// When the process or node is unknown, or memory or table are full.
+    /// If the process or node is unknown, or memory or table are full.
     pub fn import(&mut self, import: Import) -> Result<ImportId, NicError> {
         self.check_open(import.process)?;
         if !self.outbound.has(import.node) {
@@ -134,8 +134,8 @@ impl<D: TranslationDesign> Nic<D> {
     /// The driver has pinned `page` of `process` as `frame` (UTLB §3.3).
     ///
     /// # Errors
-    /// When the process is unknown, the page is outside what the design can name, or the design needs more NIC memory for it than
-    /// there is; the page is not installed then.
+    /// If the process is unknown, the page is outside what the design can name, or the design needs more NIC memory for it than
+    /// is left; the page is not installed then.
     pub fn install_translation(&mut self, process: ProcessId, page: Page, frame: Frame) -> Result<(), NicError> {
         let owner = TableOwner(process.0);
         self.translation.install(owner, page, frame)?;
@@ -149,7 +149,7 @@ impl<D: TranslationDesign> Nic<D> {
     /// The driver is about to unpin `page` of `process`: no transfer that starts later will use its frame.
     ///
     /// # Errors
-    /// When the process is unknown.
+    /// If the process is unknown.
     pub fn remove_translation(&mut self, process: ProcessId, page: Page) -> Result<(), NicError> {
         Ok(self.translation.remove(TableOwner(process.0), page)?)
     }
@@ -172,7 +172,7 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
 
     fn reading(&self, owner: TableOwner, pages: &mut Vec<PageRange>) {
         for transmit in self.outbound.packets() {
-            // What a command reads is held by the host that made it.
+            // The host that made a command holds the memory that it reads.
             if let (Work::Reply { .. }, &Source::Memory { process, address, piece, .. }) =
                 (transmit.work(), &transmit.source)
                 && process.0 == owner.0
@@ -180,7 +180,7 @@ impl<D: TranslationDesign> NicSide for Nic<D> {
                 pages.extend(PageRange::covering(address, u64::from(piece.length)));
             }
         }
-        // Of a fetch that goes on, the page that its next chunk begins with.
+        // For a fetch that goes on, the page at which its next chunk begins.
         let found = self.answers.found();
         let of_owner = found.filter(|(process, _)| process.0 == owner.0);
         pages.extend(of_owner.map(|(_, address)| PageRange::single(Page::containing(address))));

@@ -1,4 +1,4 @@
-//! What the NIC translates, in the order in which it does, for traces.
+//! Translations of the NIC, in order, for traces.
 
 use alloc::collections::VecDeque;
 
@@ -13,22 +13,22 @@ use crate::nic::cutting::Path;
 pub struct Traced {
     /// Send, fetch or receive.
     pub op: TraceOp,
-    /// Whose memory.
+    /// Process whose memory it is.
     pub process: ProcessId,
     /// First address.
     pub address: u64,
-    /// Bytes, all in one page.
+    /// Length in bytes, all in one page.
     pub length: u32,
 }
 
 impl<D: TranslationDesign> Nic<D> {
-    /// Begins or ends to note what is translated. Take it by [`poll_traced`](Self::poll_traced) after each call: it waits without
+    /// Starts or stops recording translations. Drain [`poll_traced`](Self::poll_traced) after each call: the record grows without
     /// bound.
     pub fn set_tracing(&mut self, on: bool) {
         self.traced = on.then(VecDeque::new);
     }
 
-    /// The next translation that was made, oldest first. A transfer that had to wait for the host is noted when it went on.
+    /// The oldest recorded translation. A transfer that had to wait for the host is recorded when it went on.
     #[inline]
     pub fn poll_traced(&mut self) -> Option<Traced> {
         self.traced.as_mut()?.pop_front()

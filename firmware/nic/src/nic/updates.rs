@@ -10,7 +10,7 @@ use crate::answers::Serving;
 use crate::nic::cutting::{Lack, Path};
 
 impl<D: TranslationDesign> Nic<D> {
-    /// Takes an atomic operation. False when the host must act first; nothing is changed then.
+    /// Handles an atomic operation. False if the host must act first; nothing is changed then.
     pub(crate) fn update(
         &mut self,
         from: NodeId,
@@ -24,7 +24,7 @@ impl<D: TranslationDesign> Nic<D> {
             return false;
         }
         if !self.answers.has_room(from) {
-            // As for a fetch: it asks for more than it may have under way, and is owed no answer.
+            // As for a fetch: a peer that asks for more than it may have under way is owed no answer.
             self.reject(from, Rejection::Refused(Refusal::Busy));
             return true;
         }
@@ -36,7 +36,7 @@ impl<D: TranslationDesign> Nic<D> {
                 match self.translate(process, address, bytes as u32, Path::Receive) {
                     Err(Lack::Host) if !self.stalled.gives_up(from) => return false,
                     Ok(piece) if !piece.frame.is_garbage() => Ok((process, piece)),
-                    // What a word holds that is not there cannot be told.
+                    // A word that does not exist has no value to return.
                     _ => Err(Refusal::Busy),
                 }
             }

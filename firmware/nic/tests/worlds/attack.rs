@@ -1,8 +1,8 @@
-//! A node between a peer that sends whatever it likes and an honest NIC whose processes command whatever they like, while
-//! exports, processes and the peer go.
+//! A node between a peer that sends arbitrary packets and an honest NIC whose processes give arbitrary commands, while exports,
+//! processes and the peer go.
 //!
-//! [`Attack::act`] does one thing at random and checks what must hold at every moment; [`Attack::finish`] checks that honest
-//! processes are served as ever.
+//! [`Attack::act`] does one thing at random and checks the invariants; [`Attack::finish`] checks that honest processes are still
+//! served.
 
 #[path = "../../../../tests/hostile.rs"]
 mod hostile;
@@ -25,31 +25,31 @@ const HERE_BYTES: u64 = 4 * PAGE;
 /// The export of the victim's process 0; its first and last page are exported in part.
 const THERE: u64 = 0x40_0010;
 const LENGTH: u64 = 2 * PAGE + 40;
-/// Where the export may be redirected to.
+/// Buffer to which the export may be redirected.
 const LANDING: Landing = Landing { address: 0x50_0020, length: PAGE };
-/// Where the victim's own fetches go.
+/// Destination of the victim's own fetches.
 const FETCHED: u64 = 0x60_0008;
 const FETCHED_BYTES: u64 = PAGE + 100;
-/// The most that the victim's NIC may take, whatever happens.
+/// Most memory that the victim's NIC may take, whatever happens.
 const MEMORY_BYTES: u64 = 512 << 10;
 
-/// How often, in 100, a bit of a packet or command is wrong.
+/// Percentage of packets or commands with a flipped bit.
 const FLIPS: u64 = 30;
 
 pub(crate) struct Attack {
     pub(crate) world: World,
     export: (ExportId, Key),
-    /// While the export is revoked: what its memory held.
+    /// Contents of the export's memory, while it is revoked.
     revoked: Option<Vec<u8>>,
     import: ImportId,
     /// The victim's import of memory of the peer.
     asking: ImportId,
-    /// The number that is due from the peer.
+    /// Sequence number that is due from the peer.
     due: u32,
     /// The victim's last fetch that the peer saw.
     asked: Option<(FetchId, Key, u64)>,
     gone: bool,
-    /// Commands with a completion word that were taken from the honest node's processes, and words told to them.
+    /// Commands with a completion word that were taken from the honest node's processes, and words reported to them.
     commanded: u64,
     told: u64,
 }
@@ -174,7 +174,7 @@ impl Attack {
             2 => CommandRepr::Atomic {
                 import: self.asking,
                 offset: 8,
-                // Across two pages.
+                // Spans two pages.
                 address: FETCHED + PAGE - 12,
                 atomic: atomic(random),
                 completion: 3,
@@ -194,12 +194,12 @@ impl Attack {
             return;
         }
         self.world.nic(VICTIM).revoke(self.export.0).unwrap();
-        // Moves that were given before may still be done.
+        // Moves given before may still be done.
         while self.world.do_move(VICTIM) {}
         self.revoked = Some(self.world.peek(VICTIM, 0, THERE, LENGTH));
     }
 
-    /// A process goes with its memory, and a new one comes.
+    /// A process goes with its memory, and a new one replaces it.
     fn close(&mut self) {
         let random = &mut self.world.random;
         let (node, process, start, length) = if random.chance(50) {
@@ -221,7 +221,6 @@ impl Attack {
         }
     }
 
-    /// What must hold at every moment.
     fn check(&mut self) {
         self.world.collect(HONEST);
         self.world.collect(VICTIM);
@@ -278,7 +277,7 @@ impl Attack {
         assert!(used <= MEMORY_BYTES, "{used} bytes of NIC memory are taken");
     }
 
-    /// The peer is declared gone; all comes to rest, and a process that is honest is served.
+    /// The peer is declared gone; everything settles, and an honest process is served.
     pub(crate) fn finish(mut self) {
         for node in [HONEST, VICTIM] {
             self.world.nic(node).handle_peer_gone(NodeId(PEER));

@@ -9,8 +9,7 @@ use mapwire_wire::{ImportId, TraceOp};
 const THERE: u64 = 0x70_0000;
 const BYTES: u64 = 40 * PAGE;
 
-/// Two nodes with a process each; all pages of both are pinned, in frames of which as many follow one another as `neighbours_percent`
-/// says.
+/// Two nodes with a process each; all pages of both are pinned, `neighbours_percent` of them in consecutive frames.
 fn pair(carried: usize, neighbours_percent: u64, random: Random) -> (World, ImportId) {
     let mut world = World::carrying(carried, 2, random, 0, false);
     world.neighbours_percent = neighbours_percent;
@@ -50,7 +49,7 @@ fn pages_in_consecutive_frames_are_one_packet_as_long_as_the_transport_carries_i
 #[test]
 fn a_page_whose_frame_is_not_the_next_begins_a_packet() {
     let (mut world, import) = pair(32 * 1024 + 16, 100, Random::new(2));
-    // Page 3 is taken out of the row.
+    // Page 3 leaves the run.
     world.unpin(0, 0, SOURCE + 3 * PAGE, PAGE);
     world.pin(0, 0, SOURCE + 3 * PAGE, PAGE);
     world.log = Some(Vec::new());

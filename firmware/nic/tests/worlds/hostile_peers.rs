@@ -41,7 +41,7 @@ fn store(key: Key, export: ExportId, offset: u64, length: u32) -> Repr {
     Repr::Store { key, export, message: MessageId(9), offset, length, last: true, notify: false, signal: false }
 }
 
-/// Which bytes changed, as addresses of process 0; anything else that changed is an error.
+/// Addresses of process 0 whose bytes changed; any other change is an error.
 fn assert_changes_are_exported(world: &World, before: &BTreeMap<u64, Vec<u8>>, frames: &[(u64, u64)]) {
     for (frame, bytes) in world.snapshot(1) {
         let Some((_, page)) = frames.iter().find(|(of_page, _)| *of_page == frame) else {
@@ -117,7 +117,7 @@ fn the_key_of_an_export_is_of_use_only_to_nodes_that_were_granted_it_and_as_they
     world.nic(1).grant(export, NodeId(0), Rights::STORE).unwrap();
     inject(&mut world, &store(good, export, 0, 8), &[0xAA; 8]);
     assert_eq!(world.peek(1, 0, THERE, 8), [0xAA; 8]);
-    // The next that has its place was granted nothing.
+    // The next export in its slot was granted nothing.
     world.nic(1).revoke(export).unwrap();
     let unknown = world.nic(1).grant(export, NodeId(0), Rights::ALL);
     assert_eq!(unknown, Err(mapwire_nic::NicError::UnknownExport(export.0)));
@@ -136,7 +136,7 @@ fn repr_length(repr: &Repr) -> usize {
 fn a_signal_outside_the_export_or_across_words_takes_its_data_with_it() {
     let (mut world, export, good) = victim(2);
     let before = world.snapshot(1);
-    // The last three bits of a place are an operation, of which there are three.
+    // The last three bits of the offset are an operation, of which there are three.
     for place in [LENGTH, LENGTH | 4, 3, 4, u64::MAX - 8, THERE] {
         let repr = Repr::Store {
             key: good,
@@ -186,7 +186,7 @@ fn a_packet_that_is_no_packet_does_not_take_those_behind_it_along() {
     let (mut header, _) = store(good, export, 0, 8).emit(0);
     header.flags.set(0x8000);
     world.inject(0, 1, &Sent { header, payload: vec![1; 8], of: None, datagram: Vec::new() });
-    // One that claims more payload than came.
+    // One that claims more payload than it has.
     let (header, _) = store(good, export, 0, 8).emit(1);
     world.inject(0, 1, &Sent { header, payload: vec![1; 7], of: None, datagram: Vec::new() });
     let malformed = Completion::Rejected { from: NodeId(0), reason: Rejection::Malformed };
@@ -358,13 +358,13 @@ fn mutated_packets_of_an_honest_peer_write_nothing_outside_the_export() {
                     assert_eq!(world.snapshot(1), before, "the key was wrong");
                 }
             }
-            // What node 1 answers does not matter here; it goes out, so that it is not what bounds the rest.
+            // Node 1's answers do not matter here; they go out, so that they do not bound the rest.
             while world.transmit(1) {}
             world.wires.clear();
             world.take_told(0);
             world.take_told(1);
             if !world.nic(0).accepts_command(ProcessId(0)) {
-                // As many fetches are under way as may be, and nobody answers them.
+                // As many fetches as possible are under way, and nobody answers them.
                 return;
             }
         }
@@ -404,7 +404,7 @@ fn a_peer_that_never_ends_its_messages_or_is_always_refused_costs_a_bounded_memo
     }
     assert_eq!(world.nic(1).memory().used_bytes(), used);
     assert_eq!(world.nic(1).counters().untold_refusals, 0, "refusals of one export are told together");
-    // Others are not touched by it.
+    // Other peers are not affected.
     world.open(2, 0);
     world.pin(2, 0, HERE, 4 * PAGE);
     let import = world.import(2, 0, 1, (export, good), LENGTH);

@@ -48,7 +48,7 @@ fn random_commands_never_panic_and_reach_nothing_that_was_not_imported() {
                 header.offset.set(random.below(2 * LENGTH));
             }
             let inline: Vec<u8> = (0..random.below(160)).map(|_| random.next() as u8).collect();
-            // Process 1 has imported nothing: nothing but messages to handlers comes of its commands.
+            // Process 1 has imported nothing: its commands yield only messages to handlers.
             let process = ProcessId(random.below(3) as u16);
             let sent = world.nic(0).counters().packets_sent;
             if world.nic(0).accepts_command(process) {

@@ -14,7 +14,7 @@ fn world(seed: u64) -> (World, [ImportId; 2], mapwire_wire::ExportId) {
     forgetful(seed, 0)
 }
 
-/// The same, where `percent` of 100 lookups wait for the host.
+/// The same, but `percent` of 100 lookups wait for the host.
 fn forgetful(seed: u64, percent: u64) -> (World, [ImportId; 2], mapwire_wire::ExportId) {
     let mut world = World::forgetful(2, Random::new(seed), percent, false);
     world.open(1, 0);
@@ -121,7 +121,7 @@ fn a_refused_part_takes_the_notification_and_the_signal_with_it() {
     assert!(!told.iter().any(|told| matches!(told, Completion::Notification { .. })), "{told:?}");
     let expected = [&pattern(10, LENGTH)[..PAGE as usize], &pattern(1, LENGTH)[PAGE as usize..]].concat();
     assert!(world.peek(1, 0, THERE, LENGTH) == expected, "nothing more of it is applied");
-    // The next message is as good as ever.
+    // The next message is accepted as usual.
     world.submit(0, 0, &notifying_send(imports[0], 5, HERE, 2 * PAGE, 2), &[]);
     world.settle();
     let told = world.take_told(1);
@@ -170,7 +170,7 @@ fn a_revoked_export_is_not_read_for_a_fetch_that_is_under_way() {
                 world.receive(1, 0);
             }
         }
-        // One is cut, and waits since the transport has no room.
+        // One is cut, and waits because the transport has no room.
         world.nic(1).handle_transmit_ready(NodeId(0));
         let _ = world.nic(1).poll_transmit();
         world.nic(1).handle_transmit_blocked(NodeId(0));
@@ -242,7 +242,7 @@ fn a_closed_process_leaves_nothing_behind_that_reads_or_writes_its_memory() {
         world.nodes[0].queues.remove(&0);
         world.drop_frames(0, &frames);
         world.take_told(0);
-        // The other process goes on, and so does a new one of the same number.
+        // The other process goes on, and so does a new one with the same number.
         world.open(0, 0);
         world.pin(0, 0, HERE, LENGTH);
         world.submit(0, 1, &notifying_send(imports[1], 0, HERE, 3 * PAGE, 100), &[]);
@@ -252,7 +252,7 @@ fn a_closed_process_leaves_nothing_behind_that_reads_or_writes_its_memory() {
         assert_eq!(done.len() + failed.len(), 8, "the peer's commands all come to an end");
         assert!(world.peek(0, 0, HERE, LENGTH).iter().all(|&byte| byte == 0));
         assert!(world.peek(1, 0, THERE, 3 * PAGE) == pattern(11, LENGTH)[..3 * PAGE as usize]);
-        // And as many fetches as ever can be under way.
+        // The full number of fetches can still be under way.
         for word in 0..64 {
             world.submit(0, 1, &fetch(imports[1], 0, HERE, 8, word), &[]);
         }
@@ -314,7 +314,7 @@ fn when_a_peer_is_gone_all_that_waits_for_it_fails_and_nothing_is_kept_for_it() 
         world.nic(0).handle_peer_gone(NodeId(1));
         world.nic(0).handle_peer_gone(NodeId(1));
         world.wires.clear();
-        // What is left of the commands is refused at once.
+        // The remaining commands are refused at once.
         for process in 0..2 {
             while world.serve(0, process) {}
         }

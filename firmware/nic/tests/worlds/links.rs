@@ -32,7 +32,7 @@ fn events(world: &mut World) -> Vec<LinkEvent> {
     std::iter::from_fn(|| nic.poll_link_event()).map(|(_, event)| event).collect()
 }
 
-/// Node 1 starts anew, with memory of its own.
+/// Node 1 restarts, with memory of its own.
 fn restart(world: &mut World) {
     world.restart(1);
     world.open(1, 0);
@@ -47,7 +47,7 @@ fn what_waits_for_a_peer_that_restarts_fails_and_its_new_incarnation_is_spoken_w
         world.settle();
         assert_eq!(words(&world.take_told(0)), (vec![1], vec![]));
         assert_eq!(events(&mut world), [LinkEvent::Up]);
-        // Its former self has taken the request and not answered, or has not even taken it.
+        // The former incarnation has taken the request and not answered, or has not even taken it.
         world.submit(0, 0, &fetch(import, 0, HERE, 8, 2), &[]);
         world.serve(0, 0);
         while world.transmit(0) {}
@@ -65,7 +65,7 @@ fn what_waits_for_a_peer_that_restarts_fails_and_its_new_incarnation_is_spoken_w
         assert_eq!(told, [failed], "taken: {taken}");
         assert_eq!(events(&mut world), [LinkEvent::Restarted]);
         let (anew, _) = share(&mut world);
-        // An import of the former self names nothing of the new one.
+        // An import of the former incarnation names nothing of the new one.
         world.submit(0, 0, &long_send(import, 0, HERE, 8, 3), &[]);
         world.submit(0, 0, &long_send(anew, 0, HERE, LENGTH, 4), &[]);
         world.settle();

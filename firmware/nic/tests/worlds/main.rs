@@ -1,4 +1,4 @@
-//! The firmware of several nodes joined in one process, and what may happen to them. One program: it is built and linked once.
+//! The firmware of several nodes joined in one process. One program: it is built and linked once.
 
 mod attack;
 mod chunks;

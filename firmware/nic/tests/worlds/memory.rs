@@ -1,4 +1,4 @@
-//! What an idle NIC of a large job takes of its memory.
+//! Memory use of an idle NIC in a large job.
 
 use mapwire_nic::Nic;
 use mapwire_translation::TranslationDesign;
@@ -31,7 +31,7 @@ fn memory_grows_with_the_peers_that_are_used() {
         nic.make_room(NodeId(peer));
         besides_translation(&nic) - before
     };
-    // With the first comes what is there once.
+    // The first also allocates what all share.
     assert!(growth(7) > 0);
     let one = growth(8);
     assert!((1..64 << 10).contains(&one), "{one}");

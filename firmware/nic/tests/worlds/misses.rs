@@ -28,7 +28,7 @@ fn forget(world: &mut World, node: u16, address: u64) {
     design.forget(0, Page::containing(address));
 }
 
-/// All that may happen without the hosts.
+/// Runs everything that can happen without the hosts.
 fn run(world: &mut World) {
     loop {
         let mut done = false;
@@ -187,7 +187,7 @@ fn a_fetch_into_memory_that_cannot_be_pinned_fails_once_and_the_next_one_works()
         let told = world.take_told(0);
         assert_eq!(told.iter().filter(|told| **told == failed).count(), 1);
         assert_eq!(words(&told).0, [2]);
-        // As many as may be under way can be asked again.
+        // As many as may be under way can be requested again.
         for word in 10..80 {
             world.submit(0, 0, &fetch(import, 0, HERE, 8, word), &[]);
         }

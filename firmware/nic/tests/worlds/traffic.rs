@@ -12,7 +12,7 @@ const PROCESSES: u16 = 2;
 /// Sources of a process's sends.
 pub(crate) const SOURCE: u64 = 0x10_0000;
 const SOURCE_BYTES: u64 = 5 * PAGE;
-/// What others fetch.
+/// Memory that others fetch.
 const LIBRARY: u64 = 0x20_0000;
 const LIBRARY_BYTES: u64 = 4 * PAGE + 100;
 /// Destinations of fetches.
@@ -33,11 +33,11 @@ struct Window {
     address: u64,
     length: u64,
     landing: Option<Landing>,
-    /// Notifications that are to come, as (offset, length).
+    /// Expected notifications, as (offset, length).
     notifications: Vec<(u64, u64)>,
 }
 
-/// All of a process's memory, page by page, as it should be.
+/// Expected contents of all processes' memory, page by page.
 type Expected = BTreeMap<Who, BTreeMap<u64, Vec<u8>>>;
 
 pub(crate) struct Traffic {
@@ -47,7 +47,7 @@ pub(crate) struct Traffic {
     expected: Expected,
     next_word: u32,
     words: BTreeMap<Who, Vec<u32>>,
-    /// Where the next fetch of a process goes: fetches under way do not overlap.
+    /// Destination of a process's next fetch: fetches under way do not overlap.
     fetched_to: BTreeMap<Who, u64>,
 }
 
@@ -91,7 +91,7 @@ impl Traffic {
         for owner in everybody.clone() {
             let library = traffic.world.export(owner.0, owner.1, LIBRARY, LIBRARY_BYTES);
             for (at, user) in (0..).zip(everybody.clone()) {
-                // Not aligned to anything but words, and with neighbours on its first and last page.
+                // Aligned only to words, and with neighbours on its first and last page.
                 let random = &mut traffic.world.random;
                 let address = INBOX + APART * at + 8 * random.below(512);
                 let length = random.within(1, 4 * PAGE);
@@ -294,7 +294,7 @@ impl Traffic {
         }
     }
 
-    /// Lets all happen, and compares everything.
+    /// Lets everything happen, and compares everything.
     pub(crate) fn settle(&mut self) {
         let nodes = self.world.nodes.len() as u16;
         self.world.settle();

@@ -18,7 +18,7 @@ use crate::wire::COOKIE_BYTES;
 use crate::wire::{self, Checked, FIRST_BYTES, RESPOND, SEALED_BACK_BYTES, SEALED_FRONT_BYTES, SECOND_BYTES};
 
 impl Peer {
-    /// Takes an initiate with a good cookie, made at `made_ns`, from `from`.
+    /// Handles an initiate of `from` with a valid cookie, made at `made_ns`.
     pub(crate) fn handle_initiate(
         &mut self,
         now_ns: u64,
@@ -61,14 +61,14 @@ impl Peer {
         Ok(())
     }
 
-    /// Whether an initiate with this code is the one that was answered; the answer is then sent again.
+    /// Whether the initiate with this code was answered already; if so, schedules the answer again.
     pub(crate) fn repeats_offer(&mut self, code: &[u8; MAC_BYTES], now_ns: u64) -> bool {
         let offer = self.offer.as_mut().filter(|offer| offer.code == *code);
         let repeats = offer.map(|offer| offer.repeat.handle_asked(now_ns));
         repeats.is_some()
     }
 
-    /// Takes a cookie for the session `index`, which answers the initiate with the code `answered`.
+    /// Handles a cookie for the session `index`, which answers the initiate with the code `answered`.
     pub(crate) fn handle_cookie(
         &mut self,
         now_ns: u64,
@@ -80,7 +80,7 @@ impl Peer {
             attempt.header.index() == index && attempt.code == *answered && attempt.repeat.sends() > 0
         });
         let attempt = attempt.ok_or(Cause::Unasked)?;
-        // Each cookie is good for one path, and what was sent by the others is answered with another.
+        // A cookie is valid for one path; each of the other paths brings another.
         if now_ns < attempt.next_cookie_ns {
             return Err(Cause::Limited);
         }
@@ -92,7 +92,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes a respond: the session is there.
+    /// Handles a respond, which completes the session.
     pub(crate) fn handle_respond(
         &mut self,
         now_ns: u64,
@@ -127,7 +127,7 @@ impl Peer {
         self.replace(Box::new(session), grant.continues(), now_ns, identity, indexes);
         self.unconfirmed = Some(*checked.code());
         self.confirms = true;
-        // The peer's next initiate comes when it wants to.
+        // The peer sends its next initiate when it wants to.
         self.closed_until_ns = 0;
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Peer {
         }
     }
 
-    /// Puts `session` in the place of the current one, which becomes the former one if the peer still has it.
+    /// Replaces the current session by `session`; it becomes the former one if the peer still has it.
     fn replace(
         &mut self,
         session: Box<Session>,
@@ -213,7 +213,7 @@ impl Peer {
         Some(Transmit::new(Destination::Node(peer), &bytes))
     }
 
-    /// Lets one message of the peer pass that costs a computation, and closes the door for a while.
+    /// Accepts one message of the peer that costs a computation, and rejects others for a while.
     fn pass(&mut self, now_ns: u64) -> Result<(), Cause> {
         if now_ns < self.closed_until_ns {
             return Err(Cause::Limited);

@@ -1,5 +1,5 @@
-//! Datagrams of handshakes, checked from the cheapest to the dearest: length and header, the code by the job's secret, the cookie;
-//! then the peer, and last of all the Diffie-Hellman computations.
+//! Handshake datagrams, checked from the cheapest test to the costliest: length and header, the code by the job's secret, the cookie; then
+//! the peer, and last the Diffie-Hellman computations.
 
 use mapwire_wire::NodeId;
 
@@ -63,7 +63,7 @@ impl Sessions {
         peer.handle_initiate(now_ns, initiate, proof, identity, indexes, entropy)
     }
 
-    /// Answers an initiate with a cookie, and forgets it.
+    /// Answers an initiate with a cookie, keeping no state.
     fn give_cookie(
         &mut self,
         now_ns: u64,
@@ -102,7 +102,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Makes an offered session current, which `node` has used.
+    /// Makes an offered session current because `node` has used it.
     #[cold]
     pub(super) fn accept_offer(&mut self, now_ns: u64, node: NodeId) {
         let peer = self.peers.get_mut(usize::from(node.0));

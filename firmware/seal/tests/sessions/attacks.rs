@@ -1,4 +1,4 @@
-//! What strangers, and peers that lie, can do.
+//! Attacks by outsiders, and by peers that lie.
 
 use mapwire_seal::{Cause, INITIATE_BYTES, Opened, Rotation, Sessions, VERSION};
 use mapwire_wire::NodeId;
@@ -92,7 +92,7 @@ fn a_flip_of_any_bit_of_a_handshake_is_rejected() {
     }
 }
 
-/// A node with the job's secret that claims to be node 0, whose key it has not.
+/// A node with the job's secret that claims to be node 0 without its key.
 #[test]
 fn a_peer_that_lies_about_its_number_proves_nothing_and_costs_a_bounded_number_of_computations() {
     let mut world = world();

@@ -93,7 +93,7 @@ fn a_peer_that_lost_the_session_is_noticed_by_its_silence() {
     world.converge(SECOND);
     world.restart(1, false);
     for _ in 0..60 {
-        // Node 1 has nothing to send, and could not say that it knows no session.
+        // Node 1 has nothing to send, and could not say that it lacks a session.
         world.send(0).unwrap();
         world.run_for(50 * MS);
     }
@@ -323,7 +323,7 @@ fn a_node_whose_answer_the_peer_uses_nothing_of_begins_a_handshake_of_its_own() 
     world.blocked = Some((0, 2));
     world.send(0).unwrap_err();
     world.run_for(10 * MS);
-    // Of what its former self asked for it knows nothing.
+    // It knows nothing of its former incarnation's request.
     world.restart(0, false);
     world.blocked = None;
     for _ in 0..20 {
@@ -337,7 +337,7 @@ fn a_node_whose_answer_the_peer_uses_nothing_of_begins_a_handshake_of_its_own() 
 fn cookies_of_several_paths_bring_about_few_initiates() {
     let mut world = world();
     world.paths = 3;
-    // Node 0 goes first, and is not heard.
+    // Node 0 takes precedence, and is not heard.
     world.blocked = Some((1, 1));
     world.send(0).unwrap_err();
     world.send(1).unwrap_err();

@@ -1,6 +1,4 @@
-//! Sessions between two nodes: handshakes, sealed datagrams, and what strangers, liars and bad networks do to them.
-
-#![allow(missing_docs)]
+//! Sessions between two nodes: handshakes, sealed datagrams, and the effects of outsiders, liars and bad networks.
 
 mod attacks;
 mod data;

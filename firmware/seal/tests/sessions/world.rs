@@ -1,5 +1,5 @@
-//! Two nodes and a network between them that loses, repeats, delays, reorders, changes and forges. Whatever happens, each datagram
-//! that is sealed is opened once or never, unchanged, and by the node that it is for.
+//! Two nodes and a network between them that loses, repeats, delays, reorders, changes and forges. Whatever happens, each sealed datagram
+//! opens once or never, unchanged, and only at its receiver.
 
 use std::collections::HashMap;
 
@@ -16,9 +16,9 @@ pub(crate) use random::Random;
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000 * MS;
-/// No node of two needs more, whatever is sent to it.
+/// Most memory that a node of two needs, whatever is sent to it.
 const MOST_BYTES: usize = 40_000;
-/// Datagrams that are kept for replays.
+/// Most datagrams kept for replays.
 const MOST_CAPTURED: usize = 2_000;
 
 /// A datagram under way.
@@ -34,23 +34,23 @@ pub(crate) struct World {
     pub(crate) now_ns: u64,
     pub(crate) nodes: [Sessions; 2],
     pub(crate) random: Random,
-    /// Draws what the nodes take for entropy: fixed, however the choices are steered.
+    /// Source of the nodes' entropy: fixed, whatever the other choices.
     entropy: Random,
     contents: Random,
     keys: [StaticKey; 2],
     rotation: Rotation,
     flights: Vec<Flight>,
     captured: Vec<(usize, Vec<u8>)>,
-    /// Who sealed a payload, and how often it was opened.
+    /// Sender of each payload, and how often it was opened.
     payloads: HashMap<Vec<u8>, (usize, u32)>,
-    /// In percent.
+    /// Lost datagrams, in percent.
     pub(crate) loss: u64,
     pub(crate) duplication: u64,
     pub(crate) most_delay_ns: u64,
-    /// Datagrams of this type to this node are lost.
+    /// Type and destination node of datagrams that are all lost.
     pub(crate) blocked: Option<(usize, u8)>,
     pub(crate) opened: u64,
-    /// What is for a node goes by all of them.
+    /// Every datagram takes all of them.
     pub(crate) paths: usize,
 }
 
@@ -115,7 +115,7 @@ impl World {
         self.keys[node].public()
     }
 
-    /// Seals a new payload at `node` and lets it fly, or asks for a session.
+    /// Seals a new payload at `node` and transmits it, or requests a session.
     pub(crate) fn send(&mut self, node: usize) -> Result<(), NotReady> {
         let length = self.random.within(8, 90) as usize;
         let mut payload = vec![0; length];
@@ -140,7 +140,7 @@ impl World {
         sealed
     }
 
-    /// Lets a datagram fly, which the network may lose or repeat.
+    /// Transmits a datagram, which the network may lose or repeat.
     fn fly(&mut self, from: Vec<u8>, to: usize, bytes: Vec<u8>) {
         if self.captured.len() < MOST_CAPTURED {
             self.captured.push((to, bytes.clone()));
@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    /// Sends what a node has to send.
+    /// Transmits what a node has to send.
     fn drain(&mut self, node: usize) {
         let entropy = &mut self.entropy;
         let mut out = Vec::new();
@@ -177,7 +177,7 @@ impl World {
             assert!(out.len() < 1_000, "a node sends without end");
         }
         for (to, bytes) in out {
-            // What goes to an address of nobody is lost.
+            // Datagrams to nobody's address are lost.
             for path in (0..self.paths).filter(|path| to == address_of_path(1 - node, *path)) {
                 self.fly(address_of_path(node, path), 1 - node, bytes.clone());
             }
@@ -185,7 +185,7 @@ impl World {
         assert!(self.nodes[node].bytes() < MOST_BYTES);
     }
 
-    /// Hands a datagram to a node, and checks what it makes of it.
+    /// Delivers a datagram to a node, and checks the result.
     pub(crate) fn hand(&mut self, from: &[u8], to: usize, mut bytes: Vec<u8>) -> Opened {
         let entropy = &mut self.entropy;
         let (now_ns, node) = (self.now_ns, &mut self.nodes[to]);
@@ -210,7 +210,7 @@ impl World {
         opened
     }
 
-    /// Goes on to the next event, but not beyond `until_ns`.
+    /// Advances to the next event, but not beyond `until_ns`.
     pub(crate) fn step(&mut self, until_ns: u64) -> bool {
         let timers = self.nodes.iter().filter_map(Sessions::poll_at);
         let flights = self.flights.iter().map(|flight| flight.arrives_ns);
@@ -233,7 +233,7 @@ impl World {
         true
     }
 
-    /// What is under way is lost.
+    /// Loses all datagrams under way.
     pub(crate) fn lose_flights(&mut self) {
         self.flights.clear();
     }
@@ -243,7 +243,7 @@ impl World {
         while self.step(until_ns) {}
     }
 
-    /// Hands everything that ever flew to its receiver once more, or to its sender.
+    /// Delivers every captured datagram once more to its receiver or its sender.
     pub(crate) fn replay_all(&mut self) {
         for at in 0..self.captured.len() {
             let (to, bytes) = self.captured[at].clone();
@@ -252,13 +252,13 @@ impl World {
         }
     }
 
-    /// The datagrams that flew to a node.
+    /// The captured datagrams to a node.
     pub(crate) fn captured_to(&self, node: usize) -> Vec<Vec<u8>> {
         let to_node = self.captured.iter().filter(|(to, _)| *to == node);
         to_node.map(|(_, bytes)| bytes.clone()).collect()
     }
 
-    /// A node starts anew, with its key or another one.
+    /// Restarts a node, with its key or another one.
     pub(crate) fn restart(&mut self, node: usize, new_key: bool) {
         if new_key {
             self.keys[node] = key(&mut self.entropy);
@@ -272,7 +272,7 @@ impl World {
         self.nodes[node].set_peer(NodeId(1 - node as u16), public);
     }
 
-    /// Does something, as the choices want it.
+    /// Does one thing, as the choices dictate.
     pub(crate) fn act(&mut self) {
         let node = self.random.below(2) as usize;
         match self.random.below(16) {
@@ -323,7 +323,7 @@ impl World {
         self.hand(&address(from), to, bytes);
     }
 
-    /// Changes a datagram that flew, or makes one up.
+    /// Alters a captured datagram, or makes one up.
     fn forge(&mut self) {
         let to = self.random.below(2) as usize;
         let mut bytes = vec![0; self.random.below(140) as usize];
@@ -343,7 +343,7 @@ impl World {
         self.hand(&from, to, bytes);
     }
 
-    /// The network is healed, and both nodes talk again.
+    /// The network recovers, and both nodes communicate again.
     pub(crate) fn finish(&mut self) {
         (self.loss, self.duplication, self.most_delay_ns) = (0, 0, MS);
         self.run_for(60 * SECOND);
@@ -356,7 +356,7 @@ impl World {
         }
     }
 
-    /// Both nodes want to send until what each sends is opened.
+    /// Both nodes send until each has opened a datagram of the other.
     pub(crate) fn converge(&mut self, within_ns: u64) {
         let end_ns = self.now_ns + within_ns;
         let mut heard = [false; 2];

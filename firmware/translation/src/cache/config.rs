@@ -1,11 +1,11 @@
-//! The shape of a cache, and where in it a translation may live.
+//! The shape of a cache, and the set in which a translation may live.
 
 use crate::interrupt::MAX_FILL_PAGES;
 use crate::page::{Page, Process};
 use crate::per_process::MAX_TABLE_ENTRIES;
 use crate::table::TABLE_ENTRIES;
 
-/// Most entries that a cache may have: 4 GiB of them.
+/// Most entries of a cache: 4 GiB of them.
 pub const MAX_ENTRIES: usize = 1 << 28;
 /// Most entries of a line: those of a second-level table.
 pub const MAX_LINE_ENTRIES: usize = TABLE_ENTRIES;
@@ -23,15 +23,14 @@ pub const MAX_LINE_ENTRIES: usize = TABLE_ENTRIES;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct CacheConfig {
-    /// Translations that fit: a power of two up to [`MAX_ENTRIES`]. UTLB §4.2 chose 8192, the default.
+    /// Number of translations: a power of two up to [`MAX_ENTRIES`]. UTLB §4.2 chose 8192, the default.
     pub entries: usize,
-    /// Lines of a set, any of which may hold a line that belongs there; the least recently used makes room. A power of two, at
-    /// most the lines that there are; 1, the default, is direct-mapped, as many as there are is fully associative.
+    /// Lines of a set; a new line evicts the least recently used one of its set. A power of two, at most the number of lines; 1, the
+    /// default, is direct-mapped, the number of lines is fully associative.
     pub ways: usize,
-    /// Translations of pages that follow one another and come and go together: a power of two up to [`MAX_LINE_ENTRIES`]. 1 is
-    /// the default.
+    /// Translations of consecutive pages that are cached and evicted together: a power of two up to [`MAX_LINE_ENTRIES`]. Default: 1.
     pub line_entries: usize,
-    /// Whether each process's pages start at a place of its own (UTLB §3.2). On by default.
+    /// Whether each process's pages start at an offset of their own (UTLB §3.2). On by default.
     pub offset_per_process: bool,
 }
 
@@ -66,10 +65,10 @@ impl CacheConfig {
         CacheConfig { offset_per_process, ..self }
     }
 
-    /// Itself, if such a cache can be built.
+    /// Checks that such a cache can be built.
     ///
     /// # Errors
-    /// The first number that is not as it must be is named.
+    /// Names the first number that is wrong.
     pub const fn checked(self) -> Result<Self, CacheError> {
         let CacheConfig { entries, ways, line_entries, .. } = self;
         if !entries.is_power_of_two() || entries > MAX_ENTRIES {
@@ -85,17 +84,15 @@ impl CacheConfig {
         Ok(self)
     }
 
-    /// Sets of the cache: lines / ways. Of a shape that can be built.
+    /// Number of sets: lines / ways. The shape must be valid.
     #[must_use]
     pub const fn sets(self) -> usize {
         self.entries >> self.line_entries.trailing_zeros() >> self.ways.trailing_zeros()
     }
 
-    /// The set in which a translation may live: (page / line length + offset of the process) modulo the sets. Of a shape that
-    /// can be built.
+    /// The set in which a translation may live: (page / line length + offset of the process) modulo the sets. The shape must be valid.
     ///
-    /// The offset of a process is the same for every shape, so that two lines that share a set of a cache share one of any
-    /// cache with fewer sets.
+    /// A process has the same offset in every shape, so that two lines that share a set of a cache share one of any cache with fewer sets.
     #[inline]
     #[must_use]
     pub const fn set_of(self, process: Process, page: Page) -> usize {
@@ -105,14 +102,13 @@ impl CacheConfig {
     }
 }
 
-/// What [`offset`] multiplies by.
+/// The factor for [`offset`].
 pub(super) const fn offset_factor(offset_per_process: bool) -> u64 {
     if offset_per_process { FACTOR } else { 0 }
 }
 
-/// Where page 0 of the process starts. A set is chosen by low bits, of which 8 count in one cache and 20 in another; the bits
-/// of [`FACTOR`] were searched for so that, looked at through any of these windows, up to 64 processes that follow one another
-/// start nearly as far apart as they can.
+/// Offset of the process's page 0. Low bits select a set: 8 of them in one cache, 20 in another. The bits of [`FACTOR`] were searched so
+/// that, for each number of bits, up to 64 consecutive processes start nearly as far apart as they can.
 #[inline(always)]
 pub(super) const fn offset(process: Process, factor: u64) -> u64 {
     (process.0 as u64).wrapping_mul(factor) >> 32
@@ -120,16 +116,16 @@ pub(super) const fn offset(process: Process, factor: u64) -> u64 {
 
 const FACTOR: u64 = 0x701b_9375_1832_6ec7;
 
-/// A cache that cannot be built.
+/// Why a cache or design cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The index is a bit field of the page number, so only powers of two will do.
+    /// The index is a bit field of the page number, so the size must be a power of two.
     #[error(
         "a translation cache of {entries} entries cannot be built; choose a power of two from 1 to {MAX_ENTRIES}, such as 8192"
     )]
     Entries {
-        /// What was asked for.
+        /// Number requested.
         entries: usize,
     },
     /// A line is an aligned run of pages.
@@ -138,7 +134,7 @@ pub enum CacheError {
          {MAX_LINE_ENTRIES} that is not more than the entries"
     )]
     Line {
-        /// What was asked for.
+        /// Number requested.
         line_entries: usize,
         /// Entries of the cache.
         entries: usize,
@@ -148,17 +144,17 @@ pub enum CacheError {
         "{ways} ways do not divide the {lines} lines of a translation cache evenly; choose a power of two from 1 to {lines}"
     )]
     Ways {
-        /// What was asked for.
+        /// Number requested.
         ways: usize,
         /// Lines of the cache.
         lines: usize,
     },
-    /// A table has room for something.
+    /// A table needs at least one entry.
     #[error(
         "a translation table of {entries} entries cannot be built; choose from 1 to {MAX_TABLE_ENTRIES}, such as 2048"
     )]
     Table {
-        /// What was asked for.
+        /// Number requested.
         entries: usize,
     },
     /// A miss needs a second-level table in memory.
@@ -167,13 +163,13 @@ pub enum CacheError {
     /// An interrupt asks for a bounded run of pages.
     #[error("{fill_pages} pages cannot be filled by an interrupt; choose from 1 to {MAX_FILL_PAGES}, such as 32")]
     Fill {
-        /// What was asked for.
+        /// Number requested.
         fill_pages: u32,
     },
     /// A miss fetches from one second-level table.
     #[error("{prefetch} entries cannot be fetched at once; choose from 1 to {TABLE_ENTRIES}, such as 8")]
     Prefetch {
-        /// What was asked for.
+        /// Number requested.
         prefetch: u32,
     },
 }
@@ -207,7 +203,7 @@ mod tests {
         assert_eq!(config.with_entries(1).checked(), Ok(config.with_entries(1)));
     }
 
-    /// Least distance between the starts of `count` processes that follow one another, in shares of an even spread.
+    /// Least distance between the starts of `count` consecutive processes, as a fraction of an even spread.
     fn spread(count: u64, sets: u64) -> f64 {
         let config = CacheConfig::default().with_entries(sets as usize);
         let mut starts: std::vec::Vec<_> =

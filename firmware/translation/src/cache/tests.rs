@@ -70,7 +70,7 @@ fn a_line_comes_and_goes_as_one_without_pages_that_have_no_frame() {
     assert_eq!(cache.lookup(process, Page(5)), None);
 }
 
-/// Each set as a list of lines, the one used last first; each line as a map from page to frame.
+/// Each set as a list of lines, most recently used first; each line as a map from page to frame.
 struct Naive {
     config: CacheConfig,
     sets: BTreeMap<usize, Vec<Line>>,
@@ -94,7 +94,7 @@ impl Naive {
         Some(frame)
     }
 
-    /// Gives what was evicted.
+    /// Returns what was evicted.
     fn fill(&mut self, process: Process, pages: &[(Page, Frame)]) -> Vec<(Process, Page)> {
         let ways = self.config.ways;
         let (set, line) = self.set(process, pages[0].0);
@@ -158,7 +158,7 @@ proptest! {
                     if whole.is_empty() {
                         prop_assert_eq!(gone, []);
                     } else {
-                        // What the line had before is not there any more.
+                        // The former content of the line is gone.
                         cache.line_of(page).iter().for_each(|page| {
                             if let Some(line) = naive.set(process, page).0.iter_mut().find(|it| it.2.contains_key(&page) && it.0 == process) {
                                 line.2.remove(&page);

@@ -1,14 +1,14 @@
-//! The caches of buffers (CBH) and of processes (PCH). They record what the NIC has; the contents are in the NIC's own tables.
+//! The caches of buffers (CBH) and of processes (PCH). They record what the NIC has; the data is in the NIC's own tables.
 
 use crate::cache::{CacheConfig, CacheError, SharedCache};
 use crate::page::{Frame, Page, PageRange, Process};
 use crate::waiting::{Asking, Waiting};
 
-/// Bytes of NIC memory of a buffer's entry: 8 for the handle, 8 each for start, length and landing address, 16 for the key, 8 for
-/// rights and state. The paper gives no size.
+/// Bytes of NIC memory for a buffer's entry: 8 for the handle, 8 each for start, length and landing address, 16 for the key, 8 for rights
+/// and state. The paper gives no size.
 pub const CBH_ENTRY_BYTES: usize = 56;
 
-/// Bytes of NIC memory of a process's entry: 8 for the handle, 56 for where its command queue, tables and limits are. The paper
+/// Bytes of NIC memory for a process's entry: 8 for the handle, 56 for the location of its command queue, tables and limits. The paper
 /// gives no size.
 pub const PCH_ENTRY_BYTES: usize = 64;
 
@@ -26,17 +26,17 @@ pub(super) const fn shape(entries: usize) -> CacheConfig {
 
 #[derive(Clone, Debug)]
 pub(super) struct HandleCache {
-    /// Handles stand where pages do in a cache of translations, and frames mean nothing.
+    /// A cache of translations with handles in place of pages; the frames mean nothing.
     cache: SharedCache,
     waiting: Waiting,
 }
 
-/// What a lookup of a handle gives.
+/// Result of a handle's lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Handle {
     /// The NIC has it.
     Here,
-    /// The host is to be asked.
+    /// The host must be asked.
     Miss,
     /// The host has been asked.
     Awaited,
@@ -81,7 +81,6 @@ impl HandleCache {
         self.cache.invalidate(process, place(handle));
     }
 
-    /// Forgets all handles of the process.
     pub(super) fn forget_process(&mut self, process: Process) {
         self.cache.invalidate_process(process);
         self.waiting.forget(process);

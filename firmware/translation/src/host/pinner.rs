@@ -1,27 +1,27 @@
-//! Who pins.
+//! The interface to whatever pins pages.
 
 use crate::page::{Frame, PageRange, Process};
 use core::convert::Infallible;
 
-/// Whoever makes pages usable by the NIC's DMA.
+/// Makes pages usable by the NIC's DMA.
 pub trait PinPages {
-    /// Why pages cannot be pinned or given back.
+    /// Why pages cannot be pinned or unpinned.
     type Error;
 
-    /// Pins the pages, none of which is pinned, and writes their frames in order of pages. On an error none is pinned.
+    /// Pins the pages, none of which is pinned, and writes their frames in page order. On an error none is pinned.
     ///
     /// # Errors
     /// The system refuses.
     fn pin(&mut self, process: Process, run: PageRange, frames: &mut [Frame]) -> Result<(), Self::Error>;
 
-    /// Gives the pages back; `frames` are what [`pin`](Self::pin) wrote for them, perhaps in other runs.
+    /// Unpins the pages; `frames` are those that [`pin`](Self::pin) wrote for them, perhaps in other runs.
     ///
     /// # Errors
     /// The system refuses.
     fn unpin(&mut self, process: Process, run: PageRange, frames: &[Frame]) -> Result<(), Self::Error>;
 }
 
-/// Pins at once whatever it is asked to; every page gets a frame that no other has had.
+/// Pins at once whatever is asked; every page gets a new frame.
 ///
 /// ```
 /// use mapwire_translation::*;
@@ -34,11 +34,11 @@ pub trait PinPages {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SimulatedPinner {
-    /// The frame of the page that is pinned next.
+    /// Frame of the next page to be pinned.
     pub next_frame: u64,
     /// Calls that pinned pages.
     pub pin_calls: u64,
-    /// Calls that gave pages back.
+    /// Calls that unpinned pages.
     pub unpin_calls: u64,
     /// Pages pinned now.
     pub pinned_pages: u64,

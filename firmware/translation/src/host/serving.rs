@@ -1,4 +1,4 @@
-//! What the host does when the NIC asks, and about memory that is exported.
+//! Serving the NIC's requests, and exported memory.
 
 use super::{HostError, HostResult, HostSide, PinPages};
 use crate::design::{HostRequest, NicSide, Pinning, TranslationDesign};
@@ -8,7 +8,7 @@ use crate::user::{PinPlan, Prepared};
 use alloc::vec::Vec;
 
 impl HostSide {
-    /// Makes memory that is exported usable by the NIC, unless the design pins it on a miss. Nothing is pinned ahead of it.
+    /// Makes exported memory usable by the NIC, unless the design pins it on a miss. Nothing is pinned ahead of it.
     ///
     /// # Errors
     /// [`HostError`].
@@ -37,7 +37,7 @@ impl HostSide {
         Ok(())
     }
 
-    /// Pins the pages of an export, after a check of those that are pinned or without one.
+    /// Pins the pages of an export, with or without checking those that are pinned.
     fn pin_export<N: NicSide, P: PinPages>(
         &mut self,
         nic: &mut N,
@@ -62,7 +62,7 @@ impl HostSide {
         outcome
     }
 
-    /// What was pinned for an export is in no cache: it goes as soon as nothing holds it, at once if nothing comes to hold it.
+    /// Pages pinned for an export are in no cache: they are unpinned as soon as nothing holds them, at once if nothing ever does.
     fn note_loose(&mut self, plan: &PinPlan) {
         for page in plan.to_pin.iter().copied().flatten() {
             if self.user.map().contains(page) {
@@ -72,8 +72,8 @@ impl HostSide {
         }
     }
 
-    /// Memory that has been prepared is exported: it is not unpinned before as many releases as holds. Has no effect for a design
-    /// that pins it on a miss: what is not in use may be unpinned at any time.
+    /// Holds exported memory, which must be prepared: it is not unpinned before as many releases as holds. No effect in a design that pins
+    /// it on a miss: what is not in use may be unpinned at any time.
     ///
     /// # Errors
     /// As [`hold`](Self::hold).
@@ -84,7 +84,7 @@ impl HostSide {
         }
     }
 
-    /// Memory is exported no more.
+    /// The memory is no longer exported.
     ///
     /// # Errors
     /// As [`release`](Self::release).
@@ -95,13 +95,11 @@ impl HostSide {
         }
     }
 
-    /// Does what the NIC asks for; it may go on then, whether this failed or not. Translations of other processes that had to
-    /// leave the NIC are added to `others`, if their pages are to be unpinned: tell their host sides,
-    /// [`drop_evicted`](Self::drop_evicted).
+    /// Serves a request of the NIC, which may go on then, whether this failed or not. Translations of other processes that it evicted are
+    /// added to `others` if their pages are to be unpinned: tell their host sides by [`drop_evicted`](Self::drop_evicted).
     ///
     /// # Errors
-    /// [`HostError`]. The page that was looked up could not be pinned, and is the garbage frame to the NIC; or a page could not be
-    /// given back.
+    /// [`HostError`]. The looked-up page could not be pinned, and is the garbage frame to the NIC; or a page could not be unpinned.
     pub fn serve<N: NicSide, P: PinPages>(
         &mut self,
         nic: &mut N,
@@ -154,7 +152,7 @@ impl HostSide {
     ) -> HostResult<N, P> {
         self.user.plan_fill(pages, wanted, plan)?;
         if self.unpins_evicted && !plan.to_unpin.is_empty() {
-            // What has to leave the NIC for the fill is unpinned anyway: that first, others only as far as it is not enough.
+            // What must leave the NIC for the fill is unpinned anyway: that first, others only if it is not enough.
             for page in pages {
                 let displaced = nic.design().displaced_by(self.process, page);
                 if let Some((process, page)) = displaced
@@ -171,7 +169,7 @@ impl HostSide {
             self.unpin(nic, pinner, page)?;
         }
         for &run in &plan.to_pin {
-            // Of the pages around the wanted one, some may not exist.
+            // Some pages around the wanted one may not exist.
             if self.pin(nic, pinner, run, 0).is_err() && run.contains(wanted) && !self.user.map().contains(wanted) {
                 self.pin(nic, pinner, PageRange::single(wanted), 0)?;
             }
@@ -209,10 +207,10 @@ impl HostSide {
         outcome
     }
 
-    /// The translation of the page has left the NIC: it is unpinned (UTLB §6.2), as soon as nothing holds it.
+    /// The NIC has evicted the translation of the page: unpins it (UTLB §6.2) as soon as nothing holds it.
     ///
     /// # Errors
-    /// [`HostError`]: the page could not be given back.
+    /// [`HostError`]: the page could not be unpinned.
     pub fn drop_evicted<N: NicSide, P: PinPages>(
         &mut self,
         nic: &mut N,
@@ -233,11 +231,11 @@ impl HostSide {
         self.unpin(nic, pinner, page)
     }
 
-    /// Unpins what nothing holds any more, and above the high-water mark of the design what is not in the NIC (dynamic handle
-    /// lookup §IV.B), as the policy chooses. To be called now and then.
+    /// Unpins what nothing holds any more, and above the design's high-water mark what is not in the NIC (dynamic handle lookup §IV.B), as
+    /// the policy chooses. Call it from time to time.
     ///
     /// # Errors
-    /// [`HostError`]: a page could not be given back.
+    /// [`HostError`]: a page could not be unpinned.
     pub fn reclaim<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P) -> HostResult<N, P> {
         self.sparing(nic, |host, nic| host.reclaim_now(nic, pinner))
     }
@@ -262,7 +260,7 @@ impl HostSide {
         outcome
     }
 
-    /// Whether pages wait for [`reclaim`](Self::reclaim) that have left the NIC.
+    /// Whether pages that have left the NIC wait for [`reclaim`](Self::reclaim).
     #[inline]
     pub fn owes_pages(&self) -> bool {
         !self.due.is_empty()
@@ -279,7 +277,7 @@ impl HostSide {
 
     /// Unpins loose pages that nothing holds any more.
     fn settle<N: NicSide, P: PinPages>(&mut self, nic: &mut N, pinner: &mut P) -> HostResult<N, P> {
-        // A page that is mapped no more keeps none of the others.
+        // A page that is no longer mapped does not keep the others pinned.
         let mut outcome = Ok(());
         while let Some(page) = self.due.pop_first() {
             if self.loose.contains(&page) && !self.user.is_held(page) {

@@ -7,7 +7,7 @@ fn range(first: u64, count: u64) -> PageRange {
     PageRange { first: Page(first), count }
 }
 
-/// Pins what is below a page, and remembers every call.
+/// Pins pages below a bound, and records every call.
 struct Memory {
     end: Page,
     pinned: BTreeMap<Page, Frame>,
@@ -64,7 +64,7 @@ impl World {
         self.host.prepare(&mut self.nic, &mut self.memory, pages)
     }
 
-    /// Looks up, and serves until there is a frame. What the host says about it comes too.
+    /// Looks up, and serves until there is a frame. Also returns the host's result.
     fn translate(&mut self, page: u64) -> Translated {
         let mut outcome = Ok(());
         for _ in 0..3 {
@@ -175,13 +175,13 @@ fn pages_of_a_line_that_do_not_exist_are_left_out() {
     assert_eq!(world.translate(19), FOUND(19));
     let refused = world.translate(22);
     assert_eq!(refused, (Frame::GARBAGE, Err(HostError::Pin(NoSuchMemory))));
-    // It is asked for anew each time: it may exist by then.
+    // It is requested anew each time: it may exist by then.
     world.memory.end = Page(23);
     assert_eq!(world.translate(22), FOUND(22));
     assert_eq!(world.translate(18), FOUND(18));
     assert_eq!(world.nic.counters().interrupts, 5);
     world.calls();
-    // A line that only the NIC does not know costs no call, though pages of it are not pinned.
+    // A line that is missing only in the NIC costs no call, even if some of its pages are not pinned.
     let frame = world.nic.installed(Process(0), Page(18));
     world.nic.install(Process(0), Page(18), frame).unwrap();
     assert_eq!(world.translate(18), FOUND(18));
@@ -241,7 +241,7 @@ fn for_an_export_nothing_is_pinned_ahead() {
 #[test]
 fn a_miss_that_has_no_room_is_told_and_gives_the_garbage_frame() {
     let mut world = World::of("interrupt", PinRules::default().with_limit(PinLimit::Pages(2)));
-    // Of the pages held, two are not pinned yet: they are not among those in the way.
+    // Of the pages held, two are not pinned yet: they do not count.
     world.host.hold(range(0, 2)).unwrap();
     world.host.hold(range(7, 2)).unwrap();
     assert_eq!(world.translate(0), FOUND(0));
@@ -289,7 +289,7 @@ fn pages_of_other_processes_that_had_to_leave_are_told() {
     assert_eq!(world.pinned(), [3, 8]);
     world.host.drop_evicted(&mut world.nic, &mut world.memory, Page(3)).unwrap();
     assert_eq!(world.pinned(), [8]);
-    // Told twice, or of a page that has come back, nothing happens.
+    // Told twice, or of a page that is back, it does nothing.
     world.host.drop_evicted(&mut world.nic, &mut world.memory, Page(3)).unwrap();
     other_host.drop_evicted(&mut world.nic, &mut world.memory, Page(8)).unwrap();
     assert_eq!(world.pinned(), [8]);

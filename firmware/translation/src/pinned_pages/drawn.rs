@@ -1,10 +1,10 @@
-//! Pinned pages of which victims are drawn by lot: RANDOM.
+//! Victims drawn at random: RANDOM.
 
 use super::{Node, Search, State};
 use crate::page::Page;
 use alloc::vec::Vec;
 
-/// All listed pages; a node's `older` is its place.
+/// All listed pages; a node's `older` is its index here.
 #[derive(Clone, Debug)]
 pub(super) struct Drawn {
     listed: Vec<u32>,
@@ -21,7 +21,7 @@ impl Drawn {
         self.listed.push(at as u32);
     }
 
-    /// Listed pages stay where they are; a parked one is listed again.
+    /// Leaves listed pages where they are; relists a parked one.
     pub(super) fn touch(&mut self, cells: &mut [Node], at: usize) {
         if cells[at].state == State::Parked {
             cells[at].state = State::Listed;
@@ -37,7 +37,7 @@ impl Drawn {
         }
     }
 
-    /// Draws among those not drawn yet, which stand before the others.
+    /// Draws among those not drawn yet, which precede the others.
     pub(super) fn search(&mut self, search: &mut Search<'_, impl Fn(Page) -> bool>) {
         let mut left = self.listed.len();
         while search.missing > 0 && left > 0 {
@@ -63,7 +63,7 @@ impl Drawn {
     }
 }
 
-/// The generator SplitMix64: every seed is a good one.
+/// The generator SplitMix64: every seed is good.
 #[derive(Clone, Debug)]
 pub(super) struct SplitMix(pub(super) u64);
 
@@ -75,7 +75,7 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number less than `end`, which is not 0.
+    /// A number less than `end`, which must not be 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }

@@ -1,7 +1,7 @@
-//! Pinned pages by how often each has been used since it was pinned: LFU and MFU.
+//! Victims by number of uses since pinning: LFU and MFU.
 //!
-//! Pages used equally often share a bucket, in the order of their last use; buckets are in the order of their number of uses. A
-//! use moves a page to the next bucket, so nothing is ever searched for.
+//! Pages with equal numbers of uses share a bucket, in the order of their last use; buckets are ordered by number of uses. A use moves a
+//! page to the next bucket, so nothing is ever searched.
 
 use super::{NIL, Node, Search, State};
 use crate::page::Page;
@@ -14,36 +14,36 @@ struct Bucket {
     oldest: u32,
     /// The bucket of the next smaller number of uses.
     fewer: u32,
-    /// The bucket of the next larger number of uses. Of a bucket that is not in use, the next such.
+    /// The bucket of the next larger number of uses. In a free bucket, the next free one.
     more: u32,
-    /// Pages that a search has parked: the bucket waits for them.
+    /// Pages of this bucket that a search has parked: they keep it alive.
     parked: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Frequency {
     buckets: Vec<Bucket>,
-    /// First of the buckets that are not in use.
+    /// First of the free buckets.
     spare: u32,
     fewest: u32,
     most: u32,
-    /// The bucket of each node that is pinned.
+    /// The bucket of each pinned node.
     bucket_of: Vec<u32>,
     most_first: bool,
 }
 
 impl Frequency {
-    /// Victims are those used least often, of these the least recently used.
+    /// Victims are the least often used, of these the least recently used.
     pub(super) fn least_first() -> Self {
         Frequency { buckets: Vec::new(), spare: NIL, fewest: NIL, most: NIL, bucket_of: Vec::new(), most_first: false }
     }
 
-    /// Victims are those used most often, of these the least recently used.
+    /// Victims are the most often used, of these the least recently used.
     pub(super) fn most_first() -> Self {
         Frequency { most_first: true, ..Self::least_first() }
     }
 
-    /// A page is pinned, for a use or ahead of it.
+    /// Adds a pinned page, for a use or ahead of it.
     pub(super) fn add(&mut self, cells: &mut [Node], at: usize, used: bool) {
         if self.bucket_of.len() < cells.len() {
             self.bucket_of.resize(cells.len(), NIL);
@@ -66,7 +66,7 @@ impl Frequency {
         self.drop_if_empty(bucket);
     }
 
-    /// One use more, if the page is pinned.
+    /// Counts one more use, if the page is pinned.
     pub(super) fn touch(&mut self, cells: &mut [Node], at: usize) {
         let bucket = match cells[at].state {
             State::Absent => return,
@@ -82,7 +82,7 @@ impl Frequency {
         self.drop_if_empty(bucket);
     }
 
-    /// A parked page is the most recently used of its bucket.
+    /// Relists a parked page as the most recently used of its bucket.
     pub(super) fn take_back(&mut self, cells: &mut [Node], at: usize) {
         let bucket = self.bucket_of[at];
         self.buckets[bucket as usize].parked -= 1;
@@ -110,7 +110,7 @@ impl Frequency {
         self.buckets.capacity() * size_of::<Bucket>() + self.bucket_of.capacity() * size_of::<u32>()
     }
 
-    /// The bucket for `uses`, which is more than that of `before` and at most that of the one behind it.
+    /// The bucket for `uses`, which is more than that of `before` and at most that of its successor.
     fn bucket_after(&mut self, before: u32, uses: u64) -> u32 {
         let behind = match before {
             NIL => self.fewest,

@@ -1,9 +1,9 @@
-//! Pinned pages in the order of their last use: LRU and MRU.
+//! Victims by last use: LRU and MRU.
 
 use super::{NIL, Node, Search, State};
 use crate::page::Page;
 
-/// A list through the nodes, from the page used last to that used least recently.
+/// A list through the nodes, from the most to the least recently used page.
 #[derive(Clone, Debug)]
 pub(super) struct Recency {
     newest: u32,
@@ -12,12 +12,12 @@ pub(super) struct Recency {
 }
 
 impl Recency {
-    /// Victims are those used least recently.
+    /// Victims are the least recently used.
     pub(super) fn oldest_first() -> Self {
         Recency { newest: NIL, oldest: NIL, newest_first: false }
     }
 
-    /// Victims are those used most recently.
+    /// Victims are the most recently used.
     pub(super) fn newest_first() -> Self {
         Recency { newest_first: true, ..Self::oldest_first() }
     }
@@ -26,8 +26,8 @@ impl Recency {
         self.oldest
     }
 
-    /// Makes the nodes `from..to` the newest, the last of them newest of all. Pages that were touched together before stand in
-    /// the order already and move as one.
+    /// Makes the nodes `from..to` the newest, in ascending order. Pages that were touched together before are already in order and move as
+    /// one.
     #[inline(always)]
     pub(super) fn touch(&mut self, cells: &mut [Node], from: usize, to: usize) {
         let mut first = from;
@@ -64,7 +64,7 @@ impl Recency {
         }
     }
 
-    /// Takes the nodes from `first` to `last`, which stand in the order one after the other, out of it.
+    /// Unlinks the nodes from `first` to `last`, which are consecutive in the list.
     #[inline]
     pub(super) fn unlink(&mut self, cells: &mut [Node], first: usize, last: usize) {
         let older = cells[first].older;
@@ -79,7 +79,7 @@ impl Recency {
         }
     }
 
-    /// Puts the nodes from `first` to `last`, which are linked to one another, at the newest end.
+    /// Links the nodes from `first` to `last`, a chain, at the newest end.
     #[inline]
     pub(super) fn link_newest(&mut self, cells: &mut [Node], first: usize, last: usize) {
         let older = self.newest;

@@ -101,7 +101,7 @@ fn each_policy_gives_up_what_its_name_says() {
         for page in [2, 0, 3, 3, 3, 2, 0] {
             pinned.touch(range(page, 1));
         }
-        // Pages 2 and 0 have been used three times, page 1 once, and page 3 once since it was pinned anew.
+        // Pages 2 and 0 have been used three times, page 1 once, and page 3 once since it was pinned again.
         pinned.remove(Page(3));
         pinned.insert(range(3, 1)).unwrap();
         let order = victims(&mut pinned, 9, PageRange::EMPTY);
@@ -134,7 +134,7 @@ fn lots_fall_on_every_page_alike_and_the_same_again_for_the_same_seed() {
     assert_ne!(drawn, draws(2));
     for page in 0..16 {
         let times = drawn.iter().filter(|it| **it == page).count();
-        // 1000 times each in the mean; the deviation of a fair lot is 27.
+        // 1000 times each on average; the standard deviation of a fair draw is 27.
         let expected = if page < 4 { 0..1 } else { 860..1140 };
         assert!(expected.contains(&times), "page {page}: {times} times");
     }
@@ -235,7 +235,7 @@ proptest! {
         let mut pinned = PinnedPages::with(1000, policy);
         let mut naive = Naive::new(policy);
         for (op, first, count, many) in ops {
-            // Around the border of two leaves, and far away.
+            // Around the boundary of two leaves, and far away.
             let first = if first < 20 { 246 + first } else { 1 << 30 | first };
             let pages = range(first, count);
             match op {

@@ -1,4 +1,4 @@
-//! Counts that were computed by hand, for every design.
+//! Hand-computed counts for every design.
 
 use crate::limit::{PinLimit, PinRules};
 use crate::page::{Page, PageRange, Process};
@@ -7,7 +7,7 @@ use crate::{AnyDesign, Counters, HandleCounters, Hosts, SimulatedPinner, Transla
 use std::format;
 use std::vec::Vec;
 
-/// A send from pages, or what arrives for an export, each `process:first` or `process:first+count`.
+/// A send from pages, or an arrival for an export, each `process:first` or `process:first+count`.
 enum Step {
     Send(Process, PageRange),
     Receive(Process, PageRange),
@@ -93,19 +93,19 @@ fn assert_counts(design: &str, rules: PinRules, trace: &str, expected: [u64; 6])
     assert_eq!(counted, expected, "{design}, {rules:?}: {trace}");
 }
 
-/// Four places, page n in place n % 4.
+/// Four slots, page n in slot n % 4.
 const FOUR: &str = "entries=4,offset=off";
 
 #[test]
 fn without_a_limit() {
     let rules = PinRules::default();
-    // Page 4 takes the place of page 0 and gives it back; process 1's page 1 that of process 0's, which misses once more.
+    // Page 4 replaces page 0 and vice versa; process 1's page 1 replaces process 0's, which misses once more.
     let trace = "0:0 0:1 0:0 0:4 0:0 0:1 1:1 0:1 1:3 1:3";
     let of = |design: &str| format!("{design},{FOUR}");
     assert_counts(&of("hierarchical"), rules, trace, [10, 5, 7, 0, 5, 0]);
-    // Each miss interrupts; what leaves is unpinned: 0, 4, then page 1 of either process.
+    // Each miss interrupts; evicted pages are unpinned: 0, 4, then page 1 of either process.
     assert_counts(&of("interrupt"), rules, trace, [10, 0, 7, 7, 7, 4]);
-    // Two sets of two: 0 and 4 share one with room for both; 1 and process 1's 1 and 3 fight for the other: 1, 1', 3'.
+    // Two sets of two: 0 and 4 fit in one; 1 and process 1's 1 and 3 compete for the other: 1, 1', 3'.
     let two_way = "hierarchical,entries=4,ways=2,offset=off";
     assert_counts(two_way, rules, trace, [10, 5, 5, 0, 5, 0]);
     // Indexes by order of pinning: 0 → 0, 1 → 1, 4 → 2 in process 0; 1 → 0, 3 → 1 in process 1. In places 0 to 2: 0, 1, hit 0, 4,
@@ -123,17 +123,17 @@ fn without_a_limit() {
 fn under_a_limit() {
     let rules = PinRules::default().with_limit(PinLimit::Pages(2));
     let trace = "0:0 0:1 0:0 0:2 0:1 0:2 0:0";
-    // LRU: 0 1, touch 0, 2 for 1, 1 for 0, touch 2, 0 for 1. Each pin anew is a NIC miss anew: an unpin invalidates.
+    // LRU: 0 1, touch 0, 2 for 1, 1 for 0, touch 2, 0 for 1. Each renewed pin is a NIC miss too: an unpin invalidates.
     assert_counts("hierarchical", rules, trace, [7, 5, 5, 0, 5, 3]);
     assert_counts("shared-cache", rules, trace, [7, 5, 5, 0, 5, 3]);
     assert_counts("per-process", rules, trace, [7, 5, 0, 0, 5, 3]);
     assert_counts("per-process,entries=2", PinRules::default(), trace, [7, 5, 0, 0, 5, 3]);
     // The host sees misses only: 0 1, 2 for 0, the next three hit, 0 for 1.
     assert_counts("interrupt", rules, "0:0 0:1 0:0 0:2 0:1 0:2 0:1 0:0", [8, 0, 4, 4, 4, 2]);
-    // Room is made first by what has to leave the cache anyway: 4 takes the place of 0, not that of 1, and then the other way round.
+    // Pages that must leave the cache anyway are unpinned first: 4 replaces 0, not 1, and then the other way round.
     let interrupt = format!("interrupt,{FOUR}");
     assert_counts(&interrupt, rules, "0:0 0:1 0:4 0:1 0:0 0:1", [6, 0, 4, 4, 4, 2]);
-    // A line of four does not fit into the limit: as many of its pages as do, the wanted one among them.
+    // A line of four exceeds the limit: only as many of its pages as fit, the wanted one among them.
     assert_counts("dynamic-handle,line=4", rules, "0:0 0:1 0:3", [3, 0, 2, 2, 3, 1]);
 }
 
@@ -167,7 +167,7 @@ fn with_pages_ahead() {
     assert_counts("shared-cache,prefetch=4", rules, trace, [14, 4, 4, 0, 16, 0]);
     // With lines: 0 to 3, 4 to 7, (8) 9 to 11, 12 to 15.
     assert_counts("hierarchical,line=4", rules, trace, [14, 4, 4, 0, 16, 0]);
-    // One page is all that two leave room for: 0 1; 2 for 0 and 3 for 1; 0 and 1 for those.
+    // There is room for only one page besides each pair: 0 1; 2 for 0 and 3 for 1; 0 and 1 for those.
     let two = rules.with_limit(PinLimit::Pages(2));
     assert_counts("hierarchical", two, "0:0 0:2 0:3 0:0", [4, 3, 4, 0, 6, 4]);
 }
@@ -179,7 +179,7 @@ fn with_many_pages_an_interrupt() {
     let trace = "0:0 0:1 0:3 0:5+2 1:2 1:5 0:3";
     let vmmc = "interrupt,variant=vmmc,fill=4";
     assert_counts(vmmc, rules, trace, [8, 0, 3, 3, 12, 0]);
-    // Four entries, two sets of two: 0 to 3; 5 to 8 push all of them out. Then 3 and 4 push 7 and 8 out; 5 and 6 are there.
+    // Four entries, two sets of two: 0 to 3; 5 to 8 evict all of them. Then 3 and 4 evict 7 and 8; 5 and 6 are there.
     let small = "interrupt,variant=vmmc,fill=4,entries=4";
     assert_counts(small, rules, trace, [8, 0, 4, 4, 14, 6]);
 }
@@ -187,13 +187,13 @@ fn with_many_pages_an_interrupt() {
 #[test]
 fn of_receives() {
     let rules = PinRules::default();
-    // Pages 4 to 7 are exported, and received; page 5 is also sent from; page 9 takes its place.
+    // Pages 4 to 7 are exported, and received; page 5 is also sent from; page 9 replaces it.
     let trace = "e0:4+4 r0:4+4 r0:4 0:5 0:9 u0:4+4 reclaim";
     assert_counts(&std::format!("hierarchical,{FOUR}"), rules, trace, [7, 5, 5, 0, 5, 0]);
     assert_counts("per-process", rules, trace, [7, 5, 0, 0, 5, 0]);
-    // Receives need no cache. 5 is sent from: a miss. It leaves for 9, but stays pinned until the export ends, as do the others.
+    // Receives need no cache. 5 is sent from: a miss. 9 evicts it, but it stays pinned until the export ends, as do the others.
     assert_counts(&std::format!("interrupt,{FOUR}"), rules, trace, [7, 0, 2, 2, 5, 4]);
-    // Nothing is pinned for an export. Lines 4–5, 6–7, 4–5 again is there, 8–9 takes the place of 4–5.
+    // Nothing is pinned for an export. Lines 4–5, 6–7, 4–5 again is there, 8–9 replaces 4–5.
     let handles = "dynamic-handle,entries=4,ways=1,line=2";
     assert_counts(handles, rules, trace, [7, 0, 3, 3, 6, 0]);
     let expected = HandleCounters { send_cold_misses: 1, receive_cold_misses: 2, ..HandleCounters::default() };
@@ -208,14 +208,14 @@ fn above_the_high_water_mark() {
     let trace = "0:0 0:2 0:4 0:6 0:4";
     assert_counts(design, PinRules::default(), trace, [5, 0, 4, 4, 8, 0]);
     let reclaimed = format!("{trace} reclaim 0:6 0:2 reclaim");
-    // 2 and 3 are pinned anew and take the place of 6 and 7 in the cache, which are then above the mark.
+    // 2 and 3 are pinned again and replace 6 and 7 in the cache, which are then above the mark.
     assert_counts(design, PinRules::default(), &reclaimed, [7, 0, 5, 5, 10, 6]);
 }
 
 #[test]
 fn with_tables_that_are_paged_out() {
-    // One of the two second-level tables is in memory, and the cache has one place: each lookup but the repeated ones needs the
-    // table that is not there.
+    // One of the two second-level tables is in memory, and the cache has one slot: each lookup but the repeated ones needs the absent
+    // table.
     let trace = "0:0 0:1024 0:0 0:0 0:1025 0:1024 0:1";
     let design = "hierarchical,entries=1,tables=1";
     // Pinning pages in the host's own tables brings them in without an interrupt: at 0, 1024, 1025 and 1.

@@ -1,4 +1,4 @@
-//! Random traces: every design against a naive model of it, and the designs against one another.
+//! Random traces: every design against a naive model, and the designs against one another.
 
 use crate::cache::CacheConfig;
 use crate::dynamic_handle::DynamicHandleConfig;
@@ -17,7 +17,7 @@ const PROCESSES: u16 = 3;
 
 type Trace = Vec<(Process, Page)>;
 
-/// Lookups that come back to pages used before.
+/// Lookups that return to pages used before.
 fn trace() -> impl Strategy<Value = Trace> {
     let page = prop_oneof![3 => 0u64..12, 2 => 0u64..48];
     let lookup = (0..PROCESSES, page).prop_map(|(process, page)| (Process(process), Page(page)));
@@ -83,7 +83,7 @@ fn limited(pages: u64) -> PinRules {
     PinRules::default().with_limit(PinLimit::Pages(pages))
 }
 
-/// Each set as a list, the one used last first.
+/// Each set as a list, most recently used first.
 struct Sets<K> {
     ways: usize,
     sets: BTreeMap<usize, Vec<K>>,
@@ -94,7 +94,7 @@ impl<K: Copy + PartialEq> Sets<K> {
         Sets { ways, sets: BTreeMap::new() }
     }
 
-    /// Whether it was there, and if not, what had to leave for it.
+    /// Whether it was present, and if not, what was evicted for it.
     fn look_up(&mut self, set: usize, key: K) -> (bool, Option<K>) {
         let set = self.sets.entry(set).or_default();
         let at = set.iter().position(|other| *other == key);
@@ -165,7 +165,7 @@ proptest! {
         prop_assert_eq!(run(hierarchical(cache), PinRules::default(), &trace).nic_misses, misses);
     }
 
-    /// UTLB Table 5: pages unpinned for the limit leave the cache, and miss anew.
+    /// UTLB Table 5: pages unpinned for the limit leave the cache, and miss again.
     #[test]
     fn under_a_limit_utlb_misses_in_the_nic_at_least_as_often_as_in_the_check(
         cache in cache(), pages in 1u64..20, policy in prop::sample::select(&Policy::PREDEFINED[..]), trace in trace(),
@@ -196,7 +196,7 @@ proptest! {
             misses += 1;
             let own = pinned.entry(process).or_default();
             if own.len() == limit {
-                // What the fill pushes out makes room, if it is of this process; else what was pinned first.
+                // Pages that the fill evicts make room, if they are of this process; else the ones pinned first.
                 let pushed = before.get(cache.ways - 1).filter(|pushed| pushed.0 == process);
                 let gone = pushed.map_or(own[0], |pushed| pushed.1);
                 own.retain(|other| *other != gone);
@@ -224,7 +224,7 @@ proptest! {
         prop_assert_eq!(counters, Counters { nic_misses: 0, ..utlb });
     }
 
-    /// Where every process's buffer was pinned whole, and in order, indexes are page numbers.
+    /// If every process's buffer was pinned whole, and in order, indexes are page numbers.
     #[test]
     fn by_index_the_shared_cache_is_that_of_utlb_if_indexes_are_pages(
         cache in cache(), line in 0u32..3, prefetch in 1u32..9, trace in trace(),

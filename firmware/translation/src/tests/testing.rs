@@ -1,4 +1,4 @@
-//! How the property tests of this crate are run.
+//! Configuration of this crate's property tests.
 
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;

@@ -1,4 +1,4 @@
-//! Designs in the words of settings, for tests. The crate of that grammar stands below this one, so its files are taken instead.
+//! Designs by their names in settings, for tests. The crate of that grammar depends on this one, so its files are included instead.
 #![allow(dead_code, unreachable_pub)]
 
 #[path = "../../../../settings/src/design.rs"]

@@ -12,7 +12,7 @@ fn range(first: u64, count: u64) -> PageRange {
     PageRange { first: Page(first), count }
 }
 
-/// Does what the plan says, as a driver that never fails.
+/// Carries out the plan, as a driver that never fails.
 fn carry_out(user: &mut UserTable, plan: &PinPlan) {
     plan.to_unpin.iter().for_each(|page| user.commit_unpinned(*page));
     plan.to_pin.iter().for_each(|run| user.commit_pinned(*run).unwrap());
@@ -50,7 +50,7 @@ fn a_hand_computed_trace_under_a_limit_gives_its_golden_counts() {
     assert_eq!(user.counters(), expected);
 }
 
-/// Carries out what is pinned ahead as well.
+/// Carries out pinning ahead as well.
 fn send_with_prepinning(user: &mut UserTable, pages: PageRange) -> PinPlan {
     let plan = send(user, pages).unwrap();
     let ahead = plan.ahead.iter();
@@ -66,7 +66,7 @@ fn a_check_miss_pins_pages_ahead_and_counts_once() {
     // 13 is pinned; 14 misses and pins up to 17, 18 misses and pins up to 21.
     let plan = send_with_prepinning(&mut user, range(13, 6));
     assert_eq!((plan.to_pin, plan.ahead), (vec![range(14, 5)], vec![range(19, 3)]));
-    // 8 misses and covers 9, which misses no more; 22 misses.
+    // 8 misses and covers 9, which then hits; 22 misses.
     let plan = send_with_prepinning(&mut user, range(8, 15));
     assert_eq!(plan.to_pin, [range(8, 2), range(22, 1)]);
     assert_eq!(plan.ahead, [range(23, 3)]);
@@ -96,7 +96,7 @@ fn what_is_pinned_ahead_takes_the_place_of_others_but_keeps_to_the_limit() {
     assert_eq!(user.counters().pinned_pages, 4);
 }
 
-/// Chooses pages 7, 8 and 9, wrongly some twice, and one that is not pinned; remembers what it is told.
+/// Chooses pages 7, 8 and 9, some of them twice, and one that is not pinned; records its notifications.
 #[derive(Debug, Default)]
 struct Sevens {
     told: Arc<Mutex<Vec<String>>>,
@@ -132,7 +132,7 @@ fn an_application_chooses_victims_but_never_wrong_ones() {
     send(&mut user, range(5, 5)).unwrap(); // 5 6 7 8 9
     user.hold(range(8, 1)).unwrap();
     told.lock().unwrap().clear();
-    // 7 is chosen; 8 is held, 9 is needed; so the others are those used least recently.
+    // 7 is chosen; 8 is held, 9 is needed; so the others are the least recently used.
     let plan = send(&mut user, range(9, 4)).unwrap();
     assert_eq!(plan.to_unpin, [Page(7), Page(5)]);
     let expected = [
@@ -270,7 +270,7 @@ proptest! {
                     prop_assert_eq!(victims.len(), over);
                     prop_assert!(victims.is_subset(&pinned));
                     prop_assert!(victims.iter().all(|page| !held.contains(page) && !pages.contains(*page)));
-                    // The driver gets so far, in order, before it fails.
+                    // The driver does this much, in order, before it fails.
                     for page in plan.to_unpin.iter().take(steps) {
                         user.commit_unpinned(*page);
                         pinned.remove(page);

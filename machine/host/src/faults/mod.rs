@@ -8,11 +8,10 @@
 //! | [`FaultBackend::Userfaultfd`] | SIGBUS | page table entries alone, no range is ever split | Linux 6.4 |
 //! | [`FaultBackend::Sigsegv`] | SIGSEGV | `mprotect`, which splits and joins mapped ranges | `vm.max_map_count` above the number of runs of pages with one protection |
 //!
-//! With both, the faulting thread itself runs the handler that [`watch`] installed, so no other
-//! processor need wake up. The handler runs in a signal: see [`FaultHandler`] for what it may do.
+//! With both, the faulting thread itself runs the handler that [`watch`] installed, so no other processor need wake up. The handler runs
+//! in a signal: see [`FaultHandler`] for its restrictions.
 //!
-//! A system call that is handed a pointer into a closed page does not fault: it fails with
-//! `EFAULT`. Touch the memory first.
+//! A system call with a pointer into a closed page does not fault: it fails with `EFAULT`. Touch the memory first.
 //!
 //! # Faults on open pages
 //! With [`FaultBackend::Userfaultfd`] the kernel may drop a page table entry under memory pressure; the next
@@ -55,10 +54,10 @@ use crate::errno::Errno;
 use crate::mapping::Rights;
 use crate::views::MultiView;
 
-/// What application threads may do with a page of a view.
+/// Access of application threads to a page of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Access {
-    /// Nothing: loads and stores fault.
+    /// No access: loads and stores fault.
     #[default]
     None,
     /// Load; stores fault.
@@ -67,7 +66,7 @@ pub enum Access {
     Write,
 }
 
-/// Which backend protects pages and so which signal a fault arrives as.
+/// Backend that protects pages, and so the signal of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultBackend {
     /// userfaultfd in SIGBUS mode.
@@ -98,7 +97,7 @@ impl fmt::Display for FaultBackend {
     }
 }
 
-/// A word that names no backend.
+/// Unknown name of a backend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is not a way to catch faults: use userfaultfd or sigsegv (MAPWIRE_FAULTS)")]
 pub struct ParseBackendError {
@@ -116,12 +115,10 @@ impl FromStr for FaultBackend {
     }
 }
 
-/// The signal that a fault arrives as.
+/// Signal of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultSignal {
-    /// SIGBUS.
     Bus,
-    /// SIGSEGV.
     Segv,
 }
 
@@ -168,7 +165,7 @@ impl PageProtection {
     /// The first backend of [`FaultBackend::ALL`] that this computer allows.
     ///
     /// # Errors
-    /// Why the last one was refused, if all were.
+    /// All were refused: names the reason for the last.
     pub fn best(views: Arc<MultiView>) -> Result<Self, ProtectionError> {
         Self::new(FaultBackend::Userfaultfd, Arc::clone(&views)).or_else(|_| Self::new(FaultBackend::Sigsegv, views))
     }
@@ -241,18 +238,18 @@ pub enum ProtectionError {
         "pages {first_page}..{first_page}+{pages} of view {view} do not exist: there are {views} views of {view_pages} pages"
     )]
     OutOfRange {
-        /// View asked for.
+        /// View requested.
         view: usize,
-        /// First page asked for.
+        /// First page requested.
         first_page: usize,
-        /// Pages asked for.
+        /// Number of pages requested.
         pages: usize,
-        /// Views that exist.
+        /// Number of views.
         views: usize,
-        /// Pages that each has.
+        /// Number of pages in each.
         view_pages: usize,
     },
-    /// Neither the device nor the system call gives a userfaultfd.
+    /// Neither the device nor the system call provides a userfaultfd.
     #[error(
         "userfaultfd is refused ({DEVICE}: {device}; system call: {call}): \
          give this user the device (`chmod 666 {DEVICE}`), or let the container's seccomp \
@@ -260,18 +257,18 @@ pub enum ProtectionError {
          or set MAPWIRE_FAULTS=sigsegv"
     )]
     UserfaultfdRefused {
-        /// What opening the device gave.
+        /// Error of opening the device.
         device: Errno,
-        /// What the system call gave.
+        /// Error of the system call.
         call: Errno,
     },
-    /// The kernel's userfaultfd cannot do what is needed.
+    /// The kernel's userfaultfd lacks a feature.
     #[error(
         "this kernel's userfaultfd lacks {missing}: \
          Linux 6.4 or later has it; or set MAPWIRE_FAULTS=sigsegv"
     )]
     UserfaultfdTooOld {
-        /// The feature that is missing.
+        /// Name of the feature.
         missing: &'static str,
     },
     /// mprotect splits mapped ranges, and the kernel's limit of them is reached.
@@ -281,31 +278,28 @@ pub enum ProtectionError {
          or use MAPWIRE_FAULTS=userfaultfd, which needs no ranges"
     )]
     TooManyRanges {
-        /// `vm.max_map_count`.
+        /// Value of `vm.max_map_count`.
         limit: u64,
-        /// A higher value.
+        /// Value that would do.
         wanted: u64,
     },
-    /// No memory is left for a page opened for the first time.
+    /// No memory is left for pages opened for the first time.
     #[error(
         "no memory left for {pages} pages of shared memory: {errno}; free memory, or raise the limit of the control group"
     )]
     OutOfMemory {
-        /// Pages that were to be opened.
+        /// Number of pages to open.
         pages: usize,
-        /// The kernel's reason.
         errno: Errno,
     },
-    /// A system call failed for a reason of its own.
+    /// Another system call failed.
     #[error("{call} of {bytes} bytes at {address:#x}: {errno}")]
     System {
-        /// The call.
         call: &'static str,
-        /// First address.
+        /// First address of the pages.
         address: usize,
-        /// Bytes concerned.
+        /// Length in bytes.
         bytes: usize,
-        /// The kernel's reason.
         errno: Errno,
     },
 }

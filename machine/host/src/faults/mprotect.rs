@@ -6,8 +6,7 @@ use super::{Access, ProtectionError};
 use crate::mapping::Rights;
 use crate::views::MultiView;
 
-/// Works on every kernel. Neighbouring pages of one protection make up one mapped range, of
-/// which a process may have `vm.max_map_count`.
+/// Works on every kernel. Neighbouring pages of one protection form one mapped range, of which a process may have `vm.max_map_count`.
 #[derive(Debug)]
 pub(super) struct Mprotect {
     max_ranges: u64,

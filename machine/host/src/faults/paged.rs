@@ -1,5 +1,5 @@
-//! Tells memory whose missing pages a userfaultfd serves: far memory, of whichever copy of this library, and what others make. What is not
-//! there of it is not zeros.
+//! Recognises memory whose missing pages a userfaultfd serves: far memory, of any copy of this library, or others' memory. Its missing
+//! pages are not zeros.
 
 use std::os::fd::OwnedFd;
 
@@ -8,17 +8,18 @@ use rustix::io::Errno as Os;
 use super::uffd_abi::{FEATURE_MINOR_SHMEM, agree, open_userfaultfd, resume};
 use crate::page::PAGE_BYTES;
 
-/// Tells it range by range.
+/// How to find out.
 #[derive(Debug)]
 pub(crate) enum Paged {
     /// Asks the kernel, by a userfaultfd that has no memory itself.
     Asks(OwnedFd),
-    /// Nothing can be asked: it may be any anonymous memory, or none.
+    /// Cannot ask: if true, any anonymous memory may be such memory; if false, none is.
     Any(bool),
 }
 
 impl Paged {
-    /// Whether the process has any is found out where the kernel gives no userfaultfd, or one that cannot tell (before Linux 5.14).
+    /// Finds out whether the process has such memory at all, if the kernel gives no userfaultfd, or one that cannot tell (before Linux
+    /// 5.14).
     pub(crate) fn new() -> Self {
         let opened = open_userfaultfd().ok();
         let able = opened.filter(|uffd| agree(uffd, FEATURE_MINOR_SHMEM).is_ok());
@@ -28,8 +29,7 @@ impl Paged {
     /// Whether the anonymous memory at `address` is such memory.
     pub(crate) fn has(&self, address: usize) -> bool {
         match self {
-            // The kernel never continues a fault on anonymous memory. It says so only where any userfaultfd has the memory, and else that
-            // none has.
+            // The kernel never continues a fault on anonymous memory. Its error is a special one only if some userfaultfd has the memory.
             Self::Asks(uffd) => {
                 let page = address & !(PAGE_BYTES - 1);
                 resume(uffd, page, PAGE_BYTES, false).1 != Err(Os::NOENT)
@@ -39,7 +39,7 @@ impl Paged {
     }
 }
 
-/// Whether this process has a userfaultfd, or does not tell.
+/// Whether this process has a userfaultfd, or that is unknown.
 fn has_userfaultfd() -> bool {
     let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else {
         return true;

@@ -1,4 +1,4 @@
-//! Which backends this computer allows, found out by protecting a page.
+//! Finds out which backends this computer allows, by protecting a page.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::{Access, FaultBackend, PageProtection};
 use crate::page::PAGE_BYTES;
 use crate::views::{MultiView, ViewError, ViewLayout};
 
-/// Takes one page through all its states with `backend`, without touching it. For `mapwire doctor`.
+/// Takes one page through all states with `backend`, without touching it. For `mapwire doctor`.
 ///
 /// # Errors
-/// Why it does not work, and how to mend it.
+/// Why it does not work, and how to fix it.
 pub fn probe(backend: FaultBackend) -> Result<(), String> {
     use Access::{None, Read, Write};
     let views = try_views().map_err(|error| error.to_string())?;
@@ -20,7 +20,7 @@ pub fn probe(backend: FaultBackend) -> Result<(), String> {
     Ok(())
 }
 
-/// One page at the first of some addresses that is free.
+/// One page at the first free one of a few addresses.
 fn try_views() -> Result<Arc<MultiView>, ViewError> {
     let mut last = ViewError::Empty { bytes: 0, views: 0 };
     for base in [0x2f00_0000_0000, 0x2e00_0000_0000, 0x0040_0000_0000, 0x0020_0000_0000] {

@@ -1,14 +1,12 @@
-//! The handler of SIGBUS and SIGSEGV: passes faults in watched ranges on, and all others to
-//! whoever handled them before.
+//! The handler of SIGBUS and SIGSEGV: passes faults in watched ranges on to their handlers, and all others to the previous one.
 //!
-//! The kernel's handler is installed with the first [`watch`] of a signal and taken out with the
-//! last. It runs on the ordinary stack of the faulting thread, since it runs a whole protocol,
-//! and may itself fault in a watched range. Other signals wait meanwhile. One price: while
-//! SIGSEGV is watched, a thread that overflows its stack dies of SIGSEGV without Rust's message.
+//! The kernel's handler is installed with the first [`watch`] of a signal and removed with the last. It runs on the ordinary stack of the
+//! faulting thread, since it runs a whole protocol, and may itself fault in a watched range. Other signals are blocked meanwhile. One
+//! drawback: while SIGSEGV is watched, a thread that overflows its stack dies of SIGSEGV without Rust's message.
 //!
-//! A forked child does not serve faults, and has none of the memory: it says why on standard error, and the fault is passed to the earlier
-//! handler. Where the watch is for SIGBUS, a handler of `fork` installs that of SIGSEGV in the child for this; children of a bare `clone`
-//! die without the line.
+//! A forked child does not serve faults, and has none of the memory: it says why on standard error, and passes the fault to the earlier
+//! handler. If the watch is for SIGBUS, a handler of `fork` installs that of SIGSEGV in the child for this; children of a bare `clone` die
+//! without the line.
 
 use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit};
@@ -21,75 +19,68 @@ use super::FaultSignal;
 use crate::errno::Errno;
 use crate::processes::Owner;
 
-/// What kind of access faulted.
+/// Kind of access that faulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// A load, or the fetch of an instruction.
     Read,
     /// A store, or an operation that loads and stores.
     Write,
-    /// The processor or the kernel does not tell. Treat it as a load; if it was a store, it
-    /// faults again, on a page that is then open to loads.
+    /// Unknown to the processor or the kernel. Treat it as a load; if it was a store, it faults again, on a page that is then open to
+    /// loads.
     Unknown,
 }
 
 /// A page fault in a watched range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultInfo {
-    /// The address that was accessed, to the byte.
+    /// Exact address of the access.
     pub address: usize,
-    /// How it was accessed.
     pub kind: FaultKind,
-    /// What was given to [`watch`].
+    /// The value given to [`watch`].
     pub context: usize,
 }
 
-/// What a handler made of a fault.
+/// A handler's decision about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
-    /// The access is repeated.
+    /// Repeat the access.
     Retry,
-    /// The fault is not the handler's: an earlier handler gets it, else the process dies of it.
+    /// Not this handler's fault: pass it to an earlier handler, or else let the process die of it.
     Refuse,
 }
 
-/// Serves a fault on the thread that faulted, in a signal handler: it must not allocate, must
-/// take no lock that the interrupted code may hold, and must not panic (the process aborts).
-/// `errno` is preserved.
+/// Serves a fault on the thread that faulted, in a signal handler: it must not allocate, must not take a lock that the interrupted code
+/// may hold, and must not panic (the process aborts). `errno` is preserved.
 pub type FaultHandler = fn(&FaultInfo) -> Resolution;
 
 /// Why a range could not be watched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// All places are taken.
+    /// All slots are taken.
     #[error("{MAX_WATCHES} ranges are watched for faults already: drop one first")]
     TooMany,
-    /// Another watch has part of the range.
+    /// Another watch overlaps the range.
     #[error("faults in {wanted:#x?} are to be watched, but {found:#x?} is watched already")]
     Overlap {
-        /// The range asked for.
+        /// Range requested.
         wanted: Range<usize>,
-        /// The range that is watched.
+        /// Range already watched.
         found: Range<usize>,
     },
-    /// The range has no address.
+    /// The range is empty.
     #[error("the range {wanted:#x?} to be watched for faults is empty")]
     Empty {
-        /// The range asked for.
+        /// Range requested.
         wanted: Range<usize>,
     },
     /// The kernel refused the handler.
     #[error("sigaction({signal}): {errno}")]
-    System {
-        /// The signal.
-        signal: FaultSignal,
-        /// The kernel's reason.
-        errno: Errno,
-    },
+    System { signal: FaultSignal, errno: Errno },
 }
 
-/// Ranges that can be watched at once.
+/// Most ranges that can be watched at once.
 const MAX_WATCHES: usize = 16;
 
 /// One watched range. Written under [`INSTALL`], read by the handler without a lock.
@@ -139,22 +130,22 @@ impl Previous {
 
 static PREVIOUS: [Previous; 2] = [const { Previous::nobody() }; 2];
 
-/// The process that the watches belong to, by its [number](Owner::number).
+/// The process that owns the watches, by its [number](Owner::number).
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Orders installations. Never taken in the handler.
 static INSTALL: Mutex<()> = Mutex::new(());
 
-/// Has children that are forked say why they die.
+/// Makes forked children say why they die.
 fn watch_for_forks() {
     static ARMED: Once = Once::new();
     ARMED.call_once(|| {
-        // SAFETY: the handler waits for no lock and allocates nothing. Where there is no memory for it, children die without a line.
+        // SAFETY: the handler waits for no lock and allocates nothing. Without memory for it, children die without a line.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }
 
-/// In a forked child, which has nothing mapped where its parent has views: an access is a SIGSEGV there, whatever it is in the parent.
+/// In a forked child, which has nothing mapped at its parent's views: an access there is a SIGSEGV, whatever it is in the parent.
 extern "C" fn in_child() {
     let is_watched = |slot: &Slot| slot.end.load(Ordering::Relaxed) != 0;
     if SLOTS.iter().any(is_watched) {
@@ -172,7 +163,7 @@ fn say_forked(address: usize) {
     ));
 }
 
-/// Ends a forked child that is about to touch memory at `address` which only its parent has, as the access would.
+/// Ends a forked child that is about to touch parent-only memory at `address`, as the access itself would.
 #[cold]
 pub fn end_forked_child(address: usize) -> ! {
     say_forked(address);
@@ -201,9 +192,8 @@ impl FaultSignal {
     }
 }
 
-/// A watched range; faults in it reach the handler until this is dropped. Dropping it waits for
-/// handlers that run at the moment, so `context` may be freed afterwards; never drop it in a
-/// handler.
+/// A watched range; its faults reach the handler until this is dropped. Dropping waits for running handlers, so `context` may be freed
+/// afterwards; never drop it in a handler.
 #[derive(Debug)]
 pub struct Watch {
     slot: usize,
@@ -226,7 +216,7 @@ pub fn watch(
     let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
     let process = Owner::me().number();
     if OWNER.swap(process, Ordering::SeqCst) != process {
-        // The first watch of this process: what a fork brought along is not ours.
+        // The first watch of this process: those that a fork brought along are not ours.
         for slot in &SLOTS {
             slot.end.store(0, Ordering::SeqCst);
             slot.active.store(0, Ordering::SeqCst);
@@ -259,7 +249,7 @@ pub fn watch(
 impl Drop for Watch {
     fn drop(&mut self) {
         if !are_mine() {
-            // Nor may a child wait for the lock: another thread of its parent may have held it.
+            // A child must not wait for the lock either: another thread of its parent may have held it.
             return;
         }
         let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,8 +267,7 @@ impl Drop for Watch {
     }
 }
 
-/// Makes [`on_signal`] the handler of `signal`, unless it is, or somebody else took over who may
-/// be passing faults on to it.
+/// Makes [`on_signal`] the handler of `signal`, unless it is already, or a later handler took over that may pass faults on to it.
 fn install(signal: FaultSignal) -> Result<(), WatchError> {
     let previous = signal.previous();
     let fail = |errno: std::io::Error| WatchError::System { signal, errno: errno.into() };
@@ -314,9 +303,9 @@ fn handle(signal: FaultSignal, action: Action, flags: c_int) -> Result<(), std::
 /// A handler as SA_SIGINFO has it.
 pub(super) type Action = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Makes `action` the handler of `signal` for good; below [`on_signal`] where that is installed, which runs a protocol and so must
-/// be called by the kernel itself. `before` is told who handled the signal until now. Other signals wait while it runs: their handlers
-/// might find no room on its stack.
+/// Makes `action` the handler of `signal` for good; below [`on_signal`] if that is installed, which runs a protocol and so must be called
+/// by the kernel itself. `before` receives the previous action. Other signals are blocked while it runs: their handlers might find no room
+/// on its stack.
 pub(super) fn install_below(signal: FaultSignal, action: Action, before: &Previous) -> Result<(), std::io::Error> {
     let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
@@ -333,7 +322,7 @@ pub(super) fn install_below(signal: FaultSignal, action: Action, before: &Previo
 
 /// Whether faults reach `action` before any handler of the program: it is the handler of `signal`, or right below [`on_signal`].
 pub(super) fn reaches(signal: FaultSignal, action: Action) -> bool {
-    // Without the lock, whose holder may wait for a handler that waits for the caller. Who installs [`on_signal`] above `action` says
+    // Without the lock, whose holder may wait for a handler that waits for the caller. Whoever installs [`on_signal`] above `action` says
     // so first.
     let action = action as *const () as usize;
     sigaction(signal, None).is_ok_and(|current| {
@@ -342,7 +331,7 @@ pub(super) fn reaches(signal: FaultSignal, action: Action) -> bool {
     })
 }
 
-/// Gives `signal` back to who handled it before, unless somebody took over since.
+/// Restores the previous action of `signal`, unless another handler took over since.
 fn uninstall(signal: FaultSignal) {
     let previous = signal.previous();
     if !sigaction(signal, None).is_ok_and(|current| is_ours(&current)) {
@@ -375,7 +364,7 @@ fn sigaction(signal: FaultSignal, new: Option<&libc::sigaction>) -> Result<libc:
     if result == 0 { Ok(old) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// The kernel calls this on the faulting thread.
+/// Called by the kernel on the faulting thread.
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: errno is a word of this thread.
     let errno = unsafe { *libc::__errno_location() };
@@ -392,7 +381,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Offers a fault to the watch whose range has it; whether that resolved it.
+/// Offers a fault to the watch of its range; returns whether that resolved it.
 fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> bool {
     let holds =
         |slot: &Slot| address < slot.end.load(Ordering::SeqCst) && address >= slot.start.load(Ordering::Relaxed);
@@ -406,7 +395,7 @@ fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> boo
     let Some(slot) = SLOTS.iter().find(|slot| has(slot)) else {
         return false;
     };
-    // Counted first, then looked at again: `Watch::drop` clears first, then waits for the count.
+    // Counted first, then checked again: `Watch::drop` clears first, then waits for the count.
     slot.active.fetch_add(1, Ordering::SeqCst);
     let resolution = has(slot).then(|| {
         let handler = slot.handler.load(Ordering::Relaxed);
@@ -422,7 +411,7 @@ fn previous_of(signal: c_int) -> &'static Previous {
     if signal == libc::SIGBUS { FaultSignal::Bus.previous() } else { FaultSignal::Segv.previous() }
 }
 
-/// Does what `previous` would have done.
+/// Acts as `previous` would have.
 ///
 /// # Safety
 /// `signal`, `info` and `context` are those of a signal that is being handled.
@@ -437,8 +426,8 @@ pub unsafe fn pass_on(previous: &Previous, signal: c_int, info: *mut libc::sigin
         let default = zeroed_action();
         // SAFETY: installs the default action; the pointers are valid or null.
         unsafe { libc::sigaction(signal, &raw const default, ptr::null_mut()) };
-        // A fault repeats when this handler returns, and then kills the process with the right
-        // address; a signal that was sent must be sent again.
+        // A fault repeats when this handler returns, and then kills the process with the right address; a signal that was sent must be
+        // sent again.
         if !raised_by_kernel {
             // SAFETY: raise has no preconditions.
             unsafe { libc::raise(signal) };
@@ -454,15 +443,15 @@ pub unsafe fn pass_on(previous: &Previous, signal: c_int, info: *mut libc::sigin
         let action = unsafe { mem::transmute::<usize, extern "C" fn(c_int)>(action) };
         action(signal);
     }
-    // Some handlers, as the one of Rust's standard library, only restore the default action, for the fault to repeat. A
-    // signal that was sent does not repeat.
+    // Some handlers, such as that of Rust's standard library, only restore the default action, for the fault to repeat. A signal that was
+    // sent does not repeat.
     if !raised_by_kernel && is_default(signal) {
         // SAFETY: raise has no preconditions.
         unsafe { libc::raise(signal) };
     }
 }
 
-/// Blocks those signals that were blocked before a signal came.
+/// Restores the signal mask from before the signal.
 ///
 /// # Safety
 /// `context` is the ucontext of a signal that is being handled.

@@ -1,6 +1,6 @@
-//! Keeps stores off pages while they are copied: a thread that stores there waits in the handler of its page fault.
+//! Blocks stores to pages while they are copied: a storing thread waits in the handler of its page fault.
 //!
-//! The pages are open to loads only meanwhile. A system call that is to store there does not wait: it fails with `EFAULT`.
+//! Meanwhile the pages are open to loads only. A system call that stores there does not wait: it fails with `EFAULT`.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,16 +17,15 @@ use crate::page::PAGE_BYTES;
 /// `si_code` of a fault on memory that is mapped, but not for this access.
 const SEGV_ACCERR: c_int = 2;
 
-/// How long a thread sleeps before it looks again whether it may store.
+/// How long a thread sleeps before it checks again whether it may store.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000 };
 
-/// Odd while stores are kept off [`START`]`..`[`END`]. Counts beginnings and ends.
+/// Odd while stores to [`START`]`..`[`END`] are blocked. Counts beginnings and ends.
 static TURN: AtomicU64 = AtomicU64::new(0);
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps stores off whole pages until it is dropped. These are open to what they were open to before again then, unless something
-/// else was mapped there.
+/// Blocks stores to whole pages until it is dropped. Then the pages get their former rights back, unless something else was mapped there.
 #[derive(Debug)]
 pub(crate) struct Stillness {
     start: usize,
@@ -35,11 +34,11 @@ pub(crate) struct Stillness {
 }
 
 impl Stillness {
-    /// Begins it, one at a time: the caller holds the list of adoptions. It must not store there itself, and must not be interrupted by
-    /// what does. All of the pages are open to `rights` now. `None` where stores cannot be made to wait: nobody may store there then.
+    /// Begins it, one at a time: the caller holds the list of adoptions. The caller must not store there itself, nor be interrupted by
+    /// code that does. All of the pages have `rights` now. `None` if stores cannot be made to wait: then nobody may store there.
     ///
     /// # Errors
-    /// `mprotect` fails: too many mapped ranges, for instance.
+    /// `mprotect` fails, for instance because of too many mapped ranges.
     pub(crate) fn begin(start: usize, bytes: usize, rights: MprotectFlags) -> Result<Option<Self>, Errno> {
         let loads = rights.contains(MprotectFlags::READ);
         // Closed pages are opened to loads in any case. Nobody uses those.
@@ -51,7 +50,7 @@ impl Stillness {
         TURN.fetch_add(1, Ordering::SeqCst);
         let still = Self { start, bytes, rights };
         if let Err(errno) = protect(start, bytes, MprotectFlags::READ) {
-            // Of several ranges the first may be closed. Where nothing is, this may fail as well.
+            // Of several ranges the first may be closed. If nothing is, this may fail as well.
             let _ = still.open();
             still.end_replaced();
             return Err(errno);
@@ -63,7 +62,7 @@ impl Stillness {
         protect(self.start, self.bytes, self.rights)
     }
 
-    /// Ends it where other memory has taken the pages' place.
+    /// Ends it after other memory has replaced the pages.
     pub(crate) fn end_replaced(self) {
         end();
         core::mem::forget(self);
@@ -72,7 +71,7 @@ impl Stillness {
 
 impl Drop for Stillness {
     fn drop(&mut self) {
-        // What was open can be opened again.
+        // Pages that were open can be opened again.
         let opened = self.open();
         debug_assert!(opened.is_ok(), "{opened:?}");
         end();
@@ -85,12 +84,12 @@ fn end() {
 
 fn protect(start: usize, bytes: usize, flags: MprotectFlags) -> Result<(), Errno> {
     let start = core::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: loads go on as before. Stores of other threads fault, and wait in `may_retry` until they may go on; this thread
-    // makes none, by the contract of `begin`.
+    // SAFETY: loads continue. Stores of other threads fault, and wait in `may_retry` until they may continue; this thread makes none, by
+    // the contract of `begin`.
     unsafe { rustix::mm::mprotect(start, bytes, flags) }
 }
 
-/// Whether the kernel opens a page for stores on demand, and says whether it could (Linux 5.14).
+/// Whether the kernel opens a page for stores on demand, and reports whether it could (Linux 5.14).
 fn can_populate() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| {
@@ -105,7 +104,7 @@ fn populate(page: usize) -> bool {
     unsafe { rustix::mm::madvise(page, PAGE_BYTES, Advice::LinuxPopulateWrite) }.is_ok()
 }
 
-/// Whether a fault was a store to a page that was kept still, and may be repeated now. Waits for that. Async-signal-safe.
+/// Whether a fault was a store to a blocked page, and may be repeated now; waits for that. Async-signal-safe.
 ///
 /// # Safety
 /// `info` and `context` are those of the signal that is being handled.
@@ -122,11 +121,11 @@ pub(super) unsafe fn may_retry(signal: c_int, info: *const libc::siginfo_t, cont
         let turn = TURN.load(Ordering::SeqCst);
         let range = START.load(Ordering::SeqCst)..END.load(Ordering::SeqCst);
         if turn % 2 == 1 && range.contains(&address) {
-            // Not the C library's, which ends a thread that was cancelled.
+            // Not the C library's function, which ends a cancelled thread.
             let _ = rustix::thread::nanosleep(&NAP);
             continue;
         }
-        // The pages may have been still when the store was made, and no more when its handler began.
+        // The pages may have been blocked when the store was made, and no longer when its handler began.
         if kind == FaultKind::Write && populate(address & !(PAGE_BYTES - 1)) {
             return true;
         }

@@ -1,11 +1,11 @@
-//! Touches memory that may not be there, and says so where a load or store would end the process.
+//! Touches memory that may be unmapped, and reports it where a load or store would end the process.
 //!
-//! A send copies the caller's memory under a lock, from pages that were pinned once. Whether they are still mapped cannot be asked
-//! at the price of a send: `mincore` is a system call. So one byte of each page is touched by a function of three instructions, and
-//! a handler of SIGSEGV and SIGBUS that finds a fault in them lets the function return "no". A touch costs a load.
+//! A send copies the caller's memory under a lock, from pages that were pinned once. Asking whether they are still mapped (`mincore`)
+//! costs a system call, too much for a send. So a function of three instructions touches one byte of each page, and a handler of SIGSEGV
+//! and SIGBUS that finds a fault in them lets the function return "no". A touch costs a load.
 //!
-//! The handler is installed at the first touch and stays. All other faults go to whoever handled them before, on the stack that
-//! the kernel chose. Where the program installs a handler of its own afterwards, a touch of memory that is not there reaches that.
+//! The handler is installed at the first touch and stays. All other faults go to the previous handler, on the stack that the kernel chose.
+//! If the program later installs a handler of its own, that one gets touches of unmapped memory.
 
 use core::ffi::{c_int, c_void};
 use std::sync::Once;
@@ -74,8 +74,8 @@ static ARMED: Once = Once::new();
 /// Who handled the signals before: of SIGBUS, then of SIGSEGV.
 static BEFORE: [Previous; 2] = [const { Previous::nobody() }; 2];
 
-/// Touches every page of `address..address + bytes`: loads a byte, or stores the one that is there if `stores`. Another thread may
-/// unmap the memory right after.
+/// Touches every page of `address..address + bytes`: loads a byte, or, if `stores`, stores it back. Another thread may unmap the memory
+/// right after.
 ///
 /// # Errors
 /// [`MemoryError::NotMapped`] with the first address that cannot be touched.
@@ -89,8 +89,8 @@ pub fn touch(address: usize, bytes: usize, stores: bool) -> Result<(), MemoryErr
     let end = address.saturating_add(bytes);
     let mut at = address;
     while at < end {
-        // SAFETY: the function touches one byte of a page that lies in the caller's range, and changes nothing; when the page is not
-        // there, the handler lets it return 0.
+        // SAFETY: the function touches one byte of a page in the caller's range, and changes nothing; if the page is not there, the
+        // handler makes it return 0.
         if unsafe { touch(at) } == 0 {
             return Err(not_mapped(address, bytes, at, stores));
         }
@@ -110,7 +110,7 @@ fn not_mapped(address: usize, bytes: usize, at: usize, stores: bool) -> MemoryEr
     }
 }
 
-/// Whether faults reach this module's handler before any of the program. Installs it if it never was.
+/// Whether faults reach this module's handler before any of the program's. Installs it if it never was.
 pub(super) fn is_armed() -> bool {
     ARMED.call_once(arm);
     reaches(FaultSignal::Segv, on_touch)
@@ -119,12 +119,12 @@ pub(super) fn is_armed() -> bool {
 #[cold]
 fn arm() {
     for signal in [FaultSignal::Bus, FaultSignal::Segv] {
-        // Where the kernel refuses a handler, a touch faults as a plain access does.
+        // If the kernel refuses a handler, a touch faults as a plain access does.
         let _ = install_below(signal, on_touch, &BEFORE[signal as usize]);
     }
 }
 
-/// The kernel, or the handler of watched ranges, calls this on the faulting thread.
+/// Called by the kernel, or by the handler of watched ranges, on the faulting thread.
 extern "C" fn on_touch(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel hands over a valid siginfo, and the ucontext of this signal.
     let recovered = unsafe { (*info).si_code > 0 && (may_retry(signal, info, context) || recover(context)) };
@@ -139,7 +139,7 @@ extern "C" fn on_touch(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     }
 }
 
-/// Lets a touch that faulted return 0; false when it was no touch.
+/// Makes a touch that faulted return 0; false if it was not a touch.
 ///
 /// # Safety
 /// `context` is the ucontext of a signal that is being handled.
@@ -171,7 +171,7 @@ mod tests {
 
     const PAGES: usize = 4;
 
-    /// Four pages of memory at an address of the kernel's choice.
+    /// Four pages of memory at an address chosen by the kernel.
     fn pages() -> usize {
         // SAFETY: memory at a new place, which nothing else uses.
         unsafe {
@@ -256,7 +256,7 @@ mod tests {
                 println!("so far, so good");
                 // SAFETY: sends a signal to this process, which is a child of the test.
                 unsafe { libc::kill(libc::getpid(), signal) };
-                // Another thread of the process may be the one that takes it.
+                // Another thread of the process may take it.
                 std::thread::sleep(std::time::Duration::from_secs(5));
             });
             if std::env::var_os("MAPWIRE_TEST_CHILD").is_none() {

@@ -1,8 +1,7 @@
-//! The kernel's userfaultfd interface: numbers and structures of `linux/userfaultfd.h`, and one
-//! function for each call that is used.
+//! The kernel's userfaultfd interface: numbers and structures of `linux/userfaultfd.h`, and one function for each call in use.
 //!
-//! What protection in SIGBUS mode needs: no events are ever read from the descriptor.
-//! [`uffd_paging`](super::uffd_paging) has the calls that move pages in and out.
+//! Covers protection in SIGBUS mode: no events are ever read from the descriptor. [`uffd_paging`](super::uffd_paging) has the calls that
+//! move pages in and out.
 
 use core::ffi::c_void;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -12,7 +11,7 @@ use rustix::io::Errno as Os;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Updater, opcode};
 use rustix::mm::UserfaultfdFlags;
 
-/// The device that gives a userfaultfd to whoever may open it.
+/// The device that provides a userfaultfd to whoever may open it.
 pub const DEVICE: &str = "/dev/userfaultfd";
 
 pub(super) const TYPE: u8 = 0xAA;
@@ -24,7 +23,7 @@ pub(crate) const FEATURE_SIGBUS: u64 = 1 << 7;
 pub(super) const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
 pub(super) const FEATURE_WP_SHMEM: u64 = 1 << 12;
 
-/// A userfaultfd that catches no fault of a system call, and so needs no privilege.
+/// A userfaultfd that catches no faults of system calls, and so needs no privilege.
 const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
 
 pub(super) const REGISTER_MODE_MISSING: u64 = 1 << 0;
@@ -77,19 +76,19 @@ pub(super) const POISON: Opcode = opcode::read_write::<Fill>(TYPE, 0x08);
 const CONTINUE: Opcode = opcode::read_write::<Fill>(TYPE, 0x07);
 const DEVICE_NEW: Opcode = opcode::none(TYPE, 0x00);
 
-/// Makes a userfaultfd, or says why the device and why the system call gave none.
+/// Makes a userfaultfd, or returns the errors of the device and of the system call.
 pub type Opener = fn() -> Result<OwnedFd, (Os, Os)>;
 
-/// A new userfaultfd for faults of user mode: from the device, which has permissions of its own,
-/// else from the system call, which needs none since Linux 5.11.
+/// Opens a userfaultfd for faults of user mode: from the device, which has permissions of its own, else by the system call, which needs
+/// none since Linux 5.11.
 ///
 /// # Errors
-/// What the device and what the system call said.
+/// The errors of the device and of the system call.
 pub fn open_userfaultfd() -> Result<OwnedFd, (Os, Os)> {
     open(UserfaultfdFlags::CLOEXEC.union(USER_MODE_ONLY))
 }
 
-/// As [`open_userfaultfd`], with flags of the caller's choice.
+/// As [`open_userfaultfd`], with other flags.
 pub(super) fn open(flags: UserfaultfdFlags) -> Result<OwnedFd, (Os, Os)> {
     let by_device = || {
         use rustix::fs::{Mode, OFlags};
@@ -157,13 +156,13 @@ pub(super) fn register_for(uffd: impl AsFd, start: usize, bytes: usize, mode: u6
     unsafe { call::<REGISTER, _>(uffd, &mut register) }
 }
 
-/// Bars stores to the mapped pages of a range, or allows them again.
+/// Blocks stores to the mapped pages of a range, or allows them again.
 pub(crate) fn write_protect(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> Result<(), Os> {
     let mut argument = WriteProtect {
         start: start as u64,
         len: bytes as u64,
-        // Nobody sleeps on a fault in SIGBUS mode, so nobody need be woken. The kernel refuses
-        // DONTWAKE when protecting, where it would mean nothing.
+        // Nobody sleeps on a fault in SIGBUS mode, so nobody need be woken. The kernel refuses DONTWAKE when protecting, where it would
+        // mean nothing.
         mode: if protect { WRITEPROTECT_MODE_WP } else { WRITEPROTECT_MODE_DONTWAKE },
     };
     // SAFETY: the call takes a `WriteProtect`, and changes no byte.

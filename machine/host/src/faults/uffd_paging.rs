@@ -1,6 +1,6 @@
 //! The userfaultfd calls that bring pages into a registered range and take them out, and the events of its faults.
 //!
-//! The owner of a range orders the calls that concern one page; see [`paging`](crate::paging).
+//! The owner of a range orders the calls for each page; see [`paging`](crate::paging).
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,9 +12,9 @@ use super::uffd_abi::{
     Done, POISON, REGISTER_MODE_MISSING, REGISTER_MODE_WP, TYPE, ZEROPAGE, call, done, fill, open, register_for,
 };
 
-/// An event tells the thread that faulted.
+/// Events tell the thread that faulted.
 pub(crate) const FEATURE_THREAD_ID: u64 = 1 << 8;
-/// An event tells the address to the byte.
+/// Events tell the exact address.
 pub(crate) const FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
 /// `UFFDIO_POISON`, Linux 6.6.
 pub(crate) const FEATURE_POISON: u64 = 1 << 14;
@@ -54,18 +54,17 @@ const MOVE: Opcode = opcode::read_write::<Transfer>(TYPE, 0x05);
 /// A page fault of a thread that sleeps until it is woken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// The address that was accessed.
     pub(crate) address: usize,
-    /// The access was a store.
+    /// Whether the access was a store.
     pub(crate) write: bool,
-    /// The thread that faulted; 0 if it is not told.
+    /// Thread that faulted; 0 if unknown.
     pub(crate) thread: u32,
 }
 
-/// A userfaultfd that catches the faults of system calls too. Reads from it do not block.
+/// Opens a userfaultfd that catches faults of system calls too. Reads from it do not block.
 ///
 /// # Errors
-/// What the device and what the system call said.
+/// The errors of the device and of the system call.
 pub(crate) fn open_for_system_calls() -> Result<OwnedFd, (Os, Os)> {
     open(UserfaultfdFlags::CLOEXEC.union(UserfaultfdFlags::NONBLOCK))
 }
@@ -114,7 +113,7 @@ pub(crate) fn poison(uffd: impl AsFd, start: usize, bytes: usize) -> Done {
     fill::<POISON>(uffd, start, bytes, 0)
 }
 
-/// Reads the events that are there, at most [`EVENTS`]; how many. Others than page faults are left out.
+/// Reads the pending events, at most [`EVENTS`], and returns their number. Skips events other than page faults.
 pub(crate) fn read_events(uffd: impl AsFd, events: &mut [Event; EVENTS]) -> Result<usize, Os> {
     let mut bytes = [0_u8; EVENTS * MESSAGE_BYTES];
     let read = rustix::io::read(uffd, &mut bytes)?;
@@ -129,7 +128,7 @@ pub(crate) fn read_events(uffd: impl AsFd, events: &mut [Event; EVENTS]) -> Resu
             events[count] = Event {
                 address: word(16) as usize,
                 write: word(8) & (FAULT_WRITE | FAULT_WP) != 0,
-                // Four bytes, and four of nothing.
+                // Four bytes, and four of padding.
                 thread: u32::from_ne_bytes([message[24], message[25], message[26], message[27]]),
             };
             count += 1;

@@ -17,7 +17,7 @@ use crate::mapping::Rights;
 use crate::page::PAGE_BYTES;
 use crate::views::MultiView;
 
-/// The features needed, and how an error names them.
+/// Features needed, and their names in errors.
 const FEATURES: [(u64, &str); 5] = [
     (uffd_abi::FEATURE_FAULT_FLAG_WP, "write protection"),
     (uffd_abi::FEATURE_MISSING_SHMEM, "missing faults of shared memory"),
@@ -26,8 +26,7 @@ const FEATURES: [(u64, &str); 5] = [
     (uffd_abi::FEATURE_WP_SHMEM, "write protection of shared memory"),
 ];
 
-/// Protects by userfaultfd. No privilege is needed since Linux 5.11, as only faults of user mode
-/// are caught.
+/// Protects by userfaultfd. Needs no privilege since Linux 5.11, as only faults of user mode are caught.
 #[derive(Debug)]
 pub(super) struct Userfaultfd {
     uffd: OwnedFd,
@@ -128,7 +127,7 @@ fn agree(uffd: &OwnedFd) -> Result<(), ProtectionError> {
     let Err(errno) = uffd_abi::agree(uffd, wanted) else {
         return Ok(());
     };
-    // Asked for nothing, the kernel says what it has.
+    // Given no feature, the kernel reports what it has.
     let found = uffd_abi::agree(uffd, 0).map_err(|_| system("ioctl(UFFDIO_API)", 0, 0, errno))?;
     let missing = FEATURES.iter().find(|(feature, _)| found & feature == 0);
     Err(match missing {

@@ -1,7 +1,6 @@
-//! Private memory of the program, moved onto a memfd where it stands, and moved back.
-//!
-//! What the program sees does not change: same addresses, same bytes. Stores of its threads wait while pages move
-//! ([`Stillness`]), so none is lost. What does change, as long as the memory is adopted:
+//! Private memory of the program, moved onto a memfd in place, and back.
+//! What the program sees does not change: same addresses, same bytes. Stores of its threads wait while pages move ([`Stillness`]), so none
+//! is lost. What changes while the memory is adopted:
 //!
 //! * `fork`: the child gets a private mapping of the memfd ([`forks`]). Its stores stay its own. It sees what others
 //!   store to pages that it has not stored to itself.
@@ -30,16 +29,16 @@ use crate::processes::Owner;
 
 mod refusals;
 
-/// From this length on, pages that were never touched are looked for, and not copied.
+/// From this length on, pages that were never touched are detected, and not copied.
 const SPARSE_BYTES: usize = 1 << 20;
 
-/// Entries of `/proc/self/pagemap` that are read at a time.
+/// Entries of `/proc/self/pagemap` read at a time.
 const PAGEMAP_ENTRIES: usize = 4096;
 
-/// Bytes of each.
+/// Bytes of each entry.
 const ENTRY_BYTES: usize = 8;
 
-/// Adopted memory: whole pages. Its holder calls [`give_back`](Self::give_back).
+/// Adopted memory in whole pages. Its holder calls [`give_back`](Self::give_back).
 #[derive(Debug)]
 pub(super) struct Adopted {
     start: usize,
@@ -51,7 +50,7 @@ impl Adopted {
     /// Moves `bytes` at `start`, whole pages, onto `file`, which has that length and is empty.
     ///
     /// # Errors
-    /// [`MemoryError::NotAdoptable`]; or the kernel refuses. The memory is as before then.
+    /// [`MemoryError::NotAdoptable`]; or the kernel refuses. The memory is then as before.
     pub(super) fn take(start: usize, bytes: usize, file: &Arc<OwnedFd>) -> Result<Self, MemoryError> {
         let mut adoptions = forks::lock()?;
         let refuse = |reason| MemoryError::NotAdoptable { address: start, bytes, reason };
@@ -76,16 +75,16 @@ impl Adopted {
         Ok(this)
     }
 
-    /// Whether this process adopted it, not one that it was forked from.
+    /// Whether this process adopted it, not one from which it was forked.
     pub(super) fn is_mine(&self) -> bool {
         self.owner.is_me()
     }
 
-    /// Moves the memory back to private pages at its place, with what `file` holds now. What the program has unmapped since is left
+    /// Moves the memory back to private pages in place, with the bytes now in `file`. Parts that the program has unmapped since are left
     /// alone.
     ///
     /// # Errors
-    /// No memory or address space left: the memory stays where it is.
+    /// No memory or address space is left: the memory stays adopted.
     pub(super) fn give_back(&self, file: &Arc<OwnedFd>) -> Result<(), MemoryError> {
         let mut adoptions = forks::lock()?;
         for part in forks::standing(self.start, self.bytes, file)? {
@@ -102,7 +101,7 @@ impl Adopted {
         let fresh = Mapping::anonymous(bytes).map_err(|errno| fail(("mmap", errno)))?;
         move_back(part, self.start, file, fresh).map_err(fail)?;
         if was_locked {
-            // As many bytes as were locked until now. Should the limit be lower all the same, the memory is back nevertheless.
+            // As many bytes as were locked until now. If the limit is lower all the same, the memory is back nevertheless.
             let _ = lock(start, bytes);
         }
         Ok(())
@@ -112,7 +111,7 @@ impl Adopted {
 /// A system call that failed, and why.
 type Failed = (&'static str, Errno);
 
-/// Moves `bytes` at `start`, which are `ranges`, to `file`. Allocates nothing: a thread that waits for its store may hold the allocator.
+/// Moves `bytes` at `start`, which consist of `ranges`, to `file`. Allocates nothing: a thread that waits to store may hold the allocator.
 fn move_out(
     start: usize,
     bytes: usize,
@@ -135,8 +134,7 @@ fn move_out(
     Ok(())
 }
 
-/// Moves `part`, which maps `file` as if all of it began at `start`, to `fresh`, which takes its place. Allocates nothing, as
-/// [`move_out`].
+/// Moves `part`, which maps `file` as if all of it began at `start`, to `fresh`, which replaces it. Allocates nothing, as [`move_out`].
 fn move_back(part: &Part, start: usize, file: &OwnedFd, fresh: Mapping) -> Result<(), Failed> {
     let fail = |call| move |errno| (call, errno);
     let (place, bytes) = (part.range.start, part.range.len());
@@ -161,9 +159,9 @@ fn address_of(start: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(start)
 }
 
-/// Whether any page is locked into memory.
+/// Whether any page is locked in memory.
 fn is_locked(start: usize, bytes: usize) -> bool {
-    // SAFETY: to invalidate memory of no device does nothing; the kernel refuses it for locked pages.
+    // SAFETY: invalidating memory without a device does nothing; the kernel refuses it for locked pages.
     let asked = unsafe { rustix::mm::msync(address_of(start), bytes, MsyncFlags::INVALIDATE) };
     asked == Err(Errno::BUSY)
 }
@@ -173,14 +171,14 @@ fn lock(start: usize, bytes: usize) -> Result<(), Errno> {
     unsafe { rustix::mm::mlock(address_of(start), bytes) }
 }
 
-/// Tells which pages of private memory were ever touched.
+/// Finds pages of private memory that were ever touched.
 struct Touched {
     pagemap: OwnedFd,
     entries: Vec<u8>,
 }
 
 impl Touched {
-    /// `None` where that cannot be told.
+    /// `None` if that is unknown.
     fn open() -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let pagemap = rustix::fs::open("/proc/self/pagemap", flags, Mode::empty()).and_then(above_stdio).ok()?;
@@ -226,10 +224,10 @@ impl Touched {
     }
 }
 
-/// Writes the pages of `range` to `file`, in which `start` is byte 0. Pages that were never touched stay holes.
+/// Writes the pages of `range` to `file`, in which `start` is byte 0. Pages never touched stay holes.
 fn copy_out(range: &MappedRange, start: usize, file: &OwnedFd, touched: Option<&mut Touched>) -> Result<(), Errno> {
     match touched {
-        // What was never touched of a file has that file's bytes.
+        // Untouched pages of a file have that file's bytes.
         Some(touched) if range.inode == 0 => {
             touched.runs(range.start, range.end, |at, bytes| write_all(file, at, bytes, at - start))
         }

@@ -23,8 +23,7 @@ use crate::page::PAGE_BYTES;
 
 /// Memory that peers of this host can map; the exporter's side.
 ///
-/// Private at first, until it is [shared](Self::share). Dropping it revokes it: importers keep the memory
-/// as an orphan.
+/// Private at first, until it is [shared](Self::share). Dropping it revokes it: importers keep the memory as an orphan.
 #[derive(Debug)]
 pub struct SharedBuffer {
     name: String,
@@ -33,29 +32,29 @@ pub struct SharedBuffer {
     file: Arc<OwnedFd>,
     start: usize,
     home: Home,
-    /// Who may store, and what tells importers of a revocation; there once the memory is shared.
+    /// Who may store, and the status that tells importers of a revocation; `None` until the memory is shared.
     shared: Option<(Writers, Status)>,
-    /// Threads that want to be woken after a store.
+    /// Number of threads that want to be woken after a store.
     awaiting: AtomicU32,
     /// Whether the service thread wants to be woken after a store.
     watched: bool,
 }
 
-/// Whose address space a buffer lies in.
+/// Owner of a buffer's address space.
 #[derive(Debug)]
 enum Home {
-    /// Its own.
+    /// The buffer itself.
     Allocated(Mapping),
-    /// The program's, to which it is given back.
+    /// The program, which gets it back.
     Adopted(Adopted),
-    /// The program's again.
+    /// The program again.
     GivenBack,
 }
 
 impl SharedBuffer {
-    /// Memory of at least `bytes`, in whole pages. `name` shows in `/proc/PID/maps`.
+    /// Allocates at least `bytes`, in whole pages. `name` shows in `/proc/PID/maps`.
     ///
-    /// Pages are taken from the system when they are first touched.
+    /// Pages take memory when they are first touched.
     ///
     /// # Errors
     /// Zero bytes, more than the address space or a limit allows, or no descriptor left.
@@ -82,22 +81,21 @@ impl SharedBuffer {
         }
     }
 
-    /// The whole pages within `bytes` of private memory at `address`: heap or statics, mapped for loads and stores. They move onto a
-    /// memfd, and stay where they are in address space. Nobody stores to them from a system call meanwhile; stores of other threads wait
-    /// (without a handler of SIGSEGV that the program installs itself, and from Linux 5.14 on; else there must be none). A thread that
-    /// blocks SIGSEGV must not store there: the kernel would end the process. Dropping the
-    /// buffer, or revoking it, moves them back. Takes some 20 µs and 1.5 µs a page.
+    /// Adopts the whole pages within `bytes` of private memory at `address`: heap or statics, mapped for loads and stores. They move onto
+    /// a memfd without changing their addresses. Meanwhile no system call may store to them; stores of other threads wait (from Linux 5.14
+    /// on, if the program has no SIGSEGV handler of its own; otherwise there must be none). A thread that blocks SIGSEGV must not store
+    /// there: the kernel would end the process. Dropping the buffer, or revoking it, moves them back. Takes about 20 µs and 1.5 µs a page.
     ///
-    /// While they are here:
+    /// While they are adopted:
     /// * a child of `fork` has them as private memory: its stores stay its own, and it sees those of others until it stores to the same
     ///   page;
     /// * huge pages become base pages; advice of `madvise` is forgotten, and `MADV_DONTNEED` leaves the bytes as they are;
     /// * locked memory stays locked;
-    /// * what the program protects stays protected, and what it unmaps is adopted no more.
+    /// * protected pages stay protected, and pages that the program unmaps are no longer adopted.
     ///
     /// # Errors
-    /// [`MemoryError::NotAdoptable`]: no whole page; memory that is shared, on a stack, executable, of huge pages, with guard pages, far, or
-    /// of the C library for a thread; too many adoptions or mapped ranges. What the kernel refuses: the memory is as before then.
+    /// [`MemoryError::NotAdoptable`]: no whole page; memory that is shared, on a stack, executable, of huge pages, with guard pages, far,
+    /// or of the C library for a thread; too many adoptions or mapped ranges. If the kernel refuses, the memory is as before.
     pub fn adopt(name: &str, address: usize, bytes: usize) -> Result<Self, MemoryError> {
         let refuse = |reason| MemoryError::NotAdoptable { address, bytes, reason };
         let end = address.checked_add(bytes).map(|end| end & !(PAGE_BYTES - 1));
@@ -113,19 +111,19 @@ impl SharedBuffer {
         Ok(Self::over(name, data_bytes, start, data_bytes, file, Home::Adopted(adopted)))
     }
 
-    /// First byte; on a page boundary. Stays the same for the buffer's life, revoked or not.
+    /// First byte, on a page boundary. Constant for the buffer's life, revoked or not.
     pub fn as_ptr(&self) -> *mut u8 {
         core::ptr::with_exposed_provenance_mut(self.start)
     }
 
-    /// Bytes asked for.
+    /// Length requested, in bytes.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Makes the memory ready for importers. When `writers` differs from that of an earlier call, the buffer moves, as
-    /// [`revoke`](Self::revoke) says.
+    /// Makes the memory ready for importers. If `writers` differs from an earlier call, the buffer moves, as [`revoke`](Self::revoke)
+    /// says.
     ///
     /// # Errors
     /// No descriptor, memory or address space left, or a kernel older than 5.1.
@@ -151,7 +149,7 @@ impl SharedBuffer {
         Ok(())
     }
 
-    /// The memfds of the memory and of its status, for [`MappedBuffer::map`], once it is [shared](Self::share). Other ones after each
+    /// The memfds of the memory and of its status, for [`MappedBuffer::map`], once it is [shared](Self::share). They change with each
     /// revocation.
     pub fn descriptors(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
         let (_, status) = self.shared.as_ref()?;
@@ -163,17 +161,16 @@ impl SharedBuffer {
         self.file.as_fd()
     }
 
-    /// Ends the sharing: nothing is stored here by importers from here on. Moves this buffer onto fresh memory with the same contents at the same address; the old
-    /// memory is left to the importers as an orphan and marked as revoked.
+    /// Ends the sharing: importers store nothing here from now on. Moves this buffer onto fresh memory with the same contents at the same
+    /// address; the old memory is left to the importers as an orphan and marked as revoked.
     ///
-    /// A store that an importer finished before it found [`MappedBuffer::stores_arrived`] true is
-    /// part of the contents. Stores of other threads of this process must not race with the call.
-    /// Pages pinned before it are pages of the orphan: unpin them first. A buffer whose [`descriptors`](Self::descriptors) nobody asked
-    /// for stays on its memory.
+    /// A store that an importer finished before it found [`MappedBuffer::stores_arrived`] true is part of the contents. Stores of other
+    /// threads of this process must not race with the call. Pages pinned before it are pages of the orphan: unpin them first. A buffer
+    /// whose [`descriptors`](Self::descriptors) were never requested stays on its memory.
     ///
     /// # Errors
-    /// As [`allocate`](Self::allocate). The export then stands as before; one of [adopted](Self::adopt) memory is marked as revoked, and
-    /// what could not move stays on its memfd.
+    /// As [`allocate`](Self::allocate). The export is then as before; one of [adopted](Self::adopt) memory is marked as revoked, and parts
+    /// that could not move stay on their memfd.
     pub fn revoke(&mut self) -> Result<(), MemoryError> {
         let is_known = matches!(&self.shared, Some((_, status)) if status.is_known());
         if !is_known && matches!(self.home, Home::Allocated(_)) {
@@ -187,8 +184,8 @@ impl SharedBuffer {
         if matches!(&self.home, Home::Adopted(adopted) if !adopted.is_mine()) {
             return Ok(());
         }
-        // Marked before the copy: what an importer stored before it could see the mark is
-        // copied, what it stores after may be lost, and it can know.
+        // Marked before the copy: what an importer stored before it could see the mark is copied; what it stores after may be lost, and it
+        // can tell.
         self.set_revoked(true);
         let moved = match &self.home {
             Home::Allocated(mapping) => self.fresh_copy(mapping).map(Some),
@@ -199,7 +196,7 @@ impl SharedBuffer {
             Ok(Some(fresh)) => self.file = Arc::new(fresh),
             Ok(None) => self.home = Home::GivenBack,
             Err(error) => {
-                // A part of adopted memory may have moved: importers must not take that for the export's.
+                // A part of adopted memory may have moved: importers must not mistake it for the export.
                 if matches!(self.home, Home::Allocated(_)) {
                     self.set_revoked(false);
                 }
@@ -237,9 +234,9 @@ impl SharedBuffer {
         }
     }
 
-    /// Begins to ask importers to wake this process after each store ([`MappedBuffer::is_awaited`]); look at the memory once
-    /// more after this call. Whether all see it who have not stored before: where the kernel lacks `membarrier`, some may
-    /// not. A revocation ends it. Takes a few microseconds.
+    /// Asks importers to wake this process after each store ([`MappedBuffer::is_awaited`]); check the memory once more after this call.
+    /// Returns whether all importers that have not stored yet will see it: without `membarrier`, some may not. A revocation ends it. Takes
+    /// a few microseconds.
     pub fn ask_for_wake(&self) -> bool {
         if self.awaiting.fetch_add(1, Ordering::AcqRel) == 0 {
             self.set_flag(AWAITED, true);
@@ -247,9 +244,9 @@ impl SharedBuffer {
         barrier::heavy()
     }
 
-    /// Asks importers to wake the service thread of this process after each store ([`MappedBuffer::is_awaited`]), or no longer;
-    /// also those that map the memory later. Make a fence ([`barrier::heavy`]) after this, then look at the memory. Whether this
-    /// changed anything.
+    /// Starts or stops asking importers, also those that map the memory later, to wake the service thread of this process after each store
+    /// ([`MappedBuffer::is_awaited`]). Make a fence ([`barrier::heavy`]) after this, then check the memory. Returns whether this changed
+    /// anything.
     pub fn set_watched(&mut self, watched: bool) -> bool {
         let before = core::mem::replace(&mut self.watched, watched);
         if before != watched {
@@ -258,7 +255,7 @@ impl SharedBuffer {
         before != watched
     }
 
-    /// Ends [`ask_for_wake`](Self::ask_for_wake). Once for each call of that.
+    /// Ends [`ask_for_wake`](Self::ask_for_wake). Call it once for each call of that.
     pub fn end_asking(&self) {
         if self.awaiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.set_flag(AWAITED, false);
@@ -275,7 +272,7 @@ impl SharedBuffer {
     /// Copies `from` to byte `offset` of the buffer.
     ///
     /// # Errors
-    /// The range leaves the buffer, or its memory is [adopted](Self::adopt): the program reaches it itself.
+    /// The range leaves the buffer, or its memory is [adopted](Self::adopt): the program accesses it itself.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
         let is_put = self.own()?.put(self.bytes, offset, from.into());
         if is_put { Ok(()) } else { check_range(self.bytes, offset, from.len()) }
@@ -290,10 +287,10 @@ impl SharedBuffer {
         if is_got { Ok(()) } else { check_range(self.bytes, offset, to.len()) }
     }
 
-    /// Gives the memory of whole pages back to the system, also where peers have mapped it: they are zeros from then on.
+    /// Releases the memory of whole pages to the system, also where peers have mapped it: they are zeros from then on.
     ///
     /// # Errors
-    /// As [`write`](Self::write); the kernel refuses, as where only those who mapped it before may write.
+    /// As [`write`](Self::write); or the kernel refuses, as if only those who mapped it before may write.
     pub fn discard(&self, offset: usize, bytes: usize) -> Result<(), MemoryError> {
         self.own()?;
         check_range(self.bytes, offset, bytes)?;
@@ -302,7 +299,7 @@ impl SharedBuffer {
             .map_err(|errno| MemoryError::of_call("fallocate", bytes, errno))
     }
 
-    /// Loads a word in one piece, before every load made after it.
+    /// Loads a word in one piece, before every later load.
     ///
     /// # Errors
     /// As [`write`](Self::write), and a word that is not aligned.
@@ -315,7 +312,7 @@ impl SharedBuffer {
 impl Drop for SharedBuffer {
     fn drop(&mut self) {
         if let Home::Adopted(_) = self.home {
-            // Where there is no memory for that, the pages stay on their memfd, marked as revoked.
+            // Without memory for that, the pages stay on their memfd, marked as revoked.
             let _ = self.revoke();
         }
     }
@@ -326,12 +323,12 @@ impl Drop for SharedBuffer {
 pub struct MappedBuffer {
     /// Offset of the first mapped byte.
     first: usize,
-    /// How many are mapped.
+    /// Number of mapped bytes.
     bytes: usize,
     writable: bool,
     data: Mapping,
     status: PeerStatus,
-    /// Bytes stored. Threads add to it in two steps: where several store at once, some are missed.
+    /// Bytes stored. Threads add to it in two steps: concurrent stores may be missed.
     stored: Arc<AtomicU64>,
 }
 
@@ -340,8 +337,7 @@ impl MappedBuffer {
     /// descriptors may be closed afterwards.
     ///
     /// # Errors
-    /// Memory that [`memfd::verify`] refuses, memory that its exporter shares for loads only (`EPERM`) if `writable`, or no
-    /// address space.
+    /// Memory that [`memfd::verify`] refuses, memory that its exporter shares for loads only (`EPERM`) if `writable`, or no address space.
     pub fn map(file: impl AsFd, status: impl AsFd, part: Range<usize>, writable: bool) -> Result<Self, MemoryError> {
         let bytes = part.len();
         let data_bytes = memfd::whole_pages(bytes)?;
@@ -352,58 +348,58 @@ impl MappedBuffer {
         Ok(Self { first: part.start, bytes, writable, data, status: PeerStatus::map(status)?, stored: Arc::default() })
     }
 
-    /// Bytes that were stored by calls here. Of threads that store at once by one mapping, some stores may be missed.
+    /// Bytes stored by calls here. Some concurrent stores through one mapping may be missed.
     pub fn stored_bytes(&self) -> &Arc<AtomicU64> {
         &self.stored
     }
 
-    /// Not in one step: that would cost as much as a short store itself.
+    /// Not atomic: that would cost as much as a short store itself.
     #[inline(always)]
     fn count(&self, bytes: usize) {
         let stored = self.stored.load(Ordering::Relaxed);
         self.stored.store(stored.wrapping_add(bytes as u64), Ordering::Relaxed);
     }
 
-    /// Whether the exporter moved away: stores no longer reach it. One load.
+    /// Whether the exporter has moved away, so that stores no longer reach it. One load.
     #[inline(always)]
     pub fn revoked(&self) -> bool {
         revocation::is_revoked(self.status.word())
     }
 
-    /// Whether all stores that this thread has made here are part of the export, also if it is
-    /// revoked from now on. A full fence and one load.
+    /// Whether all stores that this thread has made here are part of the export, also if it is revoked from now on. A full fence and one
+    /// load.
     pub fn stores_arrived(&self) -> bool {
         revocation::stores_arrived(self.status.word())
     }
 
-    /// Whether the [`update`](Self::update) that this thread has just made is part of the export, and wakes nobody. One load; the
+    /// Whether the [`update`](Self::update) that this thread has just made is part of the export, and need wake nobody. One load; the
     /// update was the fence.
     #[inline(always)]
     pub fn nothing_follows_update(&self) -> bool {
         revocation::status_after_update(self.status.word()) == 0
     }
 
-    /// Whether the exporter wants to be woken after a store: to be asked after the store. One load.
+    /// Whether the exporter wants to be woken after a store; ask after the store. One load.
     #[inline(always)]
     pub fn is_awaited(&self) -> bool {
         barrier::light();
         self.status.word().load(Ordering::Relaxed) & (AWAITED | WATCHED) != 0
     }
 
-    /// Whom it wants to be woken, where [`is_awaited`](Self::is_awaited): threads that wait, and the service thread.
+    /// If [`is_awaited`](Self::is_awaited), which of its threads want to be woken: waiting threads, and the service thread.
     #[cold]
     pub fn awaited_by(&self) -> (bool, bool) {
         let word = self.status.word().load(Ordering::Relaxed);
         (word & AWAITED != 0, word & WATCHED != 0)
     }
 
-    /// Where byte `offset` of the export is mapped, if it and the `bytes` from it on are. They stay mapped after a revocation.
+    /// Where byte `offset` of the export is mapped, if it and the following `bytes` are. They stay mapped after a revocation.
     pub fn at(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
         let offset = self.within(offset, bytes).ok()?;
         Some(self.data.at(offset, bytes))
     }
 
-    /// Whether the word of `bytes` at `offset` of the export is mapped, and aligned.
+    /// Whether the word of `bytes` at `offset` of the export is mapped and aligned.
     pub fn holds_word(&self, offset: usize, bytes: usize) -> bool {
         self.place_of_word(offset, bytes).is_some()
     }
@@ -417,13 +413,13 @@ impl MappedBuffer {
     /// The offset in the mapping of a range of the export.
     #[inline(always)]
     fn within(&self, offset: usize, bytes: usize) -> Result<usize, MemoryError> {
-        // What lies before the first mapped byte wraps, and is too far out.
+        // An offset before the first mapped byte wraps, and is then too large.
         let at = offset.wrapping_sub(self.first);
         check_range(self.bytes, at, bytes).map(|()| at)
     }
 
-    /// Copies `from` to byte `offset` of the export, as [`write`](Self::write) does; false when that would be an error.
-    /// The short way, for stores that should cost no more than a copy.
+    /// Copies `from` to byte `offset` of the export, as [`write`](Self::write) does; false if that would be an error. The fast path, for
+    /// stores that should cost no more than a copy.
     #[inline(always)]
     pub fn put<'a>(&self, offset: usize, from: impl Into<Source<'a>>) -> bool {
         let from = from.into();
@@ -446,7 +442,7 @@ impl MappedBuffer {
         is_put
     }
 
-    /// As [`put`](Self::put), then writes the signal, after the bytes; false, and nothing is stored, when either would be an error.
+    /// As [`put`](Self::put), then writes the signal, after the bytes; false, with nothing stored, if either would be an error.
     #[inline(always)]
     pub fn put_signal<'a>(&self, offset: usize, from: impl Into<Source<'a>>, signal: Signal) -> bool {
         match self.place_of_word(signal.offset as usize, size_of::<u64>()) {
@@ -458,7 +454,7 @@ impl MappedBuffer {
         }
     }
 
-    /// Updates the word at `offset`, and gives what it held; `None`, and nothing is changed, when it is not mapped for stores or not
+    /// Updates the word at `offset`, and returns its old value; `None`, with nothing changed, if it is not mapped for stores or not
     /// aligned.
     #[inline(always)]
     pub fn update(&self, offset: usize, atomic: Atomic) -> Option<u64> {
@@ -505,7 +501,7 @@ impl MappedBuffer {
         Ok(())
     }
 
-    /// Stores a word in one piece, after every store made before it.
+    /// Stores a word in one piece, after every earlier store.
     ///
     /// # Errors
     /// The word leaves the mapped part or is not aligned, or it was mapped for loads only.

@@ -1,8 +1,8 @@
-//! Which memory of the program is adopted, and what a forked child gets of it.
+//! The list of adopted memory, and its inheritance by forked children.
 //!
 //! A child inherits shared mappings, so its stores would reach its parent and the parent's importers. Handlers of `fork`
-//! ([`libc::pthread_atfork`]) map the adopted memory privately in the child instead. `vfork`, `posix_spawn` and `clone` without
-//! the C library do not run them: their children call `exec` at once, or share memory knowingly.
+//! ([`libc::pthread_atfork`]) map the adopted memory privately in the child instead. `vfork`, `posix_spawn` and `clone` without the C
+//! library do not run them: their children call `exec` at once, or share memory knowingly.
 
 use core::cell::RefCell;
 use core::ops::Range;
@@ -16,7 +16,6 @@ use crate::mapping::Mapping;
 use crate::maps::Maps;
 use crate::masking::{Mask, mask};
 
-/// Adopted memory.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) start: usize,
@@ -33,7 +32,7 @@ struct Registry {
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { armed: false, entries: Vec::new() });
 
-/// The list of adopted memory, while nobody forks, and no handler of a signal interrupts this thread.
+/// Locks the list of adopted memory: nobody forks, and no signal handler interrupts this thread.
 #[derive(Debug)]
 pub(super) struct Adoptions {
     registry: MutexGuard<'static, Registry>,
@@ -64,7 +63,6 @@ fn lock_for_fork() -> Adoptions {
 }
 
 impl Adoptions {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.registry.entries.len()
     }
@@ -78,14 +76,14 @@ impl Adoptions {
         self.registry.entries.push(entry);
     }
 
-    /// Takes out the one that moved onto `file`: others may begin at the same place, where the program has mapped new memory since.
+    /// Removes the one on `file`: others may begin at the same address, where the program has mapped new memory since.
     pub(super) fn remove(&mut self, file: &Arc<OwnedFd>) {
         let entries = &mut self.registry.entries;
         entries.retain(|entry| !Arc::ptr_eq(&entry.file, file));
     }
 }
 
-/// A range that maps a memfd, and what it is open to: the program may have changed that.
+/// A range that maps a memfd, and its rights, which the program may have changed.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) range: Range<usize>,
@@ -93,7 +91,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// A range of which nothing is known.
+    /// A range of unknown rights.
     fn open(range: Range<usize>) -> Self {
         let rights = MprotectFlags::READ | MprotectFlags::WRITE;
         Self { range, rights }
@@ -103,7 +101,7 @@ impl Part {
 /// The parts of `bytes` at `start` that still map `file`, whose first byte was there. The program has unmapped the others.
 ///
 /// # Errors
-/// The kernel does not tell which file that is.
+/// The kernel does not say which file it is.
 pub(super) fn standing(start: usize, bytes: usize, file: impl AsFd) -> Result<Vec<Part>, MemoryError> {
     let stat = rustix::fs::fstat(file).map_err(|errno| MemoryError::of_call("fstat", bytes, errno))?;
     let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
@@ -123,13 +121,13 @@ pub(super) fn standing(start: usize, bytes: usize, file: impl AsFd) -> Result<Ve
         }
     }
     if maps.is_blind() {
-        // Nothing can be told, so the program's promise to keep the memory must do.
+        // Nothing is known, so the program's promise to keep the memory must do.
         parts = vec![Part::open(start..end)];
     }
     Ok(parts)
 }
 
-/// What is to be mapped in the child: where, and from which offset of which memfd.
+/// A mapping for the child: its address, memfd and offset.
 struct Inheritance {
     adoptions: Adoptions,
     parts: Vec<(Part, Arc<OwnedFd>, u64)>,
@@ -140,7 +138,7 @@ thread_local! {
     static FORKING: RefCell<Option<Inheritance>> = const { RefCell::new(None) };
 }
 
-/// Before a fork, in the parent.
+/// Called before a fork, in the parent.
 extern "C" fn prepare() {
     let adoptions = lock_for_fork();
     let mut parts = Vec::new();
@@ -155,12 +153,12 @@ extern "C" fn prepare() {
     let _ = FORKING.try_with(|forking| forking.replace(Some(Inheritance { adoptions, parts })));
 }
 
-/// After it, in the parent.
+/// Called after a fork, in the parent.
 extern "C" fn parent() {
     let _ = FORKING.try_with(|forking| drop(forking.take()));
 }
 
-/// After it, in the child, whose only thread this is.
+/// Called after a fork, in the child, whose only thread this is.
 extern "C" fn child() {
     let Ok(Some(mut inheritance)) = FORKING.try_with(RefCell::take) else {
         return;

@@ -1,5 +1,4 @@
-//! The memfd behind every memory that processes share: how it is made, and what one from another
-//! process must be before it is mapped.
+//! The memfd behind memory that processes share: its creation, and the checks on one from another process before it is mapped.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -41,18 +40,17 @@ pub fn create(name: &str, bytes: usize) -> Result<OwnedFd, MemoryError> {
 /// The seals of every memfd that processes share.
 const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Who may store into a memfd.
+/// Processes that may store into a memfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// Every process that gets the descriptor.
+    /// Every process with the descriptor.
     All,
-    /// The process that has mapped it already, through that mapping alone: the kernel refuses every new
-    /// writable mapping and every `write`.
+    /// Only the process that has mapped it already, through that mapping: the kernel refuses every new writable mapping and every `write`.
     Present,
 }
 
-/// Seals a memfd: from now on its length is fixed and nobody can add another seal, so nobody who gets the
-/// descriptor can take the right to store away from the others.
+/// Seals a memfd: from now on its length is fixed and no seal can be added, so no holder of the descriptor can take the right to store
+/// away from the others.
 ///
 /// # Errors
 /// The kernel is older than 5.1 (`EINVAL`) and `writers` is [`Writers::Present`].
@@ -65,14 +63,14 @@ pub fn finish(file: impl AsFd, writers: Writers) -> Result<(), MemoryError> {
         .map_err(|errno| MemoryError::of_call("fcntl(F_ADD_SEALS)", 0, errno))
 }
 
-/// Checks a descriptor from another process before it is mapped: no load or store of its first
-/// `bytes` can fault, whatever its other holders do. Gives its length in bytes.
+/// Checks a descriptor from another process before it is mapped: no load or store of its first `bytes` can fault, whatever its other
+/// holders do. Returns its length in bytes.
 ///
 /// It must be a memfd of base pages (a huge page can run out on access, which is a SIGBUS), have
 /// at least `bytes`, and be sealed against shrinking, growing and further seals.
 ///
 /// # Errors
-/// [`MemoryError::NotSealed`] and [`MemoryError::TooShort`], and what the kernel says.
+/// [`MemoryError::NotSealed`] and [`MemoryError::TooShort`], and errors of the kernel.
 pub fn verify(file: impl AsFd, bytes: usize) -> Result<u64, MemoryError> {
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);

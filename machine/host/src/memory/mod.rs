@@ -1,11 +1,10 @@
 //! Memory that a process shares with its peers on the same host, and raw access to memory.
 //!
-//! [`SharedBuffer`] is the exporter's side: memory behind a memfd, so nothing is left on disk or
-//! in `/dev/shm` whatever happens to the processes. [`MappedBuffer`] is an importer's mapping of
-//! it. A store through either is seen by the other without any call.
+//! [`SharedBuffer`] is the exporter's side: memory behind a memfd, so nothing is left on disk or in `/dev/shm` whatever happens to the
+//! processes. [`MappedBuffer`] is an importer's mapping of it. Each sees the other's stores without any call.
 //!
-//! Memory that the program has already can become such a buffer ([`SharedBuffer::adopt`]): its pages move onto a memfd at their
-//! place, and back when the buffer is dropped.
+//! Existing memory of the program can become such a buffer ([`SharedBuffer::adopt`]): its pages move onto a memfd in place, and back when
+//! the buffer is dropped.
 //!
 //! # Two memfds
 //! One holds whole pages of data, the other one page whose first word is the [`Status`]. Both are
@@ -13,14 +12,12 @@
 //! [`memfd::verify`] approves: no exporter can make an importer's loads fault.
 //!
 //! # Revocation (VMMC §4)
-//! [`SharedBuffer::revoke`] moves the exporter onto fresh memory with the same contents at the
-//! same address. Importers keep the old memory, an orphan that nobody reads: their stores stay
-//! harmless and need no check; [`MappedBuffer::revoked`] tells them.
+//! [`SharedBuffer::revoke`] moves the exporter onto fresh memory with the same contents at the same address. Importers keep the old
+//! memory, an orphan that nobody reads: their stores stay harmless and need no check; [`MappedBuffer::revoked`] reports it.
 //!
 //! # Who may write
-//! The kernel enforces it by seals. The exporter alone writes the status, and the data too when the
-//! buffer is shared for loads only ([`Writers::Present`]): its own mapping is older than the seal, and
-//! nobody gets another that is writable, by `/proc/self/fd` neither.
+//! Seals enforce it. Only the exporter writes the status, and also the data if the buffer is shared for loads only ([`Writers::Present`]):
+//! its own mapping is older than the seal, and nobody gets another writable one, not even through `/proc/self/fd`.
 //!
 //! ```
 //! use mapwire_host::memory::{MappedBuffer, SharedBuffer, Writers};
@@ -65,39 +62,39 @@ pub use status::{Status, flags};
 pub use crate::errno::Errno;
 pub use crate::maps::{check_memory, is_plain_memory};
 
-/// Why memory could not be allocated, mapped or reached.
+/// Why memory could not be allocated, mapped or accessed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// A buffer of no bytes was asked for.
+    /// A buffer of 0 bytes was requested.
     #[error("a buffer of 0 bytes was asked for: ask for at least 1")]
     Zero,
     /// More bytes than an address space or a file can hold.
     #[error("{bytes} bytes are more than this computer can address: ask for fewer")]
     TooLong {
-        /// Bytes asked for.
+        /// Length requested.
         bytes: usize,
     },
-    /// The address space has no room, because of the limit or of its size.
+    /// The address space has no room, because of the limit or its size.
     #[error(
         "no address space left for {bytes} bytes (RLIMIT_AS is {limit}): \
          free other memory, or raise the limit with `ulimit -v`"
     )]
     AddressSpace {
-        /// Bytes asked for.
+        /// Length requested.
         bytes: usize,
-        /// RLIMIT_AS.
+        /// Value of RLIMIT_AS.
         limit: crate::limits::Limit,
     },
-    /// More than a file may have.
+    /// Longer than a file may be.
     #[error(
         "a memory of {bytes} bytes is longer than files may be (RLIMIT_FSIZE is {limit} bytes): \
          raise the limit with `ulimit -f`"
     )]
     FileBytes {
-        /// Bytes asked for.
+        /// Length requested.
         bytes: usize,
-        /// RLIMIT_FSIZE.
+        /// Value of RLIMIT_FSIZE.
         limit: crate::limits::Limit,
     },
     /// No descriptor is left for a memfd.
@@ -106,41 +103,40 @@ pub enum MemoryError {
          raise the limit with `ulimit -n`"
     )]
     Descriptors {
-        /// Bytes asked for.
+        /// Length requested.
         bytes: usize,
-        /// RLIMIT_NOFILE.
+        /// Value of RLIMIT_NOFILE.
         limit: crate::limits::Limit,
     },
-    /// More memory than may be locked, where what is mapped is locked (`mlockall`) or was.
+    /// More memory than may be locked, where mappings are locked (`mlockall`) or were.
     #[error(
         "no locked memory left for {bytes} bytes (RLIMIT_MEMLOCK is {limit} bytes): \
          raise the limit with `ulimit -l`, or unlock memory"
     )]
     LockedMemory {
-        /// Bytes concerned.
+        /// Length concerned.
         bytes: usize,
-        /// RLIMIT_MEMLOCK.
+        /// Value of RLIMIT_MEMLOCK.
         limit: crate::limits::Limit,
     },
-    /// The process has as many mapped ranges as it may.
+    /// No further mapped range is allowed.
     #[error(
         "no mapped range left for {call} of {bytes} bytes (vm.max_map_count is {limit}): \
          raise it with `sysctl vm.max_map_count`, or unmap memory"
     )]
     MappedRanges {
-        /// The call.
         call: &'static str,
-        /// Bytes concerned.
+        /// Length concerned.
         bytes: usize,
-        /// `vm.max_map_count`.
+        /// Value of `vm.max_map_count`.
         limit: crate::limits::Limit,
     },
     /// An import claims more than the exporter's memory holds.
     #[error("memory from another process has {found_bytes} bytes and must have {needed_bytes}")]
     TooShort {
-        /// Bytes of the memfd.
+        /// Length of the memfd.
         found_bytes: u64,
-        /// Bytes that it must have.
+        /// Length that it must have.
         needed_bytes: u64,
     },
     /// Memory from another process whose loads could fault, or whose seals could change.
@@ -149,38 +145,38 @@ pub enum MemoryError {
     /// Memory of the program that cannot be moved onto a memfd.
     #[error("memory {address:#x}+{bytes} cannot be mapped by importers: it is {reason}")]
     NotAdoptable {
-        /// First address.
+        /// First address of the memory.
         address: usize,
-        /// Its length.
+        /// Length of the memory.
         bytes: usize,
-        /// What is in the way.
+        /// What prevents it.
         reason: &'static str,
     },
-    /// Adopted memory was to be reached by the buffer.
+    /// Adopted memory must be accessed by its addresses, not through the buffer.
     #[error("the buffer's memory belongs to the program: load and store there")]
     OfProgram,
     /// A range leaves the buffer.
     #[error("bytes {offset}..{offset}+{bytes} leave a buffer of {len} bytes")]
     OutOfRange {
-        /// First byte.
+        /// Offset of the first byte.
         offset: usize,
-        /// How many.
+        /// Length of the range.
         bytes: usize,
-        /// Bytes of the buffer.
+        /// Length of the buffer.
         len: usize,
     },
     /// A word is not aligned to its size.
     #[error("the word at byte {offset} is not aligned to {align} bytes")]
     Misaligned {
-        /// First byte of the word.
+        /// Offset of the word.
         offset: usize,
-        /// What it should be a multiple of.
+        /// Required alignment, in bytes.
         align: usize,
     },
     /// A store into a mapping for loads only.
     #[error("the buffer was mapped for loads only: import it with the right to store")]
     ReadOnly,
-    /// A range has pages with nothing mapped, or without the access needed.
+    /// A range has unmapped pages, or pages without the access needed.
     #[error(
         "memory {address:#x}+{bytes} is not all mapped for {wanted}: {at:#x} is {found}; \
          was the buffer freed?"
@@ -188,26 +184,24 @@ pub enum MemoryError {
     NotMapped {
         /// First address of the range.
         address: usize,
-        /// Its length.
+        /// Length of the range.
         bytes: usize,
-        /// What was to be done with it.
+        /// Access that was needed.
         wanted: &'static str,
         /// First address that lacks it.
         at: usize,
-        /// What is there.
+        /// What is there instead.
         found: &'static str,
     },
     /// The kernel's pages are of another size.
     #[error(transparent)]
     PageSize(#[from] crate::page::PageSizeError),
-    /// A system call failed for a reason of its own.
+    /// Another system call failed.
     #[error("{call} of {bytes} bytes: {errno}")]
     System {
-        /// The call.
         call: &'static str,
-        /// Bytes concerned.
+        /// Length concerned.
         bytes: usize,
-        /// The kernel's reason.
         errno: Errno,
     },
 }

@@ -1,11 +1,10 @@
-//! Loads, stores and copies at raw addresses: the only place where bytes of shared memory move.
+//! Loads, stores and copies at raw addresses: the only module that moves bytes of shared memory.
 //!
 //! # Memory that others change
-//! Other threads and other processes may store to shared memory at any time. Rust gives such a race a meaning
-//! only where each access is atomic, so every copy here stands for a loop of relaxed atomic loads and stores of single
-//! bytes. A copy that races with a writer yields some mixture of old and new bytes, and nothing more is
-//! claimed of it; whoever needs whole data orders it by a word stored last
-//! ([`store_release_u64`]) and loaded first, with acquire order.
+//! Other threads and other processes may store to shared memory at any time. In Rust such a race has a meaning only if each access is
+//! atomic, so every copy here stands for a loop of relaxed atomic loads and stores of single bytes. A copy that races with a writer yields
+//! some mixture of old and new bytes, and guarantees nothing more; to get whole data, store a word last ([`store_release_u64`]) and load
+//! it first, with acquire order.
 //!
 //! Rust has no fast form of that loop yet. On x86_64 and aarch64 an `asm!` block does it: moves for up to 16 bytes,
 //! else a call of the C library's `memcpy`. The compiler sees an opaque block that reads and writes memory: it
@@ -14,8 +13,8 @@
 //! `memcpy` must not be called in the ordinary way: the compiler knows its name, and takes it for plain
 //! accesses. A block of 4 or 8 aligned bytes is copied in one piece.
 //!
-//! Elsewhere, under Miri, and with `--cfg mapwire_bytewise` (for ThreadSanitizer, which takes `memcpy` for plain accesses)
-//! the loop itself is compiled.
+//! Elsewhere, under Miri, and with `--cfg mapwire_bytewise` (for ThreadSanitizer, which takes `memcpy` for plain accesses) the loop itself
+//! is compiled.
 //!
 //! No reference to bytes of shared memory is ever made.
 
@@ -29,13 +28,13 @@ use crate::page::PAGE_BYTES;
 const BYTEWISE: bool =
     cfg!(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, mapwire_bytewise)))));
 
-/// Copies `bytes` from one address to another. Either or both may be changed by others meanwhile.
+/// Copies `bytes` from one address to another. Others may change either meanwhile.
 ///
 /// # Safety
 /// `from` is mapped for loads and `to` for stores, `bytes` long each; they do not overlap.
 #[inline(always)]
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: this function's contract, passed on; each range of lengths has its function.
+    // SAFETY: this function's contract, passed on; each range of lengths has its own function.
     unsafe {
         if bytes > 16 {
             moves::long(from, to, bytes);
@@ -50,8 +49,8 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 /// Copies as [`copy`] does, but fills whole lines without reading them where the processor can (x86_64): for memory whose lines another
-/// processor has in its cache. To take them from there one by one takes longer, on some processors many times, than to write them anew. The
-/// bytes are in place, for whoever sees what is stored after this, when it returns.
+/// processor has in its cache. Fetching them from there one by one takes longer, on some processors many times, than writing them anew.
+/// When it returns, the bytes are visible before any later store.
 ///
 /// # Safety
 /// As [`copy`].
@@ -68,10 +67,10 @@ pub unsafe fn copy_whole_lines(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Bytes of a line of a cache.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Bytes to copy from, which others may change meanwhile unless they are of a slice. So it is no slice itself.
+/// Bytes to copy from, which others may change meanwhile unless they come from a slice; so this is not a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     address: *const u8,
@@ -88,7 +87,7 @@ impl<'a> From<&'a [u8]> for Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// No bytes.
+    /// An empty source.
     pub const EMPTY: Self =
         Self { address: ptr::NonNull::dangling().as_ptr(), bytes: 0, is_slice: false, memory: PhantomData };
 
@@ -104,20 +103,19 @@ impl<'a> Source<'a> {
     /// The `bytes` bytes from byte `first` on.
     ///
     /// # Panics
-    /// If they are not all among these.
+    /// If the range is outside the source.
     #[must_use]
     pub fn part(&self, first: usize, bytes: usize) -> Source<'a> {
         assert!(first <= self.bytes && bytes <= self.bytes - first);
         Self { address: self.address.wrapping_add(first), bytes, ..*self }
     }
 
-    /// How many.
+    /// Length in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there are none.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -129,7 +127,7 @@ impl<'a> Source<'a> {
         self.address
     }
 
-    /// Copies them to the address `to`.
+    /// Copies the bytes to the address `to`.
     ///
     /// # Safety
     /// `to` is mapped for stores, for as many bytes, and does not overlap them.
@@ -146,7 +144,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Copies them to the address `to` [in whole lines](copy_whole_lines).
+    /// Copies the bytes to the address `to` [in whole lines](copy_whole_lines).
     ///
     /// # Safety
     /// As [`copy_to`](Self::copy_to).
@@ -160,10 +158,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Copies them to `to`, which has their length.
+    /// Copies the bytes to `to`, which must have their length.
     ///
     /// # Panics
-    /// If it has another.
+    /// If the lengths differ.
     #[inline(always)]
     pub fn copy_to_slice(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.bytes, "a copy of another length");
@@ -248,7 +246,7 @@ pub unsafe fn store<T: Copy>(to: *mut T, mut value: T) {
     }
 }
 
-/// Stores `value` in one piece, after every store made before it.
+/// Stores `value` in one piece, after every earlier store.
 ///
 /// # Safety
 /// `to` is mapped for stores and a multiple of 8.
@@ -266,7 +264,7 @@ mod moves {
 
     pub(super) use super::bytes::each_byte;
 
-    /// Defines a copy of one word to two: the first and the last. The texts choose the registers' width.
+    /// Defines a copy of one to two words: the first and the last. The texts choose the registers' width.
     macro_rules! two_words {
         ($name:ident, $word:literal, $x86_64:literal, $aarch64:literal) => {
             /// # Safety
@@ -303,8 +301,8 @@ mod moves {
     two_words!(two_words_of_4, 4, ":e", ":w");
     two_words!(two_words_of_8, 8, ":r", ":x");
 
-    /// Whether string instructions fill whole lines without reading them, faster than stores past the caches do: on Intel's processors that
-    /// say so of them ("enhanced").
+    /// Whether string instructions fill whole lines without reading them, faster than non-temporal stores: on Intel processors that report
+    /// it ("enhanced").
     #[cfg(target_arch = "x86_64")]
     fn has_fast_strings() -> bool {
         static KNOWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
@@ -315,7 +313,7 @@ mod moves {
         })
     }
 
-    /// Copies whole lines to a place that begins on one, without reading what lay there. They are in place when this returns.
+    /// Copies whole lines to a destination that begins on one, without reading its old contents. They are visible when this returns.
     ///
     /// # Safety
     /// As [`copy`](super::copy), of 64 bytes for each line; `to` is a multiple of 16.
@@ -452,10 +450,10 @@ mod bytes {
     }
 }
 
-/// Whether every page of `address..address + bytes` is mapped, with whatever rights.
+/// Whether every page of `address..address + bytes` is mapped, with any rights.
 ///
-/// An answer of the moment: another thread may unmap it right after. One system call per 2 MiB,
-/// no allocation. [`crate::memory::check_memory`] also looks at the rights, and costs more.
+/// Only true at that moment: another thread may unmap it right after. One system call per 2 MiB, no allocation.
+/// [`crate::memory::check_memory`] also checks the rights, and costs more.
 pub fn memory_is_mapped(address: usize, bytes: usize) -> bool {
     const PAGES: usize = 512;
     let Some(end) = address.checked_add(bytes) else {
@@ -482,7 +480,7 @@ mod tests {
 
     use super::*;
 
-    /// Memory that all threads touch without agreement.
+    /// Memory that all threads access without coordination.
     struct Commons(UnsafeCell<[u64; 64]>);
 
     // SAFETY: its bytes are reached by the functions of this module alone.

@@ -1,7 +1,7 @@
-//! What orders a revocation and the stores of importers that race with it.
+//! Orders a revocation and concurrent stores of importers.
 //!
-//! The exporter marks the status word, then copies the memory. An importer stores, then looks at the word. Each makes a full fence
-//! between its two steps, so that one of them sees the other: a store is copied, or its importer learns that it may not be.
+//! The exporter marks the status word, then copies the memory. An importer stores, then checks the word. Each makes a full fence between
+//! its two steps, so that one of them sees the other: a store is copied, or its importer learns that it may not be.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,7 +16,6 @@ use super::status::flags::REVOKED;
 pub(crate) trait StatusWord {
     /// Sets bits of the status.
     fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
-    /// Loads the status.
     fn load(&self, order: Ordering) -> u32;
 }
 
@@ -32,26 +31,26 @@ impl StatusWord for AtomicU32 {
     }
 }
 
-/// Marks an export as revoked. The caller then sees every store after which its importer still found it standing.
+/// Marks an export as revoked. The caller then sees every store whose importer afterwards found the export valid.
 pub(crate) fn revoke(word: &impl StatusWord) {
     word.fetch_or(REVOKED, Ordering::Release);
     fence(Ordering::SeqCst);
 }
 
-/// Whether an importer has not been told of a revocation. Says nothing of stores that it has made: see [`stores_arrived`].
+/// Whether an importer has been told of a revocation. Says nothing about its stores: see [`stores_arrived`].
 #[inline(always)]
 pub(crate) fn is_revoked(word: &impl StatusWord) -> bool {
     word.load(Ordering::Acquire) & REVOKED != 0
 }
 
-/// Whether all stores that this thread has made are part of the export, also when it is revoked from now on.
+/// Whether all stores that this thread has made are part of the export, even if it is revoked from now on.
 pub(crate) fn stores_arrived(word: &impl StatusWord) -> bool {
     fence(Ordering::SeqCst);
     !is_revoked(word)
 }
 
-/// The status after an atomic update that this thread has just made with sequential consistency. Without [`REVOKED`] the update is
-/// part of the export, as [`stores_arrived`] says of stores. On x86-64 the update was the fence.
+/// The status after an atomic update that this thread has just made with sequential consistency. Without [`REVOKED`] the update is part of
+/// the export, as [`stores_arrived`] says of stores. On x86-64 the update was the fence.
 #[inline(always)]
 pub(crate) fn status_after_update(word: &impl StatusWord) -> u32 {
     if !cfg!(target_arch = "x86_64") {
@@ -83,7 +82,7 @@ mod loom_tests {
         data: Word,
     }
 
-    /// An importer stores and looks by `arrived`, while the exporter revokes and copies.
+    /// An importer stores and checks by `arrived`, while the exporter revokes and copies.
     fn race(arrived: impl Fn(&Word) -> bool + Copy + Send + Sync + 'static) {
         loom::model(move || {
             let export = Arc::new(Export { status: Word::new(0), data: Word::new(0) });
@@ -107,7 +106,7 @@ mod loom_tests {
         race(stores_arrived);
     }
 
-    /// As a send looks before it stores, which says nothing of the stores before.
+    /// A check before a store says nothing of the stores before.
     #[test]
     #[should_panic(expected = "a store is lost unseen")]
     fn loom_finds_the_store_that_is_lost_without_a_fence() {

@@ -1,7 +1,7 @@
 //! The status of an export: a word that the exporter writes and importers can only read.
 //!
-//! It has a page and a memfd of its own. The exporter maps the page, then seals the memfd against new
-//! writers: its own mapping stays writable, and no importer can ever get one that is.
+//! It has a page and a memfd of its own. The exporter maps the page, then seals the memfd against new writers: its own mapping stays
+//! writable, and no importer can ever get one that is.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use crate::mapping::{Mapping, Rights};
 use crate::page::PAGE_BYTES;
 use crate::processes::Owner;
 
-/// Bits of the status word. Importers ignore those they do not know.
+/// Bits of the status word. Importers ignore unknown ones.
 pub mod flags {
     /// The exporter has moved away: stores no longer reach it.
     pub const REVOKED: u32 = 1;
@@ -28,7 +28,7 @@ pub struct Status {
     file: OwnedFd,
     page: Mapping,
     owner: Owner,
-    /// Whether anybody may have a descriptor of it, and read it.
+    /// Whether anybody may have its descriptor, and read it.
     is_known: AtomicBool,
 }
 
@@ -45,13 +45,13 @@ impl Status {
         Ok(Self { file, page, owner: Owner::me(), is_known: AtomicBool::new(false) })
     }
 
-    /// The memfd, from which its holders can only read.
+    /// The memfd, which its holders can only read.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.is_known.store(true, Ordering::Release);
         self.file.as_fd()
     }
 
-    /// Whether its memfd was ever asked for.
+    /// Whether its memfd was ever requested.
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Acquire)
     }
@@ -62,10 +62,10 @@ impl Status {
         self.page.first_word32()
     }
 
-    /// Marks the export as revoked, or as standing again.
+    /// Marks the export as revoked, or as valid again.
     pub(super) fn set_revoked(&self, revoked: bool) {
         if !self.is_known() {
-            // Nobody reads it, and its page need not be there.
+            // Nobody reads it, and its page need not exist.
         } else if revoked {
             revocation::revoke(self.word());
         } else {
@@ -73,7 +73,7 @@ impl Status {
         }
     }
 
-    /// Asks importers to wake this process after a store, or no longer: `flag` says whom.
+    /// Starts or stops asking importers to wake this process after a store: `flag` says whom.
     pub(super) fn set(&self, flag: u32, on: bool) {
         if on {
             self.word().fetch_or(flag, Ordering::SeqCst);
@@ -96,7 +96,6 @@ impl Drop for Status {
 pub(super) struct PeerStatus(Mapping);
 
 impl PeerStatus {
-    /// Maps the exporter's status.
     pub(super) fn map(file: impl AsFd) -> Result<Self, MemoryError> {
         memfd::verify(&file, PAGE_BYTES)?;
         let page = Mapping::foreign(&file, PAGE_BYTES, Rights::Read)

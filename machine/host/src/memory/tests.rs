@@ -55,13 +55,13 @@ fn an_importer_of_loads_only_cannot_store() {
     assert_eq!(import.store_release_u64(0, 1), Err(MemoryError::ReadOnly));
 }
 
-/// Opens what a descriptor stands for once more, for loads and stores.
+/// Opens the file behind a descriptor once more, for loads and stores.
 fn reopened(fd: BorrowedFd<'_>) -> OwnedFd {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap()
 }
 
-/// That no holder of a descriptor can store there, in any way.
+/// Asserts that no holder of a descriptor can store there.
 fn nobody_can_store(fd: BorrowedFd<'_>) {
     for fd in [fd.try_clone_to_owned().unwrap(), reopened(fd)] {
         assert!(Mapping::shared(&fd, 0, PAGE_BYTES, Rights::ReadWrite).is_err());
@@ -217,7 +217,7 @@ fn an_importer_refuses_memory_that_is_short_or_can_become_so() {
     let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
     refused(socket.as_fd(), status.as_fd());
     let (nothing, no_mode) = (OFlags::CLOEXEC, Mode::empty());
-    // Some of these are on the same file system as a memfd; the last names one only.
+    // Some of these are on the same file system as a memfd; the last only names one.
     let memfd = format!("/proc/self/fd/{}", buffer.fd().as_raw_fd());
     for (path, flags) in [
         ("/", OFlags::DIRECTORY),
@@ -285,7 +285,7 @@ fn no_bytes_and_too_many_bytes_are_errors() {
         let error = SharedBuffer::allocate("huge", bytes).unwrap_err();
         assert_eq!(error, MemoryError::TooLong { bytes });
     }
-    // A file may be as long as that, an address space is not.
+    // A file may have that length, an address space not.
     let error = SharedBuffer::allocate("huge", 1 << 50).unwrap_err();
     assert!(matches!(error, MemoryError::AddressSpace { .. }), "{error}");
     let mut buffer = SharedBuffer::allocate("none", 1).unwrap();

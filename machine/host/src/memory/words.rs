@@ -1,10 +1,10 @@
-//! Atomic operations on words that several processes share, as both paths do them.
+//! Atomic operations on words that several processes share, for both paths.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use mapwire_wire::{Atomic, AtomicOp, SignalOp};
 
-/// Sets a signal, or adds to it, or sets bits of it: after every store made before.
+/// Sets, adds to or sets bits of a signal, after every earlier store.
 #[inline(always)]
 pub fn signal(word: &AtomicU64, op: SignalOp, value: u64) {
     match op {
@@ -14,10 +14,10 @@ pub fn signal(word: &AtomicU64, op: SignalOp, value: u64) {
     }
 }
 
-/// Defines the update of a word.
+/// Defines an update of a word.
 macro_rules! update {
     ($name:ident, $word:ty, $value:ty) => {
-        /// Updates a word, and gives what it held: after every access made before, and before every access made after.
+        /// Updates a word, and returns its old value: after every earlier access, and before every later one.
         #[inline(always)]
         pub fn $name(word: &$word, atomic: Atomic) -> u64 {
             // A legal operation has values that fit.

@@ -1,4 +1,4 @@
-//! The kernel's calls of which a pager consists, without a pager: the limits that benches put beside it.
+//! The kernel calls that make up a pager, without a pager: lower bounds for benches.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::page::PAGE_BYTES;
 /// Private memory whose faults get a copy of one page, and loops of the bare calls over it. For benches.
 #[derive(Debug)]
 pub struct BarePages {
-    /// Ended before the rest goes.
+    /// Must end before the other fields are dropped.
     _service: Service,
     inner: Arc<Inner>,
 }
@@ -27,7 +27,7 @@ pub struct BarePages {
 struct Inner {
     uffd: std::os::fd::OwnedFd,
     memory: Frames,
-    /// What pages are copies of.
+    /// The page that is copied.
     source: Frames,
 }
 
@@ -38,10 +38,10 @@ enum Service {
 }
 
 impl BarePages {
-    /// So many pages, missing at first, whose faults are served as by a pager.
+    /// Makes `pages` pages, missing at first, whose faults are served as by a pager.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// The kernel refuses.
     pub fn new(pages: usize, service: FaultService) -> Result<Self, PagerError> {
         let map = |pages: usize| {
             Frames::new(pages).map_err(|errno| PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno))
@@ -78,7 +78,7 @@ impl BarePages {
     /// Copies pages in and drops them again, `batch` at a time: `UFFDIO_COPY` and `MADV_DONTNEED`.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// The kernel refuses.
     pub fn copy_and_drop(&self, batch: usize) -> Result<(), PagerError> {
         let step = batch.clamp(1, MAX_BATCH_PAGES) * PAGE_BYTES;
         let (start, end) = (self.inner.memory.start(), self.inner.memory.bytes());
@@ -95,16 +95,16 @@ impl BarePages {
     /// Makes all pages missing.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// The kernel refuses.
     pub fn drop_all(&self) -> Result<(), PagerError> {
         let (start, bytes) = (self.inner.memory.start(), self.inner.memory.bytes());
         frames::drop_pages(start, bytes).map_err(|errno| PagerError::system("madvise", start, bytes, errno))
     }
 
-    /// Has `store` take or give some pages of its region 0, `batch` at a time, which nobody uses.
+    /// Has `store` take or return some unused pages of its region 0, `batch` at a time.
     ///
     /// # Errors
-    /// What the store refuses.
+    /// The store refuses.
     pub fn stream(
         &self,
         store: &dyn BackingStore,

@@ -1,17 +1,17 @@
-//! Pages that one thread works on.
+//! Pages on which one thread works.
 
 use super::config::MAX_BATCH_PAGES;
 use super::store::{PageId, StoreError};
 use crate::page::PAGE_BYTES;
 
-/// How far the work on a page has come.
+/// Progress of the work on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing was done yet.
+    /// Nothing has been done yet.
     Claimed,
-    /// Its bytes are at [`Item::memory`], checked where they came from the store.
+    /// Its bytes are at [`Item::memory`], and were checked if they came from the store.
     Filled,
-    /// It is mapped, in the frame that it was given.
+    /// It is mapped, in its frame.
     Mapped,
     /// Nobody can store to it: it was moved to [`Item::memory`].
     Taken,
@@ -19,24 +19,22 @@ pub(super) enum Progress {
     Leaving,
     /// It is no longer in RAM.
     Gone,
-    /// The program dropped it past the pager.
+    /// The program dropped it, bypassing the pager.
     Missing,
-    /// It could not be had, or not be mapped, or not be taken.
+    /// It could not be fetched, mapped or taken.
     Failed(StoreError),
 }
 
-/// What is to become of a page that was taken.
+/// What to do with a page that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Not known yet.
     Unknown,
     /// It is unchanged since it was stored.
     Clean,
-    /// It holds zeros only.
     Zero,
     /// It changed since it was stored, and stays.
     Dirty,
-    /// The store has it now.
+    /// The store now has it.
     Stored,
 }
 
@@ -47,22 +45,21 @@ impl Fate {
     }
 }
 
-/// One page, which the thread that has the batch made busy.
+/// One page, which the batch's thread has made busy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
     pub(super) id: PageId,
-    /// Its address in the region.
+    /// Address in the region.
     pub(super) address: usize,
-    /// Where its bytes are, or go to; 0 if nowhere yet.
+    /// Address of its bytes, or their destination; 0 if none yet.
     pub(super) memory: usize,
-    /// The slot of the pool that `memory` is, if it is one.
+    /// Slot of the pool that contains `memory`, if any.
     pub(super) slot: u32,
-    /// The checksum of the store's copy, if `has_copy`, or of the file's page, if `is_original`.
+    /// Checksum of the store's copy, if `has_copy`, or of the file's page, if `is_original`.
     pub(super) checksum: u64,
     pub(super) has_copy: bool,
-    /// The page is of a file.
     pub(super) is_of_file: bool,
-    /// The checksum is that of the file's bytes.
+    /// Whether the checksum is that of the file's bytes.
     pub(super) is_original: bool,
     pub(super) progress: Progress,
     pub(super) fate: Fate,
@@ -88,10 +85,10 @@ pub(super) struct Batch {
     count: usize,
 }
 
-/// Neighbouring pages that lie next to each other in memory too.
+/// Consecutive pages whose memory is consecutive too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
-    /// First item.
+    /// Index of the first item.
     pub(super) first: usize,
     pub(super) pages: usize,
 }
@@ -109,7 +106,7 @@ impl Batch {
         self.count == 0
     }
 
-    /// Adds a page; the caller has looked whether there is room.
+    /// Adds a page; the caller has checked that there is room.
     pub(super) fn push(&mut self, id: PageId, address: usize) -> &mut Item {
         let item = &mut self.items[self.count];
         self.count += 1;
@@ -125,17 +122,16 @@ impl Batch {
         &mut self.items[..self.count]
     }
 
-    /// In order of their pages. Stores and runs rely on it.
+    /// Sorts by page. Stores and runs rely on it.
     pub(super) fn sort(&mut self) {
         self.items_mut().sort_unstable_by_key(|item| item.id);
     }
 
-    /// In order of their slots.
     pub(super) fn sort_by_slot(&mut self) {
         self.items_mut().sort_unstable_by_key(|item| item.slot);
     }
 
-    /// In order of their pages, and the slots, which are all alike, in order too: so that runs of pages meet runs of slots.
+    /// Sorts by page, and sorts the slots, which are interchangeable, too: so that runs of pages get runs of slots.
     pub(super) fn sort_with_slots(&mut self) {
         self.sort();
         let mut slots = [0; MAX_BATCH_PAGES];
@@ -149,14 +145,14 @@ impl Batch {
         }
     }
 
-    /// The first run of `wanted` items from item `from` on. With `by_memory`, their memory is one range as well.
+    /// The first run of `wanted` items from item `from` on. With `by_memory`, their memory is contiguous as well.
     pub(super) fn run(&self, from: usize, by_memory: bool, wanted: impl Fn(&Item) -> bool) -> Option<Run> {
         self.run_where(from, wanted, |before, item| {
             item.address == before.address + PAGE_BYTES && (!by_memory || item.memory == before.memory + PAGE_BYTES)
         })
     }
 
-    /// The first run of `wanted` items from item `from` on whose slots are neighbours; after [`sort_by_slot`](Self::sort_by_slot).
+    /// The first run of `wanted` items from item `from` on with consecutive slots; after [`sort_by_slot`](Self::sort_by_slot).
     pub(super) fn run_of_slots(&self, from: usize, wanted: impl Fn(&Item) -> bool) -> Option<Run> {
         self.run_where(from, wanted, |before, item| item.slot == before.slot + 1)
     }
@@ -174,7 +170,6 @@ impl Batch {
         Some(Run { first, pages: end.unwrap_or(items.len()) - first })
     }
 
-    /// Sets the progress of a run.
     pub(super) fn mark(&mut self, run: Run, progress: Progress) {
         for item in &mut self.items[run.first..run.first + run.pages] {
             item.progress = progress;

@@ -1,20 +1,19 @@
-//! The checksum of a page: 64 bits of XXH3, seeded with a key of the pager and with the page's identity, so that a page that
-//! comes back in another's place is found out.
+//! The checksum of a page: 64 bits of XXH3, seeded with a key of the pager and with the page's identity, so that a page returned in place
+//! of another is detected.
 //!
-//! Cost: about 0.3 µs for 4096 bytes with SSE2. Of two different pages that go out as one page, 1 in 2⁶⁴ has the same sum.
+//! Cost: about 0.3 µs for 4096 bytes with SSE2. Two different contents of a page have the same sum with probability 2⁻⁶⁴.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::store::PageId;
 
-/// Sums pages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Checksum {
     key: u64,
 }
 
 impl Checksum {
-    /// With a key that nobody outside of this process knows.
+    /// Draws a key that is unknown outside this process.
     pub(super) fn new() -> Self {
         use std::hash::{BuildHasher, RandomState};
         Self { key: RandomState::new().hash_one(0) }
@@ -27,7 +26,7 @@ impl Checksum {
     }
 }
 
-/// Whether all bytes are 0. A page that has others is mostly found out by the first few.
+/// Whether all bytes are 0. For other pages the first few bytes mostly decide.
 pub(super) fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(256).all(|part| part.iter().fold(0, |any, byte| any | byte) == 0)
 }

@@ -1,7 +1,7 @@
-//! The resident pages, in a ring that a hand goes round.
+//! The resident pages, in a ring with a clock hand.
 //!
-//! A page keeps its place until it is taken out; free places form a list within the ring. The ring lies in sparse memory for
-//! as many pages as this computer could hold, so that it grows without an allocation.
+//! A page keeps its position until it is removed; free positions form a list within the ring. The ring lies in sparse memory for as many
+//! pages as this computer could hold, so that it grows without an allocation.
 
 use core::sync::atomic::Ordering;
 
@@ -14,22 +14,21 @@ use crate::page::{PAGE_BYTES, round_to_pages};
 /// Marks a word that holds a page.
 const PRESENT: u64 = 1 << 63;
 
-/// The resident pages of all regions.
 #[derive(Debug)]
 pub(super) struct Clock {
     places: Mapping,
     capacity: usize,
-    /// Places that were ever used.
+    /// Number of positions ever used.
     used: usize,
-    /// Pages in the ring.
+    /// Number of pages in the ring.
     pages: usize,
     hand: usize,
-    /// First free place below `used`, plus one; each holds the next.
+    /// First free position below `used`, plus one; each holds the next.
     free: u64,
 }
 
 impl Clock {
-    /// Room for all frames of this computer and its swap space, and for `least` pages at least.
+    /// Reserves room for all frames of this computer and its swap space, and for at least `least` pages.
     pub(super) fn new(least: usize) -> Result<Self, Errno> {
         let system = rustix::system::sysinfo();
         let bytes =
@@ -51,17 +50,16 @@ impl Clock {
         self.places.word64(place * 8).store(word, Ordering::Relaxed);
     }
 
-    /// Pages in the ring.
     pub(super) fn pages(&self) -> usize {
         self.pages
     }
 
-    /// Pages that still fit.
+    /// Number of pages that still fit.
     pub(super) fn room(&self) -> usize {
         self.capacity - self.pages
     }
 
-    /// Puts a page in; its place. The caller has looked at [`room`](Self::room).
+    /// Inserts a page, and returns its position. The caller has checked [`room`](Self::room).
     pub(super) fn insert(&mut self, id: PageId) -> u32 {
         let place = if self.free != 0 {
             let place = self.free as usize - 1;
@@ -76,14 +74,14 @@ impl Clock {
         place as u32
     }
 
-    /// Takes out the page at a place.
+    /// Removes the page at a position.
     pub(super) fn remove(&mut self, place: u32) {
         self.store(place as usize, self.free);
         self.free = u64::from(place) + 1;
         self.pages -= 1;
     }
 
-    /// Moves the hand by one place; the page that it was at.
+    /// Advances the hand by one position; returns the page there.
     pub(super) fn step(&mut self) -> Option<PageId> {
         if self.hand >= self.used {
             self.hand = 0;
@@ -93,12 +91,12 @@ impl Clock {
         self.page_at(at)
     }
 
-    /// Places that may hold pages.
+    /// Number of positions that may hold pages.
     pub(super) fn places(&self) -> usize {
         self.used
     }
 
-    /// The page at a place.
+    /// The page at a position.
     pub(super) fn page_at(&self, place: usize) -> Option<PageId> {
         let word = if place < self.used { self.load(place) } else { 0 };
         (word & PRESENT != 0).then(|| PageId::from_packed(word & !PRESENT))

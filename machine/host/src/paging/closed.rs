@@ -9,8 +9,8 @@ use crate::faults::uffd_paging;
 use crate::page::PAGE_BYTES;
 
 impl Core {
-    /// Moves frames of the pool to pages of a region that are missing. Where the kernel does not, the pages get others with the same
-    /// bytes, and those of the pool are freed.
+    /// Moves frames of the pool to missing pages of a region. If the kernel refuses, the pages get copies, and the frames of the pool are
+    /// freed.
     pub(super) fn bring_frames(&self, address: usize, memory: usize, bytes: usize) -> Done {
         let moved = uffd_paging::move_pages(&self.uffd, address, memory, bytes);
         match moved {
@@ -19,20 +19,20 @@ impl Core {
         }
         let copied = uffd_paging::copy(&self.uffd, address, memory, bytes);
         if copied.0 > 0 {
-            // Costs memory only where it fails.
+            // A failure costs only memory.
             let _ = frames::drop_pages(memory, copied.0);
         }
         copied
     }
 
-    /// Moves pages of a region to vacant slots of the pool. Those that are open to loads only are copied, and dropped.
+    /// Moves pages of a region to vacant slots of the pool. Those open to loads only are copied, and dropped.
     pub(super) fn take_frames(&self, address: usize, memory: usize, bytes: usize) -> Done {
         let moved = uffd_paging::move_pages(&self.uffd, memory, address, bytes);
         if moved != (0, Err(Os::INVAL)) {
             return moved;
         }
         for page in (0..bytes).step_by(PAGE_BYTES) {
-            // A page that the program dropped past the pager would stop this thread for good at the copy below.
+            // A page that the program dropped, bypassing the pager, would stop this thread for good at the copy below.
             let _ = uffd_paging::zero(&self.uffd, address + page, PAGE_BYTES);
         }
         let bar = |bar| uffd_abi::write_protect(&self.uffd, address, bytes, bar);
@@ -44,8 +44,8 @@ impl Core {
         match outcome.and_then(|()| frames::drop_pages(address, bytes)) {
             Ok(()) => (bytes, Ok(())),
             Err(errno) => {
-                // Closed to loads too, or not of one mapping: what was dropped before the end of the first comes back. A page that is
-                // still there stays as it is.
+                // Closed to loads too, or not in one mapping: pages dropped before the end of the first are restored. A page that is still
+                // there stays as it is.
                 for page in (0..copied).step_by(PAGE_BYTES) {
                     let (to, from) = (address + page, memory + page);
                     let _ = uffd_paging::copy(&self.uffd, to, from, PAGE_BYTES);

@@ -1,23 +1,23 @@
-//! How a pager is set up.
+//! Configuration of a pager.
 
 use super::error::PagerError;
 
-/// Pages that one read-ahead or one eviction handles at most.
+/// Most pages of one read-ahead or one eviction.
 pub(super) const MAX_BATCH_PAGES: usize = 128;
 
-/// Fewest resident pages that a pager works with.
+/// Fewest resident pages with which a pager works.
 const MIN_RESIDENT_PAGES: usize = 16;
 
 /// Most threads that serve faults.
 const MAX_THREADS: usize = 64;
 
-/// Who serves page faults.
+/// Which threads serve page faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultService {
-    /// So many threads of the pager, which wake the thread that faulted. System calls may touch the memory.
+    /// This many threads of the pager, which wake the thread that faulted. System calls may touch the memory.
     Threads(usize),
-    /// The thread that faulted, in a SIGBUS handler. System calls that touch a page which is not resident fail with `EFAULT`.
-    /// At most 16 regions of a process are served so.
+    /// The thread that faulted, in a SIGBUS handler. System calls that touch a non-resident page fail with `EFAULT`. At most 16 regions of
+    /// a process are served so.
     FaultingThread,
 }
 
@@ -47,7 +47,7 @@ impl PagerConfig {
         }
     }
 
-    /// Sets who serves faults.
+    /// Sets which threads serve faults.
     #[must_use]
     pub fn with_service(self, service: FaultService) -> Self {
         Self { service, ..self }
@@ -59,7 +59,7 @@ impl PagerConfig {
         Self { read_ahead_pages: pages, ..self }
     }
 
-    /// Sets how many pages one eviction takes.
+    /// Sets the number of pages of one eviction.
     #[must_use]
     pub fn with_batch(self, pages: usize) -> Self {
         Self { batch_pages: pages, ..self }
@@ -72,7 +72,7 @@ impl PagerConfig {
         Self { victim_pages: Some(pages), ..self }
     }
 
-    /// Lets other processes read what the pager counts, by [`Statistics::read`](super::Statistics::read) of a descriptor that
+    /// Lets other processes read the pager's counters, by [`Statistics::read`](super::Statistics::read) of a descriptor that
     /// `/proc/PID/fd` shows as [`MEMORY_NAME`](super::MEMORY_NAME). Counting costs as much as without.
     #[must_use]
     pub fn publish(self) -> Self {
@@ -97,17 +97,17 @@ impl PagerConfig {
         self.read_ahead_pages.min(MAX_BATCH_PAGES - 1).min(self.resident_pages / 8)
     }
 
-    /// Pages of one eviction.
+    /// Number of pages of one eviction.
     pub(super) fn batch_pages(&self) -> usize {
         self.batch_pages.clamp(1, MAX_BATCH_PAGES).min(self.resident_pages / 4)
     }
 
-    /// Unmapped pages kept for a second chance.
+    /// Number of unmapped pages kept for a second chance.
     pub(super) fn victim_pages(&self) -> usize {
         self.victim_pages.unwrap_or(self.resident_pages / 8).min(self.resident_pages / 4)
     }
 
-    /// Checks what no bound mends.
+    /// Refuses values that cannot be clamped.
     pub(super) fn check(&self) -> Result<(), PagerError> {
         if self.resident_pages < MIN_RESIDENT_PAGES {
             return Err(PagerError::LimitTooLow { pages: self.resident_pages, least: MIN_RESIDENT_PAGES });

@@ -1,4 +1,4 @@
-//! What the threads of a pager share, and how they wait for each other.
+//! State shared by the threads of a pager, and how they wait for each other.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,12 +19,12 @@ use crate::faults::uffd_paging::{
 };
 use crate::page::PAGE_BYTES;
 
-/// Times that a call is repeated which the kernel says to repeat.
+/// Most repetitions of a call that the kernel says to repeat.
 const TRIES: usize = 10_000;
 
 /// A pager without its threads.
 ///
-/// The state's lock is never held during a system call on pages, nor while the store works.
+/// The state's lock is never held during system calls on pages, nor while the store works.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: PagerConfig,
@@ -99,7 +99,7 @@ impl Core {
         state
     }
 
-    /// Shows how many pages are where, and tells threads in [`wait`](Self::wait) to look again.
+    /// Publishes the numbers of pages, and makes threads in [`wait`](Self::wait) check again.
     pub(super) fn notify(&self, state: Guard<'_>) {
         let waiting = state.waiting > 0;
         self.counters.show(&state, self.store.remote());
@@ -109,7 +109,7 @@ impl Core {
         }
     }
 
-    /// Lets threads that sleep on a fault in the range try again.
+    /// Makes threads that sleep on a fault in the range retry.
     pub(super) fn wake(&self, address: usize, bytes: usize) {
         if self.config.service() != FaultService::FaultingThread {
             // Fails only for memory that is no longer registered, where nobody sleeps.
@@ -117,9 +117,9 @@ impl Core {
         }
     }
 
-    /// Does `call` for runs of items that are `wanted`, with the run's address, memory and bytes. Where a page fails, `refused` says
-    /// what becomes of it; the rest of the run goes on. The kernel refuses a run as a whole that is not in one mapping, as after an
-    /// `mprotect` of a part: then it is tried by halves.
+    /// Makes `call` for runs of items that are `wanted`, with the run's address, memory and bytes. If a page fails, `refused` decides what
+    /// becomes of it; the rest of the run continues. The kernel refuses a run that is not in one mapping as a whole, for example after an
+    /// `mprotect` of a part: then it is retried by halves.
     pub(super) fn for_runs(
         &self,
         batch: &mut Batch,
@@ -150,7 +150,7 @@ impl Core {
                     }
                 }
                 Err(_) if pages > 0 && pages < run.pages => {}
-                // That the first page is pinned by a device says nothing of the others.
+                // A first page that a device has pinned says nothing of the others.
                 Err(errno) if errno != Os::BUSY && run.pages > 1 => most = run.pages / 2,
                 Err(errno) => {
                     most = usize::MAX;
@@ -172,7 +172,7 @@ impl Core {
         self.pool.address(slot as usize)
     }
 
-    /// A message about a page that raises SIGBUS from now on.
+    /// Reports a page that raises SIGBUS from now on.
     pub(super) fn complain_of(&self, id: PageId, address: usize, cause: &dyn core::fmt::Display) {
         crate::saying::say_in_handler(format_args!(
             "far memory: {id} at address {address:#x} is lost, and access to it raises SIGBUS: {cause}"
@@ -180,7 +180,7 @@ impl Core {
     }
 }
 
-/// The calling thread, as faults tell it.
+/// The calling thread, in the form that faults report.
 pub(super) fn current_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }

@@ -9,16 +9,16 @@ use super::sparse::Sparse;
 use super::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId, StoreError};
 use crate::page::PAGE_BYTES;
 
-/// Layers of a store, at most: each is an open file. Their numbers, from 1, fit a byte.
+/// Most layers of a store: each is an open file. Their numbers, from 1, fit a byte.
 const MOST_LAYERS: usize = 200;
 
-/// Keeps pages in a file without a name, which the kernel frees when the store is dropped, or when the process dies.
+/// Keeps pages in an unnamed file, which the kernel frees when the store is dropped, or when the process dies.
 ///
-/// A region takes one range of the sparse file, so neighbouring pages are written and read by one call. The page cache is
-/// passed by (`O_DIRECT`) where the file system can; else its pages are dropped after use.
+/// A region takes one range of the sparse file, so neighbouring pages are written and read by one call. `O_DIRECT` bypasses the page cache
+/// if the file system supports it; otherwise pages are dropped from the cache after use.
 ///
-/// After a fork, parent and child read what was stored before from the same file, and each writes to one of its own. What they
-/// overwrite or discard takes disk space until both have gathered their pages, which each does at its 200th file, or have ended.
+/// After a fork, parent and child read earlier pages from the same file, and each writes to one of its own. Pages that they overwrite or
+/// discard take disk space until both have gathered their pages, which each does at its 200th file, or have ended.
 #[derive(Debug)]
 pub struct DiskStore {
     folder: PathBuf,
@@ -26,12 +26,12 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// A store in the folder `path`.
+    /// Makes a store in the folder `path`.
     ///
     /// # Errors
-    /// The folder does not exist, may not be written to, or its file system has no files without names.
+    /// The folder does not exist, is not writable, or its file system has no unnamed files.
     pub fn new(path: impl AsRef<Path>) -> std::io::Result<Self> {
-        // The program may change its folder before a fork.
+        // The program may change its working folder before a fork.
         let folder = path.as_ref().canonicalize()?;
         let layer = Layer::new(&folder)?;
         Ok(Self {
@@ -56,8 +56,8 @@ impl DiskStore {
 impl BackingStore for DiskStore {
     fn add_region(&self, region: u32, pages: u64) -> Result<(), StoreError> {
         let mut files = self.files_mut();
-        // The first gap that is large enough. Allocates nothing: the program's allocator may be in a region, and a fault there
-        // would need this lock.
+        // The first gap that is large enough. Allocates nothing: the program's allocator may be in a region, and a fault there would need
+        // this lock.
         let mut first = 0_u64;
         while let Some(extent) = files
             .regions
@@ -99,7 +99,7 @@ impl BackingStore for DiskStore {
         while let Some(page) = rest.first() {
             let count = run_pages(rest.iter().map(|page| (page.id, 0)));
             let (run, others) = rest.split_at(count);
-            // All of a region, in order.
+            // All pages of a region, in order.
             let last = page.id.page + count as u64 - 1;
             let extent = files.extent(PageId { page: last, ..page.id })?;
             top.write(run, extent.offset(page.id.page))?;
@@ -151,7 +151,7 @@ impl BackingStore for DiskStore {
         let top = self.new_layer()?;
         let mut files = self.files_mut();
         let mut layers = std::mem::take(&mut files.layers);
-        // The parent's own, which it goes on writing to.
+        // The parent's own layer, to which it continues to write.
         layers.pop();
         layers.push(top);
         Ok(Box::new(Self {

@@ -8,7 +8,7 @@ fn mib(pages: usize) -> f64 {
     pages as f64 / 256.0
 }
 
-/// Lines of two spaces, a name and figures, without an end of line after the last.
+/// Lines of two spaces, a name and figures, without a final newline.
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(

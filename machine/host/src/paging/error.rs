@@ -1,4 +1,4 @@
-//! Why a pager or a region could not be made.
+//! Errors of pagers and regions.
 
 use super::store::StoreError;
 use crate::errno::Errno;
@@ -13,157 +13,143 @@ pub enum PagerError {
     /// Too few resident pages.
     #[error("a limit of {pages} pages in RAM is too low: give at least {least}")]
     LimitTooLow {
-        /// Asked for.
+        /// Pages requested.
         pages: usize,
-        /// The fewest.
+        /// Fewest pages possible.
         least: usize,
     },
-    /// More resident pages than there are addresses.
+    /// More resident pages than the address space has.
     #[error("a limit of {pages} pages in RAM is beyond the address space: give what this computer has")]
     LimitTooHigh {
-        /// Asked for.
+        /// Pages requested.
         pages: usize,
     },
     /// No threads to serve faults, or too many.
     #[error("{threads} threads cannot serve page faults: give 1 to {most}")]
     Threads {
-        /// Asked for.
+        /// Threads requested.
         threads: usize,
-        /// The most.
+        /// Most threads possible.
         most: usize,
     },
-    /// The kernel's pages are of another size.
+    /// The kernel's page size differs.
     #[error(transparent)]
     PageSize(#[from] PageSizeError),
-    /// Neither the device nor the system call gives a userfaultfd that catches faults of system calls.
+    /// Neither the device nor the system call provides a userfaultfd that catches faults of system calls.
     #[error(
         "userfaultfd is refused for faults of system calls ({DEVICE}: {device}; system call: {call}): \
          run as root, or have root run `sysctl vm.unprivileged_userfaultfd=1` or give this user the device (`chmod 666 {DEVICE}`)"
     )]
     UserfaultfdRefused {
-        /// What opening the device gave.
+        /// Error of opening the device.
         device: Errno,
-        /// What the system call gave.
+        /// Error of the system call.
         call: Errno,
     },
-    /// Neither the device nor the system call gives a userfaultfd.
+    /// Neither the device nor the system call provides a userfaultfd.
     #[error(
         "userfaultfd is refused ({DEVICE}: {device}; system call: {call}): \
          give this user the device (`chmod 666 {DEVICE}`), or let the container's seccomp \
          profile pass userfaultfd (vm.unprivileged_userfaultfd may stay 0)"
     )]
     UserModeRefused {
-        /// What opening the device gave.
+        /// Error of opening the device.
         device: Errno,
-        /// What the system call gave.
+        /// Error of the system call.
         call: Errno,
     },
-    /// The kernel's userfaultfd cannot do what is needed.
+    /// The kernel's userfaultfd lacks a feature.
     #[error("this kernel's userfaultfd lacks {missing}: Linux {since} or later has it")]
     UserfaultfdTooOld {
-        /// What is missing.
+        /// Name of the feature.
         missing: &'static str,
-        /// The first version that has it.
+        /// First version that has it.
         since: &'static str,
     },
-    /// A region without pages.
+    /// A region of 0 bytes.
     #[error("a region of 0 bytes cannot be mapped: give its size")]
     Empty,
-    /// More bytes than there are addresses or than a region may have.
+    /// More bytes than the address space or a region may have.
     #[error("a region of {bytes} bytes is beyond the address space: give at most {most}")]
     TooLarge {
-        /// Asked for.
+        /// Length requested.
         bytes: usize,
-        /// The most.
+        /// Greatest length.
         most: usize,
     },
-    /// An address that no page begins at.
+    /// An address that is not page-aligned.
     #[error("address {address:#x} is not a multiple of 4096: a region begins on a page")]
     Unaligned {
-        /// Asked for.
+        /// Address requested.
         address: usize,
     },
-    /// No place for another region.
+    /// No further region is possible.
     #[error("{regions} regions are mapped already: unmap one first")]
     TooManyRegions {
-        /// The most.
+        /// Most regions.
         regions: usize,
     },
-    /// Part of a region that it does not have.
+    /// A range that is not within the region.
     #[error("{bytes} bytes at {offset} are not within a region of {region_bytes} bytes")]
     OutOfRange {
-        /// First byte, from the region's begin.
+        /// Offset of the first byte in the region.
         offset: usize,
-        /// Length.
+        /// Length of the range.
         bytes: usize,
-        /// Bytes of the region.
+        /// Length of the region.
         region_bytes: usize,
     },
     /// Pages cannot move onto themselves.
     #[error("{bytes} bytes at {from} and at {to} overlap: move them in parts that do not")]
     Overlap {
-        /// First byte of the one range.
+        /// Offset of the source.
         from: usize,
-        /// First byte of the other.
+        /// Offset of the destination.
         to: usize,
         /// Length of both.
         bytes: usize,
     },
-    /// What is not a file that pages can be read from.
+    /// Not a file that pages can be read from; why.
     #[error("the file cannot be mapped: {0}")]
     File(&'static str),
-    /// A system call on a file to map.
+    /// A system call on a file to map failed.
     #[error("{call} of the file to map: {errno}{advice}", advice = crate::limits::advice(errno.0))]
-    FileCall {
-        /// The call.
-        call: &'static str,
-        /// The kernel's reason.
-        errno: Errno,
-    },
-    /// An offset in a file that no page begins at.
+    FileCall { call: &'static str, errno: Errno },
+    /// An offset in a file that is not page-aligned.
     #[error("offset {offset} in the file is not a multiple of 4096, or is too large: a page of a file begins on one")]
     FileOffset {
-        /// Asked for.
+        /// Offset requested.
         offset: u64,
     },
     /// The store refused the region.
     #[error("the backing store takes no region of {pages} pages: {cause}")]
     Store {
-        /// Pages of the region.
+        /// Length of the region, in pages.
         pages: u64,
-        /// The store's reason.
         cause: StoreError,
     },
-    /// What a region holds cannot be kept for a forked child.
+    /// The contents of a region cannot be kept for a forked child.
     #[error("memory cannot be kept for a forked child: {cause}")]
-    Fork {
-        /// The store's reason.
-        cause: StoreError,
-    },
-    /// Faults of the region cannot be caught in a signal.
+    Fork { cause: StoreError },
+    /// Faults of the region cannot be caught by a signal handler.
     #[error("cannot catch faults in signals: {0}")]
     Watch(#[from] crate::faults::WatchError),
-    /// The memory that figures are published in cannot be made.
+    /// The memory for published figures cannot be made.
     #[error("figures cannot be published: {0}")]
     Publish(#[from] MemoryError),
-    /// A thread could not be started.
+    /// Cannot start a thread.
     #[error("cannot start a thread that serves page faults: {errno}; see `ulimit -u`")]
-    Thread {
-        /// The kernel's reason.
-        errno: Errno,
-    },
-    /// A system call failed for a reason of its own.
+    Thread { errno: Errno },
+    /// Another system call failed.
     #[error("{call} of {bytes} bytes at {address:#x}: {errno}{advice}")]
     System {
-        /// The call.
         call: &'static str,
-        /// First address, 0 where the kernel was to choose.
+        /// First address; 0 if the kernel was to choose.
         address: usize,
-        /// Bytes concerned.
+        /// Length concerned.
         bytes: usize,
-        /// The kernel's reason.
         errno: Errno,
-        /// How to mend it, if that is known.
+        /// How to fix it, if known.
         advice: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Takes pages from the program, stores those that changed, and so makes room for others. One thread at a time.
+//! Evicts pages, storing those that changed. One thread at a time.
 
 use rustix::io::Errno as Os;
 
@@ -12,7 +12,7 @@ use super::table::{AHEAD, COPY, Entry, ORIGINAL, PageState, REFERENCED, WAITED};
 use crate::page::PAGE_BYTES;
 
 impl Core {
-    /// Makes room for a batch of pages, or waits until another thread has. False if no page can go now.
+    /// Makes room for a batch of pages, or waits until another thread has. False if no page can leave now.
     pub(super) fn make_room<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         if state.evicting {
             return (self.wait(state), true);
@@ -39,7 +39,7 @@ impl Core {
         (state, made)
     }
 
-    /// Claims pages that were not referenced since the hand was there last.
+    /// Claims pages that were not referenced since the hand last passed.
     fn sweep(&self, state: &mut Guard<'_>, batch: &mut Batch, most: usize) {
         let mut steps = 2 * state.clock.places();
         while batch.items().len() < most && steps > 0 {
@@ -106,7 +106,7 @@ impl Core {
         state
     }
 
-    /// Stores the oldest victims that changed, and gives the frames of all that nobody waits for back to the kernel.
+    /// Stores the oldest changed victims, and returns the frames of all that nobody waits for to the kernel.
     fn clean_victims<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         let mut batch = Batch::new();
         while batch.items().len() < self.config.batch_pages() {
@@ -130,7 +130,7 @@ impl Core {
         let mut state = self.lock();
         state.note_store(stored);
         for item in batch.items_mut() {
-            // Who waits for the page gets it without the store.
+            // A thread that waits for the page gets it without the store.
             if item.fate.is_safe() && !state.entry(item.id).has(WAITED) {
                 item.progress = Progress::Leaving;
             }
@@ -161,10 +161,10 @@ impl Core {
         (state, freed > 0)
     }
 
-    /// Gives the frames of slots back to the kernel, of the items that are `wanted`: these are [`Progress::Gone`] then.
+    /// Returns the frames of `wanted` items' slots to the kernel: these items are [`Progress::Gone`] then.
     ///
-    /// No other page may come into such a frame: a pipe, a socket or an io_uring can hold it by a plain reference, which moves along with the
-    /// page, and reads it later.
+    /// No other page may come into such a frame: a pipe, a socket or an io_uring can hold it by a plain reference, which moves along with
+    /// the page, and reads it later.
     pub(super) fn release(&self, batch: &mut Batch, wanted: impl Fn(&Item) -> bool) {
         batch.sort_by_slot();
         let mut from = 0;
@@ -201,7 +201,7 @@ impl Core {
         Ok(())
     }
 
-    /// Offers the store what leaves unchanged and that it has.
+    /// Offers the store the pages that leave unchanged and that it has.
     fn offer_clean(&self, batch: &Batch) {
         let offered = |item: &Item| {
             let is_clean = item.progress == Progress::Taken && item.fate == Fate::Clean;
@@ -214,7 +214,7 @@ impl Core {
         });
     }
 
-    /// Whether a page changed since it was stored, or read from its file. If so, its checksum is that of its bytes now.
+    /// Whether a page changed since it was stored, or read from its file. If so, updates its checksum.
     fn examine(&self, item: &mut Item) -> Fate {
         let is_lost = item.has_copy && !self.store.holds(item.id);
         let bytes = frames::bytes_of(item);
@@ -229,7 +229,7 @@ impl Core {
         Fate::Dirty
     }
 
-    /// Counts what became of a page, and keeps its checksum.
+    /// Counts a page's fate, and keeps its checksum.
     fn note_eviction(&self, state: &mut Guard<'_>, item: &Item) {
         match item.fate {
             Fate::Clean => self.counters.add(Figure::CleanEvictions, 1),
@@ -261,7 +261,7 @@ impl Core {
     }
 }
 
-/// A page that the kernel does not let go stays where it is.
+/// A page that the kernel does not release stays where it is.
 fn refuse(item: &mut Item, errno: Os) {
     item.progress = match errno {
         Os::NOENT => Progress::Missing,

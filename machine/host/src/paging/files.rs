@@ -1,4 +1,4 @@
-//! Which of the files of a disk store has which page.
+//! Locates each page in the files of a disk store.
 
 use std::sync::atomic::Ordering;
 
@@ -7,12 +7,12 @@ use super::sparse::Sparse;
 use super::store::{IncomingPage, OutgoingPage, PageId, StoreError};
 use crate::page::PAGE_BYTES;
 
-/// Where a region lies in the files, in pages, and which file has which of its pages.
+/// Location of a region in the files, in pages, and the file of each of its pages.
 #[derive(Debug)]
 pub(super) struct Extent {
     pub(super) first: u64,
     pub(super) pages: u64,
-    /// A byte a page: 0 if it is not stored, else one more than the index of its layer.
+    /// A byte for each page: 0 if it is not stored, else the index of its layer plus one.
     pub(super) layers: Sparse,
 }
 
@@ -25,12 +25,11 @@ impl Extent {
         self.layers.byte_mut(page as usize).store(layer, Ordering::Relaxed);
     }
 
-    /// The byte of a file at which a page begins.
+    /// Offset of a page in a file, in bytes.
     pub(super) fn offset(&self, page: u64) -> u64 {
         (self.first + page) * PAGE_BYTES as u64
     }
 
-    /// The pages that are stored.
     pub(super) fn stored(&self) -> impl Iterator<Item = u64> {
         let pages = self.layers.written().flatten().map(|page| page as u64);
         pages.filter(|&page| self.layer(page) != 0)
@@ -60,9 +59,9 @@ impl Files {
             .ok_or(StoreError::Other("a store of the parent is used in a forked child"))
     }
 
-    /// Copies all pages into `layer`, which takes the place of all others.
+    /// Copies all pages into `layer`, which replaces all others.
     pub(super) fn gather(&mut self, layer: Layer) -> Result<(), StoreError> {
-        // What `O_DIRECT` reads begins on a page.
+        // `O_DIRECT` needs page-aligned buffers.
         let mut memory = vec![0; (CALL_PAGES + 1) * PAGE_BYTES];
         let skip = memory.as_ptr().align_offset(PAGE_BYTES);
         let regions = || self.regions.iter().enumerate();
@@ -112,7 +111,7 @@ impl Files {
     }
 }
 
-/// How many of the pages, from the first on, follow each other in one layer.
+/// Number of pages, from the first on, that are consecutive in one layer.
 pub(super) fn run_pages(places: impl Iterator<Item = (PageId, u8)>) -> usize {
     let mut next = None;
     places

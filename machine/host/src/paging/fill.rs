@@ -1,4 +1,4 @@
-//! Brings the pages of a batch in: fetches them, checks them, and maps them.
+//! Brings in the pages of a batch: fetches, checks and maps them.
 
 use rustix::io::Errno as Os;
 
@@ -11,20 +11,20 @@ use super::store::{PageId, StoreError};
 use super::table::PageState;
 use crate::faults::uffd_paging;
 
-/// How a batch is brought in.
+/// How to bring in a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Filling<'a> {
-    /// The state that all pages were in: empty, stored, or victims.
+    /// The state of all pages before: empty, stored, or victims.
     pub(super) from: PageState,
-    /// The access was a store.
+    /// Whether the access was a store.
     pub(super) write: bool,
-    /// The file that empty pages are read from.
+    /// The file from which empty pages are read.
     pub(super) file: Option<&'a Part>,
 }
 
 impl Core {
-    /// Fills and maps the pages of a batch, which are in order: victims in the frames that they have, others in new ones. Afterwards each
-    /// is mapped or failed. A thread waits for `asked`; the others need not come.
+    /// Fills and maps the pages of a batch, which are in order: victims in their frames, others in new ones. Afterwards each is mapped or
+    /// failed. A thread waits for `asked`; the others are optional.
     pub(super) fn bring(&self, batch: &mut Batch, filling: Filling<'_>, asked: PageId) {
         match (filling.from, filling.file) {
             (PageState::Stored, _) => self.fetch(batch, asked),
@@ -55,7 +55,7 @@ impl Core {
         }
     }
 
-    /// Reads the pages, which are of one part of a file.
+    /// Reads the pages, which belong to one part of a file.
     fn read(&self, batch: &mut Batch, file: &Part) {
         let mut from = 0;
         while let Some(run) = batch.run(from, false, |_| true) {
@@ -75,7 +75,7 @@ impl Core {
         self.counters.add(Figure::FilePages, batch.items().len());
     }
 
-    /// Sums a page that was read from a file, and compares it with what the program has seen.
+    /// Computes the checksum of a page read from a file, and compares it with what the program has seen.
     fn check_original(&self, item: &mut Item, file: &Part) -> Progress {
         let sum = self.checksum.of(item.id, frames::bytes_of(item));
         if item.is_original && item.checksum != sum && !file.may_change() {
@@ -85,7 +85,7 @@ impl Core {
         Progress::Filled
     }
 
-    /// Fetches all pages, or at least the one that was asked for.
+    /// Fetches all pages, or at least the one that was requested.
     fn fetch(&self, batch: &mut Batch, asked: PageId) {
         let count = batch.items().len();
         let mut outcome = frames::with_incoming(batch, |_| true, |pages| self.store.fetch(pages));
@@ -108,7 +108,7 @@ impl Core {
         }
     }
 
-    /// Fetches other copies of a page that came with wrong bytes, until one is right.
+    /// Fetches other copies of a page that arrived with wrong bytes, until one is right.
     fn fetch_other(&self, item: &mut Item) -> Progress {
         for attempt in 0.. {
             let fetched = frames::with_incoming_page(item, |page| self.store.fetch_other(page, attempt));
@@ -123,9 +123,9 @@ impl Core {
         Progress::Failed(StoreError::Corrupt(item.id))
     }
 
-    /// Makes accesses to a page that could not be had raise SIGBUS, and says why.
+    /// Makes accesses to a page that could not be fetched raise SIGBUS, and says why.
     pub(super) fn poison(&self, item: &Item, cause: StoreError) {
-        // Of a page behind the end of a file the kernel says nothing either.
+        // Nor does the kernel say anything about a page behind the end of a file.
         if !matches!(cause, StoreError::BehindEnd(_)) {
             self.counters.add(Figure::LostPages, 1);
             self.complain_of(item.id, item.address, &cause);

@@ -1,7 +1,7 @@
 //! Keeps a handler thread on the processor of the threads that fault.
 //!
-//! A thread that faults sleeps, so its processor is free. A handler on another has to be woken there, and has to wake the
-//! thread back: on virtual machines that is tens of microseconds each way (here 55 µs a fault, and 10 µs on one processor).
+//! A thread that faults sleeps, so its processor is free. A handler on another must be woken there, and must wake the thread in turn: on
+//! virtual machines that takes tens of microseconds each way (here 55 µs a fault, and 10 µs on one processor).
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Time from one look at the other thread's processor to the next, at least. A look takes some 5 µs.
 const PERIOD: Duration = Duration::from_micros(200);
 
-/// Where the calling thread runs, and may run.
+/// Processor of the calling thread, and those on which it may run.
 #[derive(Debug)]
 pub(super) struct Follower {
     allowed: Option<CpuSet>,
@@ -21,7 +21,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Of the calling thread, which runs anywhere at first.
+    /// For the calling thread, which runs anywhere at first.
     pub(super) fn new() -> Self {
         let allowed = sched_getaffinity(None).ok();
         Self {
@@ -32,7 +32,7 @@ impl Follower {
         }
     }
 
-    /// Takes note of a fault of the thread `thread`, and goes where that runs from time to time.
+    /// Notes a fault of `thread`, and from time to time moves to its processor.
     pub(super) fn fault(&mut self, thread: u32) {
         let Some(allowed) = &self.allowed else {
             return;
@@ -55,9 +55,9 @@ impl Follower {
     }
 }
 
-/// The processor on which a thread of this process ran last. Allocates nothing: the program's allocator may be in a region.
+/// The processor on which a thread of this process last ran. Allocates nothing: the program's allocator may be in a region.
 fn processor_of(thread: u32) -> Option<usize> {
-    /// The field's number, from the first behind the name of the thread.
+    /// Number of the field, counted from the first behind the thread's name.
     const FIELD: usize = 36;
     let mut path = [0; 40];
     let mut left = &mut path[..];

@@ -1,4 +1,4 @@
-//! The bytes of pages: arrays of page frames, and what a batch hands to a store.
+//! Page contents: arrays of page frames, and the slices that a batch passes to a store.
 
 use rustix::io::Errno;
 use rustix::mm::Advice;
@@ -9,14 +9,14 @@ use super::store::{IncomingPage, OutgoingPage, PageId};
 use crate::mapping::Mapping;
 use crate::page::PAGE_BYTES;
 
-/// Pages of memory, of which frames may be taken and given.
+/// Pages of memory whose frames may be moved away and back.
 #[derive(Debug)]
 pub(super) struct Frames {
     memory: Mapping,
 }
 
 impl Frames {
-    /// So many pages, without frames yet. Forked children do not have them.
+    /// Makes `pages` pages, without frames yet. Forked children do not have them.
     pub(super) fn new(pages: usize) -> Result<Self, Errno> {
         let bytes = pages.checked_mul(PAGE_BYTES).ok_or(Errno::NOMEM)?;
         let memory = Mapping::sparse(bytes, None)?;
@@ -36,15 +36,15 @@ impl Frames {
         self.memory.bytes()
     }
 
-    /// Frees the frames of pages, also where the program has locked all of its memory.
+    /// Frees the frames of pages, even if the program has locked all of its memory.
     pub(super) fn free(&self, page: usize, pages: usize) -> Result<(), Errno> {
         let bytes = pages * PAGE_BYTES;
         self.memory.advise(page * PAGE_BYTES, bytes, Advice::LinuxDontneedLocked)
     }
 }
 
-/// What memory of the pager needs: pages of 4096 bytes, which belong to this process alone. A frame that a forked child shares
-/// cannot be moved.
+/// Prepares memory of the pager: pages of 4096 bytes that belong to this process alone. A frame shared with a forked child cannot be
+/// moved.
 pub(super) fn set_up(memory: &Mapping) -> Result<(), Errno> {
     memory.advise(0, memory.bytes(), Advice::LinuxDontFork)?;
     match memory.advise(0, memory.bytes(), Advice::LinuxNoHugepage) {
@@ -54,11 +54,11 @@ pub(super) fn set_up(memory: &Mapping) -> Result<(), Errno> {
     }
 }
 
-/// Drops pages of a region, or of the pool, and frees their frames. The caller made them busy.
+/// Drops pages of a region, or of the pool, and frees their frames. The caller has made them busy.
 pub(super) fn drop_pages(address: usize, bytes: usize) -> Result<(), Errno> {
     let start = core::ptr::with_exposed_provenance_mut(address);
-    // SAFETY: the pages are of a region and busy, which keeps it mapped, or of the pool. Their bytes are in the store or elsewhere in
-    // RAM, or were discarded by their owner.
+    // SAFETY: the pages are of a region and busy, which keeps it mapped, or of the pool. Their bytes are in the store or elsewhere in RAM,
+    // or were discarded by their owner.
     unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontNeed) }
 }
 
@@ -86,12 +86,11 @@ pub(super) fn bytes_of_mut(item: &mut Item) -> &mut [u8] {
     unsafe { core::slice::from_raw_parts_mut(start, PAGE_BYTES) }
 }
 
-/// Fills the page with zeros.
 pub(super) fn clear(item: &mut Item) {
     bytes_of_mut(item).fill(0);
 }
 
-/// Calls `work` with the pages of a batch that are wanted, as a store takes them.
+/// Passes the wanted pages of a batch to `work`, as a store takes them.
 pub(super) fn with_outgoing<T>(
     batch: &Batch,
     wanted: impl Fn(&Item) -> bool,
@@ -106,12 +105,12 @@ pub(super) fn with_outgoing<T>(
     work(&pages[..count])
 }
 
-/// Calls `work` with the page of an item, for a store to fill.
+/// Passes the page of an item to `work`, for a store to fill.
 pub(super) fn with_incoming_page<T>(item: &mut Item, work: impl FnOnce(&mut IncomingPage<'_>) -> T) -> T {
     work(&mut IncomingPage { id: item.id, bytes: bytes_of_mut(item) })
 }
 
-/// Calls `work` with the pages of a batch that are wanted, for a store to fill.
+/// Passes the wanted pages of a batch to `work`, for a store to fill.
 pub(super) fn with_incoming<T>(
     batch: &mut Batch,
     wanted: impl Fn(&Item) -> bool,

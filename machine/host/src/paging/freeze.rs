@@ -1,7 +1,7 @@
-//! Stops a pager for the time of a fork, with all that its regions hold in the store.
+//! Stops a pager during a fork, with all contents of its regions in the store.
 //!
-//! The lock is not held meanwhile: the C library touches memory of the program within `fork()`, and such a fault of the thread
-//! that forks must be served. Faults of others wait, since the state says who froze the pager.
+//! The lock is not held meanwhile: the C library touches memory of the program within `fork()`, and such a fault of the forking thread
+//! must be served. Faults of others wait, since the state says who froze the pager.
 
 use core::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -24,20 +24,20 @@ use crate::maps::Maps;
 use crate::masking::{Mask, mask};
 use crate::page::PAGE_BYTES;
 
-/// A pager that stands still, for the thread that forks. Dropped in the parent, it thaws.
+/// A stopped pager, for the thread that forks. Dropping it in the parent thaws it.
 #[derive(Debug)]
 pub struct Frozen {
     pub(super) running: Arc<Running>,
     pub(super) regions: Vec<Inherited>,
-    /// The parent.
+    /// Number of the parent process.
     process: u32,
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     pub(super) mask: Option<Mask>,
     /// Pages that a child touched before it has its regions.
     pub(super) lent: Vec<Mapping>,
 }
 
-/// What a forked child needs to have a region.
+/// What a forked child needs to recreate a region.
 #[derive(Debug)]
 pub(super) struct Inherited {
     pub(super) number: u32,
@@ -56,7 +56,6 @@ pub(super) struct Closed {
     pub(super) rights: Rights,
 }
 
-/// See [`Pager::freeze`](super::Pager::freeze).
 pub(super) fn freeze(running: &Arc<Running>) -> Result<Frozen, PagerError> {
     let mask = mask();
     let core = running.core();
@@ -85,7 +84,7 @@ pub(super) fn freeze(running: &Arc<Running>) -> Result<Frozen, PagerError> {
         })
         .collect();
     drop(state);
-    // Thaws if the rest fails.
+    // Thaws if a later step fails.
     let mut frozen = Frozen {
         running: Arc::clone(running),
         regions,
@@ -123,7 +122,7 @@ impl Inherited {
     }
 }
 
-/// What of the range is not open to loads and stores.
+/// The parts of the range that are not open to loads and stores.
 fn closed_parts(range: &Range<usize>) -> Vec<Closed> {
     let (mut maps, mut parts, mut at) = (Maps::default(), Vec::new(), range.start);
     while at < range.end
@@ -143,7 +142,7 @@ fn closed_parts(range: &Range<usize>) -> Vec<Closed> {
 }
 
 impl Frozen {
-    /// Stores every page in RAM of which the store has no copy, or an old one.
+    /// Stores every resident page of which the store has no current copy.
     fn save(&self) -> Result<(), StoreError> {
         let core = self.running.core();
         let state = core.lock();
@@ -222,7 +221,7 @@ impl Frozen {
         Ok(())
     }
 
-    /// Lets the pager go on, in the parent. Dropping does the same.
+    /// Lets the pager continue, in the parent. Dropping does the same.
     pub fn thaw(self) {
         drop(self);
     }

@@ -1,4 +1,4 @@
-//! Threads that serve the faults of others.
+//! Threads that serve other threads' faults.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::descriptors::above_stdio;
 use crate::faults::uffd_paging::{self, EVENTS, Event};
 use crate::page::PAGE_BYTES;
 
-/// What serves page faults.
+/// A server of page faults.
 pub(super) trait Serves: Send + Sync + 'static {
-    /// Where their events come from.
+    /// The userfaultfd that reports them.
     fn uffd(&self) -> &OwnedFd;
 
-    /// Serves one. `may_wait` on the thread that faulted, which can wait for the work of others. Whether that thread is to try again,
-    /// now or once it is woken.
+    /// Serves one fault. `may_wait` on the thread that faulted, which can wait for the work of others. Returns whether that thread should
+    /// retry, now or once it is woken.
     fn serve(&self, event: Event, may_wait: bool) -> bool;
 }
 
@@ -33,7 +33,7 @@ impl Serves for Core {
     fn serve(&self, event: Event, may_wait: bool) -> bool {
         let served = self.serve_fault(event, may_wait);
         if served == Served::Refused {
-            // It tries again, and meets what is there now: poison, or no memory.
+            // It retries, and meets what is there now: poison, or no memory.
             self.wake(event.address & !(PAGE_BYTES - 1), PAGE_BYTES);
         }
         served != Served::Refused
@@ -70,7 +70,7 @@ impl Handlers {
                 .map_err(|error| PagerError::Thread { errno: error.into() })?;
             handlers.threads.push(thread);
         }
-        // What a thread allocates at its begin may come from a region, once there is one. It would then wait for itself.
+        // What a thread allocates at its start may come from a region, once there is one. It would then wait for itself.
         for _ in 0..threads {
             let _ = starts.recv();
         }
@@ -79,7 +79,7 @@ impl Handlers {
 }
 
 impl Handlers {
-    /// What tells the threads to stop.
+    /// The event that tells the threads to stop.
     pub(super) fn stop(&self) -> &OwnedFd {
         &self.stop
     }

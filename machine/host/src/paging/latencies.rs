@@ -1,14 +1,15 @@
-//! A histogram of latencies, in buckets of four to each power of two.
+//! A histogram of latencies, with four buckets to each power of two.
 
 use std::time::Duration;
 
-/// Buckets of [`Latencies`].
+/// Number of buckets of [`Latencies`].
 pub(super) const BUCKETS: usize = 128;
 
-/// Bits of a latency that a bucket tells besides the highest.
+/// Bits below the highest that select a bucket.
 const BITS: u32 = 2;
 
-/// How many faults took how long. A bucket is at most a quarter wider than where it begins; the last one holds all from 7.5 s on.
+/// Number of faults by latency. A bucket's upper bound exceeds its lower by at most a quarter; the last one holds everything from 7.5 s
+/// on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latencies {
     counts: [u64; BUCKETS],
@@ -22,12 +23,12 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Of counts by bucket, and the longest latency.
+    /// Makes it from counts by bucket, and the longest latency.
     pub(super) fn new(counts: [u64; BUCKETS], max_ns: u64) -> Self {
         Self { counts, max_ns }
     }
 
-    /// How many were counted.
+    /// Number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |all, count| all.saturating_add(*count))
@@ -39,7 +40,7 @@ impl Latencies {
         Duration::from_nanos(self.max_ns)
     }
 
-    /// A latency that a share of all does not exceed, at most a quarter above the least such; zero if there is none.
+    /// Latency that this share of all does not exceed, at most a quarter too high; zero if there is none.
     #[must_use]
     pub fn at(&self, share: f64) -> Duration {
         let wanted = (self.count() as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
@@ -54,7 +55,6 @@ impl Latencies {
     }
 }
 
-/// The bucket of a latency.
 pub(super) fn bucket_of(ns: u64) -> usize {
     let Some(power) = ns.checked_ilog2().filter(|&power| power >= BITS) else {
         return ns as usize;
@@ -64,7 +64,7 @@ pub(super) fn bucket_of(ns: u64) -> usize {
     bucket.min(BUCKETS - 1)
 }
 
-/// What all latencies of a bucket are less than, or equal to in the last one.
+/// Exclusive upper bound of a bucket's latencies, inclusive in the last one.
 fn bound(bucket: usize) -> u64 {
     if bucket == BUCKETS - 1 {
         return u64::MAX;

@@ -11,11 +11,11 @@ use std::io::{IoSlice, IoSliceMut};
 use super::store::{IncomingPage, OutgoingPage, StoreError};
 use crate::page::PAGE_BYTES;
 
-/// Pages of one call, at most.
+/// Most pages of one call.
 pub(super) const CALL_PAGES: usize = 128;
 
-/// A file without a name, which the kernel frees when the last process that has it closes it. Pages lie at the same place in all
-/// layers of a store; a layer has holes where it has none.
+/// An unnamed file, which the kernel frees when the last process that has it closes it. A page has the same offset in all layers of a
+/// store; a layer has holes where it has no page.
 #[derive(Debug)]
 pub(super) struct Layer {
     file: OwnedFd,
@@ -24,7 +24,7 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// An empty layer in the folder.
+    /// Makes an empty layer in the folder.
     pub(super) fn new(folder: &Path) -> Result<Self, Os> {
         let open = |flags| {
             rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::RUSR | Mode::WUSR)
@@ -38,7 +38,6 @@ impl Layer {
         Ok(Self { file, is_direct, is_written: AtomicBool::new(false) })
     }
 
-    /// Whether anything was ever written.
     pub(super) fn is_written(&self) -> bool {
         self.is_written.load(Ordering::Relaxed)
     }
@@ -49,11 +48,11 @@ impl Layer {
             return Ok(());
         }
         if written {
-            // The cache can only drop what the disk has.
+            // The cache can only drop what is on the disk.
             rustix::fs::fdatasync(&self.file).map_err(|errno| failure("fdatasync", errno))?;
         }
         let length = std::num::NonZeroU64::new(bytes as u64);
-        // The cache is larger for a while where this fails.
+        // If this fails, the cache stays larger for a while.
         let _ = rustix::fs::fadvise(&self.file, offset, length, Advice::DontNeed);
         Ok(())
     }
@@ -91,7 +90,7 @@ impl Layer {
         }
     }
 
-    /// Frees pages `first` to `first + pages - 1` of the file. Costs disk space only where it fails.
+    /// Frees pages `first` to `first + pages - 1` of the file. A failure costs only disk space.
     pub(super) fn punch(&self, first: u64, pages: u64) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let bytes = PAGE_BYTES as u64;
@@ -99,7 +98,7 @@ impl Layer {
     }
 }
 
-/// Reads at most [`CALL_PAGES`] pages of a file from byte `offset` on; how many bytes there are before its end.
+/// Reads at most [`CALL_PAGES`] pages of a file from byte `offset` on; returns the number of bytes before its end.
 pub(super) fn read_pages(file: &OwnedFd, pages: &mut [IncomingPage<'_>], offset: u64) -> Result<usize, Os> {
     let mut done = 0;
     while done < pages.len() * PAGE_BYTES {

@@ -8,8 +8,8 @@ use super::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId
 use crate::mapping::Mapping;
 use crate::page::PAGE_BYTES;
 
-/// Keeps pages in memory of this process, as plain copies. It saves no memory: it is what faults and evictions cost without
-/// a device or a network.
+/// Keeps pages in memory of this process, as plain copies. It saves no memory: it shows the cost of faults and evictions without a device
+/// or a network.
 #[derive(Debug)]
 pub struct LocalMemoryStore {
     regions: RwLock<Box<[Option<Mapping>]>>,
@@ -78,7 +78,7 @@ impl BackingStore for LocalMemoryStore {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(Some(memory)) = regions.get(region as usize) {
             let offset = first as usize * PAGE_BYTES;
-            // Costs memory only where it fails.
+            // A failure costs only memory.
             let _ = memory.advise(offset, pages as usize * PAGE_BYTES, Advice::LinuxDontNeed);
         }
     }

@@ -1,4 +1,4 @@
-//! Regions whose pages are of files, and pages that move within a region.
+//! Regions with pages of files, and moving pages within a region.
 
 use core::ops::Range;
 use std::os::fd::AsFd;
@@ -14,19 +14,19 @@ use super::table::PageState;
 use crate::masking::mask;
 use crate::page::PAGE_BYTES;
 
-/// Pages that are moved in one step: they are twice in RAM or in the store.
+/// Pages moved in one step, which exist twice in RAM or in the store.
 const STEP_PAGES: u64 = 64;
 
 impl Region {
-    /// Puts a part of a file in place of the whole pages of `bytes` bytes from byte `offset` on: a private mapping. Pages that the
-    /// program does not change are read from the file when they are touched, and never stored; the file is never written to. What is
-    /// behind its end is zero up to the end of the page; accesses further on raise SIGBUS. Nobody else may use the pages meanwhile.
+    /// Maps a part of a file in place of the whole pages of `bytes` bytes from byte `offset` on, privately. Pages that the program does
+    /// not change are read from the file when they are touched, and never stored; the file is never written to. Bytes behind its end are
+    /// zero up to the end of the page; accesses further on raise SIGBUS. Nobody else may use the pages meanwhile.
     ///
-    /// The region keeps a descriptor of the file. As ever, closing it ends the locks of `fcntl` that this process has on the file.
+    /// The region keeps a descriptor of the file. As usual, closing it releases this process's `fcntl` locks on the file.
     ///
     /// # Errors
-    /// The range is not within the region; an offset is no multiple of 4096; it is no regular file that is open for reading; no
-    /// descriptor is left.
+    /// The range is not within the region; an offset is not a multiple of 4096; it is not a regular file open for reading; no descriptor
+    /// is left.
     pub fn map_file(
         &self,
         offset: usize,
@@ -36,7 +36,7 @@ impl Region {
         changes: FileChanges,
     ) -> Result<(), PagerError> {
         let pages = self.pages(offset, bytes)?;
-        // Offsets of files are signed.
+        // File offsets are signed.
         let end = file_offset.checked_add(bytes as u64);
         if !file_offset.is_multiple_of(PAGE_BYTES as u64) || end.is_none_or(|end| end > i64::MAX as u64) {
             return Err(PagerError::FileOffset { offset: file_offset });
@@ -48,18 +48,17 @@ impl Region {
         self.change_origins(&pages, put)
     }
 
-    /// Puts zeros in place of the whole pages of `bytes` bytes from byte `offset` on, whatever they were of. Nobody else may use them
-    /// meanwhile.
+    /// Replaces the whole pages of `bytes` bytes from byte `offset` on by zeros, whatever they were. Nobody else may use them meanwhile.
     ///
     /// # Errors
-    /// The range is not within the region, or does not begin on a page.
+    /// The range is not within the region, or is not page-aligned.
     pub fn map_zeros(&self, offset: usize, bytes: usize) -> Result<(), PagerError> {
         let pages = self.pages(offset, bytes)?;
         self.change_origins(&pages, |origins| Ok(origins.without_any(&pages)))
     }
 
-    /// As [`map_file`](Self::map_file), with what follows in the file that the page before `offset` is of; or
-    /// [`map_zeros`](Self::map_zeros), if it is of none.
+    /// As [`map_file`](Self::map_file), continuing the file of the page before `offset`; or [`map_zeros`](Self::map_zeros), if that is not
+    /// of a file.
     ///
     /// # Errors
     /// As of [`map_zeros`](Self::map_zeros).
@@ -68,13 +67,13 @@ impl Region {
         self.change_origins(&pages, |origins| Ok(origins.continued(&pages)))
     }
 
-    /// Moves the whole pages of `bytes` bytes from byte `from` to byte `to`, in place of what is there, as `mremap` does; where they
-    /// were is zero then. Both offsets are multiples of 4096, and the ranges do not overlap. Nobody else may use either meanwhile.
+    /// Moves the whole pages of `bytes` bytes from byte `from` to byte `to`, replacing what is there, as `mremap` does; their former range
+    /// is zero then. Both offsets are multiples of 4096, and the ranges do not overlap. Nobody else may use either meanwhile.
     ///
     /// Takes as long as reading and writing the pages that were ever touched: each comes into RAM on its way.
     ///
     /// # Errors
-    /// A range is not within the region, overlaps the other, or does not begin on a page.
+    /// A range is not within the region, overlaps the other, or is not page-aligned.
     pub fn remap(&self, from: usize, bytes: usize, to: usize) -> Result<(), PagerError> {
         let bytes = bytes / PAGE_BYTES * PAGE_BYTES;
         let (source, target) = (self.pages(from, bytes)?, self.pages(to, bytes)?);
@@ -98,14 +97,14 @@ impl Region {
         self.change_origins(&source, |origins| Ok(origins.without_any(&source)))
     }
 
-    /// Whether a page may hold anything else than its origin does.
+    /// Whether a page may differ from its origin.
     fn is_touched(&self, page: u64) -> bool {
         let id = PageId { region: self.number(), page };
         let _mask = mask();
         self.core().lock().entry(id).state() != PageState::Empty
     }
 
-    /// The whole pages of a range that begins on a page.
+    /// The whole pages of a page-aligned range.
     fn pages(&self, offset: usize, bytes: usize) -> Result<Range<u64>, PagerError> {
         if !offset.is_multiple_of(PAGE_BYTES) {
             return Err(PagerError::Unaligned { address: self.range().start.wrapping_add(offset) });
@@ -117,8 +116,7 @@ impl Region {
         }
     }
 
-    /// Gives pages another origin, if `change` makes one, and forgets what they hold. What is allocated or freed for that is so without
-    /// the lock.
+    /// Gives pages another origin, if `change` makes one, and forgets their contents. Allocates and frees for that without the lock.
     fn change_origins(
         &self,
         pages: &Range<u64>,
@@ -145,7 +143,7 @@ impl Region {
             drop(state);
             core.end_change();
         }
-        // Last: until the change, what is read ahead for the pages before these could reach into them.
+        // Last: until the change, read-ahead for the pages before these could reach into them.
         let offset = pages.start as usize * PAGE_BYTES;
         self.discard(offset, (pages.end - pages.start) as usize * PAGE_BYTES)
     }

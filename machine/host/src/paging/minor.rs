@@ -10,7 +10,7 @@ use crate::faults::{uffd_abi, uffd_paging};
 use crate::page::PAGE_BYTES;
 
 impl Core {
-    /// Maps a victim again, and those that are likely to follow.
+    /// Maps a victim again, and those likely to follow.
     pub(super) fn rescue(&self, mut state: Guard<'_>, id: PageId) {
         let prediction = self.predict(&mut state, id);
         let mut batch = Batch::new();
@@ -58,12 +58,12 @@ impl Core {
     /// Opens a page to stores of the thread that froze the pager. The store keeps its copy, for the child.
     pub(super) fn open_frozen(&self, mut state: Guard<'_>, id: PageId) {
         let address = state.region(id.region).map_or(0, |it| it.address(id.page));
-        // Where it fails, the thread tries again.
+        // If it fails, the thread retries.
         let _ = uffd_abi::write_protect(&self.uffd, address, PAGE_BYTES, false);
         self.look_again(state, id);
     }
 
-    /// Gives up a page.
+    /// Marks a page as lost.
     pub(super) fn lose(&self, mut state: Guard<'_>, id: PageId, cause: StoreError) {
         let mut batch = Batch::new();
         state.claim(id, &mut batch);
@@ -76,8 +76,8 @@ impl Core {
         self.notify(state);
     }
 
-    /// A fault on a page that should be mapped: mostly it was told late. Where the program itself dropped the page, past the
-    /// pager, it reads zeros, as it must expect.
+    /// A fault on a page that should be mapped: mostly it was reported late. If the program itself dropped the page, bypassing the pager,
+    /// it reads zeros, as it must expect.
     pub(super) fn look_again(&self, mut state: Guard<'_>, id: PageId) {
         let mut batch = Batch::new();
         state.claim(id, &mut batch);

@@ -1,4 +1,4 @@
-//! Far memory: regions of address space of which a limited number of pages is in RAM, and the rest in a backing store.
+//! Far memory: regions of address space with a limited number of pages in RAM, and the rest in a backing store.
 //!
 //! A [`Pager`] has one limit and one [`BackingStore`]; [`Pager::map`] makes a [`Region`], ordinary private memory for the
 //! program. Page faults arrive through userfaultfd and are served in one of two ways ([`FaultService`]):
@@ -15,11 +15,11 @@
 //!     ▲                        ▲         rescue                                │
 //!     └── discard, all zeros   └──────────────────── fetch ────────────────────┘
 //! ```
-//! While a thread works on a page, the page is *busy*. **The page table entry of a page changes only while the page is busy,
-//! and only by the thread that made it so.** All else follows from that: two threads that fault on one page cause one
-//! fetch, and a store to a page that is being evicted waits and finds the page again.
+//! While a thread works on a page, the page is *busy*. **The page table entry of a page changes only while the page is busy, and only by
+//! the thread that made it so.** Everything else follows: two threads that fault on one page cause one fetch, and a store to a page that
+//! is being evicted waits and finds the page again.
 //!
-//! An empty page holds what its *origin* has: zeros, or a page of a file ([`Region::map_file`]). A page of a file becomes empty again
+//! An empty page has the contents of its *origin*: zeros, or a page of a file ([`Region::map_file`]). A page of a file becomes empty again
 //! when it leaves the RAM unchanged.
 //!
 //! # Eviction
@@ -30,8 +30,8 @@
 //!   reference (`vmsplice`, `MSG_ZEROCOPY`) is read from it later. Pages that a device has pinned stay where they are.
 //!
 //! # What it costs
-//! One lock orders all faults of a pager; it is not held during system calls nor while the store works. Metadata is 16 bytes
-//! a page of 4096 (0.39 %) in a sparse array, which takes memory only where pages were touched.
+//! One lock orders all faults of a pager; it is not held during system calls nor while the store works. Metadata is 16 bytes for each page
+//! of 4096 (0.39 %) in a sparse array, which takes memory only where pages were touched.
 //!
 //! # What callers must do
 //! - Tell the pager of `madvise(MADV_DONTNEED)` and `munmap` by [`Region::discard`] or by dropping the [`Region`], and move pages by

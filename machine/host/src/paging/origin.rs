@@ -1,6 +1,6 @@
-//! What a page holds that the program has not changed: zeros, or a page of a file.
+//! Contents of pages that the program has not changed: zeros, or a page of a file.
 //!
-//! A region has parts that are of files; all else is zeros. Pages of a file that did not change are never stored: they are read again.
+//! Parts of a region are of files; the rest is zeros. Unchanged pages of a file are never stored: they are read again.
 
 use core::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,26 +15,26 @@ use super::store::{IncomingPage, StoreError};
 use crate::descriptors::copy_above_stdio;
 use crate::page::PAGE_BYTES;
 
-/// What becomes of pages that the program has seen, when somebody changes the file that they are of.
+/// Effect of changes of a file on pages that the program has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileChanges {
-    /// The program may see the change at any time, or never, as of a private mapping of the kernel.
+    /// The program may see the change at any time, or never, as with a private mapping of the kernel.
     Seen,
-    /// The program sees the bytes that it has seen before; where they are gone, access raises SIGBUS.
+    /// The program keeps seeing the bytes that it has seen; if they are gone, access raises SIGBUS.
     Refused,
 }
 
-/// A file that pages are read from.
+/// A file from which pages are read.
 #[derive(Debug)]
 pub(super) struct File {
     file: OwnedFd,
-    /// Device and number.
+    /// Device and inode number.
     identity: (u64, u64),
 }
 
 impl File {
-    /// Of a regular file that may be read. The descriptor is a copy, unless one of `known` is of the same file: closing a descriptor
-    /// ends locks that the program may have on the file.
+    /// A regular, readable file. The descriptor is a copy, unless one of `known` is of the same file: closing a descriptor releases locks
+    /// that the program may have on the file.
     fn new(file: impl AsFd, known: &Origins) -> Result<Arc<Self>, PagerError> {
         let found = look(&file)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
@@ -62,26 +62,26 @@ fn look(file: impl AsFd) -> Result<Stat, PagerError> {
     rustix::fs::fstat(file).map_err(failure("fstat"))
 }
 
-/// How long a file is now, in bytes.
+/// Present length of a file, in bytes.
 ///
 /// # Errors
-/// What the kernel says of the descriptor.
+/// The kernel's error for the descriptor.
 pub fn file_bytes(file: impl AsFd) -> Result<u64, PagerError> {
     Ok(look(file)?.st_size as u64)
 }
 
-/// Pages of a region that follow each other, and so do the pages of the file.
+/// Consecutive pages of a region with consecutive pages of the file.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
     pages: Range<u64>,
     file: Arc<File>,
-    /// The first page's byte of the file.
+    /// Offset of the first page in the file, in bytes.
     offset: u64,
     changes: FileChanges,
 }
 
 impl Part {
-    /// The byte of the file at which a page begins.
+    /// Offset of a page in the file, in bytes.
     fn offset_of(&self, page: u64) -> u64 {
         self.offset + (page - self.pages.start) * PAGE_BYTES as u64
     }
@@ -91,13 +91,13 @@ impl Part {
         self.changes == FileChanges::Seen
     }
 
-    /// What of the part lies in `pages`.
+    /// The intersection of the part with `pages`.
     fn within(&self, pages: Range<u64>) -> Option<Self> {
         let pages = self.pages.start.max(pages.start)..self.pages.end.min(pages.end);
         (pages.start < pages.end).then(|| Self { offset: self.offset_of(pages.start), pages, ..self.clone() })
     }
 
-    /// Reads pages of the part that follow each other. What is behind the file's end is zero; how many pages begin before that.
+    /// Reads consecutive pages of the part. Bytes behind the file's end are zero; returns the number of pages that begin before it.
     pub(super) fn read(&self, pages: &mut [IncomingPage<'_>]) -> Result<usize, StoreError> {
         let Some(first) = pages.first() else {
             return Ok(0);
@@ -113,20 +113,20 @@ impl Part {
     }
 }
 
-/// The parts of a region that are of files, in order, apart from each other.
+/// The parts of a region that are of files, in order and disjoint.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     parts: Vec<Part>,
 }
 
 impl Origins {
-    /// The part that a page is of; `None`: it is zeros.
+    /// The part that contains a page; `None`: it is zeros.
     pub(super) fn part(&self, page: u64) -> Option<&Part> {
         let next = self.next(page);
         self.parts.get(next).filter(|part| part.pages.contains(&page))
     }
 
-    /// The pages around this one of the same origin, out of `pages` in all.
+    /// The pages around this one with the same origin, out of `pages` in all.
     pub(super) fn around(&self, page: u64, pages: u64) -> Range<u64> {
         let next = self.next(page);
         match self.parts.get(next) {
@@ -138,12 +138,12 @@ impl Origins {
         }
     }
 
-    /// The first part that ends behind a page.
+    /// Index of the first part that ends behind a page.
     fn next(&self, page: u64) -> usize {
         self.parts.partition_point(|part| part.pages.end <= page)
     }
 
-    /// As they are, but zeros in `pages`.
+    /// The same, but zeros in `pages`.
     fn without(&self, pages: Range<u64>) -> Self {
         let outside = [0..pages.start, pages.end..u64::MAX];
         let kept = |part: &Part| outside.clone().map(|range| part.within(range));
@@ -151,7 +151,7 @@ impl Origins {
         Self { parts: parts.collect() }
     }
 
-    /// As they are, but pages of a file from byte `offset` on in `pages`.
+    /// The same, but pages of a file from byte `offset` on in `pages`.
     pub(super) fn with_file(
         &self,
         pages: Range<u64>,
@@ -170,7 +170,7 @@ impl Origins {
         origins
     }
 
-    /// As they are, but what is in `from` is in as many pages from `to` on too.
+    /// The same, but the origins of `from` also apply to as many pages from `to` on.
     pub(super) fn copied(&self, from: &Range<u64>, to: u64) -> Self {
         let mut origins = self.without(to..to + (from.end - from.start));
         for part in self.parts.iter().filter_map(|part| part.within(from.clone())) {
@@ -180,7 +180,7 @@ impl Origins {
         origins
     }
 
-    /// As they are, but the file of the page before `pages`, if it is of one, goes on in them. `None`: as they are.
+    /// The same, but with the file of the page before `pages` continued in them. `None` if nothing changes.
     pub(super) fn continued(&self, pages: &Range<u64>) -> Option<Self> {
         let before = pages.start.checked_sub(1).and_then(|page| self.part(page));
         match before {
@@ -191,7 +191,7 @@ impl Origins {
         }
     }
 
-    /// As they are, but zeros in `pages`. `None`: they are so.
+    /// The same, but zeros in `pages`. `None` if nothing changes.
     pub(super) fn without_any(&self, pages: &Range<u64>) -> Option<Self> {
         let after = self.parts.get(self.next(pages.start));
         let is_there = after.is_some_and(|part| part.pages.start < pages.end);
@@ -207,7 +207,7 @@ mod tests {
         std::fs::File::open("/proc/self/exe").unwrap()
     }
 
-    /// The parts, as pages and the page of the file.
+    /// The parts: first page, number of pages, first page of the file.
     fn parts(origins: &Origins) -> Vec<(u64, u64, u64)> {
         let parts = origins.parts.iter();
         parts.map(|part| (part.pages.start, part.pages.end, part.offset / 4096)).collect()

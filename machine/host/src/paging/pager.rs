@@ -14,16 +14,16 @@ use super::store::{BackingStore, StoreError};
 
 /// Keeps the pages of its regions in RAM, up to a limit, and the others in a store. See the [module](super).
 ///
-/// What it needs is freed once it and all of its regions are dropped.
+/// Its resources are freed once it and all of its regions are dropped.
 #[derive(Debug, Clone)]
 pub struct Pager {
     inner: Arc<Running>,
 }
 
-/// A pager's threads, and what they share.
+/// A pager's threads, and their shared state.
 #[derive(Debug)]
 pub(super) struct Running {
-    /// Joined before `core` goes.
+    /// Joined before `core` is dropped.
     handlers: Option<Handlers>,
     core: Arc<Core>,
 }
@@ -39,15 +39,15 @@ impl Running {
 }
 
 impl Pager {
-    /// A pager without regions.
+    /// Makes a pager without regions.
     ///
     /// # Errors
-    /// A limit that no pager can keep, or what the kernel refuses; the error says how to mend it.
+    /// An impossible limit, or a refusal of the kernel; the error says how to fix it.
     pub fn new(config: PagerConfig, store: Box<dyn BackingStore>) -> Result<Self, PagerError> {
         Self::with_checksum(config, store, Checksum::new())
     }
 
-    /// As [`new`](Self::new), with the sums of a pager before it.
+    /// As [`new`](Self::new), with the checksum key of an earlier pager.
     pub(super) fn with_checksum(
         config: PagerConfig,
         store: Box<dyn BackingStore>,
@@ -65,11 +65,11 @@ impl Pager {
     /// change it until the pager is thawed. Other threads that store to a region, touch a page that is not in RAM, discard pages,
     /// or map regions wait until then; so do others that freeze it.
     ///
-    /// Takes as long as storing all pages in RAM that changed since they were stored last. The calling thread may still use the
-    /// regions, as the C library does in `fork()`; the child does not see what it stores. It must not map or unmap regions.
+    /// Takes as long as storing all resident pages that changed since they were last stored. The calling thread may still use the regions,
+    /// as the C library does in `fork()`; the child does not see its stores. It must not map or unmap regions.
     ///
     /// # Errors
-    /// The store cannot be inherited, or has no space. Then the pager goes on.
+    /// The store cannot be inherited, or has no space. The pager then continues.
     pub fn freeze(&self) -> Result<Frozen, PagerError> {
         freeze(&self.inner)
     }
@@ -78,7 +78,7 @@ impl Pager {
         &self.inner
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let core = &self.inner.core;

@@ -1,7 +1,7 @@
-//! The page that a pager counts in, which other processes may read while the pager runs.
+//! The page with a pager's counters, which other processes may read while the pager runs.
 //!
-//! It is an array of words of 8 bytes, each written by relaxed atomics: first what the page is, then a word for each [`Figure`], then the
-//! buckets of the latencies. Figures of one moment need not match each other.
+//! It is an array of words of 8 bytes, each written by relaxed atomics: first a header, then a word for each [`Figure`], then the buckets
+//! of the latencies. Figures read at one moment need not be consistent.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,14 +18,14 @@ use crate::mapping::{Mapping, Rights};
 use crate::memory::memfd::{self, Writers};
 use crate::page::PAGE_BYTES;
 
-/// What `/proc/PID/fd` shows of the memory that figures are published in, after `/memfd:`.
+/// Name of the memory with published figures in `/proc/PID/fd`, after `/memfd:`.
 pub const MEMORY_NAME: &str = "mapwire:mapwire-far-stats";
 
-/// The first word: what the page is.
+/// First word: identifies the page.
 const MAGIC: u64 = u64::from_le_bytes(*b"mapwfar\0");
-/// The second word. Changes with the meaning or the place of any word.
+/// Second word. Changes with the meaning or the position of any word.
 const VERSION: u64 = 3;
-/// Words before the figures.
+/// Number of words before the figures.
 const HEADER: usize = 2;
 
 /// Words before the buckets.
@@ -33,7 +33,7 @@ const FIGURES: usize = HEADER + Figure::MaxLatencyNs as usize + 1;
 const WORDS: usize = FIGURES + BUCKETS;
 const _: () = assert!(WORDS * 8 <= PAGE_BYTES);
 
-/// What a pager counts. Counting is a relaxed addition to a word of the page.
+/// Counters of a pager. Counting is a relaxed addition to a word of the page.
 #[derive(Debug)]
 pub(super) struct Counters {
     page: Mapping,
@@ -62,7 +62,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// The descriptor that others find the page by.
+    /// The descriptor by which others find the page.
     pub(super) fn file(&self) -> Option<&OwnedFd> {
         self.file.as_ref()
     }
@@ -85,7 +85,7 @@ impl Counters {
         self.figure(figure).store(value as u64, Ordering::Relaxed);
     }
 
-    /// Shows how many pages are where.
+    /// Updates the numbers of pages in each state.
     pub(super) fn show(&self, state: &State, remote: RemotePages) {
         for (figure, count) in [
             (Figure::RemotePages, remote.pages),
@@ -101,7 +101,7 @@ impl Counters {
         self.set(Figure::StoredPages, state.stored_pages());
     }
 
-    /// Counts a fault that was served since `start`.
+    /// Counts a fault served since `start`.
     pub(super) fn served_since(&self, start: Instant) {
         let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.word(FIGURES + bucket_of(ns)).fetch_add(1, Ordering::Relaxed);
@@ -131,7 +131,7 @@ pub enum FiguresError {
         "the figures are of version {found}, and this program reads version {VERSION}: use the `mapwire` that started the process"
     )]
     Version {
-        /// The version found.
+        /// Version found.
         found: u64,
     },
     /// A system call failed.
@@ -140,11 +140,11 @@ pub enum FiguresError {
 }
 
 impl Statistics {
-    /// Reads what a pager with [`publish`](super::PagerConfig::publish) counts, from its memory or a copy of that. Nothing that is
-    /// there can make it fail otherwise than by an error; what the numbers are is for their publisher to answer for.
+    /// Reads the counters of a pager with [`publish`](super::PagerConfig::publish), from its memory or a copy. Arbitrary contents cause no
+    /// failure other than an error; the publisher answers for the numbers.
     ///
     /// # Errors
-    /// It is no such memory, or of another version.
+    /// It is not such memory, or of another version.
     pub fn read(file: impl AsFd) -> Result<Self, FiguresError> {
         let mut bytes = [0; WORDS * 8];
         let mut done = 0;

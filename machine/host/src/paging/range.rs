@@ -1,4 +1,4 @@
-//! What the owner of a region does with its pages: discards them, or gives the region back.
+//! Operations of a region's owner: discarding pages, and removing the region.
 
 use super::batch::{Batch, Progress};
 use super::core::Core;
@@ -10,7 +10,7 @@ use super::table::{Entry, PageState};
 const STEP_PAGES: u64 = 64;
 
 impl Core {
-    /// Makes pages `first` to `first + pages - 1` of a region zero, wherever they are. The caller keeps signal handlers off.
+    /// Makes pages `first` to `first + pages - 1` of a region zero, wherever they are. The caller blocks signal handlers.
     pub(super) fn discard(&self, region: u32, first: u64, pages: u64) {
         let mut at = first;
         while at < first + pages {
@@ -57,7 +57,7 @@ impl Core {
         drop(state);
         if let Some(item) = batch.items().first() {
             let bytes = batch.items().len() * crate::page::PAGE_BYTES;
-            // Also takes away what makes poisoned pages raise SIGBUS.
+            // Also removes what makes poisoned pages raise SIGBUS.
             let dropped = frames::drop_pages(item.address, bytes);
             debug_assert!(dropped.is_ok(), "madvise: {dropped:?}");
         }
@@ -73,7 +73,7 @@ impl Core {
         self.notify(state);
     }
 
-    /// Begins to map a region or to give one back: waits until the pager is not frozen, and keeps others from freezing it.
+    /// Begins to map or remove a region: waits until the pager is not frozen, and keeps others from freezing it.
     pub(super) fn begin_change(&self) {
         let mut state = self.lock();
         while state.frozen_by != 0 {
@@ -88,8 +88,8 @@ impl Core {
         self.notify(state);
     }
 
-    /// Forgets a region: serves no more faults of it, and frees what it has in RAM and in the store. Its memory stays mapped.
-    /// The caller keeps signal handlers off.
+    /// Removes a region: serves no more faults of it, and frees its frames and stored pages. Its memory stays mapped. The caller blocks
+    /// signal handlers.
     pub(super) fn remove_region(&self, number: u32) {
         self.begin_change();
         let mut state = self.lock();

@@ -86,7 +86,7 @@ impl super::Pager {
     }
 }
 
-/// Takes the addresses of a region in a forked child, before anything else is mapped there.
+/// Reserves the addresses of a region in a forked child, before anything else is mapped there.
 pub(super) fn inherited_memory(inherited: &Inherited) -> Result<Mapping, PagerError> {
     let (start, bytes) = (inherited.start, inherited.pages as usize * PAGE_BYTES);
     let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
@@ -95,8 +95,8 @@ pub(super) fn inherited_memory(inherited: &Inherited) -> Result<Mapping, PagerEr
     Ok(memory)
 }
 
-/// A region of a forked child, at the place and with the pages of its parent's: see [`Frozen`](super::Frozen).
-/// `memory` is [`inherited_memory`]'s.
+/// Recreates a region in a forked child, at the address and with the pages of its parent's: see [`Frozen`](super::Frozen). `memory` is
+/// [`inherited_memory`]'s.
 pub(super) fn inherit(pager: &Arc<Running>, inherited: Inherited, memory: Mapping) -> Result<Region, PagerError> {
     let core = pager.core();
     let Inherited { number, start, pages, table, origins, rights } = inherited;
@@ -112,7 +112,7 @@ pub(super) fn inherit(pager: &Arc<Running>, inherited: Inherited, memory: Mappin
     let mut region = Region { number, memory, _service: None, pager: Arc::clone(pager) };
     region.serve()?;
     for page in lost {
-        // Where it fails, the page stays lost, and who touches it waits.
+        // If it fails, the page stays lost, and threads that touch it wait.
         let _ = uffd_paging::poison(&core.uffd, start + page as usize * PAGE_BYTES, PAGE_BYTES);
     }
     for part in rights {
@@ -123,7 +123,7 @@ pub(super) fn inherit(pager: &Arc<Running>, inherited: Inherited, memory: Mappin
 }
 
 impl Region {
-    /// Lets its faults reach the pager. Stores can be barred, for eviction or while a child is forked.
+    /// Routes its faults to the pager. Stores can be blocked, for eviction or while a child is forked.
     fn serve(&mut self) -> Result<(), PagerError> {
         let core = self.pager.core();
         if core.config.service() == FaultService::FaultingThread {
@@ -134,27 +134,27 @@ impl Region {
             .map_err(|errno| PagerError::system("ioctl(UFFDIO_REGISTER)", start, bytes, errno))
     }
 
-    /// The first byte.
+    /// First byte.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.memory.as_ptr()
     }
 
-    /// Its addresses.
+    /// Address range.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         let start = self.memory.address();
         start..start + self.memory.bytes()
     }
 
-    /// Its length in bytes, a multiple of 4096.
+    /// Length in bytes, a multiple of 4096.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
     }
 
-    /// Makes the whole pages within `bytes` bytes from byte `offset` on zero, or what their file holds, and frees what they take in RAM
-    /// and in the store: `madvise(MADV_DONTNEED)`. Nobody else may use them meanwhile.
+    /// Resets the whole pages within `bytes` bytes from byte `offset` on to zero, or to their file's contents, and frees their memory in
+    /// RAM and in the store: `madvise(MADV_DONTNEED)`. Nobody else may use them meanwhile.
     ///
     /// # Errors
     /// The range is not within the region.
@@ -178,7 +178,7 @@ impl Region {
         self.pager.core()
     }
 
-    /// Where its page table lies.
+    /// Address range of its page table.
     #[cfg(test)]
     pub(super) fn table_range(&self) -> Range<usize> {
         let mut state = self.pager.core().lock();

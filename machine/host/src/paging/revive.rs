@@ -17,12 +17,12 @@ use crate::mapping::Mapping;
 use crate::page::PAGE_BYTES;
 
 impl Frozen {
-    /// In the child, before [`revive`](Self::revive): makes the page at `address` there, with what it held when the pager was frozen. It
-    /// is ordinary memory; what is stored to it is kept when the pager is revived. For accesses that the C library makes within
-    /// `fork()`, from a handler of SIGSEGV: no thread may be started then.
+    /// In the child, before [`revive`](Self::revive): creates the page at `address`, with its contents from when the pager was frozen. It
+    /// is ordinary memory; stores to it are kept when the pager is revived. For accesses that the C library makes within `fork()`, from a
+    /// handler of SIGSEGV: no thread may be started then.
     ///
     /// # Errors
-    /// The address is in no region, or the page is there already, or lost.
+    /// The address is in no region, or the page exists already, or is lost.
     pub fn lend_page(&mut self, address: usize) -> Result<(), PagerError> {
         let address = address & !(PAGE_BYTES - 1);
         let region = self.regions.iter().find(|it| it.range().contains(&address));
@@ -61,26 +61,26 @@ impl Frozen {
         Ok(())
     }
 
-    /// In the child: a pager with the same limits, and the regions at their addresses, with what they held when the parent's pager
-    /// was frozen. Counts begin at 0. The store is the parent's [`of_child`](super::BackingStore::of_child).
+    /// In the child: makes a pager with the same limits, and the regions at their addresses, with their contents from when the parent's
+    /// pager was frozen. Counters begin at 0. The store is the parent's [`of_child`](super::BackingStore::of_child).
     ///
-    /// What the parent's pager takes in the child's heap, some 800 KiB of which next to nothing is ever touched, is not freed.
+    /// The parent's pager's memory in the child's heap, about 800 KiB of which almost nothing is ever touched, is not freed.
     ///
     /// # Errors
-    /// As of [`Pager::new`] and [`Pager::map`]. The child does not have its memory then, and can only end.
+    /// As of [`Pager::new`] and [`Pager::map`]. The child then lacks its memory, and can only end.
     ///
     /// # Safety
-    /// The caller is the only thread of a child that the thread forked which froze the pager. Nobody uses or drops the parent's
-    /// [`Pager`] and [`Region`]s in the child.
+    /// The caller is the only thread of a child forked by the thread that froze the pager. Nobody uses or drops the parent's [`Pager`] and
+    /// [`Region`]s in the child.
     pub unsafe fn revive(self) -> Result<(Pager, Vec<Region>), PagerError> {
         let mut old = ManuallyDrop::new(self);
         let _mask = old.mask.take();
         let regions = mem::take(&mut old.regions);
         let lent: Vec<_> = mem::take(&mut old.lent).into_iter().map(|page| (page.address(), copy_of(&page))).collect();
-        // What the pager maps might take these addresses, which are free.
+        // The pager's own mappings might take these addresses, which are free.
         let memories = regions.iter().map(region::inherited_memory);
         let memories = memories.collect::<Result<Vec<_>, _>>()?;
-        // Threads of the pager read such pages when they begin: what the C library knows of a locale may be in a region.
+        // Threads of the pager read such pages at their start: the C library's locale data may be in a region.
         put_back(&lent);
         let core = old.running.core();
         let stop = old.running.handlers().map(Handlers::stop);
@@ -94,7 +94,7 @@ impl Frozen {
         let store = store.map_err(|cause| PagerError::Fork { cause })?;
         let pager = Pager::with_checksum(core.config.clone(), store, core.checksum)?;
         for memory in &memories {
-            // What was touched meanwhile is no page that the pager knows.
+            // The pager does not know pages that were touched meanwhile.
             frames::drop_pages(memory.address(), memory.bytes())
                 .map_err(|errno| PagerError::system("madvise", memory.address(), memory.bytes(), errno))?;
         }
@@ -113,7 +113,7 @@ impl Frozen {
     }
 }
 
-/// Writes pages that were lent to where they were.
+/// Writes lent pages back to their addresses.
 fn put_back(lent: &[(usize, Vec<u8>)]) {
     for (address, bytes) in lent {
         let to = core::ptr::with_exposed_provenance_mut(*address);

@@ -1,7 +1,7 @@
 //! Serves one page fault.
 //!
-//! Runs in handler threads and in signal handlers: it allocates nothing, and takes the lock only where the interrupted code
-//! cannot hold it.
+//! Runs in handler threads and in signal handlers: it allocates nothing, and takes the lock only where the interrupted code cannot hold
+//! it.
 
 use std::time::Instant;
 
@@ -15,19 +15,19 @@ use super::table::{AHEAD, COPY, Entry, ORIGINAL, PageState};
 use crate::faults::uffd_paging::Event;
 use crate::page::PAGE_BYTES;
 
-/// What became of a fault.
+/// Result of serving a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Served {
-    /// The thread that faulted may try again, and was woken.
+    /// The thread that faulted may retry, and was woken.
     Retry,
     /// Another thread works on the page, and wakes the one that faulted.
     Later,
-    /// The address is of no region, or the page is lost.
+    /// The address is in no region, or the page is lost.
     Refused,
 }
 
 impl Core {
-    /// Serves a fault. Waits for other threads that work on the page, or froze the pager, if `may_wait`.
+    /// Serves a fault. If `may_wait`, waits for other threads that work on the page, or froze the pager.
     pub(super) fn serve_fault(&self, event: Event, may_wait: bool) -> Served {
         let (address, write) = (event.address, event.write);
         let thread = || match event.thread {
@@ -50,7 +50,7 @@ impl Core {
                 state = self.wait(state);
                 continue;
             }
-            // The child must find the store, and what is told of it, as it was when the pager was frozen: no page may leave.
+            // The child must find the store and its records as they were when the pager was frozen: no page may leave.
             let is_frozen = state.frozen_by != 0;
             let entry = state.entry(id);
             match entry.state() {
@@ -84,7 +84,7 @@ impl Core {
                         may_make_room = room == 0;
                         let made;
                         (state, made) = self.make_room(state);
-                        // Nothing can go: rather use more memory than stop the program.
+                        // No page can leave: use more memory rather than stop the program.
                         beyond = !made;
                         may_make_room &= made;
                         continue;
@@ -117,8 +117,8 @@ impl Core {
         served
     }
 
-    /// Claims the page and those that are likely to follow, which are in the state `from`, as long as `take` finds a slot for
-    /// them. Says how many that are likely to follow were looked at.
+    /// Claims the page and those likely to follow, which are in the state `from`, as long as `take` finds a slot for them. Returns how
+    /// many likely ones were considered.
     pub(super) fn claim_ahead(
         state: &mut Guard<'_>,
         id: PageId,
@@ -143,7 +143,7 @@ impl Core {
                 };
                 state.claim(next, batch);
                 if let Some(item) = batch.items_mut().last_mut() {
-                    // The slot of a victim is known by its entry.
+                    // The slot of a victim is in its entry.
                     let of_victim = from == PageState::Victim;
                     item.slot = if of_victim { entry.index() } else { slot };
                 }
@@ -153,7 +153,7 @@ impl Core {
         considered
     }
 
-    /// Notes a fault that brings pages, and what it tells about those before.
+    /// Notes a fault that brings pages, and counts the use of those before.
     pub(super) fn predict(&self, state: &mut Guard<'_>, id: PageId) -> Prediction {
         let Some(region) = state.region(id.region) else {
             return Prediction::default();
@@ -175,7 +175,7 @@ impl Core {
         prediction
     }
 
-    /// Brings in a page that is not in RAM, and those that are likely to follow.
+    /// Brings in a page that is not in RAM, and those likely to follow.
     fn bring_in(&self, mut state: Guard<'_>, id: PageId, write: bool, buffer: Option<u32>) -> Served {
         let from = state.entry(id).state();
         // Keeps the file while its pages are busy.
@@ -207,7 +207,7 @@ impl Core {
         self.end_bringing(&batch, filling, id, buffer)
     }
 
-    /// Publishes what became of a batch that was brought in.
+    /// Publishes the results of a batch that was brought in.
     fn end_bringing(&self, batch: &Batch, filling: Filling<'_>, asked: PageId, buffer: Option<u32>) -> Served {
         let mut served = Served::Retry;
         let is_stored = filling.from == PageState::Stored;

@@ -1,4 +1,4 @@
-//! Lets the thread that faults serve itself, in a SIGBUS handler.
+//! Lets the faulting thread serve itself, in a SIGBUS handler.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::faults::{FaultInfo, FaultKind, FaultSignal, Resolution, Watch, watch}
 /// Serves the faults of a range until this is dropped.
 #[derive(Debug)]
 pub(super) struct Watched<S> {
-    /// Dropped before the server: the handler uses that.
+    /// Dropped before the server, which the handler uses.
     _watch: Watch,
     _server: Arc<S>,
 }

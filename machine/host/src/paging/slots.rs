@@ -1,7 +1,6 @@
 //! The pool of frames that pages are moved into and out of.
 //!
-//! A slot is one page of address space. It is vacant (no frame), or holds the frame of a victim. Or it is in the hands of the thread that
-//! took it.
+//! A slot is one page of address space. It is vacant (no frame), holds the frame of a victim, or belongs to the thread that took it.
 
 use std::collections::VecDeque;
 
@@ -9,25 +8,24 @@ use super::store::PageId;
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// The victim in it.
     page: PageId,
-    /// Counts the victims that were in it, so that [`Slots::victims`] may keep stale entries.
+    /// Number of victims that were in it, so that [`Slots::victims`] may keep stale entries.
     turn: u32,
     is_victim: bool,
 }
 
-/// Which slots are vacant, or hold victims. Never allocates after [`new`](Self::new).
+/// Vacant slots, and slots with victims. Never allocates after [`new`](Self::new).
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Box<[Slot]>,
     vacant: VecDeque<u32>,
-    /// Oldest first; slot and turn.
+    /// Slot and turn of each victim, oldest first.
     victims: VecDeque<(u32, u32)>,
     victim_count: usize,
 }
 
 impl Slots {
-    /// So many vacant slots.
+    /// Makes `count` vacant slots.
     pub(super) fn new(count: usize) -> Self {
         let slot = Slot { page: PageId::default(), turn: 0, is_victim: false };
         Self {
@@ -38,12 +36,12 @@ impl Slots {
         }
     }
 
-    /// Slots without a frame.
+    /// Number of slots without a frame.
     pub(super) fn vacant(&self) -> usize {
         self.vacant.len()
     }
 
-    /// Slots with a victim.
+    /// Number of slots with a victim.
     pub(super) fn victims(&self) -> usize {
         self.victim_count
     }
@@ -52,12 +50,12 @@ impl Slots {
         self.vacant.pop_front()
     }
 
-    /// Gives back a slot that was taken, without a frame.
+    /// Returns a taken slot, without a frame.
     pub(super) fn put_vacant(&mut self, slot: u32) {
         self.vacant.push_back(slot);
     }
 
-    /// Gives back a slot that was taken, with a victim.
+    /// Returns a taken slot, with a victim.
     pub(super) fn put_victim(&mut self, slot: u32, page: PageId) {
         if self.victims.len() == self.victims.capacity() {
             let slots = &self.slots;
@@ -74,7 +72,7 @@ impl Slots {
         self.victim_count += 1;
     }
 
-    /// Takes the slot of a certain victim.
+    /// Takes the slot of this victim.
     pub(super) fn take_victim(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         debug_assert!(entry.is_victim);
@@ -82,7 +80,7 @@ impl Slots {
         self.victim_count -= 1;
     }
 
-    /// Takes the slot of some victim of a region.
+    /// Takes the slot of any victim of a region.
     pub(super) fn take_victim_of(&mut self, region: u32) -> Option<u32> {
         let is_of = |slot: &Slot| slot.is_victim && slot.page.region == region;
         let slot = self.slots.iter().position(is_of)? as u32;
@@ -90,7 +88,6 @@ impl Slots {
         Some(slot)
     }
 
-    /// The pages that are victims.
     pub(super) fn victim_pages(&self) -> impl Iterator<Item = PageId> {
         let victims = self.slots.iter().filter(|slot| slot.is_victim);
         victims.map(|slot| slot.page)

@@ -1,4 +1,4 @@
-//! Arrays for which the kernel reserves no memory, and which know what of them was written to.
+//! Arrays without reserved memory that record which of their pages were written to.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -8,42 +8,42 @@ use rustix::io::Errno;
 use crate::mapping::Mapping;
 use crate::page::{PAGE_BYTES, round_to_pages};
 
-/// Zeroed memory that takes RAM where it is written to. A forked child has a copy.
+/// Zeroed memory that takes RAM only where it is written to. A forked child has a copy.
 #[derive(Debug)]
 pub(super) struct Sparse {
     memory: Mapping,
-    /// A byte for each page of `memory`: not 0 if that was written to. Reading the pages to find out would map them all.
+    /// A byte for each page of `memory`: not 0 if the page was written to. Reading the pages themselves would map them all.
     written: Mapping,
 }
 
 impl Sparse {
-    /// At least so many bytes.
+    /// Makes an array of at least `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Result<Self, Errno> {
         let bytes = round_to_pages(bytes.max(1)).ok_or(Errno::NOMEM)?;
         let flags = round_to_pages(bytes / PAGE_BYTES).ok_or(Errno::NOMEM)?;
         Ok(Self { memory: Mapping::sparse(bytes, None)?, written: Mapping::sparse(flags, None)? })
     }
 
-    /// A word to read.
+    /// A word, for reading.
     #[inline]
     pub(super) fn word(&self, offset: usize) -> &AtomicU64 {
         self.memory.word64(offset)
     }
 
-    /// A word to write.
+    /// A word, for writing.
     #[inline]
     pub(super) fn word_mut(&self, offset: usize) -> &AtomicU64 {
         self.note(offset);
         self.memory.word64(offset)
     }
 
-    /// A byte to read.
+    /// A byte, for reading.
     #[inline]
     pub(super) fn byte(&self, offset: usize) -> &AtomicU8 {
         self.memory.byte(offset)
     }
 
-    /// A byte to write.
+    /// A byte, for writing.
     #[inline]
     pub(super) fn byte_mut(&self, offset: usize) -> &AtomicU8 {
         self.note(offset);
@@ -55,7 +55,7 @@ impl Sparse {
         self.written.byte(offset / PAGE_BYTES).store(1, Ordering::Relaxed);
     }
 
-    /// The bytes of the pages that were written to, in order.
+    /// Byte ranges of the pages that were written to, in order.
     pub(super) fn written(&self) -> impl Iterator<Item = Range<usize>> {
         let words = (0..self.written.bytes()).step_by(8);
         let words = words.filter(|&at| self.written.word64(at).load(Ordering::Relaxed) != 0);

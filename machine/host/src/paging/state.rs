@@ -1,5 +1,4 @@
-//! What the lock of a pager protects: which pages are where. Never allocates after [`State::new`], so that fault handlers may
-//! use it.
+//! State under the lock of a pager: the state of each page. Never allocates after [`State::new`], so that fault handlers may use it.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -21,19 +20,19 @@ pub(super) const BUFFERS: usize = 8;
 /// Faults that go by without an eviction after the store failed.
 const FAULTS_WITHOUT_EVICTION: u32 = 64;
 
-/// A region, as the pager knows it.
+/// The pager's data of a region.
 #[derive(Debug)]
 pub(super) struct RegionState {
     base: usize,
     pages: u64,
     pub(super) table: Arc<PageTable>,
     pub(super) origins: Arc<Origins>,
-    /// Of faults that bring pages.
+    /// Streams of faults that bring pages.
     pub(super) reads: Streams,
     busy: usize,
-    /// Pages that are in the store alone.
+    /// Number of pages only in the store.
     stored: usize,
-    /// Serves no more faults.
+    /// Whether it no longer serves faults.
     closing: bool,
 }
 
@@ -56,7 +55,7 @@ impl RegionState {
         self.pages
     }
 
-    /// Adds a page to a batch that has room, with what is known of it.
+    /// Adds a page to a batch that has room, with its known properties.
     pub(super) fn describe<'a>(&self, id: PageId, entry: Entry, batch: &'a mut Batch) -> &'a mut Item {
         let item = batch.push(id, self.address(id.page));
         item.checksum = self.table.checksum(id.page);
@@ -71,7 +70,7 @@ impl RegionState {
         self.origins.around(page, self.pages)
     }
 
-    /// Whether it is given back just now.
+    /// Whether it is being removed.
     pub(super) fn is_closing(&self) -> bool {
         self.closing
     }
@@ -80,22 +79,21 @@ impl RegionState {
 #[derive(Debug)]
 pub(super) struct State {
     regions: Box<[Option<RegionState>]>,
-    /// Begins and numbers of regions, in order.
+    /// Start addresses and numbers of regions, in order.
     order: Vec<(usize, u32)>,
     pub(super) clock: Clock,
     pub(super) slots: Slots,
     /// Frames in RAM: mapped pages, and victims.
     pub(super) frames: usize,
     limit: usize,
-    /// Pages of all regions that are in the store alone.
+    /// Number of pages of all regions only in the store.
     stored: usize,
     /// The thread that froze the pager and is about to fork; 0: none.
     pub(super) frozen_by: u32,
-    /// Threads that map regions or give them back.
+    /// Number of threads that are mapping or removing regions.
     pub(super) changing: usize,
-    /// Some thread evicts.
     pub(super) evicting: bool,
-    /// Threads that wait on the condition.
+    /// Number of threads that wait on the condition.
     pub(super) waiting: usize,
     buffers: u64,
     pub(super) store_error: Option<StoreError>,
@@ -122,7 +120,7 @@ impl State {
         })
     }
 
-    /// Whether the pager is frozen by another thread than the one that `thread` tells.
+    /// Whether another thread than the one from `thread` has frozen the pager.
     pub(super) fn bars(&self, thread: impl FnOnce() -> u32) -> bool {
         self.frozen_by != 0 && self.frozen_by != thread()
     }
@@ -139,7 +137,7 @@ impl State {
         all.filter_map(|&(_, number)| Some((number, self.regions[number as usize].as_ref()?)))
     }
 
-    /// A number that no region has.
+    /// An unused region number.
     pub(super) fn free_region(&self) -> Option<u32> {
         self.regions.iter().position(Option::is_none).map(|index| index as u32)
     }
@@ -161,7 +159,7 @@ impl State {
         self.regions[number as usize].as_mut()
     }
 
-    /// The page that an address belongs to, if it is one of a region whose faults are served.
+    /// The page at an address, if it is in a region whose faults are served.
     pub(super) fn find(&self, address: usize) -> Option<PageId> {
         let after = self.order.partition_point(|&(base, _)| base <= address);
         let (base, number) = *self.order.get(after.checked_sub(1)?)?;
@@ -170,7 +168,7 @@ impl State {
         (page < region.pages && !region.closing).then_some(PageId { region: number, page })
     }
 
-    /// What is known of a page; an empty entry if there is no such region.
+    /// The entry of a page; empty if there is no such region.
     pub(super) fn entry(&self, id: PageId) -> Entry {
         match &self.regions[id.region as usize] {
             Some(region) if id.page < region.pages => region.table.get(id.page),
@@ -184,14 +182,14 @@ impl State {
         }
     }
 
-    /// The part of a file that an empty page is to be read from.
+    /// The part of a file from which an empty page must be read.
     pub(super) fn file_of(&self, id: PageId) -> Option<&Part> {
         let is_empty = self.entry(id).state() == PageState::Empty;
         let region = self.regions[id.region as usize].as_ref();
         region.filter(|_| is_empty)?.origins.part(id.page)
     }
 
-    /// Notes that the thread of the calling fault waits until a page is no longer busy.
+    /// Records that the faulting thread waits until a page is no longer busy.
     pub(super) fn set_waited(&mut self, id: PageId) {
         let entry = self.entry(id);
         self.set_entry(id, entry.with(WAITED));
@@ -208,7 +206,7 @@ impl State {
         region.describe(id, entry, batch);
     }
 
-    /// Ends the work on a page. Whether a thread must be woken.
+    /// Ends the work on a page. Returns whether a thread must be woken.
     pub(super) fn publish(&mut self, id: PageId, entry: Entry) -> bool {
         let waited = self.entry(id).has(WAITED);
         if let Some(region) = self.region(id.region) {
@@ -234,7 +232,7 @@ impl State {
         }
     }
 
-    /// Notes that pages of a region came to be in the store alone, or no longer are.
+    /// Records that pages of a region came to be only in the store, or no longer are.
     pub(super) fn count_stored(&mut self, region: u32, change: isize) {
         if let Some(region) = self.region(region) {
             region.stored = region.stored.saturating_add_signed(change);
@@ -242,12 +240,12 @@ impl State {
         }
     }
 
-    /// Pages that are in the store alone.
+    /// Number of pages only in the store.
     pub(super) fn stored_pages(&self) -> usize {
         self.stored
     }
 
-    /// Serves no more faults of a region. Whether nobody works on its pages any more.
+    /// Stops serving faults of a region. Returns whether nobody works on its pages any more.
     pub(super) fn close(&mut self, number: u32) -> bool {
         self.region(number).is_none_or(|region| {
             region.closing = true;
@@ -255,7 +253,7 @@ impl State {
         })
     }
 
-    /// Frames that may be taken newly.
+    /// Number of frames that may still be taken.
     pub(super) fn unused_frames(&self) -> usize {
         self.limit.saturating_sub(self.frames).min(self.clock.room())
     }
@@ -272,7 +270,7 @@ impl State {
         self.buffers |= 1 << buffer;
     }
 
-    /// Notes that the store took pages, or why it did not; then evictions pause for a while.
+    /// Records that the store took pages, or why it did not; then evictions pause for a while.
     pub(super) fn note_store(&mut self, outcome: Result<(), StoreError>) {
         match outcome {
             Ok(()) => self.pause = 0,

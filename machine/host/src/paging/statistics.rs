@@ -1,4 +1,4 @@
-//! What a pager counts.
+//! Counters of a pager.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ impl Statistics {
         self.zero_faults.saturating_add(self.minor_faults).saturating_add(self.major_faults)
     }
 
-    /// Whether any page of what was stored left the RAM, or came from elsewhere, or should have.
+    /// Whether any stored page left the RAM, or came from elsewhere, or should have.
     #[must_use]
     pub fn has_moved_pages(&self) -> bool {
         let counts = [
@@ -118,7 +118,7 @@ impl Statistics {
         counts.iter().any(|&count| count > 0)
     }
 
-    /// Of the faults on pages that were there before, or are of a file, the share that found the page in RAM; 1 if there were none.
+    /// Share of the faults on existing pages, or pages of a file, that found the page in RAM; 1 if there were none.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         match self.minor_faults.saturating_add(self.major_faults) {

@@ -1,4 +1,4 @@
-//! Where pages go that are not in RAM.
+//! The interface to storage for pages that are not in RAM.
 
 use core::fmt;
 
@@ -7,23 +7,22 @@ use crate::errno::Errno;
 /// A page of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PageId {
-    /// The region's number: below 1024, given again once the region is removed.
+    /// Number of the region: below 1024, reused once the region is removed.
     pub region: u32,
-    /// The page in the region, from 0.
+    /// Index of the page in the region, from 0.
     pub page: u64,
 }
 
-/// Regions that a pager has at most.
+/// Most regions of a pager.
 pub(super) const MAX_REGIONS: usize = 1024;
 
 /// Bits of a page number in [`PageId::packed`].
 const PAGE_BITS: u32 = 40;
 
-/// Pages that a region has at most.
+/// Most pages of a region.
 pub(super) const MAX_REGION_PAGES: usize = 1 << PAGE_BITS;
 
 impl PageId {
-    /// Both numbers in one word.
     pub(super) fn packed(self) -> u64 {
         u64::from(self.region) << PAGE_BITS | self.page
     }
@@ -42,7 +41,6 @@ impl fmt::Display for PageId {
 /// A page to be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct OutgoingPage<'a> {
-    /// Which page.
     pub id: PageId,
     /// Its 4096 bytes, which begin at a multiple of 4096.
     pub bytes: &'a [u8],
@@ -51,13 +49,12 @@ pub struct OutgoingPage<'a> {
 /// A page to be fetched.
 #[derive(Debug)]
 pub struct IncomingPage<'a> {
-    /// Which page.
     pub id: PageId,
-    /// Where its 4096 bytes go, which begin at a multiple of 4096.
+    /// Destination of its 4096 bytes, at a multiple of 4096.
     pub bytes: &'a mut [u8],
 }
 
-/// Why a store could not take or give pages. Holds no allocation, so that a fault handler may make one.
+/// Why a store could not take or return pages. Holds no allocation, so that a fault handler may make one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -67,70 +64,62 @@ pub enum StoreError {
         /// How to make space.
         advice: &'static str,
     },
-    /// A page that was never stored, or was discarded.
+    /// The page was never stored, or was discarded.
     #[error("{0} is not in the backing store")]
     Missing(PageId),
-    /// A page came back with other bytes than were stored.
+    /// The page came back with other bytes than were stored.
     #[error("{0} came back from the backing store with wrong bytes")]
     Corrupt(PageId),
-    /// A page of a mapped file has other bytes than it had before.
+    /// The page of a mapped file has changed.
     #[error("the file that {0} is of was changed")]
     Changed(PageId),
-    /// A page behind the end of a mapped file.
+    /// The page is behind the end of a mapped file.
     #[error("{0} is behind the end of its file")]
     BehindEnd(PageId),
-    /// A region that the store does not have or cannot take.
+    /// The store does not have the region, or cannot take it.
     #[error("{reason}")]
-    Region {
-        /// What is wrong.
-        reason: &'static str,
-    },
+    Region { reason: &'static str },
     /// A system call failed.
     #[error("{call}: {errno}")]
-    System {
-        /// The call.
-        call: &'static str,
-        /// The kernel's reason.
-        errno: Errno,
-    },
+    System { call: &'static str, errno: Errno },
     /// Any other reason.
     #[error("{0}")]
     Other(&'static str),
 }
 
-/// Pages of a store at other processes and hosts.
+/// Counters of a store's pages at other processes and hosts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemotePages {
-    /// Those that are there now and are wanted.
+    /// Pages there now that are wanted.
     pub pages: u64,
-    /// Those that were put there so far.
+    /// Pages put there so far.
     pub put: u64,
-    /// Those that were got from there so far.
+    /// Pages fetched from there so far.
     pub got: u64,
-    /// Those of them that did not come, or came with wrong bytes, and were taken from elsewhere.
+    /// Pages that did not arrive, or with wrong bytes, and were taken from elsewhere.
     pub missed: u64,
 }
 
-/// Keeps pages outside of the program's memory and gives them back.
+/// Keeps pages outside of the program's memory and returns them.
 ///
-/// The pager calls [`store`](Self::store), [`fetch`](Self::fetch) and [`discard`](Self::discard) from any thread, several at
-/// once, never two at once for the same page. It verifies what it fetches by a checksum of its own.
+/// The pager calls [`store`](Self::store), [`fetch`](Self::fetch) and [`discard`](Self::discard) from any thread, several at once, but
+/// never two at once for the same page. It verifies fetched pages by a checksum of its own.
 ///
 /// # In signal handlers
-/// Where faulting threads serve themselves, `store`, `fetch` and `discard` run in a signal handler: they must not allocate,
-/// must take no lock that is held while program code runs, and must not panic.
+/// If faulting threads serve themselves, `store`, `fetch` and `discard` run in a signal handler: they must not allocate, must not take a
+/// lock that is held while program code runs, and must not panic.
 pub trait BackingStore: Send + Sync + fmt::Debug {
-    /// Makes pages 0 to `pages` - 1 of region `region` known. No page is stored yet.
+    /// Adds region `region` with pages 0 to `pages` - 1. No page is stored yet.
     ///
     /// # Errors
     /// The store cannot take so many pages.
     fn add_region(&self, region: u32, pages: u64) -> Result<(), StoreError>;
 
-    /// Forgets a region and all of its pages.
+    /// Removes a region and all of its pages.
     fn remove_region(&self, region: u32);
 
-    /// Stores pages, at most 128, in ascending order; each replaces an earlier copy. On success, all can be fetched; a store that
-    /// keeps several copies has as many as it promises.
+    /// Stores pages, at most 128, in ascending order; each replaces an earlier copy. On success, all can be fetched, with as many copies
+    /// as the store promises.
     ///
     /// # Errors
     /// Any may or may not have been stored; the pager keeps all of them.
@@ -142,8 +131,8 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
     /// The bytes of all of them are undefined.
     fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError>;
 
-    /// Fetches a page once more, as what came before has other bytes than were stored: another copy of it, if there is one. The pager
-    /// asks until the bytes are right or there is an error; `attempt` counts from 0.
+    /// Fetches another copy of a page whose first copy has wrong bytes. The pager asks until the bytes are right or there is an error;
+    /// `attempt` counts from 0.
     ///
     /// # Errors
     /// There is no other copy.
@@ -151,40 +140,40 @@ pub trait BackingStore: Send + Sync + fmt::Debug {
         Err(StoreError::Corrupt(page.id))
     }
 
-    /// Whether a page that was stored can still be had, as far as is known. One that cannot is stored again if it is in RAM.
+    /// Whether a stored page can still be fetched, as far as known. One that cannot is stored again if it is in RAM.
     fn holds(&self, _id: PageId) -> bool {
         true
     }
 
-    /// Whether a page that the store has is to be [offered](Self::offer) when it leaves RAM. Takes no lock for long.
+    /// Whether to [offer](Self::offer) a page that the store has when it leaves RAM. Takes no lock for long.
     fn wants(&self, _id: PageId) -> bool {
         false
     }
 
-    /// Offers pages, at most 128, in ascending order, that leave RAM as they were stored: the store may keep one more copy of each, where it is
-    /// had sooner.
+    /// Offers pages, at most 128, in ascending order, that leave RAM as they were stored: the store may keep one more copy of each in a
+    /// faster place.
     fn offer(&self, _pages: &[OutgoingPage<'_>]) {}
 
-    /// Forgets pages, stored or not.
+    /// Removes pages, stored or not.
     fn discard(&self, region: u32, first: u64, pages: u64);
 
-    /// What is at other processes and hosts, if the store has pages there. Asked for at each fault: takes no lock.
+    /// Counters of pages at other processes and hosts, if the store has any there. Called at each fault: takes no lock.
     fn remote(&self) -> RemotePages {
         RemotePages::default()
     }
 
-    /// Keeps what is stored for a child that this process is about to fork: no later call changes or frees a copy that is there
-    /// now, as far as the child sees it. No other call runs meanwhile.
+    /// Keeps stored pages for a child that this process is about to fork: later calls change or free no present copy, as far as the child
+    /// sees it. No other call runs meanwhile.
     ///
     /// # Errors
-    /// The store cannot be inherited, or has no space for what comes next. Nothing changed then.
+    /// The store cannot be inherited, or has no space for what follows. Nothing has changed then.
     fn seal(&self) -> Result<(), StoreError> {
         Err(StoreError::Other("this store cannot be inherited by a forked child"))
     }
 
-    /// Called in the child of a process that forked after [`seal`](Self::seal), once: a store for the child, which has all regions,
-    /// gives what was stored when the store was sealed, and keeps what it takes apart from the parent's. Only the new store is used
-    /// from then on; this one is neither called nor dropped in the child.
+    /// Called once in the child of a process that forked after [`seal`](Self::seal): a store for the child, which has all regions, returns
+    /// what was stored when the store was sealed, and keeps its own pages apart from the parent's. Only the new store is used from then
+    /// on; this one is neither called nor dropped in the child.
     ///
     /// # Errors
     /// The store cannot be inherited, or has no space.

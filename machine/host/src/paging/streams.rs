@@ -1,9 +1,9 @@
-//! Finds out at which stride a program walks through a region, and how far ahead pages are to be brought.
+//! Detects the stride at which a program walks through a region, and decides how far to read ahead.
 //!
-//! Two faults on neighbouring pages, or three at one other distance, begin a stream. Each fault on the page right after a
-//! stream's window doubles the window. Pages that were brought and evicted unused halve the most that windows may grow to.
+//! Two faults on neighbouring pages, or three at one other distance, begin a stream. Each fault on the page right after a stream's window
+//! doubles the window. Pages brought and evicted unused halve the largest window allowed.
 
-/// Streams followed at once in a region.
+/// Most streams followed at once in a region.
 const STREAMS: usize = 8;
 /// Largest stride, in pages.
 const MAX_STRIDE: u64 = 64;
@@ -16,39 +16,38 @@ struct Stream {
     last: u64,
     /// Pages from one access to the next; 0 before the second fault.
     stride: i64,
-    /// The page after the window: a fault there tells that the window was used.
+    /// The page after the window: a fault there shows that the window was used.
     next: u64,
-    /// Pages brought ahead at the last fault; 0 while the stride is not sure.
+    /// Pages brought ahead at the last fault; 0 while the stride is uncertain.
     window: u32,
-    /// When it was used last, in faults; 0 for never.
+    /// When it was last used, in faults; 0 for never.
     used: u64,
 }
 
-/// What a fault tells about the pages that come next, and about those before.
+/// A fault's prediction of the next pages, and its evidence about those before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Prediction {
-    /// Pages from one to the next.
+    /// Pages from one access to the next.
     pub(super) stride: i64,
-    /// Pages to be brought besides the one that faulted.
+    /// Number of pages to bring besides the one that faulted.
     pub(super) ahead: usize,
-    /// Pages right before the one that faulted, which were brought ahead and then used.
+    /// Number of pages right before the one that faulted that were brought ahead and then used.
     pub(super) behind: usize,
     stream: usize,
 }
 
 impl Prediction {
-    /// The page `steps` strides from `page`, if numbers reach so far.
+    /// The page `steps` strides from `page`; `None` on overflow.
     pub(super) fn page(&self, page: u64, steps: i64) -> Option<u64> {
         page.checked_add_signed(self.stride.checked_mul(steps)?)
     }
 }
 
-/// The streams of one region.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
     faults: u64,
-    /// Largest window now, and at all.
+    /// Largest window now, and the upper bound of that.
     cap: u32,
     most: u32,
 }
@@ -60,7 +59,6 @@ impl Streams {
         Self { streams: [Stream::default(); STREAMS], faults: 0, cap: most, most }
     }
 
-    /// Takes note of a fault.
     pub(super) fn fault(&mut self, page: u64) -> Prediction {
         self.faults += 1;
         if self.most == 0 {
@@ -106,7 +104,7 @@ impl Streams {
         Prediction { stride: stream.stride, ahead, behind, stream: index }
     }
 
-    /// Tells that only the first `ahead` pages of a prediction for `page` were considered.
+    /// Records that only the first `ahead` pages of a prediction for `page` were considered.
     pub(super) fn cut(&mut self, prediction: Prediction, page: u64, ahead: usize) {
         if prediction.ahead == 0 {
             return;
@@ -116,7 +114,7 @@ impl Streams {
         stream.next = page.wrapping_add_signed(stream.stride.wrapping_mul(ahead as i64 + 1));
     }
 
-    /// Takes note of pages that were brought ahead and evicted unused.
+    /// Records that pages were brought ahead and evicted unused.
     pub(super) fn waste(&mut self) {
         self.cap = (self.cap / 2).max(1);
     }
@@ -126,7 +124,7 @@ impl Streams {
 mod tests {
     use super::*;
 
-    /// Walks over `pages`, faulting where no window reaches; the faults.
+    /// Walks over `pages`, faulting where no window reaches; returns the number of faults.
     fn walk(streams: &mut Streams, pages: impl Iterator<Item = u64>) -> usize {
         let mut brought = std::collections::HashSet::new();
         let mut faults = 0;

@@ -1,7 +1,7 @@
-//! What is known of each page of a region: 16 bytes, in an array for which the kernel reserves no memory.
+//! The table of a region's pages: 16 bytes each, in an array without reserved memory.
 //!
-//! An array, not a table of two levels: the kernel's page tables are those levels already, and an untouched part costs
-//! nothing but address space. Read and written under the pager's lock only.
+//! An array, not a two-level table: the kernel's page tables are those levels already, and an untouched part costs nothing but address
+//! space. Accessed under the pager's lock only.
 
 use core::sync::atomic::Ordering;
 
@@ -12,16 +12,15 @@ use super::sparse::Sparse;
 /// Bytes of an entry: one word with state, flags and index, and one with the checksum.
 const ENTRY_BYTES: usize = 16;
 
-/// Where a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageState {
-    /// Nowhere: all zeros, or as its file has it.
+    /// Not in RAM or the store: all zeros, or as in its file.
     Empty,
-    /// Mapped. The index is its place in the clock.
+    /// Mapped. The index is its position in the clock.
     Resident,
     /// Unmapped, in a frame of the pool. The index is its slot.
     Victim,
-    /// In the backing store alone.
+    /// Only in the backing store.
     Stored,
     /// Some thread works on it. Index and flags are as before.
     Busy,
@@ -39,7 +38,7 @@ pub(super) const COPY: u64 = 1 << 4;
 pub(super) const ORIGINAL: u64 = 1 << 9;
 /// Read-ahead brought it, and nothing tells that it was used.
 pub(super) const AHEAD: u64 = 1 << 6;
-/// The clock passes it once.
+/// The clock hand spares it once.
 pub(super) const REFERENCED: u64 = 1 << 7;
 /// A thread sleeps on a fault until the page is no longer busy.
 pub(super) const WAITED: u64 = 1 << 8;
@@ -49,7 +48,6 @@ pub(super) const WAITED: u64 = 1 << 8;
 pub(super) struct Entry(u64);
 
 impl Entry {
-    /// No flags, index 0.
     pub(super) fn new(state: PageState) -> Self {
         Self(state as u64)
     }
@@ -120,8 +118,8 @@ impl PageTable {
         word.store(sum, Ordering::Relaxed);
     }
 
-    /// In a forked child, which has no page in RAM: each is where the store's copy is, or nowhere. How many are stored, and which ones
-    /// the parent had lost.
+    /// In a forked child, which has no page in RAM: makes each page stored, if the store has a copy, or empty. Returns the number of
+    /// stored pages, and the pages that the parent had lost.
     pub(super) fn inherit(&self) -> (usize, Vec<u64>) {
         let (mut stored, mut lost) = (0, Vec::new());
         for bytes in self.entries.written() {
@@ -133,14 +131,14 @@ impl PageTable {
                         lost.push(page);
                         before
                     }
-                    // Busy pages, too, have the flag as it was.
+                    // Busy pages, too, have their flag as before.
                     _ if before.has(COPY) => {
                         stored += 1;
                         Entry::new(PageState::Stored).with(COPY)
                     }
                     _ => Entry::new(PageState::Empty).with_if(ORIGINAL, before.has(ORIGINAL)),
                 };
-                // What is written to is no longer shared with the parent.
+                // Pages written to are no longer shared with the parent.
                 if entry != before {
                     self.set(page, entry);
                 }

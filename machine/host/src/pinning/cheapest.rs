@@ -6,11 +6,11 @@ use mapwire_translation::{Frame, Page, PageRange};
 use super::{DEFAULT_SLOTS, MlockPinner, PinError, Pinner, UringPinner, check_frames};
 use crate::limits;
 
-/// Pins with io_uring as many pages as its table holds, with `mlock` what is more. Frames of io_uring lie above all page
-/// numbers, which are the frames of `mlock`.
+/// Pins with io_uring as many pages as its table holds, and others with `mlock`. Frames of io_uring lie above all page numbers, which are
+/// the frames of `mlock`.
 ///
-/// Where locked memory is limited it uses `mlock` alone: the kernel counts registered buffers of all processes of a user
-/// together, and so a rank could find the limit reached that has nothing pinned itself.
+/// If locked memory is limited it uses `mlock` alone: the kernel counts registered buffers of all of a user's processes together, so a
+/// rank could find the limit reached without having pinned anything.
 #[derive(Debug)]
 pub struct CheapestPinner {
     uring: Option<UringPinner>,
@@ -18,7 +18,7 @@ pub struct CheapestPinner {
 }
 
 impl CheapestPinner {
-    /// A pinner; what the computer allows is found out now.
+    /// Makes a pinner, after finding out what the computer allows.
     pub fn new() -> Self {
         let unlimited = limits::may_lock_without_limit() || limits::locked_memory().0.is_none();
         Self { uring: unlimited.then(|| UringPinner::new(DEFAULT_SLOTS).ok()).flatten(), mlock: MlockPinner::new() }

@@ -5,10 +5,10 @@ use mapwire_translation::{Frame, PAGE_SHIFT, PageRange};
 use super::{PinError, Pinner, check_frames, explain, sys};
 use crate::limits::Limit;
 
-/// Pins with `mlock`. A frame is the page's number, so any number in the address space is
-/// somebody's frame: this pinner cannot tell a forged one.
+/// Pins with `mlock`. A frame is the page's number, so any number in the address space is a valid frame: this pinner cannot detect a
+/// forged one.
 ///
-/// Dropping it leaves pages locked that were not given back.
+/// Dropping it leaves pages locked that were not unpinned.
 #[derive(Debug)]
 pub struct MlockPinner {
     pinned_pages: u64,
@@ -16,7 +16,7 @@ pub struct MlockPinner {
 }
 
 impl MlockPinner {
-    /// A pinner; the limit is read now.
+    /// Makes a pinner, which reads the limit now.
     pub fn new() -> Self {
         let limit = if crate::limits::may_lock_without_limit() { Limit(None) } else { crate::limits::locked_memory() };
         Self { pinned_pages: 0, limit }

@@ -1,4 +1,4 @@
-//! Pages made usable by the NIC, and given back: the driver's part of UTLB (§3.1, §5.1).
+//! Pages made usable by the NIC, and released: the driver's part of UTLB (§3.1, §5.1).
 //!
 //! Two pinners do the same by different means ([`Pinner`]):
 //!
@@ -8,10 +8,10 @@
 //! | [`UringPinner`] | a registered buffer of an io_uring | a slot of its table, and the page in it | slots; RLIMIT_MEMLOCK of the user |
 //!
 //! [`CheapestPinner`], the default, uses both. `mlock` keeps pages in memory, though the kernel may still move them; a registered buffer
-//! also keeps them where they are, as a NIC needs, and costs a third.
+//! also keeps them in place, as a NIC needs, and costs a third.
 //!
-//! A pinner pins what it is told to: which pages are pinned already, and which to give up, is
-//! known to [`mapwire_translation::UserTable`]. Neither pinner allocates in a call.
+//! A pinner pins what it is told to: [`mapwire_translation::UserTable`] knows which pages are pinned already, and which to unpin. Neither
+//! pinner allocates in a call.
 
 mod cheapest;
 mod mlock;
@@ -35,36 +35,35 @@ use crate::limits::Limit;
 
 /// Makes pages usable by the NIC.
 pub trait Pinner: Send + fmt::Debug {
-    /// Pins `pages`, none of which is pinned, and writes their frames in order of pages. On an
-    /// error none is pinned. Frames with consecutive numbers are consecutive pages.
+    /// Pins `pages`, none of which is pinned, and writes their frames in page order. On an error none is pinned. Frames with consecutive
+    /// numbers are consecutive pages.
     ///
     /// # Errors
-    /// A limit is reached or a page is not mapped; see [`PinError`]. `frames` must have one
-    /// place for each page.
+    /// A limit is reached or a page is not mapped; see [`PinError`]. `frames` must have one entry for each page.
     fn pin(&mut self, pages: PageRange, frames: &mut [Frame]) -> Result<(), PinError>;
 
-    /// Gives `pages` back; `frames` are what [`pin`](Self::pin) wrote for them. They may have
-    /// been pinned in other runs, together with pages that stay pinned.
+    /// Unpins `pages`; `frames` are those that [`pin`](Self::pin) wrote for them. They may have been pinned in other runs, together with
+    /// pages that stay pinned.
     ///
     /// # Errors
-    /// [`PinError::NotPinned`] if a frame is not that of its page; no page is then given back.
+    /// [`PinError::NotPinned`] if a frame is not that of its page; no page is then unpinned.
     fn unpin(&mut self, pages: PageRange, frames: &[Frame]) -> Result<(), PinError>;
 
-    /// Address of a frame's first byte; `None` if it is the frame of no pinned page, as far as
-    /// the pinner can tell, and always of [`Frame::GARBAGE`].
+    /// Address of a frame's first byte; `None` if no pinned page has the frame, as far as the pinner can tell, and always for
+    /// [`Frame::GARBAGE`].
     fn address_of(&self, frame: Frame) -> Option<*mut u8>;
 
-    /// The most pages that can be pinned at once, if anything limits them.
+    /// Most pages that can be pinned at once; `None` for no limit.
     fn limit_pages(&self) -> Option<u64>;
 
-    /// Pages pinned now.
+    /// Number of pinned pages.
     fn pinned_pages(&self) -> u64;
 
     /// `mlock` or `io_uring`.
     fn name(&self) -> &'static str;
 }
 
-/// Which pinner.
+/// Kind of a pinner.
 #[derive(Default, Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PinnerKind {
     /// [`CheapestPinner`].
@@ -77,10 +76,10 @@ pub enum PinnerKind {
 }
 
 impl PinnerKind {
-    /// Each way to pin by itself, the cheaper one first.
+    /// Each single way to pin, the cheaper one first.
     pub const ALL: [Self; 2] = [Self::IoUring, Self::Mlock];
 
-    /// A pinner of this kind.
+    /// Makes a pinner of this kind.
     ///
     /// # Errors
     /// The kernel refuses it; the error says which setting to change.
@@ -95,7 +94,7 @@ impl PinnerKind {
     /// Opens a pinner of this kind and pins a page with it, for `mapwire doctor`.
     ///
     /// # Errors
-    /// Why it does not work, and how to mend it.
+    /// Why it does not work, and how to fix it.
     pub fn probe(self) -> Result<(), PinError> {
         let memory = vec![1u8; crate::page::PAGE_BYTES];
         let page = PageRange::single(Page::containing(memory.as_ptr().addr() as u64));
@@ -116,7 +115,7 @@ impl fmt::Display for PinnerKind {
     }
 }
 
-/// A word that names no pinner.
+/// Unknown name of a pinner.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid way to pin pages {found:?}: use cheapest, mlock or io_uring (MAPWIRE_PINNER, --pinner)")]
 pub struct ParsePinnerError {
@@ -134,22 +133,22 @@ impl FromStr for PinnerKind {
     }
 }
 
-/// Why pages could not be pinned or given back.
+/// Why pages could not be pinned or unpinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PinError {
-    /// The limit of locked memory.
+    /// The limit of locked memory is reached.
     #[error(
         "cannot lock {pages} in memory: RLIMIT_MEMLOCK is {limit} bytes and {pinned_pages} pages \
          of 4096 bytes are pinned: raise it with `ulimit -l` or `memlock` in \
          /etc/security/limits.conf, give the program CAP_IPC_LOCK, or lower MAPWIRE_PIN_LIMIT"
     )]
     LockedMemory {
-        /// Pages asked for.
+        /// Pages requested.
         pages: PageRange,
-        /// Pages that this pinner has pinned.
+        /// Number of pages pinned by this pinner.
         pinned_pages: u64,
-        /// RLIMIT_MEMLOCK, bytes.
+        /// Value of RLIMIT_MEMLOCK, in bytes.
         limit: Limit,
     },
     /// The io_uring's table is full.
@@ -159,35 +158,34 @@ pub enum PinError {
          or set MAPWIRE_PINNER=mlock"
     )]
     SlotsExhausted {
-        /// Pages asked for.
+        /// Pages requested.
         pages: PageRange,
-        /// Pages that this pinner has pinned.
+        /// Number of pages pinned by this pinner.
         pinned_pages: u64,
-        /// Pages that it can pin.
+        /// Number of pages that it can pin.
         slots: u32,
     },
     /// A page has no memory behind it.
     #[error("cannot pin {pages}: {page} is not mapped; was the buffer freed?")]
     NotMapped {
-        /// Pages asked for.
+        /// Pages requested.
         pages: PageRange,
-        /// The first that is not mapped.
+        /// First page that is not mapped.
         page: Page,
     },
     /// A frame is not that of its page.
     #[error("cannot unpin {page}: {frame} is not its frame")]
     NotPinned {
-        /// The page.
         page: Page,
-        /// The frame given for it.
+        /// Frame given for the page.
         frame: Frame,
     },
-    /// Not one frame for each page.
+    /// The number of frames differs from that of pages.
     #[error("{pages} need {} frames, not {frames}", pages.count)]
     FrameCount {
-        /// Pages asked for.
+        /// Pages requested.
         pages: PageRange,
-        /// Frames given.
+        /// Number of frames given.
         frames: usize,
     },
     /// Locking part of a mapped range splits it, and the kernel's limit of ranges is reached.
@@ -197,12 +195,12 @@ pub enum PinError {
          MAPWIRE_PINNER=io_uring"
     )]
     TooManyRanges {
-        /// Pages asked for.
+        /// Pages requested.
         pages: PageRange,
-        /// `vm.max_map_count`.
+        /// Value of `vm.max_map_count`.
         limit: u64,
     },
-    /// The kernel gives no io_uring.
+    /// The kernel provides no io_uring.
     #[error(
         "io_uring is refused ({errno}; kernel.io_uring_disabled is {}): \
          allow it {}in the container's seccomp profile, or set MAPWIRE_PINNER=mlock",
@@ -210,9 +208,8 @@ pub enum PinError {
         if *disabled == Some(0) { "" } else { "with `sysctl kernel.io_uring_disabled=0` and " }
     )]
     IoUringRefused {
-        /// The kernel's reason.
         errno: Errno,
-        /// `kernel.io_uring_disabled`, if there is that setting.
+        /// Value of `kernel.io_uring_disabled`, if that setting exists.
         disabled: Option<u64>,
     },
     /// The kernel's io_uring has no table of buffers that can be changed slot by slot.
@@ -221,19 +218,16 @@ pub enum PinError {
          Linux 5.13 or later can, up to {MAX_SLOTS}; or set MAPWIRE_PINNER=mlock"
     )]
     IoUringTooOld {
-        /// Slots asked for.
+        /// Slots requested.
         slots: u32,
-        /// The kernel's reason.
         errno: Errno,
     },
-    /// A system call failed for a reason of its own.
+    /// Another system call failed.
     #[error("{call} of {pages}: {errno}")]
     System {
-        /// The call.
         call: &'static str,
         /// Pages concerned.
         pages: PageRange,
-        /// The kernel's reason.
         errno: Errno,
     },
 }
@@ -249,7 +243,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// The pages' count, if there is one frame for each.
+/// The number of pages, if there is one frame for each.
 fn check_frames(pages: PageRange, frames: usize) -> Result<usize, PinError> {
     match usize::try_from(pages.count) {
         Ok(count) if count == frames => Ok(count),
@@ -257,7 +251,7 @@ fn check_frames(pages: PageRange, frames: usize) -> Result<usize, PinError> {
     }
 }
 
-/// What a refusal to lock or register `pages` means.
+/// The error for a refusal to lock or register `pages`.
 #[cold]
 fn explain(call: &'static str, pages: PageRange, pinned_pages: u64, errno: rustix::io::Errno) -> PinError {
     use rustix::io::Errno as E;

@@ -1,7 +1,7 @@
 //! The system calls that pin: `mlock`, and the buffer table of an io_uring.
 //!
-//! Pinning changes nothing that a program can see of its memory, so any address may be passed:
-//! one that is not mapped is an error of the kernel's.
+//! Pinning changes nothing that a program can see of its memory, so any address may be passed: the kernel reports an unmapped one as an
+//! error.
 
 use std::os::fd::AsRawFd;
 
@@ -31,31 +31,30 @@ pub(super) fn unlock(pages: PageRange) -> Result<(), Errno> {
     unsafe { rustix::mm::munlock(core::ptr::with_exposed_provenance_mut(start), bytes) }
 }
 
-/// An io_uring whose table of buffers is all that is used of it.
+/// An io_uring of which only the table of buffers is used.
 pub(super) struct BufferTable {
     ring: IoUring,
     owner: Owner,
 }
 
 impl BufferTable {
-    /// An io_uring, or why there is none.
     pub(super) fn open() -> Result<Self, Errno> {
         let ring = make_above_stdio(|| IoUring::new(1)).map_err(|error| errno_of(&error))?;
         Ok(Self { ring, owner: Owner::me() })
     }
 
-    /// Gives the table `slots` empty slots.
+    /// Makes a table of `slots` empty slots.
     pub(super) fn make_slots(&self, slots: u32) -> Result<(), Errno> {
         self.ring.submitter().register_buffers_sparse(slots).map_err(|error| errno_of(&error))
     }
 
-    /// Pins `pages` in `slot`, in place of what it held before; on an error that stays.
+    /// Pins `pages` in `slot`, replacing its contents; on an error they stay.
     pub(super) fn fill(&self, slot: u32, pages: PageRange) -> Result<(), Errno> {
         let (start, bytes) = span(pages)?;
         self.update(slot, start, bytes)
     }
 
-    /// Unpins what `slot` held.
+    /// Unpins the pages of `slot`.
     pub(super) fn clear(&self, slot: u32) -> Result<(), Errno> {
         self.update(slot, 0, 0)
     }

@@ -28,7 +28,7 @@ fn range(first: Page, start: usize, count: usize) -> PageRange {
     PageRange { first: Page(first.0 + start as u64), count: count as u64 }
 }
 
-/// Kilobytes that `/proc/self/status` counts under `field`.
+/// Kilobytes in `/proc/self/status` under `field`.
 fn kilobytes(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap();
@@ -59,7 +59,7 @@ fn a_frame_leads_back_to_its_page_until_it_is_given_back() {
     assert_eq!(pinner.address_of(frames[0]), None);
 }
 
-/// Runs are pinned and parts of them given back in any order; frames stay those of their pages.
+/// Runs are pinned and parts of them unpinned in any order; frames stay those of their pages.
 #[test]
 fn pages_are_given_back_in_any_order_and_any_pieces() {
     each(|pinner| {
@@ -157,7 +157,7 @@ fn a_wrong_frame_or_a_wrong_count_is_refused_and_changes_nothing() {
         assert!(matches!(error, PinError::FrameCount { frames: 7, .. }), "{error}");
         assert!(pinner.pin(range(first, 20, 3), &mut frames).is_err());
         pinner.unpin(range(first, 0, 8), &frames).unwrap();
-        // Twice is once too often, where the pinner can tell.
+        // Twice is once too often, if the pinner can tell.
         if pinner.name() == "io_uring" {
             assert!(pinner.unpin(range(first, 0, 8), &frames).is_err());
         }

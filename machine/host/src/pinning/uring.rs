@@ -1,15 +1,13 @@
-//! Pins by registering buffers with an io_uring: the kernel then holds the pages where they are.
+//! Pins by registering buffers with an io_uring: the kernel then keeps the pages in place.
 //!
-//! Pages pinned in one call take one slot of the ring's table for every 64 of them, since one
-//! slot of many pages costs a third of as many slots of one page. Giving part of them back cuts
-//! the slot: what is left of the run gets smaller slots, while its frames stay the same.
+//! Pages pinned in one call take one slot of the ring's table for every 64 of them, since one slot of many pages costs a third of as many
+//! slots of one page. Unpinning part of them cuts the slot: the rest of the run gets smaller slots, while its frames stay the same.
 //!
 //! ```text
 //! frame = run × 128 + page of the run      run → its first page, which pages live, its slots
 //! ```
 //!
-//! No more pages are ever pinned than there are slots, so a cut always finds a slot: in the
-//! worst case every page has one to itself.
+//! No more pages are ever pinned than there are slots, so a cut always finds a slot: in the worst case every page has its own.
 //!
 //! Registered buffers must be writable. Pages that are not (constants) are locked by `mlock`.
 
@@ -19,24 +17,24 @@ use rustix::io::Errno;
 use super::sys::{self, BufferTable};
 use super::{PinError, Pinner, check_frames, explain};
 
-/// The most slots that the kernel allows in a table.
+/// Most slots that the kernel allows in a table.
 pub const MAX_SLOTS: u32 = 1 << 14;
 
-/// Slots of a pinner unless told otherwise: 64 MiB of pages.
+/// Default number of slots: 64 MiB of pages.
 pub const DEFAULT_SLOTS: u32 = MAX_SLOTS;
 
-/// Pages of a run, which its mask has bits for.
+/// Most pages of a run, the bits of its mask.
 const RUN_PAGES: u64 = 64;
 
-/// Frames from one run to the next: more than a run has, so that consecutive frames are always of one run.
+/// Frame numbers from one run to the next: more than a run has pages, so that consecutive frames always belong to one run.
 const RUN_FRAMES: u64 = 2 * RUN_PAGES;
 
 /// Ends the list of a run's slots.
 const NONE: u32 = u32::MAX;
-/// In place of that list: the run's pages are locked by `mlock`, each for itself.
+/// In place of that list: the run's pages are locked by `mlock`, one by one.
 const LOCKED: u32 = u32::MAX - 1;
 
-/// Pages pinned by one call, 64 at most.
+/// Pages pinned by one call, at most 64.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     first: Page,
@@ -46,7 +44,7 @@ struct Run {
     slots: u32,
 }
 
-/// What a slot of the ring's table holds: neighbouring pages of one run, as many as live.
+/// Contents of a slot of the ring's table: neighbouring pages of one run, all still pinned.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     /// First page, counted from the run's first.
@@ -56,7 +54,7 @@ struct Slot {
     next: u32,
 }
 
-/// Pins with registered buffers. Dropping it gives everything back.
+/// Pins with registered buffers. Dropping it unpins everything.
 #[derive(Debug)]
 pub struct UringPinner {
     table: BufferTable,
@@ -68,10 +66,10 @@ pub struct UringPinner {
 }
 
 impl UringPinner {
-    /// A pinner of up to `slots` pages, at most [`MAX_SLOTS`].
+    /// Makes a pinner of up to `slots` pages, at most [`MAX_SLOTS`].
     ///
     /// # Errors
-    /// The kernel gives no io_uring, or one that is too old.
+    /// The kernel provides no io_uring, or one that is too old.
     pub fn new(slots: u32) -> Result<Self, PinError> {
         let slots = slots.max(1);
         let table = BufferTable::open().map_err(|errno| match errno {
@@ -93,7 +91,6 @@ impl UringPinner {
         })
     }
 
-    /// Pins one run.
     fn pin_run(&mut self, pages: PageRange, frames: &mut [Frame]) -> Result<(), Errno> {
         // Both lists have an entry: no more pages are pinned than there are slots or runs.
         let (Some(&run), Some(&slot)) = (self.free_runs.last(), self.free_slots.last()) else {
@@ -123,7 +120,7 @@ impl UringPinner {
         Ok(())
     }
 
-    /// The run and the page in it of a frame, if that page is pinned.
+    /// Run of a frame, and index of its page in the run, if that page is pinned.
     #[inline]
     fn find(&self, frame: Frame) -> Option<(u32, u64)> {
         let (run, index) = (frame.0 / RUN_FRAMES, frame.0 % RUN_FRAMES);
@@ -143,7 +140,7 @@ impl UringPinner {
                 Err(errno) => return Err(fail(errno)),
             }
         } else {
-            // Neighbours that live are in one slot: a cut only ever follows an unpinned page.
+            // Neighbouring live pages are in one slot: a cut only ever follows an unpinned page.
             let mut before = NONE;
             let mut at = run.slots;
             while at != NONE && !self.slots[at as usize].holds(start) {
@@ -181,14 +178,13 @@ impl UringPinner {
         Ok(())
     }
 
-    /// Leaves slot `at` its `left` first pages and moves its `right` last ones to a new slot.
+    /// Keeps the `left` first pages in slot `at` and moves its `right` last ones to a new slot.
     fn cut(&mut self, run: Run, at: u32, left: u64, right_start: u64, right: u64) -> Result<(), Errno> {
         let new = *self.free_slots.last().ok_or(Errno::NOSPC)?;
         let slot = self.slots[at as usize];
         let left_part = part(run, u64::from(slot.start), left);
         let right_part = part(run, right_start, right);
-        // The pages that stay are pinned anew before they are let go, unless the limit of locked
-        // memory forbids to count them twice.
+        // The remaining pages are pinned again before they are released, unless the limit of locked memory forbids counting them twice.
         let filled_first = match self.table.fill(new, right_part) {
             Ok(()) => true,
             Err(Errno::NOMEM) => false,
@@ -201,7 +197,7 @@ impl UringPinner {
             return Err(errno);
         }
         if !filled_first && let Err(errno) = self.table.fill(new, right_part) {
-            // Somebody else took what was just freed.
+            // Another process took what was just freed.
             let all = part(run, u64::from(slot.start), u64::from(slot.pages));
             return self.table.fill(at, all).and(Err(errno));
         }
@@ -212,8 +208,8 @@ impl UringPinner {
         Ok(())
     }
 
-    /// The frames from `from` on that are neighbours in one run: run, first page in it and how
-    /// many; checked to be the frames of `pages`.
+    /// The frames from `from` on that are neighbours in one run: run, index of the first page in it and their number; checked to be the
+    /// frames of `pages`.
     fn group(&self, pages: PageRange, frames: &[Frame], from: usize) -> Result<(u32, u64, u64), PinError> {
         let wrong =
             |index: usize| PinError::NotPinned { page: Page(pages.first.0 + index as u64), frame: frames[index] };
@@ -248,7 +244,6 @@ fn mask(start: u64, pages: u64) -> u64 {
     (u64::MAX >> (RUN_PAGES - pages)) << start
 }
 
-/// Pages of a run.
 fn part(run: Run, start: u64, pages: u64) -> PageRange {
     PageRange { first: Page(run.first.0 + start), count: pages }
 }
@@ -326,7 +321,7 @@ impl Pinner for UringPinner {
 
 impl Drop for UringPinner {
     fn drop(&mut self) {
-        // The table unpins its own; locked pages must be given back here.
+        // The kernel unpins those in the table; locked pages must be unlocked here.
         for run in self.runs.iter().filter(|run| run.slots == LOCKED) {
             for index in (0..RUN_PAGES).filter(|index| run.live >> index & 1 == 1) {
                 let _ = sys::unlock(part(*run, index, 1));

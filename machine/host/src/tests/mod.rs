@@ -1,3 +1,3 @@
-//! What tests of several modules need.
+//! Shared test helpers.
 
 pub(crate) mod testing;

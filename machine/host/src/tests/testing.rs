@@ -1,16 +1,16 @@
-//! What the tests of several modules need: children that may be denied things, and counts.
+//! Shared test helpers: child processes with reduced rights, and counts.
 #![allow(unsafe_code)]
 
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A base for views that no other test uses, 64 GiB apart. Tests of one process run at once.
+/// A base for views that no other test uses, 64 GiB apart. Tests of one process run concurrently.
 pub(crate) fn free_base() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     0x2000_0000_0000 + NEXT.fetch_add(1, Ordering::Relaxed) * (64 << 30)
 }
 
-/// Mapped ranges whose name has `name` in it, and open descriptors that lead to one.
+/// Number of mapped ranges whose name contains `name`, and of open descriptors with such a path.
 pub(crate) fn count_of(name: &str) -> (usize, usize) {
     let ranges = crate::maps::mapped_ranges();
     let mapped = ranges.iter().filter(|range| range.name.contains(name)).count();
@@ -22,7 +22,7 @@ pub(crate) fn count_of(name: &str) -> (usize, usize) {
     (mapped, open)
 }
 
-/// Whether a core dump has the mapping at `address`.
+/// Whether a core dump includes the mapping at `address`.
 pub(crate) fn is_dumped(address: usize) -> bool {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut inside = false;
@@ -47,9 +47,9 @@ pub(crate) fn close(fd: i32) {
     assert_eq!(unsafe { libc::close(fd) }, 0);
 }
 
-/// Runs `body` in a process of its own, where limits may be lowered, privileges dropped and
-/// faults left to kill: this test program is started anew with the calling test alone, and comes
-/// back here. `label` tells the children of one test apart. Returns how it ended and its output.
+/// Runs `body` in a process of its own, where limits may be lowered, privileges dropped and faults left to kill: this test program is
+/// started again with only the calling test, and gets here again. `label` distinguishes the children of one test. Returns how it ended and
+/// its output.
 pub(crate) fn child<F: FnOnce()>(label: &str, body: F) -> (ExitStatus, String) {
     const CHILD: &str = "MAPWIRE_TEST_CHILD";
     // crate::module::test::{{closure}}…: the path of the test, but for crate and closures.
@@ -81,7 +81,7 @@ pub(crate) fn in_child<F: FnOnce()>(label: &str, body: F) {
     assert!(status.success(), "{label} ended with {status}: {text}");
 }
 
-/// Gives up root, if held, for good: no capability is left. For use in a child.
+/// Drops root privileges, if held, for good: no capability is left. For use in a child.
 pub(crate) fn drop_privileges() {
     // SAFETY: plain system calls on the child's own credentials.
     unsafe {
@@ -102,8 +102,7 @@ pub(crate) fn lower_limit(resource: rustix::process::Resource, to: u64) {
     rustix::process::setrlimit(resource, limit).unwrap();
 }
 
-/// Lets the kernel refuse a system call with EPERM, as a container's seccomp profile does. For
-/// use in a child.
+/// Makes the kernel refuse a system call with EPERM, as a container's seccomp profile does. For use in a child.
 pub(crate) fn refuse_call(number: libc::c_long) {
     let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut steps = [

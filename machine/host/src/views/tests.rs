@@ -98,7 +98,7 @@ fn a_core_dump_has_what_this_rank_used_once_and_nothing_else() {
     for view in 0..2 {
         assert!(!is_dumped(layout.view_range(view).start + 100_000 * PAGE_BYTES));
     }
-    // A block that was dumped before stays so when its pages are closed.
+    // A block that was included once stays so when its pages are closed.
     pages.set(1, 100_000, 2, Access::Read, Access::None).unwrap();
     assert!(dumped(100_000));
 }

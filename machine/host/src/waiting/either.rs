@@ -1,4 +1,4 @@
-//! Sleeping on a word and on descriptors at once: what the futex calls cannot do, an io_uring does (Linux 6.7).
+//! Sleeping on a word and on descriptors at once: the futex calls cannot do that, but an io_uring can (Linux 6.7).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -12,20 +12,19 @@ use rustix::io::Errno;
 use super::Woken;
 use crate::descriptors::{is_kept_above, make_above_stdio};
 
-/// Descriptors at most: what fits into the queue beside the word and the end of a sleep.
+/// Most descriptors: those that fit into the queue beside the word and the end of a sleep.
 const MOST_DESCRIPTORS: usize = 13;
 const ENTRIES: u32 = 16;
 
 /// A word of 32 bits in memory that processes may share (FUTEX2_SIZE_U32).
 const FUTEX_FLAGS: u32 = 2;
-/// FUTEX_BITSET_MATCH_ANY.
 const ANY_WAKER: u64 = 0xffff_ffff;
 
 const OF_WORD: u64 = 1;
 const OF_DESCRIPTOR: u64 = 2;
 const OF_END: u64 = 3;
 
-/// Where one thread at a time sleeps until a word is woken or a descriptor is readable.
+/// Lets one thread at a time sleep until a word is woken or a descriptor is readable.
 pub struct EitherWait {
     ring: IoUring,
     descriptors: Vec<OwnedFd>,
@@ -38,7 +37,7 @@ impl std::fmt::Debug for EitherWait {
 }
 
 impl EitherWait {
-    /// One for these descriptors; `None` where the kernel has no such sleep, or these are more than 13.
+    /// Makes one for these descriptors; `None` if the kernel has no such sleep, or there are more than 13.
     #[must_use]
     pub fn new(descriptors: &[BorrowedFd<'_>]) -> Option<Self> {
         // A ring cannot be moved to another number.
@@ -56,7 +55,7 @@ impl EitherWait {
         Some(Self { ring, descriptors: copies.ok()? })
     }
 
-    /// As [`futex_wait`](super::futex_wait), and wakes when a descriptor is readable, also one that is so already. Allocates nothing.
+    /// As [`futex_wait`](super::futex_wait), but also wakes when a descriptor is readable, or was already. Allocates nothing.
     pub fn wait(&mut self, word: &AtomicU32, expected: u32, timeout: Duration) -> Woken {
         let futex = opcode::FutexWait::new(word.as_ptr(), expected.into(), ANY_WAKER, FUTEX_FLAGS);
         if !self.push(futex.build().user_data(OF_WORD)) {
@@ -70,14 +69,14 @@ impl EitherWait {
         let time = Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
         let args = SubmitArgs::new().timespec(&time);
         let start = Instant::now();
-        // Where it is interrupted or late it says no more than that the operations have begun.
+        // If it is interrupted or late, it only says that the operations have begun.
         let _ = self.ring.submitter().submit_with_args(1, &args);
         let (ended, word_changed) = self.reap();
         self.end(open.saturating_sub(ended));
         match ended {
             _ if word_changed => Woken::Changed,
             0 if start.elapsed() >= timeout => Woken::TimedOut,
-            // Interrupted, or something came: the caller looks again.
+            // Interrupted, or something came: the caller checks again.
             _ => Woken::Woken,
         }
     }
@@ -88,7 +87,7 @@ impl EitherWait {
         unsafe { self.ring.submission().push(&entry) }.is_ok()
     }
 
-    /// Takes what has ended: how many operations, and whether the word was not as expected.
+    /// Takes completed operations: their number, and whether the word was not as expected.
     fn reap(&mut self) -> (usize, bool) {
         let (mut ended, mut changed) = (0, false);
         for entry in self.ring.completion() {
@@ -98,7 +97,7 @@ impl EitherWait {
         (ended, changed)
     }
 
-    /// Ends the operations that are still open, and waits until they have.
+    /// Ends the operations that are still open, and waits until they have ended.
     fn end(&mut self, mut open: usize) {
         if open == 0 {
             return;
@@ -109,7 +108,7 @@ impl EitherWait {
             match self.ring.submitter().submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
-                // The ring is closed with what is open: nothing else ends it.
+                // The ring is closed with its open operations: nothing else ends them.
                 Err(_) => return,
             }
             open = open.saturating_sub(self.reap().0);

@@ -1,4 +1,4 @@
-//! How many threads want a processor, as the kernel counts them.
+//! Number of threads that want a processor, according to the kernel.
 
 use std::os::fd::OwnedFd;
 
@@ -7,15 +7,15 @@ use rustix::fs::{Mode, OFlags};
 use crate::descriptors::above_stdio;
 use crate::limits;
 
-/// Watches the load of this computer. Asking takes one or two microseconds, and allocates nothing.
+/// Watches the load of this computer. A check takes one or two microseconds, and allocates nothing.
 #[derive(Debug)]
 pub(super) struct Load {
-    /// `/proc/loadavg`, where it can be read.
+    /// `/proc/loadavg`, if readable.
     file: Option<OwnedFd>,
-    /// Processors of this computer.
+    /// Number of processors of this computer.
     processors: usize,
-    /// The job may not use all of them, and has more ranks than it may use. The kernel's count says nothing then: it is of
-    /// all processors.
+    /// Whether the job may not use all processors, and has more ranks than it may use. The kernel's count is then useless: it covers all
+    /// processors.
     confined: bool,
 }
 
@@ -43,7 +43,7 @@ impl Load {
     }
 }
 
-/// The runnable threads in `0.20 0.18 0.12 3/80 11206`.
+/// The number of runnable threads in `0.20 0.18 0.12 3/80 11206`.
 fn parse(text: &[u8]) -> Option<usize> {
     let field = text.split(|&byte| byte == b' ').nth(3)?;
     let digits = field.split(|&byte| byte == b'/').next()?;

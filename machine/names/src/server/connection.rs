@@ -1,7 +1,7 @@
-//! One connection to the server: a stranger's, then a client's.
+//! One connection to the server: first a stranger's, then a client's.
 //!
-//! A hello proves that somebody had the secret once; whoever recorded it can send it again. So a connection is a client's only after
-//! something of it has opened under the keys of its own session, which nobody but the hello's maker has.
+//! A hello proves that its first sender had the secret; whoever recorded it can send it again. So a connection becomes a client's only
+//! when one of its messages has opened under the keys of its own session, which nobody but the hello's maker has.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 use crate::channel::{Channel, ChannelKey};
 use crate::protocol::{HELLO_BYTES, Hello, MAX_REQUEST_BYTES, Release, Request, Response, VERSION, Verdict, Welcome};
 
-/// What a stranger may take until something of it has opened, from its connection on.
+/// Time from its connection until a stranger's first message must open.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
-/// What a client may take to read an answer.
+/// Longest time for a client to read an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a client may say nothing that opens. It connects anew when it wants something.
+/// Longest silence of a client, which reconnects when it needs something.
 const IDLE: Duration = Duration::from_secs(60);
-/// Requests that are answered before other connections have their turn.
+/// Requests answered before other connections have their turn.
 const MAX_TURN: usize = 16;
 
-/// What becomes of a connection.
+/// State of a connection after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It waits for what comes.
+    /// It waits for input.
     Reads,
     /// It waits for room to send.
     Writes,
-    /// It is over: the other side has ended it, or the server cannot go on.
+    /// It is over: the other side has closed it, or the server cannot continue.
     Ended,
-    /// It is over: what came is malformed.
+    /// It is over: the input is malformed.
     Malformed,
     /// It is over: the other side does not prove the secret.
     WrongSecret,
@@ -39,26 +39,24 @@ pub(super) enum Fate {
 
 #[derive(Debug)]
 enum Stage {
-    /// It has sent this much of its hello.
+    /// It has sent this part of its hello.
     Silent(Vec<u8>),
-    /// Its hello was answered.
     Answered(Channel),
 }
 
-/// One connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
     stage: Stage,
-    /// What is to be sent, from `sent` on.
+    /// Output; bytes from `sent` on are not sent yet.
     out: Vec<u8>,
     sent: usize,
-    /// When it came; of a client: when something was last opened or sent.
+    /// When it was accepted; for a client, when something was last opened or sent.
     progress: Instant,
     fate: Fate,
 }
 
-/// Tells a connection for which there is no room.
+/// Refuses a connection for lack of room.
 pub(super) fn refuse(mut stream: TcpStream) {
     if stream.set_nonblocking(true).is_ok() {
         let _ = stream.write(&welcome(Verdict::Room));
@@ -72,12 +70,12 @@ fn welcome(verdict: Verdict) -> Vec<u8> {
 
 impl Connection {
     pub(super) fn new(stream: TcpStream, now: Instant) -> Self {
-        // Without it, answers come late; that is all.
+        // Without it, answers are late; nothing worse.
         let _ = stream.set_nodelay(true);
         Self { stream, stage: Stage::Silent(Vec::new()), out: Vec::new(), sent: 0, progress: now, fate: Fate::Reads }
     }
 
-    /// Whether nothing of it has opened.
+    /// Whether none of its messages has opened yet.
     pub(super) fn is_stranger(&self) -> bool {
         match &self.stage {
             Stage::Silent(_) => true,
@@ -85,12 +83,12 @@ impl Connection {
         }
     }
 
-    /// Whether it waits for something else than before.
+    /// Records what it waits for; returns whether that has changed.
     pub(super) fn is_newly(&mut self, fate: Fate) -> bool {
         std::mem::replace(&mut self.fate, fate) != fate
     }
 
-    /// Whether it has said or taken nothing for too long.
+    /// Whether it has been inactive for too long.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         let patience = match self.fate {
             _ if self.is_stranger() => STRANGER_PATIENCE,
@@ -100,7 +98,7 @@ impl Connection {
         now >= self.progress + patience
     }
 
-    /// Sends what waits, reads what has come, and answers it.
+    /// Sends pending output, reads input, and answers it.
     pub(super) fn serve(
         &mut self,
         key: &ChannelKey,
@@ -153,7 +151,7 @@ impl Connection {
                 Err(_) => return Fate::Ended,
             }
         }
-        // There may be more that has come. As soon as the kernel takes bytes, it is this connection's turn again.
+        // More input may wait. As soon as the kernel takes bytes, it is this connection's turn again.
         Fate::Writes
     }
 
@@ -165,7 +163,7 @@ impl Connection {
             }
             Stage::Silent(hello) => {
                 hello.extend(bytes);
-                // Those who speak something else need not be waited for.
+                // No need to wait for a peer that speaks something else.
                 if !b"mwnames".starts_with(&hello[..hello.len().min(7)]) {
                     return Some(Fate::Malformed);
                 }
@@ -188,7 +186,7 @@ impl Connection {
         Some(fate)
     }
 
-    /// Sends what waits. Whether nothing waits any more.
+    /// Sends pending output. Returns whether none is left.
     fn flush(&mut self, now: Instant) -> io::Result<bool> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {

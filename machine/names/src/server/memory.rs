@@ -1,4 +1,4 @@
-//! What the server holds: values and leases. No clock or socket: time is a parameter.
+//! The server's state: values and leases. No clock or socket: time is a parameter.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -7,24 +7,22 @@ use std::time::Instant;
 use crate::protocol::{Limit, PAGE_BYTES, Request, Response};
 use crate::{LEASE, LeaseId};
 
-/// Leases of all clients.
+/// Most leases of all clients.
 const MAX_LEASES: usize = 1 << 14;
-/// Leases that one connection was granted and that last.
+/// Most current leases granted to one connection.
 const MAX_CLIENT_LEASES: usize = 64;
-/// Values of one lease: those of a job of 4,096 ranks fit.
+/// Most values of one lease: those of a job of 4,096 ranks fit.
 const MAX_LEASE_VALUES: usize = 1 << 16;
-/// Bytes of keys and values of one lease.
+/// Most bytes of keys and values of one lease.
 const MAX_LEASE_BYTES: usize = 64 << 20;
-/// Bytes of keys and values of all leases.
+/// Most bytes of keys and values of all leases.
 const MAX_BYTES: usize = 256 << 20;
-/// What an entry takes besides its key and value, about.
+/// Approximate bytes of an entry besides its key and value.
 const ENTRY_BYTES: usize = 128;
 
-/// Names a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClientId(pub(super) u64);
 
-/// Values and leases.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     entries: BTreeMap<String, Vec<u8>>,
@@ -43,7 +41,7 @@ struct Held {
 }
 
 impl Memory {
-    /// Does what `client` asks at `now`. `id` is a number that no lease has, in case one is granted.
+    /// Carries out a request of `client` at `now`. `id` is an unused number for a lease, in case one is granted.
     pub(super) fn handle(&mut self, client: ClientId, request: Request, id: LeaseId, now: Instant) -> Response {
         match request {
             Request::Grant => self.grant(client, id, now),
@@ -100,7 +98,7 @@ impl Memory {
         Response::Done(true)
     }
 
-    /// Entries that begin with `prefix`, ascending.
+    /// Entries whose keys begin with `prefix`, ascending.
     fn with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a String, &'a Vec<u8>)> {
         let from = Bound::Included(prefix);
         let range = self.entries.range::<str, _>((from, Bound::Unbounded));
@@ -123,12 +121,11 @@ impl Memory {
         Response::Entries { entries, more }
     }
 
-    /// Whether a lease has this number.
     pub(super) fn has(&self, lease: LeaseId) -> bool {
         self.leases.contains_key(&lease)
     }
 
-    /// Ends the leases whose time has come.
+    /// Ends the leases that have expired.
     pub(super) fn handle_time(&mut self, now: Instant) {
         let over = self.leases.iter().filter(|(_, held)| held.ends <= now);
         let over: Vec<LeaseId> = over.map(|(lease, _)| *lease).collect();
@@ -153,7 +150,7 @@ impl Memory {
         }
     }
 
-    /// Values, leases, and bytes of the values.
+    /// Number of values, number of leases, and bytes of the values.
     pub(super) fn sizes(&self) -> (usize, usize, usize) {
         (self.entries.len(), self.leases.len(), self.bytes)
     }
@@ -294,7 +291,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list of (key, value, lease) and (lease, end).
+        /// Compares it with a plain list of (key, value, lease) and (lease, end).
         #[test]
         fn it_agrees_with_a_list(steps in prop::collection::vec((0u8..7, 0u8..4, 0u8..6, 0u64..3000), 1..120)) {
             let mut world = World::new();

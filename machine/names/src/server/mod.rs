@@ -1,9 +1,10 @@
 //! The server of `mapwire serve`: one thread, one loop, everything in memory.
 //!
-//! Whoever connects is a stranger until something of it has opened under the keys of its session. Strangers are few at a time and have
-//! little time. One without the secret costs a hash and a tag, one that repeats a recorded hello also a computation with key pairs. Of too
-//! many, the oldest of the address that has most makes room, so that a flood pushes itself out before others. Clients are asked for nothing between their requests; one that says nothing for long is
-//! dropped, and connects anew when it wants something. What it has put lasts by its leases, not by its connection.
+//! A connection is a stranger until one of its messages has opened under the keys of its session. Strangers are limited in number and
+//! time. One without the secret costs a hash and a tag, one that repeats a recorded hello also a key-pair computation. If there are too
+//! many, the oldest of the address that has most is dropped, so that a flood displaces itself before others. Clients send nothing between
+//! requests; one that is silent for long is dropped, and reconnects when it needs something. Its entries last by its leases, not by its
+//! connection.
 
 mod connection;
 mod memory;
@@ -25,37 +26,37 @@ use crate::{LeaseId, SharedSecret, fill_random};
 use connection::{Connection, Fate};
 use memory::{ClientId, Memory};
 
-/// Connections at a time: two for each rank of the largest job.
+/// Most connections at a time: two for each rank of the largest job.
 const MAX_CONNECTIONS: usize = 8_192;
-/// Those of them of which nothing has opened.
+/// Most strangers at a time.
 const MAX_STRANGERS: usize = 64;
-/// Descriptors for other things.
+/// Descriptors reserved for other uses.
 const SPARE_DESCRIPTORS: u64 = 32;
-/// Connections that are accepted before others are served.
+/// Connections accepted before others are served.
 const MAX_ACCEPTS: usize = 64;
-/// How often leases and idle connections are looked at.
+/// Interval of checks for expired leases and idle connections.
 const SWEEP: Duration = Duration::from_millis(250);
 
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const FIRST: u64 = 2;
 
-/// What the server has counted since it began.
+/// Counters of the server since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerStats {
     /// Connections accepted.
     pub accepted: u64,
-    /// Of these, those that proved the secret, by a message that opened under the keys of their session.
+    /// Accepted connections that proved the secret, by a message that opened under the keys of their session.
     pub welcomed: u64,
-    /// Those that did not prove it.
+    /// Connections that did not prove it.
     pub wrong_secret: u64,
-    /// Those of another version.
+    /// Connections of another version.
     pub other_version: u64,
-    /// Those that were ended since what they sent was malformed.
+    /// Connections closed for malformed input.
     pub malformed: u64,
-    /// Those that were ended since they said or took nothing for too long.
+    /// Connections closed for inactivity.
     pub idle: u64,
-    /// Those that were refused, or ended as the oldest strangers, for lack of room.
+    /// Connections refused, or closed as the oldest strangers, for lack of room.
     pub no_room: u64,
     /// Requests answered.
     pub requests: u64,
@@ -69,7 +70,7 @@ pub struct Server {
     key: Key,
     memory: Memory,
     connections: HashMap<u64, Connection>,
-    /// In the order in which they came, and from where; some are none any more.
+    /// In the order of their connection, with their address; some have become clients or are gone.
     strangers: Vec<(u64, IpAddr)>,
     most_connections: usize,
     next: u64,
@@ -78,7 +79,7 @@ pub struct Server {
     buffer: Vec<u8>,
 }
 
-/// Not to be printed.
+/// Has no `Debug` output.
 struct Key(ChannelKey);
 
 impl std::fmt::Debug for Key {
@@ -88,10 +89,10 @@ impl std::fmt::Debug for Key {
 }
 
 impl Server {
-    /// Listens at `address`. Port 0 takes any that is free.
+    /// Listens at `address`. Port 0 takes any free one.
     ///
     /// # Errors
-    /// The port is in use, the address is none of this host, or the kernel refuses.
+    /// The port is in use, the address does not belong to this host, or the kernel refuses.
     pub fn bind(address: SocketAddr, secret: &SharedSecret) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -112,15 +113,15 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel refuses.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What it has counted.
+    /// Counters since its start.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         self.stats
@@ -170,7 +171,7 @@ impl Server {
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
-                    // No descriptors or no memory. A stranger that goes frees some.
+                    // No descriptors or no memory. Dropping a stranger frees some.
                     _ => {
                         if !self.drop_stranger() {
                             std::thread::sleep(Duration::from_millis(10));
@@ -204,7 +205,7 @@ impl Server {
         }
     }
 
-    /// Forgets those that are strangers no more.
+    /// Forgets connections that are no longer strangers.
     fn forget_others(&mut self) {
         let connections = &self.connections;
         self.strangers.retain(|(id, _)| {
@@ -213,11 +214,11 @@ impl Server {
         });
     }
 
-    /// Ends the oldest stranger of the address that has most.
+    /// Drops the oldest stranger of the address that has most.
     fn drop_stranger(&mut self) -> bool {
         self.forget_others();
         let count = |from| self.strangers.iter().filter(|it| it.1 == from).count();
-        // Of equals the last is taken, and the oldest is to go.
+        // `max_by_key` returns the last of equals, and the oldest is to go.
         let froms = self.strangers.iter().rev().map(|it| it.1);
         let Some(most) = froms.max_by_key(|&from| count(from)) else {
             return false;
@@ -287,7 +288,7 @@ fn unused(memory: &Memory) -> Option<LeaseId> {
     loop {
         let mut bytes = [0; 8];
         fill_random(&mut bytes).ok()?;
-        // As those of etcd, it fits a signed number and is not 0.
+        // Like etcd's, it fits a signed number and is not 0.
         let id = LeaseId(u64::from_le_bytes(bytes) >> 1);
         if id.0 != 0 && !memory.has(id) {
             return Some(id);
@@ -295,7 +296,7 @@ fn unused(memory: &Memory) -> Option<LeaseId> {
     }
 }
 
-/// How many connections the limit on descriptors allows, which is raised as far as it may be.
+/// Most connections that the limit on descriptors allows, after raising it as far as possible.
 fn most_connections() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let wanted = MAX_CONNECTIONS as u64 + SPARE_DESCRIPTORS;

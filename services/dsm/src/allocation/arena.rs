@@ -1,4 +1,4 @@
-//! Where the next allocation goes: pages from rank 0, minipages packed into them.
+//! Placement of allocations: pages from rank 0, minipages packed into them.
 //!
 //! Rank 0's [`ChunkPool`] hands out runs of pages, each once. A rank's [`Arena`] cuts its runs: an allocation
 //! of at least a page takes whole pages in view 0; smaller ones share a page, each in the next view
@@ -7,7 +7,6 @@
 
 use crate::address::{Minipage, PAGE_BYTES};
 
-/// The pages not yet given to any rank.
 #[derive(Debug)]
 pub(super) struct ChunkPool {
     next: u32,
@@ -23,7 +22,7 @@ impl ChunkPool {
         self.end - self.next
     }
 
-    /// As many pages as wanted, or fewer but at least as many as needed; the first and how many.
+    /// Takes between `need_pages` and `want_pages` pages; returns the first and their number.
     pub(super) fn take(&mut self, need_pages: u32, want_pages: u32) -> Option<(u32, u32)> {
         if need_pages == 0 || need_pages > self.left_pages() {
             return None;
@@ -35,7 +34,6 @@ impl ChunkPool {
     }
 }
 
-/// A run of pages not yet allocated from.
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
     first: u32,
@@ -45,14 +43,14 @@ struct Run {
 /// The pages of one rank.
 #[derive(Debug)]
 pub(super) struct Arena {
-    /// Two runs, so that a large request does not cost the rest of the current one.
+    /// Two runs, so that a large request does not waste the rest of the current one.
     runs: [Run; 2],
     /// The page that takes small allocations.
     packed: Packed,
     views: u16,
 }
 
-/// A page that may take more small allocations.
+/// A page with room for more small allocations.
 #[derive(Debug, Clone, Copy)]
 struct Packed {
     page: u32,
@@ -60,13 +58,12 @@ struct Packed {
     next_view: u16,
 }
 
-/// How many pages an allocation needs if it starts on a fresh one. More than fit 32 bits count as that.
+/// Pages of an allocation that starts on a fresh one; saturates at 32 bits.
 pub(super) fn pages_for(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// Neighbours of less than a cache line stand as close as `malloc` would put them; others have lines of their
-/// own.
+/// Alignment in bytes: allocations shorter than a cache line are as close as with `malloc`; others have lines of their own.
 fn align(bytes: u64) -> u64 {
     if bytes < 64 { 16 } else { 64 }
 }
@@ -77,7 +74,7 @@ impl Arena {
         Arena { runs: [Run::default(); 2], packed: full, views }
     }
 
-    /// Adds pages. If they do not continue a run, the shorter of the two runs is given up.
+    /// Adds pages. If they do not continue a run, they replace the shorter of the two runs.
     pub(super) fn add(&mut self, first: u32, pages: u32) {
         if let Some(run) = self.runs.iter_mut().find(|run| run.pages > 0 && run.first + run.pages == first) {
             run.pages += pages;
@@ -92,7 +89,7 @@ impl Arena {
         self.runs.iter().map(|run| u64::from(run.pages) * PAGE_BYTES).sum()
     }
 
-    /// A place for at least one byte; `None` if [`add`](Self::add) must supply [`pages_for`] the bytes first.
+    /// Places an allocation of at least one byte; `None` if [`add`](Self::add) must first supply the pages given by [`pages_for`].
     pub(super) fn reserve(&mut self, bytes: u64) -> Option<Minipage> {
         if bytes < PAGE_BYTES
             && let Some(minipage) = self.packed.reserve(bytes, self.views)

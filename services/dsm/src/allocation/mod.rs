@@ -1,4 +1,4 @@
-//! Making minipages known: pages are asked of rank 0, the manager hears of a minipage before its address is out.
+//! Announces minipages: a rank requests pages from rank 0, and tells the manager of a minipage before the program gets its address.
 
 mod arena;
 
@@ -11,9 +11,9 @@ use arena::{Arena, ChunkPool, pages_for};
 #[derive(Debug)]
 pub(crate) struct Allocation {
     arena: Arena,
-    /// At rank 0: what no rank has yet.
+    /// At rank 0: pages that no rank has yet.
     chunks: ChunkPool,
-    /// The thread whose request for pages is on its way to rank 0.
+    /// Thread whose request for pages is under way to rank 0.
     asker: Option<Thread>,
 }
 
@@ -26,7 +26,7 @@ impl Allocation {
         }
     }
 
-    /// Begins to allocate, for a thread that waits for nothing.
+    /// Begins to allocate, for an idle thread.
     pub(crate) fn alloc(
         &mut self,
         context: &mut Context,
@@ -42,10 +42,10 @@ impl Allocation {
         Ok(())
     }
 
-    /// Places an allocation, or asks for pages for it unless another thread has.
+    /// Places an allocation, or requests pages for it unless another thread has.
     fn place(&mut self, context: &mut Context, coherence: &mut impl Coherence, thread: Thread, bytes: u64) {
         while let Some(minipage) = self.arena.reserve(bytes) {
-            // Taken pages would mean that rank 0 gave them out twice; they are passed over.
+            // If pages are taken, rank 0 gave them out twice; they are skipped.
             if coherence.is_free(&minipage) {
                 return make_known(context, coherence, thread, minipage);
             }
@@ -63,7 +63,7 @@ impl Allocation {
         }
     }
 
-    /// Rank 0 has answered the thread that asked for pages, with a run or the number of pages left.
+    /// Rank 0 has answered the request for pages, with a run or the number of pages left.
     fn chunk_answered(
         &mut self,
         context: &mut Context,
@@ -153,7 +153,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// How many pages the thread asked of rank 0.
+    /// Number of pages that the thread requested from rank 0.
     fn asked_pages(&self, context: &Context, from: Rank, thread: Thread) -> Result<u32, Violation> {
         if from != 0 {
             return Err(Violation::NotManager);

@@ -7,7 +7,7 @@ use crate::{Message, Minipage, Protection, Violation};
 use super::{Order, SequentialConsistency, Work};
 
 impl SequentialConsistency {
-    /// The name of a minipage of which this rank must hold a copy.
+    /// The key of a minipage of which this rank must hold a copy.
     pub(super) fn known(&self, minipage: &Minipage) -> Result<Key, Violation> {
         if !minipage.is_well_formed(self.pages, self.views) {
             return Err(Violation::OutOfRange);
@@ -55,7 +55,7 @@ impl SequentialConsistency {
         }
     }
 
-    /// Reduces what the application may do here, before anybody else is told.
+    /// Reduces the application's access here, before anybody else is told.
     pub(super) fn reduce(&mut self, context: &mut Context, key: Key, minipage: Minipage, protection: Protection) {
         if self.map.protection(key) > protection {
             self.map.set_protection(key, protection);

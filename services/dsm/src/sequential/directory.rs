@@ -1,8 +1,9 @@
-//! What this rank knows of the minipages it manages: who holds copies, and who waits.
+//! The minipages that this rank manages: holders of copies, and waiting requests.
 //!
-//! Two dense tables with a row for each run of pages (see [`Spread`](super::spread::Spread)) and view: the
-//! copyset, and a state word of, low to high, 1 bit registered, 1 bit busy, 10 bits owner, 20 bits tail of the
-//! queue + 1. The queue is a ring through the nodes, one node for every request that may be on its way in the job: each is for one
+//! Two dense tables with a row for each run of pages (see [`Spread`](super::spread::Spread)) and view: the copyset, and a state word of,
+//! low to high, 1 bit registered, 1 bit busy, 10 bits owner, 20 bits tail of the queue + 1. The queue is a ring through the nodes, one
+//! node for every request that may be outstanding in the job: each is for one minipage. A node is a word of, low to high, 1 bit used, 1
+//! bit write, 20 bits next node.
 //! minipage. A node is a word of, low to high, 1 bit used, 1 bit write, 20 bits next node.
 
 use super::Waiting;
@@ -14,16 +15,15 @@ use alloc::vec::Vec;
 
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// The ranks that hold copies.
     copysets: RankSets,
     states: Vec<u32>,
     nodes: Vec<u32>,
     rows: usize,
-    /// Of each rank.
+    /// Requests of each rank.
     requests: u16,
 }
 
-/// Where a minipage stands in the tables.
+/// Index of a minipage in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry(usize);
 
@@ -69,7 +69,7 @@ impl Directory {
         self.give_to(entry, owner);
     }
 
-    /// Whether a request is being served whose end will be told.
+    /// Whether a request is being served whose end will be reported.
     pub(super) fn is_busy(&self, entry: Entry) -> bool {
         self.states[entry.0] & BUSY != 0
     }
@@ -79,7 +79,7 @@ impl Directory {
         *state = if busy { *state | BUSY } else { *state & !BUSY };
     }
 
-    /// The rank that last wrote; it holds a copy.
+    /// The last rank that wrote; it holds a copy.
     pub(super) fn owner(&self, entry: Entry) -> Rank {
         ((self.states[entry.0] & OWNER_MASK) >> OWNER_SHIFT) as Rank
     }
@@ -89,17 +89,14 @@ impl Directory {
         *state = *state & !OWNER_MASK | u32::from(owner) << OWNER_SHIFT & OWNER_MASK;
     }
 
-    /// Whether a rank holds a copy.
     pub(super) fn has_copy(&self, entry: Entry, rank: Rank) -> bool {
         self.copysets.contains(entry.0, rank)
     }
 
-    /// The ranks that hold copies.
     pub(super) fn holders(&self, entry: Entry) -> impl Iterator<Item = Rank> + '_ {
         self.copysets.members(entry.0)
     }
 
-    /// How many ranks hold copies.
     pub(super) fn count_holders(&self, entry: Entry) -> u16 {
         self.copysets.count(entry.0)
     }
@@ -112,7 +109,7 @@ impl Directory {
         self.copysets.insert(entry.0, rank);
     }
 
-    /// Makes a rank the owner, which alone holds a copy.
+    /// Makes a rank the owner and only holder of a copy.
     pub(super) fn give_to(&mut self, entry: Entry, owner: Rank) {
         self.copysets.clear(entry.0);
         self.copysets.insert(entry.0, owner);
@@ -137,7 +134,7 @@ impl Directory {
         *node = *node & (USED | WRITE) | next << NEXT_SHIFT;
     }
 
-    /// Queues a request; false if that thread already has one here, as no correct rank would.
+    /// Queues a request; false if that thread already has one here, which no correct rank would do.
     #[must_use]
     pub(super) fn enqueue(&mut self, entry: Entry, request: Waiting) -> bool {
         let requests = u32::from(self.requests);
@@ -161,7 +158,7 @@ impl Directory {
         true
     }
 
-    /// The request whose turn it is.
+    /// The first request in the queue.
     pub(super) fn head(&self, entry: Entry) -> Option<Waiting> {
         let node = self.next(self.tail(entry)?);
         let requests = u32::from(self.requests);
@@ -169,7 +166,7 @@ impl Directory {
         Some(Waiting { requester: (node / requests) as Rank, thread: (node % requests) as Thread, access })
     }
 
-    /// Ends the turn of the request at the head.
+    /// Removes the first request.
     pub(super) fn pop(&mut self, entry: Entry) {
         let Some(tail) = self.tail(entry) else { return };
         let head = self.next(tail);

@@ -1,13 +1,11 @@
 //! Time for a thread to use what it was granted.
 //!
-//! A thread that is resumed after a fault still has to return from the fault handler and repeat its access. If
-//! the minipage is taken away before, the fault was for nothing, and two ranks could take it from each other
-//! for ever. So a right that was just granted is *held*: a request that would reduce it waits until the
-//! resumed thread gives its next input, which proves that its access is over, or until
-//! [`Config::hold_ns`](crate::Config::hold_ns) have passed. A hold lasts a bounded time, so it delays others
-//! but blocks nobody. An instruction that needs two minipages gets them one after the other: each fault ends
-//! the hold of the one before, and the repeated access finds the first one still there unless another rank
-//! asked for it in between, in which case the instruction faults on.
+//! A thread that is resumed after a fault still has to return from the fault handler and repeat its access. If the minipage were taken
+//! away first, the fault would have been useless, and two ranks could take it from each other for ever. So a right that was just granted
+//! is *held*: a request that would reduce it waits until the resumed thread gives its next input, which proves that its access is over, or
+//! until [`Config::hold_ns`](crate::Config::hold_ns) have passed. A hold lasts a bounded time, so it delays others but blocks nobody. An
+//! instruction that needs two minipages gets them one after the other: each fault ends the previous hold, and the repeated access finds
+//! the first minipage still there unless another rank requested it in between; then the instruction faults again.
 
 use crate::address::Key;
 use crate::context::Context;
@@ -19,17 +17,16 @@ use super::{Order, SequentialConsistency};
 
 #[derive(Debug)]
 pub(super) struct Holds {
-    /// How long a hold lasts at most; 0: there are none.
+    /// Longest hold in nanoseconds; 0: there are none.
     hold_ns: u64,
-    /// Of each thread.
+    /// Indexed by thread.
     holds: Vec<Option<Hold>>,
-    /// Orders that wait, at most one per minipage held, and so one per thread.
+    /// Delayed orders: at most one for each minipage held, and so one for each thread.
     put_off: Vec<Option<Order>>,
-    /// How many holds there are.
     count: usize,
-    /// How many orders wait.
+    /// Number of delayed orders.
     waiting: usize,
-    /// No thread from this one on ever held anything.
+    /// Threads from this number on have never held anything.
     end: usize,
 }
 
@@ -52,12 +49,11 @@ impl Holds {
         }
     }
 
-    /// Whether some thread holds something.
     fn any(&self) -> bool {
         self.count > 0
     }
 
-    /// Whether some thread holds more of the minipage than would be left.
+    /// Whether some thread holds a greater right to the minipage than `leaves`.
     pub(super) fn forbid(&self, key: Key, leaves: Protection) -> bool {
         self.count > 0
             && self.holds[..self.end]
@@ -79,7 +75,7 @@ impl Holds {
         hold
     }
 
-    /// Keeps an order for later; gives it back if it need not or cannot wait.
+    /// Delays an order; returns it if it need not or cannot wait.
     #[must_use]
     fn put_off(&mut self, order: Order) -> Option<Order> {
         if !self.forbid(order.key, order.work.leaves()) {
@@ -95,7 +91,7 @@ impl Holds {
         None
     }
 
-    /// An order about the minipage that waits no longer.
+    /// An order for the minipage that need not wait any longer.
     fn ready(&mut self, key: Key) -> Option<Order> {
         if self.waiting == 0 {
             return None;
@@ -114,13 +110,12 @@ impl Holds {
 }
 
 impl SequentialConsistency {
-    /// Whether some thread holds something.
     pub(crate) fn holds_any(&self) -> bool {
         self.holds.any()
     }
 
-    /// The time at which [`release_holds`](Self::release_holds) must be called, if another rank waits for a
-    /// minipage that a thread of this one was just granted.
+    /// Time at which [`release_holds`](Self::release_holds) must be called, if another rank waits for a minipage that a thread of this one
+    /// was just granted.
     pub(crate) fn poll_hold(&self) -> Option<u64> {
         if !self.holds.any() {
             return None;
@@ -132,7 +127,7 @@ impl SequentialConsistency {
             .min()
     }
 
-    /// Lets go what was granted long enough ago, and serves those who waited for it.
+    /// Ends expired holds, and serves the requests that waited for them.
     pub(crate) fn release_holds(&mut self, context: &mut Context, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         if !self.holds.any() {
@@ -164,7 +159,7 @@ impl SequentialConsistency {
         }
     }
 
-    /// Does what a manager asked, now or at the end of a hold.
+    /// Carries out a manager's order, now or at the end of a hold.
     pub(super) fn give_up_in_time(&mut self, context: &mut Context, order: Order) {
         match self.holds.put_off(order) {
             Some(order) => self.give_up(context, order),

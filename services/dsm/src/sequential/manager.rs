@@ -1,9 +1,8 @@
 //! The manager's part of a fault: one request at a time for each minipage.
 //!
-//! A manager that holds a copy serves the data itself, so that a fault costs a request and a grant. It then
-//! need not hear of the end: whatever it sends the requester next arrives after the grant. When others take
-//! part (the owner sends the data, holders of copies drop them and tell the requester directly) the minipage
-//! stays busy until the requester says [`Message::Done`].
+//! A manager that holds a copy serves the data itself, so that a fault costs a request and a grant. It need not then hear of the end:
+//! whatever it sends the requester next arrives after the grant. If others take part (the owner sends the data, holders of copies drop
+//! them and tell the requester directly) the minipage stays busy until the requester sends [`Message::Done`].
 
 use crate::address::Key;
 use crate::context::Context;
@@ -13,7 +12,6 @@ use super::directory::Entry;
 use super::{Grant, SequentialConsistency, Waiting, left_by};
 
 impl SequentialConsistency {
-    /// A request of another rank.
     pub(super) fn handle_request(
         &mut self,
         context: &mut Context,
@@ -35,7 +33,7 @@ impl SequentialConsistency {
         Ok(())
     }
 
-    /// The requester has the right that the minipage is busy with.
+    /// The requester has obtained the right for which the minipage is busy.
     pub(super) fn handle_done(
         &mut self,
         context: &mut Context,
@@ -51,13 +49,13 @@ impl SequentialConsistency {
         Ok(())
     }
 
-    /// Whether the minipage is busy with the request of that thread.
+    /// Whether the minipage is busy with that thread's request.
     pub(super) fn is_serving(&self, entry: Entry, requester: Rank, thread: Thread) -> bool {
         self.directory.is_busy(entry)
             && self.directory.head(entry).is_some_and(|head| (head.requester, head.thread) == (requester, thread))
     }
 
-    /// Ends the request that the minipage is busy with.
+    /// Ends the request with which the minipage is busy.
     pub(super) fn served(&mut self, context: &mut Context, key: Key, entry: Entry) {
         self.directory.set_busy(entry, false);
         self.directory.pop(entry);
@@ -72,14 +70,14 @@ impl SequentialConsistency {
         })
     }
 
-    /// Whether to serve the request now would take from a thread of this rank what it was just granted.
+    /// Whether serving the request now would take away what a thread of this rank was just granted.
     fn must_wait(&self, key: Key, entry: Entry, request: Waiting) -> bool {
         request.requester != self.rank
             && self.directory.has_copy(entry, self.rank)
             && self.holds.forbid(key, left_by(request.access))
     }
 
-    /// Serves the requests for a minipage, if this rank manages it, as far as possible now.
+    /// Serves the waiting requests for a minipage, if this rank manages it, as far as possible now.
     pub(super) fn serve_waiting(&mut self, context: &mut Context, key: Key) {
         let Some(entry) = self.managed(key) else {
             return;
@@ -106,7 +104,7 @@ impl SequentialConsistency {
         }
     }
 
-    /// Sets a request going. Whether the manager must hear of its end.
+    /// Starts to serve a request. Returns whether the manager must hear of its end.
     fn serve(&mut self, context: &mut Context, key: Key, entry: Entry, minipage: Minipage, request: Waiting) -> bool {
         let Waiting { requester, thread, access } = request;
         let me = self.rank;
@@ -118,7 +116,7 @@ impl SequentialConsistency {
         let acks = match access {
             Access::Read => 0,
             Access::Write => {
-                // Who drops a copy on the manager's word alone: neither the one who sends the data nor this rank.
+                // Ranks that drop a copy on the manager's word alone: neither the sender of the data nor this rank.
                 self.directory.remove_holder(entry, requester);
                 self.directory.remove_holder(entry, me);
                 if forward {
@@ -128,7 +126,7 @@ impl SequentialConsistency {
             }
         };
         if forward {
-            // The longest way goes first.
+            // The message with the longest way goes first.
             let message = Message::Forward { minipage, requester, thread, access, acks };
             context.send(owner, message);
         }

@@ -1,4 +1,4 @@
-//! What this rank knows of the minipages: where they lie and what the application may do with them here.
+//! The minipages that this rank knows: their location and the application's access to them here.
 //!
 //! One 32-bit word per page and view, zero at the start, view after view so that a long minipage touches few
 //! pages of the table. Low to high: 2 bits kind, 2 bits protection, 28 bits payload:
@@ -10,7 +10,7 @@
 //! | body, after the head | second page | number of pages |
 //! | body, others | later pages | distance to the first page |
 //!
-//! The protection stands in the small or head word only.
+//! Only the small or head word has the protection.
 
 use crate::address::Key;
 use crate::{Minipage, PAGE_BYTES, Protection, tables};
@@ -54,8 +54,8 @@ impl Map {
         usize::from(view) * self.pages + page as usize
     }
 
-    /// The name of the minipage that covers the page: the page itself where none is known, since only
-    /// minipages of one page are not known everywhere.
+    /// The key of the minipage that covers the page: the page itself if none is known, since only minipages of one page are not known
+    /// everywhere.
     pub(super) fn key(&self, view: u16, page: u32) -> Key {
         let at = self.index(view, page);
         let word = self.words[at];
@@ -66,7 +66,7 @@ impl Map {
         Key { view, page: page - back }
     }
 
-    /// What the application may do with the minipage of that name; nothing, if it is not known.
+    /// The application's access to the minipage with that key; none if it is not known.
     pub(super) fn protection(&self, key: Key) -> Protection {
         protection(self.words[self.index(key.view, key.page)])
     }
@@ -76,7 +76,7 @@ impl Map {
         self.words[at] = self.words[at] & !0b1100 | protection_bits(protection);
     }
 
-    /// The minipage of that name.
+    /// The minipage with that key.
     pub(super) fn minipage(&self, key: Key) -> Option<Minipage> {
         let at = self.index(key.view, key.page);
         let word = self.words[at];
@@ -95,13 +95,13 @@ impl Map {
         self.minipage(key).map(|minipage| (minipage, self.protection(key)))
     }
 
-    /// Whether no minipage of its view is known on any page of this well-formed one.
+    /// Whether no known minipage of the same view overlaps the pages of this well-formed one.
     pub(super) fn is_free(&self, minipage: &Minipage) -> bool {
         let at = self.index(minipage.view, minipage.first_page() as u32);
         self.words[at..at + minipage.pages() as usize].iter().all(|&word| word == 0)
     }
 
-    /// Adds a well-formed minipage whose pages are free in its view.
+    /// Adds a well-formed minipage whose pages must be free in its view.
     pub(super) fn insert(&mut self, minipage: &Minipage, protection: Protection) {
         let at = self.index(minipage.view, minipage.first_page() as u32);
         let pages = minipage.pages() as usize;

@@ -30,32 +30,32 @@ use spread::Spread;
 #[derive(Debug)]
 pub(crate) struct SequentialConsistency {
     rank: Rank,
-    /// Application threads of this rank: requests from this number on are ahead of any access.
+    /// Number of application threads of this rank: requests from this number on are prefetches.
     threads: Thread,
     pages: u32,
     views: u16,
     spread: Spread,
     map: Map,
     directory: Directory,
-    /// What this rank has asked for, by the number of the thread that leads; those ahead of any access come after the last thread.
+    /// Outstanding requests, by the number of the leading thread; prefetches follow the last thread.
     requests: Vec<Option<Request>>,
-    /// No thread from this one on ever led one.
+    /// Numbers from this one on have never led a request.
     asked: usize,
-    /// The ranks that have acknowledged to each of them.
+    /// Ranks that have acknowledged to each request.
     ackers: RankSets,
-    /// How many of them are ahead of any access.
+    /// Number of outstanding prefetches.
     prefetches: u16,
     holds: Holds,
-    /// The latest time that any input carried.
+    /// Latest time of any input.
     now_ns: u64,
 }
 
-/// A request on its way. Threads of the rank that want the same minipage meanwhile wait for it too.
+/// An outstanding request. Threads of the rank that want the same minipage wait for it too.
 #[derive(Debug, Clone, Copy)]
 struct Request {
     key: Key,
     access: Access,
-    /// How many ranks have dropped their copy. They may be faster than the grant.
+    /// Number of ranks that have dropped their copy. They may be faster than the grant.
     acked: u16,
     grant: Option<Grant>,
 }
@@ -63,7 +63,7 @@ struct Request {
 /// A right that waits for acknowledgements.
 #[derive(Debug, Clone, Copy)]
 struct Grant {
-    /// How many ranks must drop their copy.
+    /// Number of ranks that must drop their copy.
     acks: u16,
     data: bool,
     /// Whether the manager, another rank, waits for the end.
@@ -78,7 +78,7 @@ struct Waiting {
     access: Access,
 }
 
-/// What a manager asked of the holder of a copy.
+/// A manager's order to the holder of a copy.
 #[derive(Debug, Clone, Copy)]
 struct Order {
     key: Key,
@@ -101,7 +101,7 @@ enum Work {
 }
 
 impl Work {
-    /// What the rank may keep.
+    /// The right that the rank may keep.
     fn leaves(self) -> Protection {
         match self {
             Work::Forward { access, .. } => left_by(access),
@@ -110,7 +110,7 @@ impl Work {
     }
 }
 
-/// What a rank may keep of a minipage that another is given for an access.
+/// The right that a rank may keep to a minipage that another is granted for `access`.
 fn left_by(access: Access) -> Protection {
     match access {
         Access::Read => Protection::Read,
@@ -119,7 +119,7 @@ fn left_by(access: Access) -> Protection {
 }
 
 impl SequentialConsistency {
-    /// A rank that holds nothing yet.
+    /// A rank without data.
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
         let Config { rank, ranks, threads, pages, views, .. } = *config;
         let too_large = ConfigError::TooLarge { pages, views };
@@ -161,12 +161,12 @@ impl SequentialConsistency {
         mine.then(|| self.directory.entry(key, self.spread.row(key.page)))
     }
 
-    /// The name of what a message is about.
+    /// Checks the key in a message.
     fn checked(&self, key: Key) -> Result<Key, Violation> {
         if key.view < self.views && key.page < self.pages { Ok(key) } else { Err(Violation::OutOfRange) }
     }
 
-    /// Handles a message about rights, of another rank of the job.
+    /// Handles a message about rights from another rank of the job.
     pub(crate) fn handle_message(
         &mut self,
         context: &mut Context,
@@ -198,7 +198,7 @@ impl SequentialConsistency {
                 self.handle_invalidate_ack(context, from, thread, self.checked(key)?)
             }
             Message::Done { thread, key } => self.handle_done(context, from, thread, self.checked(key)?),
-            // The other parts of the rank take the others.
+            // Other parts of the rank handle the rest.
             _ => Err(Violation::Unasked),
         }
     }
@@ -236,7 +236,7 @@ impl Coherence for SequentialConsistency {
         Ok(())
     }
 
-    /// Every write is visible before the thread that wrote goes on.
+    /// Every write is visible before the thread that wrote continues.
     fn release(&mut self, _: &mut Context, _: Rank) {}
 
     fn payload(&mut self, _: Rank) -> &[u8] {

@@ -7,7 +7,7 @@ use crate::{Access, Error, Message, Minipage, Outcome, Progress, Protection, Ran
 use super::{Grant, Request, SequentialConsistency, Waiting};
 
 impl SequentialConsistency {
-    /// Begins to serve a page fault of a thread that waits for nothing.
+    /// Begins to serve a page fault of an idle thread.
     pub(crate) fn handle_fault(
         &mut self,
         context: &mut Context,
@@ -34,7 +34,7 @@ impl SequentialConsistency {
         Ok(Progress::Pending)
     }
 
-    /// Asks for a minipage before a thread accesses it. False: as many as may be are on their way, and nothing was asked.
+    /// Requests a minipage before a thread accesses it. False, without a request, if too many are outstanding.
     pub(crate) fn prefetch(
         &mut self,
         context: &mut Context,
@@ -57,7 +57,7 @@ impl SequentialConsistency {
         Ok(true)
     }
 
-    /// The name of the minipage at a page of a view.
+    /// The key of the minipage at a page of a view.
     fn key_at(&self, view: u16, page: u64) -> Result<Key, Error> {
         if view >= self.views || page >= u64::from(self.pages) {
             return Err(Error::NotShared { view, page });
@@ -65,7 +65,7 @@ impl SequentialConsistency {
         Ok(self.map.key(view, page as u32))
     }
 
-    /// Whether a request of this rank for the minipage is on its way.
+    /// Whether a request of this rank for the minipage is outstanding.
     fn is_requested(&self, key: Key) -> bool {
         let ahead = match self.prefetches {
             0 => &[],
@@ -76,7 +76,6 @@ impl SequentialConsistency {
         all.any(|request| request.key == key)
     }
 
-    /// A request is over.
     fn end_request(&mut self, number: Thread) {
         if self.requests[usize::from(number)].take().is_some() && number >= self.threads {
             self.prefetches -= 1;
@@ -106,7 +105,7 @@ impl SequentialConsistency {
         }
     }
 
-    /// The request of this rank with that number, if it is about that minipage.
+    /// This rank's request with that number, if it is for that minipage.
     fn led(&mut self, thread: Thread, key: Key) -> Result<&mut Request, Violation> {
         let request = self.requests.get_mut(usize::from(thread)).ok_or(Violation::OutOfRange)?;
         request.as_mut().filter(|request| request.key == key).ok_or(Violation::Unasked)
@@ -155,7 +154,7 @@ impl SequentialConsistency {
         Ok(())
     }
 
-    /// Notes the right that a request obtained; the data is in place.
+    /// Records the right that a request obtained; the data is in place.
     pub(super) fn granted(&mut self, context: &mut Context, thread: Thread, grant: Grant) {
         if let Some(request) = &mut self.requests[usize::from(thread)] {
             request.grant = Some(grant);
@@ -163,13 +162,13 @@ impl SequentialConsistency {
         }
     }
 
-    /// Whether a request of this rank can be answered now: one that this rank manages waits its turn first.
+    /// Whether a request of this rank can be answered now: one that this rank manages must first wait for its turn.
     fn is_served(&self, thread: Thread, key: Key) -> bool {
         self.managed(key).is_none_or(|entry| self.is_serving(entry, self.rank, thread))
     }
 
-    /// A rank has dropped its copy. The manager told how many do, not which: one that holds none could answer in place of one
-    /// that does, which is then refused.
+    /// A rank has dropped its copy. The manager told how many do, not which: a rank without a copy could answer in place of one that has
+    /// it, which is then refused.
     pub(super) fn handle_invalidate_ack(
         &mut self,
         context: &mut Context,
@@ -191,8 +190,8 @@ impl SequentialConsistency {
         Ok(())
     }
 
-    /// Uses a right as soon as nobody else holds what it excludes: opens the pages, lets the threads go on that
-    /// waited for it, tells the manager, and asks again for those that want more.
+    /// Uses a right as soon as nobody else holds a conflicting one: opens the pages, resumes the threads that waited for it, tells the
+    /// manager, and requests again for those that want more.
     fn complete(&mut self, context: &mut Context, thread: Thread) {
         let Some(request) = self.requests[usize::from(thread)] else {
             return;
@@ -258,8 +257,8 @@ impl SequentialConsistency {
         Ok(())
     }
 
-    /// Nothing is allocated there: all threads that faulted there fail. The answer to a prefetch may be older than their
-    /// faults, and than an allocation: then one of them asks again.
+    /// Nothing is allocated there: all threads that faulted there fail. The answer to a prefetch may be older than their faults, and than
+    /// an allocation: then one of them requests again.
     fn refused(&mut self, context: &mut Context, thread: Thread, key: Key) {
         self.end_request(thread);
         let was_ahead = thread >= self.threads;

@@ -1,12 +1,12 @@
-//! Which rank manages which page.
+//! Assigns pages to managers.
 
 use crate::Rank;
 
-/// Spreads the pages over the ranks: each run of `ranks` consecutive pages has one page for every rank, in an
-/// order rotated by a hash of the run.
+/// Spreads the pages over the ranks: each run of `ranks` consecutive pages has one page for every rank, in an order rotated by a hash of
+/// the run.
 ///
-/// So consecutive pages have different managers, as have pages a constant stride apart (rows of a matrix),
-/// every rank manages its exact share, and a manager's table is dense: row = page ÷ ranks.
+/// So consecutive pages have different managers, as have pages a constant stride apart (rows of a matrix), every rank manages its exact
+/// share, and a manager's table is dense: row = page ÷ ranks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spread {
     ranks: u32,

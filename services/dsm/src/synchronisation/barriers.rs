@@ -1,9 +1,9 @@
-//! Barriers, and the broadcast that rides on one.
+//! Barriers, and the broadcast, which uses one.
 //!
-//! The manager of a barrier (its number modulo the ranks) counts the ranks that arrived and releases them all. A rank
-//! that alone is missing is released ahead of its arrival, since it waits for nobody but itself: it then passes
-//! without a wait, and two ranks meet after one message each way instead of one after the other. Rounds are
-//! numbered, so a barrier is reusable at once. The broadcast is one more barrier, after the last.
+//! The manager of a barrier (its number modulo the ranks) counts the ranks that arrived and releases them all. If a single rank is
+//! missing, it is released ahead of its arrival, since it waits for nobody but itself: it then passes without a wait, and two ranks meet
+//! after one message each way instead of one after the other. Rounds are numbered, so a barrier is reusable at once. The broadcast is one
+//! more barrier, after the last.
 
 use crate::coherence::Coherence;
 use crate::context::{Context, Wait};
@@ -18,38 +18,38 @@ use core::cmp::Ordering;
 pub(crate) struct Barriers {
     slots: Vec<Slot>,
     gathered: Vec<Gathered>,
-    /// The ranks that arrived, where this rank is the manager.
+    /// At the manager: ranks that have arrived.
     arrived: RankSets,
     /// Threads of this rank that take part.
     participants: u16,
 }
 
-/// A barrier as this rank sees it.
+/// State of a barrier in each rank.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
-    /// How many times it was passed, modulo 2³².
+    /// How often it was passed, modulo 2³².
     epoch: u32,
-    /// Threads of this rank that arrived in this round.
+    /// Threads of this rank that have arrived in this round.
     arrived: u16,
-    /// The root that this rank named, and the value it gave, if the manager was told that all of them did.
+    /// Root and value that this rank named, if it has reported its arrival to the manager.
     told: Option<(Rank, u64)>,
-    /// Root and value of a release that came before this rank arrived: everybody else is there.
+    /// Root and value of a release that came before this rank arrived: everybody else has arrived.
     early: Option<(Rank, u64)>,
 }
 
-/// A barrier as its manager sees it.
+/// State of a barrier at its manager.
 #[derive(Debug, Clone, Copy, Default)]
 struct Gathered {
-    /// How many ranks arrived.
+    /// Number of ranks that have arrived.
     count: u16,
-    /// The rank that was released ahead of its arrival.
+    /// Rank that was released ahead of its arrival.
     early: Option<Rank>,
     root: Rank,
     value: u64,
 }
 
 impl Barriers {
-    /// Nobody has arrived; `None` if the machine refuses memory for the table.
+    /// Empty barriers; `None` if the machine refuses memory for the table.
     pub(crate) fn new(config: &Config) -> Option<Self> {
         let count = config.barriers as usize + 1;
         Some(Barriers {
@@ -60,12 +60,12 @@ impl Barriers {
         })
     }
 
-    /// The number of the broadcast: as many as there are other barriers.
+    /// The number of the broadcast: one after the last barrier.
     fn broadcast_number(&self) -> Barrier {
         self.slots.len() as Barrier - 1
     }
 
-    /// Waits until all participants of every rank arrived, with a thread that waits for nothing.
+    /// Waits with an idle thread until all participants of every rank have arrived.
     pub(crate) fn arrive(
         &mut self,
         context: &mut Context,
@@ -90,7 +90,7 @@ impl Barriers {
         Ok(())
     }
 
-    /// Hands `value` of rank `root` to every rank, with a thread that waits for nothing.
+    /// Sends `value` of rank `root` to every rank, with an idle thread.
     pub(crate) fn broadcast(
         &mut self,
         context: &mut Context,
@@ -125,7 +125,7 @@ impl Barriers {
         Ok(())
     }
 
-    /// Changes how many threads of this rank take part, between two barriers.
+    /// Sets how many threads of this rank take part; only between two barriers.
     pub(crate) fn set_participants(&mut self, context: &Context, participants: u16) -> Result<(), Error> {
         let threads = context.config().threads;
         let idle = self.slots.iter().all(|slot| slot.arrived == 0);
@@ -136,7 +136,7 @@ impl Barriers {
         Ok(())
     }
 
-    /// All participants of this rank are there.
+    /// All participants of this rank have arrived.
     fn tell(
         &mut self,
         context: &mut Context,
@@ -148,7 +148,7 @@ impl Barriers {
         let slot = &mut self.slots[barrier as usize];
         slot.told = Some((root, value));
         let (epoch, early) = (slot.epoch, slot.early);
-        // Made where it is used: copying it costs more than making it.
+        // Built in place: copying it costs more than building it.
         let round = || Round { barrier, epoch, root, value };
         let manager = manager(context, barrier);
         if manager == context.rank() {
@@ -161,7 +161,7 @@ impl Barriers {
         }
     }
 
-    /// Notes at the manager that a rank is there.
+    /// At the manager, records the arrival of a rank.
     fn gather(&mut self, context: &mut Context, coherence: &mut impl Coherence, from: Rank, round: Round) {
         let (me, ranks) = (context.rank(), context.ranks());
         let index = round.barrier as usize;
@@ -193,7 +193,7 @@ impl Barriers {
         }
     }
 
-    /// Everybody is there. `value` is the root's, unless this rank is the root, which knows it best.
+    /// All ranks have arrived. `value` is the root's; the root itself uses its own.
     fn release(&mut self, context: &mut Context, barrier: Barrier, value: u64) {
         let slot = &mut self.slots[barrier as usize];
         let value = match slot.told {
@@ -210,8 +210,8 @@ impl Barriers {
         }
     }
 
-    /// What is known of barriers that are waited for: of those that this rank manages who has come, of others where threads of this
-    /// rank wait who manages them.
+    /// What is known of barriers with waiting threads: which ranks have arrived at those that this rank manages, and who manages the
+    /// others where threads of this rank wait.
     pub(crate) fn waited_for(&self, context: &Context) -> Vec<WaitedBarrier> {
         let (me, ranks) = (context.rank(), context.ranks());
         let numbers = 0..self.slots.len() as Barrier;
@@ -236,10 +236,10 @@ impl Barriers {
         numbers.filter_map(of).collect()
     }
 
-    /// Whether a message may be about that round of a barrier, which rank `by` manages.
+    /// Checks that a message may be about that round of a barrier, which rank `by` manages.
     fn check(&self, context: &Context, round: Round, by: Rank) -> Result<(), Violation> {
         let (barrier, broadcast) = (round.barrier, self.broadcast_number());
-        // A barrier that is no broadcast has no root, which is written 0.
+        // A barrier other than the broadcast has no root, which is encoded as 0.
         let roots = match barrier.cmp(&broadcast) {
             Ordering::Less => 1,
             Ordering::Equal => context.ranks(),
@@ -297,7 +297,7 @@ impl Barriers {
         if slot.told.is_some() {
             self.release(context, round.barrier, round.value);
         } else {
-            // This rank alone is missing.
+            // Only this rank is missing.
             slot.early = Some((round.root, round.value));
         }
         Ok(())

@@ -1,12 +1,11 @@
 //! Queue locks: a token per lock that stays where it was last used.
 //!
-//! The manager of a lock (its number modulo the ranks) knows only the last rank of the queue. It forwards a
-//! request to that rank, which passes the token on when it is done: directly to the next, in the order in
-//! which the manager saw them ask. A rank that holds the token idle needs no message to lock again.
+//! The manager of a lock (its number modulo the ranks) knows only the last rank of the queue. It forwards a request to that rank, which
+//! passes the token on when it is done: directly to the next, in the order in which the manager saw the requests. A rank that holds the
+//! idle token needs no message to lock again.
 //!
-//! Threads of a rank queue there. While another rank waits, they hand the lock to each other at most
-//! [`Config::lock_local_passes`](crate::Config::lock_local_passes) times before it moves on; then the rank
-//! queues again.
+//! Threads of a rank queue there. While another rank waits, they pass the lock to each other at most
+//! [`Config::lock_local_passes`](crate::Config::lock_local_passes) times before it moves on; then the rank queues again.
 
 use crate::coherence::Coherence;
 use crate::context::{Context, Wait};
@@ -17,21 +16,21 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub(crate) struct Locks {
     slots: Vec<Slot>,
-    /// The last rank of the queue, where this rank is the manager.
+    /// At the manager: last rank of each lock's queue.
     tails: Vec<Rank>,
-    /// The thread that queues after each thread of this rank.
+    /// Successor of each thread of this rank in its queue.
     next: Vec<Thread>,
     local_passes: u8,
 }
 
-/// A lock as this rank sees it.
+/// State of a lock in each rank.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     holder: Thread,
     /// The local queue, linked through the threads.
     first: Thread,
     last: Thread,
-    /// To whom the token goes next.
+    /// Rank that gets the token next.
     successor: Rank,
     /// How often the lock went to a thread of this rank while another rank waited.
     passes: u8,
@@ -64,7 +63,6 @@ impl Locks {
         }
     }
 
-    /// The number of locks.
     fn count(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -75,7 +73,7 @@ impl Locks {
         Some(slot.successor).filter(|rank| *rank != NO_RANK)
     }
 
-    /// Locks, for a thread that waits for nothing.
+    /// Locks, for an idle thread.
     pub(crate) fn lock(&mut self, context: &mut Context, thread: Thread, lock: Lock) -> Result<Progress, Error> {
         let slot = self.slot(lock)?;
         if slot.holder == thread {
@@ -98,7 +96,7 @@ impl Locks {
         Ok(Progress::Pending)
     }
 
-    /// Unlocks, and passes the lock on to whoever waits.
+    /// Unlocks, and passes the lock to the next waiter.
     pub(crate) fn unlock(
         &mut self,
         context: &mut Context,
@@ -144,12 +142,12 @@ impl Locks {
             context.send(manager, Message::LockRequest { lock });
             return;
         }
-        // The manager itself is not last in the queue, or it would have the token or have asked.
+        // The manager itself is not last in the queue: otherwise it would have the token or have requested it.
         let tail = core::mem::replace(&mut self.tails[lock as usize], me);
         context.send(tail, Message::LockForward { lock, successor: me });
     }
 
-    /// Gives the idle token to the rank that comes next.
+    /// Passes the idle token to the next rank.
     fn pass_token(&mut self, context: &mut Context, coherence: &mut impl Coherence, lock: Lock) {
         let slot = &mut self.slots[lock as usize];
         slot.token = false;
@@ -216,7 +214,7 @@ impl Locks {
         self.follow(context, coherence, lock, successor)
     }
 
-    /// Another rank comes after this one.
+    /// Another rank follows this one.
     fn follow(
         &mut self,
         context: &mut Context,

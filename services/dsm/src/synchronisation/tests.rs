@@ -8,11 +8,11 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How many writes of each rank this one knows of: a vector time, two bytes a rank.
+/// Number of writes of each rank known to this one: a vector time, two bytes a rank.
 #[derive(Debug)]
 struct VectorTime {
     writes: Vec<u8>,
-    /// The releases whose payload was not yet asked for.
+    /// Releases whose payload was not requested yet.
     announced: VecDeque<Rank>,
 }
 
@@ -86,7 +86,7 @@ struct Job {
     ranks: Vec<Synchronised>,
     /// Bytes of the longest message.
     longest: usize,
-    /// Who was resumed.
+    /// Threads' outcomes, by rank.
     resumed: Vec<(Rank, Outcome)>,
 }
 
@@ -104,7 +104,7 @@ impl Job {
         Job { ranks: (0..ranks).map(rank).collect(), longest: 0, resumed: Vec::new() }
     }
 
-    /// Delivers all messages, in bytes.
+    /// Delivers all messages, encoded.
     fn settle(&mut self) {
         let mut under_way = Vec::new();
         loop {
@@ -197,7 +197,7 @@ fn who_passes_a_barrier_knows_what_everybody_wrote_before_it() {
                         job.settle();
                     }
                 }
-                // The rank that alone was missing passes before any more messages.
+                // The last missing rank passes before any more messages.
                 let known_by = |rank: Rank| (0..ranks).all(|of| job.ranks[usize::from(rank)].time.of(of) == round);
                 assert!(known_by(last));
                 job.settle();

@@ -1,4 +1,4 @@
-//! What a rank knows of barriers that are waited for, in words.
+//! A rank's knowledge of barriers with waiting threads, as text.
 
 use core::fmt;
 
@@ -6,20 +6,20 @@ use alloc::vec::Vec;
 
 use crate::{Barrier, Rank};
 
-/// A barrier that is waited for, as a rank knows it.
+/// A barrier with waiting threads, as one rank knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitedBarrier {
-    /// Its number; `None`: a broadcast.
+    /// Number of the barrier; `None`: a broadcast.
     pub barrier: Option<Barrier>,
-    /// Threads of this rank that have come.
+    /// Threads of this rank that have arrived.
     pub threads: u16,
-    /// How many of each rank must; of a broadcast one.
+    /// Threads of each rank that must arrive; 1 for a broadcast.
     pub participants: u16,
-    /// The rank that counts who has come.
+    /// Rank that counts the arrivals.
     pub manager: Rank,
-    /// At the manager: the ranks all of whose threads have come.
+    /// At the manager: ranks all of whose threads have arrived.
     pub come: Vec<Rank>,
-    /// At the manager: the others.
+    /// At the manager: the other ranks.
     pub missing: Vec<Rank>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for WaitedBarrier {
     }
 }
 
-/// The first ranks of a list, and how many more there are.
+/// The first ranks of a list, and the number of the others.
 struct Ranks<'a>(&'a [Rank]);
 
 impl fmt::Display for Ranks<'_> {

@@ -1,16 +1,15 @@
-//! Messages that a hostile rank makes: they could be fair, but for what is drawn wrong. The parent module has the [`Random`] that they are
-//! drawn from.
+//! Messages of a hostile rank: valid except for what is drawn wrong. The [`Random`] of the parent module draws them.
 
 use mapwire_dsm::{Access, Message, Minipage, Round};
 
 use super::Random;
 
-/// Threads of the rank that is attacked, pages and views of its memory.
+/// Threads of the attacked rank, pages and views of its memory.
 pub(crate) const THREADS: u16 = 2;
 pub(crate) const PAGES: u32 = 24;
 pub(crate) const VIEWS: u16 = 3;
 
-/// Mostly a number that could be right, at times one that cannot.
+/// Mostly a number that could be right, sometimes one that cannot.
 pub(crate) fn number(random: &mut Random, likely: u64) -> u64 {
     match random.below(40) {
         0 => random.next(),
@@ -74,7 +73,7 @@ pub(crate) fn message(random: &mut Random, known: &[Minipage], ranks: u16) -> Me
     }
 }
 
-/// What a peer might answer to a message, often correctly.
+/// A peer's possible answer to a message, often correct.
 pub(crate) fn answer(random: &mut Random, asked: Message, known: &[Minipage], ranks: u16) -> Message {
     let right = if random.chance(50) { Access::Read } else { Access::Write };
     match asked {

@@ -1,4 +1,4 @@
-//! What an allocation costs, where it goes, and how it fails.
+//! Cost, placement and failure of allocations.
 
 use crate::net::Net;
 use mapwire_dsm::{Config, Error, Minipage, Outcome, Protection};

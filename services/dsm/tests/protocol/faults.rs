@@ -1,4 +1,4 @@
-//! What a fault costs in messages, and in which order things happen.
+//! Cost of a fault in messages, and order of events.
 
 use crate::net::Net;
 use mapwire_dsm::{

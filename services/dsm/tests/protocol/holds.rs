@@ -3,7 +3,7 @@
 use crate::net::Net;
 use mapwire_dsm::{Access, Config, Minipage, Outcome, Protection};
 
-/// Rank 1 was just granted `access` to a page, at time 100, that rank `manager` manages.
+/// At time 100, rank 1 is granted `access` to a page that rank `manager` manages.
 fn just_granted(manager: u16, access: Access) -> (Net, Minipage) {
     let mut net = Net::new(Config { chunk_pages: 1, hold_ns: 1000, ..Config::new(0, 3, 3, 512, 4) });
     let page = net.page_of(0, manager);

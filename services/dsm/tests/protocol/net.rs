@@ -1,9 +1,9 @@
-//! A few ranks and an obedient network: messages arrive in the order they were sent, one step at a time.
+//! A few ranks and an orderly network: messages arrive in the order in which they were sent, one step at a time.
 
 use mapwire_dsm::{Access, Action, Config, Dsm, Message, Minipage, Outcome, Progress, Rank, Thread};
 use std::collections::VecDeque;
 
-/// Something that happened, with the rank that asked for it.
+/// An action, with the rank that requested it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Happened {
     pub(crate) rank: Rank,
@@ -36,7 +36,7 @@ impl Net {
         &mut self.ranks[usize::from(rank)]
     }
 
-    /// Carries out what a rank asks for.
+    /// Carries out a rank's actions.
     pub(crate) fn drain(&mut self, rank: Rank) {
         while let Some(action) = self.ranks[usize::from(rank)].poll_action() {
             self.log.push(Happened { rank, action, delivered: self.delivered });
@@ -109,7 +109,7 @@ impl Net {
         progress
     }
 
-    /// Faults and serves; messages until the thread goes on, and altogether.
+    /// Faults and serves; returns the messages until the thread continues, and in total.
     pub(crate) fn fault(&mut self, rank: Rank, minipage: Minipage, access: Access) -> (u64, u64) {
         self.clear();
         if self.start(rank, 0, minipage, access) == Progress::Done {
@@ -121,7 +121,7 @@ impl Net {
         (delivered, self.delivered)
     }
 
-    /// The last outcome of a thread, and how many messages had been delivered.
+    /// The last outcome of a thread, and the messages delivered by then.
     pub(crate) fn outcome(&self, of: Rank, which: Thread) -> Option<(Outcome, u64)> {
         self.log.iter().rev().find_map(|happened| match happened.action {
             Action::Resume { thread, outcome } if (happened.rank, thread) == (of, which) => {
@@ -131,7 +131,7 @@ impl Net {
         })
     }
 
-    /// What a rank was asked to do, in order.
+    /// A rank's actions, in order.
     pub(crate) fn actions(&self, rank: Rank) -> Vec<Action> {
         self.log.iter().filter(|happened| happened.rank == rank).map(|happened| happened.action).collect()
     }

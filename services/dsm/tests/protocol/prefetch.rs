@@ -1,4 +1,4 @@
-//! Minipages that are asked for ahead of any access.
+//! Minipages requested before any access.
 
 use crate::net::Net;
 use mapwire_dsm::{
@@ -9,7 +9,7 @@ fn net(ranks: Rank) -> Net {
     Net::new(Config { chunk_pages: 1, ..Config::new(0, ranks, 2, 512, 4) })
 }
 
-/// Asks without delivering anything.
+/// Requests without delivering anything.
 fn ask(net: &mut Net, rank: Rank, minipage: Minipage, access: Access) -> bool {
     let now_ns = net.now_ns;
     let page = minipage.first_page();
@@ -90,7 +90,7 @@ fn nothing_comes_where_nothing_is_allocated_and_outside_is_refused() {
 fn a_refusal_that_is_older_than_an_allocation_fails_no_thread() {
     let mut net = net(3);
     let page = net.page_of(1, 0);
-    // What this rank is told of a page where nothing is allocated yet.
+    // This rank's answer for a page where nothing is allocated yet.
     let now_ns = net.now_ns;
     ask(&mut net, 2, page, Access::Read);
     let asked = net.actions(2).into_iter().rev().find_map(|action| match action {

@@ -11,7 +11,7 @@ fn locked(net: &Net, rank: u16, thread: u16) -> bool {
     net.outcome(rank, thread).is_some_and(|(outcome, _)| outcome == Outcome::Locked)
 }
 
-/// Locks and delivers; how many messages it took.
+/// Locks and delivers; returns the number of messages.
 fn lock(net: &mut Net, rank: u16, lock: u32) -> u64 {
     net.clear();
     if net.rank(rank).lock(0, lock) != Ok(Progress::Done) {

@@ -1,5 +1,5 @@
-//! A job in virtual time: ranks with real bytes and enforced protections, and a network that delays at will but
-//! keeps the order of each pair. It checks at every step what must hold at every moment.
+//! A job in virtual time: ranks with real bytes and enforced protections, and a network that delays at will but keeps the order of each
+//! pair. Checks the invariants at every step.
 
 use crate::program::{Thread, ThreadState};
 use crate::random::Random;
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
 
-/// What a seed decides.
+/// Parameters that a seed decides.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) ranks: u16,
@@ -24,10 +24,10 @@ pub(crate) struct Shape {
     pub(crate) write_percent: u64,
     pub(crate) delay_ns: u64,
     pub(crate) think_ns: u64,
-    /// How many minipages are stored at once into the receiver's segment; others travel in pieces before the message.
+    /// Percentage of minipages stored at once into the receiver's segment; others travel in pieces before the message.
     pub(crate) direct_percent: u64,
     pub(crate) piece_bytes: u64,
-    /// How many pieces are read only when they arrive, as late as a network interface could.
+    /// Percentage of pieces read only on arrival, the latest that a network interface could.
     pub(crate) late_percent: u64,
 }
 
@@ -72,21 +72,24 @@ enum Event {
     Hold { rank: Rank },
 }
 
-/// What is under way from one rank to another.
+/// Under way from one rank to another.
 enum Packet {
-    /// A message in bytes.
     Message(Vec<u8>),
-    /// Bytes that were read when they were sent.
-    Store { offset: usize, bytes: Vec<u8> },
-    /// Bytes that are read as late as possible.
-    LateStore { range: Range<usize> },
+    /// Bytes read on sending.
+    Store {
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    /// Bytes read as late as possible.
+    LateStore {
+        range: Range<usize>,
+    },
 }
 
-/// One rank's machine.
 pub(crate) struct Machine {
     pub(crate) dsm: Dsm,
     memory: Vec<u8>,
-    /// By view and page.
+    /// Indexed by view and page.
     protections: Vec<Protection>,
 }
 
@@ -100,15 +103,15 @@ pub(crate) struct Cluster {
     event_count: u64,
     network: Vec<VecDeque<Packet>>,
     last_delivery_ns: Vec<u64>,
-    /// The one memory that everybody must see: what the last write of each byte left.
+    /// The one memory that all must see: the last value written to each byte.
     truth: Vec<u8>,
     pub(crate) allocations_begun: usize,
-    /// What is allocated, by address.
+    /// Allocated minipages, by address.
     pub(crate) minipages: Vec<Minipage>,
-    /// In how many ranks each minipage is readable, and writable.
+    /// Number of ranks where each minipage is readable, and writable.
     rights: HashMap<(u16, u64), (u32, u32)>,
     pub(crate) lock_holders: Vec<Option<(Rank, u16)>>,
-    /// The order in which the managers saw ranks ask.
+    /// The order in which the managers saw the ranks' requests.
     lock_queues: Vec<VecDeque<Rank>>,
     /// How often each lock's counter was increased.
     pub(crate) increments: Vec<u64>,
@@ -117,12 +120,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A job whose shape and chances `random` decides.
+    /// A job with shape and chances drawn from `random`.
     pub(crate) fn new(mut random: Random) -> Self {
         Cluster::of(Shape::draw(&mut random), random)
     }
 
-    /// A job of that shape, whose chances `random` decides.
+    /// A job of that shape, with chances drawn from `random`.
     pub(crate) fn of(shape: Shape, random: Random) -> Self {
         let pairs = usize::from(shape.ranks) * usize::from(shape.ranks);
         let bytes = shape.pages as usize * PAGE_BYTES as usize;
@@ -237,7 +240,7 @@ impl Cluster {
         self.execute(to);
     }
 
-    /// Carries out what a rank asks for, in order.
+    /// Carries out a rank's actions, in order.
     pub(crate) fn execute(&mut self, rank: Rank) {
         while let Some(action) = self.machines[usize::from(rank)].dsm.poll_action() {
             match action {
@@ -272,7 +275,7 @@ impl Cluster {
         self.put_under_way(from, to, packet);
     }
 
-    /// Brings bytes to another rank, either at once or in pieces.
+    /// Copies bytes to another rank, either at once or in pieces.
     fn send_bytes(&mut self, from: Rank, to: Rank, range: Range<usize>) {
         let source = &self.machines[usize::from(from)].memory;
         if self.random.chance(self.shape.direct_percent) {
@@ -304,7 +307,7 @@ impl Cluster {
         self.at(time_ns, Event::Deliver { from, to });
     }
 
-    /// Ranks get a lock in the order in which its manager saw them ask.
+    /// Ranks must get a lock in the order in which its manager saw their requests.
     fn check_lock_order(&mut self, from: Rank, to: Rank, message: Message) {
         match message {
             Message::LockForward { lock, successor } if successor == from => {
@@ -382,7 +385,7 @@ impl Cluster {
         usize::from(rank) * usize::from(self.shape.threads) + usize::from(thread)
     }
 
-    /// Reads eight bytes of the one memory as a rank sees it; `None` if it would fault.
+    /// Reads eight bytes of the shared memory as a rank sees it; `None` if it would fault.
     pub(crate) fn load(&mut self, rank: Rank, minipage: Minipage, offset: u64) -> Option<u64> {
         let at = self.place(rank, minipage, offset, Protection::Read)?;
         let machine = &self.machines[usize::from(rank)];
@@ -408,13 +411,13 @@ impl Cluster {
         both.iter().all(|&protection| protection >= least).then_some(at)
     }
 
-    /// Whether a call was over at once; carries out its actions first.
+    /// Whether a call was over at once; first carries out its actions.
     pub(crate) fn done(&mut self, rank: Rank, progress: Progress) -> bool {
         self.execute(rank);
         progress == Progress::Done
     }
 
-    /// Lets a thread act again soon.
+    /// Schedules a thread to act again soon.
     pub(crate) fn again(&mut self, rank: Rank, thread: u16) {
         self.later(Event::Step { rank, thread }, self.shape.think_ns);
     }

@@ -1,9 +1,8 @@
-//! What the application threads of a simulated job do: a few phases of random work, barriers between them.
+//! Application threads of a simulated job: a few phases of random work, separated by barriers.
 
 use crate::cluster::Cluster;
 use mapwire_dsm::{Access, Error, Minipage, Outcome, PAGE_BYTES, Progress, Rank};
 
-/// One application thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Thread {
     rank: Rank,
@@ -12,7 +11,7 @@ pub(crate) struct Thread {
     task: Task,
     phase: u32,
     steps_left: u32,
-    /// A fault that was taken but not yet handed to the protocol.
+    /// A fault that was taken but not yet passed to the protocol.
     fault: Option<(u16, u64, Access)>,
 }
 
@@ -30,7 +29,7 @@ pub(crate) enum ThreadState {
     Finished,
 }
 
-/// What it is in the middle of.
+/// The operation that it is carrying out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     None,
@@ -39,7 +38,7 @@ enum Task {
         offset: u64,
         write: Option<u64>,
     },
-    /// A counter is increased under its lock: read, then written, then unlocked.
+    /// Increments a counter under its lock: read, then write, then unlock.
     Count {
         lock: u32,
         minipage: Minipage,
@@ -60,7 +59,7 @@ impl Thread {
         self.state == ThreadState::Finished
     }
 
-    /// The driver let the thread go on.
+    /// The driver resumed the thread.
     pub(crate) fn resumed(&mut self, outcome: Outcome) {
         match (self.state, outcome) {
             (ThreadState::Faulting(wanted), Outcome::Served(access)) => assert_eq!(access, wanted),
@@ -182,7 +181,7 @@ impl Cluster {
         } else if dice < 40 {
             self.prefetch(index);
         } else {
-            // Some are touched more than others.
+            // Some are touched more often than others.
             let few = if self.random.chance(50) { 3 } else { self.minipages.len() as u64 };
             let at = self.random.below(few.min(self.minipages.len() as u64)) as usize;
             let minipage = self.minipages[at];
@@ -196,7 +195,7 @@ impl Cluster {
         }
     }
 
-    /// Asks for a minipage, or for a page where perhaps none is.
+    /// Prefetches a minipage, or a page where none may exist.
     fn prefetch(&mut self, index: usize) {
         let Thread { rank, thread, .. } = self.threads[index];
         let at = self.random.below(self.minipages.len() as u64) as usize;

@@ -8,7 +8,7 @@ const EXPORTER: Endpoint = Endpoint::first_of(NodeId(0));
 const IMPORTER: Endpoint = Endpoint::first_of(NodeId(1));
 const OTHER: Endpoint = Endpoint::first_of(NodeId(2));
 
-/// Carries messages between two models until both are quiet; gives what else they asked for.
+/// Exchanges messages between two models until both are quiet; returns their other actions.
 fn exchange(exporter: &mut Vmmc, importer: &mut Vmmc) -> Vec<(Endpoint, Action)> {
     let mut seen = Vec::new();
     loop {
@@ -87,7 +87,7 @@ fn an_import_times_out_and_names_what_it_waited_for() {
     importer.handle_time(5_000_007);
     let error = failed(&exchange(&mut exporter, &mut importer));
     assert_eq!(error, VmmcError::TimedOut { peer: EXPORTER, name: "never".to_string(), waited_ms: 5 });
-    // The exporter has been told, and grants nothing to nobody.
+    // The exporter has been told, and grants nothing to anybody.
     exporter.offer(offer("never")).unwrap();
     assert_eq!(exchange(&mut exporter, &mut importer), vec![]);
     assert_eq!(exporter.holders(ExportId(65_537)), Some(0));
@@ -150,7 +150,7 @@ fn memory_is_passed_before_the_grant_under_the_number_of_the_importers_request()
     assert!(!importer.awaits(IMPORTER, first));
     let seen = exchange(&mut exporter, &mut importer);
     let export = ExportId(65_537);
-    // Admitted with what it asks for, or else with all, then given the memory, each before it hears of it.
+    // First admitted, with the requested rights or with all, then given the memory, before it learns of either.
     for (at, request, rights) in [(0, first, Rights::FETCH), (2, second, Rights::ALL)] {
         let to = IMPORTER;
         let granted = Action::Granted { to, export, rights };
@@ -255,7 +255,7 @@ fn a_peer_cannot_make_the_exporter_remember_without_bound() {
     assert_eq!(exporter.waiting.len(), MAX_WAITING);
 }
 
-/// Sends the exporter `count` requests for `name`, each of another process of the importer's node. How many of them it refuses.
+/// Sends the exporter `count` requests for `name`, each of another process of the importer's node. Returns how many it refuses.
 fn ask_as_many(exporter: &mut Vmmc, count: u16, name: &dyn Fn(u16) -> String) -> usize {
     let mut refused = 0;
     for process in 0..count {

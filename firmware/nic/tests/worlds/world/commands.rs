@@ -12,7 +12,6 @@ pub(crate) fn notifying_send(import: ImportId, offset: u64, address: u64, length
     CommandRepr::LongSend { import, offset, address, length, notify: true, signal: None, completion }
 }
 
-/// A short send.
 pub(crate) fn short_send(
     import: ImportId,
     offset: u64,
@@ -23,7 +22,6 @@ pub(crate) fn short_send(
     CommandRepr::ShortSend { import, offset, length: data.len() as u32, notify, signal }
 }
 
-/// A fetch.
 pub(crate) fn fetch(import: ImportId, offset: u64, address: u64, length: u64, completion: u32) -> CommandRepr {
     CommandRepr::Fetch { import, offset, address, length, completion }
 }

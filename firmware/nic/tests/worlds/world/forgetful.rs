@@ -9,7 +9,7 @@ use mapwire_translation::{
 
 use super::random::Random;
 
-/// The hierarchical design, of which the NIC forgets what it looks up in `percent` of 100 cases.
+/// The hierarchical design, whose NIC forgets what it looks up in `percent` of 100 cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Forgetful {
     inner: Hierarchical,

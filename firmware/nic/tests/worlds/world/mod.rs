@@ -31,20 +31,20 @@ pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 pub(crate) struct Sent {
     pub(crate) header: Header,
     pub(crate) payload: Vec<u8>,
-    /// Whose memory it was read from, if any's.
+    /// Process from whose memory it was read, if any.
     pub(crate) of: Option<ProcessId>,
-    /// The datagram that carries it, or carries no packet; empty on a wire that loses nothing.
+    /// The datagram that carries it, or carries no packet; empty on a lossless wire.
     pub(crate) datagram: Vec<u8>,
 }
 
 impl Sent {
-    /// A packet on a wire that loses nothing.
+    /// A packet on a lossless wire.
     pub(crate) fn plain(header: Header, payload: Vec<u8>) -> Self {
         Self { header, payload, of: None, datagram: Vec::new() }
     }
 }
 
-/// The frames of a node. What is written to or read from a frame that is not there goes to the garbage page.
+/// The frames of a node. Accesses to a missing frame go to the garbage page.
 #[derive(Default)]
 pub(crate) struct Memory {
     frames: BTreeMap<u64, Vec<u8>>,
@@ -105,11 +105,11 @@ pub(crate) struct Node {
     /// Packets that DMAs and messages refer to.
     buffers: BTreeMap<u32, Vec<u8>>,
     next_buffer: u32,
-    /// Moves that have been asked for and not been done, when they take time.
+    /// Moves requested and not yet done, when they take time.
     moves: VecDeque<Dma>,
-    /// Packets that came before their turn, whose turn has come, and which wait for the host.
+    /// Early packets that are now due and wait for the host.
     early: VecDeque<(u16, Box<[u8]>)>,
-    /// All that was told, in order.
+    /// Everything that was reported, in order.
     pub(crate) told: Vec<Completion>,
     /// Payloads of messages and control messages, in order.
     pub(crate) messages: Vec<(NodeId, Vec<u8>)>,
@@ -124,18 +124,18 @@ pub(crate) struct World {
     pub(crate) random: Random,
     /// Time on all clocks.
     pub(crate) now_ns: u64,
-    /// Whether the wires may lose, repeat and reorder; how often they do, of 100.
+    /// Percentage of losses, repetitions and reorderings.
     lossy: bool,
     pub(crate) harm_percent: u64,
     /// Longest payload that a wire carries.
     max_payload_bytes: usize,
     /// Nodes that neither send nor receive.
     cut: Vec<u16>,
-    /// How often a page gets the frame behind that of the page pinned before, of 100.
+    /// Percentage of pages pinned in the frame that follows the previous page's.
     pub(crate) neighbours_percent: u64,
-    /// How often a transport has no room, of 100.
+    /// Percentage of transmissions for which a transport has no room.
     pub(crate) blocked_percent: u64,
-    /// Packets that fit on a wire.
+    /// Capacity of a wire, in packets.
     pub(crate) wire_packets: usize,
     /// Whether DMAs are done later than asked for.
     pub(crate) slow_moves: bool,
@@ -243,7 +243,7 @@ impl World {
         node.queues.insert(process, VecDeque::new());
     }
 
-    /// Pins the pages of a range, zeroed. Frames of pages that follow one another do so as `neighbours_percent` says.
+    /// Pins the pages of a range, zeroed; `neighbours_percent` of them in consecutive frames.
     pub(crate) fn pin(&mut self, node: u16, process: u16, address: u64, length: u64) {
         let node = &mut self.nodes[usize::from(node)];
         for page in address / PAGE..(address + length).div_ceil(PAGE) {
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// Unpins them; their frames are gone.
+    /// Unpins them and drops their frames.
     pub(crate) fn unpin(&mut self, node: u16, process: u16, address: u64, length: u64) {
         let node = &mut self.nodes[usize::from(node)];
         for page in address / PAGE..(address + length).div_ceil(PAGE) {
@@ -347,7 +347,7 @@ impl World {
         queue.expect("open").push_back((header, inline));
     }
 
-    /// Gives the NIC the commands that it takes. Whether there were any.
+    /// Gives the NIC the commands that it accepts. Returns whether there were any.
     pub(crate) fn serve(&mut self, node: u16, process: u16) -> bool {
         let node = &mut self.nodes[usize::from(node)];
         let mut served = false;
@@ -436,7 +436,7 @@ impl World {
         true
     }
 
-    /// Nothing goes to a node or comes from it from here on.
+    /// Isolates a node from here on.
     pub(crate) fn cut(&mut self, node: u16) {
         self.cut.push(node);
     }
@@ -481,7 +481,7 @@ impl World {
         true
     }
 
-    /// The host of a node does what its NIC asks for. Whether it asked for anything.
+    /// The host of a node serves its NIC's requests. Returns whether there were any.
     pub(crate) fn serve_misses(&mut self, number: u16) -> bool {
         let nic = self.nic(number);
         let mut served = false;
@@ -579,7 +579,7 @@ impl World {
         }
     }
 
-    /// Does the next memory move. Whether there was one.
+    /// Does the next memory move. Returns whether there was one.
     pub(crate) fn do_move(&mut self, number: u16) -> bool {
         let node = &mut self.nodes[usize::from(number)];
         let Some(dma) = node.moves.pop_front() else {
@@ -682,7 +682,7 @@ impl World {
         }
     }
 
-    /// What was told at a node since this was last asked.
+    /// Everything reported at a node since the last call.
     pub(crate) fn take_told(&mut self, node: u16) -> Vec<Completion> {
         std::mem::take(&mut self.nodes[usize::from(node)].told)
     }
@@ -703,7 +703,7 @@ fn by_page(address: u64, length: u64) -> impl Iterator<Item = (Page, usize, usiz
     })
 }
 
-/// The number that up to eight bytes are.
+/// Decodes up to eight bytes.
 fn as_number(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);
@@ -730,7 +730,7 @@ pub(crate) fn pattern(seed: u64, length: u64) -> Vec<u8> {
     (0..length).map(|_| random.next() as u8 | 1).collect()
 }
 
-/// Words told as done and as failed, in order.
+/// Words reported as done and as failed, in order.
 pub(crate) fn words(told: &[Completion]) -> (Vec<u32>, Vec<u32>) {
     let mut done = Vec::new();
     let mut failed = Vec::new();

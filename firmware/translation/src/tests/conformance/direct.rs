@@ -110,7 +110,7 @@ fn handles_are_there_once_the_host_has_brought_them<D: TranslationDesign>(make: 
         }
         design.forget_buffer(TWO, buffer);
         assert_eq!(design.lookup_buffer(ONE, buffer), HandleLookup::Hit);
-        // Numbers of buffers are those of their process.
+        // Buffer numbers are local to their process.
         design.lookup_buffer(TWO, buffer);
         design.fill_buffer(TWO, buffer);
     }
@@ -140,7 +140,7 @@ fn removing_makes_every_level_forget<D: TranslationDesign>(make: &impl Fn() -> D
 
 fn processes_never_see_each_others_translations<D: TranslationDesign>(make: &impl Fn() -> D) {
     let mut design = opened(make);
-    // Twice around any cache that a suite is likely to run on, so that some of the pages meet in one place.
+    // Twice the size of any cache that a suite is likely to use, so that some pages share a slot.
     let pages = (0..64).chain((1..64).map(|n| n * 4096)).map(Page);
     for page in pages.clone() {
         design.install(ONE, page, Frame(page.0 * 2)).expect("install");

@@ -1,4 +1,4 @@
-//! The design with the host sides of several processes, which pin what transfers need.
+//! The design with the host sides of several processes, which pin the pages of transfers.
 
 use crate::design::{Pinning, TranslationDesign};
 use crate::host::PinPages;
@@ -264,7 +264,7 @@ impl<D: TranslationDesign> World<D> {
         }
     }
 
-    /// Ends all transfers; what stays pinned is what the design wants pinned.
+    /// Ends all transfers; only what the design wants pinned stays pinned.
     fn finish(&mut self) {
         while !self.sending.is_empty() {
             self.complete_a_send();

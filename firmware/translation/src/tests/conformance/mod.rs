@@ -1,8 +1,7 @@
-//! What every translation design must do, as checks that any design can run.
+//! Conformance checks for translation designs.
 //!
-//! [`suite`] runs them all on designs that `make` builds; each check starts with a fresh one. Run it on several
-//! shapes of a design, among them one so small that translations fight for every place. A check panics with what it
-//! expected; random checks name their seed.
+//! [`suite`] runs them all on designs that `make` builds; each check starts with a fresh one. Run it on several shapes of a design, among
+//! them one so small that translations compete for every slot. A check panics with what it expected; random checks name their seed.
 
 mod direct;
 mod driven;
@@ -17,10 +16,10 @@ use alloc::vec::Vec;
 const ONE: Process = Process(0);
 const TWO: Process = Process(1);
 
-/// Most pages of one process that the checks of a design alone install at a time.
+/// Most pages of one process that the checks without hosts install at a time.
 const DIRECT_PAGES: u64 = 256;
 
-/// Runs every check. Those of the design alone are left out if its tables have too little room for them.
+/// Runs every check. Those without hosts are skipped if the design's tables are too small for them.
 ///
 /// # Panics
 /// The design is wrong.
@@ -35,7 +34,7 @@ pub(crate) fn suite<D: TranslationDesign>(make: impl Fn() -> D) {
     driven::check(&make);
 }
 
-/// What came of a lookup.
+/// Result of a lookup.
 struct Found {
     frame: Frame,
     missed: bool,
@@ -48,7 +47,7 @@ fn find<D: TranslationDesign>(design: &mut D, process: Process, page: Page) -> F
 
 fn until_found<D: TranslationDesign>(design: &mut D, mut look: impl FnMut(&mut D) -> Lookup) -> Found {
     let mut missed = false;
-    // A table is brought in, then a translation.
+    // Loads a table, then a translation.
     for _ in 0..3 {
         match look(design) {
             Lookup::Hit(frame) => return Found { frame, missed },
@@ -69,12 +68,11 @@ fn until_found<D: TranslationDesign>(design: &mut D, mut look: impl FnMut(&mut D
     panic!("{} asks again and again", design.name());
 }
 
-/// The frame that a lookup gives.
 fn found<D: TranslationDesign>(design: &mut D, process: Process, page: Page) -> Frame {
     find(design, process, page).frame
 }
 
-/// The frame that a lookup of a page of an export gives.
+/// The frame from a lookup of an exported page.
 fn found_by_receive<D: TranslationDesign>(design: &mut D, process: Process, page: Page) -> Frame {
     until_found(design, |design| design.lookup_receive(process, page)).frame
 }

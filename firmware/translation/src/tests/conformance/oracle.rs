@@ -1,4 +1,4 @@
-//! Random sequences of everything that a design can be asked, against a plain map.
+//! Random sequences of all operations on a design, compared with a plain map.
 
 use super::find;
 use crate::design::TranslationDesign;

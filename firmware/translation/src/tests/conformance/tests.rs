@@ -62,7 +62,7 @@ enum Fault {
     SaysNothingIsCached,
 }
 
-/// A right design with one thing wrong.
+/// A correct design with one fault.
 struct Faulty {
     inner: AnyDesign,
     fault: Fault,

@@ -12,10 +12,10 @@ use crate::views::ViewLayout;
 const VIEWS: usize = 3;
 const PAGES: usize = 16;
 
-/// Views under protection, with a handler that opens what was asked for and records it.
+/// Views under protection, with a handler that opens what was requested and records it.
 pub(super) struct Fixture {
     pub(super) protection: PageProtection,
-    /// What the handler believes each page of each view is open to: 0, 1, 2 as `Access`.
+    /// The handler's view of each page's access, of each view: 0, 1, 2 as `Access`.
     state: Vec<AtomicUsize>,
     loads: AtomicU64,
     stores: AtomicU64,
@@ -188,7 +188,7 @@ fn any_order_of_changes_faults_exactly_where_the_oracle_says() {
                         fixture.set(view, page, 1 + draw(most), to);
                     }
                     1 => {
-                        // Nothing changes by being set again.
+                        // Setting the same access changes nothing.
                         let now = fixture.access(view, page);
                         fixture.set(view, page, 1, now);
                     }
@@ -233,7 +233,7 @@ fn threads_that_fault_at_once_on_the_same_and_on_different_pages_all_go_on() {
                             }
                         }
                         if round % 3 == 0 {
-                            // Close pages under the others' feet, by the same handshake.
+                            // Close pages while others use them, by the same handshake.
                             for page in 0..PAGES {
                                 let state = &fixture.state[(thread % VIEWS) * PAGES + page];
                                 let from = state.load(Ordering::SeqCst);
@@ -283,7 +283,7 @@ fn lock_all(fixture: &Fixture, view: usize) {
     let start = views.application(view, 0);
     // SAFETY: the views stay mapped; locking changes no contents.
     let locked = unsafe { rustix::mm::mlock(start.cast(), PAGES * PAGE_BYTES) };
-    // Pages that are closed cannot be made present, which `mlockall` does not tell. The range is locked nevertheless.
+    // Closed pages cannot be made present, which `mlockall` does not report. The range is locked nevertheless.
     assert!(matches!(
         locked,
         Ok(()) | Err(rustix::io::Errno::NOMEM | rustix::io::Errno::AGAIN | rustix::io::Errno::FAULT)
@@ -300,7 +300,7 @@ fn pages_of_views_that_the_program_locks_in_memory_close_and_open_as_others() {
         let fixture = Fixture::new(backend, "locked");
         let _watch = fixture.watch();
         fixture.store(0, 1, 5);
-        // It may be locked again whenever the program likes.
+        // The program may lock it again at any time.
         for value in 6..9 {
             lock_all(&fixture, 0);
             let before = fixture.faults();
@@ -394,7 +394,7 @@ fn a_refused_userfaultfd_names_what_was_tried_and_the_way_around() {
     {
         assert!(text.contains(word), "{text}");
     }
-    // Something that is no userfaultfd at all.
+    // Something that is not a userfaultfd.
     let wrong: Opener = || Ok(rustix::fs::memfd_create("wrong", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
     assert!(matches!(
         PageProtection::with_opener(FaultBackend::Userfaultfd, views, wrong),

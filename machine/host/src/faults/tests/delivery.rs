@@ -1,4 +1,4 @@
-//! Which faults reach the handler, which go elsewhere, and what they leave as it was.
+//! Which faults reach the handler, which go elsewhere, and what they leave unchanged.
 #![allow(unsafe_code)]
 
 use std::os::unix::process::ExitStatusExt;

@@ -1,4 +1,4 @@
-//! What each way to watch faults promises.
+//! Tests of both ways to watch faults.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which memory is not adopted, and why.
+//! Memory that is not adopted, and why.
 
 use core::ffi::c_void;
 use core::ops::Range;
@@ -10,22 +10,22 @@ use crate::limits;
 use crate::maps::{MappedRange, Maps, mapped_ranges};
 use crate::page::PAGE_BYTES;
 
-/// Some page faults when it is loaded: a guard page, or a page behind the end of a file.
+/// Loading some page faults: a guard page, or one behind the end of a file.
 pub(super) const NOT_THERE: &str = "not there throughout";
 
-/// Pages of it lie elsewhere, and look as if they had never been touched.
+/// Pages of it are stored elsewhere, and look untouched.
 pub(super) const FAR: &str = "far memory, or other memory whose missing pages a userfaultfd serves";
 
-/// From this length on a stranger's range may hold a whole stack: the smallest that a C library makes is not shorter by much.
+/// From this length on a stranger's range may contain a whole stack: the smallest that a C library makes is not much shorter.
 const STACK_BYTES: usize = 64 << 10;
 
-/// More than the C library keeps for a thread from [`pthread_self`](libc::pthread_self) on.
+/// An upper bound on what the C library keeps for a thread from [`pthread_self`](libc::pthread_self) on.
 const THREAD_BYTES: usize = 4096;
 
-/// Checks that one more adoption, where `adoptions` stand, leaves the program what it needs.
+/// Checks that one more adoption, besides `adoptions`, leaves the program what it needs.
 ///
 /// # Errors
-/// What is in the way.
+/// Names what is in the way.
 pub(super) fn check_count(adoptions: usize) -> Result<(), &'static str> {
     if adoptions >= most_adoptions() {
         return Err("one of too many exports: they take a quarter of RLIMIT_NOFILE already");
@@ -33,15 +33,15 @@ pub(super) fn check_count(adoptions: usize) -> Result<(), &'static str> {
     check_ranges()
 }
 
-/// How many adoptions stand at most: each takes two descriptors, of which the program may need many.
+/// Most adoptions at a time: each takes two descriptors, of which the program may need many.
 pub(super) fn most_adoptions() -> usize {
     limits::descriptors().0.map_or(usize::MAX, |descriptors| descriptors as usize / 8)
 }
 
-/// Checks that there are mapped ranges left. An adoption splits up to two, and the kernel does not join what came back with its
-/// neighbours again: a program that exports a bit here and a bit there would run out of them.
+/// Checks that enough mapped ranges are left. An adoption splits up to two, and the kernel does not rejoin what came back with its
+/// neighbours: a program that exports many small pieces would run out of them.
 fn check_ranges() -> Result<(), &'static str> {
-    /// What was split, at most, since the ranges were counted last.
+    /// Most splits since the ranges were counted last.
     static SPLIT: AtomicUsize = AtomicUsize::new(0);
     let most = most_ranges();
     if SPLIT.fetch_add(2, Ordering::Relaxed) < most / 8 {
@@ -54,22 +54,22 @@ fn check_ranges() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `vm.max_map_count` of when it was first asked for, and the kernel's choice where that cannot be read.
+/// `vm.max_map_count`, read once; the kernel's default if that is unreadable.
 fn most_ranges() -> usize {
     static MOST: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *MOST.get_or_init(|| limits::max_map_count().map_or(65530, |most| most as usize))
 }
 
-/// The mapped ranges that hold `bytes` at `start`, cut to them.
+/// The mapped ranges that cover `bytes` at `start`, cut to them.
 ///
 /// # Errors
 /// Why one of them is not private data that could move.
 pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRange>, &'static str> {
     let here = 0_u8;
     let stacks = [(&raw const here).addr(), rustix::param::linux_execfn().as_ptr().addr()];
-    // The C library keeps its own data of a thread on top of its stack. What lies above is no part of that: before Linux 6.7 the kernel
-    // joins a stack with memory that was mapped before its thread began.
-    // SAFETY: gives an address.
+    // The C library keeps its own data of a thread on top of its stack. Memory above does not count: before Linux 6.7 the kernel joins a
+    // stack with memory that was mapped before its thread began.
+    // SAFETY: only returns an address.
     let own = unsafe { libc::pthread_self() as usize };
     let above = (own + THREAD_BYTES).next_multiple_of(PAGE_BYTES);
     let mut maps = Maps::default();
@@ -113,8 +113,8 @@ pub(super) fn private_ranges(start: usize, bytes: usize) -> Result<Vec<MappedRan
     Ok(ranges)
 }
 
-/// Whether the range has what the C library and the kernel keep for a thread, and store to at any time: it lies on top of the stack
-/// of all threads but the first. Of other threads only a longer range is checked.
+/// Whether the range contains data that the C library and the kernel keep for a thread, and store to at any time: on top of the stack of
+/// all threads but the first. Of other threads only a longer range is checked.
 pub(super) fn has_thread(range: &Range<usize>) -> bool {
     // SAFETY: both give an address.
     let own = unsafe { [libc::__errno_location().addr(), libc::pthread_self() as usize] };
@@ -131,7 +131,7 @@ pub(super) fn has_thread(range: &Range<usize>) -> bool {
         })
 }
 
-/// Where the C library lists the robust mutexes of a thread of this process: in the middle of what it keeps for the thread.
+/// Where the C library lists the robust mutexes of a thread of this process: in the middle of its data for the thread.
 fn robust_list(thread: libc::pid_t) -> Option<usize> {
     let mut head: *mut c_void = ptr::null_mut();
     let mut bytes = 0_usize;

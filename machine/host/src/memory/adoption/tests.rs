@@ -1,4 +1,4 @@
-//! What a program sees of its memory while it is adopted, and after.
+//! The program's view of its memory while it is adopted, and after.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::OwnedFd;
@@ -137,7 +137,7 @@ fn no_store_of_another_thread_is_lost_while_memory_moves() {
                     let mut stored = 0;
                     while !over.load(Ordering::Relaxed) {
                         stored += 1;
-                        // A plain load and store: one that is lost is missed by the next.
+                        // A plain load and store: a lost one is missed by the next.
                         for page in 0..64 {
                             let word = memory.word(page * PAGE + thread * 8);
                             let before = word.load(Ordering::Relaxed);
@@ -520,13 +520,13 @@ fn a_handler_forks_while_its_thread_asks_what_is_mapped() {
         // SAFETY: all fields are integers.
         let mut once: libc::itimerval = unsafe { core::mem::zeroed() };
         once.it_value.tv_usec = 200;
-        // Ends this process should it hang, where no handler could.
+        // Ends this process if it hangs where no handler could.
         std::thread::spawn(|| {
             std::thread::sleep(std::time::Duration::from_secs(60));
             std::process::abort();
         });
         while FORKED.load(Ordering::Relaxed) < 200 {
-            // Anew each time, so that something is asked between two forks however long these take.
+            // Reset each time, so that something is queried between two forks however long these take.
             // SAFETY: a timer of this process.
             unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, ptr::null_mut()) };
             for _ in 0..1000 {

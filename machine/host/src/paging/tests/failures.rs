@@ -16,14 +16,14 @@ const FULL: u8 = 1;
 const DEAF: u8 = 2;
 const LYING: u8 = 3;
 
-/// A store that does as it is told.
+/// A store that misbehaves on command.
 #[derive(Debug, Default)]
 struct Moods {
     mood: AtomicU8,
-    /// Fetches of this page fail in any mood.
+    /// Fetches of this page always fail.
     lost: AtomicU64,
     fetches: AtomicU64,
-    /// Pages that it was offered, with their first words. If there are any, it wants the others.
+    /// Offered pages, with their first words. If there are any, it wants the others.
     offered: Mutex<Option<BTreeMap<u64, Vec<u64>>>>,
 }
 

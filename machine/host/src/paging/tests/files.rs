@@ -10,7 +10,7 @@ use crate::testing::{child, in_child};
 
 const PAGES: usize = 200;
 
-/// A file of so many bytes; the first word of each page is its number plus 1.
+/// A file of `bytes` bytes; the first word of each page is its number plus 1.
 fn numbered(bytes: usize) -> File {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -33,14 +33,13 @@ fn first_word(file: &File, page: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// A region of the whole file.
 fn mapped(pager: &Pager, file: &File, changes: FileChanges) -> Region {
     let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
     region.map_file(0, region.bytes(), file, 0, changes).unwrap();
     region
 }
 
-/// Touches pages of another region until all of this one are gone from RAM.
+/// Touches pages of another region until all of this one have left RAM.
 fn push_out(pager: &Pager) {
     let other = pager.map(PAGES * PAGE_BYTES, None).unwrap();
     for round in 0..3 {
@@ -129,7 +128,7 @@ fn parts_of_files_and_zeros_lie_side_by_side() {
                 assert_eq!(load(&region, page * WORDS), expected(page), "{name} {page}");
             }
         }
-        // They move with what the program changed.
+        // They move with the program's changes.
         store(&region, 65 * WORDS, 9);
         region.remap(50 * PAGE_BYTES, 40 * PAGE_BYTES, 150 * PAGE_BYTES).unwrap();
         for page in 50..90 {

@@ -1,4 +1,4 @@
-//! Forked children that get the memory.
+//! Forked children that inherit the memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use crate::testing::in_child;
 
 const PAGES: usize = 200;
 
-/// Random loads and stores, some discards, and forks on the way down to `depth`; both sides go on and must find their own.
+/// Random loads and stores, some discards, and forks down to `depth`; both sides continue and must find their own contents.
 fn walk(pager: &Pager, region: &Region, expected: &mut [u64], seed: u64, depth: u32, name: &str) {
     let mut random = Random(seed);
     let mut steps = |region: &Region, expected: &mut [u64]| {
@@ -120,7 +120,7 @@ fn a_fork_while_other_threads_count_loses_nothing_and_is_one_moment() {
             let pager = local(config);
             let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
             let is_over = AtomicBool::new(false);
-            // Each thread counts first here, then in the region, then there: no more than one apart.
+            // Each thread counts first here, then in the region, then there: at most one apart.
             let (before, after) = (words_of(PAGES), words_of(PAGES));
             std::thread::scope(|scope| {
                 for thread in 0..3 {

@@ -6,10 +6,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::page::PAGE_BYTES;
 use crate::paging::{Frozen, Pager, Region};
 
-/// Words of a page.
+/// Number of words in a page.
 pub(super) const WORDS: usize = PAGE_BYTES / 8;
 
-/// The words of a region.
 pub(super) fn words(region: &Region) -> &[AtomicU64] {
     // SAFETY: the region is mapped for as long as it is borrowed, begins on a page, and is zero at first; all accesses are atomic.
     unsafe { core::slice::from_raw_parts(region.as_ptr().cast(), region.bytes() / 8) }
@@ -29,15 +28,15 @@ pub(super) fn bytes(region: &mut Region) -> &mut [u8] {
     unsafe { core::slice::from_raw_parts_mut(region.as_ptr(), region.bytes()) }
 }
 
-/// Drops a page as a program does that knows of no pager.
+/// Drops a page as a program unaware of the pager does.
 pub(super) fn drop_page(region: &Region, page: usize) {
     let start = region.as_ptr().wrapping_add(page * PAGE_BYTES);
     // SAFETY: a page of the region, which holds plain words.
     unsafe { rustix::mm::madvise(start.cast(), PAGE_BYTES, rustix::mm::Advice::LinuxDontNeed) }.unwrap();
 }
 
-/// Forks with the pager frozen. `body` runs in the child with the words of its first region, which has the same addresses, and
-/// its new pager; the parent gets the child's number.
+/// Forks with the pager frozen. `body` runs in the child with the words of its first region, which has the same addresses, and its new
+/// pager; the parent gets the child's number.
 pub(super) fn fork_frozen(pager: &Pager, region: &Region, body: impl FnOnce(&Pager, &Region)) -> libc::pid_t {
     fork_of(pager.freeze().unwrap(), |pager, child| {
         assert_eq!(child.range(), region.range());
@@ -64,7 +63,7 @@ pub(super) fn fork_of(frozen: Frozen, body: impl FnOnce(&Pager, &Region)) -> lib
     unsafe { libc::_exit(code) }
 }
 
-/// Waits until the child ended well. Sleeps meanwhile: of a long chain of processes, each waits for the next.
+/// Waits until the child ended well. Sleeps meanwhile: in a long chain of processes, each waits for the next.
 pub(super) fn join(pid: libc::pid_t, name: &str) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let child = rustix::process::Pid::from_raw(pid).unwrap();
@@ -83,7 +82,7 @@ pub(super) fn join(pid: libc::pid_t, name: &str) {
     assert_eq!(status, 0, "{name}: the child ended with {status:#x}");
 }
 
-/// Closes a page to loads and stores, or opens it again, as a program does that knows of no pager.
+/// Closes a page to loads and stores, or opens it again, as a program unaware of the pager does.
 pub(super) fn close_page(region: &Region, page: usize, close: bool) {
     use rustix::mm::MprotectFlags;
     let start = region.as_ptr().wrapping_add(page * PAGE_BYTES);
@@ -95,14 +94,14 @@ pub(super) fn close_page(region: &Region, page: usize, close: bool) {
     unsafe { rustix::mm::mprotect(start.cast(), PAGE_BYTES, rights) }.unwrap();
 }
 
-/// Bars stores from all of a region, as a program does that knows of no pager.
+/// Blocks stores to all of a region, as a program unaware of the pager does.
 pub(super) fn allow_loads_only(region: &Region) {
     use rustix::mm::MprotectFlags;
     // SAFETY: the region holds plain words.
     unsafe { rustix::mm::mprotect(region.as_ptr().cast(), region.bytes(), MprotectFlags::READ) }.unwrap();
 }
 
-/// Runs `body` in a forked child; how that ended.
+/// Runs `body` in a forked child; returns how that ended.
 pub(super) fn forked(body: impl FnOnce()) -> std::process::ExitStatus {
     // SAFETY: the child runs `body` alone, and ends.
     unsafe {
@@ -117,7 +116,7 @@ pub(super) fn forked(body: impl FnOnce()) -> std::process::ExitStatus {
     }
 }
 
-/// Bars stores to a page, which splits the mapping.
+/// Blocks stores to a page, which splits the mapping.
 pub(super) fn protect_page(region: &Region, page: usize) {
     let address = region.range().start + page * PAGE_BYTES;
     // SAFETY: the page is the region's, of which the tests make no references.

@@ -1,4 +1,4 @@
-//! Arguments that make no sense, and what is left when all is dropped.
+//! Invalid arguments, and what remains when everything is dropped.
 
 use super::memory::{WORDS, load, store};
 use super::*;
@@ -95,7 +95,7 @@ fn nothing_is_left_of_a_pager_that_is_dropped() {
                 }
             });
         };
-        // What threads leave to the C library is there from now on.
+        // What threads leave to the C library exists from now on.
         use_all();
         let before = counts();
         for _ in 0..5 {
@@ -150,7 +150,7 @@ fn a_region_of_64_gib_takes_metadata_of_its_touched_pages_only() {
     });
 }
 
-/// Bytes in RAM of the mapped range that begins at `start`, or has it.
+/// Resident bytes of the mapped range that contains `start`.
 fn resident_bytes(start: usize) -> usize {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut inside = false;

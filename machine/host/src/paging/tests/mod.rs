@@ -22,7 +22,7 @@ fn local(config: PagerConfig) -> Pager {
     Pager::new(config, Box::new(LocalMemoryStore::new())).unwrap()
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {

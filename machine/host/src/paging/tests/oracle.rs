@@ -7,7 +7,7 @@ use super::*;
 
 const PAGES: usize = 256;
 
-/// Random loads and stores of words, each of which one thread has for itself; and pages in order, forth and back.
+/// Random loads and stores of words, each owned by one thread; and pages in order, back and forth.
 fn walk(region: &Region, thread: usize, threads: usize, steps: usize, name: &str) {
     let mut random = Random(thread as u64 + 1);
     let mut expected = vec![0_u64; PAGES];

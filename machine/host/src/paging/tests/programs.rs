@@ -1,4 +1,4 @@
-//! What programs do with their memory besides loads and stores.
+//! Uses of memory by programs besides loads and stores.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -74,7 +74,7 @@ fn pages_come_and_go_where_parts_of_a_region_are_protected() {
     each(|config, name| {
         let pager = local(config);
         let region = pager.map(PAGES * PAGE_BYTES, None).unwrap();
-        // What is read ahead crosses the ends of the parts, when it is new and when it is stored.
+        // Read-ahead crosses the ends of the parts, when it is new and when it is stored.
         for page in (50..PAGES).step_by(7) {
             protect_page(&region, page);
         }
@@ -100,7 +100,7 @@ fn a_forked_child_dies_where_it_touches_a_region_and_leaves_the_parents_alone() 
             store(&region, 0, 1);
             let status = forked(|| store(&region, 0, 9));
             assert_eq!(status.signal(), Some(libc::SIGSEGV), "{name}");
-            // Frames that the child might have shared are evicted as ever.
+            // Frames that the child might have shared are evicted as usual.
             for page in 1..PAGES {
                 store(&region, page * WORDS, 1);
             }

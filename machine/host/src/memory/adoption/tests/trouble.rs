@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::testing::{lower_limit, refuse_call};
 
-/// Calls `work` in a forked child, which is killed if that takes long.
+/// Calls `work` in a forked child, which is killed after a timeout.
 fn forked(work: impl FnOnce() -> bool) -> std::process::ExitStatus {
     // SAFETY: the child calls `work`, and ends.
     unsafe {
@@ -172,7 +172,7 @@ fn importers_are_told_when_only_a_part_of_the_memory_can_move_back() {
         let error = buffer.revoke().unwrap_err();
         assert!(error.to_string().contains("RLIMIT_AS"), "{error}");
         assert!(!memory.range().shared, "the first part is back");
-        // What it stored there now would be lost.
+        // A store made there now would be lost.
         assert!(peer.revoked());
         for at in [8, 2 * PAGE, 2999 * PAGE] {
             assert_eq!(memory.word(at).load(Ordering::Relaxed), !(at as u64));
@@ -379,7 +379,7 @@ fn without_proc_nothing_is_adopted_and_what_was_adopted_moves_back() {
             if let Err(error) = &late {
                 assert!(error.to_string().contains("/proc"), "{error}");
             }
-            // Who asked before can ask still.
+            // A process that asked before still can.
             assert_eq!(late.is_ok(), early && procmap_answers());
             assert_eq!(forked(|| memory.is_filled()).code(), Some(0));
             drop((buffer, late));
@@ -389,7 +389,7 @@ fn without_proc_nothing_is_adopted_and_what_was_adopted_moves_back() {
     }
 }
 
-/// Whether the kernel answers questions about single ranges.
+/// Whether the kernel answers queries about single ranges.
 fn procmap_answers() -> bool {
     crate::procmap::range_at_or_after(0).is_ok()
 }
