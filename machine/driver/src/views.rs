@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mapwire_host::faults::{Access, PageProtection, Protection, ProtectionError};
+use mapwire_host::faults::{Access, PageProtection, ProtectionError};
 use mapwire_host::views::MultiView;
 use mapwire_service::{Access as Wish, Region};
 use mapwire_translation::PAGE_BYTES;
