@@ -81,7 +81,6 @@ impl DesignConfig {
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-#[expect(clippy::large_enum_variant, reason = "a NIC has one, and a box would cost each lookup a load")]
 pub enum AnyDesign {
     /// UTLB §3.3.
     Hierarchical(Hierarchical),

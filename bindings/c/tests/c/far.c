@@ -65,7 +65,7 @@ static void maps(mw_far_t *far) {
     FAILS(MW_ERR_RANGE, "pass the end, which is at 4194304", mw_far_map(far, fd, PAGE, 4 * MIB, &part));
     FAILS(MW_ERR_ALIGNMENT, "offset 7 in the file", mw_far_map(far, fd, 7, 1, &part));
     FAILS(MW_ERR_ARGUMENT, "0 bytes", mw_far_map(far, fd, 0, 0, &part));
-    FAILS(MW_ERR_ARGUMENT, "-1 is no descriptor", mw_far_map(far, -1, 0, 1, &part));
+    FAILS(MW_ERR_ARGUMENT, "-1 is not the descriptor", mw_far_map(far, -1, 0, 1, &part));
     FAILS(MW_ERR_SYSTEM, "Bad file descriptor", mw_far_map(far, 9999, 0, 1, &part));
     HOLDS(part == NULL);
     fclose(file);
