@@ -9,7 +9,7 @@ use common::Place;
 fn an_unknown_bench_is_refused_and_the_list_is_printed() {
     let place = Place::new();
     place.run(&["bench", "--list"]).code(0);
-    place.run(&["bench", "no-such-bench"]).code(2).says("no bench `no-such-bench`");
+    place.run(&["bench", "no-such-bench"]).code(2).says("`no-such-bench` is not a bench");
     place.run(&["bench"]).code(2);
     // Its errors cannot be printed.
     let mut command = place.command(&["bench", "no-such-bench"]);
