@@ -95,7 +95,7 @@ impl Lossy {
     pub(crate) fn may_keep(&mut self, node: NodeId, bytes: usize) -> bool {
         let together = self.early_bytes + bytes;
         let of_it = self.slot_mut(node).early_bytes + bytes;
-        let fits = together + of_it <= self.config.max_early_bytes;
+        let fits = together + of_it <= self.config.max_early_bytes();
         if fits {
             self.early_bytes = together;
             self.slot_mut(node).early_bytes = of_it;
@@ -249,7 +249,7 @@ mod tests {
         for hostile in 0..4 {
             while lossy.may_keep(NodeId(hostile), BYTES) {}
         }
-        assert!(lossy.early_bytes() <= lossy.config.max_early_bytes);
+        assert!(lossy.early_bytes() <= lossy.config.max_early_bytes());
         assert!(lossy.may_keep(NodeId(4), BYTES));
     }
 }

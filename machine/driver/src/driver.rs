@@ -1,5 +1,4 @@
-//! The loop between the node, the [paths](crate::paths) to its peers, the [memories](crate::memories) that these may reach, and the
-//! [outcomes](crate::outcomes) that somebody waits for.
+//! The loop between the node, the paths to its peers, the memories that these may reach, and the outcomes that somebody waits for.
 
 mod asks;
 pub(crate) mod confined;

@@ -43,15 +43,15 @@ pub struct LinkConfig {
     pub max_datagram_bytes: u32,
     /// Paths to the peer, at least 1.
     pub paths: u8,
+    /// Most memory of early packets, of all peers together, in longest datagrams: what exceeds it is dropped, and sent again. No peer may
+    /// hold more than what remains free, so that peers that never send what is due do not take the others' room.
+    pub max_early_datagrams: u16,
     /// Longest wait of an ack for the next packet, unless the round trip is much longer; equal on both sides of a link.
     pub ack_delay_ns: u64,
     /// Round-trip time that timers assume before one is measured.
     pub initial_rtt_ns: u64,
     /// A peer that owes an answer and is silent for so long is dead.
     pub dead_after_ns: u64,
-    /// Most bytes of early packets, of all peers together: what exceeds it is dropped, and sent again. No peer may hold more than
-    /// what remains free, so that peers that never send what is due do not take the others' room.
-    pub max_early_bytes: usize,
 }
 
 impl LinkConfig {
@@ -59,15 +59,22 @@ impl LinkConfig {
     /// one path.
     #[must_use]
     pub const fn new(epoch: u64, max_datagram_bytes: u32) -> Self {
+        // Some 4 MiB.
+        let early = (4 << 20) / if max_datagram_bytes < 64 { 64 } else { max_datagram_bytes };
         Self {
             epoch,
             max_datagram_bytes,
             paths: 1,
+            max_early_datagrams: if early < 1 << 16 { early as u16 } else { u16::MAX },
             ack_delay_ns: 10_000,
             initial_rtt_ns: 100_000,
             dead_after_ns: 10_000_000_000,
-            max_early_bytes: 4 << 20,
         }
+    }
+
+    /// [`max_early_datagrams`](Self::max_early_datagrams), in bytes.
+    pub(crate) const fn max_early_bytes(&self) -> usize {
+        self.max_early_datagrams as usize * self.max_datagram_bytes as usize
     }
 }
 

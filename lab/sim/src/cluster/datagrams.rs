@@ -57,11 +57,10 @@ impl Delivery {
         };
         let epoch = u64::from(incarnation) << 32 | (u64::from(node.0) + 1);
         let bytes = config.max_payload_bytes + HEADER_BYTES + LINK_HEADER_BYTES;
-        let max_early_bytes = usize::from(early_packets) * bytes;
         mapwire_nic::Delivery::Lossy(LinkConfig {
             paths,
             dead_after_ns,
-            max_early_bytes,
+            max_early_datagrams: early_packets.into(),
             ..LinkConfig::new(epoch, bytes as u32)
         })
     }

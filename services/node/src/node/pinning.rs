@@ -12,7 +12,7 @@ use crate::error::HostErrorOf;
 
 impl<D: TranslationDesign> Node<D> {
     /// Makes the pages of a transfer usable by the NIC, and marks them as in use by the command with completion word `word`, until
-    /// that is [over](Told::Done).
+    /// that is [over](crate::Told::Done).
     ///
     /// # Errors
     /// Pages that cannot be pinned; the range is not held then.
