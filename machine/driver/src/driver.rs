@@ -391,7 +391,7 @@ impl<F: Fabric> Driver<F> {
         self.paths.is_gone(peer)
     }
 
-    /// Why nothing can be had of a peer that is gone: to be told to the program, which then knows that stores may be lost.
+    /// Why nothing comes from a peer that is gone. The program is told, and knows that stores may be lost.
     #[must_use]
     pub fn why_gone(&mut self, peer: NodeId) -> DriverError {
         self.local.node.note_told(peer);

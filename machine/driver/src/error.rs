@@ -51,7 +51,7 @@ pub enum DriverError {
     /// Pages could not be pinned.
     #[error(transparent)]
     Pages(#[from] PagesError),
-    /// The pinner cannot be had.
+    /// The pinner cannot be opened.
     #[error(transparent)]
     Pinner(#[from] mapwire_host::pinning::PinError),
     /// Memory could not be had, mapped or passed.
@@ -66,7 +66,7 @@ pub enum DriverError {
     /// A range that no address space holds.
     #[error(transparent)]
     Range(#[from] mapwire_translation::RangeError),
-    /// A descriptor for an event loop cannot be had.
+    /// No descriptor for an event loop.
     #[error("no descriptor for an event loop: {0}; raise the limit with `ulimit -n`, or close some")]
     EventFd(std::io::Error),
     /// This process has left the job.
@@ -227,7 +227,7 @@ pub enum SharedError {
         rank(.0)
     )]
     NoView(NodeId),
-    /// The part of another rank cannot be had.
+    /// The part of another rank cannot be reached.
     #[error("no way to the part of the shared memory that rank {} owns: {}", rank(.0), .1)]
     Segment(NodeId, Arc<DriverError>),
     /// Not all ranks have opened it.

@@ -1,11 +1,11 @@
 //! Whether to rouse a peer: to wake it before something is published for it, so that it wakes while that is made.
 //!
-//! That is in vain if the peer looks too early and sleeps again: it must then be woken twice. This happens where both share a processor, or
+//! It does not help if the peer looks too early and sleeps again: it must then be woken twice. This happens where both share a processor, or
 //! where making takes longer than waking.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// How many chances are left alone after one that was in vain.
+/// How many chances to rouse are skipped after one that did not help.
 const RESPITE: u32 = 64;
 
 /// What came of rousing peers. Counts of several threads may mix, which costs a wake-up or a chance.

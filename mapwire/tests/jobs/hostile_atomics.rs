@@ -143,7 +143,7 @@ fn an_atomic_that_no_nic_asks_for_ends_the_link_and_changes_nothing() {
                     all.wait_signal(0, 1).unwrap();
                     assert_eq!(all.signal(8).unwrap(), 0);
                     let late = node.import(1, "none").start();
-                    refused(late.map(drop), &["it sent a packet that is none"]);
+                    refused(late.map(drop), &["it sent a malformed packet"]);
                     rank.note("end", "");
                     return;
                 }

@@ -156,7 +156,7 @@ pub enum Error {
     /// A version that is not allowed.
     #[error("version {0} of a page is reserved; versions end before it")]
     Version(u32),
-    /// A storing node that is none.
+    /// A storing node outside the cluster.
     #[error("{0} cannot store pages for this node")]
     Node(NodeId),
     /// No such page waits to be copied.

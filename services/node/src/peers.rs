@@ -14,13 +14,13 @@ use thiserror::Error;
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Breach {
     /// A packet that no NIC sends.
-    #[error("it sent a packet that is none")]
+    #[error("it sent a malformed packet")]
     Malformed,
     /// A packet that was not due.
     #[error("it sent packet {got} where {expected} was due")]
     OutOfOrder { expected: u32, got: u32 },
-    /// A control message that is none.
-    #[error("it sent a control message that is none")]
+    /// A malformed control message.
+    #[error("it sent a malformed control message")]
     Control,
     /// A message that no peer of its service sends.
     #[error("it sent a message that no peer of the service sends")]

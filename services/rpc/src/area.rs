@@ -62,7 +62,7 @@ impl Area {
         }
     }
 
-    /// Gives a record's room back. False: there is none.
+    /// Releases a record's room. False: no such record.
     pub(crate) fn release(&mut self, at: u64) -> bool {
         match self.taken.remove(&at) {
             Some(bytes) => {

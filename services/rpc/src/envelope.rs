@@ -127,7 +127,7 @@ fn offer(bytes: &[u8]) -> Option<Offer> {
     })
 }
 
-/// Reads a message; `None`: it is none.
+/// Reads a message; `None`: it is malformed.
 pub(crate) fn read(bytes: &[u8]) -> Option<Envelope<'_>> {
     let &[kind, flags, low, high] = bytes.first_chunk()?;
     let tag = u16::from_le_bytes([low, high]);

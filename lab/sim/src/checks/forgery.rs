@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     StaleKey,
     /// The key of another export of the node.
     OtherKey,
-    /// The right key, which this node was never told: it is none of the importers.
+    /// The right key, which this node was never told: it is not an importer.
     Stranger,
     /// A place that ends behind the export.
     Range,

@@ -76,7 +76,7 @@ impl Allowed {
 pub(crate) fn may_have(by: NodeId, asked: &Asked, granted: Rights, instance: &Instance) -> Result<(), Violation> {
     let wrong = |text| Err(violation("importers", text));
     if !instance.importers.includes(by, asked.token) {
-        let text = format!("{by} was granted {}, and is none of its {:?}", instance.id, instance.importers);
+        let text = format!("{by} was granted {}, and is not among its {:?}", instance.id, instance.importers);
         return wrong(text);
     }
     if granted != asked.rights || !instance.rights.contains(granted) {

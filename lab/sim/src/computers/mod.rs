@@ -130,7 +130,7 @@ pub enum ComputersError {
     /// A translation cache that cannot be built.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// A command that is none.
+    /// A malformed command.
     #[error(transparent)]
     Command(#[from] WireError),
     #[error("{at}: {text}", at = .node)]

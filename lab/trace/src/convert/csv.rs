@@ -127,7 +127,7 @@ fn take_value(rest: &mut &[u8], column: Column, record: &mut TraceRecord) -> Opt
 
 const EMPTY: TraceRecord = zerocopy::transmute!([0_u8; 32]);
 
-/// The record of a line; `None` if it is none.
+/// The record of a line; `None` if the line is malformed.
 #[inline]
 fn parse(line: &[u8], columns: &[Column]) -> Option<TraceRecord> {
     let mut record = EMPTY;

@@ -80,7 +80,7 @@ impl<F: Fabric> Driver<F> {
     /// Asks a node for an export.
     ///
     /// # Errors
-    /// A name that is none.
+    /// An invalid name.
     pub fn ask_import(
         &mut self,
         from: NodeId,

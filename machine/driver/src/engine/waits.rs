@@ -233,7 +233,7 @@ impl<F: Fabric> Engine<F> {
     }
 
     /// As [`wait_for`](Self::wait_for), for an answer that a program gives: rings for what was asked with the first look, while that
-    /// program polls. A little later it would be at work, and its service thread would be woken in vain. `None` when the time is over.
+    /// program polls. A little later it would be at work, and its service thread would be woken for nothing. `None` when the time is over.
     pub fn wait_for_program<T>(
         &self,
         timeout: Option<Duration>,

@@ -19,7 +19,7 @@ const BLIND_NAP: Duration = Duration::from_micros(50);
 /// How long the service thread does then while there is talk. A shorter time keeps threads that look themselves from the driver.
 const BLIND_TALK_NAP: Duration = Duration::from_micros(250);
 
-/// How long it does while there is none.
+/// How long it does while there is no talk.
 const BLIND_QUIET_NAP: Duration = Duration::from_millis(1);
 
 /// How long threads sleep at most where the provider wakes them: what it does by time, such as to send again, nobody wakes them for.

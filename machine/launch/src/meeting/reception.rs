@@ -200,7 +200,7 @@ impl Desk {
             if job.stage == Stage::Open && job.is_used_up() {
                 job.stage = Stage::Over;
                 let (host, id) = (Arc::clone(&self.host), job.id);
-                // Where no thread can be had, it is done here: knocks wait a little.
+                // Without a thread it is done here, and knocks wait meanwhile.
                 let close = move || host.close_job(id);
                 if let Err((_, close)) = aside(close) {
                     close();

@@ -55,7 +55,7 @@ impl Membership {
     /// must agree.
     ///
     /// # Errors
-    /// The launcher's; ranks of another version, or that disagree; no broker can be had.
+    /// The launcher's; ranks of another version, or that disagree; no broker can be started.
     pub fn begin(detected: &Detected, between: Between, timeout: Duration) -> Result<Self, LaunchError> {
         let mut launcher = detected.join(timeout)?;
         let (rank, size) = (launcher.rank(), launcher.size());

@@ -31,7 +31,7 @@ pub struct Contact {
     pub key: [u8; 32],
 }
 
-/// Why a card is none.
+/// Why a card is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardError {
     /// Another version.

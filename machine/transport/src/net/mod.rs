@@ -67,7 +67,7 @@ pub enum NetError {
     /// The sockets.
     #[error(transparent)]
     Udp(#[from] UdpError),
-    /// The thread that watches the sockets cannot be had.
+    /// Cannot start the thread that watches the sockets.
     #[error("cannot watch for datagrams: {0}; raise the limits on threads and descriptors (ulimit -u, ulimit -n)")]
     Watch(std::io::Error),
     /// This build does not seal.

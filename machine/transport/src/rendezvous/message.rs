@@ -208,7 +208,7 @@ pub enum Refusal {
     Process = 5,
     /// The process belongs to no rank.
     #[error(
-        "this process is none of the job's, nor descends from one: start it with `mapwire run`, or unset MAPWIRE_JOB"
+        "this process is not part of the job, and no process of the job started it: start it with `mapwire run`, or unset MAPWIRE_JOB"
     )]
     Stranger = 6,
     /// The process belongs to another user.

@@ -74,7 +74,7 @@ impl PageWord {
         (version != 0).then_some(Known { version, is_on_disk: self.0 & ON_DISK != 0, place })
     }
 
-    /// Whether the page can be had, for sure.
+    /// Whether the page is known to be available.
     #[must_use]
     pub fn is_kept(self) -> bool {
         self != Self::LOST && self != Self::SALVAGED

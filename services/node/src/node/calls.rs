@@ -85,7 +85,7 @@ impl<D: TranslationDesign> Node<D> {
     /// Asks a process for an export, which it has `timeout_ns` to grant. The answer comes as [`outcome`](Self::outcome).
     ///
     /// # Errors
-    /// A name that is none; a process of this node that is not open.
+    /// An invalid name; a process of this node that is not open.
     #[allow(clippy::too_many_arguments)]
     pub fn ask_import(
         &mut self,

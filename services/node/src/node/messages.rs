@@ -89,7 +89,7 @@ impl<D: TranslationDesign> Node<D> {
         }
     }
 
-    /// Takes a control message. False when it is none.
+    /// Takes a control message. False: it is malformed.
     pub(super) fn take_control(&mut self, from: Endpoint, to: ProcessId, bytes: &[u8]) -> bool {
         self.has_actions = true;
         let process = self.processes.get_mut(to);

@@ -16,7 +16,7 @@ pub struct Granted {
     pub revoked: bool,
 }
 
-/// Why an import is not to be had.
+/// Why an import was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The exporter.
