@@ -180,22 +180,29 @@ impl Ends {
 
     /// Stores a message at `at` and its flag, the message's number, at `flag`.
     #[inline(always)]
-    fn put(&self, way: Way, data: &[u8], at: usize, flag: usize, number: u64) -> Result<(), BenchError> {
+    fn put(&self, way: Way, inbox: &Inbox, data: &[u8], at: usize, flag: usize, number: u64) -> Result<(), BenchError> {
         match way {
             Way::Plain | Way::TwoCopies => {
                 self.plain.put(at, data);
                 self.plain.store(flag, number);
             }
-            _ if way.is_flag(data.len()) => self.inbox(way).import.send(&number.to_le_bytes(), flag as u64)?,
-            _ => self.inbox(way).import.put_signal(data, at as u64, flag as u64, number)?,
+            _ if way.is_flag(data.len()) => inbox.import.send(&number.to_le_bytes(), flag as u64)?,
+            _ => inbox.import.put_signal(data, at as u64, flag as u64, number)?,
         }
         Ok(())
     }
 
     /// Waits for message `number`, spinning, and reads it.
     #[inline(always)]
-    fn take(&self, way: Way, bytes: usize, at: usize, flag: usize, number: u64) -> Result<(), BenchError> {
-        let inbox = self.inbox(way);
+    fn take(
+        &self,
+        way: Way,
+        inbox: &Inbox,
+        bytes: usize,
+        at: usize,
+        flag: usize,
+        number: u64,
+    ) -> Result<(), BenchError> {
         if inbox.polls || way == Way::Edges {
             while inbox.ours.load(flag) != number {
                 self.node.poll();
@@ -261,25 +268,42 @@ impl Ends {
         let bytes = order.bytes as usize;
         let at = way.base();
         let flag = at + bytes.next_multiple_of(8);
+        let inbox = self.inbox(way);
+        inbox.ours.store(flag, 0);
+        self.meet();
+        match way {
+            Way::RawUdp => self.back_and_forth(
+                order,
+                |data, _| self.send_raw(data, false),
+                |number| self.take_raw(at, bytes, number, false),
+            ),
+            way => self.back_and_forth(
+                order,
+                |data, number| self.put(way, inbox, data, at, flag, number),
+                |number| self.take(way, inbox, bytes, at, flag, number),
+            ),
+        }
+    }
+
+    /// One loop for each kind of message, so that a baseline and what it is compared with are compiled alike.
+    #[inline(always)]
+    fn back_and_forth(
+        &self,
+        order: Order,
+        put: impl Fn(&[u8], u64) -> Result<(), BenchError>,
+        take: impl Fn(u64) -> Result<(), BenchError>,
+    ) -> Result<f64, BenchError> {
+        let (bytes, rank) = (order.bytes as usize, self.node.rank());
         let mut source = self.source.borrow_mut();
         source.rewrite(bytes, 1);
-        self.inbox(way).ours.store(flag, 0);
-        self.meet();
-        let take = |number| match way {
-            Way::RawUdp => self.take_raw(at, bytes, number, false),
-            way => self.take(way, bytes, at, flag, number),
-        };
         let start = Instant::now();
         for number in 1..=order.times {
-            if self.node.rank() == 1 {
+            if rank == 1 {
                 take(number)?;
             }
-            match way {
-                Way::RawUdp => self.send_raw(source.data(bytes), false)?,
-                way => self.put(way, source.data(bytes), at, flag, number)?,
-            }
+            put(source.data(bytes), number)?;
             source.rewrite(bytes, number + 1);
-            if self.node.rank() == 0 {
+            if rank == 0 {
                 take(number)?;
             }
         }
@@ -306,7 +330,8 @@ impl Ends {
             }
             return Ok(0.0);
         }
-        let polls = way != Way::RawUdp && (self.inbox(way).polls || way == Way::Edges);
+        let inbox = self.inbox(way);
+        let polls = way != Way::RawUdp && (inbox.polls || way == Way::Edges);
         let wait_for = |number| {
             while self.shared.load(word::TAKEN) < number {
                 if polls {
@@ -327,7 +352,7 @@ impl Ends {
             let (at, flag) = window.message(base, number);
             match way {
                 Way::RawUdp => self.send_raw(data, true)?,
-                way => self.put(way, data, at, flag, number)?,
+                way => self.put(way, inbox, data, at, flag, number)?,
             }
         }
         wait_for(order.times);
@@ -343,7 +368,7 @@ impl Ends {
                 read(self.own.words, at, window.bytes, number)
             }
             Way::RawUdp => self.take_raw(at, window.bytes, number, true),
-            way => self.take(way, window.bytes, at, flag, number),
+            way => self.take(way, self.inbox(way), window.bytes, at, flag, number),
         }
     }
 }
