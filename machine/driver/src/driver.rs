@@ -248,7 +248,7 @@ impl<F: Fabric> Driver<F> {
 
     /// Whether there is anything to do: asked once more before a thread sleeps.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&mut self) -> bool {
         self.paths.has_input() || self.has_duties()
     }
 

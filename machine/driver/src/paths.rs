@@ -176,7 +176,7 @@ impl<F: Fabric> Paths<F> {
 
     /// Whether anything has come, or a peer has gone.
     #[inline]
-    pub(crate) fn has_input(&self) -> bool {
+    pub(crate) fn has_input(&mut self) -> bool {
         self.fabric.has_input()
     }
 

@@ -65,12 +65,7 @@ fn run() -> Result<ExitCode, LaunchError> {
         println!("rank {rank}: a value that nobody put");
         return Ok(ExitCode::FAILURE);
     }
-    println!(
-        "rank {rank} of {size} by {}, job {}, local {:?}: {seen} cards",
-        launcher.protocol(),
-        launcher.job_id(),
-        launcher.local_ranks().unwrap_or_default(),
-    );
+    println!("rank {rank} of {size} by {}: {seen} cards", launcher.protocol(),);
     match arguments[..] {
         ["fail", who] if is_me(who) => return Ok(ExitCode::from(7)),
         ["fail", _] => wait_for_news(&mut *launcher),

@@ -24,7 +24,7 @@ pub enum Event {
 
 /// A rank's connection to the launcher that started it.
 ///
-/// Getters: [`rank`](Self::rank), [`size`](Self::size), [`job_id`](Self::job_id), [`local_ranks`](Self::local_ranks).
+/// Getters: [`protocol`](Self::protocol), [`rank`](Self::rank), [`size`](Self::size).
 /// Exchange of values (the *modex*): [`put`](Self::put) own values, [`fence`](Self::fence) with all ranks,
 /// [`get`](Self::get) those of others. [`poll_event`](Self::poll_event) never blocks. Dropping a launcher without
 /// [`finish`](Self::finish) makes most launchers take the rank for failed when it exits.
@@ -39,12 +39,6 @@ pub trait Launcher: fmt::Debug + Send {
 
     /// Ranks in the job: at least 1.
     fn size(&self) -> u32;
-
-    /// Name of the job, unique among the launcher's running jobs.
-    fn job_id(&self) -> &str;
-
-    /// The ranks on this host, ascending, with this one; `None` when the launcher does not tell.
-    fn local_ranks(&self) -> Option<&[u32]>;
 
     /// The job's secret, where all ranks know it without the exchange of values; `None` where one must put it.
     fn secret(&self) -> Option<Secret> {

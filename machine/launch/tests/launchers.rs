@@ -57,7 +57,7 @@ fn text(output: &Output) -> String {
 /// Each of four ranks has read four cards, by this protocol.
 fn assert_four(said: &str, protocol: &str) {
     for rank in 0..4 {
-        let begin = format!("rank {rank} of 4 by {protocol}, job ");
+        let begin = format!("rank {rank} of 4 by {protocol}: ");
         let line = said.lines().find(|line| line.starts_with(&begin));
         assert!(line.is_some_and(|line| line.ends_with(": 4 cards")), "rank {rank}: {said}");
     }
@@ -73,7 +73,6 @@ fn ranks_of_mpirun_exchange_short_and_long_values() {
         let said = text(&output);
         assert!(output.status.success(), "{said}");
         assert_four(&said, "PMIx");
-        assert!(said.contains("local [0, 1, 2, 3]"), "{said}");
     }
 }
 
@@ -151,7 +150,7 @@ impl Drop for Hosts {
 }
 
 #[test]
-fn ranks_of_mpirun_on_two_hosts_know_who_is_local() {
+fn ranks_of_mpirun_on_two_hosts_read_each_others_cards() {
     if !has("mpirun") || !has("ip") {
         return;
     }
@@ -196,9 +195,6 @@ fn ranks_of_mpirun_on_two_hosts_know_who_is_local() {
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     assert_four(&said, "PMIx");
-    for local in ["[0, 1]", "[2, 3]"] {
-        assert_eq!(said.matches(&format!("local {local}")).count(), 2, "{said}");
-    }
 }
 
 #[test]

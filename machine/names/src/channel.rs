@@ -23,6 +23,12 @@ const MAX_PIECE_BYTES: usize = 65_535 - TAG_BYTES;
 #[derive(Clone)]
 pub(crate) struct ChannelKey([u8; 32]);
 
+impl std::fmt::Debug for ChannelKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ChannelKey(…)")
+    }
+}
+
 impl ChannelKey {
     pub(crate) fn new(secret: &SharedSecret) -> Self {
         Self(secret.derive("mapwire names channel", &[]))

@@ -23,17 +23,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Client {
     address: StoreAddress,
-    key: Key,
+    key: ChannelKey,
     connection: Option<Connection>,
-}
-
-/// Has no `Debug` output.
-struct Key(ChannelKey);
-
-impl std::fmt::Debug for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key(…)")
-    }
 }
 
 #[derive(Debug)]
@@ -58,7 +49,7 @@ impl From<io::Error> for Trouble {
 
 impl Client {
     pub(crate) fn new(address: StoreAddress, secret: &SharedSecret) -> Self {
-        Self { address, key: Key(ChannelKey::new(secret)), connection: None }
+        Self { address, key: ChannelKey::new(secret), connection: None }
     }
 
     fn protocol(&self, what: &str) -> NamesError {
@@ -114,7 +105,7 @@ impl Client {
     fn introduce(&self, mut stream: TcpStream, ends: Instant) -> Result<Connection, Trouble> {
         stream.set_nodelay(true)?;
         let unfit = || Trouble::Final(self.protocol("no handshake can be made"));
-        let (hello, begun) = self.key.0.hello().ok_or_else(unfit)?;
+        let (hello, begun) = self.key.hello().ok_or_else(unfit)?;
         stream.set_write_timeout(Some(left(ends)?))?;
         stream.write_all(&hello.emit())?;
         let mut bytes = [0; WELCOME_BYTES];

@@ -176,6 +176,12 @@ fn news_bytes(ranks: u32) -> usize {
     (HEAD_BYTES + ranks as usize * NEWS_LINE_BYTES).next_multiple_of(rustix::param::page_size())
 }
 
+impl From<crate::local::Failure> for BoardError {
+    fn from((call, errno): crate::local::Failure) -> Self {
+        Self::Os { call, errno }
+    }
+}
+
 fn os(call: &'static str) -> impl Fn(Errno) -> BoardError {
     move |errno| BoardError::Os { call, errno }
 }

@@ -178,7 +178,7 @@ pub trait Fabric: Transport + Debug + Send + 'static {
 
     /// Whether a packet may wait: as [`has_input`](Transport::has_input), for less, and without word of peers that are gone.
     #[inline]
-    fn has_packet(&self) -> bool {
+    fn has_packet(&mut self) -> bool {
         self.has_input()
     }
 

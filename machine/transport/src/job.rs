@@ -1,27 +1,24 @@
 //! The fabric of a job: to ranks of this host rings in shared memory, and descriptors that the broker passes; to those of others
 //! datagrams. The broker's news, and the board's bells.
 
+mod bells;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::Arc;
 
-use mapwire_host::masking;
 use mapwire_host::memory::MemoryError;
-use mapwire_host::waiting::{EitherWait, Woken};
 use mapwire_wire::{Header, NodeId};
 
-use crate::bells::{Sleeper, Slept, Wake};
-use crate::board::{Board, BrokersBoard, Figures, RankState};
-use crate::fabric::{Doorbells, Fabric, News, Unrung};
-use crate::far::Far;
-use crate::net::{Alarm, Carrier, Net, NetConfig, NetError};
+pub use self::bells::JobBells;
+use crate::board::{Board, BrokersBoard};
+use crate::fabric::{Fabric, News, Unrung};
+use crate::net::{Carrier, Net, NetConfig, NetError};
 use crate::ofi::{Ofi, OfiError};
 use crate::payload::Payload;
 use crate::rendezvous::{Card, Client, Event, JobAddress, MakeChannel, RendezvousError};
-use crate::rousing::Rousing;
 use crate::shm::ShmTransport;
 use crate::shm::channel::{Channel, ChannelError, Side};
 use crate::shm::ring::RingConfig;
@@ -59,140 +56,13 @@ fn as_io(error: ChannelError) -> io::Error {
     }
 }
 
-/// The board, with the rank whose threads sleep by it.
+/// What leads to ranks of other hosts.
 #[derive(Debug)]
-pub struct JobBells {
-    board: Arc<Board>,
-    rank: u32,
-    rousing: Rousing,
-    /// There where datagrams come.
-    alarm: Option<Alarm>,
-    /// Where a thread sleeps on its bell and on the sockets at once, if the kernel can do that.
-    either: Option<Mutex<EitherWait>>,
-    /// What comes is libfabric's: a thread in the page-fault handler must leave it to others.
-    is_far: bool,
-}
-
-impl Doorbells for JobBells {
-    #[inline]
-    fn enter_polling(&self) {
-        self.board.enter_polling(self.rank);
-    }
-
-    #[inline]
-    fn keep_polling(&self) {
-        self.board.keep_polling(self.rank);
-    }
-
-    #[inline]
-    fn leave_polling(&self) -> bool {
-        let is_last = self.board.leave_polling(self.rank);
-        if is_last && let Some(alarm) = &self.alarm {
-            if !masking::is_library_thread() {
-                alarm.count_leave();
-            }
-            alarm.handle_left();
-        }
-        is_last
-    }
-
-    fn is_polling(&self) -> bool {
-        self.board.is_polling()
-    }
-
-    #[inline]
-    fn ring(&self, peer: NodeId) {
-        let peer = u32::from(peer.0);
-        self.rousing.handle_rung(peer, self.board.ring(peer));
-    }
-
-    #[inline]
-    fn hint(&self, peer: NodeId) {
-        let peer = u32::from(peer.0);
-        self.rousing.handle_rung(peer, self.board.hint(peer));
-    }
-
-    fn rouse(&self, peer: NodeId) {
-        let peer = u32::from(peer.0);
-        if self.rousing.is_wise() && self.board.rouse(peer) {
-            self.rousing.handle_roused(peer);
-        }
-    }
-
-    fn wake(&self, peer: NodeId, who: Wake) {
-        self.board.wake(u32::from(peer.0), who);
-    }
-
-    fn service_rings(&self) -> u32 {
-        self.board.service_rings(self.rank)
-    }
-
-    fn sleep(
-        &self,
-        sleeper: Sleeper,
-        mut recheck: impl FnMut(bool) -> bool,
-        timeout: Option<Duration>,
-        nap: impl FnMut() -> Duration,
-    ) -> Slept {
-        let Some(alarm) = &self.alarm else {
-            return self.board.sleep(self.rank, sleeper, recheck, timeout, nap);
-        };
-        let may_attend = !(self.is_far && masking::is_in_fault_handler());
-        if sleeper == Sleeper::Waiting
-            && may_attend
-            && let Some(mut either) = self.attend()
-        {
-            alarm.begin_attending();
-            let wait = |bell: &AtomicU32, seen, limit| {
-                let woken = either.wait(bell, seen, limit);
-                if woken == Woken::Woken {
-                    alarm.set_due();
-                }
-                woken
-            };
-            let slept = (self.board).sleep_by(wait, self.rank, sleeper, recheck, timeout, nap);
-            alarm.end_attending();
-            return slept;
-        }
-        let recheck = |was_nap| {
-            // Whatever the thread does next: what comes from here on is heard.
-            let found = recheck(was_nap);
-            match sleeper {
-                Sleeper::Waiting => alarm.arm(self.board.is_polling()),
-                Sleeper::Service => alarm.arm_for_service(self.board.is_polling()),
-            }
-            found
-        };
-        self.board.sleep(self.rank, sleeper, recheck, timeout, nap)
-    }
-
-    fn state(&self, peer: NodeId) -> RankState {
-        self.board.state(u32::from(peer.0))
-    }
-
-    fn show_openings(&self, count: u32) {
-        self.board.show_openings(self.rank, count);
-    }
-
-    fn openings(&self, peer: NodeId) -> Option<u32> {
-        let (peer, board) = (u32::from(peer.0), &self.board);
-        (board.host(peer) == board.host(self.rank)).then(|| board.openings(peer))
-    }
-
-    fn publish(&self, figures: &Figures) {
-        self.board.publish(self.rank, figures);
-    }
-}
-
-impl JobBells {
-    /// Takes the place of the thread that sleeps on the sockets, unless another has it.
-    fn attend(&self) -> Option<MutexGuard<'_, EitherWait>> {
-        match self.either.as_ref()?.try_lock() {
-            Ok(either) => Some(either),
-            Err(TryLockError::Poisoned(either)) => Some(either.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
+enum Elsewhere {
+    /// There are none.
+    Nowhere,
+    Datagrams(Box<Net>),
+    Libfabric(Box<Ofi>),
 }
 
 /// A process's place in a job: by a launcher's broker, or alone.
@@ -203,10 +73,10 @@ pub struct JobFabric {
     size: u32,
     ring: RingConfig,
     transport: ShmTransport,
-    /// Which ranks are on other hosts. One of the next two is there when any is.
+    /// Which ranks are on other hosts.
     others: Box<[bool]>,
-    net: Option<Box<Net>>,
-    far: Option<Box<Far>>,
+    /// What leads to them.
+    elsewhere: Elsewhere,
     /// Peers that a connection has been asked for.
     requested: Vec<bool>,
     /// Peers that have left or died, as the board was read.
@@ -231,21 +101,17 @@ impl JobFabric {
         let here = board.host(rank);
         let others: Box<[bool]> = (0..size).map(|peer| board.host(peer) != here).collect();
         let me = NodeId(rank as u16);
-        let (mut datagrams, mut far) = (None, None);
-        match &net.carrier {
-            _ if !others.contains(&true) => {}
-            Carrier::Datagrams => {
-                let net = Net::open(net, me, size as usize, client.secret())?;
-                client.publish(net.card())?;
-                datagrams = Some(Box::new(net));
-            }
+        let elsewhere = match &net.carrier {
+            _ if !others.contains(&true) => Elsewhere::Nowhere,
+            Carrier::Datagrams => Elsewhere::Datagrams(Box::new(Net::open(net, me, size as usize, client.secret())?)),
             Carrier::Libfabric { provider } => {
-                let opened = Far::open(provider.as_deref(), net, me)?;
-                client.publish(opened.card())?;
-                far = Some(Box::new(opened));
+                Elsewhere::Libfabric(Box::new(Ofi::open_for_rank(provider.as_deref(), net, me)?))
             }
+        };
+        if let Some(card) = elsewhere.card() {
+            client.publish(card)?;
         }
-        Self::new(Some(client), board, rank, others, (datagrams, far))
+        Self::new(Some(client), board, rank, others, elsewhere)
     }
 
     /// A job of this process alone.
@@ -263,7 +129,7 @@ impl JobFabric {
     pub fn without_broker(size: u32) -> Result<Self, JoinError> {
         let (board, _files) = BrokersBoard::create(&vec![0; size as usize]).map_err(RendezvousError::from)?;
         let board = Arc::new(board.into_board());
-        Self::new(None, board, 0, vec![false; size as usize].into(), (None, None))
+        Self::new(None, board, 0, vec![false; size as usize].into(), Elsewhere::Nowhere)
     }
 
     fn new(
@@ -271,56 +137,30 @@ impl JobFabric {
         board: Arc<Board>,
         rank: u32,
         others: Box<[bool]>,
-        (net, far): (Option<Box<Net>>, Option<Box<Far>>),
+        elsewhere: Elsewhere,
     ) -> Result<Self, JoinError> {
-        let is_far = far.is_some();
-        let fds = match (&net, &far) {
-            (Some(net), _) => net.fds(),
-            (None, far) => far.iter().filter_map(|far| far.fd()).collect(),
+        let (fds, is_libfabric) = match &elsewhere {
+            Elsewhere::Nowhere => (Vec::new(), false),
+            Elsewhere::Datagrams(net) => (net.fds(), false),
+            Elsewhere::Libfabric(ofi) => (ofi.fd().into_iter().collect(), true),
         };
-        let alarm = match &fds[..] {
-            [] => None,
-            fds => {
-                let (rung, polled) = (Arc::clone(&board), Arc::clone(&board));
-                let ring = move || {
-                    if !is_far {
-                        rung.ring(rank);
-                    } else if !rung.is_polling() {
-                        // A thread that waits in the page-fault handler may not take what has come.
-                        rung.wake(rank, Wake::All);
-                    }
-                };
-                let is_polling = move || polled.is_polling();
-                Some(Alarm::start(fds, ring, is_polling).map_err(NetError::Watch)?)
-            }
-        };
-        let either = match &fds[..] {
-            [] => None,
-            fds => EitherWait::new(fds),
-        };
+        let seen_events = board.events();
+        let bells = Arc::new(JobBells::new(board, rank, &fds, is_libfabric)?);
         let ring = RingConfig::default();
         let mut transport = ShmTransport::new(&ring);
         transport.connect_self(NodeId(rank as u16), &ring)?;
         Ok(Self {
             client,
-            seen_events: board.events(),
+            seen_events,
             has_silent_news: false,
-            bells: Arc::new(JobBells {
-                board,
-                rank,
-                rousing: Rousing::default(),
-                alarm,
-                either: either.map(Mutex::new),
-                is_far,
-            }),
+            bells,
             size: others.len() as u32,
             ring,
             transport,
             requested: vec![false; others.len()],
             lost: vec![false; others.len()],
             others,
-            net,
-            far,
+            elsewhere,
             uid: rustix::process::getuid().as_raw(),
             found: VecDeque::new(),
         })
@@ -329,12 +169,20 @@ impl JobFabric {
     /// How ranks of other hosts reach this one; `None` where there are none.
     #[must_use]
     pub fn card(&self) -> Option<Card> {
-        let far = self.far.as_ref().map(|far| far.card());
-        far.or_else(|| self.net.as_ref().map(|net| net.card()))
+        self.elsewhere.card()
     }
 
     fn board(&self) -> &Board {
-        &self.bells.board
+        self.bells.board()
+    }
+
+    /// libfabric, if it leads to `peer`.
+    #[inline(always)]
+    fn libfabric_to(&mut self, peer: NodeId) -> Option<&mut Ofi> {
+        match &mut self.elsewhere {
+            Elsewhere::Libfabric(ofi) if is_in(&self.others, peer) => Some(ofi),
+            _ => None,
+        }
     }
 
     /// Looks who has left or died since the last look.
@@ -344,7 +192,7 @@ impl JobFabric {
             return;
         }
         self.seen_events = events;
-        for rank in (0..self.size).filter(|rank| *rank != self.bells.rank) {
+        for rank in (0..self.size).filter(|rank| *rank != self.bells.rank()) {
             let is_lost = self.board().state(rank).is_gone();
             if is_lost && !core::mem::replace(&mut self.lost[rank as usize], true) {
                 self.found.push_back(News::Lost(NodeId(rank as u16)));
@@ -354,7 +202,9 @@ impl JobFabric {
 
     /// Asks for the cards of ranks that have spoken, each once: their broker does not tell this rank's own.
     fn meet_strangers(&mut self) {
-        while let Some(stranger) = self.far.as_mut().and_then(|far| far.poll_stranger()) {
+        while let Elsewhere::Libfabric(ofi) = &mut self.elsewhere
+            && let Some(stranger) = ofi.poll_stranger()
+        {
             if !self.abilities(stranger).rings && self.request_connection(stranger).is_err() {
                 // The job has ended, which is news of its own.
                 return;
@@ -366,7 +216,7 @@ impl JobFabric {
         let node = |rank: u32| NodeId(rank as u16);
         match event {
             Event::Channel { peer, fd } => {
-                let side = Side::of(self.bells.rank, peer);
+                let side = Side::of(self.bells.rank(), peer);
                 match Channel::open(&fd, side, &self.ring) {
                     Ok(channel) => {
                         self.transport.connect(node(peer), channel);
@@ -381,23 +231,33 @@ impl JobFabric {
             Event::PassLost { to, tag } => News::PassLost { to: node(to), tag },
             Event::PassAgain { to, tag } => News::PassAgain { to: node(to), tag },
             Event::PeerGone { peer } => News::Gone(node(peer)),
-            Event::Card { peer, card } => match (&mut self.net, &mut self.far) {
-                (_, Some(far)) => match far.introduce(node(peer), &card) {
+            Event::Card { peer, card } => match &mut self.elsewhere {
+                Elsewhere::Libfabric(ofi) => match ofi.introduce(node(peer), &card) {
                     Ok(()) => News::Connected(node(peer)),
                     Err(error) => News::BadCard(node(peer), error),
                 },
-                (Some(net), None) => match net.introduce(node(peer), &card) {
+                Elsewhere::Datagrams(net) => match net.introduce(node(peer), &card) {
                     Ok(bytes) => News::Reached(node(peer), bytes),
                     Err(error) => News::BadCard(node(peer), error),
                 },
-                // Of a rank on this host, which a broker does not say.
-                (None, None) => News::Gone(node(peer)),
+                // Of a rank on this host: a broker does not send such a card.
+                Elsewhere::Nowhere => News::Gone(node(peer)),
             },
             Event::JobEnded => {
                 let all = (0..self.size).map(|rank| News::Gone(node(rank)));
                 self.found.extend(all.skip(1));
                 News::Gone(node(0))
             }
+        }
+    }
+}
+
+impl Elsewhere {
+    fn card(&self) -> Option<Card> {
+        match self {
+            Self::Nowhere => None,
+            Self::Datagrams(net) => Some(net.card()),
+            Self::Libfabric(ofi) => Some(ofi.card()),
         }
     }
 }
@@ -411,83 +271,82 @@ fn is_in(others: &[bool], peer: NodeId) -> bool {
 impl Transport for JobFabric {
     #[inline(always)]
     fn abilities(&self, peer: NodeId) -> Abilities {
-        match (&self.far, &self.net) {
-            (None, None) => Abilities::RINGS,
+        match &self.elsewhere {
+            Elsewhere::Nowhere => Abilities::RINGS,
             _ if !is_in(&self.others, peer) => Abilities::RINGS,
-            (Some(far), _) => far.abilities(peer),
-            (None, Some(_)) => Abilities::DATAGRAMS,
+            Elsewhere::Datagrams(_) => Abilities::DATAGRAMS,
+            Elsewhere::Libfabric(ofi) => ofi.abilities(peer),
         }
     }
 
     #[inline]
     fn max_payload_bytes(&self) -> usize {
-        let ring = self.transport.max_payload_bytes();
-        match (&self.net, &self.far) {
-            (Some(_), _) => ring.min(Net::max_payload_bytes()),
-            (None, Some(far)) => ring.min(far.max_payload_bytes()),
-            (None, None) => ring,
-        }
+        self.transport.max_payload_bytes().min(match &self.elsewhere {
+            Elsewhere::Nowhere => usize::MAX,
+            Elsewhere::Datagrams(_) => Net::max_payload_bytes(),
+            Elsewhere::Libfabric(ofi) => ofi.max_payload_bytes(),
+        })
     }
 
     #[inline(always)]
     fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
-        match &mut self.far {
-            Some(far) if is_in(&self.others, to) => far.send(to, header, payload),
-            _ => self.transport.send(to, header, payload),
+        match self.libfabric_to(to) {
+            Some(ofi) => ofi.send(to, header, payload),
+            None => self.transport.send(to, header, payload),
         }
     }
 
     #[inline(always)]
     fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
-        let Some(far) = &mut self.far else {
+        let Elsewhere::Libfabric(ofi) = &mut self.elsewhere else {
             return self.transport.poll_receive();
         };
-        if let Some(alarm) = &self.bells.alarm
-            && !far.is_confined()
-        {
-            alarm.begin_look();
+        if !ofi.is_confined() {
+            self.bells.begin_look();
         }
-        match far.is_next(self.transport.has_input()) {
-            true => far.poll_receive(),
+        match ofi.is_next(self.transport.has_input()) {
+            true => ofi.poll_receive(),
             false => self.transport.poll_receive(),
         }
     }
 
     #[inline(always)]
     fn release(&mut self, from: NodeId) {
-        match &mut self.far {
-            Some(far) if is_in(&self.others, from) => far.release(from),
-            _ => self.transport.release(from),
+        match self.libfabric_to(from) {
+            Some(ofi) => ofi.release(from),
+            None => self.transport.release(from),
         }
     }
 
     #[inline]
-    fn has_input(&self) -> bool {
-        self.transport.has_input()
-            || self.bells.alarm.as_ref().is_some_and(Alarm::is_due)
-            || self.far.as_ref().is_some_and(|far| far.has_input())
+    fn has_input(&mut self) -> bool {
+        let has_input = self.transport.has_input() || self.bells.is_due();
+        match &mut self.elsewhere {
+            Elsewhere::Libfabric(ofi) => has_input || ofi.has_input(),
+            _ => has_input,
+        }
     }
 
     #[inline]
     fn flush(&mut self) {
         self.transport.flush();
-        if let Some(far) = &mut self.far {
-            far.flush();
+        if let Elsewhere::Libfabric(ofi) = &mut self.elsewhere {
+            ofi.flush();
         }
     }
 
     #[inline]
     fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
-        match &mut self.far {
-            Some(far) if is_in(&self.others, to) => far.drained(to),
-            _ => self.transport.drained(to),
+        match self.libfabric_to(to) {
+            Some(ofi) => ofi.drained(to),
+            None => self.transport.drained(to),
         }
     }
 
     fn disconnect(&mut self, peer: NodeId) {
-        match &mut self.far {
-            Some(far) if is_in(&self.others, peer) => far.disconnect(peer),
-            _ => self.transport.disconnect(peer),
+        match self.libfabric_to(peer) {
+            Some(ofi) => ofi.disconnect(peer),
+            None => self.transport.disconnect(peer),
         }
     }
 }
@@ -497,7 +356,7 @@ impl Fabric for JobFabric {
 
     #[inline]
     fn me(&self) -> NodeId {
-        NodeId(self.bells.rank as u16)
+        NodeId(self.bells.rank() as u16)
     }
 
     fn size(&self) -> usize {
@@ -514,47 +373,55 @@ impl Fabric for JobFabric {
 
     #[inline]
     fn datagrams(&mut self) -> Option<&mut Net> {
-        self.net.as_deref_mut()
-    }
-
-    #[inline]
-    fn library(&mut self) -> Option<&mut Ofi> {
-        self.far.as_mut()?.memory()
-    }
-
-    fn provider(&self) -> Option<&str> {
-        self.far.as_ref().map(|far| far.provider())
-    }
-
-    fn unrung(&self) -> Option<Unrung> {
-        self.far.as_ref().map(|far| match far.fd() {
-            Some(_) => Unrung::Watched,
-            None => Unrung::Blind,
-        })
-    }
-
-    fn look(&mut self) {
-        if let Some(far) = &self.far {
-            far.look();
+        match &mut self.elsewhere {
+            Elsewhere::Datagrams(net) => Some(net),
+            _ => None,
         }
     }
 
     #[inline]
-    fn has_packet(&self) -> bool {
-        self.far.is_some() || self.transport.has_packet()
+    fn library(&mut self) -> Option<&mut Ofi> {
+        match &mut self.elsewhere {
+            Elsewhere::Libfabric(ofi) if ofi.may_reach_memory() => Some(ofi),
+            _ => None,
+        }
+    }
+
+    fn provider(&self) -> Option<&str> {
+        match &self.elsewhere {
+            Elsewhere::Libfabric(ofi) => Some(ofi.provider()),
+            _ => None,
+        }
+    }
+
+    fn unrung(&self) -> Option<Unrung> {
+        match &self.elsewhere {
+            Elsewhere::Libfabric(ofi) if ofi.fd().is_some() => Some(Unrung::Watched),
+            Elsewhere::Libfabric(_) => Some(Unrung::Blind),
+            _ => None,
+        }
+    }
+
+    fn look(&mut self) {
+        if let Elsewhere::Libfabric(ofi) = &mut self.elsewhere {
+            ofi.progress();
+        }
+    }
+
+    #[inline]
+    fn has_packet(&mut self) -> bool {
+        matches!(self.elsewhere, Elsewhere::Libfabric(_)) || self.transport.has_packet()
     }
 
     fn set_confined(&mut self, on: bool) {
-        if let Some(far) = &mut self.far {
-            far.set_confined(on);
+        if let Elsewhere::Libfabric(ofi) = &mut self.elsewhere {
+            ofi.set_confined(on);
         }
     }
 
     #[inline]
     fn begin_look(&self) {
-        if let Some(alarm) = &self.bells.alarm {
-            alarm.begin_look();
-        }
+        self.bells.begin_look();
     }
 
     #[inline]
@@ -563,7 +430,7 @@ impl Fabric for JobFabric {
             || self.has_silent_news
             || self.client.as_ref().is_some_and(Client::has_news)
             || self.board().events() != self.seen_events
-            || self.far.as_ref().is_some_and(|far| far.has_strangers())
+            || matches!(&self.elsewhere, Elsewhere::Libfabric(ofi) if ofi.has_strangers())
     }
 
     fn look_for_end(&mut self) {
@@ -623,11 +490,12 @@ impl Fabric for JobFabric {
 
     fn acquaintances(&mut self) -> Vec<NodeId> {
         let mut peers = self.transport.peers().to_vec();
-        if let Some(far) = &mut self.far {
-            peers.extend(far.peers());
-        }
-        if let Some(net) = &self.net {
-            peers.extend((0..self.size).map(|rank| NodeId(rank as u16)).filter(|&peer| net.knows(peer)));
+        match &self.elsewhere {
+            Elsewhere::Nowhere => {}
+            Elsewhere::Datagrams(net) => {
+                peers.extend((0..self.size).map(|rank| NodeId(rank as u16)).filter(|&peer| net.knows(peer)));
+            }
+            Elsewhere::Libfabric(ofi) => peers.extend(ofi.peers()),
         }
         peers
     }
@@ -638,9 +506,9 @@ impl Fabric for JobFabric {
 
     #[inline]
     fn has_next(&mut self, from: NodeId) -> bool {
-        match &mut self.far {
-            Some(far) if is_in(&self.others, from) => far.has_next(from),
-            _ => self.transport.has_next(from),
+        match self.libfabric_to(from) {
+            Some(ofi) => ofi.has_next(from),
+            None => self.transport.has_next(from),
         }
     }
 

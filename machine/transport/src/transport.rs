@@ -112,7 +112,7 @@ pub trait Transport {
     fn release(&mut self, from: NodeId);
 
     /// Whether [`Self::poll_receive`] would return anything: to be asked once more before sleeping.
-    fn has_input(&self) -> bool;
+    fn has_input(&mut self) -> bool;
 
     /// Lets peers know all that was held back to save traffic.
     fn flush(&mut self);

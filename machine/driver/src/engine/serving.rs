@@ -144,7 +144,7 @@ impl<F: Fabric> Engine<F> {
             Sleeper::Service,
             |was_nap| {
                 self.notice_rings(was_nap);
-                let driver = self.lock();
+                let mut driver = self.lock();
                 self.stop.load(Ordering::Acquire)
                     || driver.has_work()
                     || driver.has_left()

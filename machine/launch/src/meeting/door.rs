@@ -3,12 +3,11 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
+use std::time::Duration;
 
-use mapwire_host::descriptors::above_stdio;
+use mapwire_transport::local;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::error::os;
 use super::{Credentials, MeetingError};
 
 /// Knocks that the kernel keeps while nobody answers.
@@ -36,11 +35,6 @@ impl DoorName {
     pub(super) fn socket_of(&self, user: u32) -> String {
         format!("mapwire-door-{user}-{self}")
     }
-
-    pub(super) fn address_of(&self, user: u32) -> Result<SocketAddrUnix, MeetingError> {
-        let name = self.socket_of(user);
-        SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(os("abstract address"))
-    }
 }
 
 /// An open door: a socket that listens. Readable while somebody knocks. It closes when it is dropped, and is inherited by `fork`: whoever
@@ -57,21 +51,12 @@ impl Door {
     /// # Errors
     /// Another process has it; no descriptor left.
     pub fn open(name: DoorName) -> Result<Self, MeetingError> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .and_then(above_stdio)
-            .map_err(os("socket"))?;
-        let user = rustix::process::geteuid().as_raw();
-        let place = name.address_of(user)?;
-        match rustix::net::bind(&listener, &place) {
-            Ok(()) => {}
-            Err(Errno::ADDRINUSE) => {
-                return Err(MeetingError::Taken { door: name.socket_of(user), holder: holder(&place) });
-            }
-            Err(errno) => return Err(os("bind")(errno)),
+        let socket = name.socket_of(rustix::process::geteuid().as_raw());
+        match local::listen(&socket, BACKLOG) {
+            Ok(listener) => Ok(Self { name, listener }),
+            Err(("bind", Errno::ADDRINUSE)) => Err(MeetingError::Taken { holder: holder(&socket), door: socket }),
+            Err(failure) => Err(failure.into()),
         }
-        rustix::net::listen(&listener, BACKLOG).map_err(os("listen"))?;
-        Ok(Self { name, listener })
     }
 
     /// What is served here.
@@ -85,11 +70,6 @@ impl Door {
     pub fn socket(&self) -> String {
         self.name.socket_of(rustix::process::geteuid().as_raw())
     }
-
-    pub(super) fn accept(&self) -> Result<OwnedFd, Errno> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        rustix::net::accept_with(&self.listener, flags).and_then(above_stdio)
-    }
 }
 
 impl AsFd for Door {
@@ -98,13 +78,8 @@ impl AsFd for Door {
     }
 }
 
-fn holder(place: &SocketAddrUnix) -> String {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).and_then(|socket| {
-        rustix::net::connect(&socket, place)?;
-        Credentials::of(socket)
-    });
-    match asked {
+fn holder(socket: &str) -> String {
+    match local::connect(socket, Duration::ZERO).and_then(Credentials::of) {
         Ok(Credentials { user, process, .. }) => format!("process {process} of user {user}"),
         Err(_) => "another process".to_owned(),
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mapwire_transport::board::BoardError;
+use mapwire_transport::local::Failure;
 use rustix::io::Errno;
 
 /// Why a door cannot be opened, or a client is not admitted.
@@ -31,6 +32,8 @@ pub enum MeetingError {
     Os { call: &'static str, errno: Errno },
 }
 
-pub(super) fn os(call: &'static str) -> impl Fn(Errno) -> MeetingError {
-    move |errno| MeetingError::Os { call, errno }
+impl From<Failure> for MeetingError {
+    fn from((call, errno): Failure) -> Self {
+        Self::Os { call, errno }
+    }
 }

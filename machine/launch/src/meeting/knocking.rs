@@ -1,15 +1,14 @@
 //! The client's side of a door.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use mapwire_host::descriptors::above_stdio;
+use mapwire_transport::local;
 use mapwire_transport::rendezvous::JobAddress;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{RecvFlags, SendFlags};
 
-use super::error::os;
 use super::record::{Answer, MAX_BYTES, knock as say_knock};
 use super::{Credentials, DoorName, MeetingError};
 
@@ -33,10 +32,14 @@ pub struct Admission {
 pub fn knock(name: &DoorName, users: &[u32], timeout: Duration) -> Result<Admission, MeetingError> {
     let deadline = Instant::now() + timeout;
     for &user in users {
-        let Some(socket) = connect(name, user, timeout, deadline)? else {
-            continue;
+        let socket = match local::connect(&name.socket_of(user), timeout) {
+            Ok(socket) => socket,
+            // The door is not open.
+            Err(("connect", Errno::CONNREFUSED)) => continue,
+            Err(("connect", Errno::AGAIN | Errno::INTR)) => return Err(late(name, timeout)),
+            Err(failure) => return Err(failure.into()),
         };
-        let server = Credentials::of(&socket).map_err(os("getsockopt(SO_PEERCRED)"))?;
+        let server = Credentials::of(&socket)?;
         if server.user != user {
             return Err(MeetingError::Squatter { door: name.socket_of(user), holder: server.user });
         }
@@ -50,27 +53,6 @@ pub fn knock(name: &DoorName, users: &[u32], timeout: Duration) -> Result<Admiss
     Err(MeetingError::Nobody { name: name.to_string(), user: rustix::process::geteuid().as_raw() })
 }
 
-/// `None`: the door is not open.
-fn connect(name: &DoorName, user: u32, timeout: Duration, deadline: Instant) -> Result<Option<OwnedFd>, MeetingError> {
-    let kind = SocketType::SEQPACKET;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-        .and_then(above_stdio)
-        .map_err(os("socket"))?;
-    // A full queue of knocks makes connect wait; this bounds it.
-    let limit = timeout.max(Duration::from_millis(1));
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit)).map_err(os("setsockopt"))?;
-    let place = name.address_of(user)?;
-    loop {
-        match rustix::net::connect(&socket, &place) {
-            Ok(()) => return Ok(Some(socket)),
-            Err(Errno::CONNREFUSED) => return Ok(None),
-            Err(Errno::INTR) if Instant::now() < deadline => {}
-            Err(Errno::AGAIN | Errno::INTR) => return Err(late(name, timeout)),
-            Err(errno) => return Err(os("connect")(errno)),
-        }
-    }
-}
-
 fn late(name: &DoorName, after: Duration) -> MeetingError {
     MeetingError::Timeout { name: name.to_string(), after }
 }
@@ -79,7 +61,7 @@ fn ask(name: &DoorName, socket: &OwnedFd, timeout: Duration, deadline: Instant) 
     match rustix::net::send(socket, say_knock().as_bytes(), SendFlags::NOSIGNAL) {
         // A server that refuses at once has closed by now; its answer may still wait.
         Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-        Err(errno) => return Err(os("send")(errno)),
+        Err(errno) => return Err(("send", errno).into()),
     }
     let ended = || MeetingError::Ended { name: name.to_string() };
     // One byte more than a record, to tell a longer one.
@@ -92,17 +74,10 @@ fn ask(name: &DoorName, socket: &OwnedFd, timeout: Duration, deadline: Instant) 
                 return answer.ok_or_else(|| MeetingError::Protocol { name: name.to_string() });
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => return Err(os("recv")(errno)),
+            Err(errno) => return Err(("recv", errno).into()),
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if !local::wait_for(socket, PollFlags::IN, Some(deadline))? {
             return Err(late(name, timeout));
-        }
-        let limit = Timespec::try_from(left).ok();
-        let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-        match poll(&mut fds, limit.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(os("poll")(errno)),
         }
     }
 }

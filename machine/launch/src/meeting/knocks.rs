@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use mapwire_transport::local::is_own;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::Credentials;
 use super::record::{Answer, MAX_BYTES, check_knock};
-use super::{Credentials, is_own};
 
 const SILENT: Duration = Duration::from_secs(2);
 const MOST: usize = 256;

@@ -33,31 +33,5 @@ mod record;
 pub use door::{Door, DoorName};
 pub use error::MeetingError;
 pub use knocking::{Admission, knock};
+pub use mapwire_transport::local::Credentials;
 pub use reception::{Host, JobId, Reception, ReceptionLimits};
-
-/// A process, by the kernel's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// Its effective user when it connected.
-    pub user: u32,
-    /// Its effective group then.
-    pub group: u32,
-    /// Its number; 0 if it is in no process namespace that this process sees.
-    pub process: u32,
-}
-
-impl Credentials {
-    fn of(socket: impl std::os::fd::AsFd) -> rustix::io::Result<Self> {
-        let peer = rustix::net::sockopt::socket_peercred(socket)?;
-        Ok(Self {
-            user: peer.uid.as_raw(),
-            group: peer.gid.as_raw(),
-            process: u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0),
-        })
-    }
-}
-
-/// Whether this is the server's own user, or root.
-fn is_own(user: u32) -> bool {
-    user == 0 || user == rustix::process::geteuid().as_raw()
-}

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use mapwire_host::masking;
 use mapwire_host::sparing::Sparing;
 use mapwire_transport::board::MAX_RANKS;
+use mapwire_transport::local::{self, is_own};
 use mapwire_transport::rendezvous::JobAddress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::error::os;
 use super::hosted::{HostedJob, Stage};
 use super::knocks::{Knock, Knocks};
 use super::record::Answer;
-use super::{Credentials, Door, DoorName, MeetingError, is_own};
+use super::{Credentials, Door, DoorName, MeetingError};
 use crate::worker::{Bell, Worker};
 
 /// Knocks taken from one door before the others get their turn.
@@ -102,7 +102,7 @@ impl Reception {
             };
             desk.serve(orders);
         });
-        worker.map(Self).map_err(|(call, errno)| os(call)(errno))
+        Ok(Self(worker?))
     }
 
     /// Answers at `door` too.
@@ -218,7 +218,7 @@ impl Desk {
         self.short_until = None;
         for door in &self.doors {
             for _ in 0..ACCEPT_BURST {
-                match door.accept() {
+                match local::accept(door) {
                     Ok(socket) => {
                         if let Ok(who) = Credentials::of(&socket) {
                             self.knocks.take(socket, who, now);

@@ -27,7 +27,6 @@ pub(crate) struct Names {
     incarnation: Incarnation,
     rank: u32,
     size: u32,
-    job_id: String,
     prefix: String,
     /// The membership, unless `mapwire run` keeps it.
     session: Option<Session>,
@@ -53,7 +52,6 @@ impl Names {
             }
         };
         Ok(Self {
-            job_id: format!("{}.{}", job.name, incarnation.id()),
             prefix: incarnation.prefix(&job.name),
             name: job.name.clone(),
             size: job.size,
@@ -164,14 +162,6 @@ impl Launcher for Names {
 
     fn size(&self) -> u32 {
         self.size
-    }
-
-    fn job_id(&self) -> &str {
-        &self.job_id
-    }
-
-    fn local_ranks(&self) -> Option<&[u32]> {
-        None
     }
 
     fn secret(&self) -> Option<Secret> {

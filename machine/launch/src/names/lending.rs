@@ -8,9 +8,9 @@
 //! | `mapwire/donor/ID` | the donor's lease | its release, host, process and pages |
 //! | `mapwire/loan/ID/JOB` | the asker's lease | rank, size of the job, pages of all donors that are asked |
 
-use mapwire_names::{LeaseId, SharedSecret, StoreAddress};
+use mapwire_names::{SharedSecret, StoreAddress};
 
-use super::record::{JobName, RELEASE, host_name, lines_of, random_text};
+use super::record::{JobName, lines_of, offerer_of, offerer_text, random_text};
 use super::signed::Notices;
 use crate::LaunchError;
 
@@ -60,15 +60,9 @@ pub fn donors(address: &StoreAddress, shared: &SharedSecret) -> Result<Vec<Donor
 impl Donor {
     /// `None`: of another release, or malformed.
     fn parse(id: &str, bytes: &[u8]) -> Option<Self> {
-        let mut lines = lines_of(bytes)?;
-        let release = lines.next()?;
-        let donor = Self {
-            id: id.to_owned(),
-            host: lines.next()?.to_owned(),
-            process: lines.next()?.parse().ok()?,
-            pages: lines.next()?.parse().ok()?,
-        };
-        (release == RELEASE && donor.pages <= MAX_PAGES).then_some(donor)
+        let (host, process, mut lines) = offerer_of(bytes)?;
+        let donor = Self { id: id.to_owned(), host, process, pages: lines.next()?.parse().ok()? };
+        (donor.pages <= MAX_PAGES).then_some(donor)
     }
 }
 
@@ -94,8 +88,6 @@ impl Loan {
 pub struct Offer {
     notices: Notices,
     id: String,
-    pages: u64,
-    lease: LeaseId,
 }
 
 impl Offer {
@@ -104,16 +96,9 @@ impl Offer {
     /// # Errors
     /// The store cannot be reached, or has another secret.
     pub fn begin(address: &StoreAddress, shared: &SharedSecret, pages: u64) -> Result<Self, LaunchError> {
-        let mut notices = Notices::open(address, shared, PURPOSE)?;
-        let lease = notices.grant()?;
-        let mut offer = Self { notices, id: random_text()?, pages, lease };
-        offer.show()?;
-        Ok(offer)
-    }
-
-    fn show(&mut self) -> Result<(), LaunchError> {
-        let value = format!("{RELEASE}\n{}\n{}\n{}", host_name(), std::process::id(), self.pages);
-        self.notices.post(&format!("{DONORS}{}", self.id), &value, self.lease)
+        let (mut notices, id) = (Notices::open(address, shared, PURPOSE)?, random_text()?);
+        notices.set(&[format!("{DONORS}{id}")], &offerer_text(pages))?;
+        Ok(Self { notices, id })
     }
 
     /// Says that the donor lives, and offers anew if the store has forgotten it. To be called once a second.
@@ -121,11 +106,7 @@ impl Offer {
     /// # Errors
     /// The store cannot be reached now.
     pub fn keep(&mut self) -> Result<(), LaunchError> {
-        if !self.notices.keep(self.lease)? {
-            self.lease = self.notices.grant()?;
-            self.show()?;
-        }
-        Ok(())
+        self.notices.keep()
     }
 
     /// What is asked of the donor now, also what was asked before. What is not signed by the secret is left out.
@@ -157,20 +138,20 @@ impl Asking {
     /// The store cannot be reached, or has another secret.
     pub fn begin(address: &StoreAddress, shared: &SharedSecret, donors: &[Donor]) -> Result<Self, LaunchError> {
         let mut notices = Notices::open(address, shared, PURPOSE)?;
-        let lease = notices.grant()?;
         let job: JobName = format!("far.{}", random_text()?).parse()?;
         let size = donors.len() as u32 + 1;
         let pages = donors.iter().map(|donor| donor.pages).sum();
-        for (rank, donor) in (1..).zip(donors) {
+        notices.post((1..).zip(donors).map(|(rank, donor)| {
             let loan = Loan { job: job.clone(), rank, size, pages };
-            notices.post(&format!("{LOANS}{}/{job}", donor.id), &loan.to_text(), lease)?;
-        }
+            (format!("{LOANS}{}/{job}", donor.id), loan.to_text())
+        }))?;
         Ok(Self { _notices: notices, job, size, pages })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::RELEASE;
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use mapwire_names::{LeaseId, SharedSecret, SigningKey};
 use mapwire_transport::board::MAX_RANKS;
-use mapwire_transport::rendezvous::Secret;
+use mapwire_transport::rendezvous::{Secret, hex, unhex};
 
 use crate::LaunchError;
 
@@ -85,12 +85,9 @@ impl FromStr for Incarnation {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (digits, lease) = text.split_once('-').ok_or(())?;
-        if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(());
-        }
-        let id = u128::from_str_radix(digits, 16).map_err(|_| ())?;
+        let id = unhex(digits).ok_or(())?;
         let lease = LeaseId(lease.parse().map_err(|_| ())?);
-        Ok(Self::new(id.to_be_bytes(), lease))
+        Ok(Self::new(id, lease))
     }
 }
 
@@ -178,10 +175,6 @@ pub(super) fn lines_of(bytes: &[u8]) -> Option<std::str::Lines<'_>> {
     (text.len() <= MAX_TEXT_BYTES && is_clean).then(|| text.lines())
 }
 
-fn hex(bytes: [u8; 16]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// A name that nobody else has drawn.
 pub(super) fn random_text() -> Result<String, LaunchError> {
     crate::random().map(hex)
@@ -191,6 +184,18 @@ pub(super) fn host_name() -> String {
     let names = rustix::system::uname();
     let name = names.nodename().to_string_lossy().into_owned();
     name.chars().filter(|it| !it.is_control()).take(100).collect()
+}
+
+/// A process that offers something: its host's name, and its process id there.
+pub(super) fn offerer_text(rest: impl fmt::Display) -> String {
+    format!("{RELEASE}\n{}\n{}\n{rest}", host_name(), std::process::id())
+}
+
+/// Host and process id of [`offerer_text`], and the lines behind them; `None`: of another release, or malformed.
+pub(super) fn offerer_of(bytes: &[u8]) -> Option<(String, u32, std::str::Lines<'_>)> {
+    let mut lines = lines_of(bytes)?;
+    (lines.next()? == RELEASE).then_some(())?;
+    Some((lines.next()?.to_owned(), lines.next()?.parse().ok()?, lines))
 }
 
 /// Ranks as a person writes them: `0-2, 5`.

@@ -10,9 +10,9 @@
 
 use std::net::IpAddr;
 
-use mapwire_names::{LeaseId, SharedSecret, StoreAddress};
+use mapwire_names::{SharedSecret, StoreAddress};
 
-use super::record::{JobName, RELEASE, host_name, lines_of, random_text};
+use super::record::{JobName, RELEASE, offerer_of, offerer_text, random_text};
 use super::signed::Notices;
 use crate::LaunchError;
 use crate::meeting::DoorName;
@@ -40,26 +40,12 @@ pub struct FarServer {
 }
 
 impl FarServer {
-    fn to_text(&self) -> String {
-        let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
-        format!("{RELEASE}\n{}\n{}\n{}", self.host, self.process, addresses.join(" "))
-    }
-
     /// `None`: of another release, or malformed.
     fn parse(id: &str, bytes: &[u8]) -> Option<Self> {
-        let mut lines = lines_of(bytes)?;
-        let release = lines.next()?;
-        let server = Self {
-            id: id.to_owned(),
-            host: lines.next()?.to_owned(),
-            process: lines.next()?.parse().ok()?,
-            addresses: {
-                let words = lines.next().unwrap_or_default().split_whitespace();
-                let addresses = words.take(MOST_ADDRESSES).map(str::parse);
-                addresses.collect::<Result<_, _>>().ok()?
-            },
-        };
-        (release == RELEASE).then_some(server)
+        let (host, process, mut lines) = offerer_of(bytes)?;
+        let words = lines.next().unwrap_or_default().split_whitespace();
+        let addresses = words.take(MOST_ADDRESSES).map(str::parse).collect::<Result<_, _>>().ok()?;
+        Some(Self { id: id.to_owned(), host, process, addresses })
     }
 }
 
@@ -76,9 +62,9 @@ pub fn servers(address: &StoreAddress, shared: &SharedSecret, name: &DoorName) -
 #[derive(Debug)]
 pub struct Serving {
     notices: Notices,
-    server: FarServer,
-    /// Each with a lease of its own, so that it can end alone.
-    names: Vec<(DoorName, LeaseId)>,
+    id: String,
+    /// Value of each name that is served.
+    text: String,
 }
 
 impl Serving {
@@ -86,16 +72,12 @@ impl Serving {
     ///
     /// # Errors
     /// The store cannot be reached, or has another secret.
-    pub fn begin(
-        address: &StoreAddress,
-        shared: &SharedSecret,
-        mut addresses: Vec<IpAddr>,
-    ) -> Result<Self, LaunchError> {
-        addresses.truncate(MOST_ADDRESSES);
+    pub fn begin(address: &StoreAddress, shared: &SharedSecret, addresses: Vec<IpAddr>) -> Result<Self, LaunchError> {
+        let addresses: Vec<String> = addresses.iter().take(MOST_ADDRESSES).map(IpAddr::to_string).collect();
         Ok(Self {
             notices: Notices::open(address, shared, PURPOSE)?,
-            server: FarServer { id: random_text()?, host: host_name(), process: std::process::id(), addresses },
-            names: Vec::new(),
+            id: random_text()?,
+            text: offerer_text(addresses.join(" ")),
         })
     }
 
@@ -104,23 +86,8 @@ impl Serving {
     /// # Errors
     /// The store cannot be reached now.
     pub fn set_names(&mut self, names: &[DoorName]) -> Result<(), LaunchError> {
-        while let Some(at) = self.names.iter().position(|(name, _)| !names.contains(name)) {
-            self.notices.withdraw(self.names[at].1)?;
-            self.names.remove(at);
-        }
-        for name in names {
-            if !self.names.iter().any(|(known, _)| known == name) {
-                let lease = self.show(name)?;
-                self.names.push((name.clone(), lease));
-            }
-        }
-        Ok(())
-    }
-
-    fn show(&mut self, name: &DoorName) -> Result<LeaseId, LaunchError> {
-        let lease = self.notices.grant()?;
-        self.notices.post(&format!("{SERVERS}{name}/{}", self.server.id), &self.server.to_text(), lease)?;
-        Ok(lease)
+        let keys: Vec<String> = names.iter().map(|name| format!("{SERVERS}{name}/{}", self.id)).collect();
+        self.notices.set(&keys, &self.text)
     }
 
     /// Says that the server lives, and shows it anew if the store has forgotten it. To be called once a second.
@@ -128,13 +95,7 @@ impl Serving {
     /// # Errors
     /// The store cannot be reached now.
     pub fn keep(&mut self) -> Result<(), LaunchError> {
-        for at in 0..self.names.len() {
-            let (name, lease) = self.names[at].clone();
-            if !self.notices.keep(lease)? {
-                self.names[at].1 = self.show(&name)?;
-            }
-        }
-        Ok(())
+        self.notices.keep()
     }
 
     /// The jobs that the server is asked to join now, also those that it was asked for before. What is not signed by the secret is left
@@ -143,7 +104,7 @@ impl Serving {
     /// # Errors
     /// The store cannot be reached now.
     pub fn asked(&mut self) -> Result<Vec<JobName>, LaunchError> {
-        let found = self.notices.list(&format!("{VISITS}{}/", self.server.id))?.into_iter();
+        let found = self.notices.list(&format!("{VISITS}{}/", self.id))?.into_iter();
         let of_release = found.filter(|(_, value)| value == RELEASE.as_bytes());
         Ok(of_release.filter_map(|(job, _)| job.parse().ok()).collect())
     }
@@ -164,9 +125,8 @@ impl Visiting {
     /// The store cannot be reached, or has another secret.
     pub fn begin(address: &StoreAddress, shared: &SharedSecret, server: &FarServer) -> Result<Self, LaunchError> {
         let mut notices = Notices::open(address, shared, PURPOSE)?;
-        let lease = notices.grant()?;
         let job: JobName = format!("visit.{}", random_text()?).parse()?;
-        notices.post(&format!("{VISITS}{}/{job}", server.id), RELEASE, lease)?;
+        notices.post([(format!("{VISITS}{}/{job}", server.id), RELEASE.to_owned())])?;
         Ok(Self { _notices: notices, job })
     }
 }
@@ -177,14 +137,10 @@ mod tests {
 
     #[test]
     fn what_a_server_writes_is_read_back_and_what_makes_no_sense_is_not() {
-        let server = FarServer {
-            id: "ab".into(),
-            host: "node1".into(),
-            process: 12,
-            addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
-        };
-        let text = server.to_text();
-        assert_eq!(FarServer::parse("ab", text.as_bytes()), Some(server));
+        let server = FarServer::parse("ab", offerer_text("10.0.0.1 fd00::1").as_bytes()).unwrap();
+        assert_eq!((&*server.id, server.process), ("ab", std::process::id()));
+        let addresses = ["10.0.0.1", "fd00::1"].map(|address| address.parse::<IpAddr>().unwrap());
+        assert_eq!(server.addresses, addresses);
         for text in [
             "",
             "0\nnode1\n12\n10.0.0.1",

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mapwire_names::{NamesError, SharedSecret, SigningKey, Store, StoreAddress, open};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use mapwire_transport::local;
+use rustix::event::PollFlags;
 
 use super::forming::{self, Formed, KEEP, Waiting, Wanted};
 use super::record::{Abort, Incarnation, host_name};
@@ -98,12 +99,9 @@ impl Session {
             if let Some(news) = self.poll_news() {
                 return Some(news);
             }
-            let left = ends.map(|ends| ends.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            if !matches!(local::wait_for(self, PollFlags::IN, ends), Ok(true)) {
                 return None;
             }
-            let limit = left.and_then(|left| Timespec::try_from(left).ok());
-            let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], limit.as_ref());
         }
     }
 

@@ -62,42 +62,68 @@ fn forged(store: &dyn Store, key: &str) -> LaunchError {
     LaunchError::Forged { address: store.address().to_string(), key: key.into() }
 }
 
-/// Signed values of this process, which go when this is dropped or their leases are not [kept](Self::keep) for some seconds; and those
+/// A signed value of this process, and the lease that it is attached to.
+#[derive(Debug)]
+struct Notice {
+    key: String,
+    value: String,
+    lease: LeaseId,
+}
+
+/// Signed values of this process, which go when this is dropped or they are not [kept](Self::keep) for some seconds; and those
 /// of others that have the same secret.
 #[derive(Debug)]
 pub(super) struct Notices {
     store: Box<dyn Store>,
     signing: SigningKey,
-    leases: Vec<LeaseId>,
+    posted: Vec<Notice>,
 }
 
 impl Notices {
     /// Opens the store for values of one `purpose`, which its own key signs.
     pub(super) fn open(address: &StoreAddress, shared: &SharedSecret, purpose: &str) -> Result<Self, LaunchError> {
         let store = mapwire_names::open(address, shared)?;
-        Ok(Self { store, signing: shared.signing_key(purpose, &[]), leases: Vec::new() })
+        Ok(Self { store, signing: shared.signing_key(purpose, &[]), posted: Vec::new() })
     }
 
-    pub(super) fn grant(&mut self) -> Result<LeaseId, LaunchError> {
+    /// Posts keys with their values under one new lease.
+    pub(super) fn post(&mut self, all: impl IntoIterator<Item = (String, String)>) -> Result<(), LaunchError> {
         let lease = self.store.grant()?;
-        self.leases.push(lease);
-        Ok(lease)
+        for (key, value) in all {
+            self.posted.push(Notice { key, value, lease });
+            self.create(self.posted.len() - 1, lease)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn post(&mut self, key: &str, value: &str, lease: LeaseId) -> Result<(), LaunchError> {
+    fn create(&mut self, at: usize, lease: LeaseId) -> Result<(), LaunchError> {
+        let Notice { key, value, .. } = &self.posted[at];
         create(&mut *self.store, &self.signing, key, value.as_bytes(), lease).map(drop)
     }
 
-    /// Lets a lease last; `false` if the store has forgotten it and what was posted under it.
-    pub(super) fn keep(&mut self, lease: LeaseId) -> Result<bool, LaunchError> {
-        let is_kept = self.store.keep(lease)?;
-        self.leases.retain(|it| is_kept || *it != lease);
-        Ok(is_kept)
+    /// Posts `value` under those of `keys` that are not posted, each with a lease of its own, and withdraws all others.
+    pub(super) fn set(&mut self, keys: &[String], value: &str) -> Result<(), LaunchError> {
+        while let Some(at) = self.posted.iter().position(|it| !keys.contains(&it.key)) {
+            self.store.revoke(self.posted[at].lease)?;
+            self.posted.remove(at);
+        }
+        for key in keys {
+            if !self.posted.iter().any(|it| it.key == *key) {
+                self.post([(key.clone(), value.to_owned())])?;
+            }
+        }
+        Ok(())
     }
 
-    pub(super) fn withdraw(&mut self, lease: LeaseId) -> Result<(), LaunchError> {
-        self.store.revoke(lease)?;
-        self.leases.retain(|it| *it != lease);
+    /// Lets all that is posted last, and posts anew what the store has forgotten.
+    pub(super) fn keep(&mut self) -> Result<(), LaunchError> {
+        for at in 0..self.posted.len() {
+            if !self.store.keep(self.posted[at].lease)? {
+                let lease = self.store.grant()?;
+                self.create(at, lease)?;
+                self.posted[at].lease = lease;
+            }
+        }
         Ok(())
     }
 
@@ -110,7 +136,9 @@ impl Notices {
 
 impl Drop for Notices {
     fn drop(&mut self) {
-        for lease in std::mem::take(&mut self.leases) {
+        let mut leases: Vec<LeaseId> = self.posted.iter().map(|it| it.lease).collect();
+        leases.dedup();
+        for lease in leases {
             // Else the lease ends by itself.
             let _ = self.store.revoke(lease);
         }

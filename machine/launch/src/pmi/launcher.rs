@@ -4,10 +4,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use super::pieces::{self, Joined, NoPiece};
+use super::v1;
 use super::v1::V1;
 use super::v2::V2;
 use super::wire::{Limit, Wire};
-use super::{mapping, v1};
 use crate::error::excerpt;
 use crate::launcher::{check_get, check_put};
 use crate::{Event, LaunchError, Launcher};
@@ -21,10 +21,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// What differs between the two versions. Texts are ASCII without blanks or semicolons.
 pub(super) trait Dialect: std::fmt::Debug + Send {
     fn protocol(&self) -> &'static str;
-    fn job_id(&self) -> &str;
     /// Characters of the longest value.
     fn longest_value(&self) -> usize;
-    fn mapping(&mut self, wire: &mut Wire, limit: Limit) -> Result<Option<String>, LaunchError>;
     fn put(&mut self, wire: &mut Wire, key: &str, value: &str, limit: Limit) -> Result<(), LaunchError>;
     /// What `rank` put under `key`.
     fn get(&mut self, wire: &mut Wire, rank: u32, key: &str, limit: Limit) -> Result<Option<String>, LaunchError>;
@@ -40,7 +38,6 @@ pub(crate) struct Pmi {
     dialect: Box<dyn Dialect>,
     rank: u32,
     size: u32,
-    local: Option<Vec<u32>>,
     has_reported_end: bool,
 }
 
@@ -56,14 +53,12 @@ impl Pmi {
                 expected: "at most 1048576 ranks",
             });
         }
-        let mut dialect: Box<dyn Dialect> = if v1::offer(&mut wire, 2, limit)? {
+        let dialect: Box<dyn Dialect> = if v1::offer(&mut wire, 2, limit)? {
             Box::new(V2::begin(&mut wire, rank, size, limit)?)
         } else {
             Box::new(V1::begin(&mut wire, limit)?)
         };
-        let mapping = dialect.mapping(&mut wire, limit)?;
-        let local = mapping.and_then(|text| mapping::local_ranks(&text, rank, size));
-        Ok(Self { wire, dialect, rank, size, local, has_reported_end: false })
+        Ok(Self { wire, dialect, rank, size, has_reported_end: false })
     }
 
     fn piece(&mut self, rank: u32, key: &str, at: usize, limit: Limit) -> Result<Option<String>, LaunchError> {
@@ -91,14 +86,6 @@ impl Launcher for Pmi {
 
     fn size(&self) -> u32 {
         self.size
-    }
-
-    fn job_id(&self) -> &str {
-        self.dialect.job_id()
-    }
-
-    fn local_ranks(&self) -> Option<&[u32]> {
-        self.local.as_deref()
     }
 
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), LaunchError> {

@@ -5,7 +5,6 @@
 //! Process-Management Interface for Extreme-Scale Systems", EuroMPI 2010.)
 
 mod launcher;
-mod mapping;
 mod pieces;
 #[cfg(test)]
 mod tests;

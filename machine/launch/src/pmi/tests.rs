@@ -40,8 +40,6 @@ fn ranks_read_what_others_put_whatever_its_length() {
                 assert_eq!(got, Some(value(peer, length)));
             }
             assert_eq!(rank.get(1, "nothing", SOON).unwrap(), None);
-            // Of hosts that take ranks in turn.
-            assert_eq!(rank.local_ranks(), Some(&[me % 2, me % 2 + 2][..]));
             assert_eq!(rank.poll_event(), None);
             rank.finish(SOON).unwrap();
         });
@@ -54,7 +52,6 @@ fn the_version_is_the_newest_that_the_launcher_speaks() {
         let socket = serve(speaks, 1).remove(0);
         let rank = Pmi::join(socket, 0, 1, SOON).unwrap();
         assert_eq!(rank.protocol(), expected);
-        assert!(["kvs_1", "job_1"].contains(&rank.job_id()));
     }
 }
 
@@ -99,7 +96,6 @@ fn a_launcher_that_ends_is_an_event_once_and_an_error_of_calls() {
             "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
             "cmd=maxes rc=0 vallen_max=1024\n",
             "cmd=my_kvsname kvsname=k\n",
-            "cmd=get_result rc=-1\n",
         ] {
             let _ = theirs.read(&mut bytes).unwrap();
             theirs.write_all(answer.as_bytes()).unwrap();
@@ -107,7 +103,6 @@ fn a_launcher_that_ends_is_an_event_once_and_an_error_of_calls() {
     });
     let mut rank = Pmi::join(ours.into(), 0, 1, SOON).unwrap();
     server.join().unwrap();
-    assert_eq!(rank.local_ranks(), None);
     assert_eq!(rank.poll_event(), Some(Event::Aborted));
     assert_eq!(rank.poll_event(), None);
     assert!(matches!(rank.fence(SOON), Err(LaunchError::Closed)));

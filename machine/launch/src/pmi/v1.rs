@@ -83,16 +83,8 @@ impl Dialect for V1 {
         "PMI-1"
     }
 
-    fn job_id(&self) -> &str {
-        &self.space
-    }
-
     fn longest_value(&self) -> usize {
         self.longest_value
-    }
-
-    fn mapping(&mut self, wire: &mut Wire, limit: Limit) -> Result<Option<String>, LaunchError> {
-        self.get(wire, 0, "PMI_process_mapping", limit)
     }
 
     fn put(&mut self, wire: &mut Wire, key: &str, value: &str, limit: Limit) -> Result<(), LaunchError> {

@@ -84,18 +84,8 @@ impl Dialect for V2 {
         "PMI-2"
     }
 
-    fn job_id(&self) -> &str {
-        &self.job
-    }
-
     fn longest_value(&self) -> usize {
         LONGEST_VALUE
-    }
-
-    fn mapping(&mut self, wire: &mut Wire, limit: Limit) -> Result<Option<String>, LaunchError> {
-        let fields = "info-getjobattr;key=PMI_process_mapping;";
-        let answer = ask(wire, fields, "info-getjobattr-response", limit)?;
-        Ok(found(&answer).map(str::to_owned))
     }
 
     fn put(&mut self, wire: &mut Wire, key: &str, value: &str, limit: Limit) -> Result<(), LaunchError> {

@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use mapwire_transport::local;
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -57,7 +58,7 @@ impl Wire {
                 Err(Errno::AGAIN) => self.wait_for(PollFlags::OUT, limit)?,
                 Err(Errno::INTR) => {}
                 Err(Errno::PIPE | Errno::CONNRESET) => return self.fail(LaunchError::Closed),
-                Err(errno) => return self.fail(os("send", errno)),
+                Err(errno) => return self.fail(("send", errno).into()),
             }
         }
         Ok(())
@@ -103,26 +104,16 @@ impl Wire {
                 Err(Errno::AGAIN) => self.wait_for(PollFlags::IN, limit)?,
                 Err(Errno::INTR) => {}
                 Err(Errno::CONNRESET) => return self.fail(LaunchError::Closed),
-                Err(errno) => return self.fail(os("recv", errno)),
+                Err(errno) => return self.fail(("recv", errno).into()),
             }
         }
     }
 
     fn wait_for(&mut self, flags: PollFlags, limit: Limit) -> Result<(), LaunchError> {
-        loop {
-            let left = limit.at.map(|at| at.saturating_duration_since(Instant::now()));
-            // What a `Timespec` cannot hold is as good as no limit.
-            let left = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [PollFd::new(&self.socket, flags)];
-            match poll(&mut fds, left.as_ref()) {
-                Ok(0) => {
-                    let Limit { what, after, .. } = limit;
-                    return self.fail(LaunchError::Timeout { what, after });
-                }
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(errno) => return self.fail(os("poll", errno)),
-            }
+        match local::wait_for(&self.socket, flags, limit.at) {
+            Ok(true) => Ok(()),
+            Ok(false) => self.fail(LaunchError::Timeout { what: limit.what, after: limit.after }),
+            Err(failure) => self.fail(failure.into()),
         }
     }
 
@@ -176,10 +167,6 @@ impl Answer {
     pub(super) fn excerpt(&self) -> String {
         excerpt(self.text.as_bytes())
     }
-}
-
-fn os(call: &'static str, errno: Errno) -> LaunchError {
-    LaunchError::Os { call, source: errno.into() }
 }
 
 fn malformed(answer: String, expected: &'static str) -> LaunchError {

@@ -39,7 +39,6 @@ pub(super) const RANK_WILDCARD: u32 = u32::MAX - 1;
 pub(super) const SCOPE_GLOBAL: u8 = 3;
 
 pub(super) const TYPE_BOOL: u16 = 1;
-pub(super) const TYPE_STRING: u16 = 3;
 pub(super) const TYPE_INT: u16 = 6;
 pub(super) const TYPE_UINT32: u16 = 14;
 pub(super) const TYPE_PROC: u16 = 22;
@@ -68,7 +67,6 @@ pub(super) union Data {
     pub(super) flag: bool,
     pub(super) integer: c_int,
     pub(super) uint32: u32,
-    pub(super) string: *const c_char,
     pub(super) proc: *const Proc,
     pub(super) bytes: ByteObject,
     /// The largest member, `pmix_envar_t`, is two pointers and a character.

@@ -17,7 +17,6 @@ pub(crate) struct Pmix {
     namespace: String,
     rank: u32,
     size: u32,
-    local: Option<Vec<u32>>,
     is_spent: bool,
 }
 
@@ -45,7 +44,7 @@ impl Pmix {
                 expected: "the rank and job of PMIX_RANK and PMIX_NAMESPACE",
             });
         }
-        let mut this = Self { library, namespace: me.0, rank, size: 0, local: None, is_spent: false };
+        let mut this = Self { library, namespace: me.0, rank, size: 0, is_spent: false };
         match this.job_value("pmix.job.size", timeout)? {
             Some(Datum::Number(size)) if rank < size => this.size = size,
             other => {
@@ -55,9 +54,6 @@ impl Pmix {
                     expected: "the size of the job (pmix.job.size)",
                 });
             }
-        }
-        if let Some(Datum::Text(ranks)) = this.job_value("pmix.lpeers", timeout)? {
-            this.local = read_ranks(&ranks, rank, this.size);
         }
         for codes in [&abi::RANK_FAILURES, &abi::JOB_FAILURES] {
             let answered = library.register(codes, timeout).map_err(too_late(what, timeout))?;
@@ -94,15 +90,6 @@ fn refused(library: &Library, what: &str, status: abi::Status) -> LaunchError {
     LaunchError::Refused { protocol: PROTOCOL, what: what.into(), reason: library.describe(status) }
 }
 
-/// The ranks of a list like `0,1,2`, ascending, if they are ranks of the job and `me` is among them.
-pub(super) fn read_ranks(list: &str, me: u32, size: u32) -> Option<Vec<u32>> {
-    let ranks = list.split(',').map(|rank| rank.trim().parse().ok());
-    let mut ranks: Vec<u32> = ranks.collect::<Option<_>>()?;
-    ranks.sort_unstable();
-    ranks.dedup();
-    (ranks.contains(&me) && ranks.iter().all(|rank| *rank < size)).then_some(ranks)
-}
-
 /// Keys of the modex, apart from those of PMIx and of other libraries.
 fn full_key(key: &str) -> String {
     format!("mapwire.{key}")
@@ -119,14 +106,6 @@ impl Launcher for Pmix {
 
     fn size(&self) -> u32 {
         self.size
-    }
-
-    fn job_id(&self) -> &str {
-        &self.namespace
-    }
-
-    fn local_ranks(&self) -> Option<&[u32]> {
-        self.local.as_deref()
     }
 
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), LaunchError> {

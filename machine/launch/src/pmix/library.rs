@@ -15,8 +15,6 @@ use super::abi::{self, ByteObject, Data, Info, Proc, Status, Value};
 use crate::launcher::MAX_VALUE_BYTES;
 
 const MAX_EVENTS: usize = 1 << 12;
-/// Longest text that the library answers, in bytes: a list of the ranks of a host.
-const MAX_TEXT_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct Told {
@@ -30,7 +28,6 @@ static EVENTS: Mutex<VecDeque<Told>> = Mutex::new(VecDeque::new());
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Datum {
     Bytes(Vec<u8>),
-    Text(String),
     Number(u32),
     /// Of another type, or too long.
     Other(u16),
@@ -341,19 +338,6 @@ unsafe fn read_value(value: &Value) -> Datum {
     match value.kind {
         // SAFETY: the type says which member of the union is there.
         abi::TYPE_UINT32 => Datum::Number(unsafe { value.data.uint32 }),
-        abi::TYPE_STRING => {
-            // SAFETY: as above.
-            let text = unsafe { value.data.string };
-            if text.is_null() {
-                return Datum::Text(String::new());
-            }
-            // SAFETY: a string of the library ends with a zero.
-            let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
-            if bytes.len() > MAX_TEXT_BYTES {
-                return Datum::Other(value.kind);
-            }
-            Datum::Text(String::from_utf8_lossy(bytes).into_owned())
-        }
         abi::TYPE_BYTE_OBJECT => {
             // SAFETY: as above.
             let ByteObject { bytes, size } = unsafe { value.data.bytes };
@@ -427,7 +411,7 @@ mod tests {
             unsafe { data.cast::<Status>().write(status) };
         }
         let (server, affected) = (process("job", u32::MAX), process("job", 2));
-        let other = info("pmix.evtext", value(abi::TYPE_STRING, |_| {}));
+        let other = info("pmix.evtext", value(abi::TYPE_BOOL, |_| {}));
         let named = info("pmix.evproc", value(abi::TYPE_PROC, |data| data.proc = &affected));
         let null = info("pmix.evproc", value(abi::TYPE_PROC, |_| {}));
         let wrong = info("pmix.evproc", value(abi::TYPE_INT, |data| data.integer = 1));
@@ -483,14 +467,11 @@ mod tests {
             let bytes = bytes.as_ptr().cast();
             value(abi::TYPE_BYTE_OBJECT, |data| data.bytes = ByteObject { bytes, size })
         };
-        let text = CString::new("0,1").unwrap();
         let cases = [
             (object(3), Datum::Bytes(vec![7; 3])),
             (object(0), Datum::Bytes(vec![])),
             (object(bytes.len()), Datum::Other(abi::TYPE_BYTE_OBJECT)),
             (value(abi::TYPE_UINT32, |data| data.uint32 = 9), Datum::Number(9)),
-            (value(abi::TYPE_STRING, |data| data.string = text.as_ptr()), Datum::Text("0,1".into())),
-            (value(abi::TYPE_STRING, |_| {}), Datum::Text(String::new())),
             (value(99, |_| {}), Datum::Other(99)),
         ];
         for (value, expected) in cases {

@@ -3,15 +3,6 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::abi::{self, ByteObject, Info, Proc, Value};
-use super::launcher::read_ranks;
-
-#[test]
-fn a_list_of_ranks_must_name_this_one_and_no_other_job_s() {
-    assert_eq!(read_ranks("2,0, 1", 1, 3), Some(vec![0, 1, 2]));
-    for list in ["", "0", "0,1,3", "0,,1", "1-2", "x"] {
-        assert_eq!(read_ranks(list, 1, 3), None, "{list}");
-    }
-}
 
 /// The folder of pmix.h, if it is there.
 fn headers() -> Option<PathBuf> {
@@ -42,7 +33,6 @@ fn sizes_offsets_and_numbers_are_those_of_the_header() {
     number("PMIX_GLOBAL", abi::SCOPE_GLOBAL.into());
     number("PMIX_RANK_WILDCARD", abi::RANK_WILDCARD.into());
     number("PMIX_BOOL", abi::TYPE_BOOL.into());
-    number("PMIX_STRING", abi::TYPE_STRING.into());
     number("PMIX_INT", abi::TYPE_INT.into());
     number("PMIX_UINT32", abi::TYPE_UINT32.into());
     number("PMIX_PROC", abi::TYPE_PROC.into());

@@ -67,7 +67,7 @@ pub struct ServerStats {
 pub struct Server {
     listener: TcpListener,
     epoll: OwnedFd,
-    key: Key,
+    key: ChannelKey,
     memory: Memory,
     connections: HashMap<u64, Connection>,
     /// In the order of their connection, with their address; some have become clients or are gone.
@@ -77,15 +77,6 @@ pub struct Server {
     next_sweep: Instant,
     stats: ServerStats,
     buffer: Vec<u8>,
-}
-
-/// Has no `Debug` output.
-struct Key(ChannelKey);
-
-impl std::fmt::Debug for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key(…)")
-    }
 }
 
 impl Server {
@@ -101,7 +92,7 @@ impl Server {
         Ok(Self {
             listener,
             epoll,
-            key: Key(ChannelKey::new(secret)),
+            key: ChannelKey::new(secret),
             memory: Memory::default(),
             connections: HashMap::new(),
             strangers: Vec::new(),
@@ -246,7 +237,7 @@ impl Server {
             Some(memory.handle(ClientId(id), request, lease, now))
         };
         let was_stranger = connection.is_stranger();
-        let fate = connection.serve(&self.key.0, &mut self.buffer, &mut answer, now);
+        let fate = connection.serve(&self.key, &mut self.buffer, &mut answer, now);
         if was_stranger && !connection.is_stranger() {
             self.stats.welcomed += 1;
         }

@@ -66,18 +66,9 @@ impl Contact {
         let mut bytes = vec![VERSION, addresses.len() as u8];
         bytes.extend(self.key);
         for address in addresses {
-            match address.ip() {
-                IpAddr::V4(ip) => {
-                    bytes.push(4);
-                    bytes.extend(address.port().to_le_bytes());
-                    bytes.extend(ip.octets());
-                }
-                IpAddr::V6(ip) => {
-                    bytes.push(6);
-                    bytes.extend(address.port().to_le_bytes());
-                    bytes.extend(ip.octets());
-                }
-            }
+            let (wire, length) = bytes_of(address);
+            bytes.push(if address.is_ipv4() { 4 } else { 6 });
+            bytes.extend(&wire[..length]);
         }
         Card::new(&bytes).expect("eight addresses fit")
     }
@@ -127,23 +118,37 @@ pub(crate) fn endpoint_of_card(card: &Card) -> Result<&[u8], CardError> {
     }
 }
 
+/// Port (little-endian) and IP address, and how many bytes they take: also what the cookies of handshakes bind.
+pub(super) fn bytes_of(address: &SocketAddr) -> ([u8; 18], usize) {
+    let mut bytes = [0; 18];
+    bytes[..2].copy_from_slice(&address.port().to_le_bytes());
+    match address.ip() {
+        IpAddr::V4(ip) => bytes[2..6].copy_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => bytes[2..].copy_from_slice(&ip.octets()),
+    }
+    (bytes, if address.is_ipv4() { 6 } else { 18 })
+}
+
+/// Reads what [`bytes_of`] writes.
+pub(super) fn address_of(bytes: &[u8]) -> Option<SocketAddr> {
+    let (&port, ip) = bytes.split_first_chunk()?;
+    let ip: IpAddr = match ip.len() {
+        4 => Ipv4Addr::from(<[u8; 4]>::try_from(ip).ok()?).into(),
+        _ => Ipv6Addr::from(<[u8; 16]>::try_from(ip).ok()?).into(),
+    };
+    Some(SocketAddr::new(ip, u16::from_le_bytes(port)))
+}
+
 fn read_address(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
-    let (&[family], rest) = bytes.split_first_chunk()?;
-    let (&port, rest) = rest.split_first_chunk()?;
-    let port = u16::from_le_bytes(port);
-    let (ip, rest): (IpAddr, _) = match family {
-        4 => {
-            let (&octets, rest) = rest.split_first_chunk::<4>()?;
-            (Ipv4Addr::from(octets).into(), rest)
-        }
-        6 => {
-            let (&octets, rest) = rest.split_first_chunk::<16>()?;
-            (Ipv6Addr::from(octets).into(), rest)
-        }
+    let (family, rest) = bytes.split_first()?;
+    let (address, rest) = match family {
+        4 => rest.split_at_checked(6)?,
+        6 => rest.split_at_checked(18)?,
         _ => return None,
     };
-    let is_possible = port != 0 && !ip.is_unspecified() && !ip.is_multicast();
-    is_possible.then_some((SocketAddr::new(ip, port), rest))
+    let address = address_of(address)?;
+    let is_possible = address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast();
+    is_possible.then_some((address, rest))
 }
 
 #[cfg(test)]

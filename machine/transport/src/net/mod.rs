@@ -10,7 +10,7 @@ mod outbound;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
@@ -28,13 +28,14 @@ pub use addresses::{Addresses, AddressesError};
 pub(crate) use alarm::Alarm;
 use capture::Capture;
 pub use card::{CardError, Contact, MAX_ADDRESSES};
+use card::{address_of, bytes_of};
 pub(crate) use card::{card_of_endpoint, endpoint_of_card};
 pub use carrier::{Carrier, CarrierError};
 use naming::Naming;
 pub use outbound::{Lost, Outbound};
 
 use crate::rendezvous::{Card, Secret};
-use crate::udp::{Destination, Loss, Lossy, MAX_DATAGRAM_BYTES, Outcome, Udp, UdpConfig, UdpError};
+use crate::udp::{Destination, Loss, Lossy, MAX_DATAGRAM_BYTES, Udp, UdpConfig, UdpError};
 
 /// Idle looks between two looks at the clock for what sessions have to do.
 const LOOKS_TO_DUE: u8 = 64;
@@ -137,8 +138,6 @@ pub struct Net {
     looks: u8,
     capture: Option<Box<Capture>>,
     lossy: Option<Box<Lossy>>,
-    /// Datagrams that were not sent, by cause.
-    unsent: Outcome,
     /// Peers whose paths have become shorter.
     shortened: Vec<NodeId>,
 }
@@ -154,32 +153,6 @@ fn entropy(bytes: &mut [u8]) {
     for part in bytes.chunks_mut(256) {
         while getrandom(&mut *part, GetRandomFlags::empty()).is_err() {}
     }
-}
-
-/// An address as the cookies of handshakes bind it.
-fn bytes_of(address: &SocketAddr) -> ([u8; 18], usize) {
-    let mut bytes = [0; 18];
-    bytes[..2].copy_from_slice(&address.port().to_le_bytes());
-    let length = match address.ip() {
-        IpAddr::V4(ip) => {
-            bytes[2..6].copy_from_slice(&ip.octets());
-            6
-        }
-        IpAddr::V6(ip) => {
-            bytes[2..].copy_from_slice(&ip.octets());
-            18
-        }
-    };
-    (bytes, length)
-}
-
-fn address_of(bytes: &[u8]) -> Option<SocketAddr> {
-    let (&port, ip) = bytes.split_first_chunk()?;
-    let ip: IpAddr = match ip.len() {
-        4 => Ipv4Addr::from(<[u8; 4]>::try_from(ip).ok()?).into(),
-        _ => Ipv6Addr::from(<[u8; 16]>::try_from(ip).ok()?).into(),
-    };
-    Some(SocketAddr::new(ip, u16::from_le_bytes(port)))
 }
 
 /// What datagrams are wrapped in, the number of the job that they show, and the key that peers know this rank by.
@@ -251,7 +224,6 @@ impl Net {
             capture,
             // Each rank loses others.
             lossy: (config.loss).map(|loss| Box::new(Lossy::new(loss.faults, loss.seed << 16 | u64::from(me.0)))),
-            unsent: Outcome::default(),
             shortened: Vec::with_capacity(size),
         })
     }
@@ -396,18 +368,6 @@ impl Net {
     #[must_use]
     pub const fn counters(&self) -> &mapwire_seal::Counters {
         self.envelope.counters()
-    }
-
-    /// Datagrams that were not sent, by cause.
-    #[must_use]
-    pub const fn unsent(&self) -> &Outcome {
-        &self.unsent
-    }
-
-    /// Datagrams that came and that the kernel dropped, since the socket's buffer was full. A system call for each address.
-    #[must_use]
-    pub fn overflowed(&self) -> u64 {
-        self.udp.overflowed()
     }
 
     /// Whether [`poll`](Self::poll) gives something without a system call.

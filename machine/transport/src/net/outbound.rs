@@ -6,7 +6,7 @@ use mapwire_wire::NodeId;
 
 use super::{Capture, Net, Remote, address_of, entropy};
 use crate::payload::Payload;
-use crate::udp::{Batch, Destination, Outcome};
+use crate::udp::{Batch, Destination, Shortened};
 
 /// Several datagrams, which go together.
 #[expect(missing_debug_implementations, reason = "it holds secrets, which are never printed")]
@@ -16,7 +16,6 @@ pub struct Outbound<'a> {
     envelope: &'a mut Envelope,
     peers: &'a [Option<Box<Remote>>],
     greets: &'a mut bool,
-    unsent: &'a mut Outcome,
     shortened: &'a mut Vec<NodeId>,
     capture: Option<&'a mut Capture>,
     now_ns: u64,
@@ -47,7 +46,6 @@ impl Net {
             envelope: &mut self.envelope,
             peers: &self.peers,
             greets: &mut self.greets,
-            unsent: &mut self.unsent,
             shortened: &mut self.shortened,
             capture: self.capture.as_deref_mut(),
             now_ns,
@@ -169,29 +167,19 @@ impl<'a> Outbound<'a> {
     /// Sends what was added.
     #[inline]
     pub fn finish(self) {
-        let outcome = self.batch.finish();
-        if outcome.sent > 0 && outcome == (Outcome { sent: outcome.sent, ..Outcome::default() }) {
-            return;
+        if let Some(path) = self.batch.finish().shortened {
+            note_shortened(self.shortened, self.peers, path);
         }
-        note(self.unsent, self.shortened, self.peers, &outcome);
     }
 }
 
-/// Counts what was not sent.
+/// Notes whose path no longer lets long datagrams pass.
 #[cold]
-fn note(unsent: &mut Outcome, shortened: &mut Vec<NodeId>, peers: &[Option<Box<Remote>>], outcome: &Outcome) {
-    unsent.blocked += outcome.blocked;
-    unsent.forbidden += outcome.forbidden;
-    unsent.unreachable += outcome.unreachable;
-    unsent.refused += outcome.refused;
-    unsent.failed += outcome.failed;
-    unsent.too_long += outcome.too_long;
-    if let Some(short) = outcome.shortened {
-        let leads_there = |remote: &Remote| remote.paths.iter().any(|path| path.way.to == short.to);
-        let peer = peers.iter().position(|remote| remote.as_deref().is_some_and(leads_there));
-        let peer = peer.map(|number| NodeId(number as u16));
-        if let Some(peer) = peer.filter(|peer| !shortened.contains(peer)) {
-            shortened.push(peer);
-        }
+fn note_shortened(shortened: &mut Vec<NodeId>, peers: &[Option<Box<Remote>>], path: Shortened) {
+    let leads_there = |remote: &Remote| remote.paths.iter().any(|own| own.way.to == path.to);
+    let peer = peers.iter().position(|remote| remote.as_deref().is_some_and(leads_there));
+    let peer = peer.map(|number| NodeId(number as u16));
+    if let Some(peer) = peer.filter(|peer| !shortened.contains(peer)) {
+        shortened.push(peer);
     }
 }

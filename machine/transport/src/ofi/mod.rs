@@ -1,6 +1,6 @@
 //! Packets through libfabric, on whatever a cluster has: InfiniBand, RoCE, EFA, Slingshot, or plain TCP and UDP.
 //!
-//! [`Ofi`] is a lossless [`Transport`] over one reliable endpoint (FI_EP_RDM) that keeps the order of messages (FI_ORDER_SAS). The
+//! [`Ofi`] is a lossless [`Transport`](crate::transport::Transport) over one reliable endpoint (FI_EP_RDM) that keeps the order of messages (FI_ORDER_SAS). The
 //! library is loaded when it is first asked for, so mapwire builds and starts without it; [`providers`] says what it offers.
 //!
 //! # Packets
@@ -12,7 +12,7 @@
 //!
 //! # Ends
 //! A peer that leaves says farewell and how many packets it has sent. A peer that dies is noticed here by a send that fails, or that the
-//! provider refuses for 20 s; an end that only receives learns of it from whoever keeps the job, and calls [`Transport::disconnect`]. Then, or
+//! provider refuses for 20 s; an end that only receives learns of it from whoever keeps the job, and calls [`disconnect`](crate::transport::Transport::disconnect). Then, or
 //! after a farewell, what is still on its way is received until the count is reached, or nothing has come for 100 ms. A packet that is 5 s
 //! later than those behind it was lost with a connection, and the peer counts as corrupt.
 //!
@@ -32,13 +32,14 @@
 //! | `udp;ofi_rxd` | says nothing of a refused store or fetch, which then fails after [`OfiConfig::patience`] |
 //! | `shm` | installs handlers for SIGSEGV, SIGBUS, SIGTERM and SIGINT of its own, so it cannot stand beside the shared memory's page faults. Says nothing of a refused operation. A process that is killed leaves a file in /dev/shm, and the next one of its number could not open an endpoint: [`remove_leftovers`]. Crashes when it sends to a closed endpoint of its own process |
 
-mod engine;
 mod error;
 mod frame;
 mod name;
 mod operations;
+mod packets;
 mod peer;
 mod providers;
+mod rank;
 pub mod rma;
 #[allow(unsafe_code)]
 mod sys;
@@ -46,24 +47,27 @@ mod sys;
 #[cfg(test)]
 mod tests;
 
-use core::cell::RefCell;
-use std::os::fd::OwnedFd;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use mapwire_wire::{Header, MAX_PAYLOAD_BYTES, NodeId};
+use mapwire_wire::{MAX_PAYLOAD_BYTES, NodeId};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 pub use error::OfiError;
 pub use providers::{Provider, providers, usual_provider, version};
 pub use sys::OfiPinner;
 
-use engine::{Engine, HEAD_BYTES, WORD_SLOTS};
+use frame::Frame;
 use name::Name;
+use operations::Operations;
+use packets::{HEAD_BYTES, WORD_SLOTS};
+use peer::Peer;
 use rma::{Direction, LocalPiece, Registrar, RemoteMemory, RmaDone, RmaError};
-use sys::{Endpoint, InfoList, Library, Needs, Wanted};
+use sys::{Endpoint, Event, InfoList, Library, Needs, Slot, Wanted};
 
-use crate::payload::Payload;
-use crate::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
+use crate::peers::Peers;
+use crate::transport::SendError;
 
 /// Bytes of a buffer, and so of the longest message. ofi_rxm asks the receiver before it sends more.
 const SLOT_BYTES: usize = 16 << 10;
@@ -112,9 +116,35 @@ impl OfiConfig {
 /// See [the module](self).
 #[derive(Debug)]
 pub struct Ofi {
-    engine: RefCell<Engine>,
+    endpoint: Endpoint,
     name: Vec<u8>,
     provider: String,
+    /// Stamp and number of this end.
+    own: (u64, NodeId),
+    window: u16,
+    peers: Peers<Peer>,
+    /// A packet was shown and not released: those behind it must not keep others from being seen.
+    is_held: bool,
+    by_stamp: HashMap<u64, NodeId>,
+    /// First frames of peers that are not connected yet, by stamp.
+    early: HashMap<u64, Frame>,
+    /// Nodes that those claim to be, until [`poll_stranger`](Self::poll_stranger) reports them.
+    strangers: Vec<NodeId>,
+    /// The peer to which each buffer for sending belongs.
+    owners: Vec<Option<NodeId>>,
+    /// Buffers for sending whose peer is gone.
+    spare: Vec<Slot>,
+    /// Buffers to be given to the endpoint.
+    idle: Vec<Slot>,
+    events: Vec<Event>,
+    sending: usize,
+    operations: Operations,
+    /// The provider stores to and fetches from memory of peers, and reports the end of each operation, so that the memory can be given back.
+    reaches_memory: bool,
+    /// The page-fault handler uses the fabric.
+    is_confined: bool,
+    /// Its packets come before those of rings, the next time that both have some.
+    is_first: bool,
 }
 
 impl Ofi {
@@ -140,9 +170,25 @@ impl Ofi {
             .map_err(|errno| OfiError::call(library, "getrandom", errno.raw_os_error()))?;
         let name = Name { provider: provider.clone(), stamp: u64::from_le_bytes(stamp), address: endpoint.address()? };
         Ok(Self {
+            reaches_memory: endpoint.info().has_rma() && !["udp", "shm"].contains(&core_of(&provider)),
+            endpoint,
             name: name.to_bytes(),
-            engine: RefCell::new(Engine::new(endpoint, (name.stamp, config.node), window, config.patience)),
             provider,
+            own: (name.stamp, config.node),
+            window,
+            peers: Peers::default(),
+            is_held: false,
+            by_stamp: HashMap::new(),
+            early: HashMap::new(),
+            strangers: Vec::new(),
+            owners: Vec::new(),
+            spare: Vec::new(),
+            idle: Vec::new(),
+            events: Vec::with_capacity(64),
+            sending: 0,
+            operations: Operations::new(config.patience),
+            is_confined: false,
+            is_first: false,
         })
     }
 
@@ -158,16 +204,27 @@ impl Ofi {
         &self.provider
     }
 
-    /// Whether the provider has stores and fetches.
-    #[must_use]
-    pub fn has_rma(&self) -> bool {
-        self.engine.borrow().endpoint().info().has_rma()
-    }
-
     /// Whether registered memory is reached by hardware, by the frames that it had as it was registered.
     #[must_use]
     pub fn has_hardware(&self) -> bool {
         !["tcp", "udp", "net", "sockets", "shm"].contains(&core_of(&self.provider))
+    }
+
+    /// Whether memory of peers can be stored to and fetched from now: not in the page-fault handler.
+    #[must_use]
+    pub(crate) fn may_reach_memory(&self) -> bool {
+        self.reaches_memory && !self.is_confined
+    }
+
+    /// Begins or ends the time in which the page-fault handler uses the fabric. The library allocates and takes locks, so it is not called
+    /// then: peers seem to have no room, and to have sent nothing.
+    pub(crate) fn set_confined(&mut self, on: bool) {
+        self.is_confined = on;
+    }
+
+    #[inline]
+    pub(crate) fn is_confined(&self) -> bool {
+        self.is_confined
     }
 
     /// Connects to a peer by its name, in place of an earlier connection. Packets can be sent once the peer has connected too; until
@@ -175,36 +232,78 @@ impl Ofi {
     ///
     /// # Errors
     /// [`OfiError::BadName`], or there is no memory for buffers.
-    pub fn connect(&mut self, peer: NodeId, name: &[u8]) -> Result<(), OfiError> {
+    pub fn connect(&mut self, id: NodeId, name: &[u8]) -> Result<(), OfiError> {
         let name = Name::from_bytes(name)?;
         if name.provider != self.provider {
             return Err(OfiError::BadName("the peer uses another provider; all ranks must use the same"));
         }
-        self.engine.get_mut().connect(peer, &name)
+        if self.by_stamp.get(&name.stamp).is_some_and(|&other| other != id) {
+            return Err(OfiError::BadName("another peer has this stamp"));
+        }
+        let address =
+            self.endpoint.insert(&name.address).ok_or(OfiError::BadName("the provider refuses its address"))?;
+        self.forget(id);
+        let mut peer = Box::new(Peer::new(address, name.stamp, self.window));
+        let each = usize::from(self.window) + WORD_SLOTS;
+        if self.spare.len() < each {
+            let grown = self.endpoint.grow()?;
+            self.owners.resize(grown.end, None);
+            let (sends, receives) = (grown.start..grown.start + each, grown.start + each..grown.end);
+            self.spare.extend(sends);
+            self.idle.extend(receives);
+        }
+        peer.free = self.spare.split_off(self.spare.len() - each);
+        for &slot in &peer.free {
+            self.owners[slot] = Some(id);
+        }
+        if let Some(frame) = self.early.remove(&name.stamp)
+            && let Err(corrupt) = peer.handle_frame(&frame, 0, 0)
+        {
+            peer.corrupt = Some(corrupt);
+        }
+        self.peers.connect(id, peer);
+        self.by_stamp.insert(name.stamp, id);
+        self.progress();
+        Ok(())
+    }
+
+    #[cold]
+    fn forget(&mut self, id: NodeId) {
+        let Some(peer) = self.peers.forget(id) else {
+            return;
+        };
+        self.operations.handle_gone(id);
+        self.by_stamp.remove(&peer.stamp);
+        self.idle.extend(peer.kept());
+        for slot in peer.free {
+            self.owners[slot] = None;
+            self.spare.push(slot);
+        }
     }
 
     /// Whether packets can be sent to a peer: it has connected too.
     pub fn is_ready(&mut self, peer: NodeId) -> bool {
-        let engine = self.engine.get_mut();
-        engine.progress();
-        engine.peer(peer).is_some_and(|peer| peer.is_ready())
+        self.progress();
+        self.peers.get(peer).is_some_and(Peer::is_ready)
     }
 
-    /// Has the peer say at once when it has released the next packet: [`drained`](Transport::drained) is going to be asked.
+    /// Has the peer say at once when it has released the next packet: [`drained`](crate::transport::Transport::drained) is going to be asked.
     pub fn ask_with_next(&mut self, peer: NodeId) {
-        self.engine.get_mut().ask_with_next(peer);
+        if let Ok(peer) = self.open_peer(peer) {
+            peer.ask_with_next();
+        }
     }
 
     /// Pieces of local memory in one store or fetch at most.
     #[must_use]
     pub fn max_pieces(&self) -> usize {
-        self.engine.borrow().endpoint().max_pieces()
+        self.endpoint.max_pieces()
     }
 
     /// Registers memory of this process.
     #[must_use]
     pub fn registrar(&self) -> Registrar {
-        self.engine.borrow().endpoint().registrar()
+        self.endpoint.registrar()
     }
 
     /// Begins to store `pieces`, in order, to a peer's memory from `offset` on, or to fetch into them from there. They must not
@@ -215,65 +314,59 @@ impl Ofi {
     pub fn transfer(
         &mut self,
         direction: Direction,
-        peer: NodeId,
+        to: NodeId,
         remote: (&RemoteMemory, u64),
         pieces: &[LocalPiece<'_>],
         token: u64,
     ) -> Result<(), RmaError> {
-        let engine = self.engine.get_mut();
-        engine.transfer(direction, peer, remote, pieces, token)
+        for attempt in 0..2 {
+            if attempt > 0 {
+                self.progress();
+            }
+            let address = match self.open_peer(to) {
+                Ok(peer) => peer.address,
+                Err(SendError::NotConnected(_)) => return Err(RmaError::NotConnected(to)),
+                Err(_) => return Err(RmaError::PeerGone(to)),
+            };
+            let begun = self.operations.begin(&mut self.endpoint, direction, (to, address), remote, pieces, token);
+            if begun != Err(RmaError::WouldBlock) {
+                return begun;
+            }
+        }
+        Err(RmaError::WouldBlock)
     }
 
     /// The next store or fetch that is over, in any order.
     pub fn poll_done(&mut self) -> Option<RmaDone> {
-        self.engine.get_mut().poll_done()
+        if let Some(done) = self.operations.poll_done(&self.endpoint) {
+            return Some(done);
+        }
+        self.progress();
+        self.operations.poll_done(&self.endpoint)
     }
 
     /// The next node that has spoken to this end without being connected to it, by its own claim. Whoever keeps the job may tell its name.
     pub fn poll_stranger(&mut self) -> Option<NodeId> {
-        self.engine.get_mut().poll_stranger()
+        self.strangers.pop()
     }
 
     /// Whether [`poll_stranger`](Self::poll_stranger) has one.
     #[must_use]
     pub fn has_strangers(&self) -> bool {
-        self.engine.borrow().has_strangers()
+        !self.strangers.is_empty()
     }
 
-    /// What a thread may sleep on, where the provider has it: readable when something comes, if [`has_input`](Transport::has_input) was false
-    /// right before.
+    /// What a thread may sleep on, where the provider has it: readable when something comes, if
+    /// [`has_input`](crate::transport::Transport::has_input) was false right before.
     #[must_use]
-    pub fn fd(&self) -> Option<OwnedFd> {
-        self.engine.borrow().endpoint().fd()?.try_clone_to_owned().ok()
-    }
-
-    /// Whether a packet or the end of a peer waits that has been seen: as [`has_input`](Transport::has_input), without a call of the
-    /// library.
-    #[must_use]
-    pub fn has_received(&self) -> bool {
-        self.engine.borrow().has_input()
-    }
-
-    /// Whether a packet of this peer waits that has been seen.
-    #[must_use]
-    pub fn has_next(&self, from: NodeId) -> bool {
-        let engine = self.engine.borrow();
-        engine.peer(from).is_some_and(|peer| peer.head().is_some())
-    }
-
-    /// Lets the library work, and takes what has come.
-    pub fn progress(&self) {
-        self.engine.borrow_mut().progress();
-    }
-
-    /// As [`disconnect`](Transport::disconnect), without a call of the library, which learns of it later.
-    pub fn close(&mut self, peer: NodeId) {
-        self.engine.get_mut().close(peer);
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.endpoint.fd()
     }
 
     /// Peers with a connection, in no particular order.
-    pub fn peers(&mut self) -> &[NodeId] {
-        self.engine.get_mut().connected()
+    #[must_use]
+    pub fn peers(&self) -> &[NodeId] {
+        self.peers.connected()
     }
 }
 
@@ -326,56 +419,17 @@ fn open_endpoint(config: &OfiConfig, slot_bytes: usize, chunk_slots: usize) -> R
     Ok((endpoint, provider))
 }
 
-impl Transport for Ofi {
-    #[inline]
-    fn abilities(&self, _: NodeId) -> Abilities {
-        Abilities { lossless: true, passes_memory: false, remote_access: self.has_rma(), rings: false }
-    }
-
-    fn max_payload_bytes(&self) -> usize {
-        MAX_PAYLOAD
-    }
-
-    fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
-        debug_assert_eq!(header.payload_bytes() as usize, payload.len_bytes());
-        self.engine.get_mut().send(to, header, payload)
-    }
-
-    fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
-        self.engine.get_mut().poll_receive()
-    }
-
-    fn release(&mut self, from: NodeId) {
-        self.engine.get_mut().release(from);
-    }
-
-    fn has_input(&self) -> bool {
-        let mut engine = self.engine.borrow_mut();
-        engine.progress();
-        engine.has_input() || engine.has_moved() || !engine.endpoint().may_sleep()
-    }
-
-    fn flush(&mut self) {
-        self.engine.get_mut().flush();
-    }
-
-    fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
-        self.engine.get_mut().drained(to)
-    }
-
-    fn disconnect(&mut self, peer: NodeId) {
-        self.engine.get_mut().disconnect(peer);
-    }
-}
-
 impl Drop for Ofi {
     /// Says farewell. Takes up to half a second where peers take nothing.
     fn drop(&mut self) {
-        let engine = self.engine.get_mut();
-        engine.leave();
+        self.is_confined = false;
+        // Some may have said farewell before.
+        self.progress();
+        self.peers.for_each(Peer::leave);
+        self.progress();
         let start = Instant::now();
-        while engine.is_sending() && start.elapsed() < LAST_WORDS {
-            engine.progress();
+        while self.is_sending() && start.elapsed() < LAST_WORDS {
+            self.progress();
         }
     }
 }

@@ -301,6 +301,11 @@ impl Peer {
         self.arrived[self.place(self.released)]
     }
 
+    /// Whether a packet waits, or the end of the peer is to be told.
+    pub(super) fn has_input(&self) -> bool {
+        self.head().is_some() || self.is_over()
+    }
+
     /// Takes the next packet away and returns its buffer.
     pub(super) fn release(&mut self) -> Option<Slot> {
         let place = self.place(self.released);

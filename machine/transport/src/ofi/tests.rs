@@ -4,8 +4,12 @@ mod rma;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use mapwire_wire::Header;
+
 use super::*;
-use crate::conformance::{self, Network};
+use crate::payload::Payload;
+use crate::tests::conformance::{self, Network};
+use crate::transport::Transport;
 
 /// Endpoints of a provider, each connected to every other; `None` where libfabric or the provider is missing.
 pub(super) fn network(provider: &str, nodes: usize) -> Option<Vec<Ofi>> {

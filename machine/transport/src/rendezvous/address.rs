@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rustix::net::SocketAddrUnix;
 use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::local::is_own;
 
 /// Where a job's broker listens, and the token that admits to it: `<32 hex digits>:<32 hex digits>`, and behind another colon the user
 /// whose process the broker is, where that may be [another one](Self::of_user).
@@ -51,11 +52,12 @@ impl JobAddress {
 
     /// Whether a broker of user `user` is one that may listen here.
     pub(super) fn trusts(&self, user: u32) -> bool {
-        user == 0 || user == rustix::process::geteuid().as_raw() || self.user == Some(user)
+        is_own(user) || self.user == Some(user)
     }
 
-    pub(super) fn socket(&self) -> Result<SocketAddrUnix, rustix::io::Errno> {
-        SocketAddrUnix::new_abstract_name(format!("mapwire-{}", hex(&self.name)).as_bytes())
+    /// The socket's name.
+    pub(super) fn socket(&self) -> String {
+        format!("mapwire-{}", hex(self.name))
     }
 
     pub(super) fn token(&self) -> &[u8; 16] {
@@ -68,27 +70,22 @@ impl JobAddress {
     }
 }
 
-fn hex(bytes: &[u8; 16]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+/// 32 hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: [u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-fn unhex(text: &str) -> Option<[u8; 16]> {
-    let digits = text.as_bytes();
-    if digits.len() != 32 {
-        return None;
-    }
-    let mut bytes = [0; 16];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let high = char::from(pair[0]).to_digit(16)?;
-        let low = char::from(pair[1]).to_digit(16)?;
-        *byte = (high << 4 | low) as u8;
-    }
-    Some(bytes)
+/// Reads what [`hex`] writes.
+#[must_use]
+pub fn unhex(text: &str) -> Option<[u8; 16]> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16).ok().filter(|_| is_hex).map(u128::to_be_bytes)
 }
 
 impl fmt::Display for JobAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", hex(&self.name), hex(&self.token))?;
+        write!(f, "{}:{}", hex(self.name), hex(self.token))?;
         match self.user {
             Some(user) => write!(f, ":{user}"),
             None => Ok(()),
@@ -98,7 +95,7 @@ impl fmt::Display for JobAddress {
 
 impl fmt::Debug for JobAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JobAddress({}:…)", hex(&self.name))
+        write!(f, "JobAddress({}:…)", hex(self.name))
     }
 }
 

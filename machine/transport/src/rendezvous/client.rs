@@ -4,15 +4,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mapwire_host::descriptors::above_stdio;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::message::{Card, Secret, ToBroker, ToRank};
 use super::socket::{self, Received};
 use super::{JobAddress, RendezvousError};
 use crate::board::{Board, RankState};
+use crate::local::{self, Credentials};
 
 /// How long a request may wait for a broker that does not take it. It always takes them, unless it
 /// is stopped.
@@ -96,10 +95,6 @@ pub struct Client {
     reported_end: bool,
 }
 
-fn os(call: &'static str) -> impl Fn(Errno) -> RendezvousError {
-    move |errno| RendezvousError::Os { call, errno }
-}
-
 impl Client {
     /// Joins the job at `address` as `rank`. Blocks until the broker answers.
     ///
@@ -118,23 +113,13 @@ impl Client {
     }
 
     fn attempt(address: &JobAddress, rank: u32, deadline: Instant, timeout: Duration) -> Result<Self, RendezvousError> {
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .and_then(above_stdio)
-            .map_err(os("socket"))?;
-        // A full listen queue makes connect wait; this bounds it.
-        let limit = timeout.max(Duration::from_millis(1));
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit)).map_err(os("setsockopt"))?;
-        let place = address.socket().map_err(os("abstract address"))?;
-        loop {
-            match rustix::net::connect(&socket, &place) {
-                Ok(()) => break,
-                Err(Errno::INTR) if Instant::now() < deadline => {}
-                Err(errno) => return Err(RendezvousError::Unreachable(errno)),
-            }
-        }
-        let broker = sockopt::socket_peercred(&socket).map_err(os("getsockopt(SO_PEERCRED)"))?;
-        if !address.trusts(broker.uid.as_raw()) {
-            return Err(RendezvousError::ForeignBroker(broker.uid.as_raw()));
+        let socket = local::connect(&address.socket(), timeout).map_err(|(call, errno)| match call {
+            "connect" => RendezvousError::Unreachable(errno),
+            call => RendezvousError::Os { call, errno },
+        })?;
+        let broker = Credentials::of(&socket)?;
+        if !address.trusts(broker.user) {
+            return Err(RendezvousError::ForeignBroker(broker.user));
         }
         let hello = ToBroker::Hello { rank, pid: std::process::id(), token: *address.token() }.encode();
         match socket::send(&socket, &hello, None) {
@@ -171,7 +156,7 @@ impl Client {
                 Received::Empty => {}
                 Received::Closed => return Err(RendezvousError::JobEnded),
                 Received::Garbage => return Err(RendezvousError::Protocol("garbage")),
-                Received::NoDescriptor(_) => return Err(os("recvmsg")(Errno::MFILE)),
+                Received::NoDescriptor(_) => return Err(("recvmsg", Errno::MFILE).into()),
                 Received::Record { record, fd, fds } => {
                     return match (ToRank::parse(&record, fds), fd) {
                         (Ok(message), Some(fd)) => Ok((message, fd)),
@@ -180,7 +165,7 @@ impl Client {
                     };
                 }
             }
-            if !wait_for(socket.as_fd(), PollFlags::IN, deadline)? {
+            if !local::wait_for(socket, PollFlags::IN, Some(deadline))? {
                 return Err(RendezvousError::Timeout {
                     what: "joining the job".into(),
                     rank,
@@ -225,9 +210,7 @@ impl Client {
     /// Whether the socket has something: a message, or the end of a broker that could not say so any more. A system call.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        let ready = poll(&mut fds, Some(&Timespec::default()));
-        !self.reported_end && ready.is_ok_and(|ready| ready > 0)
+        !self.reported_end && matches!(local::wait_for(&self.socket, PollFlags::IN, Some(Instant::now())), Ok(true))
     }
 
     /// Like [`Client::poll`], but always looks at the socket: for a loop that sleeps in the kernel
@@ -341,7 +324,7 @@ impl Client {
                     return Err(RendezvousError::JobEnded);
                 }
                 Err(Errno::AGAIN) => {
-                    if !wait_for(self.socket.as_fd(), PollFlags::OUT, deadline)? {
+                    if !local::wait_for(&self.socket, PollFlags::OUT, Some(deadline))? {
                         return Err(self.timeout("handing a request to the launcher", SEND_TIMEOUT));
                     }
                 }
@@ -349,9 +332,7 @@ impl Client {
                 Err(Errno::TOOMANYREFS) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                Err(errno) => {
-                    return Err(RendezvousError::Os { call: "sendmsg", errno });
-                }
+                Err(errno) => return Err(("sendmsg", errno).into()),
             }
         }
     }
@@ -369,7 +350,7 @@ impl Client {
             if self.reported_end {
                 return Err(RendezvousError::JobEnded);
             }
-            if !wait_for(self.socket.as_fd(), PollFlags::IN, deadline)? {
+            if !local::wait_for(&self.socket, PollFlags::IN, Some(deadline))? {
                 return Err(self.timeout("an answer of the launcher", timeout));
             }
         }
@@ -406,22 +387,4 @@ fn describe_states(board: &Board) -> String {
         }
     }
     parts.join(", ")
-}
-
-/// Waits until `flags` hold, the connection ends or the deadline passes (`false`).
-fn wait_for(fd: BorrowedFd<'_>, flags: PollFlags, deadline: Instant) -> Result<bool, RendezvousError> {
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        // What a `Timespec` cannot hold is as good as no limit.
-        let limit = Timespec::try_from(left).ok();
-        let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
-        match poll(&mut fds, limit.as_ref()) {
-            Ok(0) => return Ok(false),
-            Ok(_) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(errno) => {
-                return Err(RendezvousError::Os { call: "poll", errno });
-            }
-        }
-    }
 }

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::message::Refusal;
 use crate::board::BoardError;
+use crate::local::Failure;
 
 /// Why a rank cannot join, ask or pass.
 #[derive(Debug, thiserror::Error)]
@@ -66,4 +67,10 @@ pub enum RendezvousError {
         /// What it answered.
         errno: Errno,
     },
+}
+
+impl From<Failure> for RendezvousError {
+    fn from((call, errno): Failure) -> Self {
+        Self::Os { call, errno }
+    }
 }

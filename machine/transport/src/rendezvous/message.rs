@@ -8,6 +8,9 @@
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
 /// Length of a record without its body.
 pub const HEAD_BYTES: usize = 48;
 /// Length of the longest record.
@@ -241,47 +244,51 @@ type Fields<'a> = (u16, u32, u32, u64, [u8; 16], &'a [u8]);
 /// The token of messages that have none.
 const NONE: [u8; 16] = [0; 16];
 
+/// See [the module](self).
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct Head {
+    magic: U32,
+    version: U16,
+    kind: U16,
+    rank: U32,
+    number: U32,
+    tag: U64,
+    token: [u8; 16],
+    zero: U64,
+}
+
+const _: () = assert!(size_of::<Head>() == HEAD_BYTES);
+
 fn encode((kind, rank, number, tag, token, body): Fields<'_>) -> Record {
+    let head = Head {
+        magic: MAGIC.into(),
+        version: VERSION.into(),
+        kind: kind.into(),
+        rank: rank.into(),
+        number: number.into(),
+        tag: tag.into(),
+        token,
+        zero: U64::ZERO,
+    };
     let mut record = Record { bytes: [0; MAX_BYTES], length: HEAD_BYTES + body.len() };
+    record[..HEAD_BYTES].copy_from_slice(head.as_bytes());
     record[HEAD_BYTES..].copy_from_slice(body);
-    record[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-    record[4..6].copy_from_slice(&VERSION.to_le_bytes());
-    record[6..8].copy_from_slice(&kind.to_le_bytes());
-    record[8..12].copy_from_slice(&rank.to_le_bytes());
-    record[12..16].copy_from_slice(&number.to_le_bytes());
-    record[16..24].copy_from_slice(&tag.to_le_bytes());
-    record[24..40].copy_from_slice(&token);
     record
 }
 
-fn array<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&record[at..at + N]);
-    bytes
-}
-
 fn decode(record: &[u8]) -> Result<Fields<'_>, ParseError> {
-    if !(HEAD_BYTES..=MAX_BYTES).contains(&record.len()) {
+    let (head, body) = Head::ref_from_prefix(record).map_err(|_| ParseError::Malformed)?;
+    if head.magic != MAGIC || record.len() > MAX_BYTES {
         return Err(ParseError::Malformed);
     }
-    if u32::from_le_bytes(array(record, 0)) != MAGIC {
+    if head.version != VERSION {
+        return Err(ParseError::Version(head.version.get()));
+    }
+    if head.zero != 0 {
         return Err(ParseError::Malformed);
     }
-    match u16::from_le_bytes(array(record, 4)) {
-        VERSION => {}
-        other => return Err(ParseError::Version(other)),
-    }
-    if record[40..HEAD_BYTES] != [0; 8] {
-        return Err(ParseError::Malformed);
-    }
-    Ok((
-        u16::from_le_bytes(array(record, 6)),
-        u32::from_le_bytes(array(record, 8)),
-        u32::from_le_bytes(array(record, 12)),
-        u64::from_le_bytes(array(record, 16)),
-        array(record, 24),
-        &record[HEAD_BYTES..],
-    ))
+    Ok((head.kind.get(), head.rank.get(), head.number.get(), head.tag.get(), head.token, body))
 }
 
 impl ToBroker {

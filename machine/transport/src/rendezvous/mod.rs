@@ -23,7 +23,7 @@ pub mod message;
 mod server;
 mod socket;
 
-pub use address::{JobAddress, JobAddressError};
+pub use address::{JobAddress, JobAddressError, hex, unhex};
 pub use client::{Client, Event};
 pub use error::RendezvousError;
 pub use message::{Card, Secret};

@@ -151,17 +151,17 @@ impl Broker {
     pub fn new(hosts: &[u32], make_channel: MakeChannel) -> Result<Self, BoardError> {
         let mut secret = Secret([0; 32]);
         // Up to 256 bytes come whole.
-        getrandom(&mut secret.0, GetRandomFlags::empty())
-            .map_err(|errno| BoardError::Os { call: "getrandom", errno })?;
+        getrandom(&mut secret.0, GetRandomFlags::empty()).map_err(|errno| ("getrandom", errno))?;
         Self::with_secret(hosts, secret, make_channel)
     }
 
     fn with_secret(hosts: &[u32], secret: Secret, make_channel: MakeChannel) -> Result<Self, BoardError> {
-        let os = |call| move |errno| BoardError::Os { call, errno };
         let (board, BoardFiles { bells, news }) = BrokersBoard::create(hosts)?;
         let ranks = board.ranks();
-        let address = JobAddress::random().map_err(os("getrandom"))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).and_then(above_stdio).map_err(os("epoll_create1"))?;
+        let address = JobAddress::random().map_err(|errno| ("getrandom", errno))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .and_then(above_stdio)
+            .map_err(|errno| ("epoll_create1", errno))?;
         let door = Door::open(&address, &epoll)?;
         Ok(Self {
             address,

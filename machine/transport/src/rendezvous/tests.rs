@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::message::{MAX_CARD_BYTES, ParseError, Refusal, ToBroker, ToRank};
 use super::server::HELLO_TIMEOUT;
@@ -122,7 +122,8 @@ fn stranger(hall: &Hall) -> OwnedFd {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-    rustix::net::connect(&socket, &hall.address.socket().unwrap()).unwrap();
+    let name = SocketAddrUnix::new_abstract_name(hall.address.socket().as_bytes()).unwrap();
+    rustix::net::connect(&socket, &name).unwrap();
     socket
 }
 
@@ -555,7 +556,7 @@ fn idle_connections_keep_no_late_rank_out_and_are_closed_in_the_end() {
 #[test]
 fn a_hello_that_came_while_the_broker_did_not_look_is_heard_however_late_it_is() {
     let mut broker = Broker::new(&[0; 200], Box::new(|_, _| unreachable!("no channel"))).unwrap();
-    let place = broker.address().socket().unwrap();
+    let place = SocketAddrUnix::new_abstract_name(broker.address().socket().as_bytes()).unwrap();
     let token = *broker.address().token();
     let connect = |_| {
         let flags = SocketFlags::CLOEXEC;

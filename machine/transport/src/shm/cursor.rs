@@ -5,7 +5,7 @@
 //! ever stand in shared memory. All state that decides an address is private to its process: of the peer's words
 //! only the fullness of a slot, a payload length and a release count are read, and each is checked.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::PeerCorrupt;
 
@@ -15,54 +15,17 @@ pub const BULK_ALIGN_BYTES: u64 = 64;
 /// Bit of a slot's payload length: the payload lies at the begin of the bulk area.
 pub const RESTARTED: u32 = 1 << 29;
 
-/// A 64-bit word that both ends of a ring read and write.
-pub trait Word64 {
-    /// Reads the word.
-    fn load(&self, order: Ordering) -> u64;
-    /// Writes the word.
-    fn store(&self, value: u64, order: Ordering);
-}
-
-/// A 32-bit word that both ends of a ring read and write.
-pub trait Word32 {
-    /// Reads the word.
-    fn load(&self, order: Ordering) -> u32;
-    /// Writes the word.
-    fn store(&self, value: u32, order: Ordering);
-}
-
-impl Word64 for AtomicU64 {
-    #[inline(always)]
-    fn load(&self, order: Ordering) -> u64 {
-        AtomicU64::load(self, order)
-    }
-    #[inline(always)]
-    fn store(&self, value: u64, order: Ordering) {
-        AtomicU64::store(self, value, order);
-    }
-}
-
-impl Word32 for AtomicU32 {
-    #[inline(always)]
-    fn load(&self, order: Ordering) -> u32 {
-        AtomicU32::load(self, order)
-    }
-    #[inline(always)]
-    fn store(&self, value: u32, order: Ordering) {
-        AtomicU32::store(self, value, order);
-    }
-}
-
-/// The words that the two ends of a ring share.
+/// The words that the two ends of a ring share: of each slot its sequence number in the low half and its payload's length in the high half,
+/// and the consumer's count of released slots, modulo 2³². Indices are below the number of slots.
 pub trait RingWords {
-    /// A slot's word: sequence number in the low half, payload length in the high half.
-    type Slot: Word64;
-    /// The consumer's count of released slots, modulo 2³².
-    type Count: Word32;
-    /// The word of slot `index`, which is below the number of slots.
-    fn slot(&self, index: usize) -> &Self::Slot;
-    /// The count of released slots.
-    fn released(&self) -> &Self::Count;
+    /// Loads the word of a slot.
+    fn load_slot(&self, index: usize, order: Ordering) -> u64;
+    /// Stores the word of a slot.
+    fn store_slot(&self, index: usize, word: u64, order: Ordering);
+    /// Loads the count of released slots.
+    fn load_released(&self, order: Ordering) -> u32;
+    /// Stores the count of released slots.
+    fn store_released(&self, count: u32, order: Ordering);
 }
 
 /// Number of slots and size of the bulk area; both powers of two.
@@ -117,32 +80,16 @@ fn sequence_of(position: u64) -> u32 {
     }
 }
 
-/// Where a packet goes or lies.
+/// Room for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Reserved {
     /// Index of the slot, below the number of slots.
     pub slot: usize,
     /// Offset in the bulk area; offset plus length stays within the area. 0 for a payload inside the slot.
     pub bulk_offset: usize,
-}
-
-/// Room for a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserved {
-    /// Where it goes.
-    pub place: Place,
     /// Bytes of the bulk area that went before, and those with it.
     bulk: (u64, u64),
     restarts: bool,
-}
-
-/// Why a packet could not be placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stall {
-    /// The consumer has not released enough yet.
-    Full,
-    /// The consumer's count of released slots is impossible.
-    Corrupt(PeerCorrupt),
 }
 
 /// The producer's private state.
@@ -170,37 +117,34 @@ impl ProducerCursor {
         }
     }
 
-    /// Finds room for a packet with `bulk_bytes` of payload outside its slot; 0 when it fits inside. Repeating the
-    /// call before [`Self::publish`] gives the same place. `bulk_bytes` must not exceed half of the bulk area, so
+    /// Finds room for a packet with `bulk_bytes` of payload outside its slot; 0 when it fits inside. `None` until the consumer has
+    /// released enough. Repeating the call before [`Self::publish`] gives the same place. `bulk_bytes` must not exceed half of the bulk area, so
     /// that an empty ring has room wherever its head stands.
     #[inline]
-    pub fn reserve<W: RingWords>(&mut self, words: &W, bulk_bytes: u32) -> Result<Reserved, Stall> {
+    pub fn reserve<W: RingWords>(&mut self, words: &W, bulk_bytes: u32) -> Result<Option<Reserved>, PeerCorrupt> {
         if self.position - self.released == u64::from(self.shape.slots) {
-            self.refresh(words).map_err(Stall::Corrupt)?;
+            self.refresh(words)?;
             if self.position - self.released == u64::from(self.shape.slots) {
-                return Err(Stall::Full);
+                return Ok(None);
             }
         }
         let slot = self.shape.slot_of(self.position);
         if bulk_bytes == 0 {
-            return Ok(Reserved {
-                place: Place { slot, bulk_offset: 0 },
-                bulk: (self.bulk_head, self.bulk_head),
-                restarts: false,
-            });
+            let bulk = (self.bulk_head, self.bulk_head);
+            return Ok(Some(Reserved { slot, bulk_offset: 0, bulk, restarts: false }));
         }
         let mut bulk = self.shape.place(self.bulk_head, bulk_bytes);
-        let restarts = self.shape.goes_far(bulk.0, bulk_bytes) && self.drained(words).map_err(Stall::Corrupt)?;
+        let restarts = self.shape.goes_far(bulk.0, bulk_bytes) && self.drained(words)?;
         if restarts {
             bulk = self.shape.place_at_begin(self.bulk_head, bulk_bytes);
         } else if bulk.1 - self.bulk_tail > self.shape.bulk_bytes {
-            self.refresh(words).map_err(Stall::Corrupt)?;
+            self.refresh(words)?;
             if bulk.1 - self.bulk_tail > self.shape.bulk_bytes {
-                return Err(Stall::Full);
+                return Ok(None);
             }
         }
         let bulk_offset = (bulk.0 & (self.shape.bulk_bytes - 1)) as usize;
-        Ok(Reserved { place: Place { slot, bulk_offset }, bulk, restarts })
+        Ok(Some(Reserved { slot, bulk_offset, bulk, restarts }))
     }
 
     /// Hands the reserved slot to the consumer. `payload` is the payload's length, with bits of which this knows nothing.
@@ -209,7 +153,7 @@ impl ProducerCursor {
         let slot = self.shape.slot_of(self.position);
         let restarted = if reserved.restarts { RESTARTED } else { 0 };
         let word = u64::from(payload | restarted) << 32 | u64::from(sequence_of(self.position));
-        words.slot(slot).store(word, Ordering::Release);
+        words.store_slot(slot, word, Ordering::Release);
         let (start, end) = reserved.bulk;
         if reserved.restarts {
             // Nothing lies before it.
@@ -230,7 +174,7 @@ impl ProducerCursor {
     /// Reads how much the consumer has released.
     #[cold]
     pub fn refresh<W: RingWords>(&mut self, words: &W) -> Result<(), PeerCorrupt> {
-        let shared = words.released().load(Ordering::Acquire);
+        let shared = words.load_released(Ordering::Acquire);
         let newly = u64::from(shared.wrapping_sub(self.released as u32));
         if newly > self.position - self.released {
             return Err(PeerCorrupt { what: "count of released slots", value: u64::from(shared) });
@@ -274,7 +218,7 @@ impl ConsumerCursor {
     #[inline(always)]
     pub fn ready<W: RingWords>(&self, words: &W) -> Option<(usize, u32)> {
         let slot = self.shape.slot_of(self.position);
-        let word = words.slot(slot).load(Ordering::Acquire);
+        let word = words.load_slot(slot, Ordering::Acquire);
         (word as u32 == sequence_of(self.position)).then_some((slot, (word >> 32) as u32))
     }
 
@@ -313,7 +257,7 @@ impl ConsumerCursor {
     /// Tells the producer of all released slots.
     #[inline]
     pub fn announce<W: RingWords>(&mut self, words: &W) {
-        words.released().store(self.position as u32, Ordering::Release);
+        words.store_released(self.position as u32, Ordering::Release);
         self.announced = self.position;
         self.bulk_announced = self.bulk_head;
     }

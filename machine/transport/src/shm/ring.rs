@@ -19,13 +19,13 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mapwire_host::mapping::Mapping;
 pub use mapwire_wire::{HEADER_BYTES, INLINE_BYTES};
 
 use super::PeerCorrupt;
-use super::cursor::{ConsumerCursor, ProducerCursor, RESTARTED, RingWords, Shape, Stall};
+use super::cursor::{ConsumerCursor, ProducerCursor, RESTARTED, RingWords, Shape};
 use super::packed;
 use crate::payload::{BulkPayload, Piece, Received, total_bytes};
 
@@ -177,6 +177,13 @@ impl Memory {
         unsafe { self.slots.as_ptr().add((slot & self.slot_mask) * SLOT_BYTES) }
     }
 
+    /// The word of a slot.
+    #[inline(always)]
+    fn slot(&self, index: usize) -> &AtomicU64 {
+        // SAFETY: a slot's first 8 bytes, aligned, inside the region, and accessed as an atomic only.
+        unsafe { AtomicU64::from_ptr(self.slot_at(index).cast()) }
+    }
+
     fn is_set(&self, offset: usize) -> bool {
         self.region.word32(self.base + offset).load(Ordering::Acquire) != 0
     }
@@ -187,16 +194,21 @@ impl Memory {
 }
 
 impl RingWords for Memory {
-    type Slot = AtomicU64;
-    type Count = AtomicU32;
     #[inline(always)]
-    fn slot(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: a slot's first 8 bytes, aligned, inside the region, and accessed as an atomic only.
-        unsafe { AtomicU64::from_ptr(self.slot_at(index).cast()) }
+    fn load_slot(&self, index: usize, order: Ordering) -> u64 {
+        self.slot(index).load(order)
     }
     #[inline(always)]
-    fn released(&self) -> &AtomicU32 {
-        self.region.word32(self.base + RELEASED_OFFSET)
+    fn store_slot(&self, index: usize, word: u64, order: Ordering) {
+        self.slot(index).store(word, order);
+    }
+    #[inline(always)]
+    fn load_released(&self, order: Ordering) -> u32 {
+        self.region.word32(self.base + RELEASED_OFFSET).load(order)
+    }
+    #[inline(always)]
+    fn store_released(&self, count: u32, order: Ordering) {
+        self.region.word32(self.base + RELEASED_OFFSET).store(count, order);
     }
 }
 

@@ -6,6 +6,7 @@ use super::PeerCorrupt;
 use super::channel::{Channel, ChannelError};
 use super::ring::{PushError, RingConfig};
 use crate::payload::Payload;
+use crate::peers::Peers;
 use crate::transport::{Abilities, Packet, ReceiveError, SendError, Transport};
 
 /// Idle sweeps between two looks at whether peers have closed.
@@ -26,26 +27,15 @@ impl Link {
     }
 }
 
-#[derive(Debug)]
-enum Peer {
-    Absent,
-    Connected(Box<Link>),
-    Gone,
-}
-
 /// Packets between ranks of one host.
 ///
 /// Channels come from elsewhere ([`crate::rendezvous`]) by [`Self::connect`]. Polling costs one load for each
 /// connected peer and nothing for the others.
 #[derive(Debug)]
 pub struct ShmTransport {
-    peers: Vec<Peer>,
-    /// The connected ones, in the order in which they are polled.
-    connected: Vec<NodeId>,
-    /// Index in `connected` of the peer to be polled first.
-    next: usize,
+    peers: Peers<Link>,
     /// Links that are over, kept until somebody may free memory.
-    over: Vec<Peer>,
+    over: Vec<Box<Link>>,
     idle_sweeps: u32,
     max_payload_bytes: usize,
 }
@@ -54,9 +44,7 @@ impl ShmTransport {
     /// A transport without peers. All channels must have this configuration's longest payload.
     pub fn new(config: &RingConfig) -> Self {
         Self {
-            peers: Vec::new(),
-            connected: Vec::new(),
-            next: 0,
+            peers: Peers::default(),
             over: Vec::new(),
             idle_sweeps: 0,
             max_payload_bytes: config.max_payload_bytes as usize,
@@ -65,16 +53,8 @@ impl ShmTransport {
 
     /// Takes the channel to a peer into service, in place of an earlier one if there was one.
     pub fn connect(&mut self, peer: NodeId, channel: Channel) {
-        let index = usize::from(peer.0);
-        if self.peers.len() <= index {
-            self.peers.resize_with(index + 1, || Peer::Absent);
-        }
-        let link = Link { channel, ended: false };
-        self.peers[index] = Peer::Connected(Box::new(link));
+        self.peers.connect(peer, Box::new(Link { channel, ended: false }));
         self.over.reserve(self.peers.len());
-        if !self.connected.contains(&peer) {
-            self.connected.push(peer);
-        }
     }
 
     /// Lets a node send to itself: a ring in private memory.
@@ -91,37 +71,19 @@ impl ShmTransport {
 
     /// Peers with a connection, in no particular order.
     pub fn peers(&self) -> &[NodeId] {
-        &self.connected
-    }
-
-    #[inline(always)]
-    fn link(&self, peer: NodeId) -> Option<&Link> {
-        match self.peers.get(usize::from(peer.0)) {
-            Some(Peer::Connected(link)) => Some(link),
-            _ => None,
-        }
-    }
-
-    #[inline(always)]
-    fn link_mut(&mut self, peer: NodeId) -> Result<&mut Link, SendError> {
-        match self.peers.get_mut(usize::from(peer.0)) {
-            Some(Peer::Connected(link)) => Ok(link),
-            Some(Peer::Gone) => Err(SendError::PeerGone(peer)),
-            Some(Peer::Absent) | None => Err(SendError::NotConnected(peer)),
-        }
+        self.peers.connected()
     }
 
     /// Whether a packet of any peer waits: one load for each.
     #[inline]
     pub fn has_packet(&self) -> bool {
-        let mut peers = self.connected.iter();
-        peers.any(|&peer| self.link(peer).is_some_and(|link| link.channel.receiver.has_packet()))
+        self.peers.iter().any(|(_, link)| link.channel.receiver.has_packet())
     }
 
     /// Whether another packet of `from` waits. When none does, `from` is told of all releases.
     #[inline]
     pub fn has_next(&mut self, from: NodeId) -> bool {
-        let Ok(link) = self.link_mut(from) else {
+        let Ok(link) = self.peers.get_mut(from) else {
             return false;
         };
         let has_next = link.channel.receiver.has_packet();
@@ -134,7 +96,7 @@ impl ShmTransport {
     /// What is wrong when the header at the head claims another length than the ring.
     #[inline(always)]
     fn length_mismatch(&self, from: NodeId) -> Option<PeerCorrupt> {
-        let incoming = self.link(from)?.channel.receiver.head()?;
+        let incoming = self.peers.get(from)?.channel.receiver.head()?;
         let header: &Header = zerocopy::transmute_ref!(incoming.header);
         let claimed = header.payload_bytes();
         (claimed as usize != incoming.payload.len_bytes())
@@ -143,10 +105,8 @@ impl ShmTransport {
 
     #[cold]
     fn forget(&mut self, peer: NodeId) {
-        let over = core::mem::replace(&mut self.peers[usize::from(peer.0)], Peer::Gone);
-        self.over.push(over);
-        self.connected.retain(|&other| other != peer);
-        self.next = 0;
+        let over = self.peers.forget(peer);
+        self.over.extend(over);
     }
 
     #[cold]
@@ -158,8 +118,7 @@ impl ShmTransport {
     /// The first peer found to be over, now forgotten.
     #[cold]
     fn reap(&mut self) -> Option<NodeId> {
-        let is_over = |peer: &&NodeId| self.link(**peer).is_some_and(Link::is_over);
-        let over = *self.connected.iter().find(is_over)?;
+        let (over, _) = self.peers.iter().find(|(_, link)| link.is_over())?;
         self.forget(over);
         Some(over)
     }
@@ -178,7 +137,7 @@ impl Transport for ShmTransport {
     #[inline]
     fn send(&mut self, to: NodeId, header: &Header, payload: Payload<'_>) -> Result<(), SendError> {
         debug_assert_eq!(header.payload_bytes() as usize, payload.len_bytes());
-        let link = self.link_mut(to)?;
+        let link = self.peers.get_mut(to)?;
         if link.ended || link.channel.sender.consumer_closed() {
             link.ended = true;
             return Err(SendError::PeerGone(to));
@@ -197,27 +156,8 @@ impl Transport for ShmTransport {
 
     #[inline]
     fn poll_receive(&mut self) -> Result<Option<Packet<'_>>, ReceiveError> {
-        let count = self.connected.len();
-        let mut found = None;
-        let mut index = self.next;
-        for _ in 0..count {
-            if index >= count {
-                index = 0;
-            }
-            let from = self.connected[index];
-            index += 1;
-            let Some(Peer::Connected(link)) = self.peers.get_mut(usize::from(from.0)) else {
-                continue;
-            };
-            match link.channel.receiver.poll() {
-                Ok(false) => {}
-                Ok(true) => {
-                    found = Some(from);
-                    break;
-                }
-                Err(corrupt) => return Err(self.forget_corrupt(from, corrupt)),
-            }
-        }
+        let found = self.peers.poll(|link| link.channel.receiver.poll());
+        let found = found.map_err(|(peer, corrupt)| self.forget_corrupt(peer, corrupt))?;
         let Some(from) = found else {
             self.idle_sweeps = self.idle_sweeps.wrapping_add(1);
             if self.idle_sweeps.is_multiple_of(CLOSED_CHECK_SWEEPS)
@@ -227,12 +167,10 @@ impl Transport for ShmTransport {
             }
             return Ok(None);
         };
-        self.next = index;
-
         if let Some(corrupt) = self.length_mismatch(from) {
             return Err(self.forget_corrupt(from, corrupt));
         }
-        let head = self.link(from).and_then(|link| link.channel.receiver.head());
+        let head = self.peers.get(from).and_then(|link| link.channel.receiver.head());
         Ok(head.map(|incoming| Packet {
             from,
             header: zerocopy::transmute_ref!(incoming.header),
@@ -242,27 +180,21 @@ impl Transport for ShmTransport {
 
     #[inline]
     fn release(&mut self, from: NodeId) {
-        if let Some(Peer::Connected(link)) = self.peers.get_mut(usize::from(from.0)) {
+        if let Ok(link) = self.peers.get_mut(from) {
             link.channel.receiver.release();
         }
     }
 
-    fn has_input(&self) -> bool {
-        self.connected
-            .iter()
-            .any(|&peer| self.link(peer).is_some_and(|link| link.channel.receiver.has_packet() || link.is_over()))
+    fn has_input(&mut self) -> bool {
+        self.peers.iter().any(|(_, link)| link.channel.receiver.has_packet() || link.is_over())
     }
 
     fn flush(&mut self) {
-        for index in 0..self.connected.len() {
-            if let Ok(link) = self.link_mut(self.connected[index]) {
-                link.channel.receiver.announce();
-            }
-        }
+        self.peers.for_each(|link| link.channel.receiver.announce());
     }
 
     fn drained(&mut self, to: NodeId) -> Result<bool, SendError> {
-        let link = self.link_mut(to)?;
+        let link = self.peers.get_mut(to)?;
         if link.ended {
             return Err(SendError::PeerGone(to));
         }
@@ -276,7 +208,7 @@ impl Transport for ShmTransport {
     }
 
     fn disconnect(&mut self, peer: NodeId) {
-        if let Ok(link) = self.link_mut(peer) {
+        if let Ok(link) = self.peers.get_mut(peer) {
             link.ended = true;
         }
     }

@@ -9,8 +9,8 @@ use mapwire_wire::{Header, NodeId};
 use super::channel::{Channel, Side};
 use super::ring::{PushError, RingConfig};
 use super::{PeerCorrupt, ShmTransport};
-use crate::conformance::{self, Network};
 use crate::payload::Payload;
+use crate::tests::conformance::{self, Network};
 use crate::transport::{ReceiveError, SendError, Transport};
 
 const FIRST_RING: usize = 4096;

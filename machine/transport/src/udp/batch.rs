@@ -177,12 +177,6 @@ impl<'a> Batch<'a> {
         Some(self.gather.reserve(message, bytes))
     }
 
-    /// Whether the buffer of socket `via` was full when it was last tried: what is pushed for it from now on is not sent.
-    #[must_use]
-    pub fn is_blocked(&self, via: usize) -> bool {
-        via < self.sockets.len() && self.blocked & 1 << via != 0
-    }
-
     /// Sends what waits, and tells what became of all datagrams.
     #[inline(always)]
     pub fn finish(mut self) -> Outcome {

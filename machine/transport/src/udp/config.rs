@@ -1,8 +1,6 @@
 //! What sockets are opened with, and why they cannot be.
 
-use core::fmt;
-use core::net::{IpAddr, SocketAddr};
-use core::ops::RangeInclusive;
+use core::net::IpAddr;
 
 use rustix::io::Errno;
 
@@ -16,8 +14,6 @@ pub const MAX_CONNECTED: usize = 56;
 pub struct UdpConfig {
     /// One socket each, at most [`MAX_SOCKETS`]. Addresses of either family, `0.0.0.0` and `::` for all of this host.
     pub addresses: Vec<IpAddr>,
-    /// The ports to choose from, the first that is free for each address; `None` for whichever the kernel gives.
-    pub ports: Option<RangeInclusive<u16>>,
     /// Bytes of datagrams that wait in the kernel to be sent, asked for each socket. The kernel may give less.
     pub send_buffer_bytes: usize,
     /// Bytes of datagrams that wait in the kernel to be received, asked for each socket. The kernel may give less.
@@ -36,7 +32,6 @@ impl UdpConfig {
     pub fn new(addresses: Vec<IpAddr>) -> Self {
         Self {
             addresses,
-            ports: None,
             send_buffer_bytes: 4 << 20,
             receive_buffer_bytes: 16 << 20,
             busy_poll_us: None,
@@ -54,13 +49,11 @@ pub enum UdpError {
     /// More addresses than [`MAX_SOCKETS`].
     #[error("{0} addresses to receive datagrams at; name at most {MAX_SOCKETS}")]
     TooManyAddresses(usize),
-    /// An address or its port cannot be used.
-    #[error("cannot receive datagrams at {address}, {}: {source}; {}", PortsText(.ports), mend(*.source))]
+    /// An address cannot be used.
+    #[error("cannot receive datagrams at {address}, any port: {source}; {}", mend(*.source))]
     Bind {
         /// The address.
         address: IpAddr,
-        /// The ports that were tried.
-        ports: Option<RangeInclusive<u16>>,
         /// Why.
         source: Errno,
     },
@@ -72,44 +65,13 @@ pub enum UdpError {
     },
 }
 
-struct PortsText<'a>(&'a Option<RangeInclusive<u16>>);
-
-impl fmt::Display for PortsText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("any port"),
-            Some(ports) if ports.start() == ports.end() => write!(f, "port {}", ports.start()),
-            Some(ports) => write!(f, "ports {} to {}", ports.start(), ports.end()),
-        }
-    }
-}
-
 fn mend(why: Errno) -> &'static str {
     match why {
         Errno::ADDRNOTAVAIL => "name an address of this host (`ip address` lists them)",
-        Errno::ADDRINUSE => "state other ports, or end the program that uses these (`ss -ulpn`)",
-        Errno::ACCESS => "state ports from 1024 on",
         Errno::AFNOSUPPORT => "this kernel lacks the address's family; name an address of the other",
         Errno::MFILE | Errno::NFILE => "raise the limit of open files (`ulimit -n`)",
-        Errno::INVAL => "name an address that needs no interface (not fe80::…) and a range that is not empty",
+        Errno::INVAL => "name an address that needs no interface (not fe80::…)",
         Errno::NOMEM | Errno::NOBUFS => "free memory",
         _ => "name another address",
-    }
-}
-
-/// An option that the kernel refused. Everything works without it, more slowly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The socket's address.
-    pub address: SocketAddr,
-    /// What was asked for, as the kernel names it.
-    pub option: &'static str,
-    /// Why.
-    pub why: Errno,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the kernel refused {} at {}: {}", self.option, self.address, self.why)
     }
 }

@@ -7,7 +7,7 @@
 //! | send | [`Udp::batch`], then [`Batch::push`] or [`Batch::reserve`] for each datagram, [`Batch::finish`] |
 //! | receive | [`Udp::receive`], then [`Udp::received`] until it gives `None`; to sleep, poll [`Udp::fds`] |
 //! | be faster | [`Udp::connect`] to those to whom much is sent |
-//! | ask | [`Udp::addresses`], [`Udp::max_bytes_towards`], [`Udp::buffers`], [`Udp::refused`], [`Udp::malformed`] |
+//! | ask | [`Udp::addresses`], [`Udp::max_bytes_towards`], [`Udp::malformed`] |
 //!
 //! Sending and receiving allocate nothing.
 
@@ -26,10 +26,9 @@ use core::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
-use rustix::net::sockopt;
 
 pub use batch::{Batch, Destination, MAX_DATAGRAM_BYTES, Outcome, Shortened};
-pub use config::{MAX_CONNECTED, MAX_SOCKETS, Refused, UdpConfig, UdpError};
+pub use config::{MAX_CONNECTED, MAX_SOCKETS, UdpConfig, UdpError};
 pub use lossy::{Faults, Loss, LossError, Lossy, Struck};
 pub use receive::Datagram;
 
@@ -48,47 +47,27 @@ pub struct Udp {
     send_buffer_bytes: usize,
     outgoing: Outgoing,
     incoming: Incoming,
-    refused: Vec<Refused>,
-}
-
-/// The buffers of a socket, in bytes as the kernel counts them: with its own overhead for each datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffers {
-    /// For what waits to be sent.
-    pub send_bytes: usize,
-    /// For what waits to be received.
-    pub receive_bytes: usize,
 }
 
 impl Udp {
     /// Opens one socket for each address.
     ///
     /// # Errors
-    /// [`UdpError`]. An option that is merely faster is no error if refused ([`refused`](Self::refused)).
+    /// [`UdpError`]. A refused option that would only be faster is not an error.
     pub fn bind(config: &UdpConfig) -> Result<Self, UdpError> {
         match config.addresses.len() {
             0 => return Err(UdpError::NoAddress),
             1..=MAX_SOCKETS => {}
             more => return Err(UdpError::TooManyAddresses(more)),
         }
-        let mut refused = Vec::new();
-        let open = |&address| Socket::open(address, config, &mut refused);
-        let opened = config.addresses.iter().map(open);
+        let opened = config.addresses.iter().map(|&address| Socket::open(address, config));
         let mut sockets: Vec<_> = opened.collect::<Result<_, _>>()?;
         let resources = |source| UdpError::Resources { source };
         let incoming = Incoming::new(&sockets, config.first_length).map_err(resources)?;
         let outgoing = Outgoing::new().map_err(resources)?;
         let receiving = sockets.len();
         sockets.reserve_exact(MAX_CONNECTED);
-        Ok(Self {
-            sockets,
-            receiving,
-            oldest: 0,
-            send_buffer_bytes: config.send_buffer_bytes,
-            outgoing,
-            incoming,
-            refused,
-        })
+        Ok(Self { sockets, receiving, oldest: 0, send_buffer_bytes: config.send_buffer_bytes, outgoing, incoming })
     }
 
     /// The address of each socket with its port, in the order of the configuration.
@@ -99,20 +78,6 @@ impl Udp {
     /// The descriptor of each socket, to be polled for input.
     pub fn fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
         self.receiving().iter().map(AsFd::as_fd)
-    }
-
-    /// Options that the kernel refused.
-    #[must_use]
-    pub fn refused(&self) -> &[Refused] {
-        &self.refused
-    }
-
-    /// The buffers that the kernel gave each socket.
-    pub fn buffers(&self) -> impl ExactSizeIterator<Item = Buffers> {
-        self.receiving().iter().map(|socket| Buffers {
-            send_bytes: sockopt::socket_send_buffer_size(socket).unwrap_or(0),
-            receive_bytes: sockopt::socket_recv_buffer_size(socket).unwrap_or(0),
-        })
     }
 
     /// Datagrams that came and were dropped: cut short, or from no address that could be answered.

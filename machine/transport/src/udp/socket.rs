@@ -1,7 +1,6 @@
 //! One socket: how it is opened, and what the kernel gave it.
 
 use core::net::{IpAddr, SocketAddr};
-use core::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mapwire_host::descriptors::above_stdio;
@@ -9,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery as V4Discovery, Ipv6PathMtuDiscovery as V6Discovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::config::{Refused, UdpConfig, UdpError};
+use super::config::{UdpConfig, UdpError};
 use super::sys;
 
 /// A socket bound to an address of this host.
@@ -24,30 +23,19 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// A socket at `address`. Options that are refused are added to `refused`.
-    pub(super) fn open(address: IpAddr, config: &UdpConfig, refused: &mut Vec<Refused>) -> Result<Self, UdpError> {
-        let bound = bind(address, config.ports.as_ref());
-        let (fd, address) = bound.map_err(|source| UdpError::Bind { address, ports: config.ports.clone(), source })?;
-        let mut socket = Self { fd, address, cuts: true, peer: None };
-        socket.set_buffers(config.send_buffer_bytes, config.receive_buffer_bytes);
-        let mut ask = |option, outcome: Result<(), Errno>| {
-            refused.extend(outcome.err().map(|why| Refused { address, option, why }));
-            outcome.is_ok()
-        };
-        let fd = &socket.fd;
-        ask("path MTU discovery", socket.set_fragmenting(false));
-        let gro = sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
-        ask("UDP_GRO", gro);
-        let gso = sys::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0);
-        let cuts = ask("UDP_SEGMENT", gso);
+    /// A socket at `address`. An option that the kernel refuses would only make it faster.
+    pub(super) fn open(address: IpAddr, config: &UdpConfig) -> Result<Self, UdpError> {
+        let (fd, address) = bind(address).map_err(|source| UdpError::Bind { address, source })?;
+        let cuts = sys::set_option(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        let _ = sys::set_option(&fd, libc::SOL_UDP, libc::UDP_GRO, 1);
         if let Some(us) = config.busy_poll_us {
             let us = i32::try_from(us).unwrap_or(i32::MAX);
-            let poll = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, us);
-            ask("SO_BUSY_POLL", poll);
-            let prefer = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1);
-            ask("SO_PREFER_BUSY_POLL", prefer);
+            let _ = sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, us);
+            let _ = sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1);
         }
-        socket.cuts = cuts;
+        let socket = Self { fd, address, cuts, peer: None };
+        socket.set_buffers(config.send_buffer_bytes, config.receive_buffer_bytes);
+        let _ = socket.set_fragmenting(false);
         Ok(socket)
     }
 
@@ -126,21 +114,9 @@ pub(super) fn unbound(address: IpAddr) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-fn bind(address: IpAddr, ports: Option<&RangeInclusive<u16>>) -> Result<(OwnedFd, SocketAddr), Errno> {
+fn bind(address: IpAddr) -> Result<(OwnedFd, SocketAddr), Errno> {
     let fd = unbound(address)?;
-    let mut why = Errno::INVAL;
-    for port in ports.cloned().unwrap_or(0..=0) {
-        match rustix::net::bind(&fd, &SocketAddr::new(address, port)) {
-            Ok(()) => {
-                let bound = rustix::net::getsockname(&fd)?;
-                let bound = SocketAddr::try_from(bound).map_err(|_| Errno::AFNOSUPPORT)?;
-                return Ok((fd, bound));
-            }
-            Err(error) => why = error,
-        }
-        if why != Errno::ADDRINUSE {
-            break;
-        }
-    }
-    Err(why)
+    rustix::net::bind(&fd, &SocketAddr::new(address, 0))?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?).map_err(|_| Errno::AFNOSUPPORT)?;
+    Ok((fd, bound))
 }

@@ -125,7 +125,7 @@ impl Transport for Queues {
         self.head = None;
     }
 
-    fn has_input(&self) -> bool {
+    fn has_input(&mut self) -> bool {
         self.head.is_some() || !self.queue(self.me).is_empty()
     }
 
@@ -193,7 +193,7 @@ impl<T: Transport> Transport for Bare<T> {
         self.transport.release(from);
     }
 
-    fn has_input(&self) -> bool {
+    fn has_input(&mut self) -> bool {
         self.transport.has_input()
     }
 

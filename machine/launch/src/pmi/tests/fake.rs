@@ -25,9 +25,8 @@ struct Shared {
 }
 
 pub(super) fn serve(speaks: Speaks, size: u32) -> Vec<OwnedFd> {
-    let mapping = "(vector,(0,2,1))".to_owned();
     let shared = Arc::new(Shared {
-        values: Mutex::new(HashMap::from([("PMI_process_mapping".to_owned(), mapping)])),
+        values: Mutex::new(HashMap::new()),
         all_here: Barrier::new(size as usize),
         speaks,
         size,
@@ -105,7 +104,7 @@ impl Shared {
             }
             "job-getid" => "jobid=job_1;rc=0;".into(),
             "kvs-put" => format!("rc={};", i32::from(!self.put(&fields))),
-            "kvs-get" | "info-getjobattr" => match self.values.lock().unwrap().get(&fields["key"]) {
+            "kvs-get" => match self.values.lock().unwrap().get(&fields["key"]) {
                 Some(value) => format!("found=TRUE;value={value};rc=0;"),
                 None => "found=FALSE;rc=0;".into(),
             },

@@ -56,9 +56,9 @@ pub(in crate::ofi) enum Event {
     /// The message has left the buffer.
     Sent(Slot),
     /// A receive failed.
-    ReceiveFailed(Slot, c_int),
+    ReceiveFailed(Slot),
     /// A send failed.
-    SendFailed(Slot, c_int),
+    SendFailed(Slot),
     /// A store or fetch is over; an error other than 0 if it failed.
     Moved(usize, c_int),
 }
@@ -467,8 +467,8 @@ impl Endpoint {
         events.push(match (core::mem::replace(use_, Use::Idle), error) {
             (Use::Receiving, 0) => Event::Received(number, bytes.min(self.slot_bytes)),
             (Use::Sending, 0) => Event::Sent(number),
-            (Use::Receiving, error) => Event::ReceiveFailed(number, error),
-            (Use::Sending, error) => Event::SendFailed(number, error),
+            (Use::Receiving, _) => Event::ReceiveFailed(number),
+            (Use::Sending, _) => Event::SendFailed(number),
             (Use::Idle, _) => return,
         });
     }

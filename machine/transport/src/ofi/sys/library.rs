@@ -1,8 +1,9 @@
 //! Loads libfabric.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::transmute;
 use std::sync::OnceLock;
+
+use libloading::os::unix::{Library as Object, RTLD_LOCAL, RTLD_NOW};
 
 use super::abi::{FabricAttr, FidFabric, RawInfo};
 use crate::ofi::OfiError;
@@ -50,34 +51,28 @@ impl Library {
 }
 
 fn open() -> Result<Library, OfiError> {
+    let not_installed = |error: libloading::Error| OfiError::NotInstalled { reason: error.to_string() };
     // What Debian's build loads too, libinfinipath, takes the signals of faults for itself.
     let _kept = Handlers::keep();
     // SAFETY: loads a shared library by its name as the linker would; libfabric's initialisers ask nothing of the program.
-    let handle = unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_NOW) };
-    if handle.is_null() {
-        return Err(not_installed());
+    let object = unsafe { Object::open(Some("libfabric.so.1"), RTLD_NOW | RTLD_LOCAL) }.map_err(not_installed)?;
+    macro_rules! function {
+        ($name:literal) => {
+            // SAFETY: the type of each field below is that of the function's declaration in `rdma/fabric.h` and `rdma/fi_errno.h`; the
+            // library is never unloaded, so the pointer stays valid.
+            *unsafe { object.get($name) }.map_err(not_installed)?
+        };
     }
-    // SAFETY: each type is that of the function's declaration in `rdma/fabric.h` and `rdma/fi_errno.h`, and a function pointer has the
-    // size of a symbol's address.
-    unsafe {
-        Ok(Library {
-            version: transmute::<*mut c_void, unsafe extern "C" fn() -> u32>(symbol(handle, c"fi_version")?),
-            getinfo: transmute::<*mut c_void, GetInfo>(symbol(handle, c"fi_getinfo")?),
-            freeinfo: transmute::<*mut c_void, unsafe extern "C" fn(*mut RawInfo)>(symbol(handle, c"fi_freeinfo")?),
-            dupinfo: transmute::<*mut c_void, unsafe extern "C" fn(*const RawInfo) -> *mut RawInfo>(symbol(
-                handle,
-                c"fi_dupinfo",
-            )?),
-            fabric: transmute::<
-                *mut c_void,
-                unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int,
-            >(symbol(handle, c"fi_fabric")?),
-            strerror: transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *const c_char>(symbol(
-                handle,
-                c"fi_strerror",
-            )?),
-        })
-    }
+    let library = Library {
+        version: function!(b"fi_version\0"),
+        getinfo: function!(b"fi_getinfo\0"),
+        freeinfo: function!(b"fi_freeinfo\0"),
+        dupinfo: function!(b"fi_dupinfo\0"),
+        fabric: function!(b"fi_fabric\0"),
+        strerror: function!(b"fi_strerror\0"),
+    };
+    core::mem::forget(object);
+    Ok(library)
 }
 
 /// What signals of faults do, which is restored when this is dropped.
@@ -104,26 +99,4 @@ impl Drop for Handlers {
             unsafe { libc::sigaction(*signal, action, core::ptr::null_mut()) };
         }
     }
-}
-
-fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, OfiError> {
-    // SAFETY: `library` is a handle of dlopen that is never closed.
-    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
-    if address.is_null() {
-        return Err(not_installed());
-    }
-    Ok(address)
-}
-
-/// With what the loader last complained of.
-fn not_installed() -> OfiError {
-    // SAFETY: dlerror returns null or a string of this thread that lives until its next call of the loader.
-    let reason = unsafe { libc::dlerror() };
-    let reason = if reason.is_null() {
-        "the loader gives no reason".to_owned()
-    } else {
-        // SAFETY: not null, and ends in a zero.
-        unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
-    };
-    OfiError::NotInstalled { reason }
 }

@@ -8,6 +8,7 @@ use mapwire_host::mapping::Mapping;
 use super::super::rma::{Region, RemoteRights};
 use super::super::*;
 use super::{alone, network};
+use crate::transport::Transport;
 
 /// Polls both until an operation of the first is over.
 fn done(net: &mut [Ofi]) -> RmaDone {

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use mapwire_host::descriptors::above_stdio;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::sockopt;
 
 use super::super::message::{Refusal, ToRank};
 use super::super::socket;
 use super::{Broker, Connection, JobAddress, descent};
 use crate::board::BoardError;
+use crate::local::{self, Credentials};
 
 /// A connection that has not said hello is closed after this time: a process that has just been started on a busy machine may take
 /// seconds from one system call to the next.
@@ -41,16 +41,9 @@ pub(super) struct Door {
 
 impl Door {
     pub(super) fn open(address: &JobAddress, epoll: &OwnedFd) -> Result<Self, BoardError> {
-        let os = |call| move |errno| BoardError::Os { call, errno };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .and_then(above_stdio)
-            .map_err(os("socket"))?;
-        let place = address.socket().map_err(os("abstract address"))?;
-        rustix::net::bind(&listener, &place).map_err(os("bind"))?;
-        rustix::net::listen(&listener, 4096).map_err(os("listen"))?;
+        let listener = local::listen(&address.socket(), 4096)?;
         let data = epoll::EventData::new_u64(LISTENER);
-        epoll::add(epoll, &listener, data, epoll::EventFlags::IN).map_err(os("epoll_ctl"))?;
+        epoll::add(epoll, &listener, data, epoll::EventFlags::IN).map_err(|errno| ("epoll_ctl", errno))?;
         Ok(Self { listener })
     }
 
@@ -67,8 +60,7 @@ impl Broker {
     /// Takes connections that wait; what is left makes the descriptor readable again.
     pub(super) fn accept(&mut self, now: Instant) {
         for _ in 0..ACCEPT_BURST {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::accept_with(&self.door.listener, flags).and_then(above_stdio) {
+            match local::accept(&self.door.listener) {
                 Ok(socket) => self.admit(socket, now),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::AGAIN) => return,
@@ -81,17 +73,15 @@ impl Broker {
     }
 
     fn admit(&mut self, socket: OwnedFd, now: Instant) {
-        let Ok(peer) = sockopt::socket_peercred(&socket) else {
+        let Ok(Credentials { user, process: pid, .. }) = Credentials::of(&socket) else {
             return;
         };
-        let is_ours = peer.uid == rustix::process::geteuid() || peer.uid.is_root();
-        if !is_ours && self.guests != Some(peer.uid.as_raw()) {
+        if !local::is_own(user) && self.guests != Some(user) {
             self.stats.refused_user += 1;
             return turn_away(&socket, Refusal::User);
         }
         // Without it the kernel's usual size holds, which only costs more.
         let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
-        let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
         let origin = self.origin_of(pid);
         self.make_room(origin, now);
         let free = self.connections.iter().position(Option::is_none);

@@ -35,13 +35,10 @@ impl Producer {
         }
         let payload_bytes = len_bytes as u32;
         let bulk_bytes = if len_bytes > INLINE_BYTES { payload_bytes } else { 0 };
-        let reserved = match self.cursor.reserve(memory, bulk_bytes) {
-            Ok(reserved) => reserved,
-            Err(Stall::Full) => return Err(PushError::Full),
-            Err(Stall::Corrupt(corrupt)) => return Err(PushError::Corrupt(corrupt)),
+        let Some(reserved) = self.cursor.reserve(memory, bulk_bytes)? else {
+            return Err(PushError::Full);
         };
-        let place = reserved.place;
-        let slot = memory.slot_at(place.slot);
+        let slot = memory.slot_at(reserved.slot);
         if let ([piece], Some(mut line)) = (pieces, packed::line_of(header, len_bytes)) {
             // SAFETY: a `Piece` is readable while it lives and lies in no ring; `line_of` has room for so many bytes. A line is
             // what a slot's first cache line holds behind its first word.
@@ -67,7 +64,7 @@ impl Producer {
                 to += piece.len();
             }
         } else {
-            let mut to = memory.bulk_base + place.bulk_offset;
+            let mut to = memory.bulk_base + reserved.bulk_offset;
             for piece in pieces {
                 // SAFETY: a `Piece` is readable while it lives and lies in no ring.
                 unsafe { piece.copy_to(memory.region.at(to, piece.len())) };

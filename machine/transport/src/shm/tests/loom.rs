@@ -11,27 +11,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::cursor::{
-    BULK_ALIGN_BYTES, ConsumerCursor, ProducerCursor, RESTARTED, RingWords, Shape, Stall, Word32, Word64,
-};
-
-impl Word64 for AtomicU64 {
-    fn load(&self, order: Ordering) -> u64 {
-        AtomicU64::load(self, order)
-    }
-    fn store(&self, value: u64, order: Ordering) {
-        AtomicU64::store(self, value, order);
-    }
-}
-
-impl Word32 for AtomicU32 {
-    fn load(&self, order: Ordering) -> u32 {
-        AtomicU32::load(self, order)
-    }
-    fn store(&self, value: u32, order: Ordering) {
-        AtomicU32::store(self, value, order);
-    }
-}
+use super::cursor::{BULK_ALIGN_BYTES, ConsumerCursor, ProducerCursor, RESTARTED, RingWords, Shape};
 
 /// Two slots, and a bulk area of two units.
 const SHAPE: Shape = Shape { slots: 2, bulk_bytes: 2 * BULK_ALIGN_BYTES, near_bytes: BULK_ALIGN_BYTES };
@@ -52,13 +32,17 @@ unsafe impl Sync for Ring {}
 unsafe impl Send for Ring {}
 
 impl RingWords for Ring {
-    type Slot = AtomicU64;
-    type Count = AtomicU32;
-    fn slot(&self, index: usize) -> &AtomicU64 {
-        &self.slots[index]
+    fn load_slot(&self, index: usize, order: Ordering) -> u64 {
+        self.slots[index].load(order)
     }
-    fn released(&self) -> &AtomicU32 {
-        &self.released
+    fn store_slot(&self, index: usize, word: u64, order: Ordering) {
+        self.slots[index].store(word, order);
+    }
+    fn load_released(&self, order: Ordering) -> u32 {
+        self.released.load(order)
+    }
+    fn store_released(&self, count: u32, order: Ordering) {
+        self.released.store(count, order);
     }
 }
 
@@ -73,19 +57,15 @@ impl Ring {
     }
 
     fn try_push(&self, cursor: &mut ProducerCursor, value: u64, bulk_bytes: u32) -> bool {
-        match cursor.reserve(self, bulk_bytes) {
-            Ok(reserved) => {
-                let place = reserved.place;
-                for cell in self.cells(place.slot, place.bulk_offset, bulk_bytes) {
-                    // SAFETY: the place was reserved; loom reports it if the consumer still reads there.
-                    cell.with_mut(|data| unsafe { *data = value });
-                }
-                cursor.publish(self, reserved, bulk_bytes);
-                true
-            }
-            Err(Stall::Full) => false,
-            Err(Stall::Corrupt(corrupt)) => panic!("{corrupt}"),
+        let Some(reserved) = cursor.reserve(self, bulk_bytes).unwrap() else {
+            return false;
+        };
+        for cell in self.cells(reserved.slot, reserved.bulk_offset, bulk_bytes) {
+            // SAFETY: the place was reserved; loom reports it if the consumer still reads there.
+            cell.with_mut(|data| unsafe { *data = value });
         }
+        cursor.publish(self, reserved, bulk_bytes);
+        true
     }
 
     fn try_pop(&self, cursor: &mut ConsumerCursor) -> Option<u64> {

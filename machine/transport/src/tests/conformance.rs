@@ -14,7 +14,7 @@ use crate::payload::Payload;
 use crate::transport::{ReceiveError, SendError, Transport};
 
 /// A network: node `i` at index `i`.
-pub type Network = Vec<Box<dyn Transport>>;
+pub(crate) type Network = Vec<Box<dyn Transport>>;
 
 /// How long a packet may take to arrive on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LEAST_BYTES: usize = 4096 + mapwire_wire::SIGNAL_TRAILER_BYTES;
 
 /// Runs every test.
-pub fn run(make: &mut dyn FnMut(usize) -> Network) {
+pub(crate) fn run(make: &mut dyn FnMut(usize) -> Network) {
     conformance::run(&mut |nodes| {
         Box::new(Packets { net: make(usize::from(nodes)).into_iter().map(Some).collect(), start: Instant::now() })
     });

@@ -1,0 +1,3 @@
+//! Tests of all transports.
+
+pub(crate) mod conformance;
