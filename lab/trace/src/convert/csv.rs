@@ -13,7 +13,6 @@ use super::error::{ConvertError, Place, shown};
 use super::text::{Lines, push_decimal, push_hexadecimal, take_decimal, take_hexadecimal, take_prefix};
 use super::{Import, Sink};
 use crate::block::Block;
-use crate::info::OPS;
 
 /// The columns that a file must have, in the order in which they are written.
 pub const COLUMNS: [&str; 6] = ["time_ns", "node", "process", "op", "address", "bytes"];
@@ -110,7 +109,7 @@ fn take_value(rest: &mut &[u8], column: Column, record: &mut TraceRecord) -> Opt
         Column::Op => {
             let length = rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len());
             let (name, behind) = rest.split_at(length);
-            let op = OPS.into_iter().find(|op| op.name().as_bytes() == name);
+            let op = TraceOp::ALL.into_iter().find(|op| op.name().as_bytes() == name);
             record.op = op? as u8;
             *rest = behind;
         }
@@ -157,7 +156,7 @@ fn explain(line: &[u8], columns: &[Column]) -> String {
                 Column::Time | Column::Bytes => "a number below 2^64".to_owned(),
                 Column::Node | Column::Process => "a number from 0 to 65535".to_owned(),
                 Column::Address => "a number below 2^64, decimal or hexadecimal behind 0x".to_owned(),
-                Column::Op => format!("one of {}", OPS.map(TraceOp::name).join(", ")),
+                Column::Op => format!("one of {}", TraceOp::ALL.map(TraceOp::name).join(", ")),
                 Column::Direct => "0 or 1".to_owned(),
             };
             return format!("{name} is {}; it must be {wanted}", shown(value));

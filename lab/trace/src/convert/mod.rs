@@ -20,7 +20,6 @@ mod sort;
 mod tags;
 mod text;
 
-use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
@@ -37,41 +36,23 @@ pub use error::{ConvertError, Place};
 pub use sort::{MAX_RUNS, Ordered, RUN_RECORDS, Sorted};
 pub use tags::{TAG_SHIFT, Tags};
 
-/// A format that can be imported and exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    Csv,
-    Din,
-    /// libCacheSim's binary format with the time of each object's next access.
-    OracleGeneral,
-    Parquet,
+mapwire_wire::codes! {
+    /// A format that can be imported and exported. Its name is also the usual ending of its files.
+    pub enum Format: u8 {
+        Csv = 0 => "csv",
+        Din = 1 => "din",
+        /// libCacheSim's binary format with the time of each object's next access.
+        OracleGeneral = 2 => "oracleGeneral",
+        Parquet = 3 => "parquet",
+    }
 }
 
-pub const FORMATS: [Format; 4] = [Format::Csv, Format::Din, Format::OracleGeneral, Format::Parquet];
-
 impl Format {
-    /// Its name, which is also the usual ending of its files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Din => "din",
-            Self::OracleGeneral => "oracleGeneral",
-            Self::Parquet => "parquet",
-        }
-    }
-
     /// The format that the ending of a file's name tells; `None` if it tells none.
     pub fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let ending = name.strip_suffix(".bin").unwrap_or(name).rsplit_once('.')?.1;
-        FORMATS.into_iter().find(|format| format.name().eq_ignore_ascii_case(ending))
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        Format::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(ending))
     }
 }
 
@@ -79,8 +60,8 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        FORMATS.into_iter().find(|format| format.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
-            let names = FORMATS.map(Self::name).join(", ");
+        Format::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
+            let names = Format::ALL.map(Self::name).join(", ");
             format!("`{text}` is not a format; choose one of: {names}")
         })
     }

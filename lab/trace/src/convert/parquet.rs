@@ -33,7 +33,6 @@ use super::parquet_pages::Checked;
 use super::parquet_types::{is_integer, since_1970_ns, timestamp_ns};
 use super::{Import, Sink};
 use crate::block::Block;
-use crate::info::OPS;
 use crate::metadata::Metadata;
 
 /// The key of the metadata.
@@ -151,7 +150,7 @@ fn column<W: Write + Send, T: DataType>(
 
 impl<W: Write + Send> Sink for ParquetWriter<W> {
     fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
-        let names = OPS.map(|op| ByteArray::from(op.name()));
+        let names = TraceOp::ALL.map(|op| ByteArray::from(op.name()));
         self.time_ns.extend(block.time_ns.iter().map(|v| *v as i64));
         self.node.extend(block.node.iter().map(|v| i32::from(*v)));
         self.process.extend(block.process.iter().map(|v| i32::from(*v)));
@@ -370,11 +369,11 @@ impl ParquetReader {
                 take(column, rows, |index, value| push(index, Ok(u64::from(*value))))
             }
             Some(ColumnReader::ByteArrayColumnReader(column)) => take(column, rows, |index, value| {
-                let op = OPS.into_iter().find(|op| op.name().as_bytes() == value.data());
+                let op = TraceOp::ALL.into_iter().find(|op| op.name().as_bytes() == value.data());
                 push(
                     index,
                     op.map(|op| op as u64).ok_or_else(|| {
-                        let names = OPS.map(TraceOp::name).join(", ");
+                        let names = TraceOp::ALL.map(TraceOp::name).join(", ");
                         format!("op is {}; it must be one of {names}", shown(value.data()))
                     }),
                 );

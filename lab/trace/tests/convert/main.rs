@@ -404,7 +404,7 @@ impl Seek for Small {
 fn a_full_disk_is_an_error_in_every_format_wherever_it_is_met() {
     let records: Vec<_> = (0..3000).map(|i| record(i, (0, 0), TraceOp::Send, i * i * 64, 4096)).collect();
     let file = written(&records);
-    for format in mapwire_trace::convert::FORMATS {
+    for format in mapwire_trace::convert::Format::ALL {
         let (whole, _) = exported(&records, format, &ExportOptions::default()).unwrap();
         for room in [0, 100, whole.len() as u64 / 2, whole.len() as u64 - 1] {
             let mut out = Small(Cursor::new(Vec::new()), room);
