@@ -617,5 +617,5 @@ impl Outbound {
 
 /// Whether a packet carries data for an export, or a signal.
 fn is_store(transmit: &Transmit) -> bool {
-    Kind::from_code(transmit.header.kind) == Ok(Kind::Store)
+    Kind::from_code(transmit.header.kind) == Some(Kind::Store)
 }

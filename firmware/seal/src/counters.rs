@@ -1,59 +1,38 @@
 //! Counts of rejected datagrams, by cause.
 
-use core::fmt;
-
-/// Why a datagram was rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Cause {
-    /// Not an envelope: unknown type, wrong length, or an illegal value in a field.
-    Malformed,
-    /// Plain where only sealed datagrams are accepted, or the reverse.
-    Mode,
-    /// The code by the job's secret is wrong: an outsider made it.
-    Code,
-    /// Of another job, for another node, or from a node outside the job.
-    Misdirected,
-    /// An initiate without a good cookie. It was answered with one.
-    NoCookie,
-    /// From a node whose key is not known here.
-    UnknownPeer,
-    /// A handshake that does not prove the peer's key.
-    Handshake,
-    /// A cookie or a respond that answers no request.
-    Unasked,
-    /// An initiate that crossed one of this node, which takes precedence.
-    Crossed,
-    /// An initiate no newer than the one accepted last: a retransmission or a replay.
-    Repeated,
-    /// A peer sent too many messages that cost computations.
-    Limited,
-    /// Sealed for a session that does not exist, or no longer.
-    UnknownSession,
-    /// The tag is wrong.
-    Tag,
-    /// It was received before, or is too old to tell.
-    Replay,
-}
-
-impl Cause {
-    /// All causes, in the order of their counters.
-    pub const ALL: [Self; 14] = [
-        Self::Malformed,
-        Self::Mode,
-        Self::Code,
-        Self::Misdirected,
-        Self::NoCookie,
-        Self::UnknownPeer,
-        Self::Handshake,
-        Self::Unasked,
-        Self::Crossed,
-        Self::Repeated,
-        Self::Limited,
-        Self::UnknownSession,
-        Self::Tag,
-        Self::Replay,
-    ];
+mapwire_wire::codes! {
+    /// Why a datagram was rejected.
+    #[derive(PartialOrd, Ord)]
+    pub enum Cause: u8 {
+        /// Not an envelope: unknown type, wrong length, or an illegal value in a field.
+        Malformed = 0 => "malformed",
+        /// Plain where only sealed datagrams are accepted, or the reverse.
+        Mode = 1 => "wrong mode",
+        /// The code by the job's secret is wrong: an outsider made it.
+        Code = 2 => "wrong code",
+        /// Of another job, for another node, or from a node outside the job.
+        Misdirected = 3 => "misdirected",
+        /// An initiate without a good cookie. It was answered with one.
+        NoCookie = 4 => "no cookie",
+        /// From a node whose key is not known here.
+        UnknownPeer = 5 => "unknown peer",
+        /// A handshake that does not prove the peer's key.
+        Handshake = 6 => "failed handshake",
+        /// A cookie or a respond that answers no request.
+        Unasked = 7 => "unasked",
+        /// An initiate that crossed one of this node, which takes precedence.
+        Crossed = 8 => "crossed",
+        /// An initiate no newer than the one accepted last: a retransmission or a replay.
+        Repeated = 9 => "repeated",
+        /// A peer sent too many messages that cost computations.
+        Limited = 10 => "limited",
+        /// Sealed for a session that does not exist, or no longer.
+        UnknownSession = 11 => "unknown session",
+        /// The tag is wrong.
+        Tag = 12 => "wrong tag",
+        /// It was received before, or is too old to tell.
+        Replay = 13 => "replay",
+    }
 }
 
 impl Cause {
@@ -65,27 +44,6 @@ impl Cause {
             self,
             Self::NoCookie | Self::UnknownPeer | Self::Unasked | Self::Crossed | Self::Repeated | Self::Limited
         )
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed => "malformed",
-            Self::Mode => "wrong mode",
-            Self::Code => "wrong code",
-            Self::Misdirected => "misdirected",
-            Self::NoCookie => "no cookie",
-            Self::UnknownPeer => "unknown peer",
-            Self::Handshake => "failed handshake",
-            Self::Unasked => "unasked",
-            Self::Crossed => "crossed",
-            Self::Repeated => "repeated",
-            Self::Limited => "limited",
-            Self::UnknownSession => "unknown session",
-            Self::Tag => "wrong tag",
-            Self::Replay => "replay",
-        })
     }
 }
 

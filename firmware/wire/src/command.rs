@@ -20,7 +20,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::atomic::{ATOMIC_BYTES, Atomic, check_word};
-use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
+use crate::error::{WireError, known, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{Flags, SHORT_BYTES, SHORT_SIGNAL_BYTES, SIGNAL_TRAILER_BYTES};
 use crate::ids::{Endpoint, HandlerId, ImportId, NodeId, ProcessId};
 use crate::signal::Signal;
@@ -30,36 +30,19 @@ pub const COMMAND_BYTES: usize = 48;
 /// The version of the command format that this build speaks.
 pub const COMMAND_VERSION: u8 = 1;
 
-/// Kind of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum CommandKind {
-    /// Send data that lies in the command.
-    ShortSend = 1,
-    /// Send data that lies in memory.
-    LongSend = 2,
-    /// Fetch data into memory.
-    Fetch = 3,
-    /// Send data in the command to a handler.
-    Handler = 4,
-    /// Change a word and fetch what it held.
-    Atomic = 5,
-}
-
-impl CommandKind {
-    /// The kind behind a command's `kind` byte.
-    #[inline]
-    pub const fn from_code(code: u8) -> Result<CommandKind, WireError> {
-        Ok(match code {
-            1 => CommandKind::ShortSend,
-            2 => CommandKind::LongSend,
-            3 => CommandKind::Fetch,
-            4 => CommandKind::Handler,
-            5 => CommandKind::Atomic,
-            _ => {
-                return Err(WireError::Unknown { field: "command kind", value: code as u64 });
-            }
-        })
+codes! {
+    /// Kind of a command.
+    pub enum CommandKind: u8 {
+        /// Send data that lies in the command.
+        ShortSend = 1,
+        /// Send data that lies in memory.
+        LongSend = 2,
+        /// Fetch data into memory.
+        Fetch = 3,
+        /// Send data in the command to a handler.
+        Handler = 4,
+        /// Change a word and fetch what it held.
+        Atomic = 5,
     }
 }
 
@@ -191,7 +174,7 @@ impl CommandRepr {
                 spoken: COMMAND_VERSION,
             });
         }
-        match CommandKind::from_code(header.kind)? {
+        match known("command kind", header.kind.into(), CommandKind::from_code(header.kind))? {
             CommandKind::ShortSend => CommandRepr::parse_short_send(header, inline),
             CommandKind::LongSend => CommandRepr::parse_long_send(header, inline),
             CommandKind::Fetch => CommandRepr::parse_fetch(header),

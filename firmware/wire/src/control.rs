@@ -14,7 +14,7 @@ use core::fmt;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::error::{WireError, must_be_zero, must_fit};
+use crate::error::{WireError, known, must_be_zero, must_fit};
 use crate::header::VERSION;
 use crate::ids::{ExportId, Key, Rights};
 use crate::refusal::Refusal;
@@ -27,41 +27,23 @@ pub const MAX_CONTROL_BYTES: usize = size_of::<ImportRequest>() + MAX_NAME_BYTES
 const TOKEN: u16 = 1;
 const DIRECT: u16 = 1;
 
-/// Kind of a control message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ControlKind {
-    /// Asks for an import.
-    ImportRequest = 1,
-    /// Ends the wait for an import.
-    ImportCancel = 2,
-    /// Grants an import.
-    ImportGranted = 3,
-    /// Refuses an import.
-    ImportRefused = 4,
-    /// The exporter took an export back.
-    Revoked = 5,
-    /// An importer gave an import back.
-    Released = 6,
-    /// The sender leaves.
-    Goodbye = 7,
-}
-
-impl ControlKind {
-    /// The kind behind a message's second byte.
-    pub const fn from_code(code: u8) -> Result<ControlKind, WireError> {
-        Ok(match code {
-            1 => ControlKind::ImportRequest,
-            2 => ControlKind::ImportCancel,
-            3 => ControlKind::ImportGranted,
-            4 => ControlKind::ImportRefused,
-            5 => ControlKind::Revoked,
-            6 => ControlKind::Released,
-            7 => ControlKind::Goodbye,
-            _ => {
-                return Err(WireError::Unknown { field: "control kind", value: code as u64 });
-            }
-        })
+codes! {
+    /// Kind of a control message.
+    pub enum ControlKind: u8 {
+        /// Asks for an import.
+        ImportRequest = 1,
+        /// Ends the wait for an import.
+        ImportCancel = 2,
+        /// Grants an import.
+        ImportGranted = 3,
+        /// Refuses an import.
+        ImportRefused = 4,
+        /// The exporter took an export back.
+        Revoked = 5,
+        /// An importer gave an import back.
+        Released = 6,
+        /// The sender leaves.
+        Goodbye = 7,
     }
 }
 
@@ -240,7 +222,7 @@ impl<'a> ControlMessage<'a> {
         if prefix.version != VERSION {
             return Err(WireError::Version { field: "control version", found: prefix.version, spoken: VERSION });
         }
-        let kind = ControlKind::from_code(prefix.kind)?;
+        let kind = known("control kind", prefix.kind.into(), ControlKind::from_code(prefix.kind))?;
         let flags = prefix.flags.get();
         let legal = match kind {
             ControlKind::ImportRequest => TOKEN,
@@ -287,7 +269,7 @@ impl<'a> ControlMessage<'a> {
                 let m = whole::<ImportRefused>(bytes)?;
                 ControlMessage::ImportRefused {
                     request: m.request.get(),
-                    reason: Refusal::from_code(u64::from(m.reason.get()))?,
+                    reason: Refusal::read(m.reason.get().into())?,
                 }
             }
             ControlKind::Revoked => {

@@ -104,6 +104,12 @@ pub enum WireError {
     },
 }
 
+/// What a code stands for, if this version defines it.
+#[inline]
+pub(crate) fn known<T>(field: &'static str, value: u64, found: Option<T>) -> Result<T, WireError> {
+    found.ok_or(WireError::Unknown { field, value })
+}
+
 /// Checks that a field this kind does not use is zero.
 #[inline]
 pub(crate) const fn must_be_zero(field: &'static str, value: u64) -> Result<(), WireError> {

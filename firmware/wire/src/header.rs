@@ -148,8 +148,8 @@ impl Header {
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Kind::from_code(self.kind) {
-            Ok(kind) => write!(f, "{kind}")?,
-            Err(_) => write!(f, "kind {}", self.kind)?,
+            Some(kind) => write!(f, "{kind}")?,
+            None => write!(f, "kind {}", self.kind)?,
         }
         write!(
             f,

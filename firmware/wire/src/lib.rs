@@ -33,6 +33,9 @@
 
 extern crate alloc;
 
+#[macro_use]
+mod codes;
+
 pub mod atomic;
 pub mod command;
 pub mod control;

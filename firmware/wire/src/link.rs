@@ -29,20 +29,20 @@ const RANGE_BYTES: usize = 16;
 /// Bytes of the longest [`LinkAck`].
 pub const MAX_ACK_BYTES: usize = ACK_FIXED_BYTES + MAX_ACK_RANGES * RANGE_BYTES;
 
-/// Kind of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum LinkKind {
-    /// Asks the receiver for its epoch.
-    Hello = 1,
-    /// Answers a hello.
-    Welcome = 2,
-    /// Carries a packet.
-    Data = 3,
-    /// Acknowledges data.
-    Ack = 4,
-    /// Asks for the packet that is expected next: the receiver dropped it and can now take it.
-    Again = 5,
+codes! {
+    /// Kind of a datagram.
+    pub enum LinkKind: u8 {
+        /// Asks the receiver for its epoch.
+        Hello = 1,
+        /// Answers a hello.
+        Welcome = 2,
+        /// Carries a packet.
+        Data = 3,
+        /// Acknowledges data.
+        Ack = 4,
+        /// Asks for the packet that is expected next: the receiver dropped it and can now take it.
+        Again = 5,
+    }
 }
 
 /// Why bytes are not a valid datagram of a link.
@@ -98,14 +98,7 @@ impl LinkHeader {
         if fixed[0] != LINK_VERSION {
             return Err(LinkError::Version(fixed[0]));
         }
-        let kind = match fixed[1] {
-            1 => LinkKind::Hello,
-            2 => LinkKind::Welcome,
-            3 => LinkKind::Data,
-            4 => LinkKind::Ack,
-            5 => LinkKind::Again,
-            other => return Err(LinkError::Kind(other)),
-        };
+        let kind = LinkKind::from_code(fixed[1]).ok_or(LinkError::Kind(fixed[1]))?;
         if fixed[3] != 0 {
             return Err(LinkError::Field("reserved", fixed[3].into()));
         }

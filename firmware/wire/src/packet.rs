@@ -16,7 +16,7 @@
 use core::fmt;
 
 use crate::atomic::{Atomic, check_word};
-use crate::error::{WireError, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
+use crate::error::{WireError, known, must_be_zero, must_fit, must_not_be_empty, must_not_overflow};
 use crate::header::{CHUNK_BYTES, Flags, Header, MAX_PAYLOAD_BYTES, SIGNAL_TRAILER_BYTES, VERSION};
 use crate::ids::{ExportId, FetchId, HandlerId, Key, MessageId, ProcessId};
 use crate::payload::{
@@ -24,72 +24,25 @@ use crate::payload::{
 };
 use crate::refusal::Refusal;
 
-/// Kind of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// Data for an export.
-    Store = 1,
-    /// Asks for bytes of an export.
-    FetchRequest = 2,
-    /// Bytes that were asked for.
-    FetchReply = 3,
-    /// Says why a fetch is not answered.
-    FetchRefused = 4,
-    /// Says why a store was not applied.
-    StoreRefused = 5,
-    /// For a row of the handler dispatch table.
-    Handler = 6,
-    /// Uses up its sequence number, nothing else.
-    Nothing = 7,
-    /// Changes a word of an export, and asks for the old value.
-    Atomic = 8,
-}
-
-impl Kind {
-    /// Every kind, in the order of the codes.
-    pub const ALL: [Kind; 8] = [
-        Kind::Store,
-        Kind::FetchRequest,
-        Kind::FetchReply,
-        Kind::FetchRefused,
-        Kind::StoreRefused,
-        Kind::Handler,
-        Kind::Nothing,
-        Kind::Atomic,
-    ];
-
-    /// The kind behind a header's `kind` byte.
-    #[inline]
-    pub const fn from_code(code: u8) -> Result<Kind, WireError> {
-        Ok(match code {
-            1 => Kind::Store,
-            2 => Kind::FetchRequest,
-            3 => Kind::FetchReply,
-            4 => Kind::FetchRefused,
-            5 => Kind::StoreRefused,
-            6 => Kind::Handler,
-            7 => Kind::Nothing,
-            8 => Kind::Atomic,
-            _ => {
-                return Err(WireError::Unknown { field: "packet kind", value: code as u64 });
-            }
-        })
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Store => "store",
-            Kind::FetchRequest => "fetch request",
-            Kind::FetchReply => "fetch reply",
-            Kind::FetchRefused => "fetch refused",
-            Kind::StoreRefused => "store refused",
-            Kind::Handler => "handler",
-            Kind::Nothing => "nothing",
-            Kind::Atomic => "atomic",
-        })
+codes! {
+    /// Kind of a packet.
+    pub enum Kind: u8 {
+        /// Data for an export.
+        Store = 1 => "store",
+        /// Asks for bytes of an export.
+        FetchRequest = 2 => "fetch request",
+        /// Bytes that were asked for.
+        FetchReply = 3 => "fetch reply",
+        /// Says why a fetch is not answered.
+        FetchRefused = 4 => "fetch refused",
+        /// Says why a store was not applied.
+        StoreRefused = 5 => "store refused",
+        /// For a row of the handler dispatch table.
+        Handler = 6 => "handler",
+        /// Uses up its sequence number, nothing else.
+        Nothing = 7 => "nothing",
+        /// Changes a word of an export, and asks for the old value.
+        Atomic = 8 => "atomic",
     }
 }
 
@@ -248,7 +201,7 @@ impl Repr {
     }
 
     fn parse_other(header: &Header, inline: &[u8]) -> Result<Repr, WireError> {
-        let kind = Kind::from_code(header.kind)?;
+        let kind = known("packet kind", header.kind.into(), Kind::from_code(header.kind))?;
         let legal = match kind {
             Kind::FetchReply => Flags::LAST,
             _ => Flags::NONE,
@@ -293,14 +246,14 @@ impl Repr {
             Kind::FetchRefused => Repr::FetchRefused {
                 reply_key: header.key,
                 fetch: FetchId(header.message.get()),
-                reason: Refusal::from_code(header.offset.get())?,
+                reason: Refusal::read(header.offset.get())?,
             },
             Kind::StoreRefused => {
                 let [offset, length, count] = read_store_refused(header.length.get(), inline)?;
                 Repr::StoreRefused {
                     message: MessageId(header.message.get()),
                     export: ExportId(header.export.get()),
-                    reason: Refusal::from_code(header.offset.get())?,
+                    reason: Refusal::read(header.offset.get())?,
                     offset,
                     length,
                     count,

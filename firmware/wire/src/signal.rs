@@ -2,19 +2,19 @@
 
 use core::fmt;
 
-use crate::error::{WireError, must_not_overflow};
+use crate::error::{WireError, known, must_not_overflow};
 use crate::header::SIGNAL_TRAILER_BYTES;
 
-/// How a signal changes its word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum SignalOp {
-    /// The word becomes the value.
-    Set = 0,
-    /// The value is added to the word, wrapping.
-    Add = 1,
-    /// The bits of the value are set in the word.
-    Or = 2,
+codes! {
+    /// How a signal changes its word.
+    pub enum SignalOp: u8 {
+        /// The word becomes the value.
+        Set = 0,
+        /// The value is added to the word, wrapping.
+        Add = 1,
+        /// The bits of the value are set in the word.
+        Or = 2,
+    }
 }
 
 /// A 64-bit word that the receiver writes once all data of the message is in place.
@@ -50,14 +50,8 @@ impl Signal {
     pub fn from_bytes(trailer: &[u8; SIGNAL_TRAILER_BYTES]) -> Result<Signal, WireError> {
         let both = u128::from_le_bytes(*trailer);
         let (place, value) = (both as u64, (both >> 64) as u64);
-        let op = match place & Self::OP_BITS {
-            0 => SignalOp::Set,
-            1 => SignalOp::Add,
-            2 => SignalOp::Or,
-            value => {
-                return Err(WireError::Unknown { field: "signal operation", value });
-            }
-        };
+        let code = place & Self::OP_BITS;
+        let op = known("signal operation", code, SignalOp::from_code(code as u8))?;
         let offset = place & !Self::OP_BITS;
         let signal = Signal { offset, value, op };
         signal.check()?;

@@ -1,134 +1,70 @@
 //! Records of a process's communication, one for each operation, written while the process runs.
 
-use core::fmt;
-
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a [`TraceRecord`].
 pub const TRACE_RECORD_BYTES: usize = 32;
 
-/// What an operation does with the memory that it names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum TraceOp {
-    /// The memory is sent.
-    Send = 1,
-    /// The memory is the destination of a fetch, at the process that asked for it.
-    Fetch = 2,
-    /// The memory is an export's: a peer's store arrives there, or a peer's fetch reads it.
-    Receive = 3,
-    /// The memory is exported: its pages stay pinned until they are unexported.
-    Export = 4,
-    /// The memory is no longer exported.
-    Unexport = 5,
-    /// A send or fetch of the memory begins: its pages are checked, pinned if need be, and stay pinned until released. Recorded
-    /// only if other operations came before its end; otherwise the send or fetch stands for it.
-    Hold = 6,
-    /// A send or fetch of held memory is over.
-    Release = 7,
-    /// The memory could not be pinned as a whole when the host filled the NIC's cache ahead: some of it does not exist.
-    Absent = 8,
-    /// Memory that was absent now exists.
-    Present = 9,
-    /// A thread has computed: `address` is its number in the process, `bytes` the nanoseconds of processor time since its last
-    /// call of the shared memory. The calls that follow, up to the next such record, are this thread's. The time is the start of
-    /// the call; the call's own record has its end.
-    Compute = 10,
-    /// The shared memory is opened: `address` is the begin of its first view, `bytes` the length of a view.
-    OpenShared = 11,
-    /// The shape of the shared memory: `address` is its number of views, `bytes` the threads of each process that take part in
-    /// barriers.
-    ShapeShared = 12,
-    /// A minipage of `bytes` bytes is allocated at `address`.
-    Allocate = 13,
-    /// A load of the shared memory faulted at `address`; the minipage there has `bytes` bytes.
-    ReadFault = 14,
-    /// A store to the shared memory faulted at `address`; the minipage there has `bytes` bytes.
-    WriteFault = 15,
-    /// The page at `address` is requested before it is read.
-    Prefetch = 16,
-    /// The page at `address` is requested before it is written.
-    PrefetchWrite = 17,
-    /// The lock with the number `address` is taken.
-    Lock = 18,
-    /// The lock with the number `address` is given back.
-    Unlock = 19,
-    /// The barrier with the number `address` is passed.
-    Barrier = 20,
-    /// A value of the process with the number `address` is given to all.
-    Broadcast = 21,
+codes! {
+    /// What an operation does with the memory that it names.
+    #[derive(PartialOrd, Ord)]
+    pub enum TraceOp: u8 {
+        /// The memory is sent.
+        Send = 1 => "send",
+        /// The memory is the destination of a fetch, at the process that asked for it.
+        Fetch = 2 => "fetch",
+        /// The memory is an export's: a peer's store arrives there, or a peer's fetch reads it.
+        Receive = 3 => "recv",
+        /// The memory is exported: its pages stay pinned until they are unexported.
+        Export = 4 => "export",
+        /// The memory is no longer exported.
+        Unexport = 5 => "unexport",
+        /// A send or fetch of the memory begins: its pages are checked, pinned if need be, and stay pinned until released. Recorded
+        /// only if other operations came before its end; otherwise the send or fetch stands for it.
+        Hold = 6 => "hold",
+        /// A send or fetch of held memory is over.
+        Release = 7 => "release",
+        /// The memory could not be pinned as a whole when the host filled the NIC's cache ahead: some of it does not exist.
+        Absent = 8 => "absent",
+        /// Memory that was absent now exists.
+        Present = 9 => "present",
+        /// A thread has computed: `address` is its number in the process, `bytes` the nanoseconds of processor time since its last
+        /// call of the shared memory. The calls that follow, up to the next such record, are this thread's. The time is the start of
+        /// the call; the call's own record has its end.
+        Compute = 10 => "compute",
+        /// The shared memory is opened: `address` is the begin of its first view, `bytes` the length of a view.
+        OpenShared = 11 => "open-shared",
+        /// The shape of the shared memory: `address` is its number of views, `bytes` the threads of each process that take part in
+        /// barriers.
+        ShapeShared = 12 => "shape-shared",
+        /// A minipage of `bytes` bytes is allocated at `address`.
+        Allocate = 13 => "allocate",
+        /// A load of the shared memory faulted at `address`; the minipage there has `bytes` bytes.
+        ReadFault = 14 => "read-fault",
+        /// A store to the shared memory faulted at `address`; the minipage there has `bytes` bytes.
+        WriteFault = 15 => "write-fault",
+        /// The page at `address` is requested before it is read.
+        Prefetch = 16 => "prefetch",
+        /// The page at `address` is requested before it is written.
+        PrefetchWrite = 17 => "prefetch-write",
+        /// The lock with the number `address` is taken.
+        Lock = 18 => "lock",
+        /// The lock with the number `address` is given back.
+        Unlock = 19 => "unlock",
+        /// The barrier with the number `address` is passed.
+        Barrier = 20 => "barrier",
+        /// A value of the process with the number `address` is given to all.
+        Broadcast = 21 => "broadcast",
+    }
 }
 
 impl TraceOp {
-    /// The operation behind a code; `None` if the code is unknown.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            1 => Self::Send,
-            2 => Self::Fetch,
-            3 => Self::Receive,
-            4 => Self::Export,
-            5 => Self::Unexport,
-            6 => Self::Hold,
-            7 => Self::Release,
-            8 => Self::Absent,
-            9 => Self::Present,
-            10 => Self::Compute,
-            11 => Self::OpenShared,
-            12 => Self::ShapeShared,
-            13 => Self::Allocate,
-            14 => Self::ReadFault,
-            15 => Self::WriteFault,
-            16 => Self::Prefetch,
-            17 => Self::PrefetchWrite,
-            18 => Self::Lock,
-            19 => Self::Unlock,
-            20 => Self::Barrier,
-            21 => Self::Broadcast,
-            _ => return None,
-        })
-    }
-
-    /// Name in text formats.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Send => "send",
-            Self::Fetch => "fetch",
-            Self::Receive => "recv",
-            Self::Export => "export",
-            Self::Unexport => "unexport",
-            Self::Hold => "hold",
-            Self::Release => "release",
-            Self::Absent => "absent",
-            Self::Present => "present",
-            Self::Compute => "compute",
-            Self::OpenShared => "open-shared",
-            Self::ShapeShared => "shape-shared",
-            Self::Allocate => "allocate",
-            Self::ReadFault => "read-fault",
-            Self::WriteFault => "write-fault",
-            Self::Prefetch => "prefetch",
-            Self::PrefetchWrite => "prefetch-write",
-            Self::Lock => "lock",
-            Self::Unlock => "unlock",
-            Self::Barrier => "barrier",
-            Self::Broadcast => "broadcast",
-        }
-    }
-
     /// Whether it is, or belongs to, a call of the shared memory, which no NIC sees. The meaning of address and bytes then
     /// depends on the operation.
     #[must_use]
     pub const fn is_shared_memory(self) -> bool {
         self as u8 >= Self::Compute as u8
-    }
-}
-
-impl fmt::Display for TraceOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 fn every_kind_of_packet_has_a_vector() {
     for kind in Kind::ALL {
         assert!(packets().iter().any(|v| v.meaning.kind() == kind), "{kind}");
-        assert_eq!(Kind::from_code(kind as u8), Ok(kind));
+        assert_eq!(Kind::from_code(kind as u8), Some(kind));
     }
 }
 

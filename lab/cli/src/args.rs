@@ -2,8 +2,8 @@
 
 use clap::{Args, Parser, Subcommand};
 use mapwire_console::Asked;
-use mapwire_trace::convert::{FORMATS, Format};
-use mapwire_trace::generate::{PATTERNS, Pattern};
+use mapwire_trace::convert::Format;
+use mapwire_trace::generate::Pattern;
 use mapwire_translation::DesignConfig;
 
 use crate::lab::LabCommand;
@@ -51,11 +51,11 @@ pub(crate) struct LabArgs {
 pub(crate) fn values_of(argument: &str) -> Option<Vec<&'static str>> {
     match argument {
         "translation" | "design" => Some(DesignConfig::all().map(|design| design.name()).into()),
-        "pattern" | "mix" => Some(PATTERNS.map(Pattern::name).into()),
+        "pattern" | "mix" => Some(Pattern::ALL.map(Pattern::name).into()),
         "policy" => Some(vec!["lru", "mru", "lfu", "mfu", "random"]),
         "rules" => Some(sim::rule_names()),
         "bug" => Some(sim::bug_names()),
-        "from" | "to" => Some(FORMATS.map(Format::name).into()),
+        "from" | "to" => Some(Format::ALL.map(Format::name).into()),
         _ => None,
     }
 }

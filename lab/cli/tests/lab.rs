@@ -78,7 +78,7 @@ fn records_that_are_no_transfers_are_left_out_of_lookups_under_that_name() {
         .says("note: 2 records that are no transfers are left out: din holds lookups");
     let help = place.run(&["lab", "import", "--help"]).code(0).out();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for op in mapwire_trace::info::OPS {
+    for op in mapwire_wire::TraceOp::ALL {
         assert!(help.contains(&format!(" {op}")), "{op}: {help}");
     }
 }
@@ -96,7 +96,7 @@ fn info_counts_operations_lookups_and_footprints() {
     assert_eq!(trace["complete"], true);
     let of = |part: &str| all.iter().filter(|row| row["kind"] == part).collect::<Vec<_>>();
     let ops: Vec<_> = of("op").iter().map(|row| row["records"].as_u64().unwrap()).collect();
-    assert_eq!(ops.len(), mapwire_trace::info::OPS.len());
+    assert_eq!(ops.len(), mapwire_wire::TraceOp::ALL.len());
     assert_eq!(ops[..4], [3, 1, 1, 1]);
     assert!(ops[4..].iter().all(|&records| records == 0), "{ops:?}");
     let nodes: Vec<_> = of("node").iter().map(|row| row["footprint_pages"].as_u64().unwrap()).collect();

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mapwire_trace::generate::{Generator, Options, PATTERNS};
+use mapwire_trace::generate::{Generator, Options, Pattern};
 use mapwire_trace::{Metadata, TraceReader, TraceWriter};
 use mapwire_wire::TraceRecord;
 
@@ -14,8 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         files.push((name.clone(), std::fs::read(&name)?));
     }
     if files.is_empty() {
-        let mixed = [("mix".to_owned(), PATTERNS.to_vec())];
-        let single = PATTERNS.map(|pattern| (pattern.to_string(), vec![pattern]));
+        let mixed = [("mix".to_owned(), Pattern::ALL.to_vec())];
+        let single = Pattern::ALL.map(|pattern| (pattern.to_string(), vec![pattern]));
         for (name, patterns) in single.into_iter().chain(mixed) {
             let options = Options { patterns, processes: 5, records: 4_000_000, ..Options::default() };
             let records: Vec<TraceRecord> = Generator::new(&options)?.collect();

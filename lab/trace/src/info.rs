@@ -13,19 +13,6 @@ use crate::pages::{PageSet, pages_of};
 use crate::reader::{Summary, TraceReader};
 use crate::spread::Spread;
 
-/// All operations, in the order of their codes.
-pub const OPS: [TraceOp; 21] = {
-    let mut ops = [TraceOp::Send; 21];
-    let mut at = 0;
-    while at < ops.len() {
-        if let Some(op) = TraceOp::from_code(at as u8 + 1) {
-            ops[at] = op;
-        }
-        at += 1;
-    }
-    ops
-};
-
 /// Whether the pages of an operation are looked up by a NIC: those of a transfer are, other records say what its host did.
 pub const fn is_transfer(op: TraceOp) -> bool {
     matches!(op, TraceOp::Send | TraceOp::Fetch | TraceOp::Receive)
@@ -54,7 +41,7 @@ impl OpCount {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts([OpCount; OPS.len()]);
+pub struct Counts([OpCount; TraceOp::ALL.len()]);
 
 impl Counts {
     /// Of one operation.
@@ -65,7 +52,7 @@ impl Counts {
     /// Of all transfers: sends, fetches and receives.
     pub fn transfers(&self) -> OpCount {
         let mut sum = OpCount::default();
-        for op in OPS.into_iter().filter(|op| is_transfer(*op)) {
+        for op in TraceOp::ALL.into_iter().filter(|op| is_transfer(*op)) {
             sum.add(self.of(op));
         }
         sum
@@ -230,13 +217,13 @@ impl Counter {
             }
             let tally = &mut self.tallies[last.1];
             let op = usize::from(block.op[i]) - 1;
-            let is_shared = OPS[op].is_shared_memory();
+            let is_shared = TraceOp::ALL[op].is_shared_memory();
             let (first, pages) = match block.flags[i] & TRACE_FLAG_INLINE {
                 0 if !is_shared => pages_of(block.address[i], block.bytes[i], self.page_bytes),
                 // Copied into the command, or no transfer: no page is looked up.
                 _ => (0, 0),
             };
-            let bytes = match OPS[op] {
+            let bytes = match TraceOp::ALL[op] {
                 TraceOp::Compute => {
                     let computed = &mut tally.computed_ns;
                     *computed = computed.saturating_add(block.bytes[i]);
@@ -251,10 +238,10 @@ impl Counter {
                 pages,
                 bytes,
             });
-            if is_transfer(OPS[op]) {
+            if is_transfer(TraceOp::ALL[op]) {
                 tally.footprint.insert(first, pages);
             }
-            if matches!(OPS[op], TraceOp::Send | TraceOp::Fetch | TraceOp::Hold) {
+            if matches!(TraceOp::ALL[op], TraceOp::Send | TraceOp::Fetch | TraceOp::Hold) {
                 tally.send_footprint.insert(first, pages);
             }
         }

@@ -2,11 +2,13 @@
 //! its last record torn, or room behind its last record that it never wrote (zeros).
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TRACE_RECORD_BYTES, TraceRecord};
 use zerocopy::{FromZeros, IntoBytes};
+
+use crate::reader::read_up_to;
 
 /// Why a rank's file cannot be read further.
 #[derive(Debug, thiserror::Error)]
@@ -111,50 +113,26 @@ impl<R: Read> RawReader<R> {
         Ok(Some(record))
     }
 
-    /// Reads until `bytes` is full or the file ends; gives the bytes read.
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, RawError> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let buffer = self.buffer()?;
-            if buffer.is_empty() {
-                break;
-            }
-            let here = buffer.len().min(bytes.len() - filled);
-            bytes[filled..filled + here].copy_from_slice(&buffer[..here]);
-            self.input.consume(here);
-            filled += here;
-        }
-        Ok(filled)
-    }
-
     /// How many bytes follow, if all are zero.
     fn zeros_to_the_end(&mut self) -> Result<Option<u64>, RawError> {
         let mut zeros = 0;
         loop {
-            let buffer = self.buffer()?;
-            if buffer.is_empty() {
-                return Ok(Some(zeros));
-            }
-            if buffer.iter().any(|byte| *byte != 0) {
+            let mut bytes = [0; 4096];
+            let found = self.fill(&mut bytes)?;
+            if bytes[..found].iter().any(|byte| *byte != 0) {
                 return Ok(None);
             }
-            let here = buffer.len();
-            self.input.consume(here);
-            zeros += here as u64;
+            zeros += found as u64;
+            if found < bytes.len() {
+                return Ok(Some(zeros));
+            }
         }
     }
 
-    fn buffer(&mut self) -> Result<&[u8], RawError> {
-        loop {
-            match self.input.fill_buf() {
-                Ok(_) => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(RawError::Io { file: self.file.clone(), record: self.records, source });
-                }
-            }
-        }
-        Ok(self.input.buffer())
+    /// Reads until `bytes` is full or the file ends; gives the bytes read.
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, RawError> {
+        let wrong = |source| RawError::Io { file: self.file.clone(), record: self.records, source };
+        read_up_to(&mut self.input, bytes).map_err(wrong)
     }
 }
 

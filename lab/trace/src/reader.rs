@@ -52,7 +52,7 @@ enum State {
 }
 
 /// Reads until `bytes` is full or the file ends; gives the bytes read.
-fn read_up_to(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_up_to(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
         match input.read(&mut bytes[filled..]) {

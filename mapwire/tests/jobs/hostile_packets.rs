@@ -266,7 +266,7 @@ fn legal(dice: &mut Dice, grant: &Grant) -> Option<(Repr, Vec<u8>)> {
     let (message, id) = (MessageId(dice.below(4) as u32), dice.below(4) as u32);
     let (offset, length) = (near(dice), dice.below(4097) as u32);
     let (last, notify, signal) = (dice.below(2) == 0, dice.below(4) == 0, dice.below(3) == 0);
-    let reason = Refusal::from_code(1 + dice.below(4)).ok()?;
+    let reason = Refusal::from_code(1 + dice.below(4) as u32)?;
     let mut payload: Vec<u8> = (0..length).map(|_| dice.roll() as u8).collect();
     let repr = match dice.below(8) {
         0..=2 => {

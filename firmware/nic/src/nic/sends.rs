@@ -38,7 +38,7 @@ impl<D: TranslationDesign> Nic<D> {
             // Even a malformed command may have a word that somebody watches; the word is the process's own.
             let has_word = matches!(
                 CommandKind::from_code(header.kind),
-                Ok(CommandKind::LongSend | CommandKind::Fetch | CommandKind::Atomic)
+                Some(CommandKind::LongSend | CommandKind::Fetch | CommandKind::Atomic)
             );
             let completion = has_word.then_some(header.completion.get());
             self.fail_command(process, completion, error);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use mapwire_trace::ReadError;
-use mapwire_trace::convert::{FORMATS, Format};
+use mapwire_trace::convert::Format;
 
 use super::{LabError, UsageError};
 use mapwire_settings::size;
@@ -62,7 +62,7 @@ pub(super) fn page_size(text: &str) -> Result<u64, String> {
 /// The format that was asked for, or else the one that the ending of the file's name tells.
 pub(super) fn of(asked: Option<Format>, path: &Path, option: &str) -> Result<Format, LabError> {
     asked.or_else(|| Format::of_path(path)).ok_or_else(|| {
-        let names = FORMATS.map(Format::name).join(", ");
+        let names = Format::ALL.map(Format::name).join(", ");
         let name = path.display();
         UsageError(format!("the name {name} tells no format; give {option} and one of {names}")).into()
     })

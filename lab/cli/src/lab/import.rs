@@ -3,17 +3,12 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use clap::Args;
 use mapwire_study::decode;
 use mapwire_trace::Metadata;
-use mapwire_trace::convert::parquet::ParquetReader;
-use mapwire_trace::convert::{
-    ConvertError, Format, Import, ImportOptions, Ordered, Place, RUN_RECORDS, Sorted, import,
-};
-
-use mapwire_wire::{TraceOp, TraceRecord};
+use mapwire_trace::convert::{Format, Import, ImportOptions, RUN_RECORDS, Sorted, import};
+use mapwire_wire::TraceOp;
 
 use super::formats::{self, FormatOptions};
 use super::output::grouped;
@@ -68,16 +63,16 @@ pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
         time_unit_ns: args.format.time_unit.ns(),
         dense: args.dense_ids,
     };
-    let receives = Rc::new(Cell::new(0));
-    let written = if format == Format::Parquet {
-        let reader = ParquetReader::new(file, name.as_str())?;
-        let progress = Progress::records("importing", Some(reader.rows()));
-        write(args, format, reader, Some(progress), &receives)?
-    } else {
-        let progress = Progress::bytes("importing", formats::length(&file));
-        let reader = import(format, file, &name, |file| Box::new(progress.watch(file)), &options)?;
-        write(args, format, reader, None, &receives)?
-    };
+    let receives = Cell::new(0);
+    let bytes = Progress::bytes("importing", formats::length(&file));
+    let import = import(format, file, &name, |file| Box::new(bytes.watch(file)), &options)?;
+    // Of Parquet, which is read in any order, records are followed.
+    let rows = import.total_records().map(|rows| Progress::records("importing", Some(rows)));
+    let import = import.checked(|record| {
+        receives.set(receives.get() + u64::from(record.op() == Some(TraceOp::Receive)));
+        decode::check(record).map_err(|why| why.to_string())
+    });
+    let written = write(args, format, import, rows)?;
     if format == Format::Din && receives.get() > 0 {
         eprintln!(
             "mapwire: note: {} lines with label 1 are receives, which studies with --ops send,fetch leave out; --as-sends makes the \
@@ -88,74 +83,29 @@ pub(crate) fn command(args: &ImportArgs) -> Result<(), LabError> {
     written.report("import", &args.output, args.json)
 }
 
-/// Records of which a study can look every page up; any other is an error with its place. Receives are counted.
-#[derive(Debug)]
-struct Studiable<I>(I, Rc<Cell<u64>>);
-
-impl<I: Import> Iterator for Studiable<I> {
-    type Item = Result<TraceRecord, ConvertError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.0.next()?;
-        if let Ok(record) = &next
-            && record.op() == Some(TraceOp::Receive)
-        {
-            self.1.set(self.1.get() + 1);
-        }
-        let refused = next.as_ref().ok().and_then(|it| decode::check(it).err());
-        Some(match refused {
-            None => next,
-            Some(why) => Err(ConvertError::Value {
-                file: self.0.file().to_owned(),
-                place: self.0.place(),
-                what: why.to_string(),
-            }),
-        })
-    }
-}
-
-impl<I: Import> Import for Studiable<I> {
-    fn file(&self) -> &str {
-        self.0.file()
-    }
-
-    fn place(&self) -> Place {
-        self.0.place()
-    }
-
-    fn metadata(&self) -> Option<&Metadata> {
-        self.0.metadata()
-    }
-}
-
 /// Writes the trace file. `progress` follows the records; else their reader follows itself.
 fn write(
     args: &ImportArgs,
     format: Format,
-    reader: impl Import,
+    import: Import<'_>,
     progress: Option<Progress>,
-    receives: &Rc<Cell<u64>>,
 ) -> Result<target::Written, LabError> {
     let metadata = Metadata {
         imported_from: Some(format.to_string()),
-        ..reader.metadata().cloned().unwrap_or_else(|| Metadata {
+        ..import.metadata().cloned().unwrap_or_else(|| Metadata {
             command: std::env::args().collect(),
             page_bytes: args.format.page,
             ..Metadata::default()
         })
     };
-    let name = reader.file().to_owned();
-    let reader = Studiable(reader, Rc::clone(receives));
-    let named = |error: ConvertError| -> LabError { error.into() };
+    let name = import.file().to_owned();
     let source = target::Source::File(&name);
     if !args.sort {
-        let records = Ordered::new(reader).map(|record| record.map_err(named));
-        return target::write(&args.output, &metadata, source, records, progress.as_ref());
+        return target::write(&args.output, &metadata, source, import.in_order(), progress.as_ref());
     }
     let folder = args.output.parent().filter(|folder| folder.is_dir());
-    let sorted = Sorted::new(reader, folder.unwrap_or(Path::new(".")), RUN_RECORDS)?;
+    let sorted = Sorted::new(import, folder.unwrap_or(Path::new(".")), RUN_RECORDS)?;
     drop(progress);
     let progress = Progress::records("writing", None);
-    let records = sorted.map(|record| record.map_err(named));
-    target::write(&args.output, &metadata, source, records, Some(&progress))
+    target::write(&args.output, &metadata, source, sorted, Some(&progress))
 }

@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use mapwire_trace::info::{Info, OPS, OpCount, info};
+use mapwire_trace::info::{Info, OpCount, info};
 use mapwire_trace::{TraceReader, format};
+use mapwire_wire::TraceOp;
 use serde_json::{Value, json};
 
 use super::LabError;
@@ -79,7 +80,7 @@ fn json_lines(name: &str, info: &Info) -> String {
         "footprint_pages_per_node": per_node.map(|(footprint, _)| footprint),
         "lookups_per_node": per_node.map(|(_, lookups)| lookups),
     })];
-    for op in OPS {
+    for op in TraceOp::ALL {
         let of = counts.of(op);
         rows.push(json!({
             "kind": "op", "op": op.name(),
@@ -188,7 +189,7 @@ fn text(name: &str, info: &Info) -> String {
     line("direct", format!("{} of {} operations", percent(counts.direct_share()), grouped(counts.transfers().records)));
     text.push('\n');
     let cells = |of: &OpCount| [of.records, of.direct, of.pages, of.bytes].map(grouped);
-    let ops: Vec<Vec<String>> = OPS
+    let ops: Vec<Vec<String>> = TraceOp::ALL
         .iter()
         .filter(|op| counts.of(**op).records > 0)
         .map(|op| [vec![op.to_string()], cells(counts.of(*op)).to_vec()].concat())

@@ -17,28 +17,19 @@ pub use optimum::Optimum;
 pub use released::Released;
 pub use sweep::{SWEEP_PAGES, Sweep};
 
-/// A policy of an application, or the optimum.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Chooser {
-    /// [`Sweep`].
-    Sweep,
-    /// [`Released`].
-    Released,
-    /// [`Optimum`].
-    Optimum,
+mapwire_wire::codes! {
+    /// A policy of an application, or the optimum.
+    pub enum Chooser: u8 {
+        /// [`Sweep`].
+        Sweep = 0 => "sweep",
+        /// [`Released`].
+        Released = 1 => "released",
+        /// [`Optimum`].
+        Optimum = 2 => "optimum",
+    }
 }
 
 impl Chooser {
-    pub const ALL: [Chooser; 3] = [Chooser::Sweep, Chooser::Released, Chooser::Optimum];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Chooser::Sweep => "sweep",
-            Chooser::Released => "released",
-            Chooser::Optimum => "optimum",
-        }
-    }
-
     /// One of a process with that future.
     pub fn with_future(self, future: Arc<Future>) -> Box<dyn ChooseVictims> {
         match self {

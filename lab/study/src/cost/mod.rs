@@ -3,11 +3,11 @@
 //! All arithmetic is in integers: costs in picoseconds, rates as counts over lookups. Four of Table 6's cells lie exactly
 //! between two printed values, and binary fractions would round some of them the wrong way.
 
-mod derive;
 mod measured;
 mod profile;
+#[cfg(test)]
+mod tests;
 
-pub use derive::{KernelCosts, kernel_costs, table_6_from_table_4};
 pub use measured::{MeasuredError, from_bench_rows};
 pub use profile::{Between, CostProfile, HandleMissCost, PerCount};
 
@@ -125,47 +125,4 @@ impl Equation {
 pub fn pinning_costs(profile: &CostProfile, counts: &Counts, prepin: u64) -> (Cost, Cost) {
     let cost = |count: u64, ps: u64| Cost { total_ps: u128::from(count) * u128::from(ps), lookups: counts.lookups };
     (cost(counts.check_misses, profile.user_pin_ps.of(prepin)), cost(counts.unpins, profile.user_unpin_ps))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_half_rounds_up() {
-        let cost = |total_ps, lookups| Cost { total_ps, lookups }.tenths_us();
-        assert_eq!(cost(8_950_000, 1), 90);
-        assert_eq!(cost(8_949_999, 1), 89);
-        assert_eq!(cost(21_650_000 * 7, 7), 217);
-        assert_eq!(cost(0, 0), 0);
-    }
-
-    #[test]
-    fn without_interrupt_cost_there_is_no_cost_of_an_interrupt_design() {
-        let profile = CostProfile { interrupt_ps: None, ..CostProfile::papers() };
-        let counts = Counts { lookups: 1, ..Counts::default() };
-        assert_eq!(Equation::Interrupt.cost(&profile, &counts), None);
-        let utlb = Equation::Utlb { prefetch: 1, prepin: 1 };
-        assert_eq!(utlb.cost(&profile, &counts).unwrap().low.tenths_us(), 13);
-    }
-
-    #[test]
-    fn pre_pinning_charges_calls_not_pages() {
-        let counts = Counts { lookups: 100, check_misses: 3, pins: 48, ..Counts::default() };
-        let cost = Equation::Utlb { prefetch: 1, prepin: 16 }.cost(&CostProfile::papers(), &counts).unwrap();
-        // 0.5 + 0.8 + 3 × 70 ÷ 100
-        assert_eq!((cost.low.us(), cost.is_exact()), (3.4, true));
-    }
-
-    #[test]
-    fn a_miss_of_dynamic_handles_costs_from_what_the_paper_calls_least_to_what_it_calls_most() {
-        let counts =
-            Counts { lookups: 10, nic_misses: 1, interrupts: 2, buffer_misses: 1, pins: 64, ..Counts::default() };
-        let cost = Equation::DynamicHandle.cost(&CostProfile::papers(), &counts).unwrap();
-        // 0.8 + 2 × 5 ÷ 10, and 0.8 + 2 × (50 + 500 + 56.4) ÷ 10: the pins are in the processing.
-        assert!((cost.low.us() - 1.8).abs() < 1e-9, "{cost:?}");
-        assert!((cost.high.us() - (0.8 + 0.2 * 606.4)).abs() < 0.01, "{cost:?}");
-        let interrupts = Equation::Interrupt.cost(&CostProfile::papers(), &counts);
-        assert!(interrupts.unwrap().low.us() > cost.low.us());
-    }
 }

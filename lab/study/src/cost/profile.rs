@@ -112,7 +112,7 @@ pub struct CostProfile {
 
 impl CostProfile {
     /// The papers' figures. UTLB Tables 1 and 2, §6.2; of a miss of dynamic handles, [`HandleMissCost::PAPER`]. Pinning in the kernel (17 µs) and unpinning (15 µs) are not printed; they follow
-    /// from Table 6, see [`kernel_costs`](super::kernel_costs).
+    /// from Table 6, as the tests of this module show.
     pub fn papers() -> Self {
         let us = |points: [u64; 6]| PerCount {
             points: [1, 2, 4, 8, 16, 32].into_iter().zip(points.map(|tenths| tenths * 100_000)).collect(),

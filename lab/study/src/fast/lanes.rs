@@ -8,199 +8,181 @@ use std::hint::select_unpredictable;
 
 use super::keys::slot;
 
-const LOW: u64 = 0x0001_0001_0001_0001;
-const HIGH: u64 = 0x8000_8000_8000_8000;
-const LOW_BYTES: u64 = 0x0101_0101_0101_0101;
-const HIGH_BYTES: u64 = 0x8080_8080_8080_8080;
-const LOW_8: u128 = 0x0001_0001_0001_0001_0001_0001_0001_0001;
+/// A set, or counts of its lanes. Nothing here branches on whether a line is there: that cannot be foretold.
+pub trait Lanes: Copy + PartialEq {
+    const LANES: usize;
+    /// Most that a lane counts up to.
+    const MOST: usize;
+    /// Vacant lanes.
+    const ZERO: Self;
 
-/// What a cache holds, as sets of lanes.
-pub trait Sets {
-    /// Makes the key's line the one used last of its set, in place of the one used least recently if it is not there. Returns
-    /// whether it was there, and does not branch on it: that cannot be foretold.
-    fn touch(&mut self, key: u32) -> bool;
+    /// The set after the use of `slot`, and a count of 1 in the lane where it was, or nowhere.
+    fn used(self, slot: u16) -> (Self, Self);
 
-    /// Forgets the key's line, if it is there. A key with slot 0 is no line's.
-    fn remove(&mut self, key: u32);
+    /// The set without `slot`. Slot 0 is no line's.
+    fn without(self, slot: u16) -> Self;
+
+    /// The first `lanes` lanes alone.
+    fn first(self, lanes: usize) -> Self;
+
+    fn lane(self, at: usize) -> u16;
+
+    /// Sums of counts.
+    fn plus(self, counts: Self) -> Self;
 }
 
-#[derive(Clone, Debug)]
-pub struct One(pub(super) Vec<u16>);
+macro_rules! lanes {
+    ($name:ident, $word:ty, $width:literal) => {
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct $name(pub(super) $word);
 
-#[derive(Clone, Debug)]
-pub struct Four {
-    pub(super) sets: Vec<u64>,
-    /// The lanes that there are.
-    lanes: u64,
+        impl Lanes for $name {
+            const LANES: usize = (<$word>::BITS / $width) as usize;
+            const MOST: usize = (1 << $width) - 1;
+            const ZERO: Self = Self(0);
+
+            #[inline(always)]
+            fn used(self, slot: u16) -> (Self, Self) {
+                const LOW: $word = <$word>::MAX / ((1 << $width) - 1);
+                let set = self.0;
+                let half = u64::from(slot) * LOW as u64;
+                let differences = set ^ (half as $word | (half as $word).checked_shl(64).unwrap_or(0));
+                // Marks above the lowest mean nothing.
+                let marks = differences.wrapping_sub(LOW) & !differences & (LOW << ($width - 1));
+                let moved = marks ^ marks.wrapping_sub(1);
+                let used = set & !moved | (set << $width | <$word>::from(slot)) & moved;
+                (Self(used), Self((marks & marks.wrapping_neg()) >> ($width - 1)))
+            }
+
+            #[inline(always)]
+            fn without(self, slot: u16) -> Self {
+                // Without the slot, everything is below it.
+                let below = self.used(slot).1.0.wrapping_sub(1);
+                Self(self.0 & below | self.0 >> $width & !below)
+            }
+
+            #[inline(always)]
+            fn first(self, lanes: usize) -> Self {
+                Self(self.0 & <$word>::MAX >> (<$word>::BITS - $width * lanes as u32))
+            }
+
+            #[inline(always)]
+            fn lane(self, at: usize) -> u16 {
+                (self.0 >> ($width * at)) as u16 & Self::MOST as u16
+            }
+
+            #[inline(always)]
+            fn plus(self, counts: Self) -> Self {
+                Self(self.0 + counts.0)
+            }
+        }
+    };
 }
 
-/// Eight ways, while no slot exceeds 255.
-#[derive(Clone, Debug)]
-pub struct EightBytes(pub(super) Vec<u64>);
+lanes!(Four, u64, 16);
+lanes!(EightBytes, u64, 8);
+lanes!(Eight, u128, 16);
 
-#[derive(Clone, Debug)]
-pub struct Eight(pub(super) Vec<u128>);
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct One(u16);
 
-/// Lanes of four, after the use of `slot`; and a mark in the highest bit of the lane where it was, 0 if nowhere. Marks above
-/// the lowest mean nothing.
-#[inline(always)]
-pub(super) fn use_four(set: u64, slot: u64) -> (u64, u64) {
-    let differences = set ^ (slot * LOW);
-    let marks = differences.wrapping_sub(LOW) & !differences & HIGH;
-    let moved = marks ^ marks.wrapping_sub(1);
-    (set & !moved | (set << 16 | slot) & moved, marks)
-}
+impl Lanes for One {
+    const LANES: usize = 1;
+    const MOST: usize = u16::MAX as usize;
+    const ZERO: Self = Self(0);
 
-/// As [`use_four`], of eight bytes.
-#[inline(always)]
-pub(super) fn use_eight_bytes(set: u64, slot: u64) -> (u64, u64) {
-    let differences = set ^ (slot * LOW_BYTES);
-    let marks = differences.wrapping_sub(LOW_BYTES) & !differences & HIGH_BYTES;
-    let moved = marks ^ marks.wrapping_sub(1);
-    (set & !moved | (set << 8 | slot) & moved, marks)
-}
-
-/// As [`use_four`], of eight lanes.
-#[inline(always)]
-pub(super) fn use_eight(set: u128, slot: u64) -> (u128, u128) {
-    let four = u128::from(slot * LOW);
-    let differences = set ^ (four << 64 | four);
-    let marks = differences.wrapping_sub(LOW_8) & !differences & (LOW_8 << 15);
-    let moved = marks ^ marks.wrapping_sub(1);
-    (set & !moved | (set << 16 | u128::from(slot)) & moved, marks)
-}
-
-/// Lanes of so many bits without the lowest marked one, those above it one lower.
-#[inline(always)]
-fn without(set: u64, marks: u64, width: u32) -> u64 {
-    // Without a mark, everything is below it.
-    let below = ((marks & marks.wrapping_neg()) >> (width - 1)).wrapping_sub(1);
-    set & below | set >> width & !below
-}
-
-/// As [`without`], of eight lanes.
-#[inline(always)]
-fn without_of_eight(set: u128, marks: u128) -> u128 {
-    let below = ((marks & marks.wrapping_neg()) >> 15).wrapping_sub(1);
-    set & below | set >> 16 & !below
-}
-
-fn lanes_of(set: u64, width: u32) -> impl Iterator<Item = u64> {
-    (0..64 / width).map(move |lane| set >> (lane * width) & ((1 << width) - 1))
-}
-
-impl One {
-    /// An empty cache of so many sets.
-    pub fn new(sets: usize) -> Self {
-        One(vec![0; sets])
-    }
-
-    pub fn resident(&self) -> u64 {
-        self.0.iter().filter(|lane| **lane != 0).count() as u64
-    }
-}
-
-impl Sets for One {
     #[inline(always)]
-    fn touch(&mut self, key: u32) -> bool {
-        let mask = self.0.len() - 1;
-        let lane = &mut self.0[key as usize & mask];
-        let found = *lane == slot(key);
-        *lane = slot(key);
-        found
+    fn used(self, slot: u16) -> (Self, Self) {
+        (Self(slot), Self(u16::from(self.0 == slot)))
     }
 
     #[inline(always)]
-    fn remove(&mut self, key: u32) {
-        let mask = self.0.len() - 1;
-        let lane = &mut self.0[key as usize & mask];
-        *lane = select_unpredictable(*lane == slot(key), 0, *lane);
+    fn without(self, slot: u16) -> Self {
+        Self(select_unpredictable(self.0 == slot, 0, self.0))
+    }
+
+    #[inline(always)]
+    fn first(self, _: usize) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn lane(self, _: usize) -> u16 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn plus(self, counts: Self) -> Self {
+        Self(self.0 + counts.0)
     }
 }
 
-impl Four {
-    /// An empty cache of so many sets of `ways`, 1 to 4.
+/// Makes the key's line the one used last of its set of so many ways, in place of the one used least recently if it is not there.
+/// Returns whether it was there.
+#[inline(always)]
+pub fn touch<L: Lanes>(sets: &mut [L], ways: usize, key: u32) -> bool {
+    let mask = sets.len() - 1;
+    let set = &mut sets[key as usize & mask];
+    let (used, found) = set.used(slot(key));
+    *set = used.first(ways);
+    found != L::ZERO
+}
+
+/// Forgets the key's line, if it is there.
+#[inline(always)]
+pub fn remove<L: Lanes>(sets: &mut [L], key: u32) {
+    let mask = sets.len() - 1;
+    let set = &mut sets[key as usize & mask];
+    *set = set.without(slot(key));
+}
+
+/// The sets of a cache, in words as short as its ways and slots allow.
+#[derive(Clone, Debug)]
+pub enum Sets {
+    One(Vec<One>),
+    Four(Vec<Four>),
+    /// Eight ways, while no slot exceeds 255.
+    EightBytes(Vec<EightBytes>),
+    Eight(Vec<Eight>),
+}
+
+/// The same for sets of any width.
+macro_rules! of_any_width {
+    ($sets:expr, $all:ident => $value:expr) => {
+        match $sets {
+            Sets::One($all) => $value,
+            Sets::Four($all) => $value,
+            Sets::EightBytes($all) => $value,
+            Sets::Eight($all) => $value,
+        }
+    };
+}
+pub(super) use of_any_width;
+
+impl Sets {
+    /// Empty sets with room for at least so many ways, 1 to 8.
     pub fn new(sets: usize, ways: usize) -> Self {
-        Four { sets: vec![0; sets], lanes: u64::MAX >> (64 - 16 * ways) }
-    }
-}
-
-impl Sets for Four {
-    #[inline(always)]
-    fn touch(&mut self, key: u32) -> bool {
-        let mask = self.sets.len() - 1;
-        let set = &mut self.sets[key as usize & mask];
-        let (used, marks) = use_four(*set, u64::from(slot(key)));
-        *set = used & self.lanes;
-        marks != 0
+        match ways {
+            1 => Sets::One(vec![One::ZERO; sets]),
+            2..=4 => Sets::Four(vec![Four::ZERO; sets]),
+            _ => Sets::EightBytes(vec![EightBytes::ZERO; sets]),
+        }
     }
 
-    #[inline(always)]
-    fn remove(&mut self, key: u32) {
-        let mask = self.sets.len() - 1;
-        let set = &mut self.sets[key as usize & mask];
-        let (_, marks) = use_four(*set, u64::from(slot(key)));
-        *set = without(*set, marks, 16);
+    /// Makes room for slots up to `most_slot`.
+    pub fn widen(&mut self, most_slot: u32) {
+        if let Sets::EightBytes(sets) = self
+            && most_slot as usize > EightBytes::MOST
+        {
+            *self = Sets::Eight(sets.iter().map(|set| set.widened()).collect());
+        }
     }
 }
 
 impl EightBytes {
-    /// An empty cache of so many sets.
-    pub fn new(sets: usize) -> Self {
-        EightBytes(vec![0; sets])
-    }
-
-    /// The same with room for all slots.
-    pub fn widened(&self) -> Eight {
-        let widen = |set: &u64| {
-            lanes_of(*set, 8).enumerate().fold(0, |wide, (lane, slot)| wide | u128::from(slot) << (16 * lane))
-        };
-        Eight(self.0.iter().map(widen).collect())
-    }
-}
-
-impl Sets for EightBytes {
-    #[inline(always)]
-    fn touch(&mut self, key: u32) -> bool {
-        let mask = self.0.len() - 1;
-        let set = &mut self.0[key as usize & mask];
-        let (used, marks) = use_eight_bytes(*set, u64::from(slot(key)));
-        *set = used;
-        marks != 0
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, key: u32) {
-        let mask = self.0.len() - 1;
-        let set = &mut self.0[key as usize & mask];
-        let (_, marks) = use_eight_bytes(*set, u64::from(slot(key)));
-        *set = without(*set, marks, 8);
-    }
-}
-
-impl Eight {
-    /// An empty cache of so many sets.
-    pub fn new(sets: usize) -> Self {
-        Eight(vec![0; sets])
-    }
-}
-
-impl Sets for Eight {
-    #[inline(always)]
-    fn touch(&mut self, key: u32) -> bool {
-        let mask = self.0.len() - 1;
-        let set = &mut self.0[key as usize & mask];
-        let (used, marks) = use_eight(*set, u64::from(slot(key)));
-        *set = used;
-        marks != 0
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, key: u32) {
-        let mask = self.0.len() - 1;
-        let set = &mut self.0[key as usize & mask];
-        let (_, marks) = use_eight(*set, u64::from(slot(key)));
-        *set = without_of_eight(*set, marks);
+    fn widened(self) -> Eight {
+        let lanes = (0..Self::LANES).rev();
+        Eight(lanes.fold(0, |wide, lane| wide << 16 | u128::from(self.lane(lane))))
     }
 }
 
@@ -245,14 +227,15 @@ mod tests {
         slot.prop_map(|slot| (slot << PLACE_BITS) | (slot % 8))
     }
 
-    fn agrees(cache: &mut impl Sets, mut lists: Lists, ops: &[(u32, bool)]) {
-        for (key, remove) in ops {
-            if *remove {
-                cache.remove(*key);
-                cache.remove(key & ((1 << PLACE_BITS) - 1));
+    fn agrees<L: Lanes>(sets: usize, ways: usize, ops: &[(u32, bool)]) {
+        let (mut cache, mut lists) = (vec![L::ZERO; sets], Lists::new(sets, ways));
+        for (key, removes) in ops {
+            if *removes {
+                remove(&mut cache, *key);
+                remove(&mut cache, key & ((1 << PLACE_BITS) - 1));
                 lists.remove(*key);
             } else {
-                assert_eq!(cache.touch(*key), lists.touch(*key));
+                assert_eq!(touch(&mut cache, ways, *key), lists.touch(*key));
             }
         }
     }
@@ -265,31 +248,28 @@ mod tests {
             shift in 0_u32..4,
         ) {
             let sets = 1 << shift;
-            agrees(&mut One::new(sets), Lists::new(sets, 1), &ops);
+            agrees::<One>(sets, 1, &ops);
             for ways in 1..=4 {
-                agrees(&mut Four::new(sets, ways), Lists::new(sets, ways), &ops);
+                agrees::<Four>(sets, ways, &ops);
             }
-            agrees(&mut Eight::new(sets), Lists::new(sets, 8), &ops);
+            agrees::<Eight>(sets, 8, &ops);
             let small: Vec<_> = ops.iter().copied().filter(|(key, _)| slot(*key) < 256).collect();
-            agrees(&mut EightBytes::new(sets), Lists::new(sets, 8), &small);
+            agrees::<EightBytes>(sets, 8, &small);
         }
 
         #[test]
         fn bytes_do_what_wide_lanes_do_until_they_are_widened(
-            slots in prop::collection::vec(1_u64..20, 0..200),
-            large in prop::collection::vec(250_u64..256, 0..50),
+            slots in prop::collection::vec(1_u16..20, 0..200),
+            large in prop::collection::vec(250_u16..256, 0..50),
         ) {
-            let (mut bytes, mut wide) = (EightBytes::new(1), Eight::new(1));
+            let (mut bytes, mut wide) = (EightBytes::ZERO, Eight::ZERO);
             for slot in slots.into_iter().chain(large) {
-                let (used, marks) = use_eight_bytes(bytes.0[0], slot);
-                bytes.0[0] = used;
-                let (used, wide_marks) = use_eight(wide.0[0], slot);
-                wide.0[0] = used;
-                prop_assert_eq!(marks == 0, wide_marks == 0);
-                if marks != 0 {
-                    prop_assert_eq!(marks.trailing_zeros() / 8, wide_marks.trailing_zeros() / 16);
-                }
-                prop_assert_eq!(bytes.widened().0[0], wide.0[0]);
+                let (used, found) = bytes.used(slot);
+                bytes = used;
+                let (used, wide_found) = wide.used(slot);
+                wide = used;
+                prop_assert_eq!(found.widened(), wide_found);
+                prop_assert_eq!(bytes.widened(), wide);
             }
         }
     }

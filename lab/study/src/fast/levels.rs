@@ -10,7 +10,7 @@ use bytemuck::cast;
 use wide::{CmpEq, i16x8, u64x2};
 
 use super::keys::{self, CLASSES, FRESH, KINDS, KeyStream, MAX_SETS, class};
-use super::lanes::{Eight, EightBytes, Four, One, use_eight, use_eight_bytes, use_four};
+use super::lanes::{Four, Lanes, Sets, of_any_width};
 use crate::counts::PathMisses;
 
 const BLOCK: usize = 4096;
@@ -33,21 +33,17 @@ impl Shape {
     }
 }
 
-/// What is not for one shape alone.
+/// Sets of one level, or of two levels of four ways that are looked up at once.
 #[derive(Clone, Debug)]
-enum State {
-    One(One),
-    Four(Four),
-    /// Two levels of four ways at once.
-    Pair(Vec<u64>, Vec<u64>),
-    EightBytes(EightBytes),
-    Eight(Eight),
+enum Contents {
+    Level(Sets),
+    Pair(Vec<Four>, Vec<Four>),
 }
 
 /// One or two levels and their counts.
 #[derive(Clone, Debug)]
 struct Unit {
-    state: State,
+    contents: Contents,
     /// Sets of the level; of a pair those of the first, the other has `other_sets`.
     sets: usize,
     other_sets: usize,
@@ -86,14 +82,12 @@ impl Levels {
         while let Some((&first, others)) = rest.split_first() {
             rest = others;
             let unit = match (first.ways, others.first()) {
-                (1, _) => Unit::new(State::One(One::new(first.sets)), first.sets, 0),
                 (2..=4, Some(next)) if (2..=4).contains(&next.ways) => {
                     rest = &others[1..];
-                    let state = State::Pair(vec![0; first.sets], vec![0; next.sets]);
-                    Unit::new(state, first.sets, next.sets)
+                    let [one, two] = [first.sets, next.sets].map(|sets| vec![Four::ZERO; sets]);
+                    Unit::new(Contents::Pair(one, two), first.sets, next.sets)
                 }
-                (2..=4, _) => Unit::new(State::Four(Four::new(first.sets, 4)), first.sets, 0),
-                _ => Unit::new(State::EightBytes(EightBytes::new(first.sets)), first.sets, 0),
+                _ => Unit::new(Contents::Level(Sets::new(first.sets, first.ways)), first.sets, 0),
             };
             units.push(unit);
         }
@@ -102,11 +96,9 @@ impl Levels {
 
     /// Looks up the stream, whose largest slot so far is `most_slot`.
     pub fn run(&mut self, stream: &KeyStream, most_slot: u32) {
-        if most_slot > u32::from(u8::MAX) {
-            for unit in &mut self.units {
-                if let State::EightBytes(bytes) = &unit.state {
-                    unit.state = State::Eight(bytes.widened());
-                }
+        for unit in &mut self.units {
+            if let Contents::Level(sets) = &mut unit.contents {
+                sets.widen(most_slot);
             }
         }
         for (all, here) in self.all.iter_mut().zip(stream.of_class) {
@@ -184,25 +176,18 @@ impl Levels {
     /// Lines in the cache of the shape now. `None` for a shape it was not made for.
     pub fn resident(&self, shape: Shape) -> Option<u64> {
         let unit = &self.units[self.place(shape)?];
-        let of_four = |sets: &[u64]| {
-            let lanes = sets.iter().map(|set| (0..shape.ways).filter(|lane| set >> (16 * lane) & 0xffff != 0).count());
-            lanes.sum::<usize>() as u64
-        };
-        Some(match &unit.state {
-            State::One(one) => one.resident(),
-            State::Four(four) => of_four(&four.sets),
-            State::Pair(first, _) if unit.sets == shape.sets => of_four(first),
-            State::Pair(_, second) => of_four(second),
-            State::EightBytes(bytes) => {
-                let lanes = |set: &u64| (0..shape.ways).filter(|lane| set >> (8 * lane) & 0xff != 0).count();
-                bytes.0.iter().map(lanes).sum::<usize>() as u64
-            }
-            State::Eight(eight) => {
-                let lanes = |set: &u128| (0..shape.ways).filter(|lane| set >> (16 * lane) & 0xffff != 0).count();
-                eight.0.iter().map(lanes).sum::<usize>() as u64
-            }
+        Some(match &unit.contents {
+            Contents::Level(sets) => of_any_width!(sets, sets => resident(sets, shape.ways)),
+            Contents::Pair(first, _) if unit.sets == shape.sets => resident(first, shape.ways),
+            Contents::Pair(_, second) => resident(second, shape.ways),
         })
     }
+}
+
+/// Lines in the first `ways` lanes.
+fn resident<L: Lanes>(sets: &[L], ways: usize) -> u64 {
+    let lines = |set: &L| (0..ways).filter(|way| set.lane(*way) != 0).count() as u64;
+    sets.iter().map(lines).sum()
 }
 
 /// Writes the keys that are not `last_used` behind those that are there.
@@ -215,8 +200,8 @@ fn hand_on<const FILTER: bool>(out: &mut [u64], left: &mut usize, key: u64, last
 }
 
 impl Unit {
-    fn new(state: State, sets: usize, other_sets: usize) -> Self {
-        Unit { state, sets, other_sets, unfiltered: 0, kept: [0; CLASSES], hits: [[0; 8]; CLASSES] }
+    fn new(contents: Contents, sets: usize, other_sets: usize) -> Self {
+        Unit { contents, sets, other_sets, unfiltered: 0, kept: [0; CLASSES], hits: [[0; 8]; CLASSES] }
     }
 
     /// Looks up keys. With `FILTER`, writes those that were not the last used of their set (the set of the level with more
@@ -226,12 +211,9 @@ impl Unit {
         let first_lane = if self.other_sets == 0 { 0 } else { 4 };
         let before = self.hits.each_ref().map(|lanes| lanes[first_lane]);
         let hits = &mut self.hits;
-        let left = match &mut self.state {
-            State::One(one) => run_one::<CLASSED, FILTER>(&mut one.0, keys, out, hits),
-            State::Four(four) => run_four::<CLASSED, FILTER>(&mut four.sets, keys, out, hits),
-            State::Pair(first, second) => run_pair::<CLASSED, FILTER>(first, second, keys, out, hits),
-            State::EightBytes(bytes) => run_eight_bytes::<CLASSED, FILTER>(&mut bytes.0, keys, out, hits),
-            State::Eight(eight) => run_eight::<CLASSED, FILTER>(&mut eight.0, keys, out, hits),
+        let left = match &mut self.contents {
+            Contents::Level(sets) => of_any_width!(sets, sets => run::<_, CLASSED, FILTER>(sets, keys, out, hits)),
+            Contents::Pair(first, second) => run_pair::<CLASSED, FILTER>(first, second, keys, out, hits),
         };
         if FILTER {
             for (kept, (lanes, before)) in self.kept.iter_mut().zip(self.hits.iter().zip(before)) {
@@ -264,63 +246,37 @@ fn slot(key: u64) -> u16 {
 
 type Hits = [[u64; 8]; CLASSES];
 
-fn run_one<const CLASSED: bool, const FILTER: bool>(
-    lanes: &mut [u16],
-    keys: &[u64],
-    out: &mut [u64],
-    hits: &mut Hits,
-) -> usize {
-    let mask = lanes.len() - 1;
-    let mut left = 0;
-    let mut sums = [0_u64; SUMS];
-    for (at, &key) in keys.iter().enumerate() {
-        let lane = &mut lanes[key as usize & mask];
-        let found = *lane == slot(key);
-        *lane = slot(key);
-        sums[sum_of::<CLASSED>(at, key)] += u64::from(found);
-        hand_on::<FILTER>(out, &mut left, key, found);
-    }
-    for (class, sum) in by_class::<_, CLASSED>(sums) {
-        hits[class][0] += sum;
-    }
-    left
-}
-
-/// Marks of [`use_four`] and [`use_eight_bytes`] as counts: one in the lane of the lowest mark.
-#[inline(always)]
-fn lowest(marks: u64, width: u32) -> u64 {
-    (marks & marks.wrapping_neg()) >> (width - 1)
-}
-
-fn run_four<const CLASSED: bool, const FILTER: bool>(
-    sets: &mut [u64],
+fn run<L: Lanes, const CLASSED: bool, const FILTER: bool>(
+    sets: &mut [L],
     keys: &[u64],
     out: &mut [u64],
     hits: &mut Hits,
 ) -> usize {
     let mask = sets.len() - 1;
     let mut left = 0;
-    let mut sums = [0_u64; SUMS];
-    for (at, &key) in keys.iter().enumerate() {
-        let set = &mut sets[key as usize & mask];
-        let last_used = *set as u16 == slot(key);
-        let (used, marks) = use_four(*set, u64::from(slot(key)));
-        *set = used;
-        sums[sum_of::<CLASSED>(at, key)] += lowest(marks, 16);
-        hand_on::<FILTER>(out, &mut left, key, last_used);
-    }
-    // A block has fewer keys than a lane can count.
-    for (class, sum) in by_class::<_, CLASSED>(sums) {
-        for (lane, count) in hits[class][..4].iter_mut().enumerate() {
-            *count += sum >> (16 * lane) & 0xffff;
+    for part in keys.chunks(L::MOST.min(BLOCK)) {
+        let mut sums = [L::ZERO; SUMS];
+        for (at, &key) in part.iter().enumerate() {
+            let set = &mut sets[key as usize & mask];
+            let last_used = set.lane(0) == slot(key);
+            let (used, found) = set.used(slot(key));
+            *set = used;
+            let sum = &mut sums[sum_of::<CLASSED>(at, key)];
+            *sum = sum.plus(found);
+            hand_on::<FILTER>(out, &mut left, key, last_used);
+        }
+        for (class, sum) in by_class::<_, CLASSED>(sums) {
+            for (lane, count) in hits[class][..L::LANES].iter_mut().enumerate() {
+                *count += u64::from(sum.lane(lane));
+            }
         }
     }
     left
 }
 
 fn run_pair<const CLASSED: bool, const FILTER: bool>(
-    first: &mut [u64],
-    second: &mut [u64],
+    first: &mut [Four],
+    second: &mut [Four],
     keys: &[u64],
     out: &mut [u64],
     hits: &mut Hits,
@@ -330,10 +286,10 @@ fn run_pair<const CLASSED: bool, const FILTER: bool>(
     let mut sums = [i16x8::ZERO; SUMS];
     for (at, &key) in keys.iter().enumerate() {
         let slot = slot(key);
-        let (one, two) = (&mut first[key as usize & first_mask], &mut second[key as usize & second_mask]);
+        let (one, two) = (&mut first[key as usize & first_mask].0, &mut second[key as usize & second_mask].0);
         let last_used = *two as u16 == slot;
         let sets = u64x2::new([*one, *two]);
-        // As `use_four`, except that the mark fills its lane.
+        // As `Four::used`, except that the mark fills its lane.
         let marks = cast::<u64x2, i16x8>(sets).cmp_eq(i16x8::splat(slot as i16));
         let in_words: u64x2 = cast(marks);
         let moved = in_words | (in_words + u64x2::splat(u64::MAX));
@@ -348,62 +304,6 @@ fn run_pair<const CLASSED: bool, const FILTER: bool>(
     for (class, sum) in by_class::<_, CLASSED>(sums) {
         for (count, lane) in hits[class].iter_mut().zip(sum.to_array()) {
             *count += u64::from(lane as u16);
-        }
-    }
-    left
-}
-
-fn run_eight_bytes<const CLASSED: bool, const FILTER: bool>(
-    sets: &mut [u64],
-    keys: &[u64],
-    out: &mut [u64],
-    hits: &mut Hits,
-) -> usize {
-    let mask = sets.len() - 1;
-    let mut left = 0;
-    let mut before = 0;
-    // Bytes count to 255.
-    for part in keys.chunks(255) {
-        let mut sums = [0_u64; SUMS];
-        for (at, &key) in part.iter().enumerate() {
-            let set = &mut sets[key as usize & mask];
-            let slot = u64::from(slot(key) & 0xff);
-            let last_used = *set & 0xff == slot;
-            let (used, marks) = use_eight_bytes(*set, slot);
-            *set = used;
-            sums[sum_of::<CLASSED>(at, key)] += lowest(marks, 8);
-            hand_on::<FILTER>(&mut out[before..], &mut left, key, last_used);
-        }
-        before += std::mem::take(&mut left);
-        for (class, sum) in by_class::<_, CLASSED>(sums) {
-            for (lane, count) in hits[class].iter_mut().enumerate() {
-                *count += sum >> (8 * lane) & 0xff;
-            }
-        }
-    }
-    before
-}
-
-fn run_eight<const CLASSED: bool, const FILTER: bool>(
-    sets: &mut [u128],
-    keys: &[u64],
-    out: &mut [u64],
-    hits: &mut Hits,
-) -> usize {
-    let mask = sets.len() - 1;
-    let mut left = 0;
-    let mut sums = [0_u128; SUMS];
-    for (at, &key) in keys.iter().enumerate() {
-        let set = &mut sets[key as usize & mask];
-        let last_used = *set as u16 == slot(key);
-        let (used, marks) = use_eight(*set, u64::from(slot(key)));
-        *set = used;
-        sums[sum_of::<CLASSED>(at, key)] += (marks & marks.wrapping_neg()) >> 15;
-        hand_on::<FILTER>(out, &mut left, key, last_used);
-    }
-    for (class, sum) in by_class::<_, CLASSED>(sums) {
-        for (lane, count) in hits[class].iter_mut().enumerate() {
-            *count += (sum >> (16 * lane)) as u64 & 0xffff;
         }
     }
     left

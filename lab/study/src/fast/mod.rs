@@ -16,7 +16,7 @@ pub mod stack;
 pub use keys::{KeyStream, Keys};
 pub use levels::{Levels, Shape};
 pub use limited::Limited;
-pub use pins::{LimitTooSmall, PinCounts, Pins};
+pub use pins::{PinCounts, Pins};
 pub use stack::Stack;
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! That does not depend on the NIC's cache, so one pass serves caches of all shapes. As in [`Stack`](super::Stack), each use
 //! of a page takes the next place of its process's queue; the page to unpin is that of the oldest live place.
 
+use mapwire_translation::PinError;
+
 use super::keys::Keys;
 use crate::decode::{Chunk, FIRST, PAGE_ID, Pages, RECEIVE};
 
@@ -34,15 +36,6 @@ pub struct PinCounts {
     pub check_misses: u64,
     /// Pages unpinned.
     pub unpins: u64,
-}
-
-/// An operation has more pages than a process may have pinned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("an operation touches {needed_pages} pages, but a process may have only {limit_pages} pinned; raise the limit")]
-pub struct LimitTooSmall {
-    /// Pages of the operation.
-    pub needed_pages: u64,
-    pub limit_pages: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -114,7 +107,7 @@ impl Pins {
     /// Hands what caches with these keys see of the chunk to `take`, many steps at a time.
     ///
     /// # Errors
-    /// [`LimitTooSmall`]. The steps before it may not have been handed on then, and there is no use in going on.
+    /// [`PinError::LimitTooSmall`]. The steps before it may not have been handed on then, and there is no use in going on.
     #[inline]
     pub fn run(
         &mut self,
@@ -122,7 +115,7 @@ impl Pins {
         pages: &Pages,
         keys: &Keys,
         mut take: impl FnMut(&[Step]),
-    ) -> Result<(), LimitTooSmall> {
+    ) -> Result<(), PinError> {
         self.extend(pages);
         let mut rest = chunk.lookups.as_slice();
         self.filled = 0;
@@ -184,9 +177,10 @@ impl Pins {
     /// Does an operation of several pages. Those of its pages that are pinned count as used first; then others are unpinned, then
     /// the rest is pinned.
     #[inline(never)]
-    fn several(&mut self, lookups: &[u32], keys: &Keys) -> Result<(), LimitTooSmall> {
+    fn several(&mut self, lookups: &[u32], keys: &Keys) -> Result<(), PinError> {
         if lookups.len() as u64 > u64::from(self.limit) {
-            return Err(LimitTooSmall { needed_pages: lookups.len() as u64, limit_pages: self.limit.into() });
+            let (needed_pages, limit_pages) = (lookups.len() as u64, self.limit.into());
+            return Err(PinError::LimitTooSmall { needed_pages, limit_pages, held_pages: 0 });
         }
         let queue = &mut self.queues[usize::from(self.of_page[(lookups[0] & PAGE_ID) as usize].queue)];
         let mut fresh = 0;

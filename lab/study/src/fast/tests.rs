@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use mapwire_translation::{CacheConfig, Process};
+use mapwire_translation::{CacheConfig, PinError, Process};
 use mapwire_wire::TraceOp;
 use proptest::prelude::*;
 
@@ -269,7 +269,7 @@ fn an_operation_that_no_limit_allows_is_an_error() {
     let mut keys = Keys::new(1, true, 1);
     keys.extend(&node.pages);
     let error = Pins::new(3).run(&node.chunk, &node.pages, &keys, |_| ()).unwrap_err();
-    assert_eq!((error.needed_pages, error.limit_pages), (4, 3));
+    assert_eq!(error, PinError::LimitTooSmall { needed_pages: 4, limit_pages: 3, held_pages: 0 });
 }
 
 #[test]

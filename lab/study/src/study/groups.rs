@@ -2,14 +2,14 @@
 
 use mapwire_translation::DesignConfig;
 
+use super::StudyError;
 use super::plan::Allowed;
-use super::{DoesNotFit, StudyError};
 use crate::config::Configuration;
 use crate::counts::{Causes, Counts, PathMisses};
 use crate::decode::{Event, HostEvent, Node, Totals};
 use crate::fast::{KeyStream, Keys, Levels, Limited, Pins, Shape, Stack};
 use crate::handles::HandleReplay;
-use crate::replay::Replay;
+use crate::replay::{Replay, ReplayError};
 
 /// How what a cache misses turns into pins and interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -226,12 +226,10 @@ impl UnderLimit {
                 cache.run(steps, keys.most_slot());
             }
         })
-        .map_err(|cause| StudyError::Limit {
-            configuration: Box::new(configuration),
-            node: node.number,
-            cause: DoesNotFit::fast(cause),
-        })?;
-        Ok(())
+        // No pages are held here.
+        .map_err(|error| {
+            StudyError::replayed(configuration, node.number, &ReplayError::Limit(error), &Totals::default())
+        })
     }
 
     fn report(&self, totals: &Totals, sink: &mut Sink<'_>) {
@@ -269,13 +267,9 @@ impl Group {
             Group::Unlimited(group) => group.run(node),
             Group::UnderLimit(group) => group.run(node),
             Group::Failed => Ok(()),
-            Group::Replayed { configuration, replay, .. } => replay.run(&node.chunk, &node.pages).map_err(|error| {
-                let (number, of) = (node.number, Box::new(*configuration));
-                match DoesNotFit::replayed(configuration, error, &node.totals) {
-                    Ok(cause) => StudyError::Limit { configuration: of, node: number, cause },
-                    Err(cause) => StudyError::Configuration { configuration: of, node: number, cause },
-                }
-            }),
+            Group::Replayed { configuration, replay, .. } => replay
+                .run(&node.chunk, &node.pages)
+                .map_err(|error| StudyError::replayed(*configuration, node.number, &error, &node.totals)),
         }
     }
 

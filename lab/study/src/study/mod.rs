@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex};
 use mapwire_trace::Block;
 use mapwire_translation::{CacheError, DesignConfig};
 
-pub use limit::DoesNotFit;
 pub use plan::Allowed;
 
 use crate::choosers::{Chooser, Knowledge};
@@ -71,16 +70,22 @@ pub enum StudyError {
     Decode(#[from] DecodeError),
     #[error("{configuration}: {cause}")]
     Cache { configuration: Box<Configuration>, cause: CacheError },
-    #[error("{configuration} cannot be studied on node {node}: {cause}")]
-    Configuration { configuration: Box<Configuration>, node: u16, cause: ReplayError },
-    #[error("{configuration} cannot be studied on node {node}: {cause}")]
-    Limit { configuration: Box<Configuration>, node: u16, cause: DoesNotFit },
+    #[error("{configuration} cannot be studied on node {node}: {reason}")]
+    Configuration { configuration: Box<Configuration>, node: u16, reason: String },
     #[error(
         "it uses pages more than {most} times, and the optimum keeps the next use of each in memory (4 bytes); leave `optimum` out of --policy"
     )]
     TooLong { most: u64 },
     #[error("the trace needs slower engines")]
     Again(Allowed),
+}
+
+impl StudyError {
+    /// What ended the replay of a configuration on a node with these totals.
+    fn replayed(configuration: Configuration, node: u16, error: &ReplayError, totals: &Totals) -> Self {
+        let reason = limit::reason(&configuration, error, totals);
+        StudyError::Configuration { configuration: Box::new(configuration), node, reason }
+    }
 }
 
 /// A study of a trace while it is read.
@@ -224,7 +229,7 @@ impl Study {
                 let task = tasks.lock().ok().and_then(|mut tasks| tasks.next());
                 let Some((node, group)) = task else { return Ok(()) };
                 match group.run(node) {
-                    Err(error @ (StudyError::Limit { .. } | StudyError::Configuration { .. })) => {
+                    Err(error @ StudyError::Configuration { .. }) => {
                         if let Ok(mut failures) = failures.lock() {
                             failures.extend(group.members().into_iter().map(|at| (at, error.to_string())));
                         }

@@ -5,15 +5,14 @@
 //! `hold`, `release`, `absent` or `present`. A seventh column `direct`, 0 or 1, may tell which operations went by mapped memory or
 //! within a command, so that no NIC translated anything; without it none did. There are no quotes, spaces or empty lines.
 
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 
 use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp, TraceRecord};
 
-use super::error::{ConvertError, Place, shown};
-use super::text::{Lines, push_decimal, push_hexadecimal, take_decimal, take_hexadecimal, take_prefix};
-use super::{Import, Sink};
-use crate::block::Block;
-use crate::info::OPS;
+use super::Sink;
+use super::error::{ConvertError, shown};
+use super::import::{Fault, Import, Reader};
+use super::text::{Lines, TEXT_BYTES, take_decimal, take_hexadecimal, take_prefix};
 
 /// The columns that a file must have, in the order in which they are written.
 pub const COLUMNS: [&str; 6] = ["time_ns", "node", "process", "op", "address", "bytes"];
@@ -41,58 +40,51 @@ const ALL: [(&str, Column); 7] = [
     (DIRECT, Column::Direct),
 ];
 
-/// Reads the records of a CSV file.
-#[derive(Debug)]
-pub struct CsvReader<R> {
+struct CsvReader<R> {
     lines: Lines<R>,
     columns: Vec<Column>,
 }
 
-impl<R: Read> CsvReader<R> {
-    /// Reads the header of a file, which errors call `file`.
-    ///
-    /// # Errors
-    /// The file is empty, lacks a column or has one that is unknown or there twice; it cannot be read.
-    pub fn new(input: R, file: impl Into<String>) -> Result<Self, ConvertError> {
-        let mut lines = Lines::new(input, file.into());
-        let wanted = COLUMNS.join(",");
-        let Some(header) = lines.next()? else {
-            return Err(ConvertError::File {
-                file: lines.file().to_owned(),
-                what: format!("the file is empty; its first line must name the columns: {wanted}"),
-            });
-        };
-        let header = header.strip_prefix("\u{feff}".as_bytes()).unwrap_or(header).to_vec();
-        let mut columns = Vec::new();
-        for name in header.split(|byte| *byte == b',') {
-            let column = ALL.iter().find(|(known, _)| known.as_bytes() == name);
-            let Some((_, column)) = column else {
-                let what = format!("there is no column {}; the header must be {wanted}", shown(name));
-                return Err(lines.wrong(what));
-            };
-            if columns.contains(column) {
-                return Err(lines.wrong(format!("the column {} is there twice", shown(name))));
-            }
-            columns.push(*column);
-        }
-        for (name, column) in &ALL[..COLUMNS.len()] {
-            if !columns.contains(column) {
-                let what = format!("the column `{name}` is missing; the header must be {wanted}");
-                return Err(lines.wrong(what));
-            }
-        }
-        Ok(Self { lines, columns })
-    }
+/// Reads the header of a CSV file, which errors call `file`.
+///
+/// # Errors
+/// The file is empty, lacks a column or has one that is unknown or there twice; it cannot be read.
+pub fn read<'a>(input: impl Read + 'a, file: &str) -> Result<Import<'a>, ConvertError> {
+    let mut lines = Lines::new(input);
+    let columns = match lines.next().and_then(|header| header.map(columns).transpose()) {
+        Ok(columns) => columns.ok_or_else(|| {
+            let what = format!("the file is empty; its first line must name the columns: {}", COLUMNS.join(","));
+            ConvertError::File { file: file.to_owned(), what }
+        })?,
+        Err(fault) => return Err(fault.at(file, "line 1".to_owned())),
+    };
+    Ok(Import::new(file, |records| format!("line {}", records + 2), CsvReader { lines, columns }))
+}
 
-    fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
-        let Some(line) = self.lines.next()? else { return Ok(None) };
-        match parse(line, &self.columns) {
-            Some(record) => Ok(Some(record)),
-            None => {
-                let what = explain(line, &self.columns);
-                Err(self.lines.wrong(what))
-            }
+fn columns(header: &[u8]) -> Result<Vec<Column>, Fault> {
+    let wanted = COLUMNS.join(",");
+    let header = header.strip_prefix("\u{feff}".as_bytes()).unwrap_or(header);
+    let mut columns = Vec::new();
+    for name in header.split(|byte| *byte == b',') {
+        let column = ALL.iter().find(|(known, _)| known.as_bytes() == name);
+        let (_, column) =
+            column.ok_or_else(|| format!("there is no column {}; the header must be {wanted}", shown(name)))?;
+        if columns.contains(column) {
+            return Err(Fault::from(format!("the column {} is there twice", shown(name))));
         }
+        columns.push(*column);
+    }
+    match ALL[..COLUMNS.len()].iter().find(|(_, column)| !columns.contains(column)) {
+        None => Ok(columns),
+        Some((name, _)) => Err(Fault::from(format!("the column `{name}` is missing; the header must be {wanted}"))),
+    }
+}
+
+impl<R: Read> Reader for CsvReader<R> {
+    fn next(&mut self) -> Result<Option<TraceRecord>, Fault> {
+        let Some(line) = self.lines.next()? else { return Ok(None) };
+        let record = parse(line, &self.columns).ok_or_else(|| explain(line, &self.columns))?;
+        Ok(Some(record))
     }
 }
 
@@ -110,7 +102,7 @@ fn take_value(rest: &mut &[u8], column: Column, record: &mut TraceRecord) -> Opt
         Column::Op => {
             let length = rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len());
             let (name, behind) = rest.split_at(length);
-            let op = OPS.into_iter().find(|op| op.name().as_bytes() == name);
+            let op = TraceOp::ALL.into_iter().find(|op| op.name().as_bytes() == name);
             record.op = op? as u8;
             *rest = behind;
         }
@@ -157,7 +149,7 @@ fn explain(line: &[u8], columns: &[Column]) -> String {
                 Column::Time | Column::Bytes => "a number below 2^64".to_owned(),
                 Column::Node | Column::Process => "a number from 0 to 65535".to_owned(),
                 Column::Address => "a number below 2^64, decimal or hexadecimal behind 0x".to_owned(),
-                Column::Op => format!("one of {}", OPS.map(TraceOp::name).join(", ")),
+                Column::Op => format!("one of {}", TraceOp::ALL.map(TraceOp::name).join(", ")),
                 Column::Direct => "0 or 1".to_owned(),
             };
             return format!("{name} is {}; it must be {wanted}", shown(value));
@@ -166,79 +158,40 @@ fn explain(line: &[u8], columns: &[Column]) -> String {
     format!("there are {} values for {} columns", values.len(), columns.len())
 }
 
-impl<R: Read> Iterator for CsvReader<R> {
-    type Item = Result<TraceRecord, ConvertError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.try_next().transpose()
-    }
-}
-
-impl<R: Read> Import for CsvReader<R> {
-    fn file(&self) -> &str {
-        self.lines.file()
-    }
-
-    fn place(&self) -> Place {
-        self.lines.place()
-    }
-}
-
 /// Writes records as a CSV file.
-#[derive(Debug)]
-pub struct CsvWriter<W> {
-    out: W,
+pub(super) struct CsvWriter<W: Write> {
+    out: BufWriter<W>,
     direct: bool,
-    text: Vec<u8>,
+    lines: u64,
 }
 
 impl<W: Write> CsvWriter<W> {
     /// Begins with the header; `direct` asks for the seventh column.
-    pub fn new(out: W, direct: bool) -> Self {
-        let mut text = COLUMNS.join(",").into_bytes();
-        if direct {
-            text.extend_from_slice(b",");
-            text.extend_from_slice(DIRECT.as_bytes());
-        }
-        text.push(b'\n');
-        Self { out, direct, text }
-    }
-
-    pub fn push(&mut self, record: &TraceRecord) {
-        let text = &mut self.text;
-        push_decimal(record.time_ns.get(), text);
-        text.push(b',');
-        push_decimal(record.node.get().into(), text);
-        text.push(b',');
-        push_decimal(record.process.get().into(), text);
-        text.push(b',');
-        text.extend_from_slice(record.op().map_or("?", TraceOp::name).as_bytes());
-        text.extend_from_slice(b",0x");
-        push_hexadecimal(record.address.get(), text);
-        text.push(b',');
-        push_decimal(record.bytes.get(), text);
-        if self.direct {
-            text.extend_from_slice(if record.is_direct() || record.is_inline() { b",1" } else { b",0" });
-        }
-        text.push(b'\n');
+    pub(super) fn new(out: W, direct: bool) -> Result<Self, ConvertError> {
+        let mut out = BufWriter::with_capacity(TEXT_BYTES, out);
+        let columns = COLUMNS.iter().chain(direct.then_some(&DIRECT));
+        writeln!(out, "{}", columns.copied().collect::<Vec<_>>().join(","))?;
+        Ok(Self { out, direct, lines: 0 })
     }
 }
 
 impl<W: Write> Sink for CsvWriter<W> {
-    fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
-        for record in block.records() {
-            self.push(&record);
-        }
-        self.out.write_all(&self.text)?;
-        self.text.clear();
-        Ok(())
+    fn push(&mut self, record: &TraceRecord) -> Result<(), ConvertError> {
+        let TraceRecord { time_ns, address, bytes, node, process, .. } = record;
+        let op = record.op().map_or("?", TraceOp::name);
+        write!(self.out, "{time_ns},{node},{process},{op},{:#x},{bytes}", address.get())?;
+        let end: &[u8] = match (self.direct, record.is_direct() || record.is_inline()) {
+            (false, _) => b"\n",
+            (_, false) => b",0\n",
+            (_, true) => b",1\n",
+        };
+        self.lines += 1;
+        Ok(self.out.write_all(end)?)
     }
 
-    fn finish(&mut self) -> Result<(), ConvertError> {
-        self.out.write_all(&self.text)?;
-        self.text.clear();
-        Ok(self.out.flush()?)
+    fn finish(&mut self) -> Result<u64, ConvertError> {
+        self.out.flush()?;
+        Ok(self.lines)
     }
 }
 
@@ -247,8 +200,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<TraceRecord>, String> {
-        let reader = CsvReader::new(text.as_bytes(), "f.csv").map_err(|e| e.to_string())?;
-        reader.map(|r| r.map_err(|e| e.to_string())).collect()
+        let import = super::read(text.as_bytes(), "f.csv").map_err(|e| e.to_string())?;
+        import.map(|r| r.map_err(|e| e.to_string())).collect()
     }
 
     const HEADER: &str = "time_ns,node,process,op,address,bytes\n";
@@ -316,10 +269,10 @@ mod tests {
     fn what_is_written_is_this_text() {
         let records = read(&format!("{HEADER}5,1,2,send,0x7f00,4096\n6,0,0,export,0,1\n")).unwrap();
         for (direct, header, end) in [(false, HEADER.to_owned(), ""), (true, HEADER.replace('\n', ",direct\n"), ",0")] {
-            let mut writer = CsvWriter::new(Vec::new(), direct);
-            records.iter().for_each(|r| writer.push(r));
-            writer.finish().unwrap();
-            let text = String::from_utf8(writer.out).unwrap();
+            let mut writer = CsvWriter::new(Vec::new(), direct).unwrap();
+            records.iter().for_each(|r| writer.push(r).unwrap());
+            assert_eq!(writer.finish().unwrap(), 2);
+            let text = String::from_utf8(writer.out.into_inner().unwrap()).unwrap();
             assert_eq!(text, format!("{header}5,1,2,send,0x7f00,4096{end}\n6,0,0,export,0x0,1{end}\n"));
         }
     }

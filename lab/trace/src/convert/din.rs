@@ -20,15 +20,15 @@
 //! is a remark. Labels 3 and 4, `m`, `c` and `v` (unknown, flush, miscellaneous, copy back, invalidate) are errors: no op of a NIC
 //! is like them.
 
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 
 use mapwire_wire::{TraceOp, TraceRecord};
 
-use super::error::{ConvertError, Place, shown};
-use super::tags::{TAG_SHIFT, Tags};
-use super::text::{Lines, push_hexadecimal, take_hexadecimal, take_prefix};
-use super::{ExportOptions, Import, ImportOptions, Sink, looked_up};
-use crate::block::Block;
+use super::error::{ConvertError, shown};
+use super::import::{Fault, Import, ImportOptions, Reader};
+use super::tags::Tags;
+use super::text::{Lines, TEXT_BYTES, take_hexadecimal, take_prefix};
+use super::{ExportOptions, Sink, looked_up};
 use crate::pages::cut;
 
 /// Bytes of an access that tells none.
@@ -58,41 +58,24 @@ fn number(mut word: &[u8]) -> Option<u64> {
     word.is_empty().then_some(value)
 }
 
-/// Reads the records of a `din` file.
-#[derive(Debug)]
-pub struct DinReader<R> {
+struct DinReader<R> {
     lines: Lines<R>,
     options: ImportOptions,
     records: u64,
 }
 
-impl<R: Read> DinReader<R> {
-    /// Reads from `input`, which errors call `file`.
-    pub fn new(input: R, file: impl Into<String>, options: &ImportOptions) -> Self {
-        Self { lines: Lines::new(input, file.into()), options: *options, records: 0 }
-    }
+/// Reads a `din` file, which errors call `file`.
+pub fn read<'a>(input: impl Read + 'a, file: &str, options: &ImportOptions) -> Import<'a> {
+    let reader = DinReader { lines: Lines::new(input), options: *options, records: 0 };
+    Import::new(file, |records| format!("line {}", records + 1), reader)
+}
 
-    fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
+impl<R: Read> Reader for DinReader<R> {
+    fn next(&mut self) -> Result<Option<TraceRecord>, Fault> {
         let Some(line) = self.lines.next()? else { return Ok(None) };
-        let (op, address, bytes) = match parse(line) {
-            Ok(access) => access,
-            Err(what) => return Err(self.lines.wrong(what)),
-        };
+        let (op, address, bytes) = parse(line)?;
         let op = if self.options.as_sends { TraceOp::Send } else { op };
-        let (mut process, mut place) = (self.options.process, address);
-        if self.options.tagged {
-            (process, place) = ((address >> TAG_SHIFT) as u16, address & ((1 << TAG_SHIFT) - 1));
-        }
-        let record = TraceRecord {
-            time_ns: self.records.into(),
-            address: place.into(),
-            bytes: bytes.into(),
-            node: self.options.node.into(),
-            process: process.into(),
-            op: op as u8,
-            flags: 0,
-            reserved: 0.into(),
-        };
+        let record = self.options.record(self.records, op, address, bytes);
         self.records += 1;
         Ok(Some(record))
     }
@@ -127,80 +110,41 @@ fn parse(line: &[u8]) -> Result<(TraceOp, u64, u64), String> {
     Ok((op, address, bytes))
 }
 
-impl<R: Read> Iterator for DinReader<R> {
-    type Item = Result<TraceRecord, ConvertError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.try_next().transpose()
-    }
-}
-
-impl<R: Read> Import for DinReader<R> {
-    fn file(&self) -> &str {
-        self.lines.file()
-    }
-
-    fn place(&self) -> Place {
-        self.lines.place()
-    }
-}
-
 /// Writes lookups as a `din` file.
-#[derive(Debug)]
-pub struct DinWriter<W> {
-    out: W,
+pub(super) struct DinWriter<W: Write> {
+    out: BufWriter<W>,
     tags: Tags,
     page_bytes: u64,
     lines: u64,
-    text: Vec<u8>,
 }
-
-/// Bytes of text that are written at once.
-const TEXT_BYTES: usize = 256 << 10;
 
 impl<W: Write> DinWriter<W> {
     /// Begins a file of the lookups of the trace `file`, as errors call it.
-    pub fn new(out: W, file: &str, options: &ExportOptions) -> Self {
-        Self { out, tags: Tags::new(file, options.tagged), page_bytes: options.page_bytes, lines: 0, text: Vec::new() }
-    }
-
-    pub fn lines(&self) -> u64 {
-        self.lines
+    pub(super) fn new(out: W, file: &str, options: &ExportOptions) -> Self {
+        let (out, tags) = (BufWriter::with_capacity(TEXT_BYTES, out), Tags::new(file, options.tagged));
+        Self { out, tags, page_bytes: options.page_bytes, lines: 0 }
     }
 }
 
 impl<W: Write> Sink for DinWriter<W> {
-    fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
-        for record in block.records() {
-            let Some(op) = looked_up(&record) else { continue };
-            let above = self.tags.above(record.node.get(), record.process.get())?;
-            let label = match op {
-                TraceOp::Send => b'0',
-                TraceOp::Receive => b'1',
-                _ => b'2',
-            };
-            for (address, bytes) in cut(record.address.get(), record.bytes.get(), self.page_bytes) {
-                let text = &mut self.text;
-                text.extend_from_slice(&[label, b' ']);
-                push_hexadecimal(self.tags.address(above, address)?, text);
-                text.push(b' ');
-                push_hexadecimal(bytes, text);
-                text.push(b'\n');
-                self.lines += 1;
-                if text.len() >= TEXT_BYTES {
-                    self.out.write_all(text)?;
-                    text.clear();
-                }
-            }
+    fn push(&mut self, record: &TraceRecord) -> Result<(), ConvertError> {
+        let Some(op) = looked_up(record) else { return Ok(()) };
+        let above = self.tags.above(record.node.get(), record.process.get())?;
+        let label = match op {
+            TraceOp::Send => 0,
+            TraceOp::Receive => 1,
+            _ => 2,
+        };
+        for (address, bytes) in cut(record.address.get(), record.bytes.get(), self.page_bytes) {
+            writeln!(self.out, "{label} {:x} {bytes:x}", self.tags.address(above, address)?)?;
+            self.lines += 1;
         }
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), ConvertError> {
-        self.out.write_all(&self.text)?;
-        self.text.clear();
-        Ok(self.out.flush()?)
+    fn finish(&mut self) -> Result<u64, ConvertError> {
+        self.out.flush()?;
+        Ok(self.lines)
     }
 }
 
@@ -209,8 +153,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, options: &ImportOptions) -> Result<Vec<TraceRecord>, String> {
-        let reader = DinReader::new(text.as_bytes(), "f.din", options);
-        reader.map(|r| r.map_err(|e| e.to_string())).collect()
+        super::read(text.as_bytes(), "f.din", options).map(|r| r.map_err(|e| e.to_string())).collect()
     }
 
     #[test]

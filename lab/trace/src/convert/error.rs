@@ -1,28 +1,6 @@
 //! What can be wrong with files that are imported or exported.
 
-use std::fmt;
 use std::io;
-
-/// Where in a file something stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A line of a text, from 1.
-    Line(u64),
-    /// A record of a binary file, from 0.
-    Record(u64),
-    /// A row of a table, from 0.
-    Row(u64),
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line(number) => write!(f, "line {number}"),
-            Self::Record(number) => write!(f, "record {number}"),
-            Self::Row(number) => write!(f, "row {number}"),
-        }
-    }
-}
 
 /// Why a file cannot be imported, or a trace not exported.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +10,7 @@ pub enum ConvertError {
     #[error("cannot write")]
     Write(#[from] io::Error),
     #[error("{file}, {place}: {what}")]
-    Value { file: String, place: Place, what: String },
+    Value { file: String, place: String, what: String },
     #[error("{file}: {what}")]
     File { file: String, what: String },
     /// The trace cannot be read.

@@ -16,17 +16,18 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 
 use mapwire_wire::{TraceOp, TraceRecord};
 use zerocopy::little_endian::{I64, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::error::{ConvertError, Place};
-use super::tags::{TAG_SHIFT, Tags};
-use super::{ExportOptions, Import, ImportOptions, Sink, looked_up};
-use crate::block::Block;
+use super::error::ConvertError;
+use super::import::{Fault, Import, ImportOptions, Reader};
+use super::tags::Tags;
+use super::{ExportOptions, Sink, looked_up};
 use crate::pages::pages_of;
+use crate::reader::read_up_to;
 use crate::spread::Spread;
 
 /// A record of the format.
@@ -46,124 +47,50 @@ const RECORD_BYTES: usize = size_of::<OracleRecord>();
 /// Records read or written at a time.
 const CHUNK_RECORDS: usize = 16 << 10;
 
-/// Reads the records of an `oracleGeneral` file.
-#[derive(Debug)]
-pub struct OracleReader<R> {
-    input: R,
-    file: String,
+struct OracleReader<R> {
+    input: BufReader<R>,
     options: ImportOptions,
-    buffer: Vec<u8>,
-    begin: usize,
-    end: usize,
-    records: u64,
     number_of: HashMap<u64, u64, BuildHasherDefault<Spread>>,
 }
 
-impl<R: Read> OracleReader<R> {
-    /// Reads from `input`, which errors call `file`.
-    pub fn new(input: R, file: impl Into<String>, options: &ImportOptions) -> Self {
-        Self {
-            input,
-            file: file.into(),
-            options: *options,
-            buffer: vec![0; CHUNK_RECORDS * RECORD_BYTES],
-            begin: 0,
-            end: 0,
-            records: 0,
-            number_of: HashMap::default(),
-        }
-    }
+/// Reads an `oracleGeneral` file, which errors call `file`.
+pub fn read<'a>(input: impl Read + 'a, file: &str, options: &ImportOptions) -> Import<'a> {
+    let input = BufReader::with_capacity(CHUNK_RECORDS * RECORD_BYTES, input);
+    let reader = OracleReader { input, options: *options, number_of: HashMap::default() };
+    Import::new(file, |records| format!("record {records}"), reader)
+}
 
-    /// Reads until a record is there; false at the end.
-    #[cold]
-    fn refill(&mut self) -> Result<bool, ConvertError> {
-        self.buffer.copy_within(self.begin..self.end, 0);
-        self.end -= self.begin;
-        self.begin = 0;
-        while self.end < RECORD_BYTES {
-            match self.input.read(&mut self.buffer[self.end..]) {
-                Ok(0) if self.end == 0 => return Ok(false),
-                Ok(0) => {
-                    let what = format!("the file ends {} bytes into it; records have {RECORD_BYTES}", self.end);
-                    return Err(self.wrong(what));
-                }
-                Ok(more) => self.end += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(ConvertError::Read { file: self.file.clone(), source });
-                }
+impl<R: Read> Reader for OracleReader<R> {
+    fn next(&mut self) -> Result<Option<TraceRecord>, Fault> {
+        let mut record = OracleRecord::new_zeroed();
+        match read_up_to(&mut self.input, record.as_mut_bytes())? {
+            0 => return Ok(None),
+            RECORD_BYTES => {}
+            found => {
+                let what = format!("the file ends {found} bytes into it; records have {RECORD_BYTES}");
+                return Err(Fault::from(what));
             }
         }
-        Ok(true)
-    }
-
-    /// An error of the next record.
-    #[cold]
-    fn wrong(&self, what: String) -> ConvertError {
-        ConvertError::Value { file: self.file.clone(), place: Place::Record(self.records), what }
-    }
-
-    #[inline]
-    fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
-        if self.end - self.begin < RECORD_BYTES && !self.refill()? {
-            return Ok(None);
-        }
-        let Ok((record, _)) = OracleRecord::ref_from_prefix(&self.buffer[self.begin..self.end]) else {
-            return Ok(None);
-        };
-        let (mut id, clock) = (record.obj_id.get(), record.clock_time.get());
-        self.begin += RECORD_BYTES;
-        if self.options.dense {
+        let ImportOptions { page_bytes, time_unit_ns, dense, .. } = self.options;
+        let mut id = record.obj_id.get();
+        if dense {
             let next = self.number_of.len() as u64;
             id = *self.number_of.entry(id).or_insert(next);
         }
-        let Some(mut address) = id.checked_mul(self.options.page_bytes) else {
-            return Err(self.wrong(format!(
-                "obj_id is {id}, which is not the number of a page of {} bytes: its address would have more than 64 bits; number the \
-                 objects anew with --dense-ids",
-                self.options.page_bytes
-            )));
-        };
-        let mut process = self.options.process;
-        if self.options.tagged {
-            (process, address) = ((address >> TAG_SHIFT) as u16, address & ((1 << TAG_SHIFT) - 1));
-        }
-        self.records += 1;
-        Ok(Some(TraceRecord {
-            // At most 2³² × 10⁹ for a unit of at most a second.
-            time_ns: u64::from(clock).saturating_mul(self.options.time_unit_ns).into(),
-            address: address.into(),
-            bytes: self.options.page_bytes.into(),
-            node: self.options.node.into(),
-            process: process.into(),
-            op: TraceOp::Send as u8,
-            flags: 0,
-            reserved: 0.into(),
-        }))
-    }
-}
-
-impl<R: Read> Iterator for OracleReader<R> {
-    type Item = Result<TraceRecord, ConvertError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.try_next().transpose()
-    }
-}
-
-impl<R: Read> Import for OracleReader<R> {
-    fn file(&self) -> &str {
-        &self.file
-    }
-
-    fn place(&self) -> Place {
-        Place::Record(self.records.saturating_sub(1))
+        let address = id.checked_mul(page_bytes).ok_or_else(|| {
+            format!(
+                "obj_id is {id}, which is not the number of a page of {page_bytes} bytes: its address would have more than 64 bits; \
+                 number the objects anew with --dense-ids"
+            )
+        })?;
+        // At most 2³² × 10⁹ for a unit of at most a second.
+        let time_ns = u64::from(record.clock_time.get()).saturating_mul(time_unit_ns);
+        Ok(Some(self.options.record(time_ns, TraceOp::Send, address, page_bytes)))
     }
 }
 
 /// Writes lookups as an `oracleGeneral` file, in two passes.
-pub struct OracleWriter<'a, W> {
+pub(super) struct OracleWriter<'a, W> {
     out: W,
     second_pass: &'a mut dyn FnMut(u64, u64),
     file: String,
@@ -178,7 +105,7 @@ pub struct OracleWriter<'a, W> {
 impl<'a, W: Read + Write + Seek> OracleWriter<'a, W> {
     /// Begins a file of the lookups of the trace `file`, as errors call it; `out` is empty. `second_pass` is told how many records of
     /// how many were done again.
-    pub fn new(out: W, file: &str, options: &ExportOptions, second_pass: &'a mut dyn FnMut(u64, u64)) -> Self {
+    pub(super) fn new(out: W, file: &str, options: &ExportOptions, second_pass: &'a mut dyn FnMut(u64, u64)) -> Self {
         Self {
             out,
             second_pass,
@@ -190,10 +117,6 @@ impl<'a, W: Read + Write + Seek> OracleWriter<'a, W> {
             records: 0,
             buffer: Vec::new(),
         }
-    }
-
-    pub fn records(&self) -> u64 {
-        self.records
     }
 
     fn write(&mut self) -> io::Result<()> {
@@ -230,48 +153,43 @@ impl<'a, W: Read + Write + Seek> OracleWriter<'a, W> {
 }
 
 impl<W: Read + Write + Seek> Sink for OracleWriter<'_, W> {
-    fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
-        let Some(first) = block.time_ns.first() else { return Ok(()) };
-        let first_ns = *self.first_ns.get_or_insert(*first);
-        for record in block.records() {
-            if looked_up(&record).is_none() {
-                continue;
-            }
-            let units = (record.time_ns.get() - first_ns) / self.time_unit_ns;
-            let Ok(clock) = u32::try_from(units) else {
-                return Err(ConvertError::File {
-                    file: self.file.clone(),
-                    what: format!(
-                        "{units} units of {} ns lie between the first record and that of {} ns; the format has room for 2^32: choose a \
-                         larger --time-unit",
-                        self.time_unit_ns, record.time_ns
-                    ),
-                });
+    fn push(&mut self, record: &TraceRecord) -> Result<(), ConvertError> {
+        let first_ns = *self.first_ns.get_or_insert(record.time_ns.get());
+        if looked_up(record).is_none() {
+            return Ok(());
+        }
+        let units = (record.time_ns.get() - first_ns) / self.time_unit_ns;
+        let clock = u32::try_from(units).map_err(|_| ConvertError::File {
+            file: self.file.clone(),
+            what: format!(
+                "{units} units of {} ns lie between the first record and that of {} ns; the format has room for 2^32: choose a \
+                 larger --time-unit",
+                self.time_unit_ns, record.time_ns
+            ),
+        })?;
+        let above = self.tags.above(record.node.get(), record.process.get())?;
+        let (first, pages) = pages_of(record.address.get(), record.bytes.get(), self.page_bytes);
+        for page in first..first + pages {
+            let address = self.tags.address(above, page * self.page_bytes)?;
+            let record = OracleRecord {
+                clock_time: clock.into(),
+                obj_id: (address / self.page_bytes).into(),
+                obj_size: (self.page_bytes as u32).into(),
+                next_access_vtime: (-1).into(),
             };
-            let above = self.tags.above(record.node.get(), record.process.get())?;
-            let (address, bytes) = (record.address.get(), record.bytes.get());
-            let (first, pages) = pages_of(address, bytes, self.page_bytes);
-            for page in first..first + pages {
-                let place = self.tags.address(above, page * self.page_bytes)?;
-                let record = OracleRecord {
-                    clock_time: clock.into(),
-                    obj_id: (place / self.page_bytes).into(),
-                    obj_size: (self.page_bytes as u32).into(),
-                    next_access_vtime: (-1).into(),
-                };
-                self.buffer.extend_from_slice(record.as_bytes());
-                self.records += 1;
-                if self.buffer.len() >= CHUNK_RECORDS * RECORD_BYTES {
-                    self.write()?;
-                }
+            self.buffer.extend_from_slice(record.as_bytes());
+            self.records += 1;
+            if self.buffer.len() >= CHUNK_RECORDS * RECORD_BYTES {
+                self.write()?;
             }
         }
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), ConvertError> {
+    fn finish(&mut self) -> Result<u64, ConvertError> {
         self.write()?;
-        Ok(self.fill_in()?)
+        self.fill_in()?;
+        Ok(self.records)
     }
 }
 
@@ -305,7 +223,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8], options: &ImportOptions) -> Result<Vec<(u64, u16, u64, u64)>, String> {
-        OracleReader::new(bytes, "f.oracleGeneral", options)
+        super::read(bytes, "f.oracleGeneral", options)
             .map(|r| {
                 let r = r.map_err(|e| e.to_string())?;
                 Ok((r.time_ns.get(), r.process.get(), r.address.get(), r.bytes.get()))

@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
-use mapwire_wire::{TRACE_FLAG_DIRECT, TRACE_FLAG_INLINE, TraceOp, TraceRecord};
+use mapwire_wire::{TRACE_FLAG_DIRECT, TraceOp, TraceRecord};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, SortOrder, Type as Physical};
 use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -27,13 +27,12 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
+use super::Sink;
 use super::csv::{COLUMNS, DIRECT};
-use super::error::{ConvertError, Place, shown};
+use super::error::{ConvertError, shown};
+use super::import::{Fault, Import, Reader};
 use super::parquet_pages::Checked;
 use super::parquet_types::{is_integer, since_1970_ns, timestamp_ns};
-use super::{Import, Sink};
-use crate::block::Block;
-use crate::info::OPS;
 use crate::metadata::Metadata;
 
 /// The key of the metadata.
@@ -71,8 +70,10 @@ fn schema() -> Result<Type, ParquetError> {
 }
 
 /// Writes records as a Parquet file.
-pub struct ParquetWriter<W: Write + Send> {
+pub(super) struct ParquetWriter<W: Write + Send> {
     out: SerializedFileWriter<W>,
+    names: [ByteArray; TraceOp::ALL.len()],
+    rows: u64,
     time_ns: Vec<i64>,
     node: Vec<i32>,
     process: Vec<i32>,
@@ -95,7 +96,7 @@ fn failed(error: ParquetError) -> ConvertError {
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
-    pub fn new(out: W, metadata: &Metadata) -> Result<Self, ConvertError> {
+    pub(super) fn new(out: W, metadata: &Metadata) -> Result<Self, ConvertError> {
         let text = serde_json::to_string(metadata).map_err(std::io::Error::from)?;
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
@@ -112,6 +113,8 @@ impl<W: Write + Send> ParquetWriter<W> {
         let out = SerializedFileWriter::new(out, schema, Arc::new(properties.build())).map_err(failed)?;
         Ok(Self {
             out,
+            names: TraceOp::ALL.map(|op| ByteArray::from(op.name())),
+            rows: 0,
             time_ns: Vec::new(),
             node: Vec::new(),
             process: Vec::new(),
@@ -150,32 +153,30 @@ fn column<W: Write + Send, T: DataType>(
 }
 
 impl<W: Write + Send> Sink for ParquetWriter<W> {
-    fn block(&mut self, block: &Block<'_>) -> Result<(), ConvertError> {
-        let names = OPS.map(|op| ByteArray::from(op.name()));
-        self.time_ns.extend(block.time_ns.iter().map(|v| *v as i64));
-        self.node.extend(block.node.iter().map(|v| i32::from(*v)));
-        self.process.extend(block.process.iter().map(|v| i32::from(*v)));
-        self.op.extend(block.op.iter().map(|op| names[usize::from(*op) - 1].clone()));
-        self.address.extend(block.address.iter().map(|v| *v as i64));
-        self.bytes.extend(block.bytes.iter().map(|v| *v as i64));
-        self.direct.extend(block.flags.iter().map(|flags| flags & UNTRANSLATED != 0));
+    fn push(&mut self, record: &TraceRecord) -> Result<(), ConvertError> {
+        self.time_ns.push(record.time_ns.get() as i64);
+        self.node.push(record.node.get().into());
+        self.process.push(record.process.get().into());
+        self.op.push(self.names[usize::from(record.op) - 1].clone());
+        self.address.push(record.address.get() as i64);
+        self.bytes.push(record.bytes.get() as i64);
+        self.direct.push(record.is_direct() || record.is_inline());
+        self.rows += 1;
         if self.time_ns.len() >= GROUP_ROWS {
             self.write_group().map_err(failed)?;
         }
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), ConvertError> {
+    fn finish(&mut self) -> Result<u64, ConvertError> {
         if !self.time_ns.is_empty() {
             self.write_group().map_err(failed)?;
         }
         self.out.finish().map_err(failed)?;
-        Ok(self.out.inner_mut().flush()?)
+        self.out.inner_mut().flush()?;
+        Ok(self.rows)
     }
 }
-
-/// Of which no NIC translated anything: what went by mapped memory, or within a command.
-const UNTRANSLATED: u8 = TRACE_FLAG_DIRECT | TRACE_FLAG_INLINE;
 
 /// What `read` gives. Pages are [`Checked`]; should the library panic all the same on a file that is damaged, that is an error of the
 /// file, behind what the panic prints.
@@ -201,11 +202,8 @@ fn known_as(column: &ColumnDescriptor) -> Option<usize> {
     ALL.iter().position(|known| *known == name).or(is_time.then_some(TIME))
 }
 
-/// Reads the records of a Parquet file.
-pub struct ParquetReader {
+struct ParquetReader {
     reader: SerializedFileReader<File>,
-    file: String,
-    metadata: Option<Metadata>,
     /// Where each of the columns stands in the file; `direct` may be missing.
     places: [Option<usize>; 7],
     /// Unsigned, by the file's schema.
@@ -218,7 +216,6 @@ pub struct ParquetReader {
     left: usize,
     values: Vec<Vec<u64>>,
     at: usize,
-    rows: u64,
 }
 
 const ALL: [&str; 7] = [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5], DIRECT];
@@ -228,82 +225,66 @@ const TIME: usize = 0;
 const OP: usize = 3;
 const DIRECT_AT: usize = 6;
 
+/// Reads the head of `input`, which errors call `file`.
+///
+/// # Errors
+/// It is no Parquet file; a column is missing, there twice, nested or of another type.
+pub fn read(input: File, file: &str) -> Result<Import<'static>, ConvertError> {
+    let wrong = |what: String| ConvertError::File { file: file.to_owned(), what };
+    let reader = guarded(|| SerializedFileReader::new(input))
+        .map_err(|error| wrong(format!("it is not a Parquet file that can be read: {error}")))?;
+    let about = reader.metadata().file_metadata();
+    let schema = about.schema_descr();
+    let (mut places, mut unsigned) = ([None; 7], [false; 7]);
+    let mut time_unit_ns = 1;
+    for (place, column) in schema.columns().iter().enumerate() {
+        // Other columns are none of a trace's business.
+        let Some(known) = known_as(column) else { continue };
+        let name = column.path().string();
+        let (fits, wanted) = fits(known, column);
+        if !fits || column.max_rep_level() > 0 {
+            return Err(wrong(format!("the column `{name}` is not {wanted}")));
+        }
+        if places[known].replace(place).is_some() {
+            return Err(wrong(format!("the column `{}` is there twice", ALL[known])));
+        }
+        if known == TIME {
+            time_unit_ns = timestamp_ns(column).unwrap_or(1);
+        }
+        unsigned[known] = column.sort_order() == SortOrder::UNSIGNED;
+    }
+    if let Some(missing) = (0..DIRECT_AT).find(|known| places[*known].is_none()) {
+        return Err(wrong(format!("the column `{}` is missing; the columns are {}", ALL[missing], ALL.join(", "))));
+    }
+    let metadata = about.key_value_metadata().and_then(|all| {
+        let text = all.iter().find(|pair| pair.key == KEY)?.value.as_ref()?;
+        serde_json::from_str(text).ok()
+    });
+    let rows = u64::try_from(about.num_rows()).unwrap_or(0);
+    let reader = ParquetReader {
+        reader,
+        places,
+        unsigned,
+        time_unit_ns,
+        next_group: 0,
+        columns: Vec::new(),
+        left: 0,
+        values: vec![Vec::new(); ALL.len()],
+        at: 0,
+    };
+    Ok(Import::new(file, |records| format!("row {records}"), reader).with_head(metadata, rows))
+}
+
 impl ParquetReader {
-    /// Reads the head of `input`, which errors call `file`.
-    ///
-    /// # Errors
-    /// It is no Parquet file; a column is missing, there twice, nested or of another type.
-    pub fn new(input: File, file: impl Into<String>) -> Result<Self, ConvertError> {
-        let file = file.into();
-        let wrong = |what: String| ConvertError::File { file: file.clone(), what };
-        let reader = guarded(|| SerializedFileReader::new(input))
-            .map_err(|error| wrong(format!("it is not a Parquet file that can be read: {error}")))?;
-        let about = reader.metadata().file_metadata();
-        let schema = about.schema_descr();
-        let (mut places, mut unsigned) = ([None; 7], [false; 7]);
-        let mut time_unit_ns = 1;
-        for (place, column) in schema.columns().iter().enumerate() {
-            // Other columns are none of a trace's business.
-            let Some(known) = known_as(column) else { continue };
-            let name = column.path().string();
-            let (fits, wanted) = fits(known, column);
-            if !fits || column.max_rep_level() > 0 {
-                return Err(wrong(format!("the column `{name}` is not {wanted}")));
-            }
-            if places[known].replace(place).is_some() {
-                return Err(wrong(format!("the column `{}` is there twice", ALL[known])));
-            }
-            if known == TIME {
-                time_unit_ns = timestamp_ns(column).unwrap_or(1);
-            }
-            unsigned[known] = column.sort_order() == SortOrder::UNSIGNED;
-        }
-        if let Some(missing) = (0..DIRECT_AT).find(|known| places[*known].is_none()) {
-            return Err(wrong(format!("the column `{}` is missing; the columns are {}", ALL[missing], ALL.join(", "))));
-        }
-        let metadata = about.key_value_metadata().and_then(|all| {
-            let text = all.iter().find(|pair| pair.key == KEY)?.value.as_ref()?;
-            serde_json::from_str(text).ok()
-        });
-        Ok(Self {
-            reader,
-            metadata,
-            places,
-            unsigned,
-            time_unit_ns,
-            next_group: 0,
-            columns: Vec::new(),
-            left: 0,
-            values: vec![Vec::new(); ALL.len()],
-            at: 0,
-            rows: 0,
-            file,
-        })
-    }
-
-    /// Rows, by the file's head.
-    pub fn rows(&self) -> u64 {
-        u64::try_from(self.reader.metadata().file_metadata().num_rows()).unwrap_or(0)
-    }
-
-    /// What the trace said of itself that the file was exported from.
-    pub fn metadata(&self) -> Option<&Metadata> {
-        self.metadata.as_ref()
-    }
-
-    fn wrong(&self, row: u64, what: String) -> ConvertError {
-        ConvertError::Value { file: self.file.clone(), place: Place::Row(row), what }
-    }
-
     /// Reads the next rows; false at the end.
-    fn refill(&mut self) -> Result<bool, ConvertError> {
+    fn refill(&mut self) -> Result<bool, Fault> {
         self.at = 0;
         self.values.iter_mut().for_each(Vec::clear);
         while self.left == 0 {
             if self.next_group == self.reader.num_row_groups() {
                 return Ok(false);
             }
-            guarded(|| self.open_group()).map_err(|error| self.damaged(&error))?;
+            guarded(|| self.open_group()).map_err(damaged)?;
         }
         let rows = self.left.min(BATCH_ROWS);
         for known in 0..ALL.len() {
@@ -311,10 +292,6 @@ impl ParquetReader {
         }
         self.left -= rows;
         Ok(true)
-    }
-
-    fn damaged(&self, error: &ParquetError) -> ConvertError {
-        self.wrong(self.rows, format!("it cannot be read from here on: {error}"))
     }
 
     fn open_group(&mut self) -> Result<(), ParquetError> {
@@ -337,7 +314,7 @@ impl ParquetReader {
     }
 
     /// Reads `rows` values of a column into `values`.
-    fn read_column(&mut self, known: usize, rows: usize) -> Result<(), ConvertError> {
+    fn read_column(&mut self, known: usize, rows: usize) -> Result<(), Fault> {
         let unsigned = self.unsigned[known];
         let values = &mut self.values[known];
         // What is wrong with a value, by its place.
@@ -370,11 +347,11 @@ impl ParquetReader {
                 take(column, rows, |index, value| push(index, Ok(u64::from(*value))))
             }
             Some(ColumnReader::ByteArrayColumnReader(column)) => take(column, rows, |index, value| {
-                let op = OPS.into_iter().find(|op| op.name().as_bytes() == value.data());
+                let op = TraceOp::ALL.into_iter().find(|op| op.name().as_bytes() == value.data());
                 push(
                     index,
                     op.map(|op| op as u64).ok_or_else(|| {
-                        let names = OPS.map(TraceOp::name).join(", ");
+                        let names = TraceOp::ALL.map(TraceOp::name).join(", ");
                         format!("op is {}; it must be one of {names}", shown(value.data()))
                     }),
                 );
@@ -382,30 +359,32 @@ impl ParquetReader {
             // Other types were refused with the schema.
             Some(_) => Ok(Some(0)),
         });
-        let null = read.map_err(|error| self.damaged(&error))?;
+        let null = read.map_err(damaged)?;
         let null = null.map(|index| (index, format!("{} is null", ALL[known])));
         match wrong.into_iter().chain(null).min_by_key(|(index, _)| *index) {
             None => Ok(()),
-            Some((index, what)) => Err(self.wrong(self.rows + index as u64, what)),
+            Some((index, what)) => Err(Fault::Value { behind: index as u64, what }),
         }
     }
+}
 
-    fn try_next(&mut self) -> Result<Option<TraceRecord>, ConvertError> {
+fn damaged(error: ParquetError) -> String {
+    format!("it cannot be read from here on: {error}")
+}
+
+impl Reader for ParquetReader {
+    fn next(&mut self) -> Result<Option<TraceRecord>, Fault> {
         if self.at == self.values[0].len() && !self.refill()? {
             return Ok(None);
         }
         let at = self.at;
         let [time, node, process, op, address, bytes, direct] = std::array::from_fn(|known| self.values[known][at]);
         let small = |known: usize, value: u64| {
-            u16::try_from(value).map_err(|_| {
-                let what = format!("{} is {value}; it must be from 0 to 65535", ALL[known]);
-                self.wrong(self.rows, what)
-            })
+            u16::try_from(value).map_err(|_| format!("{} is {value}; it must be from 0 to 65535", ALL[known]))
         };
-        let time_ns = time.checked_mul(self.time_unit_ns).ok_or_else(|| {
-            let unit = self.time_unit_ns;
-            self.wrong(self.rows, format!("time_ns is {time} units of {unit} ns; it must be below 2^64 ns"))
-        })?;
+        let time_ns = time
+            .checked_mul(self.time_unit_ns)
+            .ok_or_else(|| format!("time_ns is {time} units of {} ns; it must be below 2^64 ns", self.time_unit_ns))?;
         let record = TraceRecord {
             time_ns: time_ns.into(),
             address: address.into(),
@@ -417,7 +396,6 @@ impl ParquetReader {
             reserved: 0.into(),
         };
         self.at += 1;
-        self.rows += 1;
         Ok(Some(record))
     }
 }
@@ -447,26 +425,4 @@ fn take<T: DataType>(
         done += records;
     }
     Ok(None)
-}
-
-impl Iterator for ParquetReader {
-    type Item = Result<TraceRecord, ConvertError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.try_next().transpose()
-    }
-}
-
-impl Import for ParquetReader {
-    fn file(&self) -> &str {
-        &self.file
-    }
-
-    fn place(&self) -> Place {
-        Place::Row(self.rows.saturating_sub(1))
-    }
-
-    fn metadata(&self) -> Option<&Metadata> {
-        self.metadata.as_ref()
-    }
 }

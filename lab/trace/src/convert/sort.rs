@@ -1,4 +1,4 @@
-//! The order of time: imported records either have it, or get it.
+//! Imported records, put in order of time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mapwire_wire::TraceRecord;
 
-use super::Import;
 use super::error::ConvertError;
+use super::import::Import;
 use crate::merge::Merge;
 use crate::metadata::Metadata;
 use crate::reader::{Records, TraceReader};
@@ -18,43 +18,6 @@ use crate::writer::TraceWriter;
 pub const RUN_RECORDS: usize = 8 << 20;
 /// Most runs that are merged, each from a file: two billion records in all.
 pub const MAX_RUNS: usize = 256;
-
-/// Imported records that must be in order of time.
-#[derive(Debug)]
-pub struct Ordered<I> {
-    import: I,
-    last_ns: u64,
-}
-
-impl<I: Import> Ordered<I> {
-    /// Checks `import`.
-    pub fn new(import: I) -> Self {
-        Self { import, last_ns: 0 }
-    }
-}
-
-impl<I: Import> Iterator for Ordered<I> {
-    type Item = Result<TraceRecord, ConvertError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.import.next()?;
-        if let Ok(record) = &next {
-            let (time_ns, last_ns) = (record.time_ns.get(), self.last_ns);
-            if time_ns < last_ns {
-                return Some(Err(ConvertError::Value {
-                    file: self.import.file().to_owned(),
-                    place: self.import.place(),
-                    what: format!(
-                        "its time is {time_ns} ns, before the {last_ns} ns of the record before; --sort puts records in order"
-                    ),
-                }));
-            }
-            self.last_ns = time_ns;
-        }
-        Some(next)
-    }
-}
 
 /// Imported records, put in order of time; those of equal times stay in the file's order. Runs of them are sorted in memory; if there
 /// are several, each is set aside in a file without a name, and they are merged.
@@ -69,7 +32,7 @@ impl Sorted {
     ///
     /// # Errors
     /// What is wrong with the import; there are more records than [`MAX_RUNS`] runs; a run cannot be set aside.
-    pub fn new(mut import: impl Import, folder: &Path, run_records: usize) -> Result<Self, ConvertError> {
+    pub fn new(mut import: Import<'_>, folder: &Path, run_records: usize) -> Result<Self, ConvertError> {
         let mut run = Vec::new();
         let mut files = Vec::new();
         loop {

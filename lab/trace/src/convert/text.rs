@@ -1,90 +1,37 @@
 //! Lines and numbers of texts, without an allocation for each.
 
-use std::io::{self, Read};
+use std::io::{BufRead, BufReader, Read};
 
-use super::error::{ConvertError, Place};
+use super::import::Fault;
 
 const MAX_LINE_BYTES: usize = 64 << 10;
-/// Bytes read at a time.
-const BUFFER_BYTES: usize = 256 << 10;
+/// Bytes of text read or written at a time.
+pub(super) const TEXT_BYTES: usize = 256 << 10;
 
 /// The lines of a text.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
-    input: R,
-    file: String,
-    buffer: Vec<u8>,
-    begin: usize,
-    end: usize,
-    line: u64,
-    ended: bool,
+    input: BufReader<R>,
+    line: Vec<u8>,
 }
 
 impl<R: Read> Lines<R> {
-    pub(super) fn new(input: R, file: String) -> Self {
-        Self { input, file, buffer: vec![0; BUFFER_BYTES], begin: 0, end: 0, line: 0, ended: false }
-    }
-
-    pub(super) fn file(&self) -> &str {
-        &self.file
-    }
-
-    pub(super) fn place(&self) -> Place {
-        Place::Line(self.line)
-    }
-
-    /// An error of the last line given.
-    #[cold]
-    pub(super) fn wrong(&self, what: String) -> ConvertError {
-        ConvertError::Value { file: self.file.clone(), place: self.place(), what }
+    pub(super) fn new(input: R) -> Self {
+        Self { input: BufReader::with_capacity(TEXT_BYTES, input), line: Vec::new() }
     }
 
     /// The next line without its end; `None` at the end of the text.
-    #[inline]
-    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, ConvertError> {
-        let begin = self.begin;
-        let found = memchr::memchr(b'\n', &self.buffer[begin..self.end]);
-        let (begin, end) = match found {
-            Some(length) => (begin, begin + length),
-            None => match self.refill()? {
-                Some(line) => line,
-                None => return Ok(None),
-            },
-        };
-        self.line += 1;
-        // Behind the line's end, or at the end of a text whose last line has none.
-        self.begin = (end + 1).min(self.end);
-        let line = &self.buffer[begin..end];
-        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
-    }
-
-    /// Reads on until there is a line's end, or the text's; gives where the line is.
-    #[cold]
-    fn refill(&mut self) -> Result<Option<(usize, usize)>, ConvertError> {
-        loop {
-            self.buffer.copy_within(self.begin..self.end, 0);
-            self.end -= self.begin;
-            self.begin = 0;
-            if self.ended {
-                return Ok((self.end > 0).then_some((0, self.end)));
-            }
-            if self.end > MAX_LINE_BYTES {
-                self.line += 1;
-                return Err(self.wrong(format!("the line has more than {MAX_LINE_BYTES} bytes")));
-            }
-            let searched = self.end;
-            match self.input.read(&mut self.buffer[searched..]) {
-                Ok(0) => self.ended = true,
-                Ok(more) => self.end += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(ConvertError::Read { file: self.file.clone(), source });
-                }
-            }
-            if let Some(more) = memchr::memchr(b'\n', &self.buffer[searched..self.end]) {
-                return Ok(Some((0, searched + more)));
-            }
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Fault> {
+        self.line.clear();
+        let most = MAX_LINE_BYTES as u64 + 1;
+        if (&mut self.input).take(most).read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(None);
         }
+        if self.line.len() > MAX_LINE_BYTES {
+            return Err(Fault::from(format!("the line has more than {MAX_LINE_BYTES} bytes")));
+        }
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 }
 
@@ -144,26 +91,6 @@ pub(super) fn take_prefix(text: &mut &[u8]) -> bool {
     prefixed
 }
 
-pub(super) fn push_decimal(mut value: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
-/// Appends a hexadecimal number without prefix.
-pub(super) fn push_hexadecimal(value: u64, out: &mut Vec<u8>) {
-    let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
-    out.extend((0..digits).rev().map(|digit| b"0123456789abcdef"[(value >> (4 * digit) & 15) as usize]));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +100,7 @@ mod tests {
     struct Dribble<'a>(&'a [u8], usize);
 
     impl Read for Dribble<'_> {
-        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
             let here = self.1.min(self.0.len()).min(out.len());
             out[..here].copy_from_slice(&self.0[..here]);
             self.0 = &self.0[here..];
@@ -182,12 +109,11 @@ mod tests {
     }
 
     fn lines(text: &[u8], at_a_time: usize) -> Vec<Vec<u8>> {
-        let mut lines = Lines::new(Dribble(text, at_a_time), "f".to_owned());
+        let mut lines = Lines::new(Dribble(text, at_a_time));
         let mut all = Vec::new();
-        while let Some(line) = lines.next().unwrap() {
+        while let Ok(Some(line)) = lines.next() {
             all.push(line.to_vec());
         }
-        assert_eq!(lines.place(), Place::Line(all.len() as u64));
         all
     }
 
@@ -202,11 +128,11 @@ mod tests {
 
     #[test]
     fn a_line_that_never_ends_is_an_error_that_names_it() {
-        let text = [&b"short\n"[..], &vec![b'x'; BUFFER_BYTES * 2]].concat();
-        let mut lines = Lines::new(&text[..], "f.csv".to_owned());
-        assert_eq!(lines.next().unwrap(), Some(&b"short"[..]));
-        let error = lines.next().unwrap_err().to_string();
-        assert!(error.contains("f.csv, line 2: the line has more"), "{error}");
+        let text = [&b"short\n"[..], &vec![b'x'; TEXT_BYTES * 2]].concat();
+        let mut lines = Lines::new(&text[..]);
+        assert!(matches!(lines.next(), Ok(Some(b"short"))));
+        let Err(Fault::Value { what, .. }) = lines.next() else { panic!() };
+        assert!(what.contains("the line has more"), "{what}");
     }
 
     #[test]
@@ -234,13 +160,9 @@ mod tests {
 
         #[test]
         fn numbers_read_back(value: u64) {
-            let (mut decimal, mut hexadecimal) = (Vec::new(), Vec::new());
-            push_decimal(value, &mut decimal);
-            push_hexadecimal(value, &mut hexadecimal);
-            prop_assert_eq!(std::str::from_utf8(&decimal).unwrap(), value.to_string());
-            prop_assert_eq!(std::str::from_utf8(&hexadecimal).unwrap(), format!("{value:x}"));
-            prop_assert_eq!(take_decimal(&mut &decimal[..]), Some(value));
-            prop_assert_eq!(take_hexadecimal(&mut &hexadecimal[..]), Some(value));
+            let (decimal, hexadecimal) = (value.to_string(), format!("{value:x}"));
+            prop_assert_eq!(take_decimal(&mut decimal.as_bytes()), Some(value));
+            prop_assert_eq!(take_hexadecimal(&mut hexadecimal.as_bytes()), Some(value));
         }
     }
 }

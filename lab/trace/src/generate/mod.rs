@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 
 use mapwire_wire::{TraceOp, TraceRecord};
 
-pub use pattern::{PATTERNS, Pattern};
+pub use pattern::Pattern;
 use pattern::{Program, State, Transfer};
 use random::Random;
 

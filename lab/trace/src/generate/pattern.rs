@@ -1,6 +1,5 @@
 //! Patterns of communication: what each rank of a program does next.
 
-use std::fmt;
 use std::str::FromStr;
 
 use mapwire_wire::TraceOp;
@@ -9,39 +8,18 @@ use super::Options;
 use super::random::Random;
 use super::zipf::Zipf;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pattern {
-    /// Each rank sends its buffer piece by piece to the next rank, again and again.
-    Sequential,
-    /// As sequential, but every n-th piece first, then those beside them: the columns of a matrix.
-    Strided,
-    /// Each rank sends pieces to, and fetches pieces from, any other; few pieces are popular, by Zipf's law.
-    Zipf,
-    /// Ranks fetch the next task from rank 0's queue, the task's data from some rank, and send that one a result.
-    TaskQueue,
-    /// All ranks send to all others, block by block in turn, as a parallel transposition does (FFT).
-    Transpose,
-}
-
-pub const PATTERNS: [Pattern; 5] =
-    [Pattern::Sequential, Pattern::Strided, Pattern::Zipf, Pattern::TaskQueue, Pattern::Transpose];
-
-impl Pattern {
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sequential => "sequential",
-            Self::Strided => "strided",
-            Self::Zipf => "zipf",
-            Self::TaskQueue => "task-queue",
-            Self::Transpose => "transpose",
-        }
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+mapwire_wire::codes! {
+    pub enum Pattern: u8 {
+        /// Each rank sends its buffer piece by piece to the next rank, again and again.
+        Sequential = 0 => "sequential",
+        /// As sequential, but every n-th piece first, then those beside them: the columns of a matrix.
+        Strided = 1 => "strided",
+        /// Each rank sends pieces to, and fetches pieces from, any other; few pieces are popular, by Zipf's law.
+        Zipf = 2 => "zipf",
+        /// Ranks fetch the next task from rank 0's queue, the task's data from some rank, and send that one a result.
+        TaskQueue = 3 => "task-queue",
+        /// All ranks send to all others, block by block in turn, as a parallel transposition does (FFT).
+        Transpose = 4 => "transpose",
     }
 }
 
@@ -49,8 +27,8 @@ impl FromStr for Pattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        PATTERNS.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
-            let names = PATTERNS.map(Self::name).join(", ");
+        Pattern::ALL.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
+            let names = Pattern::ALL.map(Self::name).join(", ");
             format!("`{text}` is not a pattern; choose one of: {names}")
         })
     }
@@ -306,7 +284,7 @@ mod tests {
 
     #[test]
     fn whatever_the_sizes_transfers_stay_inside_the_buffers() {
-        for pattern in PATTERNS {
+        for pattern in Pattern::ALL {
             for ranks in [1, 2, 5] {
                 for pieces in [1, 2, 3, 7, 100] {
                     for rank in 0..ranks {
@@ -324,7 +302,7 @@ mod tests {
 
     #[test]
     fn names_read_back_and_others_are_refused_with_the_choices() {
-        for pattern in PATTERNS {
+        for pattern in Pattern::ALL {
             assert_eq!(pattern.to_string().parse(), Ok(pattern));
         }
         let error = "random".parse::<Pattern>().unwrap_err();

@@ -20,7 +20,7 @@ fn generated(options: &Options) -> Vec<TraceRecord> {
 
 #[test]
 fn every_pattern_gives_as_many_valid_records_as_asked_in_order_of_time() {
-    for pattern in PATTERNS {
+    for pattern in Pattern::ALL {
         let records = generated(&small(&[pattern]));
         assert_eq!(records.len(), 20_000, "{pattern}");
         assert!(records.is_sorted_by_key(|r| r.time_ns.get()), "{pattern}");
@@ -32,7 +32,7 @@ fn every_pattern_gives_as_many_valid_records_as_asked_in_order_of_time() {
 
 #[test]
 fn the_same_seed_gives_the_same_records_and_another_seed_others() {
-    for pattern in PATTERNS {
+    for pattern in Pattern::ALL {
         let options = small(&[pattern]);
         assert_eq!(generated(&options), generated(&options), "{pattern}");
         let other = Options { seed: 10, ..options.clone() };
@@ -49,7 +49,7 @@ fn a_longer_trace_begins_with_the_shorter_one() {
 
 #[test]
 fn whatever_arrives_was_begun_before_and_lies_in_the_export() {
-    for pattern in PATTERNS {
+    for pattern in Pattern::ALL {
         let records = generated(&small(&[pattern]));
         let (mut begun, mut arrived) = (0, 0);
         for record in &records {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 
 use mapwire_trace::convert::{
-    ConvertError, ExportOptions, Exported, Format, Import, ImportOptions, Ordered, Sorted, export, import,
+    ConvertError, ExportOptions, Exported, Format, Import, ImportOptions, Sorted, export, import,
 };
 use mapwire_trace::info::is_transfer;
 use mapwire_trace::pages::{cut, pages_of};
@@ -62,7 +62,7 @@ fn as_file(bytes: &[u8]) -> std::fs::File {
     file
 }
 
-fn opened(bytes: &[u8], format: Format, options: &ImportOptions) -> Result<Box<dyn Import>, ConvertError> {
+fn opened(bytes: &[u8], format: Format, options: &ImportOptions) -> Result<Import<'static>, ConvertError> {
     import(format, as_file(bytes), "in", |file| Box::new(file), options)
 }
 
@@ -404,7 +404,7 @@ impl Seek for Small {
 fn a_full_disk_is_an_error_in_every_format_wherever_it_is_met() {
     let records: Vec<_> = (0..3000).map(|i| record(i, (0, 0), TraceOp::Send, i * i * 64, 4096)).collect();
     let file = written(&records);
-    for format in mapwire_trace::convert::FORMATS {
+    for format in mapwire_trace::convert::Format::ALL {
         let (whole, _) = exported(&records, format, &ExportOptions::default()).unwrap();
         for room in [0, 100, whole.len() as u64 / 2, whole.len() as u64 - 1] {
             let mut out = Small(Cursor::new(Vec::new()), room);
@@ -420,7 +420,7 @@ fn a_full_disk_is_an_error_in_every_format_wherever_it_is_met() {
 fn records_out_of_order_are_told_with_their_place() {
     let text = b"time_ns,node,process,op,address,bytes\n5,0,0,send,0,1\n5,0,0,send,0,1\n4,0,0,send,0,1\n";
     let import = opened(text, Format::Csv, &ImportOptions::default()).unwrap();
-    let all: Vec<_> = Ordered::new(import).collect();
+    let all: Vec<_> = import.in_order().collect();
     assert!(all[0].is_ok() && all[1].is_ok());
     let error = all[2].as_ref().unwrap_err().to_string();
     assert!(error.contains("in, line 4: its time is 4 ns, before the 5 ns"), "{error}");
