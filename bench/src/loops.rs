@@ -2,8 +2,10 @@
 //! pass messages run under these, those of other libraries too.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;
 
 use super::BenchError;
@@ -14,8 +16,12 @@ use super::words::Words;
 /// Words of the memory that both ranks share: how often each has come to a meeting, and how many messages of a stream are read.
 const MET: usize = 0;
 const READ: usize = 256;
+/// Of messages to a rank that sleeps: when the last one left, how many were heard, and how long all of an order took.
+const STAMP: usize = 384;
+const HEARD: usize = 512;
+const SUM: usize = 576;
 /// Bytes of shared memory that the loops use.
-pub(crate) const LOOP_BYTES: usize = 384;
+pub(crate) const LOOP_BYTES: usize = 640;
 
 /// A message on its way.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +94,8 @@ pub(crate) struct Loops {
     source: Source,
     /// Messages of each counter so far, from rank 0 and from rank 1.
     numbers: Vec<[u64; 2]>,
+    /// Messages to ranks that sleep.
+    heard: u32,
     /// Bytes of a stream that may be under way.
     under_way: u64,
 }
@@ -101,6 +109,7 @@ impl Loops {
             meeting: Meeting::new(shared, rank),
             source: Source::new(bytes),
             numbers: vec![[0; 2]; counters],
+            heard: 0,
             under_way,
         }
     }
@@ -157,6 +166,41 @@ impl Loops {
         }
         wait_for(ways, order.times);
         Ok(start.elapsed().as_nanos() as f64 / order.times as f64)
+    }
+
+    /// Messages from rank 0 to rank 1, each after a `pause` in which rank 1 has fallen asleep: nanoseconds from the send until rank 1 has
+    /// heard it, by the clock that all processes share. Rank 0 then spins until it knows of that, or sleeps: the scheduler may wake the
+    /// receiver on its very processor.
+    pub(crate) fn wakes<P: Passing>(
+        &mut self,
+        ways: &mut P,
+        way: P::Way,
+        order: Order,
+        (pause, spins): (impl Fn(), bool),
+    ) -> Result<f64, BenchError> {
+        let (bytes, shared) = (order.bytes as usize, self.shared);
+        let [sent, taken] = self.count(P::counter(way), [order.times, 0]);
+        let message = |number| Message { at: P::base(way), number, is_stream: false };
+        let mut sum_ns = 0;
+        for turn in 1..=order.times {
+            self.heard += 1;
+            if self.rank == 1 {
+                ways.take(way, bytes, message(taken + turn))?;
+                sum_ns += now_ns() - shared.load(STAMP);
+                shared.store(SUM, sum_ns);
+                shared.wake(HEARD, self.heard);
+                continue;
+            }
+            pause();
+            self.source.rewrite(bytes, sent + turn);
+            shared.store(STAMP, now_ns());
+            ways.put(way, self.source.data(bytes), message(sent + turn))?;
+            match spins {
+                true => while shared.futex(HEARD).load(Ordering::Acquire) != self.heard {},
+                false => shared.sleep_until(HEARD, self.heard),
+            }
+        }
+        Ok(shared.load(SUM) as f64 / order.times as f64)
     }
 
     /// Counts messages from rank 0 and from rank 1. Gives how many this rank had sent before, and how many it had taken.
