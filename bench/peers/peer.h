@@ -1,4 +1,4 @@
-/* What `pair` asks of a message library: a shared object with these functions. Each of two processes has one loaded.
+/* What the bench asks of a message library: a shared object with these functions. Each of two processes has one loaded.
  *
  * A message is bytes and a number. Numbers rise by one from 1 on, separately in each direction and for each way.
  */

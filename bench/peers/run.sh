@@ -58,12 +58,11 @@ fi
 scripts/setup.sh
 find_rust
 target=${CARGO_TARGET_DIR:-$root/target}
-cargo_build --release --locked -p mapwire-cli -p mapwire-c
+cargo_build --release --locked -p mapwire-cli -p mapwire-bench -p mapwire-c
 built=$here/target
 mkdir -p "$built"
 build() { CARGO_TARGET_DIR=$built cargo_build --release --locked --manifest-path "$here/$1/Cargo.toml"; }
-build pair
-pair=$built/release/pair
+bench=$target/release/mapwire-bench
 library() { cc -O2 -Wall -Wextra -fPIC -shared -o "$built/$1.so" "$here/$1.c" "${@:2}"; }
 library mapwire -I"$root/bindings/c/include" "$target/release/libmapwire_c.a" -lm
 peers=()
@@ -99,53 +98,59 @@ fi
 shared=
 trap 'rm -f "$shared"' EXIT
 
-# Two processes of `pair`, which both get the rank and else the same arguments.
+# Two ranks of a bench, which both get the same arguments.
 both() {
-    PEERS_RANK=1 "$pair" "$@" >/dev/null &
+    PEERS_RANK=1 "$bench" bench "$@" >/dev/null &
     local other=$! status=0
-    PEERS_RANK=0 "$pair" "$@" || { status=$?; kill "$other" 2>/dev/null; }
+    PEERS_RANK=0 "$bench" bench "$@" || { status=$?; kill "$other" 2>/dev/null; }
     wait "$other" || status=$?
     return "$status"
 }
 
 # One turn of a peer. Ends after two minutes, whatever happens.
 turn() {
-    local peer=$1 kind=$2
+    local peer=$1 kind=$2 library=$built/${1%%-*}.so
     shared=$(mktemp /dev/shm/mapwire-peers.XXXXXX)
-    local args=("$shared" "$kind" "${quick[@]}") status=0
     case $peer in
-    mapwire) timeout 120 "$target/release/mapwire" run -n 2 --no-tag --wait poll -- "$pair" "$built/mapwire.so" "${args[@]}" ;;
-    ucx-posix) UCX_TLS=posix limited_both "$built/ucx.so" "${args[@]}" ;;
-    ucx-cma) UCX_TLS=posix,cma limited_both "$built/ucx.so" "${args[@]}" ;;
+    fabric-*) library=$built/libfabric.so ;;
+    iceoryx2) library=$built/release/libiceoryx2_peer.so ;;
+    esac
+    # What tells the ranks of a bench their memory and their case.
+    export MAPWIRE_BENCH_RANK="$shared $library"
+    local args=("peers-$kind" --json "${quick[@]}") status=0
+    case $peer in
+    mapwire) timeout 120 "$target/release/mapwire" run -n 2 --no-tag --wait poll -- "$bench" bench "${args[@]}" ;;
+    ucx-posix) UCX_TLS=posix limited_both "${args[@]}" ;;
+    ucx-cma) UCX_TLS=posix,cma limited_both "${args[@]}" ;;
     openmpi)
         timeout 120 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 --mca pml ob1 --mca btl self,vader \
-            --mca osc sm "$pair" "$built/openmpi.so" "${args[@]}"
+            --mca osc sm -x MAPWIRE_BENCH_RANK "$bench" bench "${args[@]}"
         ;;
-    iceoryx2) limited_both "$built/release/libiceoryx2_peer.so" "${args[@]}" ;;
+    iceoryx2) limited_both "${args[@]}" ;;
     mapwire-sealed) packets "udp, sealed" "${args[@]}" ;;
     mapwire-plain) packets "udp, plain" --insecure "${args[@]}" ;;
-    ucx-tcp) PEERS_HOSTS=tcp UCX_TLS=tcp UCX_NET_DEVICES=lo limited_both "$built/ucx.so" "${args[@]}" ;;
-    fabric-tcp) PEERS_HOSTS=tcp PEERS_PROVIDER='tcp;ofi_rxm' limited_both "$built/libfabric.so" "${args[@]}" ;;
-    fabric-udp) PEERS_HOSTS=udp PEERS_PROVIDER='udp;ofi_rxd' limited_both "$built/libfabric.so" "${args[@]}" ;;
+    ucx-tcp) PEERS_HOSTS=tcp UCX_TLS=tcp UCX_NET_DEVICES=lo limited_both "${args[@]}" ;;
+    fabric-tcp) PEERS_HOSTS=tcp PEERS_PROVIDER='tcp;ofi_rxm' limited_both "${args[@]}" ;;
+    fabric-udp) PEERS_HOSTS=udp PEERS_PROVIDER='udp;ofi_rxd' limited_both "${args[@]}" ;;
     openmpi-tcp)
         PEERS_HOSTS=tcp timeout 120 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 --mca pml ob1 --mca btl self,tcp \
-            --mca btl_tcp_if_include lo -x PEERS_HOSTS "$pair" "$built/openmpi.so" "${args[@]}"
+            --mca btl_tcp_if_include lo -x PEERS_HOSTS -x MAPWIRE_BENCH_RANK "$bench" bench "${args[@]}"
         ;;
-    zeromq) PEERS_HOSTS=tcp limited_both "$built/zeromq.so" "${args[@]}" ;;
+    zeromq) PEERS_HOSTS=tcp limited_both "${args[@]}" ;;
     aeron) aeron_rows "$kind" ;;
     esac || status=$?
     rm -f "$shared"
     return "$status"
 }
 export -f both
-export pair
-# mapwire by datagrams: the name of the transport, then options of `mapwire run`, then what `pair` gets.
+export bench
+# mapwire by datagrams: the name of the transport, then options of `mapwire run`, then what the bench gets.
 packets() {
     local transport=$1 options=()
     shift
     while [[ $1 == --* ]]; do options+=("$1"); shift; done
     PEERS_HOSTS=$transport timeout 120 "$target/release/mapwire" run -n 2 --no-tag --wait poll --transport udp "${options[@]}" -- \
-        "$pair" "$built/mapwire.so" "$@"
+        "$bench" bench "$@"
 }
 # Aeron's own two processes. Its baselines are those of the peer before it.
 aeron_rows() {
@@ -176,7 +181,7 @@ mkdir -p "$(dirname "$rows")"
 : >"$rows"
 for ((round = 1; round <= rounds; round++)); do
     for peer in "${peers[@]}"; do
-        for kind in latency stream; do
+        for kind in latency bandwidth; do
             turn "$peer" "$kind" | sed "s/^{/{\"round\":$round,/" >>"$rows" || skip "$peer, $kind" "it failed in round $round"
         done
     done

@@ -22,7 +22,7 @@ const ROLE: &str = "MAPWIRE_BENCH_RANK";
 /// Bytes by which rank 0 tells the others what to do, at the start of the shared memory.
 const CONTROL_BYTES: usize = 16 << 10;
 /// Bytes of memory that ranks share outside of mapwire, for the raw baselines.
-pub(crate) const SHARED_BYTES: usize = 4 << 20;
+pub(crate) const SHARED_BYTES: usize = 8 << 20;
 
 /// A job of ranks of this program.
 pub(crate) struct Job<'a> {
@@ -36,7 +36,13 @@ pub(crate) struct Job<'a> {
 
 /// The case of this rank, when this process is one.
 pub(crate) fn role() -> Option<String> {
-    Some(std::env::var(ROLE).ok()?.split_once(' ')?.1.to_owned())
+    Some(file_and_case()?.1)
+}
+
+/// The file that the ranks of this process's job share, and their case.
+pub(crate) fn file_and_case() -> Option<(String, String)> {
+    let role = std::env::var(ROLE).ok()?;
+    role.split_once(' ').map(|(file, case)| (file.to_owned(), case.to_owned()))
 }
 
 /// The command `mapwire`, which users run.
@@ -66,7 +72,6 @@ impl Job<'_> {
     /// The command, and the memory of its ranks.
     fn command(&self, plan: Plan, json: bool) -> Result<(Command, OwnedFd), BenchError> {
         let memory = memfd_create("mapwire-bench", MemfdFlags::CLOEXEC)?;
-        ftruncate(&memory, (CONTROL_BYTES + SHARED_BYTES) as u64)?;
         let mut command = launcher()?;
         command.arg("run").arg("-n").arg(self.ranks.to_string()).arg("--no-tag").args(self.options);
         if plan.insecure && self.options.contains(&"--transport") {
@@ -211,16 +216,22 @@ impl Steps {
 
 /// Joins the job. Its node, what keeps its ranks in step, and memory of zeros that all of them have mapped.
 pub(crate) fn join() -> Result<(Node, Steps, Words), BenchError> {
-    let role = std::env::var(ROLE)?;
-    let path = role.split(' ').next().unwrap_or_default();
+    let node = Node::join()?;
+    let (steps, words) = steps(node.rank(), node.size())?;
+    Ok((node, steps, words))
+}
+
+/// What keeps the ranks of a job in step, and their memory, which is made as long as it must be.
+pub(crate) fn steps(rank: usize, size: usize) -> Result<(Steps, Words), BenchError> {
+    let (path, _) = file_and_case().ok_or("this process is not a rank of a bench")?;
     let file = std::fs::File::options().read(true).write(true).open(path)?;
     let bytes = CONTROL_BYTES + SHARED_BYTES;
+    ftruncate(&file, bytes as u64)?;
     // Until the process ends.
     let mapping = Box::leak(Box::new(Mapping::foreign(&file, bytes, Rights::ReadWrite)?));
     let words = Words::new(mapping.at(0, bytes), bytes);
-    let node = Node::join()?;
-    let steps = Steps { rank: node.rank(), size: node.size(), words: words.part(0, CONTROL_BYTES), turn: 0 };
-    Ok((node, steps, words.part(CONTROL_BYTES, SHARED_BYTES)))
+    let steps = Steps { rank, size, words: words.part(0, CONTROL_BYTES), turn: 0 };
+    Ok((steps, words.part(CONTROL_BYTES, SHARED_BYTES)))
 }
 
 /// One rank's part in the measurements of a bench.

@@ -11,9 +11,12 @@ extern crate mapwire_console;
 mod args;
 mod directory;
 mod far;
+mod inbox;
 mod job;
+mod loops;
 mod measure;
 mod messages;
+mod peers;
 mod placement;
 #[allow(unsafe_code)]
 mod raw;
@@ -106,6 +109,12 @@ const BENCHES: &[Bench] = &[
     ("rpc", "remote procedure calls that poll, sleep, carry 1 MB or go over UDP, beside the raw way of the same bytes; 64 callers", rpc::rpc),
 ];
 
+/// What `bench/peers/run.sh` starts, which is in no list.
+const PEERS: &[Bench] = &[
+    ("peers-latency", "", |plan, report| peers::measure(plan, report, false)),
+    ("peers-bandwidth", "", |plan, report| peers::measure(plan, report, true)),
+];
+
 /// The words that an argument takes where only the code lists them.
 fn values_of(argument: &str) -> Option<Vec<&'static str>> {
     (argument == "name").then(|| BENCHES.iter().map(|(name, ..)| *name).collect())
@@ -130,7 +139,7 @@ fn command(args: &BenchArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let name = args.name.as_deref().unwrap_or_default();
-    let Some(&(name, _, run)) = BENCHES.iter().find(|bench| bench.0 == name) else {
+    let Some(&(name, _, run)) = BENCHES.iter().chain(PEERS).find(|bench| bench.0 == name) else {
         eprintln!("mapwire: `{name}` is not a bench; `mapwire bench --list` prints those there are");
         return ExitCode::from(2);
     };

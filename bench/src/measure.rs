@@ -204,24 +204,6 @@ pub(crate) fn sampled<E: From<Restless>>(
 }
 
 impl Samples {
-    /// Of value and baseline of each round, and of a look before each and one after the last. Rounds whose looks disagree are
-    /// dropped, unless all of them do.
-    pub(crate) fn of_rounds(pairs: &[(f64, f64)], looks: &[f64]) -> Self {
-        let mut placements = Placements::default();
-        looks.iter().for_each(|&look| placements.saw(look));
-        let sample = |(look, &(value, baseline)): (&[f64], &(f64, f64))| Sample {
-            placement: (placements.of(look[0], look[1])).unwrap_or(Placement::Unknown),
-            flag_ns: (look[0] + look[1]) / 2.0,
-            values: vec![baseline, value],
-        };
-        let mut runs: Vec<_> = looks.windows(2).zip(pairs).map(sample).collect();
-        let is_known = |run: &Sample| run.placement != Placement::Unknown;
-        if runs.iter().any(is_known) {
-            runs.retain(is_known);
-        }
-        Self { enough: pairs.len().div_ceil(4), tries: pairs.len(), runs }
-    }
-
     fn of(&self, placement: Placement) -> Vec<&Sample> {
         let runs = self.runs.iter();
         runs.filter(|run| run.placement == placement).collect()
@@ -411,16 +393,5 @@ mod tests {
         let effort = effort(1, 2);
         let error = sample(effort, &[120.0, 550.0, 120.0], &[1.0; 9]).unwrap_err();
         assert!(error.to_string().contains("each of 2 runs"), "{error}");
-    }
-
-    #[test]
-    fn rounds_count_by_the_looks_before_and_after_each() {
-        let pairs = [(2.0, 1.0), (9.0, 1.0), (4.0, 1.0), (4.0, 1.0)];
-        let looks = [120.0, 121.0, 550.0, 551.0, 552.0];
-        let figures = Samples::of_rounds(&pairs, &looks).figures(1, 0);
-        let seen: Vec<_> = figures.iter().map(|f| (f.placement.0, f.value, f.runs, f.dropped)).collect();
-        assert_eq!(seen, [(Placement::OneCore, 2.0, 1, 1), (Placement::TwoCores, 4.0, 2, 1)]);
-        let changing = Samples::of_rounds(&pairs[..1], &[120.0, 550.0]).figures(1, 0);
-        assert_eq!(changing[0].placement.0, Placement::Unknown);
     }
 }

@@ -35,9 +35,20 @@ impl Source {
 /// It is not what was sent.
 #[inline(always)]
 pub(crate) fn read(memory: Words, offset: usize, bytes: usize, number: u64) -> Result<(), BenchError> {
+    check(memory.sum(offset, bytes), bytes, number)
+}
+
+/// The same of a message that a library holds.
+#[inline(always)]
+pub(crate) fn read_slice(message: &[u8], number: u64) -> Result<(), BenchError> {
+    let words = message.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    check(words.fold(0, u64::wrapping_add), message.len(), number)
+}
+
+#[inline(always)]
+fn check(read: u64, bytes: usize, number: u64) -> Result<(), BenchError> {
     let word = u64::from_ne_bytes([byte_of(number); 8]);
     let sent = word.wrapping_mul(bytes as u64 / 8);
-    let read = memory.sum(offset, bytes);
     if read == sent {
         Ok(())
     } else {

@@ -1,7 +1,6 @@
 //! Where a measurement ran: the hypervisor moves virtual processors between one physical core and two, and a flag then takes
 //! another time to a peer and back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Round trips of a flag that take longer tell of no placement: a rank did not run.
@@ -81,29 +80,6 @@ impl Placements {
         });
         gaps.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(USUAL_LIMIT_NS, |(_, middle)| middle)
     }
-}
-
-/// The round trip of a flag between two threads of this process, in nanoseconds: for ranks whose peers sleep.
-#[allow(clippy::missing_spin_loop, reason = "a pause would last longer than what is measured")]
-pub(crate) fn look_between_threads() -> f64 {
-    const TIMES: u64 = 8;
-    const PARTS: u64 = 64;
-    /// Each in a cache line of its own.
-    #[repr(align(128))]
-    struct Flag(AtomicU64);
-    let (there, back) = (Flag(AtomicU64::new(0)), Flag(AtomicU64::new(0)));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for turn in 1..=TIMES * PARTS {
-                while there.0.load(Ordering::Acquire) < turn {}
-                back.0.store(turn, Ordering::Release);
-            }
-        });
-        quickest(PARTS, TIMES, |turn| {
-            there.0.store(turn, Ordering::Release);
-            while back.0.load(Ordering::Acquire) < turn {}
-        })
-    })
 }
 
 /// Nanoseconds of a round trip, the mean of `times`: the quickest of several `parts`, since others were interrupted. Turns count
@@ -186,6 +162,5 @@ mod tests {
         });
         assert_eq!(turns, [1, 2, 3, 4, 5, 6]);
         assert!(ns < 5e6, "{ns}");
-        assert!(look_between_threads() > 0.0);
     }
 }

@@ -8,6 +8,7 @@ use mapwire_translation::PAGE_BYTES;
 use serde_json::{Value, json};
 
 use super::job::{Job, Leader, in_step, join, role};
+use super::loops::Window;
 use super::measure::Effort;
 use super::messages::Source;
 use super::row::Report;
@@ -16,7 +17,7 @@ use super::{BenchError, Plan, Transport};
 mod ends;
 mod two_copies;
 
-use ends::{Ends, PING_PONG, STREAM, Way, Window};
+use ends::{Ends, PING_PONG, STREAM, Way, under_way};
 
 /// The raw way of packets first, then mapwire's.
 const REMOTE_WAYS: &[Way] = &[Way::RawUdp, Way::Packets];
@@ -168,7 +169,7 @@ pub(crate) fn bandwidth(plan: Plan, report: &mut Report) -> Result<(), BenchErro
             Beside { unit: "GB/s", ways: REMOTE_WAYS, rows: &[(Packets, RawUdp, "raw UDP")] },
         ),
     };
-    let room = sizes.iter().map(|&bytes| Window::of(bytes as usize, !is_local).room()).max();
+    let room = sizes.iter().map(|&bytes| Window::of(bytes as usize, under_way(plan.transport)).room()).max();
     in_ranks("send-bandwidth", plan, report, room.unwrap_or(0), |leader, report| {
         let mut local = LocalCopy::new(sizes[sizes.len() - 1] as usize);
         for &bytes in sizes {
@@ -234,8 +235,8 @@ pub(crate) fn fetch(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
                     Plain if !is_direct => Ok(2.0 * leader.lead(PING_PONG + Plain as u64, bytes, times)?),
                     way => leader.alone(times, |ends| {
                         match way {
-                            Plain => ends.plain.get(0, into),
-                            way => ends.fetch(way, into)?,
+                            Plain => ends.ways.plain.get(0, into),
+                            way => ends.ways.fetch(way, into)?,
                         }
                         black_box(&mut *into);
                         Ok(())
@@ -260,12 +261,12 @@ pub(crate) fn atomics(plan: Plan, report: &mut Report) -> Result<(), BenchError>
             let run = |leader: &mut Leader<Ends>, way| {
                 leader.alone(times, |ends| match way {
                     Plain if is_direct => {
-                        black_box(ends.plain.add(0, 1));
+                        black_box(ends.ways.plain.add(0, 1));
                         Ok(())
                     }
-                    Plain => ends.fetch(Ring, &mut [0; 8]),
+                    Plain => ends.ways.fetch(Ring, &mut [0; 8]),
                     way => {
-                        black_box(ends.add(way)?);
+                        black_box(ends.ways.add(way)?);
                         Ok(())
                     }
                 })

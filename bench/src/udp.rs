@@ -7,6 +7,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_bu
 
 use super::BenchError;
 use super::job::SHARED_BYTES;
+use super::loops::Message;
 use super::words::Words;
 
 /// Bytes of a datagram at most: what loopback carries whole.
@@ -74,4 +75,54 @@ pub(crate) fn spin<T>(mut call: impl FnMut() -> io::Result<T>) -> Result<T, Benc
         }
     }
     Err("the baseline lost a datagram on loopback".into())
+}
+
+/// Bytes and datagrams of messages that may be under way: nothing else keeps the receiver's buffer from running over.
+const UNDER_WAY_BYTES: usize = 1 << 20;
+const UNDER_WAY_DATAGRAMS: usize = 256;
+
+/// Messages in datagrams between rank 0 and rank 1.
+pub(crate) struct Datagrams {
+    socket: UdpSocket,
+    /// A line for each rank: how many datagrams it has taken.
+    taken: [Words; 2],
+    sent_datagrams: u64,
+    taken_datagrams: u64,
+}
+
+impl Datagrams {
+    /// Both ranks call it, with the memory of all ranks and a part of it of 256 bytes, which was zero.
+    pub(crate) fn new(shared: Words, lines: Words, rank: usize) -> Result<Self, BenchError> {
+        let line = |of: usize| lines.part(128 * of, 8);
+        Ok(Self {
+            socket: connected(shared, rank)?,
+            taken: [line(rank), line(1 - rank)],
+            sent_datagrams: 0,
+            taken_datagrams: 0,
+        })
+    }
+
+    pub(crate) fn send(&mut self, data: &[u8], message: Message) -> Result<(), BenchError> {
+        for piece in data.chunks(DATAGRAM_BYTES) {
+            if message.is_stream || data.len() > DATAGRAM_BYTES {
+                let most = (UNDER_WAY_BYTES / piece.len()).clamp(1, UNDER_WAY_DATAGRAMS) as u64;
+                while self.taken[1].load(0) + most <= self.sent_datagrams {}
+            }
+            self.sent_datagrams += 1;
+            spin(|| self.socket.send(piece))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a message of `bytes` to `offset` of `memory`.
+    pub(crate) fn take(&mut self, memory: Words, offset: usize, bytes: usize) -> Result<(), BenchError> {
+        let mut done = 0;
+        while done < bytes {
+            let part = memory.part(offset + done, DATAGRAM_BYTES.min(bytes - done));
+            done += spin(|| part.receive(&self.socket))?;
+            self.taken_datagrams += 1;
+            self.taken[0].store(0, self.taken_datagrams);
+        }
+        Ok(())
+    }
 }

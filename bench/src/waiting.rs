@@ -1,34 +1,91 @@
-//! `waiting`: what waits cost where ranks share the processors. Wake-ups, a token round a ring, barriers and locks, beside
+//! `waiting`: what waits cost where ranks share the processors. WAKE-ups, a token round a ring, barriers and locks, beside
 //! futexes between the same processes; and programs of more ranks than processors, `adaptive` beside `poll` and `event`.
 
-use std::cell::RefCell;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use mapwire::{Node, Shared};
+use mapwire::{Node, Shared, SharedSlice};
 use mapwire_host::waiting::now_ns;
 use serde_json::json;
 
-use super::job::{Job, join, role};
-use super::measure::{Figure, Samples, median, quantile};
-use super::placement::{Placement, look_between_threads};
+use super::inbox::Inbox;
+use super::job::{self, Job, Leader, Order, Steps, in_step, join, role};
+use super::loops::{Loops, Message, Passing};
+use super::measure::{Effort, Figure, median, quantile};
+use super::placement::Placement;
 use super::row::Report;
 use super::{BenchError, Plan};
 
 mod crowd;
 mod futexes;
 
-use futexes::{Futexes, Ring};
+use futexes::Futexes;
 
 /// Ranks of the rings and barriers.
 const SIZES: [usize; 3] = [2, 16, 64];
 /// Ranks that contend for a lock, and that share the processors in [`crowd`].
 const CROWD: usize = 4;
 
+/// How long a rank sleeps that only waits for the next order, and one before it signals another that has fallen asleep.
+const NAP: Duration = Duration::from_micros(500);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Parts of the memory that all ranks share: the futexes, the loops, and what rank 1 tells rank 0.
+const LOOPS: usize = 64 << 10;
+const TOLD: usize = 128 << 10;
+
+/// What all ranks do at an order.
+const FUTEX_HOP: u64 = 1;
+const DIRECT_HOP: u64 = 2;
+const RING_HOP: u64 = 3;
+const FUTEX_BARRIER: u64 = 4;
+const BARRIER: u64 = 5;
+const FUTEX_LOCK: u64 = 6;
+const LOCK: u64 = 7;
+const COUNT_IN_LOCK: u64 = 8;
+const FUTEX_WAKE: u64 = 9;
+const WAKE: u64 = 10;
+/// Rank 1 waits in `wait_signal`, and tells the share of its time that it used.
+const IDLE: u64 = 11;
+
+/// A job, what its ranks do, that by futexes first, and how the rows of the others are called.
+struct Case {
+    name: &'static str,
+    baseline: &'static str,
+    tasks: &'static [(u64, &'static str)],
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        name: "idle",
+        baseline: "futex wake",
+        tasks: &[(FUTEX_WAKE, ""), (WAKE, "wake-up in wait_signal after 10 ms")],
+    },
+    Case {
+        name: "hop",
+        baseline: "hop by futex",
+        tasks: &[
+            (FUTEX_HOP, ""),
+            (DIRECT_HOP, "hop of a signal, direct path"),
+            (RING_HOP, "hop of a signal, ring path"),
+        ],
+    },
+    Case { name: "barrier", baseline: "barrier by futex", tasks: &[(FUTEX_BARRIER, ""), (BARRIER, "empty barrier")] },
+    Case {
+        name: "lock",
+        baseline: "lock in turn by futex",
+        tasks: &[
+            (FUTEX_LOCK, ""),
+            (LOCK, "lock, unlock, contended"),
+            (COUNT_IN_LOCK, "lock, count, unlock, contended"),
+        ],
+    },
+];
+
 /// `mapwire bench waiting`.
 pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     if let Some(case) = role() {
-        return measure(plan, report, &case);
+        let (name, wait) = case.split_once(' ').ok_or("a case names its wait")?;
+        return in_rank(plan, report, name, wait);
     }
     for wait in ["adaptive", "event"] {
         let start = |ranks, case: &str| {
@@ -45,249 +102,222 @@ pub(crate) fn waiting(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     crowd::compare(plan, report)
 }
 
-/// What a rank does.
-fn measure(plan: Plan, report: &mut Report, case: &str) -> Result<(), BenchError> {
-    let (what, wait) = case.split_once(' ').ok_or("a case names its wait")?;
-    let (node, _, words) = join()?;
+fn in_rank(plan: Plan, report: &mut Report, name: &str, wait: &str) -> Result<(), BenchError> {
+    let (node, steps, words) = join()?;
     let shared = Shared::open(&node, 1)?;
-    let futexes = Futexes(words);
-    let rank = Rank { node: &node, shared: &shared, futexes: &futexes, plan, looks: RefCell::default() };
-    let rows = match what {
-        "idle" => rank.idle()?,
-        "hop" => rank.hop()?,
-        "barrier" => rank.barrier()?,
-        "lock" => rank.lock()?,
-        kind => {
-            crowd::run(&node, &shared, kind)?;
-            Vec::new()
-        }
+    let Some(case) = CASES.iter().find(|case| case.name == name) else {
+        crowd::run(&node, &shared, name)?;
+        return Ok(shared.close()?);
     };
-    shared.barrier()?;
-    if node.rank() == 0 {
-        for (name, baseline, unit, pairs) in rows {
-            let case = vec![
-                ("case", json!(name)),
-                ("ranks", json!(node.size())),
-                ("wait", json!(wait)),
-                ("transport", json!("shm")),
-            ];
-            let samples = Samples::of_rounds(&pairs, &rank.looks.borrow());
-            report.rows(&case, unit, baseline, &samples.figures(1, 0));
-        }
-    }
-    shared.close()?;
-    Ok(())
+    let mine = (node.rank() == 0).then(|| shared.alloc::<u64>(8)).transpose()?;
+    let next = (node.rank() + 1) % node.size();
+    let ends = Ends {
+        loops: Loops::new(node.rank().min(1), words.part(LOOPS, LOOPS), 0, 2, 0),
+        counter: shared.broadcast_slice(0, mine)?,
+        signals: Signals {
+            rank: node.rank(),
+            futexes: Futexes(words),
+            direct: Inbox::alloc(&node, next, "bench.hop", 4096, |it| it)?,
+            ring: Inbox::alloc(&node, next, "bench.hop.ring", 4096, |it| it.ring_only())?,
+        },
+        passed: [0; 4],
+        window_ns: if plan.quick { 20_000_000 } else { 150_000_000 },
+        shared: shared.clone(),
+        node,
+    };
+    in_step(ends, steps, |leader| case.measure(plan, leader, report, wait))?;
+    Ok(shared.close()?)
 }
 
-/// A row: what is measured, beside what, in which unit, and value and baseline of each round.
-type Rows = Vec<(&'static str, &'static str, &'static str, Vec<(f64, f64)>)>;
-
-struct Rank<'a> {
-    node: &'a Node,
-    shared: &'a Shared,
-    futexes: &'a Futexes,
-    plan: Plan,
-    /// Looks of rank 0, one before each round and one after the last.
-    looks: RefCell<Vec<f64>>,
+impl Case {
+    fn measure(
+        &self,
+        plan: Plan,
+        leader: &mut Leader<Ends>,
+        report: &mut Report,
+        wait: &str,
+    ) -> Result<(), BenchError> {
+        let size = leader.ends.node.size();
+        let fields = |name: &str| {
+            [("case", json!(name)), ("ranks", json!(size)), ("wait", json!(wait)), ("transport", json!("shm"))]
+        };
+        if self.name == "idle" {
+            let percent = leader.lead(IDLE, 0, if plan.quick { 1 } else { 10 })?;
+            let figure = Figure { placement: (Placement::Unknown, None), ..Figure::of_pairs(&[(percent, 1.0)]) };
+            report.rows(&fields("rank in wait_signal, processor time"), "%", "1 % of a processor", &[figure]);
+        }
+        let times = match self.name {
+            "idle" => 5,
+            "hop" => (1024 / size as u64).max(8),
+            _ => (640 / size as u64).max(10),
+        };
+        let effort = Effort::planned(plan, 3, if self.name == "idle" { 45 } else { 15 }).scattered();
+        let run = |leader: &mut Leader<Ends>, way: usize| leader.lead(self.tasks[way].0, 0, times);
+        if let Some(samples) = leader.sample(effort, self.tasks.len(), self.name, report, run)? {
+            for (way, (_, name)) in self.tasks.iter().enumerate().skip(1) {
+                report.rows(&fields(name), "us", self.baseline, &samples.figures(way, 0));
+            }
+        }
+        Ok(())
+    }
 }
 
-impl Rank<'_> {
-    /// Rank 0 looks where it runs, while the others wait for it.
-    fn look(&self) {
-        if self.node.rank() == 0 {
-            self.looks.borrow_mut().push(look_between_threads());
+/// A rank's signals to the next: by futexes, and by mapwire's two paths.
+struct Signals {
+    rank: usize,
+    futexes: Futexes,
+    direct: Inbox,
+    ring: Inbox,
+}
+
+impl Signals {
+    fn inbox(&self, task: u64) -> &Inbox {
+        if task == RING_HOP { &self.ring } else { &self.direct }
+    }
+}
+
+impl Passing for Signals {
+    type Way = u64;
+
+    fn counter(task: u64) -> usize {
+        usize::from(task == WAKE)
+    }
+
+    fn put(&mut self, task: u64, _: &[u8], Message { number, .. }: Message) -> Result<(), BenchError> {
+        match task {
+            FUTEX_HOP | FUTEX_WAKE => self.futexes.pass(self.direct.import.rank(), number as u32),
+            _ => self.inbox(task).import.put_signal(&[], 0, 0, number)?,
         }
+        Ok(())
     }
 
-    fn rounds(&self) -> usize {
-        if self.plan.quick { 3 } else { 15 }
+    fn take(&mut self, task: u64, _: usize, Message { number, .. }: Message) -> Result<(), BenchError> {
+        match task {
+            FUTEX_HOP | FUTEX_WAKE => self.futexes.wait(self.rank, number as u32),
+            _ => _ = self.inbox(task).export.wait_signal(0, number)?,
+        }
+        Ok(())
     }
 
+    fn progress(&self, _: u64) {}
+
+    fn idle(&self) {}
+}
+
+struct Ends {
+    node: Node,
+    shared: Shared,
+    loops: Loops,
+    signals: Signals,
+    counter: SharedSlice<u64>,
+    /// Turns of each hop so far.
+    passed: [u64; 4],
+    /// How long ranks contend.
+    window_ns: u64,
+}
+
+impl Ends {
     /// Microseconds of `times` calls, from when all ranks have come until all are done.
-    fn timed(&self, times: u64, call: impl FnOnce() -> Result<(), BenchError>) -> Result<f64, BenchError> {
+    fn timed(&mut self, times: u64, call: impl FnOnce(&mut Self) -> Result<(), BenchError>) -> Result<f64, BenchError> {
         self.shared.barrier()?;
         let start = Instant::now();
-        call()?;
+        call(self)?;
         self.shared.barrier()?;
         Ok(start.elapsed().as_nanos() as f64 / 1000.0 / times as f64)
     }
 
-    /// Microseconds of a `turn` where all ranks take turns for a while: with a number of turns for each, the first rank would be
-    /// through before the others have woken.
-    fn contended(&self, turn: impl Fn() -> Result<(), BenchError>) -> Result<f64, BenchError> {
-        let window_ns = if self.plan.quick { 20_000_000 } else { 150_000_000 };
-        self.shared.barrier()?;
-        let before = self.futexes.counted();
-        self.shared.barrier()?;
-        let end_ns = now_ns() + window_ns;
-        let mut turns = 0;
-        while now_ns() < end_ns {
-            turn()?;
-            turns += 1;
-        }
-        self.futexes.count(turns);
-        self.shared.barrier()?;
-        Ok(window_ns as f64 / 1000.0 / f64::from(self.futexes.counted() - before))
-    }
-
-    /// A rank that waits for a signal for long, and how late it hears one that comes when it has slept.
-    fn idle(&self) -> Result<Rows, BenchError> {
-        let ring = Ring::new(self.node, false)?;
-        let me = self.node.rank();
-        let span = Duration::from_secs(if self.plan.quick { 1 } else { 10 });
-        self.shared.barrier()?;
-        let cpu_ns = process_ns();
-        if me == 0 {
-            std::thread::sleep(span);
-            ring.pass(1)?;
-        } else {
-            ring.wait(1)?;
-        }
-        let percent = (process_ns() - cpu_ns) as f64 / span.as_nanos() as f64 * 100.0;
-        let (mut pairs, mut acks) = (Vec::new(), 0);
-        for round in 0..self.rounds() as u64 * 3 {
-            self.look();
-            let mut late = [0.0; 2];
-            for (raw, late) in [true, false].into_iter().zip(&mut late) {
-                let mut sum_ns = 0;
-                let times = 5;
-                for turn in round * times..(round + 1) * times {
-                    acks += 1;
-                    if me == 0 {
-                        std::thread::sleep(Duration::from_millis(10));
-                        self.futexes.stamp(now_ns());
-                        if raw {
-                            self.futexes.pass(1, turn as u32 + 1);
-                        } else {
-                            ring.pass(turn + 2)?;
-                        }
-                        self.futexes.wait(0, acks);
-                    } else {
-                        if raw {
-                            self.futexes.wait(1, turn as u32 + 1);
-                        } else {
-                            ring.wait(turn + 2)?;
-                        }
-                        sum_ns += now_ns() - self.futexes.stamped();
-                        self.futexes.pass(0, acks);
-                    }
-                }
-                *late = sum_ns as f64 / 1000.0 / times as f64;
-            }
-            pairs.push((late[1], late[0]));
-            self.shared.barrier()?;
-        }
-        self.look();
-        let said = self.futexes.gather(self.node, self.shared, &pairs, percent)?;
-        let (pairs, percent) = said;
-        Ok(vec![
-            ("rank in wait_signal, processor time", "1 % of a processor", "%", vec![(percent, 1.0)]),
-            ("wake-up in wait_signal after 10 ms", "futex wake", "us", pairs),
-        ])
-    }
-
-    /// Microseconds of a hop of a token that goes round all ranks for some `turns`.
-    fn hops(
-        &self,
-        turns: Range<u64>,
-        pass: impl Fn(u64) -> Result<(), BenchError>,
-        wait: impl Fn(u64) -> Result<(), BenchError>,
-    ) -> Result<f64, BenchError> {
+    /// Microseconds of a hop of a token that goes round all ranks for some turns.
+    fn hops(&mut self, task: u64, turns: u64) -> Result<f64, BenchError> {
+        let first = self.passed[task as usize] + 1;
+        self.passed[task as usize] += turns;
         let is_first = self.node.rank() == 0;
-        let hops = (turns.end - turns.start) * self.node.size() as u64;
-        self.timed(hops, || {
-            for turn in turns {
+        self.timed(turns * self.node.size() as u64, |ends| {
+            for number in first..first + turns {
+                let message = Message { at: 0, number, is_stream: false };
                 if is_first {
-                    pass(turn)?;
+                    ends.signals.put(task, &[], message)?;
                 }
-                wait(turn)?;
+                ends.signals.take(task, 0, message)?;
                 if !is_first {
-                    pass(turn)?;
+                    ends.signals.put(task, &[], message)?;
                 }
             }
             Ok(())
         })
     }
 
-    fn hop(&self) -> Result<Rows, BenchError> {
-        let rings = [Ring::new(self.node, false)?, Ring::new(self.node, true)?];
-        let mut pairs = [Vec::new(), Vec::new()];
-        let (me, size) = (self.node.rank(), self.node.size());
-        let laps = (1024 / size as u64).max(8);
-        for round in 0..self.rounds() as u64 {
-            self.look();
-            let turns = round * laps + 1..(round + 1) * laps + 1;
-            let pass = |turn| {
-                self.futexes.pass((me + 1) % size, turn as u32);
-                Ok(())
-            };
-            let wait = |turn| {
-                self.futexes.wait(me, turn as u32);
-                Ok(())
-            };
-            let raw = self.hops(turns.clone(), pass, wait)?;
-            for (ring, pairs) in rings.iter().zip(&mut pairs) {
-                pairs.push((self.hops(turns.clone(), |turn| ring.pass(turn), |turn| ring.wait(turn))?, raw));
-            }
+    /// Microseconds of a `turn` where all ranks take turns for a while: with a number of turns for each, the first rank would be
+    /// through before the others have woken.
+    fn contended(&self, turn: impl Fn() -> Result<(), BenchError>) -> Result<f64, BenchError> {
+        let futexes = &self.signals.futexes;
+        self.shared.barrier()?;
+        let before = futexes.count(0);
+        self.shared.barrier()?;
+        let end_ns = now_ns() + self.window_ns;
+        let mut turns = 0;
+        while now_ns() < end_ns {
+            turn()?;
+            turns += 1;
         }
-        self.look();
-        let [direct, ring] = pairs;
-        let baseline = "hop by futex";
-        Ok(vec![
-            ("hop of a signal, direct path", baseline, "us", direct),
-            ("hop of a signal, ring path", baseline, "us", ring),
-        ])
+        futexes.count(turns);
+        self.shared.barrier()?;
+        Ok(self.window_ns as f64 / 1000.0 / f64::from(futexes.count(0) - before))
     }
 
-    fn barrier(&self) -> Result<Rows, BenchError> {
-        let mut pairs = Vec::new();
-        let times = (640 / self.node.size() as u64).max(10);
-        for _ in 0..self.rounds() {
-            self.look();
-            let raw = self.timed(times, || {
-                (0..times).for_each(|_| self.futexes.barrier(self.node.size()));
-                Ok(())
-            })?;
-            let value = self.timed(times, || {
-                for _ in 0..times {
-                    self.shared.barrier_of(2)?;
-                }
-                Ok(())
-            })?;
-            pairs.push((value, raw));
+    /// Percent of a processor that rank 1 uses while it waits for some seconds.
+    fn idle_percent(&mut self, seconds: u64) -> Result<f64, BenchError> {
+        let span = Duration::from_secs(seconds);
+        let message = Message { at: 0, number: u64::MAX, is_stream: false };
+        self.shared.barrier()?;
+        let cpu_ns = process_ns();
+        if self.node.rank() == 0 {
+            std::thread::sleep(span);
+            self.signals.ring.import.put_signal(&[], 0, 0, message.number)?;
+        } else {
+            self.signals.ring.export.wait_signal(0, message.number)?;
+            let percent = (process_ns() - cpu_ns) as f64 / span.as_nanos() as f64 * 100.0;
+            self.signals.futexes.0.store(TOLD, percent.to_bits());
         }
-        self.look();
-        Ok(vec![("empty barrier", "barrier by futex", "us", pairs)])
+        self.shared.barrier()?;
+        Ok(f64::from_bits(self.signals.futexes.0.load(TOLD)))
     }
+}
 
-    fn lock(&self) -> Result<Rows, BenchError> {
-        let mine = (self.node.rank() == 0).then(|| self.shared.alloc::<u64>(8)).transpose()?;
-        let counter = self.shared.broadcast_slice(0, mine)?;
-        let (mut bare, mut counted) = (Vec::new(), Vec::new());
-        for _ in 0..self.rounds() {
-            self.look();
-            let raw = self.contended(|| {
-                self.futexes.locked(self.node.size());
+impl job::Ends for Ends {
+    /// Microseconds of each time.
+    fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
+        let (times, size) = (order.times, self.node.size());
+        let task = order.what;
+        match task {
+            FUTEX_HOP | DIRECT_HOP | RING_HOP => self.hops(task, times),
+            FUTEX_BARRIER => self.timed(times, |ends| {
+                (0..times).for_each(|_| ends.signals.futexes.barrier(size));
                 Ok(())
-            })?;
-            let value = self.contended(|| {
+            }),
+            BARRIER => self.timed(times, |ends| (0..times).try_for_each(|_| Ok(ends.shared.barrier_of(2)?))),
+            FUTEX_LOCK => self.contended(|| {
+                self.signals.futexes.locked(size);
+                Ok(())
+            }),
+            LOCK => self.contended(|| {
                 drop(self.shared.lock(7)?);
                 Ok(())
-            })?;
-            bare.push((value, raw));
-            let value = self.contended(|| {
+            }),
+            COUNT_IN_LOCK => self.contended(|| {
                 let _held = self.shared.lock(7)?;
-                counter.set(0, counter.get(0) + 1);
+                self.counter.set(0, self.counter.get(0) + 1);
                 Ok(())
-            })?;
-            counted.push((value, raw));
+            }),
+            FUTEX_WAKE | WAKE => {
+                let pause = || std::thread::sleep(PAUSE);
+                Ok(self.loops.wakes(&mut self.signals, task, order, (pause, false))? / 1000.0)
+            }
+            _ => self.idle_percent(times),
         }
-        self.look();
-        let baseline = "lock in turn by futex";
-        Ok(vec![
-            ("lock, unlock, contended", baseline, "us", bare),
-            ("lock, count, unlock, contended", baseline, "us", counted),
-        ])
+    }
+
+    fn idle(&self) {
+        std::thread::sleep(NAP);
     }
 }
 

@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mapwire::{Buffer, Export, ExportBuilder, Import, Node, Rights};
+use mapwire::{ExportBuilder, Node};
 use mapwire_host::waiting::now_ns;
 use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
+use super::inbox::Inbox;
 use super::job::{self, Job, Leader, Order, Steps, in_step, join, role};
+use super::loops::{LOOP_BYTES, Loops, Message, Passing};
 use super::measure::Effort;
-use super::messages::{Source, read};
+use super::messages::read;
 use super::row::Report;
-use super::words::{Heap, Words};
+use super::words::Words;
 use super::{BenchError, Plan};
 
 const MOST_BYTES: usize = 4096;
-/// Where messages begin in exported heap.
-const EDGE_BYTES: usize = 512;
 /// Where a signal lies behind the start of the messages.
 const SIGNAL: usize = MOST_BYTES + 64;
 
@@ -28,24 +28,13 @@ const SIGNAL_PAUSE: Duration = Duration::from_millis(13);
 /// The same before a notification, which always wakes.
 const NOTIFY_PAUSE_NS: u64 = 150_000;
 
-/// Words of the shared memory: when a message left, how many have arrived, how long all of an order took, and the flag of
-/// each rank.
-const STAMP: usize = 0;
-const TAKEN: usize = 64;
-const SUM: usize = 128;
-const FLAGS: usize = 192;
+/// Words of the shared memory: the flag of each rank.
+const FLAGS: usize = LOOP_BYTES;
 
 /// Ways of a message, the raw one first; an order names one of them and adds 1.
 const WAYS: [&str; 4] = ["plain", "direct", "heap", "ring"];
 
-struct Inbox {
-    base: usize,
-    import: Import,
-    ours: Words,
-    export: Export,
-}
-
-struct Ends {
+struct Ways {
     node: Node,
     shared: Words,
     /// The peer's memory for plain puts.
@@ -56,57 +45,44 @@ struct Ends {
     notifies: bool,
     sleeps: bool,
     notified: Arc<AtomicU64>,
-    source: Source,
-    /// Raw messages, those of mapwire, and all.
-    counts: [u64; 3],
-    _memory: (Buffer, Buffer, Heap),
 }
 
-impl Ends {
+/// An export whose notifications, if any, are counted.
+fn counted<'e>(export: ExportBuilder<'e>, count: Option<&Arc<AtomicU64>>) -> ExportBuilder<'e> {
+    match count.map(Arc::clone) {
+        Some(count) => export.on_notify(move |_| _ = count.fetch_add(1, Ordering::Release)),
+        None => export,
+    }
+}
+
+impl Ways {
     fn new(node: &Node, shared: Words, notifies: bool, sleeps: bool) -> Result<Self, BenchError> {
-        let (memory, ring_memory) = (node.alloc(2 * PAGE_BYTES)?, node.alloc(2 * PAGE_BYTES)?);
-        let heap = Heap::new(EDGE_BYTES, EDGE_BYTES + 2 * PAGE_BYTES);
         let notified = Arc::new(AtomicU64::new(0));
-        let inbox = |name: &str, base, ours, export: ExportBuilder<'_>| {
-            let count = Arc::clone(&notified);
-            let export = if notifies {
-                export.on_notify(move |_| {
-                    count.fetch_add(1, Ordering::Release);
-                })
-            } else {
-                export
-            };
-            let export = export.name(name).start()?;
-            let import = node.import(1 - node.rank(), name).rights(Rights::ALL).start()?;
-            Ok::<_, BenchError>(Inbox { base, import, ours, export })
-        };
-        let ring = node.export_buffer(&ring_memory).ring_only();
+        let count = notifies.then_some(&notified);
+        let (peer, bytes) = (1 - node.rank(), 2 * PAGE_BYTES);
         let inboxes = [
-            inbox("bench.direct", 0, Words::of_buffer(&memory), node.export_buffer(&memory))?,
-            inbox("bench.heap", EDGE_BYTES, heap.words, heap.words.export(node))?,
-            inbox("bench.ring", 0, Words::of_buffer(&ring_memory), ring)?,
+            Inbox::alloc(node, peer, "bench.direct", bytes, |it| counted(it, count))?,
+            Inbox::heap(node, peer, "bench.heap", bytes, |it| counted(it, count))?,
+            Inbox::alloc(node, peer, "bench.ring", bytes, |it| counted(it.ring_only(), count))?,
         ];
-        Ok(Self {
-            node: node.clone(),
-            shared,
-            theirs: Words::of_import(&inboxes[0].import)?,
-            inboxes,
-            notifies,
-            sleeps,
-            notified,
-            source: Source::new(MOST_BYTES),
-            counts: [0; 3],
-            _memory: (memory, ring_memory, heap),
-        })
+        let theirs = Words::of_import(&inboxes[0].import)?;
+        Ok(Self { node: node.clone(), shared, theirs, inboxes, notifies, sleeps, notified })
     }
 
     /// The inbox of a way, if mapwire carries it.
     fn inbox(&self, way: usize) -> Option<&Inbox> {
         self.inboxes.get(way.checked_sub(1)?)
     }
+}
 
-    fn say(&self, way: usize, bytes: usize, number: u64) -> Result<(), BenchError> {
-        let data = self.source.data(bytes);
+impl Passing for Ways {
+    type Way = usize;
+
+    fn counter(way: usize) -> usize {
+        usize::from(way > 0)
+    }
+
+    fn put(&mut self, way: usize, data: &[u8], Message { number, .. }: Message) -> Result<(), BenchError> {
         match self.inbox(way) {
             Some(inbox) if self.notifies => inbox.import.send_notify(data, 0)?,
             Some(Inbox { import, base, .. }) => {
@@ -124,7 +100,7 @@ impl Ends {
         Ok(())
     }
 
-    fn hear(&self, way: usize, bytes: usize, number: u64) -> Result<(), BenchError> {
+    fn take(&mut self, way: usize, bytes: usize, Message { number, .. }: Message) -> Result<(), BenchError> {
         let (memory, base) = match self.inbox(way) {
             Some(_) if self.notifies => {
                 let is_heard = || (self.notified.load(Ordering::Acquire) >= number).then_some(());
@@ -153,76 +129,49 @@ impl Ends {
         if self.notifies { Ok(()) } else { read(memory, base, bytes, number) }
     }
 
-    /// Back and forth; gives microseconds one way.
-    fn ping_pong(&mut self, way: usize, order: Order, first: u64) -> Result<f64, BenchError> {
-        let bytes = order.bytes as usize;
-        let start = Instant::now();
-        for number in first..first + order.times {
-            if self.node.rank() == 0 {
-                self.say(way, bytes, number)?;
-            }
-            self.hear(way, bytes, number)?;
-            if self.node.rank() == 1 {
-                self.say(way, bytes, number)?;
-            }
-        }
-        Ok(start.elapsed().as_nanos() as f64 / 1000.0 / (2 * order.times) as f64)
-    }
-
-    /// Messages from rank 0 to rank 1, each when rank 1 has fallen asleep: microseconds from the send until the receiver has heard
-    /// it, by the clock that all processes share.
-    fn one_way(&mut self, way: usize, order: Order, first: u64) -> Result<f64, BenchError> {
-        let (bytes, shared) = (order.bytes as usize, self.shared);
-        let mut sum_ns = 0;
-        for number in first..first + order.times {
-            self.counts[2] += 1;
-            let taken = self.counts[2] as u32;
-            if self.node.rank() == 1 {
-                self.hear(way, bytes, number)?;
-                sum_ns += now_ns() - shared.load(STAMP);
-                shared.store(SUM, sum_ns);
-                shared.wake(TAKEN, taken);
-                continue;
-            }
-            if self.notifies {
-                let start_ns = now_ns();
-                while now_ns() - start_ns < NOTIFY_PAUSE_NS {}
-            } else {
-                std::thread::sleep(SIGNAL_PAUSE);
-                self.source.rewrite(bytes, number);
-            }
-            shared.store(STAMP, now_ns());
-            self.say(way, bytes, number)?;
-            if self.notifies {
-                while shared.futex(TAKEN).load(Ordering::Acquire) != taken {
-                    core::hint::spin_loop();
-                }
-            } else {
-                // Asleep: the scheduler may wake the receiver on this very processor.
-                shared.sleep_until(TAKEN, taken);
-            }
-        }
-        Ok(shared.load(SUM) as f64 / 1000.0 / order.times as f64)
-    }
-}
-
-impl job::Ends for Ends {
-    fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
-        let way = order.what as usize - 1;
-        let count = &mut self.counts[usize::from(way > 0)];
-        let first = *count + 1;
-        *count += order.times;
-        match self.sleeps {
-            true => self.one_way(way, order, first),
-            false => self.ping_pong(way, order, first),
-        }
-    }
+    fn progress(&self, _: usize) {}
 
     fn idle(&self) {
         self.node.poll();
         if self.sleeps {
             std::thread::yield_now();
         }
+    }
+}
+
+struct Ends {
+    loops: Loops,
+    ways: Ways,
+}
+
+impl Ends {
+    fn new(node: &Node, shared: Words, notifies: bool, sleeps: bool) -> Result<Self, BenchError> {
+        let loops = Loops::new(node.rank(), shared, MOST_BYTES, 2, 0);
+        Ok(Self { loops, ways: Ways::new(node, shared, notifies, sleeps)? })
+    }
+}
+
+impl job::Ends for Ends {
+    /// Microseconds one way.
+    fn carry_out(&mut self, order: Order, _: &Steps) -> Result<f64, BenchError> {
+        let way = order.what as usize - 1;
+        let notifies = self.ways.notifies;
+        let pause = move || match notifies {
+            true => {
+                let start_ns = now_ns();
+                while now_ns() - start_ns < NOTIFY_PAUSE_NS {}
+            }
+            false => std::thread::sleep(SIGNAL_PAUSE),
+        };
+        let ns = match self.ways.sleeps {
+            true => self.loops.wakes(&mut self.ways, way, order, (pause, notifies))?,
+            false => self.loops.ping_pong(&mut self.ways, way, order)?,
+        };
+        Ok(ns / 1000.0)
+    }
+
+    fn idle(&self) {
+        self.ways.idle();
     }
 }
 
@@ -234,7 +183,7 @@ fn measure(
     (bytes, times): (u64, u64),
     effort: Effort,
 ) -> Result<(), BenchError> {
-    let (wait, baseline) = match leader.ends.sleeps {
+    let (wait, baseline) = match leader.ends.ways.sleeps {
         true => ("event", "plain put + futex wake"),
         false => ("poll", "plain put"),
     };

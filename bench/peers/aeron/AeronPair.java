@@ -6,8 +6,8 @@ import org.agrona.*;
 import org.agrona.concurrent.*;
 
 /**
- * Aeron over UDP on loopback, under the loops of {@code pair}: each process has a media driver that runs in the thread which spins.
- * Arguments: rank, the folder of this process's driver, the first of two ports, {@code latency} or {@code stream}, 1 for a quick run.
+ * Aeron over UDP on loopback, under the loops of the bench: each process has a media driver that runs in the thread which spins.
+ * Arguments: rank, the folder of this process's driver, the first of two ports, {@code latency} or {@code bandwidth}, 1 for a quick run.
  * Rank 0 prints for each size: bytes, the median of the runs in ns one way or in GB/s, the least, the greatest, the number of runs.
  */
 public final class AeronPair {
@@ -95,7 +95,7 @@ public final class AeronPair {
 
     public static void main(String[] args) {
         int rank = Integer.parseInt(args[0]);
-        boolean streams = args[3].equals("stream"), quick = args[4].equals("1");
+        boolean streams = args[3].equals("bandwidth"), quick = args[4].equals("1");
         AeronPair pair = new AeronPair(rank, args[1], Integer.parseInt(args[2]));
         int runs = quick ? 2 : 15;
         for (int bytes : SIZES) {

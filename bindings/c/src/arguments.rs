@@ -4,7 +4,8 @@ use core::mem::MaybeUninit;
 
 use mapwire::Rights;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, call};
+use crate::status::mw_status_t;
 
 /// An object, or a structure, that must not be `NULL`.
 #[inline]
@@ -17,6 +18,40 @@ pub(crate) fn required<T>(argument: Option<T>, name: &str) -> Result<T, Failure>
 pub(crate) fn give<T>(place: Option<&mut MaybeUninit<T>>, name: &str, value: T) -> Result<(), Failure> {
     required(place, name)?.write(value);
     Ok(())
+}
+
+/// A call that returns a value.
+#[inline]
+pub(crate) fn get<T>(
+    place: Option<&mut MaybeUninit<T>>,
+    name: &str,
+    value: impl FnOnce() -> Result<T, Failure>,
+) -> mw_status_t {
+    call(|| {
+        let value = value()?;
+        give(place, name, value)
+    })
+}
+
+/// A call that makes an object.
+pub(crate) fn make<T>(
+    place: Option<&mut MaybeUninit<*mut T>>,
+    name: &str,
+    object: impl FnOnce() -> Result<T, Failure>,
+) -> mw_status_t {
+    call(|| {
+        let place = new_object(place, name)?;
+        *place = Box::into_raw(Box::new(object()?));
+        Ok(())
+    })
+}
+
+/// A call that frees an object, if there is one.
+pub(crate) fn free<T>(object: Option<Box<T>>) -> mw_status_t {
+    call(|| {
+        drop(object);
+        Ok(())
+    })
 }
 
 /// Destination of the pointer to a new object: `NULL` until there is one.
@@ -38,11 +73,8 @@ pub(crate) fn rights(bits: u32, default: Rights) -> Result<Rights, Failure> {
     if bits == 0 {
         return Ok(default);
     }
-    Rights::from_bits(bits).map_err(|_| {
-        Failure::argument(format!(
-            "rights of {bits:#x} are none that this library knows: combine MW_RIGHT_STORE and MW_RIGHT_FETCH"
-        ))
-    })
+    Rights::from_bits(bits)
+        .map_err(|_| Failure::argument(format!("unknown rights {bits:#x}: combine MW_RIGHT_STORE and MW_RIGHT_FETCH")))
 }
 
 /// A flag as C's 1 or 0.

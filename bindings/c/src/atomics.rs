@@ -3,18 +3,26 @@
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
+use mapwire::Import;
+
 use crate::arguments::required;
-use crate::failure::{Failure, call};
-use crate::import::mw_import_t;
-use crate::memory;
+use crate::failure::call;
+use crate::import::{mw_import_t, to_send};
 use crate::status::mw_status_t;
 
-/// Writes the old value of a word, if it is wanted.
-fn tell<T>(old: Option<&mut MaybeUninit<T>>, value: T) -> Result<(), Failure> {
-    if let Some(old) = old {
-        old.write(value);
-    }
-    Ok(())
+/// Carries out an operation, and writes the old value of its word if it is wanted.
+fn atomic<T>(
+    import: Option<&mw_import_t>,
+    old: Option<&mut MaybeUninit<T>>,
+    operation: impl FnOnce(&Import) -> Result<T, mapwire::Error>,
+) -> mw_status_t {
+    call(|| {
+        let value = operation(&required(import, "import")?.import)?;
+        if let Some(old) = old {
+            old.write(value);
+        }
+        Ok(())
+    })
 }
 
 /// Adds `value` to the 64-bit word at `offset`, wrapping. The old value is written to `*old`, which may be `NULL`. The operation is atomic
@@ -31,10 +39,7 @@ pub extern "C" fn mw_import_fetch_add_u64(
     value: u64,
     old: Option<&mut MaybeUninit<u64>>,
 ) -> mw_status_t {
-    call(|| {
-        let import = &required(import, "import")?.import;
-        tell(old, import.fetch_add_u64(offset, value)?)
-    })
+    atomic(import, old, |it| it.fetch_add_u64(offset, value))
 }
 
 /// Stores `value` in the 64-bit word at `offset`. The old value is written to `*old`, which may be `NULL`. The operation is atomic with
@@ -51,10 +56,7 @@ pub extern "C" fn mw_import_swap_u64(
     value: u64,
     old: Option<&mut MaybeUninit<u64>>,
 ) -> mw_status_t {
-    call(|| {
-        let import = &required(import, "import")?.import;
-        tell(old, import.swap_u64(offset, value)?)
-    })
+    atomic(import, old, |it| it.swap_u64(offset, value))
 }
 
 /// Stores `value` in the 64-bit word at `offset` if that holds `expected`, which `*old` then equals. The old value is written to `*old`,
@@ -72,10 +74,7 @@ pub extern "C" fn mw_import_compare_swap_u64(
     value: u64,
     old: Option<&mut MaybeUninit<u64>>,
 ) -> mw_status_t {
-    call(|| {
-        let import = &required(import, "import")?.import;
-        tell(old, import.compare_swap_u64(offset, expected, value)?)
-    })
+    atomic(import, old, |it| it.compare_swap_u64(offset, expected, value))
 }
 
 /// Adds `value` to the 32-bit word at `offset`, wrapping. The old value is written to `*old`, which may be `NULL`. The operation is atomic
@@ -92,10 +91,7 @@ pub extern "C" fn mw_import_fetch_add_u32(
     value: u32,
     old: Option<&mut MaybeUninit<u32>>,
 ) -> mw_status_t {
-    call(|| {
-        let import = &required(import, "import")?.import;
-        tell(old, import.fetch_add_u32(offset, value)?)
-    })
+    atomic(import, old, |it| it.fetch_add_u32(offset, value))
 }
 
 /// Stores `value` in the 32-bit word at `offset`. The old value is written to `*old`, which may be `NULL`. The operation is atomic with
@@ -112,10 +108,7 @@ pub extern "C" fn mw_import_swap_u32(
     value: u32,
     old: Option<&mut MaybeUninit<u32>>,
 ) -> mw_status_t {
-    call(|| {
-        let import = &required(import, "import")?.import;
-        tell(old, import.swap_u32(offset, value)?)
-    })
+    atomic(import, old, |it| it.swap_u32(offset, value))
 }
 
 /// Stores `value` in the 32-bit word at `offset` if that holds `expected`, which `*old` then equals. The old value is written to `*old`,
@@ -133,10 +126,7 @@ pub extern "C" fn mw_import_compare_swap_u32(
     value: u32,
     old: Option<&mut MaybeUninit<u32>>,
 ) -> mw_status_t {
-    call(|| {
-        let import = &required(import, "import")?.import;
-        tell(old, import.compare_swap_u32(offset, expected, value)?)
-    })
+    atomic(import, old, |it| it.compare_swap_u32(offset, expected, value))
 }
 
 /// As `mw_import_put_signal`, but adds `value` to the word at `signal_offset`, wrapping.
@@ -156,10 +146,8 @@ pub unsafe extern "C" fn mw_import_put_signal_add(
     value: u64,
 ) -> mw_status_t {
     call(|| {
-        let import = &required(import, "import")?.import;
-        memory::check_range(offset, length, import.len())?;
         // SAFETY: the caller's promise.
-        let data = unsafe { memory::source(data, length, "data") }?;
+        let (import, data) = unsafe { to_send(import, data, length, offset) }?;
         Ok(import.put_signal_add(data, offset, signal_offset, value)?)
     })
 }
@@ -181,10 +169,8 @@ pub unsafe extern "C" fn mw_import_put_signal_or(
     value: u64,
 ) -> mw_status_t {
     call(|| {
-        let import = &required(import, "import")?.import;
-        memory::check_range(offset, length, import.len())?;
         // SAFETY: the caller's promise.
-        let data = unsafe { memory::source(data, length, "data") }?;
+        let (import, data) = unsafe { to_send(import, data, length, offset) }?;
         Ok(import.put_signal_or(data, offset, signal_offset, value)?)
     })
 }

@@ -5,8 +5,7 @@ use core::mem::MaybeUninit;
 
 use mapwire::Buffer;
 
-use crate::arguments::{give, new_object, required};
-use crate::failure::call;
+use crate::arguments::{free, get, make, required};
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
 
@@ -28,22 +27,14 @@ pub extern "C" fn mw_buffer_alloc(
     length: usize,
     buffer: Option<&mut MaybeUninit<*mut mw_buffer_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(buffer, "buffer")?;
-        let buffer = required(node, "node")?.node.alloc(length)?;
-        *place = Box::into_raw(Box::new(mw_buffer_t { buffer }));
-        Ok(())
-    })
+    make(buffer, "buffer", || Ok(mw_buffer_t { buffer: required(node, "node")?.node.alloc(length)? }))
 }
 
 /// Frees the buffer. Its memory is released when no export uses it any more, so a buffer may be freed while it is exported; do not use its
 /// address afterwards. `NULL` is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_buffer_free(buffer: Option<Box<mw_buffer_t>>) -> mw_status_t {
-    call(|| {
-        drop(buffer);
-        Ok(())
-    })
+    free(buffer)
 }
 
 /// Returns the address of the first byte in `*memory`. The memory does not move until it is freed. While it is exported, other ranks may
@@ -55,17 +46,11 @@ pub extern "C" fn mw_buffer_ptr(
     buffer: Option<&mw_buffer_t>,
     memory: Option<&mut MaybeUninit<*mut c_void>>,
 ) -> mw_status_t {
-    call(|| {
-        let address = required(buffer, "buffer")?.buffer.as_ptr();
-        give(memory, "memory", address.cast())
-    })
+    get(memory, "memory", || Ok(required(buffer, "buffer")?.buffer.as_ptr().cast()))
 }
 
 /// Returns its length in bytes, as requested, in `*length`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_buffer_len(buffer: Option<&mw_buffer_t>, length: Option<&mut MaybeUninit<usize>>) -> mw_status_t {
-    call(|| {
-        let bytes = required(buffer, "buffer")?.buffer.len();
-        give(length, "length", bytes)
-    })
+    get(length, "length", || Ok(required(buffer, "buffer")?.buffer.len()))
 }

@@ -130,9 +130,7 @@ unsafe fn reduce<T: Reducible>(
         MW_MIN => Reduction::Min,
         MW_MAX => Reduction::Max,
         other => {
-            return Err(Failure::argument(format!(
-                "a reduction of {other} is none that this library knows: use MW_SUM, MW_MIN or MW_MAX"
-            )));
+            return Err(Failure::argument(format!("unknown reduction {other}: use MW_SUM, MW_MIN or MW_MAX")));
         }
     };
     // SAFETY: the caller's promise.

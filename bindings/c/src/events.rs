@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use mapwire::EventFd;
 
-use crate::arguments::{give, new_object, required};
+use crate::arguments::{free, get, make, required};
 use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
@@ -34,21 +34,13 @@ pub extern "C" fn mw_eventfd_create(
     node: Option<&mw_node_t>,
     events: Option<&mut MaybeUninit<*mut mw_eventfd_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(events, "events")?;
-        let events = required(node, "node")?.node.event_fd()?;
-        *place = Box::into_raw(Box::new(mw_eventfd_t { events }));
-        Ok(())
-    })
+    make(events, "events", || Ok(mw_eventfd_t { events: required(node, "node")?.node.event_fd()? }))
 }
 
 /// Returns the descriptor in `*fd`. Only wait for it to be readable; leave reading, writing and closing to the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_eventfd_fd(events: Option<&mw_eventfd_t>, fd: Option<&mut MaybeUninit<i32>>) -> mw_status_t {
-    call(|| {
-        let number = required(events, "events")?.events.as_raw_fd();
-        give(fd, "fd", number)
-    })
+    get(fd, "fd", || Ok(required(events, "events")?.events.as_raw_fd()))
 }
 
 /// Clears the descriptor and arms it: what arrives from here on makes it readable. Check once more before you sleep: only that check finds
@@ -67,8 +59,5 @@ pub extern "C" fn mw_eventfd_arm(events: Option<&mw_eventfd_t>) -> mw_status_t {
 /// No other thread is in a call with `events`, or uses it afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_eventfd_free(events: Option<Box<mw_eventfd_t>>) -> mw_status_t {
-    call(|| {
-        drop(events);
-        Ok(())
-    })
+    free(events)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Try
 
 use mapwire::{Export, ExportBuilder, Importers, Key, NodeId, Rights};
 
-use crate::arguments::{self, give, new_object, required};
+use crate::arguments::{self, get, make, required};
 use crate::buffer::mw_buffer_t;
 use crate::failure::{Failure, call};
 use crate::growing::{self, Growing};
@@ -130,22 +130,23 @@ unsafe fn importers(options: &mw_export_options_t) -> Result<Importers, Failure>
             Err(Failure::argument("the token of an export is all zero, which means none: draw one at random"))
         }
         MW_IMPORTERS_TOKEN => Ok(Importers::Token(Key(options.token))),
-        other => Err(Failure::argument(format!(
-            "importers of {other} are none that this library knows: use MW_IMPORTERS_JOB, _USER, _NODES or _TOKEN"
-        ))),
+        other => {
+            Err(Failure::argument(format!("unknown importers {other}: use MW_IMPORTERS_JOB, _USER, _NODES or _TOKEN")))
+        }
     }
 }
 
 /// Makes an export with these options.
 ///
 /// # Safety
-/// `options` is `NULL` or as its size says, and its fields as their descriptions say.
+/// `name` ends in a NUL; `options` is `NULL` or as its size says, and its fields as their descriptions say.
 unsafe fn create(
     builder: ExportBuilder<'_>,
-    name: &str,
+    name: *const c_char,
     options: *const mw_export_options_t,
 ) -> Result<mw_export_t, Failure> {
-    let mut builder = builder.name(name);
+    // SAFETY: the caller's promise.
+    let mut builder = builder.name(unsafe { memory::text(name, "name") }?);
     let mut gate = None;
     if !options.is_null() {
         // SAFETY: the caller's promise.
@@ -157,9 +158,7 @@ unsafe fn create(
             0 => {}
             MW_EXPORT_RING_ONLY => builder = builder.ring_only(),
             other => {
-                return Err(Failure::argument(format!(
-                    "flags of {other:#x} are none that this library knows: use MW_EXPORT_RING_ONLY or 0"
-                )));
+                return Err(Failure::argument(format!("unknown flags {other:#x}: use MW_EXPORT_RING_ONLY or 0")));
             }
         }
         if let Some(function) = options.notify {
@@ -191,17 +190,11 @@ pub unsafe extern "C" fn mw_export_create(
     options: *const mw_export_options_t,
     exported: Option<&mut MaybeUninit<*mut mw_export_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(exported, "exported")?;
+    make(exported, "exported", || {
         let node = required(node, "node")?;
-        let buffer = required(buffer, "buffer")?;
+        let builder = node.node.export_buffer(&required(buffer, "buffer")?.buffer);
         // SAFETY: the caller's promise.
-        let name = unsafe { memory::text(name, "name") }?;
-        let builder = node.node.export_buffer(&buffer.buffer);
-        // SAFETY: the caller's promise.
-        let made = unsafe { create(builder, name, options) }?;
-        *place = Box::into_raw(Box::new(made));
-        Ok(())
+        unsafe { create(builder, name, options) }
     })
 }
 
@@ -224,30 +217,22 @@ pub unsafe extern "C" fn mw_export_create_range(
     options: *const mw_export_options_t,
     exported: Option<&mut MaybeUninit<*mut mw_export_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(exported, "exported")?;
+    make(exported, "exported", || {
         let node = required(node, "node")?;
         if memory.is_null() {
             return Err(arguments::null("memory"));
         }
-        // SAFETY: the caller's promise.
-        let name = unsafe { memory::text(name, "name") }?;
         // SAFETY: the caller keeps the memory mapped until it revokes the export, and bears that others change it.
         let builder = unsafe { node.node.export_range(memory.cast(), length) };
         // SAFETY: the caller's promise.
-        let made = unsafe { create(builder, name, options) }?;
-        *place = Box::into_raw(Box::new(made));
-        Ok(())
+        unsafe { create(builder, name, options) }
     })
 }
 
 /// Returns its length in bytes in `*length`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_export_len(exported: Option<&mw_export_t>, length: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
-    call(|| {
-        let bytes = required(exported, "exported")?.read()?.len();
-        give(length, "length", bytes)
-    })
+    get(length, "length", || Ok(required(exported, "exported")?.read()?.len()))
 }
 
 /// Copies `length` bytes from `offset` of the exported memory to `into`. Concurrent stores of others may be copied in part.
@@ -306,10 +291,7 @@ pub extern "C" fn mw_export_signal(
     offset: u64,
     value: Option<&mut MaybeUninit<u64>>,
 ) -> mw_status_t {
-    call(|| {
-        let seen = required(exported, "exported")?.read()?.signal(offset)?;
-        give(value, "value", seen)
-    })
+    get(value, "value", || Ok(required(exported, "exported")?.read()?.signal(offset)?))
 }
 
 /// Waits until the signal at `offset` is at least `value`, for `timeout_ns` nanoseconds at most (`MW_FOREVER`: without limit). Returns its

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mapwire::{Far, FarSlice};
 
-use crate::arguments::{new_object, required};
+use crate::arguments::{free, make, new_object, required};
 use crate::failure::{Failure, call};
 use crate::growing::{self, Growing};
 use crate::status::mw_status_t;
@@ -121,8 +121,7 @@ pub unsafe extern "C" fn mw_far_open(
     options: *const mw_far_options_t,
     far: Option<&mut MaybeUninit<*mut mw_far_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(far, "far")?;
+    make(far, "far", || {
         // SAFETY: by the caller's promise.
         let options = unsafe { growing::read(options) }?;
         let mut builder = Far::builder().local(options.local_bytes);
@@ -131,9 +130,7 @@ pub unsafe extern "C" fn mw_far_open(
             let folder = unsafe { core::ffi::CStr::from_ptr(options.disk) };
             builder = builder.disk(std::ffi::OsStr::from_bytes(folder.to_bytes()));
         }
-        let opened = mw_far_t { far: builder.open()?, pieces: Mutex::default() };
-        *place = Box::into_raw(Box::new(opened));
-        Ok(())
+        Ok(mw_far_t { far: builder.open()?, pieces: Mutex::default() })
     })
 }
 
@@ -143,10 +140,7 @@ pub unsafe extern "C" fn mw_far_open(
 /// No other thread is in a call with `far`, and nobody uses it or the memory afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_far_close(far: Option<Box<mw_far_t>>) -> mw_status_t {
-    call(|| {
-        drop(far);
-        Ok(())
-    })
+    free(far)
 }
 
 /// Allocates `length` bytes, zeroed, on a page boundary. It takes whole pages of 4096 bytes; untouched ones use no RAM or disk. At most

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use mapwire::{Import, Key, ProxyAddress, Rights};
 
-use crate::arguments::{self, flag, give, new_object, required};
+use crate::arguments::{self, flag, free, get, make, new_object, required};
 use crate::export::MW_TOKEN_BYTES;
 use crate::failure::{Failure, call};
 use crate::growing::{self, Growing};
@@ -44,6 +44,23 @@ pub struct mw_import_t {
     pub(crate) import: Import,
 }
 
+/// The import, and what it is to store at `offset`.
+///
+/// # Safety
+/// `data` points to `length` readable bytes, for as long as `'d` lasts; or the call is refused here.
+#[inline]
+pub(crate) unsafe fn to_send<'i, 'd>(
+    import: Option<&'i mw_import_t>,
+    data: *const c_void,
+    length: usize,
+    offset: u64,
+) -> Result<(&'i Import, &'d [u8]), Failure> {
+    let import = &required(import, "import")?.import;
+    memory::check_range(offset, length, import.len())?;
+    // SAFETY: the caller's promise.
+    Ok((import, unsafe { memory::source(data, length, "data") }?))
+}
+
 /// Imports what rank `rank` exports, or will export, as `name`: waits for it. `options` may be `NULL`; `name` and `options` are copied.
 ///
 /// Free `*import` with `mw_import_free`.
@@ -62,8 +79,7 @@ pub unsafe extern "C" fn mw_import_create(
     options: *const mw_import_options_t,
     import: Option<&mut MaybeUninit<*mut mw_import_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(import, "import")?;
+    make(import, "import", || {
         let node = required(node, "node")?;
         // SAFETY: the caller's promise.
         let name = unsafe { memory::text(name, "name") }?;
@@ -85,9 +101,7 @@ pub unsafe extern "C" fn mw_import_create(
                 builder = builder.token(Key(options.token));
             }
         }
-        let import = builder.start()?;
-        *place = Box::into_raw(Box::new(mw_import_t { import }));
-        Ok(())
+        Ok(mw_import_t { import: builder.start()? })
     })
 }
 
@@ -97,38 +111,26 @@ pub unsafe extern "C" fn mw_import_create(
 /// No other thread is in a call with `import`, or uses it afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mw_import_free(import: Option<Box<mw_import_t>>) -> mw_status_t {
-    call(|| {
-        drop(import);
-        Ok(())
-    })
+    free(import)
 }
 
 /// Returns the length of the export in bytes in `*length`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_len(import: Option<&mw_import_t>, length: Option<&mut MaybeUninit<u64>>) -> mw_status_t {
-    call(|| {
-        let bytes = required(import, "import")?.import.len();
-        give(length, "length", bytes)
-    })
+    get(length, "length", || Ok(required(import, "import")?.import.len()))
 }
 
 /// Returns the exporting rank in `*rank`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_rank(import: Option<&mw_import_t>, rank: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
-    call(|| {
-        let number = required(import, "import")?.import.rank();
-        // A job has fewer than 2^16 ranks.
-        give(rank, "rank", number as u32)
-    })
+    // A job has fewer than 2^16 ranks.
+    get(rank, "rank", || Ok(required(import, "import")?.import.rank() as u32))
 }
 
 /// Returns the rights in `*rights`: `MW_RIGHT_STORE`, `MW_RIGHT_FETCH` or both.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_import_rights(import: Option<&mw_import_t>, rights: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
-    call(|| {
-        let bits = required(import, "import")?.import.rights().bits();
-        give(rights, "rights", bits)
-    })
+    get(rights, "rights", || Ok(required(import, "import")?.import.rights().bits()))
 }
 
 /// Returns whether the exporter's memory is mapped here in `*direct` (1 or 0). A send is then a copy, which the MMU checks.
@@ -137,10 +139,7 @@ pub extern "C" fn mw_import_is_direct(
     import: Option<&mw_import_t>,
     direct: Option<&mut MaybeUninit<i32>>,
 ) -> mw_status_t {
-    call(|| {
-        let mapped = required(import, "import")?.import.is_direct();
-        give(direct, "direct", flag(mapped))
-    })
+    get(direct, "direct", || Ok(flag(required(import, "import")?.import.is_direct())))
 }
 
 /// Returns in `*pointer` where bytes `offset` to `offset + length` of the export are mapped here, until the import is freed; only for
@@ -185,10 +184,7 @@ pub extern "C" fn mw_import_proxy_address(
     import: Option<&mw_import_t>,
     address: Option<&mut MaybeUninit<u64>>,
 ) -> mw_status_t {
-    call(|| {
-        let proxy = required(import, "import")?.import.proxy_address();
-        give(address, "address", proxy.get())
-    })
+    get(address, "address", || Ok(required(import, "import")?.import.proxy_address().get()))
 }
 
 /// Stores `length` bytes at `offset` of the export. Returns once `data` may be reused. Delivery is not confirmed: the exporter may still
@@ -210,10 +206,8 @@ pub unsafe extern "C" fn mw_import_send(
     offset: u64,
 ) -> mw_status_t {
     call(|| {
-        let import = &required(import, "import")?.import;
-        memory::check_range(offset, length, import.len())?;
         // SAFETY: the caller's promise.
-        let data = unsafe { memory::source(data, length, "data") }?;
+        let (import, data) = unsafe { to_send(import, data, length, offset) }?;
         Ok(import.send(data, offset)?)
     })
 }
@@ -236,10 +230,8 @@ pub unsafe extern "C" fn mw_import_put_signal(
     value: u64,
 ) -> mw_status_t {
     call(|| {
-        let import = &required(import, "import")?.import;
-        memory::check_range(offset, length, import.len())?;
         // SAFETY: the caller's promise.
-        let data = unsafe { memory::source(data, length, "data") }?;
+        let (import, data) = unsafe { to_send(import, data, length, offset) }?;
         Ok(import.put_signal(data, offset, signal_offset, value)?)
     })
 }
@@ -259,10 +251,8 @@ pub unsafe extern "C" fn mw_import_send_notify(
     offset: u64,
 ) -> mw_status_t {
     call(|| {
-        let import = &required(import, "import")?.import;
-        memory::check_range(offset, length, import.len())?;
         // SAFETY: the caller's promise.
-        let data = unsafe { memory::source(data, length, "data") }?;
+        let (import, data) = unsafe { to_send(import, data, length, offset) }?;
         Ok(import.send_notify(data, offset)?)
     })
 }

@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 
 use mapwire::Node;
 
-use crate::arguments::{flag, give, new_object, required};
+use crate::arguments::{flag, free, get, make, required};
 use crate::failure::call;
 use crate::log;
 use crate::status::mw_status_t;
@@ -27,12 +27,9 @@ pub struct mw_node_t {
 /// pages or a thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_join(node: Option<&mut MaybeUninit<*mut mw_node_t>>) -> mw_status_t {
-    call(|| {
-        let place = new_object(node, "node")?;
+    make(node, "node", || {
         log::start();
-        let node = Node::join()?;
-        *place = Box::into_raw(Box::new(mw_node_t { node }));
-        Ok(())
+        Ok(mw_node_t { node: Node::join()? })
     })
 }
 
@@ -46,30 +43,21 @@ pub extern "C" fn mw_node_join(node: Option<&mut MaybeUninit<*mut mw_node_t>>) -
 /// and signals end a process without that.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_free(node: Option<Box<mw_node_t>>) -> mw_status_t {
-    call(|| {
-        drop(node);
-        Ok(())
-    })
+    free(node)
 }
 
 /// Returns this process's number in the job, from 0, in `*rank`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_rank(node: Option<&mw_node_t>, rank: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
-    call(|| {
-        let number = required(node, "node")?.node.rank();
-        // A job has fewer than 2^16 ranks.
-        give(rank, "rank", number as u32)
-    })
+    // A job has fewer than 2^16 ranks.
+    get(rank, "rank", || Ok(required(node, "node")?.node.rank() as u32))
 }
 
 /// Returns the number of processes in the job in `*size`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mw_node_size(node: Option<&mw_node_t>, size: Option<&mut MaybeUninit<u32>>) -> mw_status_t {
-    call(|| {
-        let number = required(node, "node")?.node.size();
-        // As in `mw_node_rank`.
-        give(size, "size", number as u32)
-    })
+    // As in `mw_node_rank`.
+    get(size, "size", || Ok(required(node, "node")?.node.size() as u32))
 }
 
 /// Serves what has arrived: one turn of the driver in the calling thread, and the notification handlers. `*worked` says whether there was

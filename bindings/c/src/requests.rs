@@ -5,9 +5,9 @@ use core::mem::MaybeUninit;
 
 use mapwire::Request;
 
-use crate::arguments::{flag, give, new_object, required};
+use crate::arguments::{flag, get, make, required};
 use crate::failure::{Failure, call};
-use crate::import::mw_import_t;
+use crate::import::{mw_import_t, to_send};
 use crate::memory;
 use crate::status::mw_status_t;
 
@@ -33,10 +33,6 @@ impl mw_request_t {
     }
 }
 
-fn begun(place: &mut *mut mw_request_t, request: UnderWay) {
-    *place = Box::into_raw(Box::new(mw_request_t { request }));
-}
-
 /// Begins to store `length` bytes at `offset`, and returns before they have left; on the ring path it waits only while 64 commands are
 /// queued.
 ///
@@ -56,15 +52,11 @@ pub unsafe extern "C" fn mw_import_send_async(
     offset: u64,
     request: Option<&mut MaybeUninit<*mut mw_request_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(request, "request")?;
-        let import = &required(import, "import")?.import;
-        memory::check_range(offset, length, import.len())?;
+    make(request, "request", || {
         // SAFETY: the caller promises that the memory stays until it has waited, which is as long as the `Request` uses it: its
         // `wait` and its `drop` both wait first.
-        let data: &'static [u8] = unsafe { memory::source(data, length, "data") }?;
-        begun(place, UnderWay::Send(import.send_async(data, offset)?));
-        Ok(())
+        let (import, data) = unsafe { to_send(import, data, length, offset) }?;
+        Ok(mw_request_t { request: UnderWay::Send(import.send_async(data, offset)?) })
     })
 }
 
@@ -86,15 +78,10 @@ pub unsafe extern "C" fn mw_import_put_signal_async(
     value: u64,
     request: Option<&mut MaybeUninit<*mut mw_request_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(request, "request")?;
-        let import = &required(import, "import")?.import;
-        memory::check_range(offset, length, import.len())?;
+    make(request, "request", || {
         // SAFETY: as in `mw_import_send_async`.
-        let data: &'static [u8] = unsafe { memory::source(data, length, "data") }?;
-        let request = import.put_signal_async(data, offset, signal_offset, value)?;
-        begun(place, UnderWay::Send(request));
-        Ok(())
+        let (import, data) = unsafe { to_send(import, data, length, offset) }?;
+        Ok(mw_request_t { request: UnderWay::Send(import.put_signal_async(data, offset, signal_offset, value)?) })
     })
 }
 
@@ -114,14 +101,12 @@ pub unsafe extern "C" fn mw_import_fetch_async(
     length: usize,
     request: Option<&mut MaybeUninit<*mut mw_request_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(request, "request")?;
+    make(request, "request", || {
         let import = &required(import, "import")?.import;
         memory::check_range(offset, length, import.len())?;
         // SAFETY: as in `mw_import_send_async`; nobody else uses the memory.
         let into: &'static mut [u8] = unsafe { memory::target(into, length, "into") }?;
-        begun(place, UnderWay::Fetch(import.fetch_async(offset, into)?));
-        Ok(())
+        Ok(mw_request_t { request: UnderWay::Fetch(import.fetch_async(offset, into)?) })
     })
 }
 
@@ -131,12 +116,11 @@ pub extern "C" fn mw_request_is_done(
     request: Option<&mw_request_t>,
     done: Option<&mut MaybeUninit<i32>>,
 ) -> mw_status_t {
-    call(|| {
-        let is_done = match &required(request, "request")?.request {
+    get(done, "done", || {
+        Ok(flag(match &required(request, "request")?.request {
             UnderWay::Send(request) => request.is_done(),
             UnderWay::Fetch(request) => request.is_done(),
-        };
-        give(done, "done", flag(is_done))
+        }))
     })
 }
 

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 
 use mapwire::Shared;
 
-use crate::arguments::{new_object, required};
+use crate::arguments::{make, new_object, required};
 use crate::failure::call;
 use crate::node::mw_node_t;
 use crate::status::mw_status_t;
@@ -37,11 +37,8 @@ pub extern "C" fn mw_shared_open(
     threads: u32,
     shared: Option<&mut MaybeUninit<*mut mw_shared_t>>,
 ) -> mw_status_t {
-    call(|| {
-        let place = new_object(shared, "shared")?;
-        let shared = Shared::open(&required(node, "node")?.node, threads as usize)?;
-        *place = Box::into_raw(Box::new(mw_shared_t { shared }));
-        Ok(())
+    make(shared, "shared", || {
+        Ok(mw_shared_t { shared: Shared::open(&required(node, "node")?.node, threads as usize)? })
     })
 }
 

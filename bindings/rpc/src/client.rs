@@ -5,13 +5,12 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mapwire::rpc::{Caller, Credential, Record};
+use mapwire::rpc::{AuthSys, Caller, Credential, Record};
 use mapwire_host::processes::Owner;
 
 use crate::abi::{
     AUTH_NONE, AUTH_SYS, Auth, Bool, Client, ClientOps, FALSE, NetBuf, RpcError, Status, TRUE, TimeVal, XdrProc,
 };
-use crate::credential;
 use crate::failure::Failure;
 use crate::forks::owner;
 use crate::names::Served;
@@ -171,7 +170,7 @@ impl State {
         }
         let read = match raw.flavour {
             AUTH_NONE => Some(Credential::None),
-            AUTH_SYS => credential::read(body).map(Credential::Sys),
+            AUTH_SYS => AuthSys::decode(body).ok().map(Credential::Sys),
             _ => None,
         };
         let set = read.map(|credential| self.caller.set_credential(credential));

@@ -76,7 +76,21 @@ fn fail(failure: &Failure) -> *mut Client {
     core::ptr::null_mut()
 }
 
-/// Makes a client by mapwire, or by `otherwise` through libtirpc.
+/// Makes a client by `meet`, or by `otherwise` through libtirpc.
+fn make(
+    maker: Maker,
+    meet: impl FnOnce() -> Result<*mut Client, Failure>,
+    otherwise: impl FnOnce(&Tirpc) -> *mut Client,
+) -> *mut Client {
+    let by_tirpc = || tirpc().map_or(core::ptr::null_mut(), otherwise);
+    match maker {
+        Maker::Tirpc => by_tirpc(),
+        Maker::Mapwire => meet().unwrap_or_else(|failure| fail(&failure)),
+        Maker::Either => meet().unwrap_or_else(|_| by_tirpc()),
+    }
+}
+
+/// Makes a client of a server.
 unsafe fn create(
     host: *const c_char,
     served: Served,
@@ -84,21 +98,8 @@ unsafe fn create(
     wait: Duration,
     otherwise: impl FnOnce(&Tirpc) -> *mut Client,
 ) -> *mut Client {
-    let by_tirpc = || tirpc().map_or(core::ptr::null_mut(), otherwise);
     // SAFETY: by the contract of the C functions, these are strings that end with zero.
-    match unsafe { maker(network) } {
-        Maker::Tirpc => by_tirpc(),
-        // SAFETY: the same.
-        Maker::Mapwire => match unsafe { meet(host, served, wait) } {
-            Ok(client) => client,
-            Err(failure) => fail(&failure),
-        },
-        // SAFETY: the same.
-        Maker::Either => match unsafe { meet(host, served, wait) } {
-            Ok(client) => client,
-            Err(_) => by_tirpc(),
-        },
-    }
+    make(unsafe { maker(network) }, || unsafe { meet(host, served, wait) }, otherwise)
 }
 
 unsafe fn patience(timeout: *const TimeVal) -> Duration {
@@ -113,144 +114,63 @@ unsafe fn network_of(config: *const NetConfig) -> *const c_char {
     unsafe { config.as_ref() }.map_or(core::ptr::null(), |config| config.netid)
 }
 
-/// Makes a client of a program; see `rpc_clnt_create(3)`. `network` may be `mapwire`.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn clnt_create(
-    host: *const c_char,
-    program: u32,
-    version: u32,
-    network: *const c_char,
-) -> *mut c_void {
-    let served = Served { program, version };
-    // SAFETY: the caller's arguments, as in C.
-    unsafe { create(host, served, network, MEETING, |library| (library.clnt_create)(host, program, version, network)) }
-        .cast()
-}
+c_functions! {
+    /// Makes a client of a program; see `rpc_clnt_create(3)`. `network` may be `mapwire`.
+    fn clnt_create(host: *const c_char, program: u32, version: u32, network: *const c_char) -> *mut c_void {
+        let served = Served { program, version };
+        create(host, served, network, MEETING, |library| (library.clnt_create)(host, program, version, network)).cast()
+    }
 
-/// As [`clnt_create`], with a timeout.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn clnt_create_timed(
-    host: *const c_char,
-    program: u32,
-    version: u32,
-    network: *const c_char,
-    timeout: *const c_void,
-) -> *mut c_void {
-    let (served, timeout) = (Served { program, version }, timeout.cast());
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
+    /// As [`clnt_create`], with a timeout.
+    fn clnt_create_timed(
+        host: *const c_char, program: u32, version: u32, network: *const c_char, timeout: *const c_void,
+    ) -> *mut c_void {
+        let (served, timeout) = (Served { program, version }, timeout.cast());
         create(host, served, network, patience(timeout), |library| {
             (library.clnt_create_timed)(host, program, version, network, timeout)
-        })
+        }).cast()
     }
-    .cast()
-}
 
-/// As [`clnt_create`], with a network from `/etc/netconfig`, or one whose name is `mapwire`.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn clnt_tp_create(
-    host: *const c_char,
-    program: u32,
-    version: u32,
-    network: *const c_void,
-) -> *mut c_void {
-    let (served, network) = (Served { program, version }, network.cast());
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
+    /// As [`clnt_create`], with a network from `/etc/netconfig`, or one whose name is `mapwire`.
+    fn clnt_tp_create(host: *const c_char, program: u32, version: u32, network: *const c_void) -> *mut c_void {
+        let (served, network) = (Served { program, version }, network.cast());
         create(host, served, network_of(network), MEETING, |library| {
             (library.clnt_tp_create)(host, program, version, network)
-        })
+        }).cast()
     }
-    .cast()
-}
 
-/// As [`clnt_tp_create`], with a timeout.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn clnt_tp_create_timed(
-    host: *const c_char,
-    program: u32,
-    version: u32,
-    network: *const c_void,
-    timeout: *const c_void,
-) -> *mut c_void {
-    let (served, network, timeout) = (Served { program, version }, network.cast(), timeout.cast());
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
+    /// As [`clnt_tp_create`], with a timeout.
+    fn clnt_tp_create_timed(
+        host: *const c_char, program: u32, version: u32, network: *const c_void, timeout: *const c_void,
+    ) -> *mut c_void {
+        let (served, network, timeout) = (Served { program, version }, network.cast(), timeout.cast());
         create(host, served, network_of(network), patience(timeout), |library| {
             (library.clnt_tp_create_timed)(host, program, version, network, timeout)
-        })
+        }).cast()
     }
-    .cast()
+
+    /// Makes a client of the highest version, from `low` to `high`, that the server has.
+    fn clnt_create_vers(
+        host: *const c_char, program: u32, version: *mut u32, low: u32, high: u32, network: *const c_char,
+    ) -> *mut c_void {
+        highest(host, program, version, (low, high), network, MEETING, |library| {
+            (library.clnt_create_vers)(host, program, version, low, high, network)
+        }).cast()
+    }
+
+    /// As [`clnt_create_vers`], with a timeout.
+    fn clnt_create_vers_timed(
+        host: *const c_char, program: u32, version: *mut u32, low: u32, high: u32, network: *const c_char,
+        timeout: *const c_void,
+    ) -> *mut c_void {
+        let timeout = timeout.cast();
+        highest(host, program, version, (low, high), network, patience(timeout), |library| {
+            (library.clnt_create_vers_timed)(host, program, version, low, high, network, timeout)
+        }).cast()
+    }
 }
 
-/// Makes a client of the highest version, from `low` to `high`, that the server has.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn clnt_create_vers(
-    host: *const c_char,
-    program: u32,
-    version: *mut u32,
-    low: u32,
-    high: u32,
-    network: *const c_char,
-) -> *mut c_void {
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        let made = highest(host, program, version, (low, high), network, MEETING);
-        match (made, tirpc()) {
-            (Some(client), _) => client,
-            (None, Some(library)) => (library.clnt_create_vers)(host, program, version, low, high, network),
-            (None, None) => core::ptr::null_mut(),
-        }
-    }
-    .cast()
-}
-
-/// As [`clnt_create_vers`], with a timeout.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn clnt_create_vers_timed(
-    host: *const c_char,
-    program: u32,
-    version: *mut u32,
-    low: u32,
-    high: u32,
-    network: *const c_char,
-    timeout: *const c_void,
-) -> *mut c_void {
-    let timeout: *const TimeVal = timeout.cast();
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        let wait = patience(timeout);
-        let made = highest(host, program, version, (low, high), network, wait);
-        match (made, tirpc()) {
-            (Some(client), _) => client,
-            (None, Some(library)) => {
-                (library.clnt_create_vers_timed)(host, program, version, low, high, network, timeout)
-            }
-            (None, None) => core::ptr::null_mut(),
-        }
-    }
-    .cast()
-}
-
-/// The client, or null with the reason recorded; `None` if libtirpc is to make it.
+/// Makes a client of the highest version in a range, and tells the program that version.
 unsafe fn highest(
     host: *const c_char,
     program: u32,
@@ -258,28 +178,17 @@ unsafe fn highest(
     (low, high): (u32, u32),
     network: *const c_char,
     wait: Duration,
-) -> Option<*mut Client> {
-    // SAFETY: the caller's arguments, as in C.
-    let may_fail = match unsafe { maker(network) } {
-        Maker::Tirpc => return None,
-        Maker::Mapwire => true,
-        Maker::Either => false,
-    };
-    let served = |version| Served { program, version };
-    // SAFETY: the same.
-    let made = unsafe { meet(host, served(high), wait) };
-    let made = made.and_then(|client| {
-        // SAFETY: a client that was just made, and is destroyed if there is no version.
-        unsafe { client::settle_version(client, low, high, wait).inspect_err(|_| client::destroy(client)) }
-            .map(|found| (client, found))
-    });
-    match made {
-        Ok((client, found)) => {
-            // SAFETY: the program's destination for the version.
-            unsafe { *version = found };
-            Some(client)
+    otherwise: impl FnOnce(&Tirpc) -> *mut Client,
+) -> *mut Client {
+    let meet = || {
+        // SAFETY: the caller's arguments, as in C.
+        let client = unsafe { meet(host, Served { program, version: high }, wait) }?;
+        // SAFETY: a client that was just made, and is destroyed if there is no version; the program's destination for it.
+        unsafe {
+            *version = client::settle_version(client, low, high, wait).inspect_err(|_| client::destroy(client))?;
         }
-        Err(failure) if may_fail => Some(fail(&failure)),
-        Err(_) => None,
-    }
+        Ok(client)
+    };
+    // SAFETY: the same.
+    make(unsafe { maker(network) }, meet, otherwise)
 }

@@ -19,12 +19,26 @@
 
 #![deny(unsafe_code)]
 
+/// Functions that C programs call, by names and arguments of libtirpc.
+macro_rules! c_functions {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? { $($body:tt)* })*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As in C.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
+            // SAFETY: the caller's arguments, as in C.
+            unsafe { $($body)* }
+        }
+    )*};
+}
+
 mod abi;
 #[allow(unsafe_code)]
 mod client;
 #[allow(unsafe_code)]
 pub mod create;
-mod credential;
 mod failure;
 #[allow(unsafe_code)]
 mod forks;

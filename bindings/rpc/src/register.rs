@@ -4,12 +4,12 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::net::UnixStream;
 use std::sync::Once;
 
-use crate::abi::{Bool, Dispatch, FALSE, NetConfig, TRUE, Transport, ULong};
+use crate::abi::{Bool, Dispatch, FALSE, NetConfig, Transport, ULong};
 use crate::names::Served;
 use crate::rpcbind::NETWORK;
 use crate::settings::{Use, usage};
 use crate::simple;
-use crate::tirpc::tirpc;
+use crate::tirpc::{Tirpc, tirpc};
 use crate::transport::{is_ours, offer, withdraw};
 
 pub(crate) fn dispatch_of(function: *const c_void) -> Dispatch {
@@ -77,22 +77,13 @@ fn outcome(is_done: Bool, served: Served, list_only: impl FnOnce() -> Bool) -> B
     list_only()
 }
 
-/// Serves a program by all transports of a network; see `rpc_svc_create(3)`. `network` may be `mapwire`.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn svc_create(
-    dispatch: *const c_void,
-    program: u32,
-    version: u32,
-    network: *const c_char,
-) -> c_int {
-    let (dispatch, served) = (dispatch_of(dispatch), Served { program, version });
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
+c_functions! {
+    /// Serves a program by all transports of a network; see `rpc_svc_create(3)`. `network` may be `mapwire`.
+    fn svc_create(dispatch: *const c_void, program: u32, version: u32, network: *const c_char) -> c_int {
+        let (dispatch, served) = (dispatch_of(dispatch), Served { program, version });
+        let serve_here = || c_int::from(!serve(dispatch, served).is_null());
         if is_mapwire(network) {
-            return c_int::from(!serve(dispatch, served).is_null());
+            return serve_here();
         }
         let Some(library) = tirpc() else {
             return 0;
@@ -102,126 +93,79 @@ pub unsafe extern "C" fn svc_create(
             offer_too(served);
             return made;
         }
-        outcome(FALSE, served, || c_int::from(!serve(dispatch, served).is_null()))
+        outcome(FALSE, served, serve_here)
     }
-}
 
-/// Serves a program by one transport; that of this network has the name `mapwire`.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn svc_tp_create(
-    dispatch: *const c_void,
-    program: u32,
-    version: u32,
-    network: *const c_void,
-) -> *mut c_void {
-    let (dispatch, network) = (dispatch_of(dispatch), network.cast::<NetConfig>());
-    let served = Served { program, version };
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        let name = network.as_ref().map_or(core::ptr::null(), |it| it.netid);
-        if is_mapwire(name) {
-            return serve(dispatch, served).cast();
+    /// Serves a program by one transport; that of this network has the name `mapwire`.
+    fn svc_tp_create(dispatch: *const c_void, program: u32, version: u32, network: *const c_void) -> *mut c_void {
+        let (dispatch, network) = (dispatch_of(dispatch), network.cast::<NetConfig>());
+        if is_mapwire(network.as_ref().map_or(core::ptr::null(), |it| it.netid)) {
+            return serve(dispatch, Served { program, version }).cast();
         }
-        let Some(library) = tirpc() else {
-            return core::ptr::null_mut();
-        };
-        (library.svc_tp_create)(dispatch, program, version, network).cast()
-    }
-}
-
-/// Has calls of a program dispatched, and registers it with rpcbind if a network is given.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn svc_reg(
-    transport: *mut c_void,
-    program: u32,
-    version: u32,
-    dispatch: *const c_void,
-    network: *const c_void,
-) -> Bool {
-    let (transport, network) = (transport.cast::<Transport>(), network.cast::<NetConfig>());
-    let dispatch = simple::dispatch_instead_of(dispatch_of(dispatch));
-    let served = Served { program, version };
-    if is_ours(transport) {
-        return Bool::from(!serve(dispatch, served).is_null());
-    }
-    let Some(library) = tirpc() else {
-        return FALSE;
-    };
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        let list = |network| (library.svc_reg)(transport, program, version, dispatch, network);
-        let is_done = list(network);
-        if network.is_null() {
-            offer_too(served);
-            return is_done;
-        }
-        outcome(is_done, served, || list(core::ptr::null()))
-    }
-}
-
-/// As [`svc_reg`], for transports of the older calls.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn svc_register(
-    transport: *mut c_void,
-    program: ULong,
-    version: ULong,
-    dispatch: *const c_void,
-    protocol: c_int,
-) -> Bool {
-    let (transport, dispatch) = (transport.cast::<Transport>(), dispatch_of(dispatch));
-    let served = Served { program: program as u32, version: version as u32 };
-    if is_ours(transport) {
-        return Bool::from(!serve(dispatch, served).is_null());
-    }
-    let Some(library) = tirpc() else {
-        return FALSE;
-    };
-    // SAFETY: the caller's arguments, as in C.
-    unsafe {
-        let list = |protocol| (library.svc_register)(transport, program, version, dispatch, protocol);
-        let is_done = list(protocol);
-        if protocol == 0 {
-            offer_too(served);
-            return is_done;
-        }
-        outcome(is_done, served, || match list(0) {
-            FALSE => FALSE,
-            _ => TRUE,
+        tirpc().map_or(core::ptr::null_mut(), |library| {
+            (library.svc_tp_create)(dispatch, program, version, network).cast()
         })
     }
-}
 
-/// Ends [`svc_reg`].
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn svc_unreg(program: u32, version: u32) {
-    withdraw(Served { program, version });
-    if let Some(library) = tirpc() {
-        // SAFETY: the caller's arguments, as in C.
-        unsafe { (library.svc_unreg)(program, version) };
+    /// Has calls of a program dispatched, and registers it with rpcbind if a network is given.
+    fn svc_reg(
+        transport: *mut c_void, program: u32, version: u32, dispatch: *const c_void, network: *const c_void,
+    ) -> Bool {
+        let transport = transport.cast::<Transport>();
+        let dispatch = simple::dispatch_instead_of(dispatch_of(dispatch));
+        register(transport, Served { program, version }, dispatch, network.cast(), core::ptr::null(), |library, network| {
+            (library.svc_reg)(transport, program, version, dispatch, network)
+        })
+    }
+
+    /// As [`svc_reg`], for transports of the older calls.
+    fn svc_register(
+        transport: *mut c_void, program: ULong, version: ULong, dispatch: *const c_void, protocol: c_int,
+    ) -> Bool {
+        let (transport, dispatch) = (transport.cast::<Transport>(), dispatch_of(dispatch));
+        let served = Served { program: program as u32, version: version as u32 };
+        register(transport, served, dispatch, protocol, 0, |library, protocol| {
+            (library.svc_register)(transport, program, version, dispatch, protocol)
+        })
+    }
+
+    /// Ends [`svc_reg`].
+    fn svc_unreg(program: u32, version: u32) {
+        withdraw(Served { program, version });
+        if let Some(library) = tirpc() {
+            (library.svc_unreg)(program, version);
+        }
+    }
+
+    /// Ends [`svc_register`].
+    fn svc_unregister(program: ULong, version: ULong) {
+        withdraw(Served { program: program as u32, version: version as u32 });
+        if let Some(library) = tirpc() {
+            (library.svc_unregister)(program, version);
+        }
     }
 }
 
-/// Ends [`svc_register`].
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn svc_unregister(program: ULong, version: ULong) {
-    withdraw(Served { program: program as u32, version: version as u32 });
-    if let Some(library) = tirpc() {
-        // SAFETY: the caller's arguments, as in C.
-        unsafe { (library.svc_unregister)(program, version) };
+/// Serves a program here, or has libtirpc list it with a network; with `none`, rpcbind is not asked.
+fn register<N: PartialEq>(
+    transport: *mut Transport,
+    served: Served,
+    dispatch: Dispatch,
+    network: N,
+    none: N,
+    list: impl Fn(&Tirpc, N) -> Bool,
+) -> Bool {
+    if is_ours(transport) {
+        return Bool::from(!serve(dispatch, served).is_null());
     }
+    let Some(library) = tirpc() else {
+        return FALSE;
+    };
+    let is_listed_only = network == none;
+    let is_done = list(library, network);
+    if is_listed_only {
+        offer_too(served);
+        return is_done;
+    }
+    outcome(is_done, served, || list(library, none))
 }

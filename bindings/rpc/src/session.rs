@@ -94,25 +94,10 @@ fn enter(key: &Key, ended: Option<&Arc<Session>>, deadline: Instant) -> Option<R
 }
 
 impl Session {
-    /// Connects to a version of a program that a process of one of these users serves. If that version is not served, any other will do:
-    /// its server then says which it has.
+    /// Connects to a version of a program that a process of one of these users serves.
     pub(crate) fn open(served: Served, users: &[u32], wait: Duration) -> Result<(Arc<Self>, Caller), Failure> {
-        let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
-        for door in [served.door(), served.door_of_program()] {
-            let Some(door) = door else { continue };
-            match Self::at(&door, served, users, wait) {
-                Err(failure) if failure.is_nobody() => nobody = failure,
-                outcome => return outcome,
-            }
-        }
-        Err(nobody)
-    }
-
-    fn at(door: &DoorName, served: Served, users: &[u32], wait: Duration) -> Result<(Arc<Self>, Caller), Failure> {
-        let key = (owner(), door.clone(), None);
-        Self::known_or(key, served, wait, |config, left| {
-            let visit = visit(door, users, config, left);
-            visit.map(|visit| Some(visit.node))
+        Self::at_doors(served, None, wait, |door, config, left| {
+            visit(door, users, config, left).map(|visit| Some(visit.node))
         })
     }
 
@@ -120,12 +105,20 @@ impl Session {
     pub(crate) fn open_far(served: Served, host: &str, wait: Duration) -> Result<(Arc<Self>, Caller), Failure> {
         let store = NamedStore::from_env().map_err(|error| Failure::of_meeting(&error))?;
         let store = store.ok_or(Failure::of(Status::SYSTEM_ERROR, libc::EHOSTUNREACH))?;
+        Self::at_doors(served, Some(host), wait, |door, config, left| visit_far(&store, door, host, config, left))
+    }
+
+    /// Knocks at the door of the version. If that version is not served, any other will do: its server then says which it has.
+    fn at_doors(
+        served: Served,
+        host: Option<&str>,
+        wait: Duration,
+        join: impl Fn(&DoorName, NodeConfig, Duration) -> Result<Option<Node>, mapwire::Error>,
+    ) -> Result<(Arc<Self>, Caller), Failure> {
         let mut nobody = Failure::of(Status::PROG_NOT_REGISTERED, 0);
-        for door in [served.door(), served.door_of_program()] {
-            let Some(door) = door else { continue };
-            let key = (owner(), door.clone(), Some(host.to_owned()));
-            let found = Self::known_or(key, served, wait, |config, left| visit_far(&store, &door, host, config, left));
-            match found {
+        for door in [served.door(), served.door_of_program()].into_iter().flatten() {
+            let key = (owner(), door.clone(), host.map(str::to_owned));
+            match Self::known_or(key, served, wait, |config, left| join(&door, config, left)) {
                 Err(failure) if failure.is_nobody() => nobody = failure,
                 outcome => return outcome,
             }

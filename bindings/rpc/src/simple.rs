@@ -54,39 +54,25 @@ pub(crate) fn dispatch_instead_of(theirs: Dispatch) -> Dispatch {
     Some(dispatch)
 }
 
-/// Serves a function by all transports of a network; see `rpc_svc_calls(3)`. `network` may be `mapwire`.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpc_reg(
-    program: u32,
-    version: u32,
-    procedure: u32,
-    function: *const c_void,
-    decode: *const c_void,
-    encode: *const c_void,
-    network: *mut c_char,
-) -> c_int {
-    // SAFETY: null is `None`; others are functions of these types, as in C.
-    let (function, decode, encode) = unsafe {
-        (
-            core::mem::transmute::<*const c_void, Option<Procedure>>(function),
-            core::mem::transmute::<*const c_void, XdrProc>(decode),
-            core::mem::transmute::<*const c_void, XdrProc>(encode),
-        )
-    };
-    let served = Served { program, version };
-    let Some(library) = tirpc() else {
-        return -1;
-    };
-    // Its calls may arrive as soon as it is registered. Of several the last one counts.
-    let simple =
-        function.filter(|_| procedure != 0).map(|function| Simple { served, procedure, function, decode, encode });
-    table().functions.extend(simple);
-    // SAFETY: the caller's arguments, as in C.
-    let outcome = unsafe {
-        if is_mapwire(network) {
+c_functions! {
+    /// Serves a function by all transports of a network; see `rpc_svc_calls(3)`. `network` may be `mapwire`.
+    fn rpc_reg(
+        program: u32, version: u32, procedure: u32, function: *const c_void, decode: *const c_void,
+        encode: *const c_void, network: *mut c_char,
+    ) -> c_int {
+        // Null is `None`; others are functions of these types.
+        let function = core::mem::transmute::<*const c_void, Option<Procedure>>(function);
+        let decode = core::mem::transmute::<*const c_void, XdrProc>(decode);
+        let encode = core::mem::transmute::<*const c_void, XdrProc>(encode);
+        let served = Served { program, version };
+        let Some(library) = tirpc() else {
+            return -1;
+        };
+        // Its calls may arrive as soon as it is registered. Of several the last one counts.
+        let function_here = function.filter(|_| procedure != 0);
+        let simple = function_here.map(|function| Simple { served, procedure, function, decode, encode });
+        table().functions.extend(simple);
+        let outcome = if is_mapwire(network) {
             match simple.map(|_| serve(Some(dispatch), served)) {
                 Some(transport) if !transport.is_null() => 0,
                 _ => -1,
@@ -96,16 +82,16 @@ pub unsafe extern "C" fn rpc_reg(
             let outcome = (library.rpc_reg)(program, version, procedure, function, decode, encode, network);
             IS_REGISTERING.set(before);
             outcome
+        };
+        if outcome != 0 && simple.is_some() {
+            let is_it = |one: &Simple| (one.served, one.procedure) == (served, procedure);
+            let functions = &mut table().functions;
+            if let Some(at) = functions.iter().rposition(is_it) {
+                functions.remove(at);
+            }
         }
-    };
-    if outcome != 0 && simple.is_some() {
-        let is_it = |one: &Simple| (one.served, one.procedure) == (served, procedure);
-        let functions = &mut table().functions;
-        if let Some(at) = functions.iter().rposition(is_it) {
-            functions.remove(at);
-        }
+        outcome
     }
-    outcome
 }
 
 unsafe extern "C" fn dispatch(request: *mut c_void, transport: *mut Transport) {

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mapwire::meeting::MeetingError;
-use mapwire::rpc::{AuthProblem, Credential, ReplyStatus, Request};
+use mapwire::rpc::{AuthProblem, Credential, Encoder, ReplyStatus, Request};
 use rustix::io::Errno;
 
 use crate::abi::{
@@ -12,7 +12,6 @@ use crate::abi::{
     Transport, TransportExtension, TransportOps, TransportOps2, XPRT_IDLE, XPRT_MOREREQS, XdrProc,
 };
 use crate::client::network;
-use crate::credential;
 use crate::names::Served;
 use crate::rpcbind;
 use crate::serving::Serving;
@@ -182,7 +181,11 @@ const MAX_AUTH_BYTES: usize = 400;
 /// # Safety
 /// The credential of the message has [`MAX_AUTH_BYTES`] of room.
 unsafe fn tell(request: &Request, message: *mut RpcMessage) {
-    let body = credential::write(request.credential());
+    let mut body = Vec::new();
+    if let Credential::Sys(sys) = request.credential() {
+        // A vector has room.
+        let _ = sys.encode(&mut Encoder::new(&mut body));
+    }
     // SAFETY: by this function's own contract; a body that was read off a record is no longer than that.
     unsafe {
         (*message).xid = request.xid();

@@ -32,6 +32,42 @@ pub struct AuthSys {
     pub gids: Vec<u32>,
 }
 
+impl AuthSys {
+    /// Reads the body of a credential of this flavour (RFC 5531, appendix A).
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub fn decode(mut body: &[u8]) -> Result<Self, XdrError> {
+        let mut from = Decoder::new(&mut body);
+        let stamp = from.word()?;
+        let machine = from.opaque(MAX_MACHINE_BYTES)?;
+        let sys = Self {
+            stamp,
+            machine: String::from_utf8(machine).map_err(|_| XdrError::NotText)?,
+            uid: from.word()?,
+            gid: from.word()?,
+            gids: {
+                let count = from.length(MAX_GROUPS, 4)?;
+                (0..count).map(|_| u32::decode(&mut from)).collect::<Result<_, _>>()?
+            },
+        };
+        from.finish()?;
+        Ok(sys)
+    }
+
+    /// Writes that body.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn encode(&self, to: &mut Encoder<'_>) -> Result<(), XdrError> {
+        to.word(self.stamp)?;
+        to.value(&self.machine)?;
+        to.word(self.uid)?;
+        to.word(self.gid)?;
+        to.value(&self.gids)
+    }
+}
+
 /// What a caller says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Credential {
@@ -121,11 +157,7 @@ impl Credential {
                 to.word(SYS)?;
                 let machine = sys.machine.len();
                 to.length(20 + machine + padding(machine) + 4 * sys.gids.len())?;
-                to.word(sys.stamp)?;
-                to.value(&sys.machine)?;
-                to.word(sys.uid)?;
-                to.word(sys.gid)?;
-                to.value(&sys.gids)
+                sys.encode(to)
             }
         }
     }
@@ -136,28 +168,10 @@ impl Credential {
         let body = from.opaque(MAX_AUTH_BYTES)?;
         Ok(match flavour {
             NONE => Ok(Self::None),
-            SYS => sys(&body).map(Self::Sys).map_err(|_| AuthProblem::BadCredential),
+            SYS => AuthSys::decode(&body).map(Self::Sys).map_err(|_| AuthProblem::BadCredential),
             _ => Err(AuthProblem::RejectedCredential),
         })
     }
-}
-
-fn sys(mut body: &[u8]) -> Result<AuthSys, XdrError> {
-    let mut from = Decoder::new(&mut body);
-    let stamp = from.word()?;
-    let machine = from.opaque(MAX_MACHINE_BYTES)?;
-    let sys = AuthSys {
-        stamp,
-        machine: String::from_utf8(machine).map_err(|_| XdrError::NotText)?,
-        uid: from.word()?,
-        gid: from.word()?,
-        gids: {
-            let count = from.length(MAX_GROUPS, 4)?;
-            (0..count).map(|_| u32::decode(&mut from)).collect::<Result<_, _>>()?
-        },
-    };
-    from.finish()?;
-    Ok(sys)
 }
 
 /// Reads a verifier of a call or reply, which the flavours known here leave empty: `None` for anything else.

@@ -102,3 +102,18 @@ proptest! {
         let _ = decoded::<Vec<(u32, bool)>>(&bytes);
     }
 }
+
+#[test]
+fn a_credential_that_is_written_is_read_and_one_that_is_cut_is_not() {
+    use mapwire_rpc::AuthSys;
+    for machine in ["", "a", "host", "a longer name"] {
+        let sys = AuthSys { stamp: 7, machine: machine.into(), uid: 1000, gid: 100, gids: vec![4, 24] };
+        let mut body = Vec::new();
+        sys.encode(&mut Encoder::new(&mut body)).unwrap();
+        assert_eq!(AuthSys::decode(&body), Ok(sys));
+        for length in 0..body.len() {
+            assert!(AuthSys::decode(&body[..length]).is_err(), "{length}");
+        }
+    }
+    assert!(AuthSys::decode(&[0xff; 64]).is_err());
+}

@@ -156,6 +156,7 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("bindings/rpc/src/lib.rs", "mod transport"),
     ("bindings/rpc/src/lib.rs", "mod xdr"),
     ("bench/src/main.rs", "mod raw"),
+    ("bench/src/peers.rs", "mod library"),
     ("bench/src/shared.rs", "mod raw_fault"),
     ("bench/src/main.rs", "mod words"),
     ("cli/src/doctor/mod.rs", "mod doors"),

@@ -112,10 +112,10 @@ static void structures(mw_node_t *node) {
     FAILS(MW_ERR_ARGUMENT, "has 0 bytes", mw_export_create_range(node, memory, 64, "s", &options, &export));
     options.size = sizeof options;
     options.rights = 4;
-    FAILS(MW_ERR_ARGUMENT, "rights of 0x4", mw_export_create_range(node, memory, 64, "s", &options, &export));
+    FAILS(MW_ERR_ARGUMENT, "unknown rights 0x4", mw_export_create_range(node, memory, 64, "s", &options, &export));
     options.rights = 0;
     options.importers = 99;
-    FAILS(MW_ERR_ARGUMENT, "importers of 99", mw_export_create_range(node, memory, 64, "s", &options, &export));
+    FAILS(MW_ERR_ARGUMENT, "unknown importers 99", mw_export_create_range(node, memory, 64, "s", &options, &export));
     options.importers = MW_IMPORTERS_TOKEN;
     FAILS(MW_ERR_ARGUMENT, "all zero", mw_export_create_range(node, memory, 64, "s", &options, &export));
     options.importers = MW_IMPORTERS_NODES;
@@ -129,7 +129,7 @@ static void structures(mw_node_t *node) {
     FAILS(MW_ERR_RANGE, "`nodes`", mw_export_create_range(node, memory, 64, "s", &options, &export));
     options.importers = MW_IMPORTERS_JOB;
     options.flags = 0x80;
-    FAILS(MW_ERR_ARGUMENT, "flags of 0x80", mw_export_create_range(node, memory, 64, "s", &options, &export));
+    FAILS(MW_ERR_ARGUMENT, "unknown flags 0x80", mw_export_create_range(node, memory, 64, "s", &options, &export));
     HOLDS(export == NULL);
 
     /* A program of the future: what it adds must be zero, or the library would leave out what was asked for. */
@@ -149,7 +149,7 @@ static void structures(mw_node_t *node) {
     FAILS(MW_ERR_ARGUMENT, "has 0 bytes", mw_import_create(node, 0, "s", &asked, &import));
     asked.size = sizeof asked;
     asked.rights = 8;
-    FAILS(MW_ERR_ARGUMENT, "rights of 0x8", mw_import_create(node, 0, "s", &asked, &import));
+    FAILS(MW_ERR_ARGUMENT, "unknown rights 0x8", mw_import_create(node, 0, "s", &asked, &import));
     asked.rights = 0;
     asked.reserved = 1;
     FAILS(MW_ERR_ARGUMENT, "`reserved`", mw_import_create(node, 0, "s", &asked, &import));
