@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{SIGSEGV, sigaction, siginfo_t, sigset_t};
 use mapwire_host::faults::{Previous, pass_on};
-use mapwire_host::paging::{Frozen, PagerError};
+use mapwire_pager::{Frozen, PagerError};
 
 use crate::libraries::c_librarys_own;
 use crate::ranges::Ranges;

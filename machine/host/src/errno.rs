@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A kernel error number, printed as its name and the system's description.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Errno(pub(crate) rustix::io::Errno);
+pub struct Errno(pub rustix::io::Errno);
 
 impl Errno {
     /// The number, as `errno` would hold it.

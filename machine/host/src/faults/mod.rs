@@ -27,9 +27,7 @@ mod stillness;
 #[allow(unsafe_code)]
 mod touch;
 #[allow(unsafe_code)]
-pub(crate) mod uffd_abi;
-#[allow(unsafe_code)]
-pub(crate) mod uffd_paging;
+pub mod uffd_abi;
 mod userfaultfd;
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub use raw::memory_is_mapped;
 pub use status::{Status, flags};
 
 pub use crate::errno::Errno;
-pub use crate::maps::{check_memory, is_plain_memory};
+pub use crate::maps::{ClosedPart, check_memory, closed_parts, is_plain_memory};
 
 /// Why memory could not be allocated, mapped or accessed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
