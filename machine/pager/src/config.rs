@@ -31,6 +31,11 @@ impl Config {
         self.read_ahead_pages.min(MAX_BATCH_PAGES - 1).min(self.resident_pages / 8)
     }
 
+    /// Most pages that a fault brings.
+    pub(crate) fn window_pages(&self) -> usize {
+        self.read_ahead_pages() + 1
+    }
+
     /// Number of pages of one eviction.
     pub(crate) fn batch_pages(&self) -> usize {
         self.batch_pages.clamp(1, MAX_BATCH_PAGES).min(self.resident_pages / 4)

@@ -11,7 +11,7 @@ use crate::config::{Config, MAX_BATCH_PAGES};
 use crate::error::PagerError;
 use crate::frames::Frames;
 use crate::published::Counters;
-use crate::state::{BUFFERS, State};
+use crate::state::State;
 use crate::store::{BackingStore, PageId};
 use crate::uffd;
 use mapwire_host::page::PAGE_BYTES;
@@ -29,8 +29,6 @@ pub(crate) struct Core {
     pub(crate) store: Box<dyn BackingStore>,
     /// The pool.
     pub(crate) pool: Frames,
-    /// [`BUFFERS`] buffers of one window each, into which pages are fetched that are then copied into a region.
-    buffers: Frames,
     /// Never written to.
     pub(crate) zeros: Frames,
     pub(crate) checksum: Checksum,
@@ -48,21 +46,16 @@ impl Core {
         let uffd = uffd::open()?;
         // Victims that wait, and two batches on their way.
         let slots = config.victim_pages + 3 * config.batch_pages() + MAX_BATCH_PAGES;
-        let map = |pages: usize| {
-            Frames::new(pages).map_err(|errno| PagerError::system("mmap", 0, pages.saturating_mul(PAGE_BYTES), errno))
-        };
-        let pool = map(slots)?;
+        let pool = Frames::new(slots)?;
         // The kernel moves pages to registered memory only.
         uffd::register(&uffd, pool.start(), pool.bytes(), false)?;
-        let window = config.read_ahead_pages() + 1;
         let state = State::new(&config, slots)
             .map_err(|errno| PagerError::system("mmap", 0, config.resident_pages * 16, errno))?;
         Ok(Self {
             uffd,
             store,
             pool,
-            buffers: map(BUFFERS * window)?,
-            zeros: map(window)?,
+            zeros: Frames::new(config.window_pages())?,
             checksum,
             counters: Counters::new(config.resident_pages)?,
             state: Mutex::new(state),
@@ -75,7 +68,7 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a page is no longer busy, an eviction ends, or a buffer is free.
+    /// Waits until a page is no longer busy, or an eviction ends.
     pub(crate) fn wait<'a>(&self, mut state: Guard<'a>) -> Guard<'a> {
         state.waiting += 1;
         let mut state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -148,12 +141,6 @@ impl Core {
                 }
             }
         }
-    }
-
-    /// The address of a page of a buffer.
-    pub(crate) fn buffer_address(&self, buffer: u32, page: usize) -> usize {
-        let window = self.config.read_ahead_pages() + 1;
-        self.buffers.address(buffer as usize * window + page)
     }
 
     /// The bytes of a slot of the pool.

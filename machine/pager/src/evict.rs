@@ -265,6 +265,6 @@ impl Core {
 fn refuse(item: &mut Item, errno: Os) {
     item.progress = match errno {
         Os::NOENT => Progress::Missing,
-        _ => Progress::Failed(StoreError::System { call: "ioctl(userfaultfd)", errno: errno.into() }),
+        _ => Progress::Failed(StoreError::system("ioctl(userfaultfd)", errno)),
     };
 }

@@ -10,6 +10,7 @@ use crate::published::Figure;
 use crate::store::{PageId, StoreError};
 use crate::table::PageState;
 use crate::uffd;
+use mapwire_host::faults::uffd_abi::Done;
 
 /// How to bring in a batch.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +27,29 @@ impl Core {
     /// Fills and maps the pages of a batch, which are in order: victims in their frames, others in new ones. Afterwards each is mapped or
     /// failed. A thread waits for `asked`; the others are optional.
     pub(crate) fn bring(&self, batch: &mut Batch, filling: Filling<'_>, asked: PageId) {
+        type Call = fn(&Core, usize, usize, usize) -> Done;
+        let pages = self.fill(batch, filling, asked);
+        match (filling.from, filling.file) {
+            (PageState::Stored, _) => self.counters.add(Figure::FetchedPages, pages),
+            (PageState::Empty, Some(_)) => self.counters.add(Figure::FilePages, pages),
+            _ => {}
+        }
+        let (name, by_memory, call): (_, _, Call) = match (filling.from, filling.file) {
+            (PageState::Victim, _) => ("ioctl(UFFDIO_MOVE)", true, Core::bring_frames),
+            (PageState::Empty, None) if !filling.write => {
+                ("ioctl(UFFDIO_ZEROPAGE)", false, |core, address, _, bytes| uffd::zero(&core.uffd, address, bytes))
+            }
+            _ => ("ioctl(UFFDIO_COPY)", true, |core, to, from, bytes| uffd::copy(&core.uffd, to, from, bytes)),
+        };
+        let wanted = |item: &Item| item.progress == Progress::Filled;
+        let call = |address, memory, bytes| call(self, address, memory, bytes);
+        self.for_runs(batch, by_memory, wanted, Progress::Mapped, call, |item, errno| {
+            item.progress = Progress::Failed(StoreError::system(name, errno));
+        });
+    }
+
+    /// Fetches or reads the pages of a batch and checks them. Afterwards each is filled or failed. Returns how many were read.
+    pub(crate) fn fill(&self, batch: &mut Batch, filling: Filling<'_>, asked: PageId) -> usize {
         match (filling.from, filling.file) {
             (PageState::Stored, _) => self.fetch(batch, asked),
             (PageState::Empty, Some(file)) => self.read(batch, file),
@@ -33,30 +57,13 @@ impl Core {
                 for item in batch.items_mut() {
                     item.progress = Progress::Filled;
                 }
+                0
             }
-        }
-        let wanted = |item: &Item| item.progress == Progress::Filled;
-        let mapped = Progress::Mapped;
-        if filling.from == PageState::Victim {
-            let call = |address, memory, bytes| self.bring_frames(address, memory, bytes);
-            self.for_runs(batch, true, wanted, mapped, call, |item, errno| {
-                item.progress = Progress::Failed(failure("ioctl(UFFDIO_MOVE)", errno));
-            });
-        } else if filling.from == PageState::Empty && filling.file.is_none() && !filling.write {
-            let call = |address, _, bytes| uffd::zero(&self.uffd, address, bytes);
-            self.for_runs(batch, false, wanted, mapped, call, |item, errno| {
-                item.progress = Progress::Failed(failure("ioctl(UFFDIO_ZEROPAGE)", errno));
-            });
-        } else {
-            let call = |address, memory, bytes| uffd::copy(&self.uffd, address, memory, bytes);
-            self.for_runs(batch, true, wanted, mapped, call, |item, errno| {
-                item.progress = Progress::Failed(failure("ioctl(UFFDIO_COPY)", errno));
-            });
         }
     }
 
     /// Reads the pages, which belong to one part of a file.
-    fn read(&self, batch: &mut Batch, file: &Part) {
+    fn read(&self, batch: &mut Batch, file: &Part) -> usize {
         let mut from = 0;
         while let Some(run) = batch.run(from, false, |_| true) {
             let items = &batch.items()[run.first..run.first + run.pages];
@@ -72,7 +79,7 @@ impl Core {
                 };
             }
         }
-        self.counters.add(Figure::FilePages, batch.items().len());
+        batch.items().len()
     }
 
     /// Computes the checksum of a page read from a file, and compares it with what the program has seen.
@@ -86,7 +93,7 @@ impl Core {
     }
 
     /// Fetches all pages, or at least the one that was requested.
-    fn fetch(&self, batch: &mut Batch, asked: PageId) {
+    fn fetch(&self, batch: &mut Batch, asked: PageId) -> usize {
         let count = batch.items().len();
         let mut outcome = frames::with_incoming(batch, |_| true, |pages| self.store.fetch(pages));
         let mut fetched = count;
@@ -96,7 +103,6 @@ impl Core {
             outcome = frames::with_incoming(batch, is_asked, |pages| self.store.fetch(pages));
             fetched = 1;
         }
-        self.counters.add(Figure::FetchedPages, fetched);
         for item in batch.items_mut() {
             let is_fetched = fetched == count || item.id == asked;
             item.progress = match outcome {
@@ -106,6 +112,7 @@ impl Core {
                 Err(error) => Progress::Failed(error),
             };
         }
+        fetched
     }
 
     /// Fetches other copies of a page that arrived with wrong bytes, until one is right.
@@ -137,8 +144,4 @@ impl Core {
             }
         }
     }
-}
-
-fn failure(call: &'static str, errno: Os) -> StoreError {
-    StoreError::System { call, errno: errno.into() }
 }

@@ -5,6 +5,7 @@ use rustix::mm::Advice;
 
 use crate::batch::{Batch, Item};
 use crate::config::MAX_BATCH_PAGES;
+use crate::error::PagerError;
 use crate::store::{IncomingPage, OutgoingPage, PageId};
 use mapwire_host::mapping::Mapping;
 use mapwire_host::page::PAGE_BYTES;
@@ -17,11 +18,8 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Makes `pages` pages, without frames yet. Forked children do not have them.
-    pub(crate) fn new(pages: usize) -> Result<Self, Errno> {
-        let bytes = pages.checked_mul(PAGE_BYTES).ok_or(Errno::NOMEM)?;
-        let memory = Mapping::sparse(bytes, None)?;
-        set_up(&memory)?;
-        Ok(Self { memory })
+    pub(crate) fn new(pages: usize) -> Result<Self, PagerError> {
+        Ok(Self { memory: map(pages.saturating_mul(PAGE_BYTES), None)? })
     }
 
     pub(crate) fn address(&self, page: usize) -> usize {
@@ -43,14 +41,16 @@ impl Frames {
     }
 }
 
-/// Prepares memory of the pager: pages of 4096 bytes that belong to this process alone. A frame shared with a forked child cannot be
-/// moved.
-pub(crate) fn set_up(memory: &Mapping) -> Result<(), Errno> {
-    memory.advise(0, memory.bytes(), Advice::LinuxDontFork)?;
-    match memory.advise(0, memory.bytes(), Advice::LinuxNoHugepage) {
+/// Maps memory of the pager, at exactly `address` or where the kernel likes: pages of 4096 bytes that belong to this process alone. A frame
+/// shared with a forked child cannot be moved.
+pub(crate) fn map(bytes: usize, address: Option<usize>) -> Result<Mapping, PagerError> {
+    let fail = |call| move |errno| PagerError::system(call, address.unwrap_or(0), bytes, errno);
+    let memory = Mapping::sparse(bytes, address).map_err(fail("mmap"))?;
+    memory.advise(0, bytes, Advice::LinuxDontFork).map_err(fail("madvise"))?;
+    match memory.advise(0, bytes, Advice::LinuxNoHugepage) {
         // A kernel without huge pages.
-        Err(Errno::INVAL) => Ok(()),
-        done => done,
+        Ok(()) | Err(Errno::INVAL) => Ok(memory),
+        Err(errno) => Err(fail("madvise")(errno)),
     }
 }
 

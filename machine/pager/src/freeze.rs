@@ -177,19 +177,20 @@ impl Frozen {
         if !batch.items().iter().any(is_closed) {
             return Ok(());
         }
-        let failure = |call, errno: Os| StoreError::System { call, errno: errno.into() };
-        let io_failure =
-            |error: std::io::Error| failure("read of /proc/self/mem", Os::from_io_error(&error).unwrap_or(Os::IO));
-        let memory = std::fs::File::open("/proc/self/mem").map_err(io_failure)?;
+        let failure = |error: std::io::Error| {
+            StoreError::system("read of /proc/self/mem", Os::from_io_error(&error).unwrap_or(Os::IO))
+        };
+        let memory = std::fs::File::open("/proc/self/mem").map_err(failure)?;
         let copies = match copies {
             Some(copies) => copies,
-            None => copies.insert(Frames::new(MAX_BATCH_PAGES).map_err(|errno| failure("mmap", errno))?),
+            None => copies
+                .insert(Frames::new(MAX_BATCH_PAGES).map_err(|_| StoreError::Other("no memory for closed pages"))?),
         };
         for (index, item) in batch.items_mut().iter_mut().enumerate() {
             if is_closed(item) {
                 item.memory = copies.address(index);
                 let from = item.address as u64;
-                memory.read_exact_at(frames::bytes_of_mut(item), from).map_err(io_failure)?;
+                memory.read_exact_at(frames::bytes_of_mut(item), from).map_err(failure)?;
             }
         }
         Ok(())

@@ -12,6 +12,7 @@ use rustix::io::Errno as Os;
 use crate::core::Core;
 use crate::error::PagerError;
 use crate::follow::Follower;
+use crate::frames::Frames;
 use crate::uffd::{self, EVENTS, Event};
 
 /// Threads that serve faults until this is dropped.
@@ -31,6 +32,7 @@ impl Handlers {
         let (ready, starts) = std::sync::mpsc::channel();
         for _ in 0..count {
             let (core, stop) = (Arc::clone(core), Arc::clone(&handlers.stop));
+            let buffer = Frames::new(core.config.window_pages())?;
             let ready = ready.clone();
             let thread = std::thread::Builder::new()
                 .name("mapwire-pager".into())
@@ -40,7 +42,7 @@ impl Handlers {
                     mapwire_host::scheduling::ask_for_short_turns();
                     let _ = ready.send(());
                     drop(ready);
-                    serve_until_stopped(&core, &stop);
+                    serve_until_stopped(&core, &buffer, &stop);
                 })
                 .map_err(|error| PagerError::Thread { errno: error.into() })?;
             handlers.threads.push(thread);
@@ -68,7 +70,7 @@ impl Drop for Handlers {
     }
 }
 
-fn serve_until_stopped(core: &Core, stop: &OwnedFd) {
+fn serve_until_stopped(core: &Core, buffer: &Frames, stop: &OwnedFd) {
     let mut events = [Event::default(); EVENTS];
     let mut follower = Follower::new();
     loop {
@@ -76,7 +78,7 @@ fn serve_until_stopped(core: &Core, stop: &OwnedFd) {
             Ok(count) => {
                 for event in &events[..count] {
                     follower.fault(event.thread);
-                    core.serve_fault(*event);
+                    core.serve_fault(*event, buffer);
                 }
             }
             Err(Os::AGAIN | Os::INTR) => {

@@ -125,7 +125,7 @@ pub(crate) fn failure(call: &'static str, errno: Os) -> StoreError {
         Os::NOSPC | Os::DQUOT => {
             StoreError::Full { advice: "free space in the folder of the paging file, or give another folder" }
         }
-        errno => StoreError::System { call, errno: errno.into() },
+        errno => StoreError::system(call, errno),
     }
 }
 

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `store`, `disk`, `files`, `layers` | where pages are that are not in RAM |
 //! | `clock`, `slots`, `evict`, `checksum` | replacement: which pages leave RAM, and what of them must be stored |
-//! | `handler`, `serve`, `minor`, `fill`, `closed`, `streams`, `uffd` | fault service |
+//! | `handler`, `serve`, `fill`, `closed`, `streams`, `uffd` | fault service |
 //! | `state`, `table`, `batch` | the state of each page, and the pages that a thread works on |
 //! | `region`, `range`, `mapped`, `origin` | regions, and the files mapped into them |
 //! | `freeze`, `revive` | forks |
@@ -70,7 +70,6 @@ mod handler;
 mod latencies;
 mod layers;
 mod mapped;
-mod minor;
 mod origin;
 mod pager;
 mod published;

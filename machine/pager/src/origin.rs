@@ -104,7 +104,7 @@ impl Part {
         };
         let offset = self.offset_of(first.id.page);
         let read = read_pages(&self.file.file, pages, offset)
-            .map_err(|errno| StoreError::System { call: "preadv of a mapped file", errno: errno.into() })?;
+            .map_err(|errno| StoreError::system("preadv of a mapped file", errno))?;
         for (index, page) in pages.iter_mut().enumerate() {
             let filled = read.saturating_sub(index * PAGE_BYTES).min(PAGE_BYTES);
             page.bytes[filled..].fill(0);

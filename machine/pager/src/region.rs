@@ -3,8 +3,6 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 use crate::core::Core;
 use crate::error::PagerError;
 use crate::frames;
@@ -49,16 +47,12 @@ impl crate::Pager {
         if let Some(address) = address.filter(|address| !address.is_multiple_of(PAGE_BYTES)) {
             return Err(PagerError::Unaligned { address });
         }
-        let fail = |call| move |errno: Errno| PagerError::system(call, address.unwrap_or(0), bytes, errno);
         let pages = bytes / PAGE_BYTES;
-        let memory = Mapping::sparse(bytes, address).map_err(fail("mmap"))?;
-        frames::set_up(&memory).map_err(fail("madvise"))?;
-        let table = PageTable::new(pages).map_err(fail("mmap of the page table"))?;
-        let start = memory.address();
-        let table = Arc::new(table);
-        let origins = Arc::default();
+        let memory = frames::map(bytes, address)?;
+        let table = PageTable::new(pages)
+            .map_err(|errno| PagerError::system("mmap of the page table", address.unwrap_or(0), bytes, errno))?;
         let ahead = core.config.read_ahead_pages();
-        let region = RegionState::new(start, pages as u64, table, origins, ahead);
+        let region = RegionState::new(memory.address(), pages as u64, Arc::new(table), Arc::default(), ahead);
         let _mask = mask();
         core.begin_change();
         let mut state = core.lock();
@@ -82,22 +76,11 @@ impl crate::Pager {
     }
 }
 
-/// Reserves the addresses of a region in a forked child, before anything else is mapped there.
-pub(crate) fn inherited_memory(inherited: &Inherited) -> Result<Mapping, PagerError> {
-    let (start, bytes) = (inherited.start, inherited.pages as usize * PAGE_BYTES);
-    let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
-    let memory = Mapping::sparse(bytes, Some(start)).map_err(fail("mmap"))?;
-    frames::set_up(&memory).map_err(fail("madvise"))?;
-    Ok(memory)
-}
-
 /// Recreates a region in a forked child, at the address and with the pages of its parent's: see [`Frozen`](crate::Frozen). `memory` is
-/// [`inherited_memory`]'s.
+/// mapped at its addresses.
 pub(crate) fn inherit(pager: &Arc<Running>, inherited: Inherited, memory: Mapping) -> Result<Region, PagerError> {
     let core = pager.core();
     let Inherited { number, start, pages, table, origins, rights } = inherited;
-    let bytes = pages as usize * PAGE_BYTES;
-    let fail = |call| move |errno: Errno| PagerError::system(call, start, bytes, errno);
     let (stored, lost) = table.inherit();
     let ahead = core.config.read_ahead_pages();
     let region = RegionState::new(start, pages, table, origins, ahead);
@@ -113,7 +96,10 @@ pub(crate) fn inherit(pager: &Arc<Running>, inherited: Inherited, memory: Mappin
     }
     for part in rights {
         let offset = part.range.start - start;
-        region.memory.protect(offset, part.range.len(), part.rights).map_err(fail("mprotect"))?;
+        region
+            .memory
+            .protect(offset, part.range.len(), part.rights)
+            .map_err(|errno| PagerError::system("mprotect", part.range.start, part.range.len(), errno))?;
     }
     Ok(region)
 }

@@ -4,14 +4,15 @@ use core::mem::{self, ManuallyDrop};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Progress};
 use crate::error::PagerError;
+use crate::fill::Filling;
 use crate::frames;
 use crate::freeze::Frozen;
 use crate::pager::{Pager, Region};
 use crate::region;
 use crate::store::{PageId, StoreError};
-use crate::table::{COPY, PageState};
+use crate::table::{COPY, ORIGINAL, PageState};
 use mapwire_host::mapping::Mapping;
 use mapwire_host::page::PAGE_BYTES;
 
@@ -32,30 +33,19 @@ impl Frozen {
             .map_err(|errno| PagerError::system("mmap", address, PAGE_BYTES, errno))?;
         let id = PageId { region: region.number, page: ((address - region.start) / PAGE_BYTES) as u64 };
         let entry = region.table.get(id.page);
-        let core = self.running.core();
         let mut batch = Batch::new();
-        batch.push(id, address).memory = address;
-        let fetched = match entry.state() {
-            PageState::Poisoned => Err(StoreError::Missing(id)),
-            _ if entry.has(COPY) => frames::with_incoming(&mut batch, |_| true, |pages| core.store.fetch(pages)),
-            _ => match region.origins.part(id.page) {
-                Some(file) => {
-                    frames::with_incoming(&mut batch, |_| true, |pages| file.read(pages)).and_then(
-                        |pages| match pages {
-                            0 => Err(StoreError::BehindEnd(id)),
-                            _ => Ok(()),
-                        },
-                    )
-                }
-                None => Ok(()),
-            },
-        };
-        let sum = || core.checksum.of(id, frames::bytes_of(&batch.items()[0]));
-        let checked = fetched.and_then(|()| match entry.has(COPY) {
-            true if sum() != region.table.checksum(id.page) => Err(StoreError::Corrupt(id)),
-            _ => Ok(()),
-        });
-        checked.map_err(|cause| PagerError::Fork { cause })?;
+        let item = batch.push(id, address);
+        item.memory = address;
+        item.checksum = region.table.checksum(id.page);
+        item.is_original = entry.has(ORIGINAL);
+        let from = if entry.has(COPY) { PageState::Stored } else { PageState::Empty };
+        let file = region.origins.part(id.page);
+        self.running.core().fill(&mut batch, Filling { from, write: false, file }, id);
+        match (entry.state(), batch.items()[0].progress) {
+            (PageState::Poisoned, _) => return Err(PagerError::Fork { cause: StoreError::Missing(id) }),
+            (_, Progress::Failed(cause)) => return Err(PagerError::Fork { cause }),
+            _ => {}
+        }
         self.lent.push(memory);
         Ok(())
     }
@@ -77,7 +67,7 @@ impl Frozen {
         let regions = mem::take(&mut old.regions);
         let lent: Vec<_> = mem::take(&mut old.lent).into_iter().map(|page| (page.address(), copy_of(&page))).collect();
         // The pager's own mappings might take these addresses, which are free.
-        let memories = regions.iter().map(region::inherited_memory);
+        let memories = regions.iter().map(|it| frames::map(it.range().len(), Some(it.start)));
         let memories = memories.collect::<Result<Vec<_>, _>>()?;
         // Threads of the pager read such pages at their start: the C library's locale data may be in a region.
         put_back(&lent);

@@ -15,8 +15,6 @@ use crate::streams::Streams;
 use crate::table::{COPY, Entry, ORIGINAL, PageState, PageTable, WAITED};
 use mapwire_host::page::PAGE_BYTES;
 
-/// Buffers for pages on their way, as bits of a word.
-pub(crate) const BUFFERS: usize = 8;
 /// Faults that go by without an eviction after the store failed.
 const FAULTS_WITHOUT_EVICTION: u32 = 64;
 
@@ -95,7 +93,6 @@ pub(crate) struct State {
     pub(crate) evicting: bool,
     /// Number of threads that wait on the condition.
     pub(crate) waiting: usize,
-    buffers: u64,
     pub(crate) store_error: Option<StoreError>,
     pause: u32,
 }
@@ -114,7 +111,6 @@ impl State {
             changing: 0,
             evicting: false,
             waiting: 0,
-            buffers: (1 << BUFFERS) - 1,
             store_error: None,
             pause: 0,
         })
@@ -256,18 +252,6 @@ impl State {
     /// Number of frames that may still be taken.
     pub(crate) fn unused_frames(&self) -> usize {
         self.limit.saturating_sub(self.frames).min(self.clock.room())
-    }
-
-    pub(crate) fn take_buffer(&mut self) -> Option<u32> {
-        let buffer = self.buffers.trailing_zeros();
-        (self.buffers != 0).then(|| {
-            self.buffers &= self.buffers - 1;
-            buffer
-        })
-    }
-
-    pub(crate) fn put_buffer(&mut self, buffer: u32) {
-        self.buffers |= 1 << buffer;
     }
 
     /// Records that the store took pages, or why it did not; then evictions pause for a while.

@@ -87,6 +87,12 @@ pub enum StoreError {
     Other(&'static str),
 }
 
+impl StoreError {
+    pub(crate) fn system(call: &'static str, errno: rustix::io::Errno) -> Self {
+        Self::System { call, errno: errno.into() }
+    }
+}
+
 /// Counters of a store's pages at other processes and hosts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemotePages {
