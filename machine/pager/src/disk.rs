@@ -1,10 +1,10 @@
 //! A store in files of a local disk.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::files::{Extent, Files, run_pages};
-use crate::layers::{Layer, failure};
+use crate::layers::{CALL_PAGES, Layer, failure};
 use crate::sparse::Sparse;
 use crate::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId, StoreError};
 use mapwire_host::page::PAGE_BYTES;
@@ -95,18 +95,9 @@ impl BackingStore for DiskStore {
     fn store(&self, pages: &[OutgoingPage<'_>]) -> Result<(), StoreError> {
         let files = self.files();
         let (top, number) = files.top()?;
-        let mut rest = pages;
-        while let Some(page) = rest.first() {
-            let count = run_pages(rest.iter().map(|page| (page.id, 0)));
-            let (run, others) = rest.split_at(count);
-            // All pages of a region, in order.
-            let last = page.id.page + count as u64 - 1;
-            let extent = files.extent(PageId { page: last, ..page.id })?;
-            top.write(run, extent.offset(page.id.page))?;
-            for page in run {
-                extent.set_layer(page.id.page, number);
-            }
-            rest = others;
+        files.write(top, pages)?;
+        for page in pages {
+            files.extent(page.id)?.set_layer(page.id.page, number);
         }
         Ok(())
     }
@@ -159,6 +150,126 @@ impl BackingStore for DiskStore {
             files: RwLock::new(Files { layers, regions: std::mem::take(&mut files.regions) }),
         }))
     }
+}
+
+/// Location of a region in the files, in pages, and the file of each of its pages.
+#[derive(Debug)]
+struct Extent {
+    first: u64,
+    pages: u64,
+    /// A byte for each page: 0 if it is not stored, else the index of its layer plus one.
+    layers: Sparse,
+}
+
+impl Extent {
+    fn layer(&self, page: u64) -> u8 {
+        self.layers.byte(page as usize).load(Ordering::Relaxed)
+    }
+
+    fn set_layer(&self, page: u64, layer: u8) {
+        self.layers.byte_mut(page as usize).store(layer, Ordering::Relaxed);
+    }
+
+    /// Offset of a page in a file, in bytes.
+    fn offset(&self, page: u64) -> u64 {
+        (self.first + page) * PAGE_BYTES as u64
+    }
+
+    fn stored(&self) -> impl Iterator<Item = u64> {
+        let pages = self.layers.written().flatten().map(|page| page as u64);
+        pages.filter(|&page| self.layer(page) != 0)
+    }
+}
+
+#[derive(Debug)]
+struct Files {
+    /// The last one is written to, and nobody else has it.
+    layers: Vec<Layer>,
+    regions: Box<[Option<Extent>]>,
+}
+
+impl Files {
+    fn extent(&self, id: PageId) -> Result<&Extent, StoreError> {
+        match self.regions.get(id.region as usize) {
+            Some(Some(extent)) if id.page < extent.pages => Ok(extent),
+            _ => Err(StoreError::Missing(id)),
+        }
+    }
+
+    /// The layer that is written to, and its number.
+    fn top(&self) -> Result<(&Layer, u8), StoreError> {
+        let top = self.layers.last();
+        // There are at most `MOST_LAYERS`.
+        top.map(|layer| (layer, self.layers.len() as u8))
+            .ok_or(StoreError::Other("a store of the parent is used in a forked child"))
+    }
+
+    /// Writes pages, in order, to a layer.
+    fn write(&self, layer: &Layer, mut pages: &[OutgoingPage<'_>]) -> Result<(), StoreError> {
+        while let Some(page) = pages.first() {
+            let (run, others) = pages.split_at(run_pages(pages.iter().map(|page| (page.id, 0))));
+            // All pages of a region, in order.
+            let last = page.id.page + run.len() as u64 - 1;
+            let extent = self.extent(PageId { page: last, ..page.id })?;
+            layer.write(run, extent.offset(page.id.page))?;
+            pages = others;
+        }
+        Ok(())
+    }
+
+    /// Copies all pages into `layer`, which replaces all others.
+    fn gather(&mut self, layer: Layer) -> Result<(), StoreError> {
+        // `O_DIRECT` needs page-aligned buffers.
+        let mut memory = vec![0; (CALL_PAGES + 1) * PAGE_BYTES];
+        let skip = memory.as_ptr().align_offset(PAGE_BYTES);
+        let regions = (0..).zip(&self.regions).filter_map(|(region, extent)| Some((region, extent.as_ref()?)));
+        for (region, extent) in regions {
+            let mut ids = extent.stored().map(|page| PageId { region, page }).peekable();
+            while ids.peek().is_some() {
+                let buffers = memory[skip..].chunks_exact_mut(PAGE_BYTES);
+                let pages = buffers.zip(ids.by_ref().take(CALL_PAGES));
+                let mut incoming: Vec<_> = pages.map(|(bytes, id)| IncomingPage { id, bytes }).collect();
+                self.fetch(&mut incoming)?;
+                let outgoing = incoming.iter().map(|page| OutgoingPage { id: page.id, bytes: page.bytes });
+                self.write(&layer, &outgoing.collect::<Vec<_>>())?;
+            }
+        }
+        for extent in self.regions.iter().flatten() {
+            extent.stored().for_each(|page| extent.set_layer(page, 1));
+        }
+        self.layers = vec![layer];
+        Ok(())
+    }
+
+    fn fetch(&self, pages: &mut [IncomingPage<'_>]) -> Result<(), StoreError> {
+        let layer = |id: PageId| self.extent(id).map_or(0, |extent| extent.layer(id.page));
+        let mut rest = pages;
+        while let Some(page) = rest.first() {
+            let id = page.id;
+            let offset = self.extent(id)?.offset(id.page);
+            let file = usize::from(layer(id)).checked_sub(1);
+            let file = file.and_then(|index| self.layers.get(index));
+            let count = run_pages(rest.iter().map(|page| (page.id, layer(page.id))));
+            let (run, others) = rest.split_at_mut(count);
+            file.ok_or(StoreError::Missing(id))?.read(run, offset)?;
+            rest = others;
+        }
+        Ok(())
+    }
+}
+
+/// Number of pages, from the first on, that are consecutive in one layer.
+fn run_pages(places: impl Iterator<Item = (PageId, u8)>) -> usize {
+    let mut next = None;
+    places
+        .take(CALL_PAGES)
+        .take_while(|&(id, layer)| {
+            let follows = next.is_none_or(|next| (id, layer) == next);
+            let page = id.page + 1;
+            next = Some((PageId { page, ..id }, layer));
+            follows
+        })
+        .count()
 }
 
 #[cfg(test)]

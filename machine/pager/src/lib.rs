@@ -6,7 +6,7 @@
 //!
 //! | modules | part |
 //! |---|---|
-//! | `store`, `disk`, `files`, `layers` | where pages are that are not in RAM |
+//! | `store`, `disk`, `layers`, `sparse` | where pages are that are not in RAM |
 //! | `clock`, `slots`, `evict`, `checksum` | replacement: which pages leave RAM, and what of them must be stored |
 //! | `handler`, `serve`, `fill`, `closed`, `streams`, `uffd` | fault service |
 //! | `state`, `table`, `batch` | the state of each page, and the pages that a thread works on |
@@ -60,7 +60,6 @@ mod disk;
 mod display;
 mod error;
 mod evict;
-mod files;
 mod fill;
 mod follow;
 #[allow(unsafe_code)]
