@@ -37,3 +37,20 @@ impl fmt::Debug for Errno {
         fmt::Display::fmt(self, f)
     }
 }
+
+/// A system call on memory that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{call} of {bytes} bytes at {address:#x}: {errno}")]
+pub struct CallError {
+    pub call: &'static str,
+    /// First address; 0 if the kernel was to choose.
+    pub address: usize,
+    pub bytes: usize,
+    pub errno: Errno,
+}
+
+impl CallError {
+    pub fn new(call: &'static str, address: usize, bytes: usize, errno: rustix::io::Errno) -> Self {
+        Self { call, address, bytes, errno: errno.into() }
+    }
+}

@@ -51,6 +51,7 @@ pub mod sparing;
 pub mod views;
 pub mod waiting;
 
+mod choice;
 mod errno;
 mod maps;
 #[allow(unsafe_code)]

@@ -310,15 +310,9 @@ fn of_pin(error: &PinError) -> Kind {
 fn of_memory(error: &MemoryError) -> Kind {
     match error {
         MemoryError::Zero => Kind::Argument,
-        MemoryError::TooLong { .. }
-        | MemoryError::AddressSpace { .. }
-        | MemoryError::FileBytes { .. }
-        | MemoryError::LockedMemory { .. }
-        | MemoryError::MappedRanges { .. }
-        | MemoryError::Descriptors { .. } => Kind::Limit,
+        MemoryError::TooLong { .. } | MemoryError::Limit { .. } => Kind::Limit,
         MemoryError::TooShort { .. } | MemoryError::NotSealed(_) => Kind::Protocol,
         MemoryError::OutOfRange { .. } => Kind::Range,
-        MemoryError::Misaligned { .. } => Kind::Alignment,
         MemoryError::ReadOnly => Kind::Rights,
         MemoryError::NotMapped { .. } => Kind::Address,
         _ => Kind::System,

@@ -13,6 +13,7 @@ use rustix::io::Errno as Os;
 
 use super::uffd_abi::{self, Feature, Opener, REGISTER_MODE_MINOR, REGISTER_MODE_MISSING, REGISTER_MODE_WP};
 use super::{Access, ProtectionError};
+use crate::errno::CallError;
 use crate::mapping::Rights;
 use crate::page::PAGE_BYTES;
 use crate::views::MultiView;
@@ -126,5 +127,5 @@ fn populate(views: &MultiView, start: usize, end: usize) -> Result<(), Protectio
 }
 
 fn system(call: &'static str, address: usize, bytes: usize, errno: Os) -> ProtectionError {
-    ProtectionError::System { call, address, bytes, errno: errno.into() }
+    CallError::new(call, address, bytes, errno).into()
 }

@@ -2,6 +2,9 @@
 
 pub(crate) use children::{child, close, drop_privileges, free_base, in_child, lower_limit, refuse_call};
 use mapwire_testing::children;
+use mapwire_wire::{Signal, SignalOp};
+
+use crate::memory::{MappedBuffer, SharedBuffer};
 
 /// Number of mapped ranges whose name contains `name`, and of open descriptors with such a path.
 pub(crate) fn count_of(name: &str) -> (usize, usize) {
@@ -32,4 +35,17 @@ pub(crate) fn is_dumped(address: usize) -> bool {
         }
     }
     panic!("nothing is mapped at {address:#x}");
+}
+
+/// Stores a word of an import after all that was stored there before; false, and nothing stored, if it cannot.
+pub(crate) fn store_word(import: &MappedBuffer, offset: usize, value: u64) -> bool {
+    import.put_signal(offset, &[][..], Signal { offset: offset as u64, op: SignalOp::Set, value })
+}
+
+/// Loads a word of an export before all that is loaded there later.
+pub(crate) fn load_word(buffer: &SharedBuffer, offset: usize) -> u64 {
+    let mut bytes = [0; 8];
+    buffer.read(offset, &mut bytes).unwrap();
+    core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+    u64::from_le_bytes(bytes)
 }
