@@ -14,7 +14,8 @@ fail() {
 }
 
 candidates=(
-    'mapwire-host adoption:: paging:: waiting:: faults::'
+    'mapwire-host adoption:: waiting:: faults::'
+    'mapwire-pager tests::'
     'mapwire-transport bells:: alarm:: board:: rendezvous ofi udp ring_processes'
     'mapwire-names hostile stores'
     'mapwire-launch names:: pmi:: launchers'

@@ -200,7 +200,7 @@ phase_sanitize() {
     # itself needs.
     export ASAN_OPTIONS=handle_segv=0:handle_sigbus=0
     limited 1800 cargo test --locked --no-fail-fast --target "$host" \
-        -p mapwire-transport -p mapwire-host -p mapwire-driver --lib --tests -- \
+        -p mapwire-transport -p mapwire-host -p mapwire-pager -p mapwire-driver --lib --tests -- \
         --skip mprotect_names_the_limit --skip a_small_limit_of_address_space --skip without_descriptors \
         --skip is_named_and_no_byte_is_lost --skip where_the_system_refuses_a_call
 }

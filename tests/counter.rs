@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use mapwire_service::{Action, Broken, Service};
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
 /// The handler id of the service.

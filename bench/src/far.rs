@@ -1,7 +1,10 @@
 //! `far-scan` and `far-fault`: memory that is larger than the pager's limit, beside the kernel's bare calls.
 
+#[allow(unsafe_code)]
+mod bare;
 mod donors;
 mod hosts;
+mod memory;
 mod remote;
 
 use std::cell::Cell;
@@ -9,9 +12,7 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use mapwire_host::paging::{
-    BackingStore, BarePages, DiskStore, FaultService, LocalMemoryStore, Pager, PagerConfig, Region,
-};
+use mapwire_pager::{BackingStore, DiskStore, Pager, Region};
 use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
@@ -19,17 +20,16 @@ use super::measure::{Effort, median, paired, timed_us};
 use super::row::Report;
 use super::words::Words;
 use super::{BenchError, Plan};
-use donors::{Donors, Place};
+use bare::BarePages;
+use donors::{Donors, Host};
+use memory::MemoryStore;
 
 pub(crate) use remote::fault as remote_fault;
 
 /// Pages of a region are so many times those that may be in RAM.
 const TIMES: usize = 4;
-/// Pages of one bare call, and of the pager's windows.
+/// Pages of one bare call, and of the pager's longest read-ahead.
 const BATCH: usize = 32;
-
-const SERVICES: [(FaultService, &str); 2] =
-    [(FaultService::Threads(1), "handler thread"), (FaultService::FaultingThread, "faulting thread")];
 
 /// With one donor the disk has each page too.
 const STORES: [&str; 4] = ["memory", "disk", "donor", "two donors"];
@@ -39,8 +39,8 @@ const MEETING: Duration = Duration::from_secs(20);
 
 fn donors_of(name: &str, pages: usize) -> Result<Option<Donors>, BenchError> {
     match name {
-        "donor" => Donors::start(1, Place::Here, pages).map(Some),
-        "two donors" => Donors::start(2, Place::Here, pages).map(Some),
+        "donor" => Donors::start(1, Host::This, pages).map(Some),
+        "two donors" => Donors::start(2, Host::This, pages).map(Some),
         _ => Ok(None),
     }
 }
@@ -49,7 +49,7 @@ fn store(name: &str, donors: Option<&Donors>) -> Result<Box<dyn BackingStore>, B
     Ok(match (name, donors) {
         (_, Some(donors)) => Box::new(donors.store()?),
         ("disk", None) => Box::new(DiskStore::new(std::env::temp_dir())?),
-        _ => Box::new(LocalMemoryStore::new()),
+        _ => Box::new(MemoryStore::default()),
     })
 }
 
@@ -66,20 +66,15 @@ struct Far {
 }
 
 impl Far {
-    fn new(config: PagerConfig, store_name: &str, limit: usize) -> Result<Self, BenchError> {
+    fn new(store_name: &str, limit: usize) -> Result<Self, BenchError> {
         let donors = donors_of(store_name, limit * TIMES)?;
         let store = store(store_name, donors.as_ref())?;
-        Self::over(config, store, donors, limit)
+        Self::over(store, donors, limit)
     }
 
     /// Over a store, of these donors if there are any.
-    fn over(
-        config: PagerConfig,
-        store: Box<dyn BackingStore>,
-        donors: Option<Donors>,
-        limit: usize,
-    ) -> Result<Self, BenchError> {
-        let pager = Pager::new(config, store)?;
+    fn over(store: Box<dyn BackingStore>, donors: Option<Donors>, limit: usize) -> Result<Self, BenchError> {
+        let pager = Pager::new(limit, store)?;
         let pages = limit * TIMES;
         let region = pager.map(pages * PAGE_BYTES, None)?;
         let far = Self { pager, region, donors, pages, walks: Cell::new(0) };
@@ -175,11 +170,8 @@ struct Raw<'a> {
 
 impl Raw<'_> {
     /// Has the disk take or give pages.
-    fn stream(&self, pages: Range<usize>, batch: usize, fetch: bool) -> Result<(), BenchError> {
-        match &self.disk {
-            Some(disk) => Ok(self.pages.stream(disk, pages, batch, fetch)?),
-            None => Ok(()),
-        }
+    fn stream(&self, pages: Range<usize>, fetch: bool) -> Result<(), BenchError> {
+        self.disk.as_ref().map_or(Ok(()), |disk| self.pages.stream(disk, pages, fetch))
     }
 }
 
@@ -198,36 +190,28 @@ struct Measurement<'p> {
 impl Measurement<'_> {
     fn of_all_kinds(&self, report: &mut Report) -> Result<(), BenchError> {
         let limit = limit_pages(self.plan);
-        for (service, service_name) in SERVICES {
-            let pages = BarePages::new(self.bare_pages, service)?;
-            let config = PagerConfig::new(limit).with_service(service).with_read_ahead(BATCH);
-            for store_name in STORES {
-                // Donors are spoken to from handler threads.
-                if service == FaultService::FaultingThread && store_name.contains("donor") {
-                    continue;
-                }
-                let disk = (store_name == "disk").then(|| DiskStore::new(std::env::temp_dir())).transpose()?;
-                let raw = Raw { pages: &pages, disk, stored: limit * TIMES };
-                raw.disk.iter().try_for_each(|disk| disk.add_region(0, raw.stored as u64))?;
-                raw.stream(0..raw.stored, BATCH, false)?;
-                let far = Far::new(config.clone(), store_name, limit)?;
-                for (write, access) in [(false, "read"), (true, "write")] {
-                    (self.ours)(&far, write)?;
-                    let effort = Effort::planned(self.plan, 2, 7);
-                    let figure = paired(effort, || (self.raw)(&raw, write), || (self.ours)(&far, write));
-                    let baseline = self.names[if raw.disk.is_some() { usize::from(write) } else { 2 }];
-                    let case = [
-                        ("access", json!(access)),
-                        ("store", json!(store_name)),
-                        ("service", json!(service_name)),
-                        ("eviction", json!("move")),
-                        ("limit_bytes", json!(limit * PAGE_BYTES)),
-                    ];
-                    let point = format!("{service_name}, {store_name}, {access}");
-                    report.settled_row(&point, &case, (self.unit, baseline), figure)?;
-                }
-                remark(report, &far);
+        let pages = BarePages::new(self.bare_pages)?;
+        for store_name in STORES {
+            let disk = (store_name == "disk").then(|| DiskStore::new(std::env::temp_dir())).transpose()?;
+            let raw = Raw { pages: &pages, disk, stored: limit * TIMES };
+            raw.disk.iter().try_for_each(|disk| disk.add_region(0, raw.stored as u64))?;
+            raw.stream(0..raw.stored, false)?;
+            let far = Far::new(store_name, limit)?;
+            for (write, access) in [(false, "read"), (true, "write")] {
+                (self.ours)(&far, write)?;
+                let effort = Effort::planned(self.plan, 2, 7);
+                let figure = paired(effort, || (self.raw)(&raw, write), || (self.ours)(&far, write));
+                let baseline = self.names[if raw.disk.is_some() { usize::from(write) } else { 2 }];
+                let case = [
+                    ("access", json!(access)),
+                    ("store", json!(store_name)),
+                    ("service", json!("handler thread")),
+                    ("eviction", json!("move")),
+                    ("limit_bytes", json!(limit * PAGE_BYTES)),
+                ];
+                report.settled_row(&format!("{store_name}, {access}"), &case, (self.unit, baseline), figure)?;
             }
+            remark(report, &far);
         }
         Ok(())
     }
@@ -237,10 +221,10 @@ impl Measurement<'_> {
 pub(crate) fn scan(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let raw = |raw: &Raw<'_>, write: bool| {
         let start = Instant::now();
-        raw.pages.copy_and_drop(BATCH)?;
-        raw.stream(0..raw.stored, BATCH, true)?;
+        raw.pages.copy_and_drop()?;
+        raw.stream(0..raw.stored, true)?;
         if write {
-            raw.stream(0..raw.stored, BATCH, false)?;
+            raw.stream(0..raw.stored, false)?;
         }
         Ok(megabytes_a_second(raw.stored, start))
     };
@@ -264,14 +248,14 @@ pub(crate) fn fault(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let count = if plan.quick { 1000 } else { 10_000 };
     let raw = |raw: &Raw<'_>, _: bool| {
         raw.pages.drop_all()?;
-        let words = Words::new(raw.pages.as_ptr(), raw.pages.bytes());
+        let words = Words::new(raw.pages.memory().as_ptr(), raw.pages.memory().bytes());
         let mut times = Vec::with_capacity(count);
         for page in (0..count).map(|page| page * 7919 % count) {
             let stored = page * 31 % raw.stored;
             let mut outcome = Ok(());
             times.push(timed_us(|| {
                 access(words, page, None);
-                outcome = raw.stream(stored..stored + 1, 1, true);
+                outcome = raw.stream(stored..stored + 1, true);
             }));
             outcome?;
         }

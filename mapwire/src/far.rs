@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::{DiskStore, FileChanges, Pager, PagerConfig, PagerError, Statistics, file_bytes};
+use mapwire_pager::{DiskStore, FileChanges, Pager, PagerError, Statistics, file_bytes};
 
 use crate::error::{Result, check_range};
 
@@ -105,8 +105,7 @@ impl FarBuilder {
             return Err(FarError::Local { local_bytes }.into());
         }
         let store = DiskStore::new(&self.disk).map_err(|cause| FarError::Disk { folder: self.disk, cause })?;
-        let config = PagerConfig::new(limit).publish();
-        let pager = Pager::new(config, Box::new(store)).map_err(FarError::from)?;
+        let pager = Pager::new(limit, Box::new(store)).map_err(FarError::from)?;
         Ok(Far { pager })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mapwire_driver::DriverError;
 use mapwire_driver::service_memory::{PeerMemory, ServiceMemory};
 /// What a [`Service`] is made of.
-pub use mapwire_service::{Access, Action, Broken, Region, Service};
+pub use mapwire_vmmc::service::{Access, Action, Broken, Region, Service};
 pub use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
 use mapwire_vmmc::Importers;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire::global::{DirectoryPlacement, DonorStore, Lenders};
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::DiskStore;
+use mapwire_pager::DiskStore;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::hosts::Hosts;
@@ -21,19 +21,18 @@ const MIB: usize = 1 << 10;
 
 /// Where donors are.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
-    /// On this host.
-    Here,
-    /// On one of these, which has this address.
-    At(&'a Hosts, usize),
+pub(super) enum Host<'a> {
+    This,
+    /// The one of this number.
+    Other(&'a Hosts, usize),
 }
 
-impl Place<'_> {
+impl Host<'_> {
     /// MiB of a donor that is to have so many pages: one of another host pins all that it lends.
     fn mib(self, pages: usize) -> usize {
         match self {
-            Self::Here => MIB,
-            Self::At(..) => pages * PAGE_BYTES / (1 << 20) + 64,
+            Self::This => MIB,
+            Self::Other(..) => pages * PAGE_BYTES / (1 << 20) + 64,
         }
     }
 }
@@ -50,7 +49,7 @@ pub(super) struct Donors {
 }
 
 impl Donors {
-    pub(super) fn start(copies: u8, place: Place<'_>, pages: usize) -> Result<Self, BenchError> {
+    pub(super) fn start(copies: u8, host: Host<'_>, pages: usize) -> Result<Self, BenchError> {
         let folder = std::env::temp_dir().join(format!("mapwire-bench-{}", std::process::id()));
         // One that is there may be another user's.
         DirBuilder::new().mode(0o700).create(&folder)?;
@@ -64,22 +63,22 @@ impl Donors {
                 directory: DirectoryPlacement::default(),
             },
             folder,
-            size: format!("{}M", place.mib(pages)),
+            size: format!("{}M", host.mib(pages)),
         };
-        let address = match place {
-            Place::Here => "127.0.0.1:0".to_owned(),
-            Place::At(_, host) => format!("{}:0", Hosts::address(host)),
+        let address = match host {
+            Host::This => "127.0.0.1:0".to_owned(),
+            Host::Other(_, number) => format!("{}:0", Hosts::address(number)),
         };
-        let store = donors.start_one(place, ["--listen", &address])?;
+        let store = donors.start_one(host, ["--listen", &address])?;
         donors.lenders.store = store.parse()?;
         for _ in 1..copies {
-            donors.start_one(place, ["--names", &store])?;
+            donors.start_one(host, ["--names", &store])?;
         }
         Ok(donors)
     }
 
     /// Starts a donor; where it is found.
-    fn start_one(&mut self, place: Place<'_>, names: [&str; 2]) -> Result<String, BenchError> {
+    fn start_one(&mut self, host: Host<'_>, names: [&str; 2]) -> Result<String, BenchError> {
         let mut command = launcher()?;
         command
             .args(["serve", "--json", "--donate", &self.size, "--secret-file"])
@@ -89,9 +88,9 @@ impl Donors {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        let mut process = match place {
-            Place::Here => command.spawn()?,
-            Place::At(hosts, host) => hosts.at(host, || command.spawn())??,
+        let mut process = match host {
+            Host::This => command.spawn()?,
+            Host::Other(hosts, number) => hosts.at(number, || command.spawn())??,
         };
         let stdout = process.stdout.take();
         self.processes.push(process);

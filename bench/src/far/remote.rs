@@ -6,11 +6,11 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mapwire_host::paging::{BarePages, FaultService, PagerConfig};
 use mapwire_translation::PAGE_BYTES;
 use serde_json::json;
 
-use super::donors::{Donors, Place};
+use super::bare::BarePages;
+use super::donors::{Donors, Host};
 use super::hosts::Hosts;
 use super::{Far, TIMES, access, limit_pages, remark};
 use crate::measure::{Effort, Figure, paired_each, quantile};
@@ -45,9 +45,9 @@ fn of_line(plan: Plan, mtu: usize, report: &mut Report) -> Result<(), BenchError
     let hosts = Hosts::new(mtu)?;
     hosts.enter(0)?;
     let bare = Bare::new(&hosts, count)?;
-    let donors = Donors::start(1, Place::At(&hosts, 1), limit * TIMES)?;
+    let donors = Donors::start(1, Host::Other(&hosts, 1), limit * TIMES)?;
     let store = Box::new(donors.store()?);
-    let far = Far::over(PagerConfig::new(limit), store, Some(donors), limit)?;
+    let far = Far::over(store, Some(donors), limit)?;
     // What is in RAM changed no more: nothing is stored while faults are measured.
     far.scan(false)?;
     let random = Cell::new(1);
@@ -97,7 +97,7 @@ impl Bare {
         let (asks, answers) = (bind(0)?, hosts.at(1, || bind(1))??);
         asks.connect(answers.local_addr()?)?;
         answers.connect(asks.local_addr()?)?;
-        let pages = BarePages::new(count, FaultService::Threads(1))?;
+        let pages = BarePages::new(count)?;
         Ok(Self { pages, asks, answers })
     }
 
@@ -105,7 +105,8 @@ impl Bare {
     fn times(&self, count: usize) -> Result<Vec<f64>, BenchError> {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let answers = scope.spawn(|| answer(&self.answers, &is_over));
+            let (socket, is_over) = (&self.answers, &is_over);
+            let answers = scope.spawn(|| answer(socket, is_over));
             let times = self.ask(count);
             is_over.store(true, Ordering::Relaxed);
             answers.join().map_err(|_| "the baseline panicked")??;
@@ -115,7 +116,7 @@ impl Bare {
 
     fn ask(&self, count: usize) -> Result<Vec<f64>, BenchError> {
         self.pages.drop_all()?;
-        let words = Words::new(self.pages.as_ptr(), self.pages.bytes());
+        let words = Words::new(self.pages.memory().as_ptr(), self.pages.memory().bytes());
         let mut page = [0; PAGE_BYTES];
         let mut times = Vec::with_capacity(count);
         for at in (0..count).map(|at| at * 7919 % count) {

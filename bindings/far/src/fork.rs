@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{SIGSEGV, sigaction, siginfo_t, sigset_t};
 use mapwire_host::faults::{Previous, pass_on};
-use mapwire_host::paging::{Frozen, PagerError};
+use mapwire_pager::{Frozen, PagerError};
 
 use crate::libraries::c_librarys_own;
 use crate::ranges::Ranges;
@@ -30,8 +30,8 @@ struct Forking {
     frozen: Result<(Frozen, Ranges), PagerError>,
     /// The program's action for SIGSEGV.
     action: sigaction,
-    /// The program's signal mask of the forking thread.
-    mask: sigset_t,
+    /// Whether the forking thread blocks SIGSEGV.
+    is_blocked: bool,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -110,37 +110,44 @@ extern "C" fn prepare() {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let frozen = space.freeze();
     PARENT.store(std::process::id(), Ordering::SeqCst);
+    let action = change_action(None);
+    BEFORE.set(action.sa_sigaction, action.sa_flags);
+    let ours = sigaction { sa_sigaction: touched as *const () as usize, sa_flags: libc::SA_SIGINFO, ..no_action() };
+    change_action(Some(&ours));
+    let is_blocked = change_mask(libc::SIG_UNBLOCK);
+    self::forking().0 = Some(Forking { frozen, action, is_blocked, _turn: turn });
+}
+
+fn no_action() -> sigaction {
     // SAFETY: all fields are integers, sets of bits and an optional function pointer, for which zero is valid.
-    let (mut action, mut ours): (sigaction, sigaction) = unsafe { mem::zeroed() };
-    // SAFETY: as above.
-    let (mut mask, mut only): (sigset_t, sigset_t) = unsafe { mem::zeroed() };
-    ours.sa_sigaction = touched as *const () as usize;
-    ours.sa_flags = libc::SA_SIGINFO;
-    // SAFETY: the handler has the form that the flag asks for; the kernel reads and writes what is given.
+    unsafe { mem::zeroed() }
+}
+
+/// Changes the action for SIGSEGV, if there is a new one; returns the old one.
+fn change_action(new: Option<&sigaction>) -> sigaction {
+    let mut old = no_action();
+    // SAFETY: a new action is that of `touched`, which has the form that its flag asks for, or was there before.
+    unsafe { libc::sigaction(SIGSEGV, new.map_or(ptr::null(), ptr::from_ref), &raw mut old) };
+    old
+}
+
+/// Blocks SIGSEGV in this thread, or unblocks it; returns whether it was blocked.
+fn change_mask(how: c_int) -> bool {
+    // SAFETY: sets of bits, for which zero is valid; the calls read and write what is given.
     unsafe {
-        libc::sigemptyset(&raw mut only);
+        let (mut only, mut before): (sigset_t, sigset_t) = mem::zeroed();
         libc::sigaddset(&raw mut only, SIGSEGV);
-        libc::sigaction(SIGSEGV, ptr::null(), &raw mut action);
-        BEFORE.set(action.sa_sigaction, action.sa_flags);
-        libc::sigaction(SIGSEGV, &raw const ours, ptr::null_mut());
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, &raw mut mask);
+        libc::pthread_sigmask(how, &raw const only, &raw mut before);
+        libc::sigismember(&raw const before, SIGSEGV) == 1
     }
-    let forking = Forking { frozen, action, mask, _turn: turn };
-    self::forking().0 = Some(forking);
 }
 
 /// Restores the program's action for SIGSEGV, in parent and child.
 fn restore(forking: &Forking) {
     PARENT.store(0, Ordering::SeqCst);
-    // SAFETY: what is put back was there before.
-    unsafe {
-        libc::sigaction(SIGSEGV, &raw const forking.action, ptr::null_mut());
-        if libc::sigismember(&raw const forking.mask, SIGSEGV) == 1 {
-            let mut only: sigset_t = mem::zeroed();
-            libc::sigemptyset(&raw mut only);
-            libc::sigaddset(&raw mut only, SIGSEGV);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, ptr::null_mut());
-        }
+    change_action(Some(&forking.action));
+    if forking.is_blocked {
+        change_mask(libc::SIG_BLOCK);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Far memory for unmodified programs: `libmapwire_far.so`, which `mapwire far` preloads.
 //!
 //! It replaces the C library's `malloc`, `mmap` and similar calls. The program's allocations lie in one range of address space with a
-//! limited part in RAM ([`mapwire_host::paging`]). Files, stacks and mappings with special flags stay where they were.
+//! limited part in RAM ([`mapwire_pager`]). Files, stacks and mappings with special flags stay where they were.
 //!
 //! | module | what it is |
 //! |---|---|

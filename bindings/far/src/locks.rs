@@ -12,7 +12,7 @@ use mapwire_host::page::PAGE_BYTES;
 use crate::maps::{fail, whole};
 use crate::report;
 use crate::space::Space;
-use crate::state::space;
+use crate::state::{part_of_space, space};
 
 /// Says once why something is refused: programs seldom do.
 fn explain(has_said: &AtomicBool, text: std::fmt::Arguments<'_>) {
@@ -43,16 +43,19 @@ pub(crate) fn lock_again(space: &Space, part: &Range<usize>) {
     }
 }
 
+/// The far pages of a range.
+fn pages_of_space(address: *const c_void, bytes: usize) -> Option<(&'static Space, Range<usize>)> {
+    let start = address.addr() & !(PAGE_BYTES - 1);
+    let (space, part) = part_of_space(start, bytes.saturating_add(address.addr() - start))?;
+    Some((space, whole(part)))
+}
+
 /// Locks by `kernel`, if the far part of a range may be locked.
 fn lock(address: *const c_void, bytes: usize, kernel: impl FnOnce() -> c_int) -> c_int {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
-    let start = address.addr() & !(PAGE_BYTES - 1);
-    let bytes = bytes.saturating_add(address.addr() - start);
-    let far = space().and_then(|space| Some((space, space.part(start, bytes)?)));
-    let Some((space, part)) = far else {
+    let Some((space, part)) = pages_of_space(address, bytes) else {
         return kernel();
     };
-    let part = whole(part);
     if !space.is_mapped(&part) {
         return fail(ENOMEM);
     }
@@ -100,12 +103,8 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: usize, flags: c_u
 /// As it says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, bytes: usize) -> c_int {
-    let start = address.addr() & !(PAGE_BYTES - 1);
-    let bytes_of_pages = bytes.saturating_add(address.addr() - start);
-    if let Some(space) = space()
-        && let Some(part) = space.part(start, bytes_of_pages)
-    {
-        unlock(space, &whole(part));
+    if let Some((space, part)) = pages_of_space(address, bytes) {
+        unlock(space, &part);
     }
     // SAFETY: by the caller's promise.
     unsafe { libc::syscall(libc::SYS_munlock, address, bytes) as c_int }

@@ -20,7 +20,7 @@ use mapwire_host::page::PAGE_BYTES;
 
 use crate::locks;
 use crate::space::Space;
-use crate::state::space;
+use crate::state::{part_of_space, space};
 
 /// Shorter mappings stay in RAM: they are guard pages, stacks and tables of allocators.
 pub(crate) const LEAST_BYTES: usize = 1 << 20;
@@ -105,9 +105,28 @@ macro_rules! mapping {
             file: c_int,
             offset: off_t,
         ) -> *mut c_void {
-            let is_reservation = rights == PROT_NONE && flags & MAP_ANONYMOUS != 0;
+            if let Some(space) = space() {
+                // SAFETY: by the caller's promise.
+                let source = unsafe { Source::of(space, flags, file, offset) };
+                if flags & MAP_FIXED != 0
+                    && let Some(part) = space.part(address.addr(), bytes)
+                {
+                    return replace(space, part, bytes, rights, source);
+                }
+                let is_reservation = rights == PROT_NONE && flags & MAP_ANONYMOUS != 0;
+                let may_be_far = flags & NOT_FAR == 0 && rights & PROT_EXEC == 0 && bytes >= LEAST_BYTES;
+                if let Some(source) = source.filter(|_| may_be_far && ($reserves_far || !is_reservation)) {
+                    match (take(space, bytes, rights, source), source) {
+                        (Some(start), _) => return ptr::with_exposed_provenance_mut(start),
+                        (None, Source::Zeros) => return refuse(ENOMEM),
+                        // The kernel reports the error, or maps what far memory cannot.
+                        (None, Source::File(..)) => {}
+                    }
+                }
+            }
             // SAFETY: by the caller's promise.
-            unsafe { map(address, bytes, rights, flags, file, offset, $reserves_far || !is_reservation) }
+            let result = unsafe { libc::syscall(libc::SYS_mmap, address, bytes, rights, flags, file, offset) };
+            ptr::with_exposed_provenance_mut(result as usize)
         }
     };
 }
@@ -124,44 +143,6 @@ mapping!(
     /// What mimalloc calls instead: reservations of its own must be far, as it opens them by `mprotect`. The linker sees to it.
     __wrap_mmap, true
 );
-
-/// mmap(2), of memory that may be far.
-///
-/// # Safety
-/// As it says.
-unsafe fn map(
-    address: *mut c_void,
-    bytes: usize,
-    rights: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: off_t,
-    may_be_far: bool,
-) -> *mut c_void {
-    if let Some(space) = space() {
-        if flags & MAP_FIXED != 0
-            && let Some(part) = space.part(address.addr(), bytes)
-        {
-            // SAFETY: by the caller's promise.
-            let source = unsafe { Source::of(space, flags, file, offset) };
-            return replace(space, part, bytes, rights, source);
-        }
-        let may_be_far = may_be_far && flags & NOT_FAR == 0 && rights & PROT_EXEC == 0 && bytes >= LEAST_BYTES;
-        // SAFETY: by the caller's promise.
-        let source = unsafe { Source::of(space, flags, file, offset) };
-        if may_be_far && let Some(source) = source {
-            match (take(space, bytes, rights, source), source) {
-                (Some(start), _) => return ptr::with_exposed_provenance_mut(start),
-                (None, Source::Zeros) => return refuse(ENOMEM),
-                // The kernel reports the error, or maps what far memory cannot.
-                (None, Source::File(..)) => {}
-            }
-        }
-    }
-    // SAFETY: by the caller's promise.
-    let result = unsafe { libc::syscall(libc::SYS_mmap, address, bytes, rights, flags, file, offset) };
-    ptr::with_exposed_provenance_mut(result as usize)
-}
 
 /// Closes all of far memory: the program may access only what it maps.
 pub(crate) fn close(space: &Space) {
@@ -213,13 +194,12 @@ pub(crate) fn whole(part: Range<usize>) -> Range<usize> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
     let start = address.addr();
-    let far = space().and_then(|space| Some((space, space.part(start, bytes)?)));
     let by_kernel = |part: Range<usize>| match part.is_empty() {
         true => 0,
         // SAFETY: by the caller's promise.
         false => unsafe { libc::syscall(libc::SYS_munmap, part.start, part.len()) as c_int },
     };
-    let Some((space, part)) = far else {
+    let Some((space, part)) = part_of_space(start, bytes) else {
         // SAFETY: by the caller's promise.
         return unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
     };
@@ -250,7 +230,7 @@ pub(crate) fn give_back(space: &Space, part: Range<usize>) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     let start = address.addr();
-    let Some((space, part)) = space().and_then(|space| Some((space, space.part(start, bytes)?))) else {
+    let Some((space, part)) = part_of_space(start, bytes) else {
         // SAFETY: by the caller's promise.
         return unsafe { libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int };
     };

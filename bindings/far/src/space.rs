@@ -7,9 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mapwire::global::DonorStore;
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::{
-    BackingStore, DiskStore, FileChanges, Frozen, Pager, PagerConfig, PagerError, Region, Statistics,
-};
+use mapwire_pager::{BackingStore, DiskStore, FileChanges, Frozen, Pager, PagerError, Region, Statistics};
 
 use crate::ranges::Ranges;
 use crate::report;
@@ -61,7 +59,6 @@ impl Space {
     /// # Errors
     /// Names what the computer does not allow, and how to fix it.
     pub(crate) fn start(settings: &Settings) -> Result<Self, StartError> {
-        let config = PagerConfig::new(settings.local_pages).publish();
         let folder = &settings.disk;
         let store = DiskStore::new(folder).map_err(|cause| StartError::Disk { folder: folder.clone(), cause })?;
         let store: Box<dyn BackingStore> = match settings.lenders.clone() {
@@ -71,7 +68,7 @@ impl Space {
                 Box::new(DonorStore::new(store, lenders, report).map_err(StartError::Thread)?)
             }
         };
-        let pager = Pager::new(config, store)?;
+        let pager = Pager::new(settings.local_pages, store)?;
         let region = pager.map(BYTES as usize, None)?;
         Ok(Self {
             ranges: Mutex::new(Ranges::new(BYTES - LARGE)),

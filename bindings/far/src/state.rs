@@ -1,5 +1,6 @@
 //! Whether far memory is on.
 
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -44,6 +45,12 @@ pub(crate) fn clear_space() {
 #[inline]
 pub(crate) fn space_of(address: usize) -> Option<&'static Space> {
     space().filter(|space| space.has(address))
+}
+
+/// Far memory, and what of these addresses is in it, if any is.
+pub(crate) fn part_of_space(start: usize, bytes: usize) -> Option<(&'static Space, Range<usize>)> {
+    let space = space()?;
+    Some((space, space.part(start, bytes)?))
 }
 
 /// Runs before the program does, when the C library is ready.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::{FiguresError, MEMORY_NAME, Statistics};
+use mapwire_pager::{FiguresError, MEMORY_NAME, Statistics};
 use serde_json::{Value, json};
 
 use super::jobs::memory_of;

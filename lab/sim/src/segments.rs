@@ -1,6 +1,6 @@
 //! Where the memory of a service lies: the regions of its stores, found in each process of a cluster.
 //!
-//! A [`Region`](mapwire_service::Region) counts its bytes from the start of the service's memory, and a handler id says which service
+//! A [`Region`](mapwire_vmmc::service::Region) counts its bytes from the start of the service's memory, and a handler id says which service
 //! that is. Its memory begins at the same address in every process. Each process has mapped that of the others, or imports it where
 //! network interfaces are to store there.
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mapwire_dsm::{Access as Wanted, Address, Dsm, Outcome as DsmOutcome, PAGE_BYTES, Progress};
 use mapwire_node::{Act, Ask, SharedMemory, Told};
-use mapwire_service::{Access, Region};
+use mapwire_vmmc::service::{Access, Region};
 use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
 use crate::canary::SharedCanary;

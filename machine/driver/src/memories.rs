@@ -15,10 +15,10 @@ use mapwire_host::faults::ProtectionError;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_nic::{Dma, Transmit};
 use mapwire_node::{HostErrorOf, Node};
-use mapwire_service::{Access, Region};
 use mapwire_translation::{AnyDesign, PageRange, PinRules};
 use mapwire_transport::ofi::Ofi;
 use mapwire_transport::payload::Payload;
+use mapwire_vmmc::service::{Access, Region};
 use mapwire_wire::{Endpoint, HandlerId, ImportId, NodeId, TRACE_FLAG_DIRECT, TraceOp};
 
 use self::records::{Export, FormerLanding, GivenUp};

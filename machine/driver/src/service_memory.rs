@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use mapwire_host::faults::PageProtection;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::views::MultiView;
-use mapwire_service::Region;
+use mapwire_vmmc::service::Region;
 use mapwire_wire::{ImportId, NodeId};
 
 use crate::imports::Segment;

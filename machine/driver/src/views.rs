@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use mapwire_host::faults::{Access, PageProtection, ProtectionError};
 use mapwire_host::views::MultiView;
-use mapwire_service::{Access as Wish, Region};
 use mapwire_translation::PAGE_BYTES;
+use mapwire_vmmc::service::{Access as Wish, Region};
 
 /// See [the module](self).
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A kernel error number, printed as its name and the system's description.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Errno(pub(crate) rustix::io::Errno);
+pub struct Errno(pub rustix::io::Errno);
 
 impl Errno {
     /// The number, as `errno` would hold it.
@@ -35,5 +35,22 @@ impl fmt::Display for Errno {
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A system call on memory that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{call} of {bytes} bytes at {address:#x}: {errno}")]
+pub struct CallError {
+    pub call: &'static str,
+    /// First address; 0 if the kernel was to choose.
+    pub address: usize,
+    pub bytes: usize,
+    pub errno: Errno,
+}
+
+impl CallError {
+    pub fn new(call: &'static str, address: usize, bytes: usize, errno: rustix::io::Errno) -> Self {
+        Self { call, address, bytes, errno: errno.into() }
     }
 }

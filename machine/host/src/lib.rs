@@ -8,7 +8,6 @@
 //! | [`pinning`] | pages made usable by the NIC and released, under the limits of this computer |
 //! | [`views`] | one memory at several addresses (MultiView), each with a protection of its own |
 //! | [`faults`] | the protection of those views, and the handler that their page faults reach |
-//! | [`paging`] | far memory: regions larger than RAM, in front of a backing store |
 //! | [`descriptors`] | descriptors above the standard streams |
 //! | [`barrier`] | a fence between processes that one side pays for both |
 //! | [`masking`] | blocking the program's signal handlers in a thread for a while |
@@ -42,7 +41,6 @@ pub mod memory;
 #[allow(unsafe_code)]
 pub mod own_words;
 pub mod page;
-pub mod paging;
 pub mod pinning;
 pub mod private_folder;
 pub mod processes;
@@ -53,6 +51,7 @@ pub mod sparing;
 pub mod views;
 pub mod waiting;
 
+mod choice;
 mod errno;
 mod maps;
 #[allow(unsafe_code)]

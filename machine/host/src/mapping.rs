@@ -81,7 +81,7 @@ impl Mapping {
 
     /// Maps `bytes` of zeroed memory without reserving any: a page takes memory once it is stored to. At exactly `address`, or where the
     /// kernel likes. `Errno::EXIST` if anything is mapped there.
-    pub(crate) fn sparse(bytes: usize, address: Option<usize>) -> Result<Self, Errno> {
+    pub fn sparse(bytes: usize, address: Option<usize>) -> Result<Self, Errno> {
         Self::private(bytes, address, Rights::ReadWrite, MapFlags::NORESERVE)
     }
 
@@ -144,17 +144,17 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
+    pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    pub(crate) fn address(&self) -> usize {
+    pub fn address(&self) -> usize {
         self.start.as_ptr().addr()
     }
 
     /// Length, a multiple of the page size.
     #[inline(always)]
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -199,7 +199,7 @@ impl Mapping {
     }
 
     /// Changes the rights of whole pages.
-    pub(crate) fn protect(&self, offset: usize, bytes: usize, rights: Rights) -> Result<(), Errno> {
+    pub fn protect(&self, offset: usize, bytes: usize, rights: Rights) -> Result<(), Errno> {
         let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
         let flags = MprotectFlags::from_bits_retain(rights.prot().bits());
         // SAFETY: the range lies within address space that `self` owns.
@@ -207,7 +207,7 @@ impl Mapping {
     }
 
     /// Gives advice to the kernel. The contents of shared memory stay as they are.
-    pub(crate) fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
+    pub fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
         let start = self.range(offset, bytes).ok_or(Errno::INVAL)?;
         // SAFETY: the range lies within address space that `self` owns; of shared memory, even MADV_DONTNEED drops the page
         // table entries only, and accesses to private memory are as raw as to shared.
@@ -252,14 +252,14 @@ impl Mapping {
     /// Copies from byte `offset` on to `to`; false, and nothing copied, when that is not within the first `bytes`, which must be
     /// readable.
     #[inline(always)]
-    pub(crate) fn get(&self, bytes: usize, offset: usize, to: &mut [u8]) -> bool {
+    pub fn get(&self, bytes: usize, offset: usize, to: &mut [u8]) -> bool {
         // SAFETY: as in `put`, the other way round.
         self.within(bytes, offset, to.len()).map(|from| unsafe { raw::copy_out(from, to) }).is_some()
     }
 
     /// The atomic byte at `offset`, which must be readable.
     #[inline(always)]
-    pub(crate) fn byte(&self, offset: usize) -> &AtomicU8 {
+    pub fn byte(&self, offset: usize) -> &AtomicU8 {
         // SAFETY: within the mapping (checked by `at`); copies of these bytes are atomic too.
         unsafe { AtomicU8::from_ptr(self.at(offset, 1)) }
     }

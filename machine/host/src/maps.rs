@@ -1,7 +1,10 @@
 //! The mappings of this process, from `/proc/self/maps`. For cold paths: exports and error messages.
 
+use core::ops::Range;
+
 use rustix::mm::MprotectFlags;
 
+use crate::mapping::Rights;
 use crate::memory::MemoryError;
 use crate::page::PAGE_BYTES;
 use crate::procmap;
@@ -148,6 +151,33 @@ pub fn check_memory(address: usize, bytes: usize, stores: bool) -> Result<(), Me
         at = range.end;
     }
     Ok(())
+}
+
+/// Memory that is not open to both loads and stores.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ClosedPart {
+    pub range: Range<usize>,
+    pub rights: Rights,
+}
+
+/// The parts of a range that are mapped, but not for both loads and stores.
+#[must_use]
+pub fn closed_parts(range: &Range<usize>) -> Vec<ClosedPart> {
+    let (mut maps, mut parts, mut at) = (Maps::default(), Vec::new(), range.start);
+    while at < range.end
+        && let Some(found) = maps.at_or_after(at)
+        && found.start < range.end
+    {
+        let part = found.start.max(at)..found.end.min(range.end);
+        at = part.end;
+        let rights = match (found.readable, found.writable) {
+            (true, true) => continue,
+            (true, false) => Rights::Read,
+            (false, _) => Rights::None,
+        };
+        parts.push(ClosedPart { range: part, rights });
+    }
+    parts
 }
 
 #[cfg(test)]

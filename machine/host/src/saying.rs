@@ -9,7 +9,7 @@ pub fn say(line: fmt::Arguments<'_>) {
 }
 
 /// As [`say`], without allocation and without a lock: in a handler of a signal. A line of more than 480 bytes is cut.
-pub(crate) fn say_in_handler(line: fmt::Arguments<'_>) {
+pub fn say_in_handler(line: fmt::Arguments<'_>) {
     const MOST_BYTES: usize = 480;
     let mut text = [0; MOST_BYTES];
     let mut left = &mut text[..MOST_BYTES - 1];

@@ -25,14 +25,14 @@ use rustix::io::Errno as Os;
 use rustix::mm::Advice;
 
 use crate::mapping::{Mapping, Rights};
-use crate::memory::{Errno, MemoryError, Status, Writers, memfd};
+use crate::memory::{CallError, MemoryError, Status, Writers, memfd};
 use crate::page::{PAGE_BYTES, round_to_pages};
 
 /// Default address of the privileged view.
 pub const DEFAULT_BASE: usize = 0x3000_0000_0000;
 
 /// Views are aligned to this, and the holes between them are at least this long.
-const ALIGN_BYTES: usize = 2 << 20;
+pub(crate) const ALIGN_BYTES: usize = 2 << 20;
 
 /// Most blocks of the privileged view that core dumps include or omit separately.
 const DUMP_BLOCKS: usize = 512;
@@ -121,103 +121,47 @@ impl ViewLayout {
 pub enum ViewError {
     /// No bytes or no views were requested.
     #[error("{views} views of {bytes} bytes were asked for: ask for at least one of each")]
-    Empty {
-        /// Length requested.
-        bytes: usize,
-        /// Number of views requested.
-        views: usize,
-    },
+    Empty { bytes: usize, views: usize },
     /// The base address is not usable.
     #[error(
         "the shared base {base:#x} is not a multiple of 2 MiB above 0: \
          set MAPWIRE_SHARED_BASE to one, such as {DEFAULT_BASE:#x}"
     )]
-    Base {
-        /// Address requested.
-        base: usize,
-    },
+    Base { base: usize },
     /// The views do not fit into any address space.
     #[error(
         "{views} views of {bytes} bytes at {base:#x} are more than can be addressed: \
          lower MAPWIRE_SHARED or MAPWIRE_VIEWS"
     )]
-    TooLong {
-        /// Address requested.
-        base: usize,
-        /// Length requested.
-        bytes: usize,
-        /// Number of views requested.
-        views: usize,
-    },
+    TooLong { base: usize, bytes: usize, views: usize },
     /// Something else is mapped there.
     #[error(
         "shared memory is to lie at {wanted:#x?}, but {found:#x?} is taken by {name}: \
          set MAPWIRE_SHARED_BASE, alike in all ranks, to the start of a free range of {bytes:#x} bytes"
     )]
-    Clash {
-        /// Addresses of the views.
-        wanted: Range<usize>,
-        /// Their length.
-        bytes: usize,
-        /// First range in the way.
-        found: Range<usize>,
-        /// Name of that range.
-        name: String,
-    },
+    Clash { wanted: Range<usize>, bytes: usize, found: Range<usize>, name: String },
     /// The address space has no room, because of the limit or its size.
     #[error(
         "no address space for {views} views of {bytes} bytes and a privileged one at {base:#x}, \
          {all_bytes} bytes in all (RLIMIT_AS is {limit}): raise it with `ulimit -v`, \
          lower MAPWIRE_SHARED or MAPWIRE_VIEWS, or move MAPWIRE_SHARED_BASE below the end of user space"
     )]
-    AddressSpace {
-        /// Address of the privileged view.
-        base: usize,
-        /// Length of each view.
-        bytes: usize,
-        /// Number of application views.
-        views: usize,
-        /// Total address space, in bytes.
-        all_bytes: usize,
-        /// Value of RLIMIT_AS.
-        limit: crate::limits::Limit,
-    },
+    AddressSpace { base: usize, bytes: usize, views: usize, all_bytes: usize, limit: crate::limits::Limit },
     /// The process has as many mapped ranges as the kernel allows.
     #[error(
         "this process has {in_use} mapped ranges and the kernel allows {limit}: \
          raise it with `sysctl vm.max_map_count={wanted}`"
     )]
-    TooManyRanges {
-        /// Number of ranges now mapped.
-        in_use: usize,
-        /// Value of `vm.max_map_count`.
-        limit: u64,
-        /// Value that would do.
-        wanted: u64,
-    },
+    TooManyRanges { in_use: usize, limit: u64, wanted: u64 },
     /// A range outside of the memory.
     #[error("bytes {offset}..{offset}+{len} leave the shared memory of {bytes} bytes")]
-    OutOfRange {
-        /// Offset of the first byte.
-        offset: usize,
-        /// Length of the range.
-        len: usize,
-        /// Length of the memory.
-        bytes: usize,
-    },
+    OutOfRange { offset: usize, len: usize, bytes: usize },
     /// The memory behind the views could not be made.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// Another system call failed.
-    #[error("{call} of {bytes} bytes at {address:#x}: {errno}")]
-    System {
-        call: &'static str,
-        /// First address.
-        address: usize,
-        /// Length concerned.
-        bytes: usize,
-        errno: Errno,
-    },
+    #[error(transparent)]
+    System(#[from] CallError),
 }
 
 /// A memory with its privileged view and its application views. Dropping it unmaps them all and marks the memory as revoked for peers that
@@ -254,12 +198,8 @@ impl MultiView {
             map((view + 1) * layout.stride, layout.bytes, Rights::None)?;
         }
         let advise = |offset, advice| {
-            span.advise(offset, layout.bytes, advice).map_err(|errno| ViewError::System {
-                call: "madvise",
-                address: layout.base + offset,
-                bytes: layout.bytes,
-                errno: errno.into(),
-            })
+            span.advise(offset, layout.bytes, advice)
+                .map_err(|errno| CallError::new("madvise", layout.base + offset, layout.bytes, errno))
         };
         // A dump allocates every page that it writes, even those that were never touched.
         advise(0, Advice::LinuxDontDump)?;
@@ -399,7 +339,7 @@ fn explain(layout: &ViewLayout, errno: Os) -> ViewError {
                 },
             }
         }
-        _ => ViewError::System { call: "mmap", address: wanted.start, bytes: wanted.len(), errno: errno.into() },
+        _ => CallError::new("mmap", wanted.start, wanted.len(), errno).into(),
     }
 }
 

@@ -16,6 +16,8 @@ use core::time::Duration;
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::choice::{ChoiceError, choose};
+
 #[allow(unsafe_code)]
 mod either;
 mod load;
@@ -54,30 +56,15 @@ impl fmt::Display for WaitStrategy {
     }
 }
 
-/// Unknown way of waiting.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "invalid way to wait {found:?}: use poll, event, adaptive, \
-     or adaptive:N to spin for N nanoseconds (MAPWIRE_WAIT, --wait)"
-)]
-pub struct ParseWaitError {
-    found: String,
-}
-
 impl FromStr for WaitStrategy {
-    type Err = ParseWaitError;
+    type Err = ChoiceError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "poll" => Ok(Self::Poll),
-            "event" => Ok(Self::Event),
-            "adaptive" => Ok(Self::default()),
-            _ => word
-                .strip_prefix("adaptive:")
-                .and_then(|spin| spin.parse().ok())
-                .map(|spin_ns| Self::Adaptive { spin_ns: Some(spin_ns) })
-                .ok_or_else(|| ParseWaitError { found: word.to_owned() }),
+        if let Some(spin_ns) = word.strip_prefix("adaptive:").and_then(|spin| spin.parse().ok()) {
+            return Ok(Self::Adaptive { spin_ns: Some(spin_ns) });
         }
+        let legal = "poll, event, adaptive, or adaptive:N to spin for N nanoseconds (MAPWIRE_WAIT, --wait)";
+        choose(&[Self::Poll, Self::Event, Self::default()], word, "way to wait", legal)
     }
 }
 

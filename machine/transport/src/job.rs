@@ -51,7 +51,7 @@ pub fn channels() -> MakeChannel {
 fn as_io(error: ChannelError) -> io::Error {
     match error {
         ChannelError::System { source, .. } => source.into(),
-        ChannelError::Memory(MemoryError::Descriptors { .. }) => rustix::io::Errno::MFILE.into(),
+        ChannelError::Memory(error) if error.is_of_descriptors() => rustix::io::Errno::MFILE.into(),
         error => io::Error::other(error),
     }
 }
@@ -519,12 +519,14 @@ impl Fabric for JobFabric {
 
 #[cfg(test)]
 mod tests {
+    use mapwire_host::memory::MemoryError;
+
     use super::*;
 
     #[test]
     fn a_channel_without_a_descriptor_is_known_as_such() {
         let of_memory =
-            ChannelError::Memory(MemoryError::Descriptors { bytes: 1, limit: mapwire_host::limits::descriptors() });
+            ChannelError::Memory(MemoryError::of_call("memfd_create", 1, rustix::io::Errno::MFILE));
         let of_system = ChannelError::System { len_bytes: 1, source: rustix::io::Errno::MFILE };
         for error in [of_memory, of_system] {
             assert_eq!(as_io(error).raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));

@@ -8,7 +8,6 @@ use mapwire_driver::rma::RmaError;
 use mapwire_driver::shared::SharedError;
 use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::memory::MemoryError;
-use mapwire_host::paging::PagerError;
 use mapwire_host::pinning::PinError;
 use mapwire_host::views::ViewError;
 use mapwire_launch::LaunchError;
@@ -16,6 +15,7 @@ use mapwire_launch::meeting::MeetingError;
 use mapwire_names::NamesError;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_node::RegisterError;
+use mapwire_pager::PagerError;
 use mapwire_transport::board::BoardError;
 use mapwire_transport::rendezvous::RendezvousError;
 use mapwire_transport::shm::channel::ChannelError;
@@ -310,15 +310,9 @@ fn of_pin(error: &PinError) -> Kind {
 fn of_memory(error: &MemoryError) -> Kind {
     match error {
         MemoryError::Zero => Kind::Argument,
-        MemoryError::TooLong { .. }
-        | MemoryError::AddressSpace { .. }
-        | MemoryError::FileBytes { .. }
-        | MemoryError::LockedMemory { .. }
-        | MemoryError::MappedRanges { .. }
-        | MemoryError::Descriptors { .. } => Kind::Limit,
+        MemoryError::TooLong { .. } | MemoryError::Limit { .. } => Kind::Limit,
         MemoryError::TooShort { .. } | MemoryError::NotSealed(_) => Kind::Protocol,
         MemoryError::OutOfRange { .. } => Kind::Range,
-        MemoryError::Misaligned { .. } => Kind::Alignment,
         MemoryError::ReadOnly => Kind::Rights,
         MemoryError::NotMapped { .. } => Kind::Address,
         _ => Kind::System,
@@ -330,11 +324,9 @@ fn of_far(error: &FarError) -> Kind {
         FarError::Local { .. } => Kind::Argument,
         FarError::Disk { .. } => Kind::System,
         FarError::Pager(error) => match error {
-            PagerError::LimitTooLow { .. }
-            | PagerError::Threads { .. }
-            | PagerError::Empty
-            | PagerError::Overlap { .. }
-            | PagerError::File(_) => Kind::Argument,
+            PagerError::LimitTooLow { .. } | PagerError::Empty | PagerError::Overlap { .. } | PagerError::File(_) => {
+                Kind::Argument
+            }
             PagerError::LimitTooHigh { .. }
             | PagerError::TooLarge { .. }
             | PagerError::TooManyRegions { .. }

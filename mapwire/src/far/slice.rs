@@ -11,7 +11,7 @@ use core::slice;
 use std::os::fd::BorrowedFd;
 
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::paging::{FileChanges, Region};
+use mapwire_pager::{FileChanges, Region};
 
 use super::FarError;
 use crate::error::{Result, check_range};

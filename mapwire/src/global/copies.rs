@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Instant;
 
 use mapwire_gms::{Ended, Known, MAX_VERSION, PageName, PageWord, SpaceId};
-use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 use mapwire_host::waiting::now_ns;
+use mapwire_pager::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 
 use super::session::{DonorPage, Session};
 use super::versions::Versions;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
 use mapwire_gms::{Elsewhere, Known, PageWord};
-use mapwire_host::paging::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
+use mapwire_pager::{BackingStore, DiskStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};
 
 use super::copies::Copies;
 use super::keeper::keep_donors;

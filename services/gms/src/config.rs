@@ -36,7 +36,7 @@ pub struct Config {
     /// Whether what the directory is asked waits for a thread of the host ([`Service::runs_on_host`]), as in GMS; else the NIC's handler
     /// does it (GMS-NP).
     ///
-    /// [`Service::runs_on_host`]: mapwire_service::Service::runs_on_host
+    /// [`Service::runs_on_host`]: mapwire_vmmc::service::Service::runs_on_host
     pub directory_on_host: bool,
     /// How long an epoch lasts at most.
     pub epoch_ms: u32,

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use mapwire_service::Broken;
+use mapwire_vmmc::service::Broken;
 use mapwire_wire::NodeId;
 
 use crate::config::{Config, ConfigError};
@@ -71,7 +71,7 @@ struct Reports {
 /// * getters, such as [`counters`](Self::counters) and [`map`](Self::map);
 /// * calls of the program: [`get`](Self::get), [`put`](Self::put), [`discard`](Self::discard), [`copied`](Self::copied),
 ///   [`donate`](Self::donate), [`join`](Self::join), [`leave`](Self::leave);
-/// * `handle_*` of its [`Service`](mapwire_service::Service), for what comes from outside;
+/// * `handle_*` of its [`Service`](mapwire_vmmc::service::Service), for what comes from outside;
 /// * `poll_*`: after each of the calls above, the actions of the service are carried out in their order, and
 ///   [`poll_outcome`](Self::poll_outcome) tells how operations ended.
 ///

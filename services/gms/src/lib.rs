@@ -2,7 +2,7 @@
 //!
 //! Nodes keep pages in the idle memory of others. A [`Gms`] is a node in all its roles: *requesting node* for its program, *directory
 //! node* for its part of the page directory, *storing node* for the frames that it donates. It reads no clock, starts no thread and
-//! touches no memory: it is a [`Service`](mapwire_service::Service), which is fed with messages and asks for messages to be sent and frames
+//! touches no memory: it is a [`Service`](mapwire_vmmc::service::Service), which is fed with messages and asks for messages to be sent and frames
 //! to be stored. See [`Gms`] for the order of calls.
 //!
 //! | paper | here |

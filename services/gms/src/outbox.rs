@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use mapwire_service::{Action, Region};
+use mapwire_vmmc::service::{Action, Region};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 
 use crate::config::FRAME_BYTES;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mapwire_gms::{Config, FRAME_BYTES, GetPage, Gms, KINDS, MAX_MESSAGE_BYTES, Message, NodeSet, PageName, PutPage};
-use mapwire_service::{Action, Broken, Service};
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 use proptest::prelude::*;
 

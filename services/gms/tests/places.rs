@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_gms::{Config, Gms, NodeSet, Outcome, PageName, Place, PutPage, SpaceId};
-use mapwire_service::{Action, Service};
+use mapwire_vmmc::service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 const NODES: u16 = 4;

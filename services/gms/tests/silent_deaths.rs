@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use mapwire_gms::{Config, Gms, MAX_NODES, Message, NodeSet};
-use mapwire_service::{Action, Service};
+use mapwire_vmmc::service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 /// Nodes of which node 0 is dead: what is sent there is lost.

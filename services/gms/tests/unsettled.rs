@@ -1,7 +1,7 @@
 //! What a directory node answers while not all members have reported by its map.
 
 use mapwire_gms::{Config, Gms, Listing, Message, NodeSet, PageName};
-use mapwire_service::{Action, Service};
+use mapwire_vmmc::service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 /// Messages that a node sends, by receiver.

@@ -1,4 +1,4 @@
-//! Messages of services that want a thread of the host ([`Service::runs_on_host`](mapwire_service::Service::runs_on_host)), in order of
+//! Messages of services that want a thread of the host ([`Service::runs_on_host`](mapwire_vmmc::service::Service::runs_on_host)), in order of
 //! arrival.
 
 use alloc::collections::VecDeque;

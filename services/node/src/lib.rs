@@ -1,7 +1,7 @@
 //! A node without its machine: one network interface, joined with the services of its processes.
 //!
 //! [`Node`] owns a [`Nic`](mapwire_nic::Nic) and the state of each process behind it: its exports and imports
-//! ([`mapwire_vmmc`]), its pinned pages ([`mapwire_translation::HostSide`]) and its [services](mapwire_service::Service). It sees no
+//! ([`mapwire_vmmc`]), its pinned pages ([`mapwire_translation::HostSide`]) and its [services](mapwire_vmmc::service::Service). It sees no
 //! clock, thread, file or memory. Whoever runs it, a computer or a simulator, gives it what happens (`handle_*`, and the calls of
 //! programs) and does what it asks for (`poll_*`).
 //!

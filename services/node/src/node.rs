@@ -15,9 +15,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use mapwire_nic::{BufferId, Config, Nic, NicError, Source, Transmit, Verdict};
-use mapwire_service::Service;
 use mapwire_translation::{PinRules, TranslationDesign};
 use mapwire_vmmc::Action as VmmcAction;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId, SIGNAL_TRAILER_BYTES};
 
 use crate::confinement::Confinement;

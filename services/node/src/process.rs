@@ -8,8 +8,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
-use mapwire_service::{Action, Broken, Service};
 use mapwire_translation::{PinPages, PinRules, TranslationDesign};
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_vmmc::{RequestId, Vmmc, VmmcError};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 

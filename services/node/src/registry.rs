@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 
 use mapwire_nic::NicError;
-use mapwire_service::{Action, Broken, Service};
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 use thiserror::Error;
 

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use mapwire_dsm::{Action as DsmAction, Dsm, Message, Minipage, Outcome, PeerError, Protection, Rank};
-use mapwire_service::{Access, Action, Broken, Region, Service};
+use mapwire_vmmc::service::{Access, Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 
 /// Why a shared memory is at its end. Every operation gets it from then on.

@@ -1,7 +1,7 @@
 //! Remote procedure calls (VMMC §5.4, "vRPC"): ONC RPC version 2 (RFC 5531) with XDR (RFC 4506), whose records are stored into memory
 //! that the peer lends, one node without its machine.
 //!
-//! [`Rpc`] is a node in both roles, *caller* and *server*: a [`Service`](mapwire_service::Service), which is fed with messages and asks for
+//! [`Rpc`] is a node in both roles, *caller* and *server*: a [`Service`](mapwire_vmmc::service::Service), which is fed with messages and asks for
 //! messages to be sent. A record has two parts. Its header always comes in a message, which is this node's alone, so that what was checked
 //! stays so. Its body, arguments or results, follows there where it is short. A longer one is stored into the receiver's memory, at a place
 //! that the sender picks ([`Rpc::reserve`]); the message says where, and the receiver says when the place is free again. The record mark of

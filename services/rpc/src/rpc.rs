@@ -32,7 +32,7 @@ use crate::outcome::{CallError, Incoming};
 /// * Calls out: [`reserve`](Self::reserve) room for a long record, write it, [`begin`](Self::begin); then [`take_outcome`](Self::take_outcome)
 ///   and [`release`](Self::release) of what came.
 /// * Calls in: [`register`](Self::register) programs, [`next_call`](Self::next_call), [`reply`](Self::reply).
-/// * Everything else comes by [`Service`](mapwire_service::Service).
+/// * Everything else comes by [`Service`](mapwire_vmmc::service::Service).
 #[derive(Debug)]
 pub struct Rpc {
     config: Config,

@@ -14,7 +14,7 @@ mod network;
 use std::collections::BTreeMap;
 
 use mapwire_rpc::{CallError, Config, Incoming, Refusal, Rpc, Xid};
-use mapwire_service::Service;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 use network::{Network, PROGRAM, VERSION};
 use random::Random;

@@ -4,7 +4,7 @@
 mod network;
 
 use mapwire_rpc::{AuthProblem, AuthSys, CallError, CallHeader, Config, Credential, Draft, PeerCredentials, Refusal};
-use mapwire_service::Service;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 use network::{AREA, Network, PROGRAM, VERSION};
 

@@ -4,7 +4,7 @@
 mod network;
 
 use mapwire_rpc::{Config, ENVELOPE_BYTES};
-use mapwire_service::Service;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 use network::Network;
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! An export is *offered* under a name ([`Vmmc::offer`]). A process of another node asks for it ([`Vmmc::import`]); the request waits at
 //! the exporter until the name is offered or the importer's timeout expires. The exporter checks the importer ([`Importers`]), and answers
 //! with the key that the [`mapwire_nic`] of both sides checks on every packet.
+//!
+//! [`service`] is the interface of the protocols between processes that run over it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -15,6 +17,7 @@ mod importers;
 mod offers;
 mod proxy;
 mod requests;
+pub mod service;
 mod vmmc;
 
 pub use action::{Action, Grant};

@@ -5,8 +5,11 @@
 //! | [`skip!`] | a test that cannot run here, or leaves a part out |
 //! | [`OpenFolder`] | what another user runs |
 //! | [`namespaces`] | hosts that are network namespaces |
-#![forbid(unsafe_code)]
+//! | [`children`] | processes with reduced rights |
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+pub mod children;
 pub mod namespaces;
 mod open_folder;
 mod skipping;

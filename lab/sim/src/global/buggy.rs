@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use mapwire_gms::{Gms, Message};
-use mapwire_service::{Action, Broken, Region, Service};
+use mapwire_vmmc::service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 use crate::canary::GlobalCanary;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use mapwire_gms::{Config, FRAME_BYTES, Gms, MAX_NODES, NodeSet, RowSize};
-use mapwire_service::Service;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::buggy::Buggy;

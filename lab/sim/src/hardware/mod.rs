@@ -19,7 +19,7 @@ mod wire;
 use std::collections::VecDeque;
 
 use mapwire_gms::{Config, ConfigError, Gms, NodeSet, Outcome, PageName, RowSize, Scanned};
-use mapwire_service::{Action, Service};
+use mapwire_vmmc::service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 use thiserror::Error;
 

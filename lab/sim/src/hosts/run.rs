@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use mapwire_dsm::{Address, Config, Dsm};
 use mapwire_node::SharedMemory;
-use mapwire_service::Service;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::Endpoint;
 
 use crate::cluster::agenda::Agenda;

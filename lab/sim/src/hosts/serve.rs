@@ -2,7 +2,7 @@
 
 use mapwire_dsm::Message;
 use mapwire_node::SharedMemory;
-use mapwire_service::{Action, Service};
+use mapwire_vmmc::service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 use crate::hardware::{Cost, Ps};

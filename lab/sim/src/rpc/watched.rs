@@ -1,7 +1,7 @@
 //! The calls of a node, whose replies are watched as they come.
 
 use mapwire_rpc::{ENVELOPE_BYTES, Incoming, Rpc, Xid};
-use mapwire_service::{Action, Broken, Service};
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 /// The first byte of a message that is a record.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use mapwire_host::memory::SharedBuffer;
 use mapwire_host::waiting::now_ns;
-use mapwire_service::Service;
 use mapwire_transport::fabric::Fabric;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{HandlerId, ImportId, NodeId};
 
 use super::Driver;

@@ -4,9 +4,9 @@ use mapwire_dsm::{Dsm, Outcome, Protection};
 use mapwire_host::faults::Access;
 use mapwire_host::waiting::now_ns;
 use mapwire_node::{SharedEnd, SharedMemory};
-use mapwire_service::Service;
 use mapwire_transport::fabric::Fabric;
 use mapwire_vmmc::RequestId;
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, NodeId, Rights, TraceOp};
 
 use super::Driver;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use mapwire_dsm::{Access, Config as ModelConfig, Dsm, Key, MAX_MESSAGE_BYTES, Message, Progress};
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
-use mapwire_service::{Action, Broken, Service};
 use mapwire_transport::job::JobFabric;
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
 
 use super::Driver;

@@ -1,8 +1,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_host::memory::SharedBuffer;
-use mapwire_service::Region;
 use mapwire_vmmc::Importers;
+use mapwire_vmmc::service::Region;
 use mapwire_wire::{ExportId, HandlerId, ImportId, NodeId, Rights};
 
 use super::Stored;

@@ -12,9 +12,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 
-use mapwire_service::{Action, Broken, Service};
 use mapwire_transport::ofi::rma::{Registrar, RemoteMemory};
 use mapwire_vmmc::Grant;
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, ExportId, Key, NodeId, Rights};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

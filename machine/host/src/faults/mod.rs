@@ -27,9 +27,7 @@ mod stillness;
 #[allow(unsafe_code)]
 mod touch;
 #[allow(unsafe_code)]
-pub(crate) mod uffd_abi;
-#[allow(unsafe_code)]
-pub(crate) mod uffd_paging;
+pub mod uffd_abi;
 mod userfaultfd;
 
 #[cfg(test)]
@@ -50,7 +48,8 @@ pub use touch::touch;
 pub use uffd_abi::{DEVICE, Opener, open_userfaultfd};
 use userfaultfd::Userfaultfd;
 
-use crate::errno::Errno;
+use crate::choice::{ChoiceError, choose};
+use crate::errno::{CallError, Errno};
 use crate::mapping::Rights;
 use crate::views::MultiView;
 
@@ -97,21 +96,11 @@ impl fmt::Display for FaultBackend {
     }
 }
 
-/// Unknown name of a backend.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} is not a way to catch faults: use userfaultfd or sigsegv (MAPWIRE_FAULTS)")]
-pub struct ParseBackendError {
-    found: String,
-}
-
 impl FromStr for FaultBackend {
-    type Err = ParseBackendError;
+    type Err = ChoiceError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|backend| backend.to_string() == word)
-            .ok_or_else(|| ParseBackendError { found: word.to_owned() })
+        choose(&Self::ALL, word, "way to catch faults", "userfaultfd or sigsegv (MAPWIRE_FAULTS)")
     }
 }
 
@@ -237,18 +226,7 @@ pub enum ProtectionError {
     #[error(
         "pages {first_page}..{first_page}+{pages} of view {view} do not exist: there are {views} views of {view_pages} pages"
     )]
-    OutOfRange {
-        /// View requested.
-        view: usize,
-        /// First page requested.
-        first_page: usize,
-        /// Number of pages requested.
-        pages: usize,
-        /// Number of views.
-        views: usize,
-        /// Number of pages in each.
-        view_pages: usize,
-    },
+    OutOfRange { view: usize, first_page: usize, pages: usize, views: usize, view_pages: usize },
     /// Neither the device nor the system call provides a userfaultfd.
     #[error(
         "userfaultfd is refused ({DEVICE}: {device}; system call: {call}): \
@@ -256,50 +234,26 @@ pub enum ProtectionError {
          profile pass userfaultfd (vm.unprivileged_userfaultfd may stay 0); \
          or set MAPWIRE_FAULTS=sigsegv"
     )]
-    UserfaultfdRefused {
-        /// Error of opening the device.
-        device: Errno,
-        /// Error of the system call.
-        call: Errno,
-    },
+    UserfaultfdRefused { device: Errno, call: Errno },
     /// The kernel's userfaultfd lacks a feature.
     #[error(
         "this kernel's userfaultfd lacks {missing}: \
          Linux 6.4 or later has it; or set MAPWIRE_FAULTS=sigsegv"
     )]
-    UserfaultfdTooOld {
-        /// Name of the feature.
-        missing: &'static str,
-    },
+    UserfaultfdTooOld { missing: &'static str },
     /// mprotect splits mapped ranges, and the kernel's limit of them is reached.
     #[error(
         "protections differ from page to page so much that this process reached the kernel's \
          limit of {limit} mapped ranges: raise it with `sysctl vm.max_map_count={wanted}`, \
          or use MAPWIRE_FAULTS=userfaultfd, which needs no ranges"
     )]
-    TooManyRanges {
-        /// Value of `vm.max_map_count`.
-        limit: u64,
-        /// Value that would do.
-        wanted: u64,
-    },
+    TooManyRanges { limit: u64, wanted: u64 },
     /// No memory is left for pages opened for the first time.
     #[error(
         "no memory left for {pages} pages of shared memory: {errno}; free memory, or raise the limit of the control group"
     )]
-    OutOfMemory {
-        /// Number of pages to open.
-        pages: usize,
-        errno: Errno,
-    },
+    OutOfMemory { pages: usize, errno: Errno },
     /// Another system call failed.
-    #[error("{call} of {bytes} bytes at {address:#x}: {errno}")]
-    System {
-        call: &'static str,
-        /// First address of the pages.
-        address: usize,
-        /// Length in bytes.
-        bytes: usize,
-        errno: Errno,
-    },
+    #[error(transparent)]
+    System(#[from] CallError),
 }

@@ -3,6 +3,7 @@
 use rustix::io::Errno as Os;
 
 use super::{Access, ProtectionError};
+use crate::errno::CallError;
 use crate::mapping::Rights;
 use crate::views::MultiView;
 
@@ -40,7 +41,7 @@ impl Mprotect {
                 limit: self.max_ranges,
                 wanted: (self.max_ranges + 1).next_power_of_two() * 2,
             },
-            errno => ProtectionError::System { call: "mprotect", address, bytes, errno: errno.into() },
+            errno => CallError::new("mprotect", address, bytes, errno).into(),
         })
     }
 }

@@ -51,7 +51,7 @@ fn has_userfaultfd() -> bool {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use crate::faults::uffd_paging::{open_for_system_calls, register};
+    use crate::faults::uffd_abi::{REGISTER_MODE_MISSING, register};
     use crate::mapping::Mapping;
 
     #[test]
@@ -61,9 +61,9 @@ mod tests {
         let paged = Paged::new();
         assert!(matches!(paged, Paged::Asks(_)));
         assert!((0..4).all(|number| !paged.has(page(number))));
-        let other = open_for_system_calls().unwrap();
+        let other = open_userfaultfd().unwrap();
         agree(&other, 0).unwrap();
-        register(&other, page(1), 2 * PAGE_BYTES, false).unwrap();
+        register(&other, page(1), 2 * PAGE_BYTES, REGISTER_MODE_MISSING).unwrap();
         assert_eq!([0, 1, 2, 3].map(|number| paged.has(page(number) + 9)), [false, true, true, false]);
         assert!(has_userfaultfd() && Paged::Any(has_userfaultfd()).has(page(0)));
     }

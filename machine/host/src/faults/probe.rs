@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::{Access, FaultBackend, PageProtection};
+use crate::errno::Errno;
+use crate::mapping::Mapping;
 use crate::page::PAGE_BYTES;
-use crate::views::{MultiView, ViewError, ViewLayout};
+use crate::views::{ALIGN_BYTES, MultiView, ViewLayout};
 
 /// Takes one page through all states with `backend`, without touching it. For `mapwire doctor`.
 ///
@@ -12,7 +14,7 @@ use crate::views::{MultiView, ViewError, ViewLayout};
 /// Why it does not work, and how to fix it.
 pub fn probe(backend: FaultBackend) -> Result<(), String> {
     use Access::{None, Read, Write};
-    let views = try_views().map_err(|error| error.to_string())?;
+    let views = try_views()?;
     let protection = PageProtection::new(backend, views).map_err(|error| error.to_string())?;
     for (from, to) in [(None, Read), (Read, Write), (Write, Read), (Read, None), (None, Write)] {
         protection.set(0, 0, 1, from, to).map_err(|error| error.to_string())?;
@@ -20,14 +22,11 @@ pub fn probe(backend: FaultBackend) -> Result<(), String> {
     Ok(())
 }
 
-/// One page at the first free one of a few addresses.
-fn try_views() -> Result<Arc<MultiView>, ViewError> {
-    let mut last = ViewError::Empty { bytes: 0, views: 0 };
-    for base in [0x2f00_0000_0000, 0x2e00_0000_0000, 0x0040_0000_0000, 0x0020_0000_0000] {
-        match ViewLayout::new(base, PAGE_BYTES, 1).and_then(|layout| MultiView::new("probe", layout)) {
-            Ok(views) => return Ok(Arc::new(views)),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+/// One page, at an address that is free now.
+fn try_views() -> Result<Arc<MultiView>, String> {
+    let free = Mapping::sparse(8 * ALIGN_BYTES, None).map_err(|errno| Errno::from(errno).to_string())?;
+    let base = free.address().next_multiple_of(ALIGN_BYTES);
+    drop(free);
+    let views = ViewLayout::new(base, PAGE_BYTES, 1).and_then(|layout| MultiView::new("probe", layout));
+    views.map(Arc::new).map_err(|error| error.to_string())
 }

@@ -63,18 +63,10 @@ pub enum WatchError {
     TooMany,
     /// Another watch overlaps the range.
     #[error("faults in {wanted:#x?} are to be watched, but {found:#x?} is watched already")]
-    Overlap {
-        /// Range requested.
-        wanted: Range<usize>,
-        /// Range already watched.
-        found: Range<usize>,
-    },
+    Overlap { wanted: Range<usize>, found: Range<usize> },
     /// The range is empty.
     #[error("the range {wanted:#x?} to be watched for faults is empty")]
-    Empty {
-        /// Range requested.
-        wanted: Range<usize>,
-    },
+    Empty { wanted: Range<usize> },
     /// The kernel refused the handler.
     #[error("sigaction({signal}): {errno}")]
     System { signal: FaultSignal, errno: Errno },

@@ -1,7 +1,5 @@
-//! The kernel's userfaultfd interface: numbers and structures of `linux/userfaultfd.h`, and one function for each call in use.
-//!
-//! Covers protection in SIGBUS mode: no events are ever read from the descriptor. [`uffd_paging`](super::uffd_paging) has the calls that
-//! move pages in and out.
+//! The kernel's userfaultfd interface: numbers and structures of `linux/userfaultfd.h`, and one function for each call that views need.
+//! The pager has those that move pages in and out.
 
 use core::ffi::c_void;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -14,21 +12,23 @@ use rustix::mm::UserfaultfdFlags;
 /// The device that provides a userfaultfd to whoever may open it.
 pub const DEVICE: &str = "/dev/userfaultfd";
 
-pub(super) const TYPE: u8 = 0xAA;
+/// Type of the interface's requests.
+pub const TYPE: u8 = 0xAA;
 const API_VERSION: u64 = 0xAA;
 
-pub(crate) const FEATURE_FAULT_FLAG_WP: u64 = 1 << 0;
-pub(super) const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
-pub(crate) const FEATURE_SIGBUS: u64 = 1 << 7;
+/// Faults of stores to pages that are write-protected.
+pub const FEATURE_FAULT_FLAG_WP: u64 = 1 << 0;
 pub(super) const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
-pub(super) const FEATURE_WP_SHMEM: u64 = 1 << 12;
 
 /// A userfaultfd that catches no faults of system calls, and so needs no privilege.
 const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
 
-pub(super) const REGISTER_MODE_MISSING: u64 = 1 << 0;
-pub(super) const REGISTER_MODE_WP: u64 = 1 << 1;
-const REGISTER_MODE_MINOR: u64 = 1 << 2;
+/// Catch faults of missing pages.
+pub const REGISTER_MODE_MISSING: u64 = 1 << 0;
+/// Catch stores to write-protected pages.
+pub const REGISTER_MODE_WP: u64 = 1 << 1;
+/// Catch faults of pages that have memory.
+pub const REGISTER_MODE_MINOR: u64 = 1 << 2;
 
 const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
 const WRITEPROTECT_MODE_DONTWAKE: u64 = 1 << 1;
@@ -61,7 +61,8 @@ struct WriteProtect {
 
 /// `struct uffdio_continue` and, with the same layout, `struct uffdio_zeropage` and `struct uffdio_poison`.
 #[repr(C)]
-struct Fill {
+#[derive(Debug)]
+pub struct Fill {
     start: u64,
     len: u64,
     mode: u64,
@@ -71,8 +72,6 @@ struct Fill {
 const API: Opcode = opcode::read_write::<Api>(TYPE, 0x3F);
 const REGISTER: Opcode = opcode::read_write::<Register>(TYPE, 0x00);
 const WRITEPROTECT: Opcode = opcode::read_write::<WriteProtect>(TYPE, 0x06);
-pub(super) const ZEROPAGE: Opcode = opcode::read_write::<Fill>(TYPE, 0x04);
-pub(super) const POISON: Opcode = opcode::read_write::<Fill>(TYPE, 0x08);
 const CONTINUE: Opcode = opcode::read_write::<Fill>(TYPE, 0x07);
 const DEVICE_NEW: Opcode = opcode::none(TYPE, 0x00);
 
@@ -89,7 +88,10 @@ pub fn open_userfaultfd() -> Result<OwnedFd, (Os, Os)> {
 }
 
 /// As [`open_userfaultfd`], with other flags.
-pub(super) fn open(flags: UserfaultfdFlags) -> Result<OwnedFd, (Os, Os)> {
+///
+/// # Errors
+/// As there.
+pub fn open(flags: UserfaultfdFlags) -> Result<OwnedFd, (Os, Os)> {
     let by_device = || {
         use rustix::fs::{Mode, OFlags};
         let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -128,36 +130,58 @@ unsafe impl Ioctl for DeviceNew {
 ///
 /// # Safety
 /// `CALL` takes a `T`. What it does to memory concerns ranges that the caller owns, where nobody holds a reference to what changes.
-pub(super) unsafe fn call<const CALL: Opcode, T>(uffd: impl AsFd, argument: &mut T) -> Result<(), Os> {
+pub unsafe fn call<const CALL: Opcode, T>(uffd: impl AsFd, argument: &mut T) -> Result<(), Os> {
     // SAFETY: this function's contract.
     unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, T>::new(argument)) }
 }
 
-/// Agrees with the kernel on `features`; all of them, or the error `INVAL`.
-pub(crate) fn agree(uffd: impl AsFd, features: u64) -> Result<u64, Os> {
+/// A feature of userfaultfd.
+#[derive(Debug, Clone, Copy)]
+pub struct Feature {
+    pub bit: u64,
+    pub name: &'static str,
+    /// First version of Linux that has it.
+    pub since: &'static str,
+}
+
+/// Agrees with the kernel on `features`; all of them, or the error `INVAL`. Returns those that it has.
+pub(super) fn agree(uffd: impl AsFd, features: u64) -> Result<u64, Os> {
     let mut api = Api { api: API_VERSION, features, ioctls: 0 };
     // SAFETY: the call takes an `Api`, and changes no memory.
     unsafe { call::<API, _>(uffd, &mut api) }?;
     Ok(api.features)
 }
 
-/// Routes the missing, minor and write-protect faults of a range to `uffd`.
+/// Agrees with the kernel on features.
 ///
-/// The range must be owned by the caller: accesses to it will raise SIGBUS.
-pub(super) fn register(uffd: impl AsFd, start: usize, bytes: usize) -> Result<(), Os> {
-    let mode = REGISTER_MODE_MISSING | REGISTER_MODE_WP | REGISTER_MODE_MINOR;
-    register_for(uffd, start, bytes, mode)
+/// # Errors
+/// The first feature that the kernel lacks, if that is the reason, and the kernel's error.
+pub fn agree_on(uffd: impl AsFd, features: &[Feature]) -> Result<(), (Option<Feature>, Os)> {
+    let wanted = features.iter().fold(0, |all, feature| all | feature.bit);
+    let Err(errno) = agree(&uffd, wanted) else {
+        return Ok(());
+    };
+    // Given no feature, the kernel reports what it has.
+    let found = agree(&uffd, 0).map_err(|errno| (None, errno))?;
+    Err((features.iter().find(|feature| found & feature.bit == 0).copied(), errno))
 }
 
-/// As [`register`], for the faults of `mode`.
-pub(super) fn register_for(uffd: impl AsFd, start: usize, bytes: usize, mode: u64) -> Result<(), Os> {
+/// Routes the faults of a range to `uffd`, of the kinds in `mode`. The range must be owned by the caller: accesses to it wait for whoever
+/// serves the faults, or raise SIGBUS.
+///
+/// # Errors
+/// The kernel's.
+pub fn register(uffd: impl AsFd, start: usize, bytes: usize, mode: u64) -> Result<(), Os> {
     let mut register = Register { start: start as u64, len: bytes as u64, mode, ioctls: 0 };
     // SAFETY: the call takes a `Register`, and changes no memory.
     unsafe { call::<REGISTER, _>(uffd, &mut register) }
 }
 
 /// Blocks stores to the mapped pages of a range, or allows them again.
-pub(crate) fn write_protect(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> Result<(), Os> {
+///
+/// # Errors
+/// The kernel's; pages may have changed before it.
+pub fn write_protect(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> Result<(), Os> {
     let mut argument = WriteProtect {
         start: start as u64,
         len: bytes as u64,
@@ -170,24 +194,29 @@ pub(crate) fn write_protect(uffd: impl AsFd, start: usize, bytes: usize, protect
 }
 
 /// Bytes that a call has done, and the error of the page after them unless all were.
-pub(crate) type Done = (usize, Result<(), Os>);
+pub type Done = (usize, Result<(), Os>);
 
 /// Maps pages of the range that have memory, until one fails.
 pub(super) fn resume(uffd: impl AsFd, start: usize, bytes: usize, protect: bool) -> Done {
     let mode = CONTINUE_MODE_DONTWAKE | if protect { CONTINUE_MODE_WP } else { 0 };
-    fill::<CONTINUE>(uffd, start, bytes, mode)
+    // SAFETY: the call takes a `Fill`.
+    unsafe { fill::<CONTINUE>(uffd, start, bytes, mode) }
 }
 
 /// Makes a call that maps pages which are missing.
-pub(super) fn fill<const CALL: Opcode>(uffd: impl AsFd, start: usize, bytes: usize, mode: u64) -> Done {
+///
+/// # Safety
+/// `CALL` takes a [`Fill`], and the range is the caller's.
+pub unsafe fn fill<const CALL: Opcode>(uffd: impl AsFd, start: usize, bytes: usize, mode: u64) -> Done {
     let mut argument = Fill { start: start as u64, len: bytes as u64, mode, done: 0 };
-    // SAFETY: each such call takes a `Fill`; the pages are missing, so nobody has read them.
+    // SAFETY: this function's contract; the pages are missing, so nobody has read them.
     let outcome = unsafe { call::<CALL, _>(uffd, &mut argument) };
     (done(bytes, argument.done, outcome), outcome)
 }
 
-/// On failure the kernel stores the bytes done before it, or the negated error.
-pub(super) fn done(bytes: usize, done: i64, outcome: Result<(), Os>) -> usize {
+/// Bytes that a call has done, by its answer: on failure the kernel stores the bytes done before it, or the negated error.
+#[must_use]
+pub fn done(bytes: usize, done: i64, outcome: Result<(), Os>) -> usize {
     match outcome {
         Ok(()) => bytes,
         Err(_) => usize::try_from(done).map_or(0, |done| done.min(bytes)),

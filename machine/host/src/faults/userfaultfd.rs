@@ -11,19 +11,19 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno as Os;
 
-use super::uffd_abi::{self, Opener};
+use super::uffd_abi::{self, Feature, Opener, REGISTER_MODE_MINOR, REGISTER_MODE_MISSING, REGISTER_MODE_WP};
 use super::{Access, ProtectionError};
+use crate::errno::CallError;
 use crate::mapping::Rights;
 use crate::page::PAGE_BYTES;
 use crate::views::MultiView;
 
-/// Features needed, and their names in errors.
-const FEATURES: [(u64, &str); 5] = [
-    (uffd_abi::FEATURE_FAULT_FLAG_WP, "write protection"),
-    (uffd_abi::FEATURE_MISSING_SHMEM, "missing faults of shared memory"),
-    (uffd_abi::FEATURE_SIGBUS, "SIGBUS mode"),
-    (uffd_abi::FEATURE_MINOR_SHMEM, "minor faults of shared memory"),
-    (uffd_abi::FEATURE_WP_SHMEM, "write protection of shared memory"),
+const FEATURES: [Feature; 5] = [
+    Feature { bit: uffd_abi::FEATURE_FAULT_FLAG_WP, name: "write protection", since: "5.7" },
+    Feature { bit: 1 << 5, name: "missing faults of shared memory", since: "4.11" },
+    Feature { bit: 1 << 7, name: "SIGBUS mode", since: "4.14" },
+    Feature { bit: uffd_abi::FEATURE_MINOR_SHMEM, name: "minor faults of shared memory", since: "5.14" },
+    Feature { bit: 1 << 12, name: "write protection of shared memory", since: "5.19" },
 ];
 
 /// Protects by userfaultfd. Needs no privilege since Linux 5.11, as only faults of user mode are caught.
@@ -38,12 +38,16 @@ impl Userfaultfd {
             device: device.into(),
             call: call.into(),
         })?;
-        agree(&uffd)?;
+        uffd_abi::agree_on(&uffd, &FEATURES).map_err(|(missing, errno)| match missing {
+            Some(Feature { name, .. }) => ProtectionError::UserfaultfdTooOld { missing: name },
+            None => system("ioctl(UFFDIO_API)", 0, 0, errno),
+        })?;
         let layout = views.layout();
         for range in (0..layout.views).map(|view| layout.view_range(view)) {
             let fail = |call| move |errno| system(call, range.start, layout.bytes, errno);
             // Registered while still closed to all: nothing slips through in between.
-            uffd_abi::register(&uffd, range.start, layout.bytes).map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
+            let mode = REGISTER_MODE_MISSING | REGISTER_MODE_WP | REGISTER_MODE_MINOR;
+            uffd_abi::register(&uffd, range.start, layout.bytes, mode).map_err(fail("ioctl(UFFDIO_REGISTER)"))?;
             views.zap(range.clone()).map_err(fail("madvise(MADV_DONTNEED_LOCKED)"))?;
             views.protect(range.clone(), Rights::ReadWrite).map_err(fail("mprotect"))?;
         }
@@ -122,20 +126,6 @@ fn populate(views: &MultiView, start: usize, end: usize) -> Result<(), Protectio
     }
 }
 
-fn agree(uffd: &OwnedFd) -> Result<(), ProtectionError> {
-    let wanted = FEATURES.iter().fold(0, |all, (feature, _)| all | feature);
-    let Err(errno) = uffd_abi::agree(uffd, wanted) else {
-        return Ok(());
-    };
-    // Given no feature, the kernel reports what it has.
-    let found = uffd_abi::agree(uffd, 0).map_err(|_| system("ioctl(UFFDIO_API)", 0, 0, errno))?;
-    let missing = FEATURES.iter().find(|(feature, _)| found & feature == 0);
-    Err(match missing {
-        Some((_, missing)) => ProtectionError::UserfaultfdTooOld { missing },
-        None => system("ioctl(UFFDIO_API)", 0, 0, errno),
-    })
-}
-
 fn system(call: &'static str, address: usize, bytes: usize, errno: Os) -> ProtectionError {
-    ProtectionError::System { call, address, bytes, errno: errno.into() }
+    CallError::new(call, address, bytes, errno).into()
 }

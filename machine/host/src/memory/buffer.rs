@@ -298,15 +298,6 @@ impl SharedBuffer {
         rustix::fs::fallocate(&*self.file, flags, offset as u64, bytes as u64)
             .map_err(|errno| MemoryError::of_call("fallocate", bytes, errno))
     }
-
-    /// Loads a word in one piece, before every later load.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write), and a word that is not aligned.
-    pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, MemoryError> {
-        check_word(self.bytes, offset)?;
-        Ok(self.own()?.word64(offset).load(Ordering::Acquire))
-    }
 }
 
 impl Drop for SharedBuffer {
@@ -500,20 +491,6 @@ impl MappedBuffer {
         self.data.get(self.bytes, offset, to);
         Ok(())
     }
-
-    /// Stores a word in one piece, after every earlier store.
-    ///
-    /// # Errors
-    /// The word leaves the mapped part or is not aligned, or it was mapped for loads only.
-    pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), MemoryError> {
-        if !self.writable {
-            return Err(MemoryError::ReadOnly);
-        }
-        let offset = offset.wrapping_sub(self.first);
-        check_word(self.bytes, offset)?;
-        self.data.word64(offset).store(value, Ordering::Release);
-        Ok(())
-    }
 }
 
 fn check_range(len: usize, offset: usize, bytes: usize) -> Result<(), MemoryError> {
@@ -522,11 +499,6 @@ fn check_range(len: usize, offset: usize, bytes: usize) -> Result<(), MemoryErro
     } else {
         Err(MemoryError::OutOfRange { offset, bytes, len })
     }
-}
-
-fn check_word(len: usize, offset: usize) -> Result<(), MemoryError> {
-    check_range(len, offset, 8)?;
-    if offset.is_multiple_of(8) { Ok(()) } else { Err(MemoryError::Misaligned { offset, align: 8 }) }
 }
 
 #[allow(unsafe_code)]

@@ -26,9 +26,9 @@ pub(crate) fn whole_pages(bytes: usize) -> Result<usize, MemoryError> {
 /// No descriptor left, too many bytes, more than RLIMIT_FSIZE, or pages of another size.
 pub fn create(name: &str, bytes: usize) -> Result<OwnedFd, MemoryError> {
     check_page_size()?;
-    let limit = limits::file_bytes();
-    if limit.0.is_some_and(|most| bytes as u64 > most) {
-        return Err(MemoryError::FileBytes { bytes, limit });
+    // The kernel would end the process.
+    if limits::file_bytes().0.is_some_and(|most| bytes as u64 > most) {
+        return Err(MemoryError::of_call("ftruncate", bytes, Errno::FBIG));
     }
     let fail = |call| move |errno| MemoryError::of_call(call, bytes, errno);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

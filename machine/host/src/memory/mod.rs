@@ -28,9 +28,7 @@
 //! // A peer gets both descriptors over a Unix socket, and maps them.
 //! let import = MappedBuffer::map(memory, status, 0..10_000, true)?;
 //! import.write(64, &b"hello"[..])?;
-//! import.store_release_u64(0, 1)?;
 //!
-//! assert_eq!(export.load_acquire_u64(0)?, 1);
 //! let mut bytes = [0; 5];
 //! export.read(64, &mut bytes)?;
 //! assert_eq!(&bytes, b"hello");
@@ -59,8 +57,10 @@ pub use memfd::Writers;
 pub use raw::memory_is_mapped;
 pub use status::{Status, flags};
 
-pub use crate::errno::Errno;
-pub use crate::maps::{check_memory, is_plain_memory};
+use crate::limits::{self, Limit};
+
+pub use crate::errno::{CallError, Errno};
+pub use crate::maps::{ClosedPart, check_memory, closed_parts, is_plain_memory};
 
 /// Why memory could not be allocated, mapped or accessed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,108 +71,25 @@ pub enum MemoryError {
     Zero,
     /// More bytes than an address space or a file can hold.
     #[error("{bytes} bytes are more than this computer can address: ask for fewer")]
-    TooLong {
-        /// Length requested.
-        bytes: usize,
-    },
-    /// The address space has no room, because of the limit or its size.
-    #[error(
-        "no address space left for {bytes} bytes (RLIMIT_AS is {limit}): \
-         free other memory, or raise the limit with `ulimit -v`"
-    )]
-    AddressSpace {
-        /// Length requested.
-        bytes: usize,
-        /// Value of RLIMIT_AS.
-        limit: crate::limits::Limit,
-    },
-    /// Longer than a file may be.
-    #[error(
-        "a memory of {bytes} bytes is longer than files may be (RLIMIT_FSIZE is {limit} bytes): \
-         raise the limit with `ulimit -f`"
-    )]
-    FileBytes {
-        /// Length requested.
-        bytes: usize,
-        /// Value of RLIMIT_FSIZE.
-        limit: crate::limits::Limit,
-    },
-    /// No descriptor is left for a memfd.
-    #[error(
-        "no file descriptor left for a memory of {bytes} bytes (RLIMIT_NOFILE is {limit}): \
-         raise the limit with `ulimit -n`"
-    )]
-    Descriptors {
-        /// Length requested.
-        bytes: usize,
-        /// Value of RLIMIT_NOFILE.
-        limit: crate::limits::Limit,
-    },
-    /// More memory than may be locked, where mappings are locked (`mlockall`) or were.
-    #[error(
-        "no locked memory left for {bytes} bytes (RLIMIT_MEMLOCK is {limit} bytes): \
-         raise the limit with `ulimit -l`, or unlock memory"
-    )]
-    LockedMemory {
-        /// Length concerned.
-        bytes: usize,
-        /// Value of RLIMIT_MEMLOCK.
-        limit: crate::limits::Limit,
-    },
-    /// No further mapped range is allowed.
-    #[error(
-        "no mapped range left for {call} of {bytes} bytes (vm.max_map_count is {limit}): \
-         raise it with `sysctl vm.max_map_count`, or unmap memory"
-    )]
-    MappedRanges {
-        call: &'static str,
-        /// Length concerned.
-        bytes: usize,
-        /// Value of `vm.max_map_count`.
-        limit: crate::limits::Limit,
-    },
+    TooLong { bytes: usize },
+    /// A limit of this process or of the kernel is reached.
+    #[error("{lack} {bytes} bytes ({name} is {limit}): {mend}")]
+    Limit { lack: &'static str, bytes: usize, name: &'static str, limit: Limit, mend: &'static str },
     /// An import claims more than the exporter's memory holds.
     #[error("memory from another process has {found_bytes} bytes and must have {needed_bytes}")]
-    TooShort {
-        /// Length of the memfd.
-        found_bytes: u64,
-        /// Length that it must have.
-        needed_bytes: u64,
-    },
+    TooShort { found_bytes: u64, needed_bytes: u64 },
     /// Memory from another process whose loads could fault, or whose seals could change.
     #[error("memory from another process is {0}: mapwire did not make it")]
     NotSealed(&'static str),
     /// Memory of the program that cannot be moved onto a memfd.
     #[error("memory {address:#x}+{bytes} cannot be mapped by importers: it is {reason}")]
-    NotAdoptable {
-        /// First address of the memory.
-        address: usize,
-        /// Length of the memory.
-        bytes: usize,
-        /// What prevents it.
-        reason: &'static str,
-    },
+    NotAdoptable { address: usize, bytes: usize, reason: &'static str },
     /// Adopted memory must be accessed by its addresses, not through the buffer.
     #[error("the buffer's memory belongs to the program: load and store there")]
     OfProgram,
     /// A range leaves the buffer.
     #[error("bytes {offset}..{offset}+{bytes} leave a buffer of {len} bytes")]
-    OutOfRange {
-        /// Offset of the first byte.
-        offset: usize,
-        /// Length of the range.
-        bytes: usize,
-        /// Length of the buffer.
-        len: usize,
-    },
-    /// A word is not aligned to its size.
-    #[error("the word at byte {offset} is not aligned to {align} bytes")]
-    Misaligned {
-        /// Offset of the word.
-        offset: usize,
-        /// Required alignment, in bytes.
-        align: usize,
-    },
+    OutOfRange { offset: usize, bytes: usize, len: usize },
     /// A store into a mapping for loads only.
     #[error("the buffer was mapped for loads only: import it with the right to store")]
     ReadOnly,
@@ -181,45 +98,60 @@ pub enum MemoryError {
         "memory {address:#x}+{bytes} is not all mapped for {wanted}: {at:#x} is {found}; \
          was the buffer freed?"
     )]
-    NotMapped {
-        /// First address of the range.
-        address: usize,
-        /// Length of the range.
-        bytes: usize,
-        /// Access that was needed.
-        wanted: &'static str,
-        /// First address that lacks it.
-        at: usize,
-        /// What is there instead.
-        found: &'static str,
-    },
+    NotMapped { address: usize, bytes: usize, wanted: &'static str, at: usize, found: &'static str },
     /// The kernel's pages are of another size.
     #[error(transparent)]
     PageSize(#[from] crate::page::PageSizeError),
     /// Another system call failed.
     #[error("{call} of {bytes} bytes: {errno}")]
-    System {
-        call: &'static str,
-        /// Length concerned.
-        bytes: usize,
-        errno: Errno,
-    },
+    System { call: &'static str, bytes: usize, errno: Errno },
 }
 
 impl MemoryError {
-    pub(crate) fn of_call(call: &'static str, bytes: usize, errno: rustix::io::Errno) -> Self {
+    /// The error of a call on memory of so many bytes: names the limit that is in the way, if one is.
+    pub fn of_call(call: &'static str, bytes: usize, errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno as E;
+        let limit = |lack, name, limit, mend| Self::Limit { lack, bytes, name, limit, mend };
         match errno {
-            E::AGAIN if matches!(call, "mmap" | "mlock") => {
-                Self::LockedMemory { bytes, limit: crate::limits::locked_memory() }
-            }
-            E::NOMEM if matches!(call, "mprotect" | "mremap") => {
-                Self::MappedRanges { call, bytes, limit: crate::limits::Limit(crate::limits::max_map_count()) }
-            }
-            E::NOMEM if call == "mmap" => Self::AddressSpace { bytes, limit: crate::limits::address_space() },
-            E::MFILE | E::NFILE => Self::Descriptors { bytes, limit: crate::limits::descriptors() },
+            E::AGAIN if matches!(call, "mmap" | "mlock") => limit(
+                "no locked memory left for",
+                "RLIMIT_MEMLOCK",
+                limits::locked_memory(),
+                "raise the limit with `ulimit -l`, or unlock memory",
+            ),
+            E::NOMEM if matches!(call, "mprotect" | "mremap") => limit(
+                "no mapped range left for memory of",
+                "vm.max_map_count",
+                Limit(limits::max_map_count()),
+                "raise it with `sysctl vm.max_map_count`, or unmap memory",
+            ),
+            E::NOMEM if call == "mmap" => limit(
+                "no address space left for",
+                "RLIMIT_AS",
+                limits::address_space(),
+                "free other memory, or raise the limit with `ulimit -v`",
+            ),
+            E::MFILE | E::NFILE => limit(
+                "no file descriptor left for a memory of",
+                "RLIMIT_NOFILE",
+                limits::descriptors(),
+                "raise the limit with `ulimit -n`",
+            ),
+            // RLIMIT_FSIZE, which a memfd has too. Without the limit, no file is so long.
+            E::FBIG if limits::file_bytes().0.is_some() => limit(
+                "files may not be as long as",
+                "RLIMIT_FSIZE",
+                limits::file_bytes(),
+                "raise the limit with `ulimit -f`",
+            ),
             E::FBIG | E::OVERFLOW => Self::TooLong { bytes },
             _ => Self::System { call, bytes, errno: errno.into() },
         }
+    }
+
+    /// Whether no descriptor is left.
+    #[must_use]
+    pub fn is_of_descriptors(&self) -> bool {
+        matches!(self, Self::Limit { name: "RLIMIT_NOFILE", .. })
     }
 }

@@ -30,6 +30,7 @@ pub use cheapest::CheapestPinner;
 pub use mlock::MlockPinner;
 pub use uring::{DEFAULT_SLOTS, MAX_SLOTS, UringPinner};
 
+use crate::choice::{ChoiceError, choose};
 use crate::errno::Errno;
 use crate::limits::Limit;
 
@@ -115,21 +116,12 @@ impl fmt::Display for PinnerKind {
     }
 }
 
-/// Unknown name of a pinner.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid way to pin pages {found:?}: use cheapest, mlock or io_uring (MAPWIRE_PINNER, --pinner)")]
-pub struct ParsePinnerError {
-    found: String,
-}
-
 impl FromStr for PinnerKind {
-    type Err = ParsePinnerError;
+    type Err = ChoiceError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        [Self::Cheapest, Self::Mlock, Self::IoUring]
-            .into_iter()
-            .find(|kind| kind.to_string() == word)
-            .ok_or_else(|| ParsePinnerError { found: word.to_owned() })
+        let all = [Self::Cheapest, Self::Mlock, Self::IoUring];
+        choose(&all, word, "way to pin pages", "cheapest, mlock or io_uring (MAPWIRE_PINNER, --pinner)")
     }
 }
 
@@ -144,11 +136,9 @@ pub enum PinError {
          /etc/security/limits.conf, give the program CAP_IPC_LOCK, or lower MAPWIRE_PIN_LIMIT"
     )]
     LockedMemory {
-        /// Pages requested.
         pages: PageRange,
         /// Number of pages pinned by this pinner.
         pinned_pages: u64,
-        /// Value of RLIMIT_MEMLOCK, in bytes.
         limit: Limit,
     },
     /// The io_uring's table is full.
@@ -158,7 +148,6 @@ pub enum PinError {
          or set MAPWIRE_PINNER=mlock"
     )]
     SlotsExhausted {
-        /// Pages requested.
         pages: PageRange,
         /// Number of pages pinned by this pinner.
         pinned_pages: u64,
@@ -168,38 +157,23 @@ pub enum PinError {
     /// A page has no memory behind it.
     #[error("cannot pin {pages}: {page} is not mapped; was the buffer freed?")]
     NotMapped {
-        /// Pages requested.
         pages: PageRange,
         /// First page that is not mapped.
         page: Page,
     },
     /// A frame is not that of its page.
     #[error("cannot unpin {page}: {frame} is not its frame")]
-    NotPinned {
-        page: Page,
-        /// Frame given for the page.
-        frame: Frame,
-    },
+    NotPinned { page: Page, frame: Frame },
     /// The number of frames differs from that of pages.
     #[error("{pages} need {} frames, not {frames}", pages.count)]
-    FrameCount {
-        /// Pages requested.
-        pages: PageRange,
-        /// Number of frames given.
-        frames: usize,
-    },
+    FrameCount { pages: PageRange, frames: usize },
     /// Locking part of a mapped range splits it, and the kernel's limit of ranges is reached.
     #[error(
         "cannot lock {pages}: this process reached the kernel's limit of {limit} mapped ranges, \
          which mlock splits: raise it with `sysctl vm.max_map_count`, or set \
          MAPWIRE_PINNER=io_uring"
     )]
-    TooManyRanges {
-        /// Pages requested.
-        pages: PageRange,
-        /// Value of `vm.max_map_count`.
-        limit: u64,
-    },
+    TooManyRanges { pages: PageRange, limit: u64 },
     /// The kernel provides no io_uring.
     #[error(
         "io_uring is refused ({errno}; kernel.io_uring_disabled is {}): \
@@ -217,19 +191,10 @@ pub enum PinError {
         "this kernel's io_uring cannot register {slots} buffers one by one ({errno}): \
          Linux 5.13 or later can, up to {MAX_SLOTS}; or set MAPWIRE_PINNER=mlock"
     )]
-    IoUringTooOld {
-        /// Slots requested.
-        slots: u32,
-        errno: Errno,
-    },
+    IoUringTooOld { slots: u32, errno: Errno },
     /// Another system call failed.
     #[error("{call} of {pages}: {errno}")]
-    System {
-        call: &'static str,
-        /// Pages concerned.
-        pages: PageRange,
-        errno: Errno,
-    },
+    System { call: &'static str, pages: PageRange, errno: Errno },
 }
 
 struct Setting(Option<u64>);

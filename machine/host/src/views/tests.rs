@@ -1,7 +1,7 @@
 use super::*;
 use crate::faults::{Access, FaultBackend, PageProtection};
 use crate::memory::{MappedBuffer, check_memory};
-use crate::testing::{count_of, free_base, in_child, is_dumped, lower_limit};
+use crate::testing::{count_of, free_base, in_child, is_dumped, lower_limit, store_word};
 
 #[test]
 fn an_address_is_located_in_its_view_and_nowhere_else() {
@@ -53,7 +53,7 @@ fn a_peer_maps_the_memory_and_learns_when_it_is_gone() {
     let layout = ViewLayout::new(free_base(), 8 * PAGE_BYTES, 2).unwrap();
     let views = MultiView::new("peer", layout).unwrap();
     let peer = MappedBuffer::map(views.fd(), views.status().fd(), 0..layout.bytes, true).unwrap();
-    peer.store_release_u64(16, 99).unwrap();
+    assert!(store_word(&peer, 16, 99));
     let import = MappedBuffer::map(views.fd(), views.status().fd(), 0..layout.bytes, false).unwrap();
     let mut word = [0; 8];
     import.read(16, &mut word).unwrap();

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use mapwire_service::Broken;
+use mapwire_vmmc::service::Broken;
 use mapwire_wire::NodeId;
 
 use super::{Gms, Spare};

@@ -5,7 +5,7 @@
 //! knows that all members go by this map, it tells everybody. Once all members have said so, the map is *settled*: directories are complete, and nothing that was sent by an
 //! earlier map is under way. Only then directory nodes answer, and requesting nodes ask again what was not answered.
 
-use mapwire_service::Broken;
+use mapwire_vmmc::service::Broken;
 use mapwire_wire::NodeId;
 
 use super::{Gms, Stage};

@@ -1,6 +1,6 @@
 //! Putpage at the node that puts: frames granted by storing nodes, the copies on their way, and what comes of them.
 
-use mapwire_service::Broken;
+use mapwire_vmmc::service::Broken;
 use mapwire_wire::NodeId;
 
 use super::Gms;

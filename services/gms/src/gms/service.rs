@@ -1,6 +1,6 @@
 //! The global memory as a service of a node.
 
-use mapwire_service::{Action, Broken, Service};
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::Gms;

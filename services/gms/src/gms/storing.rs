@@ -1,6 +1,6 @@
 //! The storing node: pages that come, are fetched, and go.
 
-use mapwire_service::Broken;
+use mapwire_vmmc::service::Broken;
 use mapwire_wire::NodeId;
 
 use super::{Gms, Stage};

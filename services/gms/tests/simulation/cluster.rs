@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mapwire_gms::{Config, FRAME_BYTES, Gms, MAX_MESSAGE_BYTES, Message, NodeSet, PageName, SpaceId};
-use mapwire_service::{Action, Service};
+use mapwire_vmmc::service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 use crate::random::Random;

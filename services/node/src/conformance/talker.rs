@@ -3,8 +3,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use mapwire_service::{Action, Broken, Service};
 use mapwire_translation::TranslationDesign;
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 
 use super::{Heard, Refused};

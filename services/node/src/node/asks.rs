@@ -1,8 +1,8 @@
 //! What the model of exports and imports and the services ask for, carried out as far as a node can.
 
 use mapwire_nic::{Nic, NicError};
-use mapwire_service::{Access, Region};
 use mapwire_translation::{PinPages, TranslationDesign};
+use mapwire_vmmc::service::{Access, Region};
 use mapwire_vmmc::{Action as VmmcAction, RequestId};
 use mapwire_wire::{Endpoint, ExportId, HandlerId, ImportId, NodeId, ProcessId};
 
@@ -46,7 +46,7 @@ pub enum Act {
         /// Where the first of them goes, in bytes from the start of the peer's memory.
         at: u64,
     },
-    /// A service must [meet](mapwire_service::Service::poll_meeting) another process before it goes on.
+    /// A service must [meet](mapwire_vmmc::service::Service::poll_meeting) another process before it goes on.
     Meet { handler: HandlerId, to: Endpoint },
     /// Give the program this access to the region's pages.
     Protect {

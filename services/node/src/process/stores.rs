@@ -6,8 +6,8 @@
 use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
-use mapwire_service::{Region, Service};
 use mapwire_translation::{PageRange, PinPages, TranslationDesign};
+use mapwire_vmmc::service::{Region, Service};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId};
 
 use super::Process;

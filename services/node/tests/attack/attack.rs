@@ -387,7 +387,7 @@ impl Attack {
     }
 
     /// A region lies within the shared memory.
-    fn note_region(&mut self, region: mapwire_service::Region) {
+    fn note_region(&mut self, region: mapwire_vmmc::service::Region) {
         let end = region.offset.checked_add(region.bytes).expect("it fits");
         assert!(region.view < messages::VIEWS && region.bytes > 0);
         assert!(end <= u64::from(messages::PAGES) * 4096, "{region:?}");

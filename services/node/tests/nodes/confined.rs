@@ -3,8 +3,8 @@
 use mapwire_dsm::{Config, Dsm, Message};
 use mapwire_nic::BufferId;
 use mapwire_node::{NoPayload, Node, SharedMemory};
-use mapwire_service::Service;
 use mapwire_translation::{Hierarchical, PageRange};
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{CommandRepr, ControlMessage, Endpoint, HandlerId, Header, Key, NodeId, ProcessId, Repr, Rights};
 
 use crate::allocations::calls;

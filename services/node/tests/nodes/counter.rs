@@ -4,7 +4,7 @@
 mod service;
 
 use mapwire_node::RegisterError;
-use mapwire_service::{Action, Broken, Service};
+use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 
 use crate::world::{World, at};

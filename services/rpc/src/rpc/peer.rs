@@ -1,6 +1,6 @@
 //! What a node does with what it knows of one peer.
 
-use mapwire_service::Broken;
+use mapwire_vmmc::service::Broken;
 
 use super::Peer;
 use crate::area::Area;

@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 
-use mapwire_service::{Action, Broken, Region, Service};
+use mapwire_vmmc::service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 use super::{Due, Rpc};

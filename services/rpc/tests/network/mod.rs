@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use mapwire_rpc::{
     Body, CallHeader, Config, Credential, Draft, Due, Incoming, Outcome, Placed, Refusal, ReplyStatus, Rpc, Xid,
 };
-use mapwire_service::{Action, Service};
+use mapwire_vmmc::service::{Action, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
 /// Bytes that each lends each.

@@ -9,7 +9,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use super::*;
 use crate::maps::Maps;
 use crate::memory::{MappedBuffer, SharedBuffer, Writers};
-use crate::testing::{child, in_child, lower_limit};
+use crate::testing::{child, in_child, lower_limit, store_word};
 
 mod trouble;
 
@@ -82,7 +82,7 @@ fn memory_keeps_its_bytes_and_its_place_and_importers_store_into_it() {
         assert!(memory.is_filled() && memory.range().shared);
         assert_eq!((buffer.as_ptr().addr(), buffer.len()), (memory.start, memory.bytes));
         let peer = import(&mut buffer);
-        peer.store_release_u64(PAGE - 8, 7).unwrap();
+        assert!(store_word(&peer, PAGE - 8, 7));
         assert_eq!(memory.word(PAGE - 8).load(Ordering::Acquire), 7);
         memory.word(0).store(8, Ordering::Release);
         let mut seen = [0; 8];
@@ -91,7 +91,7 @@ fn memory_keeps_its_bytes_and_its_place_and_importers_store_into_it() {
 
         buffer.revoke().unwrap();
         assert!(peer.revoked() && !memory.range().shared);
-        peer.store_release_u64(PAGE - 8, 9).unwrap();
+        assert!(store_word(&peer, PAGE - 8, 9));
         assert_eq!(memory.word(PAGE - 8).load(Ordering::Acquire), 7);
         memory.word(0).store(!0, Ordering::Relaxed);
         memory.word(PAGE - 8).store(!(PAGE as u64 - 8), Ordering::Relaxed);
@@ -116,7 +116,7 @@ fn only_whole_pages_of_heap_and_statics_are_adopted_and_may_be_again() {
             assert!(buffer.len() > bytes - 2 * PAGE && buffer.len() <= bytes);
             let peer = import(&mut buffer);
             let word = (buffer.as_ptr().addr() - address) / 8;
-            peer.store_release_u64(0, 77).unwrap();
+            assert!(store_word(&peer, 0, 77));
             assert_eq!(words[word].load(Ordering::Acquire), 77);
             words[word].store(before[word], Ordering::Relaxed);
         }
@@ -207,7 +207,7 @@ fn a_forked_child_has_the_memory_for_itself() {
         };
         assert_eq!(status.code(), Some(0), "{status}");
         assert!(memory.is_filled() && memory.range().shared && !peer.revoked());
-        peer.store_release_u64(0, 4).unwrap();
+        assert!(store_word(&peer, 0, 4));
         assert_eq!(memory.word(0).load(Ordering::Acquire), 4);
     });
 }
