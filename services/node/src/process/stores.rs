@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
-use mapwire_service::{Region, Service};
+use mapwire_service::Region;
 use mapwire_translation::{PageRange, PinPages, TranslationDesign};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId};
 

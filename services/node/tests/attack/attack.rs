@@ -24,6 +24,7 @@ use mapwire_dsm::{Config as DsmConfig, Dsm, Minipage};
 use mapwire_nic::link::LinkConfig;
 use mapwire_nic::{BufferId, Config, Datagram, DatagramBody, Delivery, Piece, Source, Verdict};
 use mapwire_node::{Act, Ask, NoPayload, Node, NodeConfig, SharedMemory, Told};
+use mapwire_service::Service;
 use mapwire_translation::{
     AnyDesign, CacheConfig, DesignConfig, DynamicHandleConfig, InterruptConfig, PerProcessConfig, PinLimit, PinRules,
 };
