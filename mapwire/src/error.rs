@@ -3,7 +3,6 @@
 use core::fmt;
 
 use mapwire_driver::DriverError;
-use mapwire_driver::shared::SharedError;
 use mapwire_launch::LaunchError;
 use mapwire_launch::meeting::MeetingError;
 use thiserror::Error;
@@ -14,6 +13,7 @@ pub use kind::ErrorKind;
 
 use crate::config::ConfigError;
 use crate::far::FarError;
+use crate::shared::SharedError;
 
 /// What can go wrong. Every message names what was wrong, with which value, and how to mend it. [`kind`](Self::kind)
 /// classifies it. In fields offsets, lengths and alignments are in bytes, and `rank` and `name` are those of the export.

@@ -66,7 +66,7 @@ pub(crate) fn refuse_shared(node: &Node, address: u64, length: u64) -> Result<()
 pub(crate) fn in_shared(node: &Node, address: u64, length: u64) -> bool {
     node.inner
         .engine
-        .shared_range()
+        .faulting_range()
         .is_some_and(|range| (address as usize) < range.end && address.saturating_add(length) as usize > range.start)
 }
 

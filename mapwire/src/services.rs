@@ -11,11 +11,14 @@ pub use mapwire_service::{Access, Action, Broken, Region, Service};
 pub use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
 use mapwire_vmmc::Importers;
-use mapwire_wire::{ExportId, ImportId, Rights};
+use mapwire_wire::{ExportId, Rights};
 
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::node::Node;
+
+/// The first handler id of services of programs: the library has those below.
+const FIRST_HANDLER: u32 = 16;
 
 /// The process that is rank `rank`.
 #[must_use]
@@ -30,9 +33,15 @@ impl Node {
     /// # Errors
     /// An id outside that range, or that this process has given already.
     pub fn register_service(&self, handler: HandlerId, service: impl Service) -> Result<()> {
+        self.register(handler, Box::new(service), None)
+    }
+
+    fn register(&self, handler: HandlerId, service: Box<dyn Service>, memory: Option<ServiceMemory>) -> Result<()> {
         self.check_process()?;
-        let mut driver = self.inner.engine.lock();
-        Ok(driver.register_service(handler, Box::new(service))?)
+        if handler.0 < FIRST_HANDLER {
+            return Err(DriverError::from(mapwire_node::RegisterError::Reserved(handler)).into());
+        }
+        Ok(self.inner.engine.lock().register_service(handler, service, memory)?)
     }
 
     /// Registers a service with memory: the [`Region`]s of its [`Action::Store`] lie in `buffer`, and `at` counts in the buffer that the
@@ -52,12 +61,10 @@ impl Node {
         let engine = &self.inner.engine;
         let name = format!("mapwire.service.{}", handler.0);
         let export = buffer.offer(engine, name.clone(), Importers::Job)?;
-        let mut offered =
-            ServiceBuffer { node: self.clone(), export, imports: Vec::new(), peers: Arc::new(PeerMemory::new(0)) };
+        let mut offered = ServiceBuffer { node: self.clone(), export, peers: Arc::new(PeerMemory::new(engine.size())) };
         offered.import_all(&name)?;
         let memory = ServiceMemory::new(Arc::clone(&buffer.memory), Arc::clone(&offered.peers));
-        engine.lock().set_service_memory(handler, memory);
-        self.register_service(handler, service)?;
+        self.register(handler, Box::new(service), Some(memory))?;
         // What a service sends before its peer is there would be dropped.
         self.barrier()?;
         Ok(offered)
@@ -65,8 +72,8 @@ impl Node {
 
     /// Takes a service away; messages that come for it from here on are dropped. `None` when there is none.
     pub fn deregister_service(&self, handler: HandlerId) -> Option<Box<dyn Service>> {
-        self.check_process().ok()?;
-        self.inner.engine.lock().deregister_service(handler)
+        self.check_process().ok().filter(|()| handler.0 >= FIRST_HANDLER)?;
+        self.inner.engine.lock().deregister_service(handler).0
     }
 
     /// Calls a service, and sends what it asks for.
@@ -105,7 +112,6 @@ impl Node {
 pub struct ServiceBuffer {
     node: Node,
     export: ExportId,
-    imports: Vec<(ImportId, mapwire_vmmc::Grant)>,
     peers: Arc<PeerMemory>,
 }
 
@@ -120,14 +126,14 @@ impl ServiceBuffer {
             let peer = NodeId(rank as u16);
             requests.push((peer, engine.lock().ask_import(peer, name, Rights::ALL, None, timeout_ns)?));
         }
-        let mut peers = PeerMemory::new(engine.size());
         for (peer, request) in requests {
             let late = || format!("rank {} has not registered its service", peer.0);
             let local = engine.wait_for(Some(timeout), late, |driver| driver.take_import(request))??;
-            self.imports.push((local.id, local.grant));
-            peers.set(peer, local.into());
+            // Nobody else has it yet.
+            if let Some(peers) = Arc::get_mut(&mut self.peers) {
+                peers.set(peer, local);
+            }
         }
-        self.peers = Arc::new(peers);
         Ok(())
     }
 
@@ -146,7 +152,7 @@ impl Drop for ServiceBuffer {
         }
         let mut driver = self.node.inner.engine.lock();
         let _ = driver.unexport(self.export);
-        for (id, grant) in self.imports.drain(..) {
+        for (id, grant) in self.peers.imports() {
             driver.release_import(id, &grant);
         }
     }

@@ -3,13 +3,12 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use mapwire_driver::shared::SharedError;
 use mapwire_host::memory::raw;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::opening::Opening;
-use crate::shared::Shared;
+use crate::shared::{Shared, SharedError};
 
 /// Types that can lie in shared memory: any bytes are a value, every value is bytes, and a copy is as good as the value. So
 /// numbers, arrays of them and `repr(C)` structures without padding that derive `zerocopy`'s traits; no references, no `bool`.

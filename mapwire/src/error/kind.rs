@@ -5,7 +5,6 @@ use core::fmt;
 use mapwire_driver::DriverError;
 use mapwire_driver::pages::PagesError;
 use mapwire_driver::rma::RmaError;
-use mapwire_driver::shared::SharedError;
 use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::memory::MemoryError;
 use mapwire_host::paging::PagerError;
@@ -24,6 +23,7 @@ use mapwire_wire::Refusal;
 
 use super::Error;
 use crate::far::FarError;
+use crate::shared::SharedError;
 use ErrorKind as Kind;
 
 /// What kind of failure an [`Error`](enum@crate::Error) is: what a program decides by. The C library has one code for each.
@@ -154,7 +154,6 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::RedirectsDirect => Kind::State,
         DriverError::Register(error) => of_registration(error),
         DriverError::NoService(_) => Kind::State,
-        DriverError::Shared(error) => of_shared(error),
     }
 }
 
@@ -381,7 +380,7 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::Late { .. } => Kind::Timeout,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,
-        SharedError::Register(error) => of_registration(error),
+        SharedError::Driver(error) => of_driver(error),
         SharedError::TooManyThreads(_) => Kind::Limit,
     }
 }

@@ -196,6 +196,13 @@ impl<D: TranslationDesign> Node<D> {
         self.processes.get(process)?.services().get(handler)?.stored_before(message)
     }
 
+    /// Whether a service of a process [holds](Service::is_holding) something.
+    #[inline]
+    #[must_use]
+    pub fn is_holding(&self, process: ProcessId) -> bool {
+        self.processes.get(process).is_some_and(|process| process.services().iter().any(Service::is_holding))
+    }
+
     /// What the services of a process have counted together.
     #[must_use]
     pub fn figures(&self, process: ProcessId) -> Figures {

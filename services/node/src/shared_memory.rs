@@ -253,6 +253,10 @@ impl Service for SharedMemory {
         }
     }
 
+    fn is_holding(&self) -> bool {
+        self.dsm.poll_hold().is_some()
+    }
+
     fn figures(&self) -> Figures {
         let counters = self.dsm.counters();
         Figures {

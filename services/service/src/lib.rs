@@ -149,6 +149,11 @@ pub trait Service: Any + Debug + Send {
         None
     }
 
+    /// Whether it keeps others waiting for some microseconds: a thread that spins until then beats one that sleeps.
+    fn is_holding(&self) -> bool {
+        false
+    }
+
     /// What it has counted, for the figures that ranks publish.
     fn figures(&self) -> Figures {
         Figures::default()
