@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use mapwire_host::own_words::OwnWord;
 use mapwire_host::processes::Forked;
 
-use crate::shared::SharedError;
+use crate::shared::error::SharedError;
 
 /// At most as many stand at a time: each has a range that is watched for faults, of which a process has no more.
 const MOST: usize = 16;

@@ -41,7 +41,7 @@ impl Node {
         if handler.0 < FIRST_HANDLER {
             return Err(DriverError::from(mapwire_node::RegisterError::Reserved(handler)).into());
         }
-        Ok(self.inner.engine.lock().register_service(handler, service, memory)?)
+        Ok(self.engine().lock().register_service(handler, service, memory)?)
     }
 
     /// Registers a service with memory: the [`Region`]s of its [`Action::Store`] lie in `buffer`, and `at` counts in the buffer that the
@@ -58,12 +58,12 @@ impl Node {
         buffer: &Buffer,
     ) -> Result<ServiceBuffer> {
         self.check_process()?;
-        let engine = &self.inner.engine;
+        let engine = self.engine();
         let name = format!("mapwire.service.{}", handler.0);
         let export = buffer.offer(engine, name.clone(), Importers::Job)?;
         let mut offered = ServiceBuffer { node: self.clone(), export, peers: Arc::new(PeerMemory::new(engine.size())) };
         offered.import_all(&name)?;
-        let memory = ServiceMemory::new(Arc::clone(&buffer.memory), Arc::clone(&offered.peers));
+        let memory = ServiceMemory::new(Arc::clone(buffer.memory()), Arc::clone(&offered.peers));
         self.register(handler, Box::new(service), Some(memory))?;
         // What a service sends before its peer is there would be dropped.
         self.barrier()?;
@@ -73,7 +73,7 @@ impl Node {
     /// Takes a service away; messages that come for it from here on are dropped. `None` when there is none.
     pub fn deregister_service(&self, handler: HandlerId) -> Option<Box<dyn Service>> {
         self.check_process().ok().filter(|()| handler.0 >= FIRST_HANDLER)?;
-        self.inner.engine.lock().deregister_service(handler).0
+        self.engine().lock().deregister_service(handler).0
     }
 
     /// Calls a service, and sends what it asks for.
@@ -82,7 +82,7 @@ impl Node {
     /// No service of type `T` under this id.
     pub fn call_service<T: Service, R>(&self, handler: HandlerId, call: impl FnOnce(&mut T) -> R) -> Result<R> {
         self.check_process()?;
-        let mut driver = self.inner.engine.lock();
+        let mut driver = self.engine().lock();
         let called = driver.call_service(handler, call);
         Ok(called.ok_or(DriverError::NoService(handler))?)
     }
@@ -97,7 +97,7 @@ impl Node {
         timeout: Option<Duration>,
         mut check: impl FnMut(&mut T) -> Option<R>,
     ) -> Result<R> {
-        let engine = &self.inner.engine;
+        let engine = self.engine();
         let what = || format!("what the service under {handler} waits for");
         let found = engine.wait_for(timeout, what, |driver| match driver.call_service(handler, &mut check) {
             None => Some(Err(DriverError::NoService(handler))),
@@ -118,7 +118,7 @@ pub struct ServiceBuffer {
 impl ServiceBuffer {
     /// Imports what all other ranks offer under `name`.
     fn import_all(&mut self, name: &str) -> Result<()> {
-        let engine = &self.node.inner.engine;
+        let engine = self.node.engine();
         let timeout = engine.timeout();
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut requests = Vec::new();
@@ -150,7 +150,7 @@ impl Drop for ServiceBuffer {
         if self.node.check_process().is_err() {
             return;
         }
-        let mut driver = self.node.inner.engine.lock();
+        let mut driver = self.node.engine().lock();
         let _ = driver.unexport(self.export);
         for (id, grant) in self.peers.imports() {
             driver.release_import(id, &grant);

@@ -3,7 +3,7 @@
 #[deny(unsafe_code)]
 mod calls;
 #[deny(unsafe_code)]
-mod error;
+pub(crate) mod error;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,7 +88,7 @@ impl Shared {
     /// come.
     pub fn open(node: &Node, threads: usize) -> Result<Self> {
         node.check_process()?;
-        let engine = &node.inner.engine;
+        let engine = node.engine();
         if engine.faulting_range().is_some() {
             return Err(SharedError::Open.into());
         }
@@ -96,7 +96,7 @@ impl Shared {
         if let Some(provider) = engine.provider().filter(|name| name == "shm") {
             return Err(SharedError::Provider(provider).into());
         }
-        let settings = &node.inner.config.shared;
+        let settings = &node.config().shared;
         let layout = ViewLayout::new(settings.base as usize, settings.bytes as usize, usize::from(settings.views))
             .map_err(SharedError::from)?;
         let views = Arc::new(MultiView::new("mapwire-shared", layout).map_err(SharedError::from)?);
@@ -117,7 +117,7 @@ impl Shared {
         let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
         // The model is in place before the segment is offered: whoever has imported it may send at once.
         // The round is the same in all ranks: it counts the times that all have met here. A rank that is still closing offers another name.
-        let round = node.inner.openings.load(Ordering::Relaxed);
+        let round = node.openings().load(Ordering::Relaxed);
         let name = format!("{SEGMENT_NAME}.{round}");
         let memory = ServiceMemory::of_views(ranks, name.clone(), Arc::clone(&views), protection);
         calls.open(dsm, memory)?;
@@ -374,7 +374,7 @@ impl Shared {
     }
 
     /// Whether `bytes` at `address` lie within one application view.
-    pub(crate) fn check_address(&self, address: u64, bytes: u64) -> Result<()> {
+    fn check_address(&self, address: u64, bytes: u64) -> Result<()> {
         self.node().check_process()?;
         let layout = self.layout();
         match layout.locate(address as usize) {
@@ -383,18 +383,13 @@ impl Shared {
         }
     }
 
-    /// What slices of this memory ask before they use it.
-    pub(crate) fn opening(&self) -> Opening {
-        self.inner.open.opening()
-    }
-
     fn layout(&self) -> &ViewLayout {
         self.inner.calls.layout()
     }
 
     #[inline]
     fn engine(&self) -> &Engine {
-        &self.inner.node.inner.engine
+        self.inner.node.engine()
     }
 }
 
@@ -405,7 +400,7 @@ impl Inner {
         let (views, base) = (|word: u64| word & 0xffff, |word: u64| word >> 16);
         let ours = layout.views as u64 | (layout.base as u64) << 16;
         let first = self.first_broadcast(ours)?;
-        self.node.inner.openings.fetch_add(1, Ordering::Relaxed);
+        self.node.openings().fetch_add(1, Ordering::Relaxed);
         let our_bytes = layout.bytes as u64;
         let bytes = self.broadcast(0, our_bytes)?;
         let (name, ours, first) = if bytes != our_bytes {
@@ -441,7 +436,7 @@ impl Inner {
 
     /// As [`broadcast`](Self::broadcast) of a value of rank 0, for the meeting in which ranks learn that all have opened the memory.
     fn first_broadcast(&self, value: u64) -> Result<u64> {
-        let openings = self.node.inner.openings.load(Ordering::Relaxed) + 1;
+        let openings = self.node.openings().load(Ordering::Relaxed) + 1;
         let call = TracedCall::of(TraceOp::Broadcast, 0);
         let met = self.calls.meet_first(openings, call, |dsm, thread| {
             dsm.broadcast(thread, 0, value)?;
@@ -467,7 +462,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.open.end();
-        let engine = &self.node.inner.engine;
+        let engine = self.node.engine();
         if !engine.is_here() {
             return;
         }
@@ -480,6 +475,30 @@ impl Drop for Inner {
         }
         drop(driver);
         drop(memory);
+    }
+}
+
+impl<T: Sharable> SharedSlice<T> {
+    /// The slice of `length` values at `address`, if that lies within one view and is aligned for `T`.
+    fn checked(shared: &Shared, address: u64, length: usize) -> Result<Self> {
+        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        shared.check_address(address, bytes)?;
+        let align = align_of::<T>() as u64;
+        if !address.is_multiple_of(align) {
+            return Err(Error::Misplaced { address, align });
+        }
+        Ok(Self::new(shared.inner.open.opening(), address, length))
+    }
+
+    /// The slice of `length` values at `address`, which another rank got from [`Shared::alloc`] and told this one.
+    ///
+    /// # Safety
+    /// `address` and `length` are those of an allocation of `shared`, or lie within one.
+    ///
+    /// # Errors
+    /// An address that is not within one view of the shared memory, or not aligned for `T`.
+    pub unsafe fn from_address(shared: &Shared, address: u64, length: usize) -> Result<Self> {
+        Self::checked(shared, address, length)
     }
 }
 

@@ -22,8 +22,8 @@ use mapwire_vmmc::{ProxyError, VmmcError};
 use mapwire_wire::Refusal;
 
 use super::Error;
-use crate::far::FarError;
-use crate::shared::SharedError;
+use crate::far::error::FarError;
+use crate::shared::error::SharedError;
 use ErrorKind as Kind;
 
 /// What kind of failure an [`Error`](enum@crate::Error) is: what a program decides by. The C library has one code for each.
@@ -93,8 +93,16 @@ impl fmt::Display for ErrorKind {
     }
 }
 
+impl Error {
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        of(self)
+    }
+}
+
 #[cold]
-pub(super) fn of(error: &Error) -> Kind {
+fn of(error: &Error) -> Kind {
     match error {
         Error::Config(_) => Kind::Config,
         Error::Launch(error) => of_launch(error),
