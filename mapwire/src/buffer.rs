@@ -12,6 +12,7 @@ use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, Rights};
 
 use crate::error::{Result, check_range};
+use crate::node::Node;
 use crate::raw;
 
 /// Memory from [`crate::Node::alloc`]: whole pages of a memfd, so that importers can map it. It stays at its address when an
@@ -20,11 +21,23 @@ use crate::raw;
 #[derive(Clone, Debug)]
 pub struct Buffer {
     /// Whoever locks the driver too locks it first.
-    pub(crate) memory: Arc<Mutex<SharedBuffer>>,
+    memory: Arc<Mutex<SharedBuffer>>,
     address: usize,
     length: usize,
     /// A forked child may neither read nor change it: it shares the memory with its parent and with importers.
     owner: Owner,
+}
+
+impl Node {
+    /// Memory that can be exported on the direct path: importers map it, and their stores need no help of this process.
+    /// Zeroed; `bytes` is rounded up to whole pages in memory, not in [`Buffer::len`].
+    ///
+    /// # Errors
+    /// Zero bytes, or no memory or address space for them.
+    pub fn alloc(&self, bytes: usize) -> Result<Buffer> {
+        self.check_process()?;
+        Buffer::allocate(bytes)
+    }
 }
 
 impl Buffer {
@@ -83,6 +96,10 @@ impl Buffer {
     /// A word outside the buffer, or not aligned.
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<()> {
         raw::store(self.at(offset, size_of::<u64>())?, value)
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Mutex<SharedBuffer>> {
+        &self.memory
     }
 
     /// Exports it to `importers` under a name of mapwire's own, for stores and fetches.

@@ -22,9 +22,6 @@ use crate::import::Import;
 use crate::node::Node;
 use crate::raw;
 
-/// Names that begin so are for mapwire itself.
-const RESERVED: &str = "mapwire.";
-
 /// The name under which ranks export their memory to each other.
 const NAME: &str = "mapwire.collective";
 
@@ -39,11 +36,6 @@ const VERDICT_BYTES: usize = size_of::<Verdict>();
 
 /// Bytes of a slot of rank 0's memory: a signal, a call and a chunk, in whole cache lines.
 const SLOT: u64 = ((8 + CALL_BYTES + CHUNK) as u64).next_multiple_of(64);
-
-/// Refuses a name that a program may not use.
-pub(crate) fn refuse_reserved(name: &str) -> Result<()> {
-    if name.starts_with(RESERVED) { Err(Error::ReservedName(name.to_owned())) } else { Ok(()) }
-}
 
 /// How values of all ranks become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +222,7 @@ impl Group {
     fn wait(&self, from: usize, offset: u64, value: u64, late: impl FnOnce()) -> Result<()> {
         let address = self.export.signal_address(offset)?;
         let has_come = || raw::load(address).is_ok_and(|seen| seen >= value);
-        let (engine, from) = (&self.node.inner.engine, NodeId(from as u16));
+        let (engine, from) = (self.node.engine(), NodeId(from as u16));
         let look = |thorough: bool| {
             if has_come() {
                 return Some(Ok(()));
@@ -435,20 +427,22 @@ impl Node {
     /// Runs `body` with what this rank has for such calls, made if this is the first.
     fn with_group<R>(&self, call: Call, body: impl FnOnce(&mut Group) -> Result<R>) -> Result<R> {
         self.check_process()?;
-        let mut held = match self.group.try_lock() {
+        let mut held = match self.group().try_lock() {
             Ok(held) => held,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(Error::CallsOverlap),
         };
-        match &mut *held {
-            Some(group) => body(group),
-            none => body(none.insert(Group::new(self, call)?)),
+        if held.is_none() {
+            *held = Some(Box::new(Group::new(self, call)?));
         }
+        // Nothing else is kept there.
+        let group = held.as_mut().and_then(|group| group.downcast_mut());
+        group.map_or(Err(Error::CallsOverlap), body)
     }
 }
 
 fn gone(node: &Node, rank: u32) -> Error {
-    let mut driver = node.inner.engine.lock();
+    let mut driver = node.engine().lock();
     driver.why_gone(NodeId(rank as u16)).into()
 }
 

@@ -10,7 +10,7 @@ use mapwire_settings::{parse_design, size};
 use mapwire_transport::net::Addresses;
 use thiserror::Error;
 
-use crate::global::DirectoryPlacement;
+use crate::global::placement::DirectoryPlacement;
 
 /// A setting that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

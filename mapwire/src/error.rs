@@ -3,7 +3,6 @@
 use core::fmt;
 
 use mapwire_driver::DriverError;
-use mapwire_driver::shared::SharedError;
 use mapwire_launch::LaunchError;
 use mapwire_launch::meeting::MeetingError;
 use thiserror::Error;
@@ -13,7 +12,8 @@ mod kind;
 pub use kind::ErrorKind;
 
 use crate::config::ConfigError;
-use crate::far::FarError;
+use crate::far::error::FarError;
+use crate::shared::error::SharedError;
 
 /// What can go wrong. Every message names what was wrong, with which value, and how to mend it. [`kind`](Self::kind)
 /// classifies it. In fields offsets, lengths and alignments are in bytes, and `rank` and `name` are those of the export.
@@ -148,14 +148,6 @@ fn not_stored(rank: u32, name: &str, count: u64, first: Option<(u64, u64)>, reas
     format!("{what} {since} were not stored{which}: {reason}")
 }
 
-impl Error {
-    /// What kind of failure it is.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
-        kind::of(self)
-    }
-}
-
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -171,6 +163,14 @@ pub(crate) fn check_range(offset: u64, length: u64, end: u64) -> Result<()> {
         Some(last) if last <= end => Ok(()),
         _ => Err(Error::OutOfRange { offset, length, end, unit: "bytes" }),
     }
+}
+
+/// Names that begin so are for mapwire itself.
+const RESERVED: &str = "mapwire.";
+
+/// Refuses a name that a program may not use.
+pub(crate) fn refuse_reserved(name: &str) -> Result<()> {
+    if name.starts_with(RESERVED) { Err(Error::ReservedName(name.to_owned())) } else { Ok(()) }
 }
 
 #[cfg(test)]

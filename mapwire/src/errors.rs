@@ -4,7 +4,6 @@
 pub use mapwire_driver::DriverError;
 pub use mapwire_driver::breach::Breach;
 pub use mapwire_driver::pages::PagesError;
-pub use mapwire_driver::shared::SharedError;
 pub use mapwire_dsm::Error as ModelError;
 pub use mapwire_host::faults::{ProtectionError, WatchError};
 pub use mapwire_host::memory::MemoryError;
@@ -21,3 +20,4 @@ pub use mapwire_wire::{Refusal, WireError};
 
 pub use crate::config::ConfigError;
 pub use crate::far::FarError;
+pub use crate::shared::SharedError;

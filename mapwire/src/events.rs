@@ -39,7 +39,7 @@ impl Node {
     /// # Errors
     /// No descriptor left.
     pub fn event_fd(&self) -> Result<EventFd> {
-        let engine = &self.inner.engine;
+        let engine = self.engine();
         Ok(EventFd { events: engine.open_events()?, engine: Arc::downgrade(engine) })
     }
 }

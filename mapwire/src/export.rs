@@ -13,11 +13,10 @@ use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, NodeId, Rights};
 
 use crate::buffer::Buffer;
-use crate::collective::refuse_reserved;
 use crate::config::Path;
-use crate::error::{Error, Result, check_range};
+use crate::error::{Error, Result, check_range, refuse_reserved};
 use crate::node::Node;
-use crate::{raw, waiting};
+use crate::raw;
 
 /// An export about to be made. Unless told otherwise it has no name (give it one), allows stores and fetches, and lets every
 /// rank of the job import it.
@@ -35,14 +34,42 @@ pub struct ExportBuilder<'a> {
     reserved: bool,
 }
 
+impl Node {
+    /// Begins to export a buffer from [`alloc`](Self::alloc), on the direct path where importers' rights allow. Of several exports of one buffer
+    /// that stand at a time only the first takes it.
+    pub fn export_buffer<'a>(&'a self, buffer: &'a Buffer) -> ExportBuilder<'a> {
+        ExportBuilder::of_buffer(self, buffer)
+    }
+
+    /// Begins to export memory of any kind: heap, stack or static.
+    ///
+    /// Whole pages of heap and statics take the direct path where importers' rights allow: [`start`](ExportBuilder::start) moves them onto
+    /// memory that can be mapped, in place, and the end of the export moves them back. Each takes some 20 µs and 1.5 µs a page. Stores of
+    /// other threads wait meanwhile; a system call must not store there. What changes for `fork`, `madvise` and huge pages until then
+    /// is said at [`SharedBuffer::adopt`](mapwire_host::memory::SharedBuffer::adopt).
+    ///
+    /// The rest takes the ring path: this process's NIC stores what comes, so that neighbours on the same page stay private. That is the
+    /// memory before the first whole page and behind the last, stacks, memory that is exported already or shared otherwise, of huge pages
+    /// or executable, and all memory with [`ring_only`](ExportBuilder::ring_only).
+    ///
+    /// # Safety
+    /// The range stays mapped and at its place until the [`Export`](crate::Export) is dropped (not merely forgotten), and
+    /// whoever reads it meanwhile bears that other ranks change it at any time: through
+    /// [`Export::read`](crate::Export::read), atomics or volatile loads, not through references.
+    #[allow(unsafe_code)]
+    pub unsafe fn export_range(&self, address: *mut u8, length: usize) -> ExportBuilder<'_> {
+        ExportBuilder::of_memory(self, address as u64, length as u64)
+    }
+}
+
 impl<'a> ExportBuilder<'a> {
-    pub(crate) fn of_buffer(node: &'a Node, buffer: &Buffer) -> Self {
+    fn of_buffer(node: &'a Node, buffer: &Buffer) -> Self {
         let mut builder = Self::of_memory(node, buffer.as_ptr() as u64, buffer.len() as u64);
         builder.buffer = Some(buffer.clone());
         builder
     }
 
-    pub(crate) fn of_memory(node: &'a Node, address: u64, length: u64) -> Self {
+    fn of_memory(node: &'a Node, address: u64, length: u64) -> Self {
         Self {
             node,
             buffer: None,
@@ -52,7 +79,7 @@ impl<'a> ExportBuilder<'a> {
             rights: Rights::ALL,
             importers: Importers::Job,
             handler: None,
-            ring_only: node.inner.config.path == Path::Ring,
+            ring_only: node.config().path == Path::Ring,
             reserved: false,
         }
     }
@@ -125,10 +152,10 @@ impl<'a> ExportBuilder<'a> {
             refuse_reserved(&self.name)?;
         }
         let (address, length) = (self.address, self.length);
-        raw::refuse_shared(self.node, address, length)?;
+        raw::refuse_shared(self.node.engine(), address, length)?;
         let memory = match &self.buffer {
             _ if self.ring_only || !self.rights.contains(Rights::FETCH) => None,
-            Some(buffer) => Some(Arc::clone(&buffer.memory)),
+            Some(buffer) => Some(Arc::clone(buffer.memory())),
             None => adopt(address, length, self.rights).map(|memory| Arc::new(Mutex::new(memory))),
         };
         if self.buffer.is_none() {
@@ -149,7 +176,7 @@ impl<'a> ExportBuilder<'a> {
             direct,
             handler: self.handler,
         };
-        let id = self.node.inner.engine.lock().export(request)?;
+        let id = self.node.engine().lock().export(request)?;
         Ok(Export {
             node: self.node.clone(),
             id,
@@ -187,6 +214,28 @@ fn adopt(address: u64, length: u64, rights: Rights) -> Option<SharedBuffer> {
 
 fn is_whole_pages(address: u64, length: u64) -> bool {
     (address | length).is_multiple_of(PAGE_BYTES as u64)
+}
+
+/// Waits until `look` finds a signal, for `timeout` at most. Without one, it gives the error `deserted` once none can come any more.
+pub(crate) fn wait_for<T>(
+    node: &Node,
+    direct: Option<&dyn AskForWake>,
+    timeout: Option<Duration>,
+    look: impl Fn() -> Option<T>,
+    is_deserted: impl Fn() -> bool,
+    deserted: impl FnOnce() -> Error,
+) -> Result<Option<T>> {
+    let outcome = node.engine().wait_for_memory(direct, timeout, |thorough| {
+        if let Some(seen) = look() {
+            return Some(Some(seen));
+        }
+        // What was sent before is in place: the last look is after that.
+        (thorough && timeout.is_none() && is_deserted()).then(&look)
+    });
+    match outcome {
+        Some(None) => Err(deserted()),
+        found => Ok(found.flatten()),
+    }
 }
 
 /// An export. It stands until [`revoke`](Self::revoke) or until it is dropped.
@@ -264,7 +313,7 @@ impl Export {
         let address = self.signal_address(offset)?;
         let look = || raw::load(address).ok().filter(|&seen| seen >= value);
         let deserted = || self.deserted(offset);
-        waiting::wait_for(&self.node, self.direct(), timeout, look, || self.is_deserted(), deserted)
+        wait_for(&self.node, self.direct(), timeout, look, || self.is_deserted(), deserted)
     }
 
     /// What to ask for wake-ups if importers may have mapped the memory.
@@ -274,12 +323,12 @@ impl Export {
 
     /// Says that a signal will not come.
     pub(crate) fn deserted(&self, offset: u64) -> Error {
-        Error::Deserted { offset, name: self.name.clone(), ranks: self.node.inner.engine.states() }
+        Error::Deserted { offset, name: self.name.clone(), ranks: self.node.engine().states() }
     }
 
     /// Whether nobody holds this export, and nobody is left who may import it.
     pub(crate) fn is_deserted(&self) -> bool {
-        let engine = &self.node.inner.engine;
+        let engine = self.node.engine();
         let driver = engine.lock();
         let nobody_may = match &self.importers {
             Importers::Nodes(nodes) => {
@@ -318,7 +367,7 @@ impl Export {
     /// limit on pinned pages. The export then stays as it is.
     pub fn redirect(&mut self, to: &Buffer) -> Result<()> {
         self.node.check_process()?;
-        self.node.inner.engine.lock().redirect(self.id, Some(&to.memory))?;
+        self.node.engine().lock().redirect(self.id, Some(to.memory()))?;
         self.landing = Some(to.clone());
         Ok(())
     }
@@ -329,7 +378,7 @@ impl Export {
     /// As [`redirect`](Self::redirect).
     pub fn redirect_back(&mut self) -> Result<()> {
         self.node.check_process()?;
-        self.node.inner.engine.lock().redirect(self.id, None)?;
+        self.node.engine().lock().redirect(self.id, None)?;
         self.landing = None;
         Ok(())
     }
@@ -343,7 +392,7 @@ impl Export {
     /// No memory for the copy. The export is taken back all the same, but importers that mapped it still see this memory.
     pub fn revoke(self) -> Result<()> {
         self.node.check_process()?;
-        let outcome = self.node.inner.engine.lock().unexport(self.id);
+        let outcome = self.node.engine().lock().unexport(self.id);
         // The drop that follows finds it gone.
         outcome.map_err(Error::from)
     }
@@ -354,7 +403,7 @@ impl Drop for Export {
         if self.node.check_process().is_err() {
             return;
         }
-        match self.node.inner.engine.lock().unexport(self.id) {
+        match self.node.engine().lock().unexport(self.id) {
             Ok(()) | Err(DriverError::Nic(mapwire_nic::NicError::UnknownExport(_))) => {}
             Err(error) => tracing::error!(%error, "an export could not be taken back whole"),
         }

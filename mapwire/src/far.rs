@@ -6,46 +6,20 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_pager::{DiskStore, FileChanges, Pager, PagerError, Statistics, file_bytes};
+use mapwire_pager::{DiskStore, FileChanges, Pager, Statistics, file_bytes};
 
 use crate::error::{Result, check_range};
 
+pub(crate) mod error;
 #[allow(unsafe_code)]
 mod slice;
 
+pub use error::FarError;
+use error::LEAST_BYTES;
 pub use slice::FarSlice;
-
-/// Least bytes in RAM that far memory works with.
-const LEAST_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
 /// Where the file is made unless another folder is given: `/tmp` is often in RAM itself.
 const FOLDER: &str = "/var/tmp";
-
-/// Why far memory could not be opened, or memory could not be had from it.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FarError {
-    /// No limit was given, or one that is too low.
-    #[error("{local_bytes} bytes in RAM are too few for far memory: give `local` at least {LEAST_BYTES}")]
-    Local {
-        /// Bytes given, 0 if none were.
-        local_bytes: u64,
-    },
-    /// The file that holds what is not in RAM cannot be made.
-    #[error(
-        "cannot keep far memory in {folder}: {cause}; choose a folder that may be written to, on a file system with unnamed files (O_TMPFILE)",
-        folder = folder.display()
-    )]
-    Disk {
-        /// The folder.
-        folder: PathBuf,
-        /// The kernel's reason.
-        cause: std::io::Error,
-    },
-    /// The pager.
-    #[error(transparent)]
-    Pager(#[from] PagerError),
-}
 
 /// Memory of which a limited part is in RAM, and the rest in a file that has no name, or in files that were mapped. For programs that
 /// know what of their memory is large; `mapwire far` does it for programs as they are.

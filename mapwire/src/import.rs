@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use mapwire_driver::engine::{Engine, Way};
@@ -13,24 +13,23 @@ use mapwire_vmmc::ProxyAddress;
 use mapwire_wire::{Key, Refusal, Rights, Signal, SignalOp};
 
 use crate::buffer::Buffer;
-use crate::collective::refuse_reserved;
-use crate::error::{Error, Result, check_range};
+use crate::error::{Error, Result, check_range, refuse_reserved};
 use crate::node::Node;
 
 mod atomics;
 mod checks;
 mod commands;
-pub(crate) mod copies;
+mod copies;
+mod memory;
 mod parts;
 mod proxies;
 mod requests;
 mod rma;
 mod transfer;
 
+use memory::{Memory, Then};
 pub use parts::Rows;
-pub(crate) use proxies::Proxies;
 pub use requests::{Request, Stable, StableMut};
-use transfer::{Memory, Then};
 
 /// An import about to be made. Unless told otherwise it has all rights that the export gives, and waits for the exporter as long as
 /// `MAPWIRE_TIMEOUT` says (30 s).
@@ -46,9 +45,16 @@ pub struct ImportBuilder<'a> {
     reserved: bool,
 }
 
+impl Node {
+    /// Begins to import what rank `rank` exports, or will export, as `name`.
+    pub fn import<'a>(&'a self, rank: usize, name: &'a str) -> ImportBuilder<'a> {
+        ImportBuilder::new(self, rank, name)
+    }
+}
+
 impl<'a> ImportBuilder<'a> {
-    pub(crate) fn new(node: &'a Node, rank: usize, name: &'a str) -> Self {
-        let timeout = node.inner.engine.timeout();
+    fn new(node: &'a Node, rank: usize, name: &'a str) -> Self {
+        let timeout = node.engine().timeout();
         Self { node, rank, name, rights: Rights::NONE, token: None, timeout, reserved: false }
     }
 
@@ -85,7 +91,7 @@ impl<'a> ImportBuilder<'a> {
         if !self.reserved {
             refuse_reserved(self.name)?;
         }
-        let engine = &self.node.inner.engine;
+        let engine = self.node.engine();
         let peer = self.node.peer(self.rank)?;
         let rank = peer.0;
         let mut left = self.timeout;
@@ -377,7 +383,7 @@ impl Drop for Import {
     fn drop(&mut self) {
         // In a forked child another thread of the parent may have the addresses locked for ever.
         if self.is_owner && self.held.engine.is_here() {
-            self.held.node.inner.proxies.leave(self.held.proxy);
+            self.held.node.proxies().write().unwrap_or_else(PoisonError::into_inner).leave(self.held.proxy);
         }
     }
 }

@@ -51,6 +51,7 @@
 mod buffer;
 mod collective;
 mod config;
+mod copies;
 pub mod environment;
 mod error;
 pub mod errors;

@@ -1,9 +1,10 @@
 //! A process's place in a job.
 
+use core::any::Any;
 use core::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use mapwire_driver::DriverError;
 use mapwire_driver::engine::{AskForWake, Asked, DriverGuard, Engine};
@@ -13,16 +14,13 @@ use mapwire_translation::ChooseVictims;
 use mapwire_transport::job::JobFabric;
 use mapwire_transport::net::{Addresses, AddressesError, Carrier, NetConfig};
 use mapwire_transport::rendezvous::JobAddress;
+use mapwire_vmmc::ProxySpace;
 use mapwire_wire::NodeId;
 
-use crate::buffer::Buffer;
-use crate::collective::Group;
 use crate::config::{ConfigError, NodeConfig};
+use crate::copies::Copies;
 use crate::environment;
 use crate::error::Result;
-use crate::export::ExportBuilder;
-use crate::import::copies::Copies;
-use crate::import::{ImportBuilder, Proxies};
 use crate::leaving::{self, Departure};
 
 /// A process's place in a job: its rank, its NIC, and the way to the others. Cheap to clone; the last clone that goes leaves
@@ -40,23 +38,26 @@ use crate::leaving::{self, Departure};
 /// of its own, and `exec` anything.
 #[derive(Clone, Debug)]
 pub struct Node {
-    pub(crate) inner: Arc<Inner>,
-    /// For calls of all ranks together, once there was one. It goes with the last `Node` that has it.
-    pub(crate) group: Arc<Mutex<Option<Group>>>,
+    inner: Arc<Inner>,
+    /// It goes with the last `Node` that has it.
+    group: Arc<GroupSlot>,
 }
 
+/// The proxy addresses of a node's imports. Read by every call that takes one, written when an import comes or goes.
+pub(crate) type Proxies = RwLock<ProxySpace<Arc<dyn Any + Send + Sync>>>;
+
+/// What calls of all ranks together keep, once there was one.
+pub(crate) type GroupSlot = Mutex<Option<Box<dyn Any + Send>>>;
+
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) config: NodeConfig,
-    pub(crate) proxies: Proxies,
-    /// How often all ranks have opened the shared memory.
-    pub(crate) openings: AtomicU32,
-    /// Requests under way on the ring path.
-    pub(crate) requests: AtomicU32,
-    /// What is on its way to other hosts.
-    pub(crate) copies: Copies,
-    pub(crate) departure: Arc<Departure>,
+struct Inner {
+    engine: Arc<Engine>,
+    config: NodeConfig,
+    proxies: Proxies,
+    openings: AtomicU32,
+    requests: AtomicU32,
+    copies: Copies,
+    departure: Arc<Departure>,
 }
 
 impl Drop for Inner {
@@ -173,6 +174,39 @@ impl Node {
         Ok(self.inner.engine.check_here()?)
     }
 
+    #[inline]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.inner.engine
+    }
+
+    pub(crate) fn proxies(&self) -> &Proxies {
+        &self.inner.proxies
+    }
+
+    pub(crate) fn group(&self) -> &GroupSlot {
+        &self.group
+    }
+
+    /// How often all ranks have opened the shared memory.
+    pub(crate) fn openings(&self) -> &AtomicU32 {
+        &self.inner.openings
+    }
+
+    /// Requests under way on the ring path.
+    pub(crate) fn requests(&self) -> &AtomicU32 {
+        &self.inner.requests
+    }
+
+    /// What is on its way to other hosts.
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.inner.copies
+    }
+
+    /// Whether the launcher says that rank 0 has failed, or that the job ends.
+    pub(crate) fn has_lost_first(&self) -> bool {
+        self.inner.departure.has_lost_first()
+    }
+
     /// The driver; `None` in a forked child, where nothing may be asked of it.
     fn driver(&self) -> Option<DriverGuard<'_>> {
         let engine = &self.inner.engine;
@@ -198,47 +232,6 @@ impl Node {
     #[must_use]
     pub fn size(&self) -> usize {
         self.inner.engine.size() as usize
-    }
-
-    /// Memory that can be exported on the direct path: importers map it, and their stores need no help of this process.
-    /// Zeroed; `bytes` is rounded up to whole pages in memory, not in [`Buffer::len`].
-    ///
-    /// # Errors
-    /// Zero bytes, or no memory or address space for them.
-    pub fn alloc(&self, bytes: usize) -> Result<Buffer> {
-        self.check_process()?;
-        Buffer::allocate(bytes)
-    }
-
-    /// Begins to export a buffer from [`alloc`](Self::alloc), on the direct path where importers' rights allow. Of several exports of one buffer
-    /// that stand at a time only the first takes it.
-    pub fn export_buffer<'a>(&'a self, buffer: &'a Buffer) -> ExportBuilder<'a> {
-        ExportBuilder::of_buffer(self, buffer)
-    }
-
-    /// Begins to export memory of any kind: heap, stack or static.
-    ///
-    /// Whole pages of heap and statics take the direct path where importers' rights allow: [`start`](ExportBuilder::start) moves them onto
-    /// memory that can be mapped, in place, and the end of the export moves them back. Each takes some 20 µs and 1.5 µs a page. Stores of
-    /// other threads wait meanwhile; a system call must not store there. What changes for `fork`, `madvise` and huge pages until then
-    /// is said at [`SharedBuffer::adopt`](mapwire_host::memory::SharedBuffer::adopt).
-    ///
-    /// The rest takes the ring path: this process's NIC stores what comes, so that neighbours on the same page stay private. That is the
-    /// memory before the first whole page and behind the last, stacks, memory that is exported already or shared otherwise, of huge pages
-    /// or executable, and all memory with [`ring_only`](ExportBuilder::ring_only).
-    ///
-    /// # Safety
-    /// The range stays mapped and at its place until the [`Export`](crate::Export) is dropped (not merely forgotten), and
-    /// whoever reads it meanwhile bears that other ranks change it at any time: through
-    /// [`Export::read`](crate::Export::read), atomics or volatile loads, not through references.
-    #[allow(unsafe_code)]
-    pub unsafe fn export_range(&self, address: *mut u8, length: usize) -> ExportBuilder<'_> {
-        ExportBuilder::of_memory(self, address as u64, length as u64)
-    }
-
-    /// Begins to import what rank `rank` exports, or will export, as `name`.
-    pub fn import<'a>(&'a self, rank: usize, name: &'a str) -> ImportBuilder<'a> {
-        ImportBuilder::new(self, rank, name)
     }
 
     /// Runs one turn of the driver in this thread, and the handlers of notifications that came. Whether anything was done.

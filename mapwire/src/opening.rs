@@ -8,9 +8,10 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-use mapwire_driver::shared::SharedError;
 use mapwire_host::own_words::OwnWord;
 use mapwire_host::processes::Forked;
+
+use crate::shared::error::SharedError;
 
 /// At most as many stand at a time: each has a range that is watched for faults, of which a process has no more.
 const MOST: usize = 16;

@@ -3,11 +3,10 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use mapwire_driver::DriverError;
+use mapwire_driver::engine::Engine;
 use mapwire_host::memory::raw::Source;
 
-use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::node::Node;
 
 /// Copies out of exported memory or of a buffer.
 #[inline]
@@ -19,10 +18,10 @@ pub(crate) fn read(address: u64, to: &mut [u8]) {
     unsafe { mapwire_host::memory::raw::copy_out(address as *const u8, to) };
 }
 
-/// The bytes of a range of `buffer` that was checked, to be sent.
+/// The bytes of a range of a buffer that was checked, to be sent.
 #[inline]
-pub(crate) fn bytes(_buffer: &Buffer, address: u64, length: usize) -> Source<'_> {
-    // SAFETY: the range lies in the buffer, which stays mapped at its address while it lives.
+pub(crate) fn bytes<Buffer>(_buffer: &Buffer, address: u64, length: usize) -> Source<'_> {
+    // SAFETY: the caller checked that the range lies in its buffer, which stays mapped at its address while it lives.
     unsafe { Source::from_raw(address as *const u8, length) }
 }
 
@@ -57,16 +56,15 @@ pub(crate) fn store(address: u64, value: u64) -> Result<()> {
 }
 
 /// Refuses a range in the shared memory's views: it has no fixed place, and the driver must not fault on it.
-pub(crate) fn refuse_shared(node: &Node, address: u64, length: u64) -> Result<()> {
-    if in_shared(node, address, length) { Err(Error::InSharedMemory { address, length }) } else { Ok(()) }
+pub(crate) fn refuse_shared(engine: &Engine, address: u64, length: u64) -> Result<()> {
+    if in_shared(engine, address, length) { Err(Error::InSharedMemory { address, length }) } else { Ok(()) }
 }
 
 /// Whether a range touches the shared memory's views.
 #[inline]
-pub(crate) fn in_shared(node: &Node, address: u64, length: u64) -> bool {
-    node.inner
-        .engine
-        .shared_range()
+pub(crate) fn in_shared(engine: &Engine, address: u64, length: u64) -> bool {
+    engine
+        .faulting_range()
         .is_some_and(|range| (address as usize) < range.end && address.saturating_add(length) as usize > range.start)
 }
 

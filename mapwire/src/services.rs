@@ -11,11 +11,14 @@ pub use mapwire_vmmc::service::{Access, Action, Broken, Region, Service};
 pub use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
 use mapwire_vmmc::Importers;
-use mapwire_wire::{ExportId, ImportId, Rights};
+use mapwire_wire::{ExportId, Rights};
 
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::node::Node;
+
+/// The first handler id of services of programs: the library has those below.
+const FIRST_HANDLER: u32 = 16;
 
 /// The process that is rank `rank`.
 #[must_use]
@@ -30,9 +33,15 @@ impl Node {
     /// # Errors
     /// An id outside that range, or that this process has given already.
     pub fn register_service(&self, handler: HandlerId, service: impl Service) -> Result<()> {
+        self.register(handler, Box::new(service), None)
+    }
+
+    fn register(&self, handler: HandlerId, service: Box<dyn Service>, memory: Option<ServiceMemory>) -> Result<()> {
         self.check_process()?;
-        let mut driver = self.inner.engine.lock();
-        Ok(driver.register_service(handler, Box::new(service))?)
+        if handler.0 < FIRST_HANDLER {
+            return Err(DriverError::from(mapwire_node::RegisterError::Reserved(handler)).into());
+        }
+        Ok(self.engine().lock().register_service(handler, service, memory)?)
     }
 
     /// Registers a service with memory: the [`Region`]s of its [`Action::Store`] lie in `buffer`, and `at` counts in the buffer that the
@@ -49,15 +58,13 @@ impl Node {
         buffer: &Buffer,
     ) -> Result<ServiceBuffer> {
         self.check_process()?;
-        let engine = &self.inner.engine;
+        let engine = self.engine();
         let name = format!("mapwire.service.{}", handler.0);
         let export = buffer.offer(engine, name.clone(), Importers::Job)?;
-        let mut offered =
-            ServiceBuffer { node: self.clone(), export, imports: Vec::new(), peers: Arc::new(PeerMemory::new(0)) };
+        let mut offered = ServiceBuffer { node: self.clone(), export, peers: Arc::new(PeerMemory::new(engine.size())) };
         offered.import_all(&name)?;
-        let memory = ServiceMemory::new(Arc::clone(&buffer.memory), Arc::clone(&offered.peers));
-        engine.lock().set_service_memory(handler, memory);
-        self.register_service(handler, service)?;
+        let memory = ServiceMemory::new(Arc::clone(buffer.memory()), Arc::clone(&offered.peers));
+        self.register(handler, Box::new(service), Some(memory))?;
         // What a service sends before its peer is there would be dropped.
         self.barrier()?;
         Ok(offered)
@@ -65,8 +72,8 @@ impl Node {
 
     /// Takes a service away; messages that come for it from here on are dropped. `None` when there is none.
     pub fn deregister_service(&self, handler: HandlerId) -> Option<Box<dyn Service>> {
-        self.check_process().ok()?;
-        self.inner.engine.lock().deregister_service(handler)
+        self.check_process().ok().filter(|()| handler.0 >= FIRST_HANDLER)?;
+        self.engine().lock().deregister_service(handler).0
     }
 
     /// Calls a service, and sends what it asks for.
@@ -75,7 +82,7 @@ impl Node {
     /// No service of type `T` under this id.
     pub fn call_service<T: Service, R>(&self, handler: HandlerId, call: impl FnOnce(&mut T) -> R) -> Result<R> {
         self.check_process()?;
-        let mut driver = self.inner.engine.lock();
+        let mut driver = self.engine().lock();
         let called = driver.call_service(handler, call);
         Ok(called.ok_or(DriverError::NoService(handler))?)
     }
@@ -90,7 +97,7 @@ impl Node {
         timeout: Option<Duration>,
         mut check: impl FnMut(&mut T) -> Option<R>,
     ) -> Result<R> {
-        let engine = &self.inner.engine;
+        let engine = self.engine();
         let what = || format!("what the service under {handler} waits for");
         let found = engine.wait_for(timeout, what, |driver| match driver.call_service(handler, &mut check) {
             None => Some(Err(DriverError::NoService(handler))),
@@ -105,14 +112,13 @@ impl Node {
 pub struct ServiceBuffer {
     node: Node,
     export: ExportId,
-    imports: Vec<(ImportId, mapwire_vmmc::Grant)>,
     peers: Arc<PeerMemory>,
 }
 
 impl ServiceBuffer {
     /// Imports what all other ranks offer under `name`.
     fn import_all(&mut self, name: &str) -> Result<()> {
-        let engine = &self.node.inner.engine;
+        let engine = self.node.engine();
         let timeout = engine.timeout();
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut requests = Vec::new();
@@ -120,14 +126,14 @@ impl ServiceBuffer {
             let peer = NodeId(rank as u16);
             requests.push((peer, engine.lock().ask_import(peer, name, Rights::ALL, None, timeout_ns)?));
         }
-        let mut peers = PeerMemory::new(engine.size());
         for (peer, request) in requests {
             let late = || format!("rank {} has not registered its service", peer.0);
             let local = engine.wait_for(Some(timeout), late, |driver| driver.take_import(request))??;
-            self.imports.push((local.id, local.grant));
-            peers.set(peer, local.into());
+            // Nobody else has it yet.
+            if let Some(peers) = Arc::get_mut(&mut self.peers) {
+                peers.set(peer, local);
+            }
         }
-        self.peers = Arc::new(peers);
         Ok(())
     }
 
@@ -144,9 +150,9 @@ impl Drop for ServiceBuffer {
         if self.node.check_process().is_err() {
             return;
         }
-        let mut driver = self.node.inner.engine.lock();
+        let mut driver = self.node.engine().lock();
         let _ = driver.unexport(self.export);
-        for (id, grant) in self.imports.drain(..) {
+        for (id, grant) in self.peers.imports() {
             driver.release_import(id, &grant);
         }
     }

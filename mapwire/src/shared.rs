@@ -1,12 +1,18 @@
 //! Memory that all ranks share (Millipage).
 
+#[deny(unsafe_code)]
+mod calls;
+#[deny(unsafe_code)]
+pub(crate) mod error;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mapwire_driver::DriverError;
-use mapwire_driver::engine::{Engine, SharedCall};
+use mapwire_driver::engine::{Engine, TracedCall};
 use mapwire_driver::exports::{DirectMemory, ExportRequest};
-use mapwire_driver::shared::{SharedError, SharedPort};
+use mapwire_driver::service_memory::ServiceMemory;
+use mapwire_driver::threads::MAX_THREADS;
 use mapwire_dsm::{Access, Config as ModelConfig, Counters, Dsm, Outcome, Progress};
 use mapwire_host::faults::{FaultBackend, FaultInfo, PageProtection, Resolution, Watch, WatchError, watch};
 use mapwire_host::views::{MultiView, ViewLayout};
@@ -15,6 +21,8 @@ use mapwire_translation::PAGE_BYTES;
 use mapwire_vmmc::Importers;
 use mapwire_wire::{ExportId, Rights, TraceOp};
 
+use self::calls::{Calls, HANDLER, call};
+pub use self::error::SharedError;
 use crate::error::{Error, Result};
 use crate::node::Node;
 use crate::opening::{Open, Opening};
@@ -53,6 +61,7 @@ pub struct Shared {
 
 #[derive(Debug)]
 struct Inner {
+    calls: Box<Calls>,
     node: Node,
     backend: FaultBackend,
     /// Ended before anything is taken away.
@@ -62,12 +71,12 @@ struct Inner {
     export: ExportId,
 }
 
-/// Serves a fault for the engine whose address the watch carries.
+/// Serves a fault for those whose address the watch carries.
 fn serve_fault(info: &FaultInfo) -> Resolution {
-    // SAFETY: the address is that of the `Engine` of the node that `Inner` holds; `Inner` drops the watch, which waits for
-    // faults being served, before it lets the node go.
-    let engine = unsafe { &*(info.context as *const Engine) };
-    engine.handle_fault(info)
+    // SAFETY: the address is that of the `Calls` that `Inner` holds in a box; `Inner` drops the watch, which waits for faults being
+    // served, before it lets them go.
+    let calls = unsafe { &*(info.context as *const Calls) };
+    calls.handle_fault(info)
 }
 
 impl Shared {
@@ -79,15 +88,15 @@ impl Shared {
     /// come.
     pub fn open(node: &Node, threads: usize) -> Result<Self> {
         node.check_process()?;
-        let engine = &node.inner.engine;
-        if engine.shared_range().is_some() {
+        let engine = node.engine();
+        if engine.faulting_range().is_some() {
             return Err(SharedError::Open.into());
         }
         // Its handlers of SIGSEGV and SIGBUS would stand in the way of this process's.
         if let Some(provider) = engine.provider().filter(|name| name == "shm") {
             return Err(SharedError::Provider(provider).into());
         }
-        let settings = &node.inner.config.shared;
+        let settings = &node.config().shared;
         let layout = ViewLayout::new(settings.base as usize, settings.bytes as usize, usize::from(settings.views))
             .map_err(SharedError::from)?;
         let views = Arc::new(MultiView::new("mapwire-shared", layout).map_err(SharedError::from)?);
@@ -99,44 +108,39 @@ impl Shared {
         let backend = protection.backend();
         let pages = u32::try_from(layout.pages()).unwrap_or(u32::MAX);
         let ranks = u16::try_from(node.size()).unwrap_or(u16::MAX);
-        let mut model = ModelConfig::new(
-            node.rank() as u16,
-            ranks,
-            mapwire_driver::shared::MAX_THREADS as u16,
-            pages,
-            settings.views,
-        );
+        let mut model = ModelConfig::new(node.rank() as u16, ranks, MAX_THREADS as u16, pages, settings.views);
         model.participants = u16::try_from(threads).unwrap_or(u16::MAX);
         let dsm = Dsm::new(model).map_err(SharedError::from)?;
-        let context = Arc::as_ptr(engine) as usize;
+        let calls = Box::new(Calls::new(engine, &views));
+        let context = core::ptr::from_ref(&*calls) as usize;
         let watched = watch(layout.views_range(), backend.signal(), context, serve_fault).map_err(SharedError::from)?;
         let open = Opening::begin().ok_or(SharedError::Watch(WatchError::TooMany))?;
-        // The port is in place before the segment is offered: whoever has imported it may send at once.
+        // The model is in place before the segment is offered: whoever has imported it may send at once.
         // The round is the same in all ranks: it counts the times that all have met here. A rank that is still closing offers another name.
-        let round = node.inner.openings.load(Ordering::Relaxed);
+        let round = node.openings().load(Ordering::Relaxed);
         let name = format!("{SEGMENT_NAME}.{round}");
-        let port = SharedPort::new(ranks, name.clone(), Arc::clone(&views), protection);
-        engine.open_shared(dsm, port)?;
+        let memory = ServiceMemory::of_views(ranks, name.clone(), Arc::clone(&views), protection);
+        calls.open(dsm, memory)?;
         let request = ExportRequest {
             name,
             address: views.privileged(0, layout.bytes).map_err(SharedError::from)? as u64,
             length: layout.bytes as u64,
             rights: Rights::ALL,
             importers: Importers::Job,
-            direct: Some(DirectMemory::Views(views)),
+            direct: Some(DirectMemory::Views(HANDLER, views)),
             handler: None,
         };
         let export = match engine.lock().export(request) {
             Ok(export) => export,
             Err(error) => {
                 drop(watched);
-                engine.close_shared();
+                calls.close();
                 return Err(error.into());
             }
         };
-        let inner = Inner { node: node.clone(), backend, open, watch: Mutex::new(Some(watched)), export };
+        let inner = Inner { calls, node: node.clone(), backend, open, watch: Mutex::new(Some(watched)), export };
         if node.size() <= ALL_MEET {
-            engine.meet_all()?;
+            inner.calls.meet_all()?;
         }
         let shared = Self { inner: Arc::new(inner) };
         shared.inner.check_layout(&layout)?;
@@ -178,11 +182,9 @@ impl Shared {
     /// No bytes, or more than is left.
     pub fn alloc_bytes(&self, bytes: u64) -> Result<u64> {
         let begin = |dsm: &mut Dsm, thread| dsm.alloc(thread, bytes);
-        let call = SharedCall { op: TraceOp::Allocate, address: 0, bytes };
-        match self.inner.operate(call, begin)? {
+        match self.inner.operate(call(TraceOp::Allocate, 0, bytes), begin)? {
             Some(Outcome::Allocated(at)) => {
-                let layout = self.layout()?;
-                Ok((layout.view_range(usize::from(at.view)).start as u64) + at.offset_bytes)
+                Ok((self.layout().view_range(usize::from(at.view)).start as u64) + at.offset_bytes)
             }
             other => Err(unexpected(other)),
         }
@@ -214,12 +216,8 @@ impl Shared {
     /// As [`prefetch`](Self::prefetch), and bytes that are not within one view of the shared memory.
     pub fn prefetch_all(&self, runs: &[(u64, u64, bool)]) -> Result<()> {
         self.node().check_process()?;
-        let layout = {
-            let driver = self.engine().lock();
-            driver.check_shared()?;
-            let port = driver.shared().ok_or(SharedError::NotOpen)?;
-            *port.views().layout()
-        };
+        self.inner.calls.check()?;
+        let layout = *self.layout();
         for &(address, bytes, _) in runs {
             self.check_address(address, bytes)?;
         }
@@ -240,7 +238,7 @@ impl Shared {
         while !is_over {
             // All runs are told of together.
             let calls = core::mem::take(&mut calls);
-            is_over = self.engine().shared_command(&calls, |dsm, thread| {
+            is_over = self.inner.calls.command(&calls, |dsm, thread| {
                 let now_ns = now_ns();
                 for _ in 0..MINIPAGES_AT_A_TIME {
                     let Some((view, pages, access)) = &mut run else { return Ok(true) };
@@ -276,7 +274,7 @@ impl Shared {
     /// A rank is gone; a number beyond the 256 there are.
     pub fn barrier_of(&self, barrier: u32) -> Result<()> {
         let begin = |dsm: &mut Dsm, thread| dsm.barrier(thread, barrier);
-        let call = SharedCall::of(TraceOp::Barrier, barrier.into());
+        let call = TracedCall::of(TraceOp::Barrier, barrier.into());
         match self.inner.operate(call, begin)? {
             Some(Outcome::Passed) => Ok(()),
             other => Err(unexpected(other)),
@@ -309,9 +307,8 @@ impl Shared {
     /// A rank is gone; a number beyond the last; a lock that this thread holds.
     #[inline]
     pub fn lock(&self, lock: u32) -> Result<LockGuard<'_>> {
-        let outcome = self
-            .engine()
-            .shared_operation(SharedCall::of(TraceOp::Lock, lock.into()), |dsm, thread| dsm.lock(thread, lock))?;
+        let call = TracedCall::of(TraceOp::Lock, lock.into());
+        let outcome = self.inner.calls.operate(call, |dsm, thread| dsm.lock(thread, lock))?;
         match outcome {
             None | Some(Outcome::Locked) => Ok(LockGuard { shared: self, lock }),
             other => Err(unexpected(other)),
@@ -324,9 +321,8 @@ impl Shared {
     /// A lock that this thread does not hold.
     #[inline]
     pub fn unlock(&self, lock: u32) -> Result<()> {
-        Ok(self
-            .engine()
-            .shared_command(&[SharedCall::of(TraceOp::Unlock, lock.into())], |dsm, thread| dsm.unlock(thread, lock))?)
+        let call = TracedCall::of(TraceOp::Unlock, lock.into());
+        Ok(self.inner.calls.command(&[call], |dsm, thread| dsm.unlock(thread, lock))?)
     }
 
     /// Changes how many threads of this rank take part in barriers.
@@ -335,14 +331,14 @@ impl Shared {
     /// None, more than 64, or while threads wait in a barrier.
     pub fn set_threads(&self, threads: usize) -> Result<()> {
         let threads = u16::try_from(threads).unwrap_or(u16::MAX);
-        let call = SharedCall { op: TraceOp::ShapeShared, address: self.layout()?.views as u64, bytes: threads.into() };
-        Ok(self.engine().shared_command(&[call], |dsm, _| dsm.set_participants(threads))?)
+        let call = call(TraceOp::ShapeShared, self.layout().views as u64, threads.into());
+        Ok(self.inner.calls.command(&[call], |dsm, _| dsm.set_participants(threads))?)
     }
 
     /// What this rank did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        if self.engine().is_here() { self.engine().lock().shared_counters() } else { Counters::default() }
+        self.inner.calls.counters()
     }
 
     /// How faults are caught.
@@ -378,29 +374,22 @@ impl Shared {
     }
 
     /// Whether `bytes` at `address` lie within one application view.
-    pub(crate) fn check_address(&self, address: u64, bytes: u64) -> Result<()> {
-        let layout = self.layout()?;
+    fn check_address(&self, address: u64, bytes: u64) -> Result<()> {
+        self.node().check_process()?;
+        let layout = self.layout();
         match layout.locate(address as usize) {
             Some((_, offset)) if bytes <= layout.bytes.saturating_sub(offset) as u64 => Ok(()),
             _ => Err(Error::Driver(DriverError::NotMapped { address, length: bytes, access: "share" })),
         }
     }
 
-    /// What slices of this memory ask before they use it.
-    pub(crate) fn opening(&self) -> Opening {
-        self.inner.open.opening()
-    }
-
-    fn layout(&self) -> Result<ViewLayout> {
-        self.node().check_process()?;
-        let driver = self.engine().lock();
-        let port = driver.shared().ok_or(SharedError::NotOpen)?;
-        Ok(*port.views().layout())
+    fn layout(&self) -> &ViewLayout {
+        self.inner.calls.layout()
     }
 
     #[inline]
     fn engine(&self) -> &Engine {
-        &self.inner.node.inner.engine
+        self.inner.node.engine()
     }
 }
 
@@ -411,7 +400,7 @@ impl Inner {
         let (views, base) = (|word: u64| word & 0xffff, |word: u64| word >> 16);
         let ours = layout.views as u64 | (layout.base as u64) << 16;
         let first = self.first_broadcast(ours)?;
-        self.node.inner.openings.fetch_add(1, Ordering::Relaxed);
+        self.node.openings().fetch_add(1, Ordering::Relaxed);
         let our_bytes = layout.bytes as u64;
         let bytes = self.broadcast(0, our_bytes)?;
         let (name, ours, first) = if bytes != our_bytes {
@@ -436,11 +425,10 @@ impl Inner {
     /// An operation of the calling thread on the model; waits for its outcome.
     fn operate(
         &self,
-        call: SharedCall,
+        call: TracedCall,
         begin: impl FnOnce(&mut Dsm, u16) -> Result<(), mapwire_dsm::Error>,
     ) -> Result<Option<Outcome>> {
-        let engine = &self.node.inner.engine;
-        Ok(engine.shared_operation(call, |dsm, thread| {
+        Ok(self.calls.operate(call, |dsm, thread| {
             begin(dsm, thread)?;
             Ok(Progress::Pending)
         })?)
@@ -448,9 +436,9 @@ impl Inner {
 
     /// As [`broadcast`](Self::broadcast) of a value of rank 0, for the meeting in which ranks learn that all have opened the memory.
     fn first_broadcast(&self, value: u64) -> Result<u64> {
-        let openings = self.node.inner.openings.load(Ordering::Relaxed) + 1;
-        let call = SharedCall::of(TraceOp::Broadcast, 0);
-        let met = self.node.inner.engine.first_meeting(openings, call, |dsm, thread| {
+        let openings = self.node.openings().load(Ordering::Relaxed) + 1;
+        let call = TracedCall::of(TraceOp::Broadcast, 0);
+        let met = self.calls.meet_first(openings, call, |dsm, thread| {
             dsm.broadcast(thread, 0, value)?;
             Ok(Progress::Pending)
         })?;
@@ -463,7 +451,7 @@ impl Inner {
     /// A meeting of one thread of each rank, however many take part in barriers, which gives the value of rank `root` to all.
     fn broadcast(&self, root: u16, value: u64) -> Result<u64> {
         let begin = |dsm: &mut Dsm, thread| dsm.broadcast(thread, root, value);
-        let call = SharedCall::of(TraceOp::Broadcast, root.into());
+        let call = TracedCall::of(TraceOp::Broadcast, root.into());
         match self.operate(call, begin)? {
             Some(Outcome::Value(value)) => Ok(value),
             other => Err(unexpected(other)),
@@ -474,19 +462,43 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.open.end();
-        let engine = &self.node.inner.engine;
+        let engine = self.node.engine();
         if !engine.is_here() {
             return;
         }
         drop(self.watch.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let mut port = engine.close_shared();
+        let memory = self.calls.close();
         let mut driver = engine.lock();
         let _ = driver.unexport(self.export);
-        for (id, grant) in port.iter_mut().flat_map(|port| port.take_imports()) {
+        for (id, grant) in memory.iter().flat_map(|memory| memory.peers().imports()) {
             driver.release_import(id, &grant);
         }
         drop(driver);
-        drop(port);
+        drop(memory);
+    }
+}
+
+impl<T: Sharable> SharedSlice<T> {
+    /// The slice of `length` values at `address`, if that lies within one view and is aligned for `T`.
+    fn checked(shared: &Shared, address: u64, length: usize) -> Result<Self> {
+        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        shared.check_address(address, bytes)?;
+        let align = align_of::<T>() as u64;
+        if !address.is_multiple_of(align) {
+            return Err(Error::Misplaced { address, align });
+        }
+        Ok(Self::new(shared.inner.open.opening(), address, length))
+    }
+
+    /// The slice of `length` values at `address`, which another rank got from [`Shared::alloc`] and told this one.
+    ///
+    /// # Safety
+    /// `address` and `length` are those of an allocation of `shared`, or lie within one.
+    ///
+    /// # Errors
+    /// An address that is not within one view of the shared memory, or not aligned for `T`.
+    pub unsafe fn from_address(shared: &Shared, address: u64, length: usize) -> Result<Self> {
+        Self::checked(shared, address, length)
     }
 }
 
@@ -495,9 +507,8 @@ fn bytes_of<T: Sharable>(slice: &SharedSlice<T>) -> u64 {
 }
 
 /// What a trace says of a run of bytes that is asked for.
-fn prefetch_call(&(address, bytes, writes): &(u64, u64, bool)) -> SharedCall {
-    let op = if writes { TraceOp::PrefetchWrite } else { TraceOp::Prefetch };
-    SharedCall { op, address, bytes }
+fn prefetch_call(&(address, bytes, writes): &(u64, u64, bool)) -> TracedCall {
+    call(if writes { TraceOp::PrefetchWrite } else { TraceOp::Prefetch }, address, bytes)
 }
 
 fn unexpected(outcome: Option<Outcome>) -> Error {

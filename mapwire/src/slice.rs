@@ -3,13 +3,12 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use mapwire_driver::shared::SharedError;
 use mapwire_host::memory::raw;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::opening::Opening;
-use crate::shared::Shared;
+use crate::shared::error::SharedError;
 
 /// Types that can lie in shared memory: any bytes are a value, every value is bytes, and a copy is as good as the value. So
 /// numbers, arrays of them and `repr(C)` structures without padding that derive `zerocopy`'s traits; no references, no `bool`.
@@ -50,30 +49,8 @@ impl<T> fmt::Debug for SharedSlice<T> {
 }
 
 impl<T: Sharable> SharedSlice<T> {
-    const fn new(opening: Opening, address: u64, length: usize) -> Self {
+    pub(crate) const fn new(opening: Opening, address: u64, length: usize) -> Self {
         Self { address, length, opening, values: PhantomData }
-    }
-
-    /// The slice of `length` values at `address`, if that lies within one view and is aligned for `T`.
-    pub(crate) fn checked(shared: &Shared, address: u64, length: usize) -> Result<Self> {
-        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
-        shared.check_address(address, bytes)?;
-        let align = align_of::<T>() as u64;
-        if !address.is_multiple_of(align) {
-            return Err(Error::Misplaced { address, align });
-        }
-        Ok(Self::new(shared.opening(), address, length))
-    }
-
-    /// The slice of `length` values at `address`, which another rank got from [`Shared::alloc`] and told this one.
-    ///
-    /// # Safety
-    /// `address` and `length` are those of an allocation of `shared`, or lie within one.
-    ///
-    /// # Errors
-    /// An address that is not within one view of the shared memory, or not aligned for `T`.
-    pub unsafe fn from_address(shared: &Shared, address: u64, length: usize) -> Result<Self> {
-        Self::checked(shared, address, length)
     }
 
     /// Address of the first value; the same in every rank.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use mapwire_driver::engine::{AskForWake, Asked};
 
 use crate::error::{Error, Result};
-use crate::export::Export;
+use crate::export::{Export, wait_for};
 use crate::node::Node;
 use crate::raw;
 
@@ -42,28 +42,6 @@ impl Node {
         let direct = (!asked.0.is_empty()).then_some(&asked as &dyn AskForWake);
         let are_deserted = || signals.iter().all(|signal| signal.export.is_deserted());
         wait_for(self, direct, timeout, look, are_deserted, || first.export.deserted(first.offset))
-    }
-}
-
-/// Waits until `look` finds a signal, for `timeout` at most. Without one, it gives the error `deserted` once none can come any more.
-pub(crate) fn wait_for<T>(
-    node: &Node,
-    direct: Option<&dyn AskForWake>,
-    timeout: Option<Duration>,
-    look: impl Fn() -> Option<T>,
-    is_deserted: impl Fn() -> bool,
-    deserted: impl FnOnce() -> Error,
-) -> Result<Option<T>> {
-    let outcome = node.inner.engine.wait_for_memory(direct, timeout, |thorough| {
-        if let Some(seen) = look() {
-            return Some(Some(seen));
-        }
-        // What was sent before is in place: the last look is after that.
-        (thorough && timeout.is_none() && is_deserted()).then(&look)
-    });
-    match outcome {
-        Some(None) => Err(deserted()),
-        found => Ok(found.flatten()),
     }
 }
 

@@ -4,7 +4,6 @@ mod asks;
 pub(crate) mod confined;
 mod memory;
 mod services;
-mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +16,8 @@ use mapwire_node::{Node, NodeConfig};
 use mapwire_translation::{AnyDesign, ChooseVictims, Counters, TranslationDesign};
 use mapwire_transport::fabric::{Fabric, News};
 use mapwire_transport::job::JobFabric;
-use mapwire_wire::{CommandRepr, Key, NodeId};
+use mapwire_vmmc::service::Figures;
+use mapwire_wire::{CommandRepr, HandlerId, Key, NodeId};
 
 use crate::breach::Breach;
 use crate::capture::Capture;
@@ -33,7 +33,6 @@ use crate::outcomes::Outcomes;
 use crate::paths::Paths;
 use crate::peer_words::PeerWords;
 use crate::rma::Rma;
-use crate::shared::SharedPort;
 
 /// The network interface of a process, with the translation design that its job has chosen.
 pub type Interface = Nic<AnyDesign>;
@@ -49,11 +48,10 @@ pub struct Driver<F: Fabric = JobFabric> {
     queue: CommandQueue,
     /// The service thread has been woken for what the page-fault handler has left.
     told_service: bool,
-    shared: Option<Box<SharedPort>>,
-    /// A peer that the shared memory must meet, which the page-fault handler has left to others.
-    left_meeting: Option<NodeId>,
-    /// What shared memories have counted that are closed.
-    shared_before: mapwire_dsm::Counters,
+    /// A peer that a service must meet, which the page-fault handler has left to others.
+    left_meeting: Option<(HandlerId, NodeId)>,
+    /// What services have counted that are gone.
+    figures_before: Figures,
 }
 
 impl<F: Fabric> Driver<F> {
@@ -100,9 +98,8 @@ impl<F: Fabric> Driver<F> {
             paths,
             queue: CommandQueue::new()?,
             told_service: false,
-            shared: None,
             left_meeting: None,
-            shared_before: mapwire_dsm::Counters::default(),
+            figures_before: Figures::default(),
         })
     }
 
@@ -194,8 +191,8 @@ impl<F: Fabric> Driver<F> {
         if let Some(store) = self.local.memories.take_left_store() {
             self.store(store);
         }
-        if let Some(peer) = self.left_meeting.take() {
-            self.meet_sharer(peer);
+        if let Some((handler, peer)) = self.left_meeting.take() {
+            self.meet(handler, peer);
         }
         self.paths.forget_gone(&mut self.local.memories);
         self.paths.bury();
@@ -389,6 +386,12 @@ impl<F: Fabric> Driver<F> {
     #[must_use]
     pub fn is_gone(&self, peer: NodeId) -> bool {
         self.paths.is_gone(peer)
+    }
+
+    /// Why a peer counts as gone that this process found at fault.
+    #[must_use]
+    pub fn breach_of(&self, peer: NodeId) -> Option<Breach> {
+        self.paths.breach_of(peer)
     }
 
     /// Why nothing comes from a peer that is gone. The program is told, and knows that stores may be lost.

@@ -5,7 +5,6 @@
 //! and sleeps again (event-driven rather than polled, Millipage §3.3). In [`DriverMode::Thread`] the service thread polls all
 //! the time, and other threads only write commands and watch completion words.
 
-mod calls;
 mod deadline;
 mod ending;
 mod events;
@@ -14,16 +13,18 @@ mod holding;
 mod interrupts;
 mod naps;
 mod noting;
+mod operations;
 mod polling;
 mod serving;
-mod shared_calls;
 mod waits;
 
-use calls::ProcessorTimes;
-pub use calls::SharedCall;
+pub use ending::exit_lost;
 use ending::run_to_the_end;
 use naps::MemoryNap;
 pub use naps::{AskForWake, Asked};
+pub(crate) use noting::Noted;
+use noting::ProcessorTimes;
+pub use noting::TracedCall;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -94,10 +95,10 @@ pub struct Engine<F: Fabric = JobFabric> {
     is_open: bool,
     /// When its figures were published last.
     published_at_ns: AtomicU64,
-    /// The shared memory's application views; 0 while it is not open.
-    shared_start: AtomicUsize,
-    shared_end: AtomicUsize,
-    /// While a trace is taken: when threads' last calls of the shared memory were over, by their own clocks.
+    /// Addresses whose page faults this process serves; 0 while there are none.
+    faults_start: AtomicUsize,
+    faults_end: AtomicUsize,
+    /// While a trace is taken: when threads' last calls were over, by their own clocks.
     processor_times: Option<Box<ProcessorTimes>>,
 }
 
@@ -179,8 +180,8 @@ impl<F: Fabric> Engine<F> {
             owes_look: AtomicBool::new(false),
             is_open: config.is_open,
             published_at_ns: AtomicU64::new(0),
-            shared_start: AtomicUsize::new(0),
-            shared_end: AtomicUsize::new(0),
+            faults_start: AtomicUsize::new(0),
+            faults_end: AtomicUsize::new(0),
             processor_times: config.trace.is_some().then(|| Box::new(ProcessorTimes::new())),
         });
         // The thread holds no share of the engine: dropping the last share is what stops it.
@@ -220,7 +221,7 @@ impl<F: Fabric> Engine<F> {
         self.size
     }
 
-    /// Whether calls of the shared memory are written down.
+    /// Whether calls of services are written down.
     #[must_use]
     pub fn is_traced(&self) -> bool {
         self.processor_times.is_some()
@@ -336,7 +337,24 @@ impl<F: Fabric> Engine<F> {
     /// Whether a rank is known to have failed, rather than left.
     #[must_use]
     pub fn has_died(&self, rank: NodeId) -> bool {
-        self.bells.state(rank) == RankState::Dead
+        self.state(rank) == RankState::Dead
+    }
+
+    /// How a rank stands, as the board has it.
+    #[must_use]
+    pub fn state(&self, rank: NodeId) -> RankState {
+        self.bells.state(rank)
+    }
+
+    /// Shows on the board that this rank has opened the memory that all ranks share so many times.
+    pub fn show_openings(&self, openings: u32) {
+        self.bells.show_openings(openings);
+    }
+
+    /// How often a rank has opened that memory, if the board shows it.
+    #[must_use]
+    pub fn openings(&self, rank: NodeId) -> Option<u32> {
+        self.bells.openings(rank)
     }
 
     /// Whether there were other ranks and all of them are gone.

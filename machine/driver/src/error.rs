@@ -1,13 +1,9 @@
 //! Errors of the driver.
 
 use core::time::Duration;
-use std::sync::Arc;
 
-use mapwire_dsm::PeerError;
-use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::memory::MemoryError;
 use mapwire_host::processes::Forked;
-use mapwire_host::views::ViewError;
 use mapwire_nic::{CommandError, NicError};
 use mapwire_transport::job::JoinError;
 use mapwire_transport::rendezvous::RendezvousError;
@@ -169,94 +165,6 @@ pub enum DriverError {
     /// No such service is registered.
     #[error("this process has no service of this type under {0}: register it first")]
     NoService(mapwire_wire::HandlerId),
-    /// The shared memory.
-    #[error(transparent)]
-    Shared(#[from] SharedError),
-}
-
-/// What can go wrong with the shared memory.
-#[derive(Debug, Error)]
-pub enum SharedError {
-    /// This process is a forked child of the one that joined.
-    #[error(transparent)]
-    Forked(#[from] Forked),
-    /// The model refuses.
-    #[error(transparent)]
-    Model(#[from] mapwire_dsm::Error),
-    /// Its tables cannot have this shape.
-    #[error(transparent)]
-    Config(#[from] mapwire_dsm::ConfigError),
-    /// The views cannot be mapped.
-    #[error(transparent)]
-    Views(#[from] ViewError),
-    /// Its messages cannot reach it.
-    #[error(transparent)]
-    Register(#[from] mapwire_node::RegisterError),
-    /// Pages cannot be protected.
-    #[error(transparent)]
-    Protection(#[from] ProtectionError),
-    /// Faults cannot be caught.
-    #[error(transparent)]
-    Watch(#[from] WatchError),
-    /// What carries packets between hosts catches page faults itself.
-    #[error(
-        "libfabric's provider `{0}` catches SIGSEGV and SIGBUS itself, so accesses to shared memory cannot be served beside it: use another provider (--transport ofi:tcp), or --transport shm"
-    )]
-    Provider(String),
-    /// A peer does not follow the protocol.
-    #[error(transparent)]
-    Peer(#[from] PeerError),
-    /// A peer sent a message of another kind.
-    #[error(
-        "rank {} sent a message that is not one of the shared memory; end the job, its memory is no longer consistent",
-        rank(.0)
-    )]
-    Garbled(NodeId),
-    /// A rank is gone, and with it what it owned.
-    #[error("rank {} is gone, and with it the shared memory that it owned", rank(.0))]
-    RankGone(NodeId),
-    /// A rank has closed the memory while others use it.
-    #[error(
-        "rank {} has taken its part of the shared memory away: it did not wait for the others to close it too",
-        rank(.0)
-    )]
-    RankClosed(NodeId),
-    /// A rank asked for memory before it had joined.
-    #[error(
-        "rank {} asked for shared memory before it had opened it; end the job, its memory is no longer consistent",
-        rank(.0)
-    )]
-    NoView(NodeId),
-    /// The part of another rank cannot be reached.
-    #[error("no way to the part of the shared memory that rank {} owns: {}", rank(.0), .1)]
-    Segment(NodeId, Arc<DriverError>),
-    /// Not all ranks have opened it.
-    #[error("{missing} not opened the shared memory, and for {} s no other has; {states}", .after.as_secs_f32())]
-    Late {
-        /// Who has not.
-        missing: String,
-        /// For so long nothing has changed.
-        after: Duration,
-        /// The ranks by state.
-        states: String,
-    },
-    /// A rank broke the rules of the link, and counts as gone.
-    #[error("rank {} is broken ({breach}), and with it the shared memory that it owned", rank(.peer))]
-    RankBroken {
-        /// The rank.
-        peer: NodeId,
-        /// What it did.
-        breach: Breach,
-    },
-    /// Shared memory is open already.
-    #[error("the shared memory of this process is open already")]
-    Open,
-    /// Shared memory is not open.
-    #[error("the shared memory of this process is not open, or no longer")]
-    NotOpen,
-    /// More threads than were announced.
-    #[error("more than {0} threads of this process use the shared memory")]
-    TooManyThreads(usize),
 }
 
 impl From<JoinError> for DriverError {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mapwire_host::memory::{SharedBuffer, Writers};
 use mapwire_host::views::MultiView;
 use mapwire_vmmc::Importers;
-use mapwire_wire::{MappedPart, Rights};
+use mapwire_wire::{HandlerId, MappedPart, Rights};
 
 use crate::notices::NotificationHandler;
 
@@ -14,8 +14,8 @@ use crate::notices::NotificationHandler;
 pub enum DirectMemory {
     /// A buffer, or memory of the program that was adopted.
     Buffer(Arc<Mutex<SharedBuffer>>),
-    /// The shared memory's segment, by way of its privileged view; for peers only, and never revoked while it is open.
-    Views(Arc<MultiView>),
+    /// The memory of a service, by way of its privileged view: for peers of the service, and never revoked while it is open.
+    Views(HandlerId, Arc<MultiView>),
 }
 
 /// Whom an export with these rights lets store: who may not is kept out by the kernel.
@@ -54,7 +54,7 @@ impl ExportRequest {
                 let bytes = (buffer.len() as u64).min(self.length.checked_sub(offset)?);
                 (bytes > 0).then_some(MappedPart { offset, bytes })
             }
-            DirectMemory::Views(_) => Some(MappedPart { offset: 0, bytes: self.length }),
+            DirectMemory::Views(..) => Some(MappedPart { offset: 0, bytes: self.length }),
         }
     }
 }

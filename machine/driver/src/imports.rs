@@ -21,24 +21,6 @@ pub struct LocalImport {
     pub mapped: Option<MappedBuffer>,
 }
 
-/// Memory of a peer, all of which this process imports.
-#[derive(Debug)]
-pub enum Segment {
-    /// It is mapped here.
-    Mapped(MappedBuffer),
-    /// The NIC stores there.
-    Imported(ImportId),
-}
-
-impl From<LocalImport> for Segment {
-    fn from(local: LocalImport) -> Self {
-        match local.mapped {
-            Some(mapped) if mapped.part().start == 0 => Self::Mapped(mapped),
-            _ => Self::Imported(local.id),
-        }
-    }
-}
-
 /// Bytes that this process stored straight into memory of ranks of the same host.
 #[derive(Debug, Default)]
 pub(crate) struct StoredInPlace {

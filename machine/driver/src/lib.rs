@@ -7,7 +7,6 @@
 //! | `paths` | carries packets: rings, libfabric, datagrams with their links; bells; who is gone |
 //! | `memories` | owns what peers may reach, and carries out the node's moves, stores and protections |
 //! | `outcomes` | says what is over: completion words, notifications, events, the log, the trace |
-//! | [`shared`] | the views of the shared memory, and the imports of its peers' views (Millipage §2) |
 //!
 //! The firmware and the models are pure; every effect is here. One lock guards them all ([`engine::Engine::lock`]): whoever
 //! wants progress takes it, and code that holds it never touches application memory that could fault.
@@ -40,14 +39,13 @@ mod outcomes;
 pub mod pages;
 mod paths;
 mod peer_words;
-mod place;
+pub mod place;
 pub mod rma;
 pub mod service_memory;
-pub mod shared;
 #[allow(unsafe_code)]
 mod spin;
 mod sync;
-mod threads;
+pub mod threads;
 mod views;
 
 pub use config::{DriverConfig, DriverMode};

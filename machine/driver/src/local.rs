@@ -2,7 +2,9 @@
 
 use mapwire_node::Node;
 use mapwire_translation::AnyDesign;
+use mapwire_wire::{HandlerId, Header, Kind, TRACE_FLAG_DIRECT, TraceOp};
 
+use crate::ids::PROCESS;
 use crate::memories::Memories;
 use crate::mover::Taken;
 use crate::outcomes::Outcomes;
@@ -31,6 +33,18 @@ impl Local {
         }
     }
 
+    /// Writes down which bytes of a service's memory the sender of a packet has stored before it.
+    #[cold]
+    pub(crate) fn trace_stored(&mut self, header: &Header, message: &[u8]) {
+        let handler = HandlerId(header.message.get());
+        if header.kind == Kind::Handler as u8
+            && let Some((offset, bytes)) = self.node.stored_before(PROCESS, handler, message)
+            && let Some(stored) = self.memories.traced(handler, offset, bytes)
+        {
+            self.outcomes.trace(&mut self.node, TraceOp::Receive, TRACE_FLAG_DIRECT, stored);
+        }
+    }
+
     /// Supplies what the NIC asks for. Whether there was anything.
     #[cold]
     pub(crate) fn serve_misses(&mut self) -> bool {
@@ -49,7 +63,6 @@ pub(crate) mod tests {
     use super::*;
     use crate::completions::{CompletionWords, WORDS};
     use crate::config::DriverConfig;
-    use crate::ids::PROCESS;
 
     /// The side of node 0 of `nodes`.
     pub(crate) fn local(nodes: usize) -> Local {

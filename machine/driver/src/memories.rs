@@ -11,7 +11,6 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use mapwire_host::faults::ProtectionError;
 use mapwire_host::memory::SharedBuffer;
 use mapwire_nic::{Dma, Transmit};
 use mapwire_node::{HostErrorOf, Node};
@@ -25,14 +24,13 @@ use self::records::{Export, FormerLanding, GivenUp};
 use crate::config::DriverConfig;
 use crate::error::DriverError;
 use crate::ids::PROCESS;
-use crate::imports::{Segment, StoredInPlace};
+use crate::imports::StoredInPlace;
 use crate::log::Line;
 use crate::mover::{self, GarbagePage, Taken};
 use crate::outcomes::Outcomes;
 use crate::pages::Pins;
 use crate::rma::Rma;
-use crate::service_memory::{ServiceMemory, Stored};
-use crate::views::ViewPages;
+use crate::service_memory::{MemoryFault, ServiceMemory, Stored};
 
 /// See [the module](self).
 #[derive(Debug)]
@@ -211,31 +209,23 @@ impl Memories {
         }
     }
 
-    /// Says where a peer's memory of a service is.
-    pub(crate) fn set_peer(&mut self, handler: HandlerId, peer: NodeId, segment: Segment) {
-        if let Some(of_service) = self.of_service(handler) {
-            of_service.set_peer(peer, segment);
-        }
+    /// The services whose memory it is, with that.
+    pub(crate) fn of_services(&mut self) -> impl Iterator<Item = (HandlerId, &mut ServiceMemory)> {
+        self.of_services.iter_mut().map(|(handler, memory)| (*handler, memory))
     }
 
-    /// Whether it is known where a peer's memory of a service is.
-    pub(crate) fn has_peer(&self, handler: HandlerId, peer: NodeId) -> bool {
-        let mut all = self.of_services.iter();
-        all.any(|(id, memory)| *id == handler && memory.has_peer(peer))
-    }
-
-    /// Stores a region into a peer's memory, at once or by the NIC; false where there is no such memory, here or there, and the service is
+    /// Stores a region into a peer's memory, at once or by the NIC; where there is no such memory, here or there, the service is
     /// told that the store is lost. What the NIC is to store may need pages pinned: the page-fault handler leaves it to other threads, and
     /// with it all that the services ask for next.
     #[inline]
-    pub(crate) fn store(&mut self, node: &mut Node<AnyDesign>, outcomes: &mut Outcomes, store: Store) -> bool {
+    pub(crate) fn store(&mut self, node: &mut Node<AnyDesign>, outcomes: &mut Outcomes, store: Store) {
         let Store { handler, to, region, at } = store;
         let stored = self.of_service(handler).map_or(Stored::Never, |memory| memory.store(to.node, &region, at));
         match stored {
             Stored::ByNic(..) if node.is_confined() => {
                 self.left_store = Some(store);
                 node.leave_for_later();
-                return true;
+                return;
             }
             Stored::ByNic(import, address) => {
                 // If it fails the service is told that the store is lost.
@@ -244,14 +234,19 @@ impl Memories {
                 }
             }
             Stored::InPlace => node.handle_stored(PROCESS, true),
-            Stored::Never => node.handle_stored(PROCESS, false),
+            Stored::Never => {
+                if let Some(memory) = self.of_service(handler) {
+                    let is_met = memory.has_peer(to.node);
+                    memory.fail(if is_met { MemoryFault::Outside } else { MemoryFault::Unmet(to.node) });
+                }
+                node.handle_stored(PROCESS, false);
+            }
         }
         if outcomes.is_traced()
             && let Some(bytes) = self.traced(handler, region.offset, region.bytes)
         {
             outcomes.trace(node, TraceOp::Send, TRACE_FLAG_DIRECT, bytes);
         }
-        stored != Stored::Never
     }
 
     /// Takes the store that the page-fault handler has left.
@@ -267,18 +262,12 @@ impl Memories {
 
     /// Gives the program an access to pages of a service.
     #[inline]
-    pub(crate) fn protect(
-        &mut self,
-        handler: HandlerId,
-        region: &Region,
-        access: Access,
-    ) -> Result<(), ProtectionError> {
-        self.pages(handler).map_or(Ok(()), |pages| pages.protect(region, access))
-    }
-
-    /// The pages that a service protects.
-    #[inline]
-    pub(crate) fn pages(&mut self, handler: HandlerId) -> Option<&mut ViewPages> {
-        self.of_service(handler)?.pages()
+    pub(crate) fn protect(&mut self, handler: HandlerId, region: &Region, access: Access) {
+        if let Some(memory) = self.of_service(handler)
+            && let Some(pages) = memory.pages()
+            && let Err(error) = pages.protect(region, access)
+        {
+            memory.fail(MemoryFault::Protection(error));
+        }
     }
 }

@@ -32,7 +32,7 @@ struct Sources {
     moved: Moved,
     stored_in_place: u64,
     pages: mapwire_translation::Counters,
-    shared: mapwire_dsm::Counters,
+    shared: mapwire_vmmc::service::Figures,
     links: Links,
     seal: mapwire_seal::Counters,
 }
@@ -131,11 +131,11 @@ fn row(from: &Sources) -> impl Iterator<Item = (Metric, u64)> {
         (counter("read_faults", "Read faults of the shared memory that needed the protocol"), shared.read_faults),
         (counter("write_faults", "Write faults of the shared memory that needed the protocol"), shared.write_faults),
         (counter("invalidations", "Copies given up so that another rank could write"), shared.invalidations),
-        (counter("minipages_sent", "Minipages stored into other ranks"), shared.minipages_sent),
+        (counter("minipages_sent", "Minipages stored into other ranks"), shared.regions_sent),
         (counter("minipage_bytes_sent", "Bytes of those minipages"), shared.bytes_sent),
         (
             counter("lock_acquires_remote", "Locks obtained by waiting for the token of another rank"),
-            shared.lock_acquires_remote,
+            shared.remote_locks,
         ),
         (counter("barriers", "Barriers of the shared memory passed"), shared.barriers),
         (counter("link_packets_sent", "Packets sent for the first time by links between hosts"), links.sent),
@@ -186,7 +186,7 @@ impl<F: Fabric> Driver<F> {
             moved: self.moved(),
             stored_in_place: self.stored_in_place(),
             pages: TranslationDesign::counters(self.nic().translation()) + self.page_counters(),
-            shared: self.all_shared_counters(),
+            shared: self.service_figures(),
             links,
             seal: self.rejections().unwrap_or_default(),
         };

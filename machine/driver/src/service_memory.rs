@@ -1,14 +1,17 @@
 //! Memory that a service shares between ranks: where its regions lie here, and in each peer's memory.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use mapwire_host::faults::PageProtection;
-use mapwire_host::memory::SharedBuffer;
+use mapwire_host::faults::{Access, PageProtection, ProtectionError};
+use mapwire_host::memory::{MappedBuffer, SharedBuffer};
 use mapwire_host::views::MultiView;
 use mapwire_vmmc::service::Region;
-use mapwire_wire::{ImportId, NodeId};
+use mapwire_vmmc::{Grant, RequestId};
+use mapwire_wire::{ExportId, ImportId, NodeId};
 
-use crate::imports::Segment;
+use crate::error::DriverError;
+use crate::imports::LocalImport;
 use crate::mover::OwnBytes;
 use crate::views::ViewPages;
 
@@ -20,10 +23,30 @@ pub struct ServiceMemory {
     /// The pages of it that the program sees, where the service protects them.
     pages: Option<ViewPages>,
     peers: Arc<PeerMemory>,
+    /// The name under which each rank exports it, where peers are [met](mapwire_vmmc::service::Service::poll_meeting) one by one.
+    name: String,
+    /// Imports of peers' memory that are under way.
+    meetings: BTreeMap<RequestId, NodeId>,
+    fault: Option<MemoryFault>,
     /// Memory for one peer alone each.
     pairs: Vec<Pair>,
     /// Such that are over, and that the NIC may still read.
     retired: Vec<Pair>,
+}
+
+/// Why the memory of a service is of no more use.
+#[derive(Clone, Debug)]
+pub enum MemoryFault {
+    /// A peer has taken its memory back.
+    Closed(NodeId),
+    /// A peer asked for a store before its memory was known.
+    Unmet(NodeId),
+    /// The memory of a peer cannot be imported.
+    Unreachable(NodeId, Arc<DriverError>),
+    /// Pages cannot be protected as the service wants.
+    Protection(ProtectionError),
+    /// The service named bytes that are not there.
+    Outside,
 }
 
 /// Memory of a service that is stored into a peer's at the same places.
@@ -36,7 +59,7 @@ struct Pair {
 
 /// The memory that the peers of a service share with it, by rank.
 #[derive(Debug)]
-pub struct PeerMemory(Vec<Option<Segment>>);
+pub struct PeerMemory(Vec<Option<LocalImport>>);
 
 impl PeerMemory {
     /// That of a job of `ranks`. None is known yet.
@@ -46,25 +69,34 @@ impl PeerMemory {
     }
 
     /// Says where the memory of a peer is.
-    pub fn set(&mut self, peer: NodeId, segment: Segment) {
+    pub fn set(&mut self, peer: NodeId, import: LocalImport) {
         if let Some(entry) = self.0.get_mut(usize::from(peer.0)) {
-            *entry = Some(segment);
+            *entry = Some(import);
         }
     }
 
-    fn of(&self, peer: NodeId) -> Option<&Segment> {
+    #[inline]
+    fn of(&self, peer: NodeId) -> Option<&LocalImport> {
         self.0.get(usize::from(peer.0))?.as_ref()
+    }
+
+    /// The imports, to be released.
+    pub fn imports(&self) -> impl Iterator<Item = (ImportId, Grant)> {
+        self.0.iter().flatten().map(|import| (import.id, import.grant))
     }
 
     /// Copies bytes of a peer's memory from offset `at`, without a word to the peer, which may change them meanwhile. False where they
     /// are not mapped here.
     #[must_use]
     pub fn load(&self, from: NodeId, at: usize, to: &mut [u8]) -> bool {
-        match self.of(from) {
-            Some(Segment::Mapped(memory)) => memory.read(at, to).is_ok(),
-            _ => false,
-        }
+        self.of(from).and_then(whole).is_some_and(|memory| memory.read(at, to).is_ok())
     }
+}
+
+/// The memory of an import, if it is mapped from its first byte on.
+#[inline]
+fn whole(import: &LocalImport) -> Option<&MappedBuffer> {
+    import.mapped.as_ref().filter(|memory| memory.part().start == 0)
 }
 
 /// How a region gets into a peer's memory.
@@ -84,11 +116,12 @@ impl ServiceMemory {
         Self::of(Some(OwnBytes::of_buffer(own)), None, peers)
     }
 
-    /// The views of memory that `ranks` ranks share, whose pages the service protects.
-    pub(crate) fn of_views(ranks: u16, views: Arc<MultiView>, protection: PageProtection) -> Self {
+    /// The views of memory that `ranks` ranks share, whose pages the service protects. All export theirs under `name`.
+    #[must_use]
+    pub fn of_views(ranks: u16, name: String, views: Arc<MultiView>, protection: PageProtection) -> Self {
         let own = OwnBytes::Views(Arc::clone(&views));
         let peers = Arc::new(PeerMemory::new(ranks.into()));
-        Self::of(Some(own), Some(ViewPages::new(views, protection)), peers)
+        Self { name, ..Self::of(Some(own), Some(ViewPages::new(views, protection)), peers) }
     }
 
     pub(crate) fn of_pairs() -> Self {
@@ -96,7 +129,16 @@ impl ServiceMemory {
     }
 
     fn of(own: Option<OwnBytes>, pages: Option<ViewPages>, peers: Arc<PeerMemory>) -> Self {
-        Self { own, pages, peers, pairs: Vec::new(), retired: Vec::new() }
+        Self {
+            own,
+            pages,
+            peers,
+            name: String::new(),
+            meetings: BTreeMap::new(),
+            fault: None,
+            pairs: Vec::new(),
+            retired: Vec::new(),
+        }
     }
 
     /// The pages that the service protects, if it does.
@@ -105,15 +147,82 @@ impl ServiceMemory {
         self.pages.as_mut()
     }
 
-    /// Says where the memory of a peer is, if nobody else shares the list of peers.
-    pub(crate) fn set_peer(&mut self, peer: NodeId, segment: Segment) {
-        if let Some(peers) = Arc::get_mut(&mut self.peers) {
-            peers.set(peer, segment);
+    /// Sets the protection of a page that the program sees to what it is.
+    pub fn reopen(&mut self, view: u16, page: u64, access: Access) {
+        if let Some(Err(error)) = self.pages.as_mut().map(|pages| pages.reopen(view, page, access)) {
+            self.fail(MemoryFault::Protection(error));
+        }
+    }
+
+    /// What went wrong with it first.
+    #[inline]
+    #[must_use]
+    pub fn fault(&self) -> Option<&MemoryFault> {
+        self.fault.as_ref()
+    }
+
+    pub(crate) fn fail(&mut self, fault: MemoryFault) {
+        self.fault.get_or_insert(fault);
+    }
+
+    /// The memory of the peers.
+    #[must_use]
+    pub fn peers(&self) -> &PeerMemory {
+        &self.peers
+    }
+
+    /// The name under which the memory of a peer is to be imported, unless that is done or under way.
+    pub(crate) fn name_to_meet(&self, peer: NodeId) -> Option<&str> {
+        let is_met = self.has_peer(peer) || self.meetings.values().any(|other| *other == peer);
+        (!is_met && !self.name.is_empty()).then_some(&self.name)
+    }
+
+    /// The import of a peer's memory is under way, or cannot be.
+    pub(crate) fn begin_meeting(&mut self, peer: NodeId, asked: Result<RequestId, DriverError>) {
+        match asked {
+            Ok(request) => {
+                self.meetings.insert(request, peer);
+            }
+            Err(error) => self.fail(MemoryFault::Unreachable(peer, Arc::new(error))),
+        }
+    }
+
+    /// Whose memory an import under way is of.
+    pub(crate) fn meeting(&self, request: RequestId) -> Option<NodeId> {
+        self.meetings.get(&request).copied()
+    }
+
+    /// The import of a peer's memory is over. `is_gone`: so is the peer, of which the service is told.
+    pub(crate) fn end_meeting(
+        &mut self,
+        request: RequestId,
+        peer: NodeId,
+        outcome: Result<LocalImport, DriverError>,
+        is_gone: bool,
+    ) {
+        self.meetings.remove(&request);
+        match (outcome, Arc::get_mut(&mut self.peers)) {
+            (Ok(import), Some(peers)) => peers.set(peer, import),
+            (Err(error), _) if !is_gone => self.fail(MemoryFault::Unreachable(peer, Arc::new(error))),
+            _ => {}
+        }
+    }
+
+    /// Gives up the imports that are under way.
+    pub(crate) fn take_meetings(&mut self) -> impl Iterator<Item = RequestId> + use<> {
+        core::mem::take(&mut self.meetings).into_keys()
+    }
+
+    /// A peer has taken an export back: its memory, perhaps.
+    pub(crate) fn handle_revoked(&mut self, peer: NodeId, export: ExportId) {
+        if self.peers.of(peer).is_some_and(|import| import.grant.export == export) {
+            self.fail(MemoryFault::Closed(peer));
         }
     }
 
     /// Whether it is known where the memory of a peer is.
-    pub(crate) fn has_peer(&self, peer: NodeId) -> bool {
+    #[must_use]
+    pub fn has_peer(&self, peer: NodeId) -> bool {
         self.peers.of(peer).is_some()
     }
 
@@ -147,19 +256,20 @@ impl ServiceMemory {
     #[inline]
     pub(crate) fn store(&self, to: NodeId, region: &Region, at: u64) -> Stored {
         let (offset, bytes) = (region.offset as usize, region.bytes as usize);
-        let (own, import) = match self.pairs.iter().find(|pair| pair.peer == to) {
-            Some(pair) => (Some(&pair.own), Some(pair.import)),
-            None => (self.own.as_ref(), None),
-        };
+        let pair = self.pairs.iter().find(|pair| pair.peer == to);
+        let own = pair.map(|pair| &pair.own).or(self.own.as_ref());
         let Some(source) = own.and_then(|own| own.part(offset, bytes)) else {
             return Stored::Never;
         };
-        match (import, self.peers.of(to)) {
-            (Some(import), _) | (None, Some(&Segment::Imported(import))) => {
-                Stored::ByNic(import, source.as_ptr().addr() as u64)
-            }
-            (None, Some(Segment::Mapped(peer))) if peer.put(at as usize, source) => Stored::InPlace,
-            _ => Stored::Never,
+        let address = source.as_ptr().addr() as u64;
+        match (pair, self.peers.of(to)) {
+            (Some(pair), _) => Stored::ByNic(pair.import, address),
+            (None, Some(import)) => match whole(import) {
+                None => Stored::ByNic(import.id, address),
+                Some(memory) if memory.put(at as usize, source) => Stored::InPlace,
+                Some(_) => Stored::Never,
+            },
+            (None, None) => Stored::Never,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Numbers for the threads of this process that use the shared memory: small, reused when a thread is gone, and found without
+//! Numbers for the threads of this process that call services: small, reused when a thread is gone, and found without
 //! allocating, since a thread's first use may be a page fault.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-/// Threads of a process that may use the shared memory.
+/// Threads of a process that may call services.
 pub const MAX_THREADS: usize = 64;
 
 static NEXT_TABLE: AtomicU32 = AtomicU32::new(1);
@@ -13,6 +13,10 @@ thread_local! {
     /// The table that this thread asked last, its number there, and its thread id.
     static LAST: Cell<(u32, u16)> = const { Cell::new((0, 0)) };
 }
+
+/// As many threads of the process as may have numbers have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyThreads;
 
 /// The threads of one engine.
 #[derive(Debug)]
@@ -65,13 +69,13 @@ impl Threads {
     }
 
     /// Begins an operation of the calling thread. One that interrupts another of this thread, since a signal handler faulted,
-    /// borrows a number; `None` when none is left.
+    /// borrows a number.
     #[inline]
-    pub(crate) fn begin(&self) -> Option<Operation<'_>> {
+    pub(crate) fn begin(&self) -> Result<Operation<'_>, TooManyThreads> {
         let number = self.current()?;
         let is_borrowed = self.busy[usize::from(number)].swap(true, Ordering::Relaxed);
-        let number = if is_borrowed { self.borrow()? } else { number };
-        Some(Operation { threads: self, number, is_borrowed })
+        let number = if is_borrowed { self.borrow().ok_or(TooManyThreads)? } else { number };
+        Ok(Operation { threads: self, number, is_borrowed })
     }
 
     #[cold]
@@ -80,11 +84,11 @@ impl Threads {
         self.take_or_free(-tid)
     }
 
-    /// The calling thread's number; `None` when as many live threads have one already.
+    /// The calling thread's number.
     #[inline]
-    pub(crate) fn current(&self) -> Option<u16> {
+    pub(crate) fn current(&self) -> Result<u16, TooManyThreads> {
         let (table, number) = LAST.get();
-        if table == self.table { Some(number) } else { self.assign() }
+        if table == self.table { Ok(number) } else { self.assign().ok_or(TooManyThreads) }
     }
 
     #[cold]
@@ -144,14 +148,14 @@ mod tests {
         assert_eq!(threads.current(), mine);
         let other = std::thread::scope(|scope| scope.spawn(|| threads.current()).join().unwrap());
         assert_ne!(mine, other);
-        assert!(mine.is_some() && other.is_some());
+        assert!(mine.is_ok() && other.is_ok());
     }
 
     #[test]
     fn an_operation_that_interrupts_another_of_its_thread_has_a_number_of_its_own() {
         let threads = Threads::new();
         let outer = threads.begin().unwrap();
-        assert_eq!(Some(outer.number()), threads.current());
+        assert_eq!(Ok(outer.number()), threads.current());
         for _ in 0..3 * MAX_THREADS {
             let inner = threads.begin().unwrap();
             assert_ne!(inner.number(), outer.number());
@@ -166,7 +170,7 @@ mod tests {
         let threads = Threads::new();
         for _ in 0..3 * MAX_THREADS {
             let number = std::thread::scope(|scope| scope.spawn(|| threads.current()).join().unwrap());
-            assert!(number.is_some());
+            assert!(number.is_ok());
         }
     }
 }

@@ -50,7 +50,6 @@ impl ViewPages {
         self.protection.set(view, first, pages, from, to)
     }
 
-    /// Sets the protection of a page to what it is.
     pub(crate) fn reopen(&mut self, view: u16, page: u64, access: Access) -> Result<(), ProtectionError> {
         self.protection.set(usize::from(view), page as usize, 1, access, access)
     }

@@ -5,7 +5,6 @@ use core::fmt;
 use mapwire_driver::DriverError;
 use mapwire_driver::pages::PagesError;
 use mapwire_driver::rma::RmaError;
-use mapwire_driver::shared::SharedError;
 use mapwire_host::faults::{ProtectionError, WatchError};
 use mapwire_host::memory::MemoryError;
 use mapwire_host::pinning::PinError;
@@ -23,7 +22,8 @@ use mapwire_vmmc::{ProxyError, VmmcError};
 use mapwire_wire::Refusal;
 
 use super::Error;
-use crate::far::FarError;
+use crate::far::error::FarError;
+use crate::shared::error::SharedError;
 use ErrorKind as Kind;
 
 /// What kind of failure an [`Error`](enum@crate::Error) is: what a program decides by. The C library has one code for each.
@@ -93,8 +93,16 @@ impl fmt::Display for ErrorKind {
     }
 }
 
+impl Error {
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        of(self)
+    }
+}
+
 #[cold]
-pub(super) fn of(error: &Error) -> Kind {
+fn of(error: &Error) -> Kind {
     match error {
         Error::Config(_) => Kind::Config,
         Error::Launch(error) => of_launch(error),
@@ -154,7 +162,6 @@ fn of_driver(error: &DriverError) -> Kind {
         DriverError::RedirectsDirect => Kind::State,
         DriverError::Register(error) => of_registration(error),
         DriverError::NoService(_) => Kind::State,
-        DriverError::Shared(error) => of_shared(error),
     }
 }
 
@@ -373,7 +380,7 @@ fn of_shared(error: &SharedError) -> Kind {
         SharedError::Late { .. } => Kind::Timeout,
         SharedError::Open => Kind::Exists,
         SharedError::NotOpen => Kind::State,
-        SharedError::Register(error) => of_registration(error),
+        SharedError::Driver(error) => of_driver(error),
         SharedError::TooManyThreads(_) => Kind::Limit,
     }
 }

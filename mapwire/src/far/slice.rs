@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use mapwire_host::page::PAGE_BYTES;
 use mapwire_pager::{FileChanges, Region};
 
-use super::FarError;
+use super::error::FarError;
 use crate::error::{Result, check_range};
 
 /// Bytes in far memory, which begin on a page of 4096. Freed when dropped.

@@ -22,13 +22,13 @@ pub(super) struct HostThread {
 impl HostThread {
     /// Starts it.
     pub(super) fn start(node: &Node) -> Result<Self> {
-        let engine = &node.inner.engine;
+        let engine = node.engine();
         let bell = Arc::new(HostBell::new(engine.wait_strategy()));
         let (of_thread, served) = (Arc::clone(&bell), node.clone());
         let thread = threads::spawn("mapwire-host", move || {
             // An interrupt does not wait for the program's turn to end.
             mapwire_host::scheduling::ask_for_short_turns();
-            served.inner.engine.run_host(&of_thread);
+            served.engine().run_host(&of_thread);
         });
         let thread = thread.map_err(DriverError::Thread)?;
         engine.lock().set_host_bell(Some(Arc::clone(&bell)));
@@ -44,7 +44,7 @@ impl Drop for HostThread {
             return;
         }
         // What comes from here on is served where packets are taken.
-        self.node.inner.engine.lock().set_host_bell(None);
+        self.node.engine().lock().set_host_bell(None);
         self.bell.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -113,12 +113,11 @@ impl GlobalMemory {
 
     /// Whether rank 0 is gone, for which donors serve.
     pub(super) fn has_lost_first(&self) -> bool {
-        let inner = &self.node.inner;
-        inner.engine.has_died(NodeId(0)) || inner.departure.has_lost_first()
+        self.node.engine().has_died(NodeId(0)) || self.node.has_lost_first()
     }
 
     pub(super) fn is_deserted(&self) -> bool {
-        self.node.inner.engine.is_deserted()
+        self.node.engine().is_deserted()
     }
 }
 
@@ -129,7 +128,7 @@ fn rows(node: &Node, config: &Config, directory: DirectoryPlacement) -> Result<B
         DirectoryPlacement::Host => Box::new(PlainRows::new(size, wanted)),
         DirectoryPlacement::NicHostMemory => Box::new(PlainRows::across_bus(size, wanted)),
         DirectoryPlacement::NicMemory => {
-            let mut driver = node.inner.engine.lock();
+            let mut driver = node.engine().lock();
             // Exports, imports and translations need some of it as they come.
             let half = usize::try_from(driver.nic().left_bytes() / 2).unwrap_or(usize::MAX);
             let rows = PlainRows::new(size, wanted.min(half));

@@ -18,7 +18,7 @@ mod host_thread;
 mod keeper;
 mod lenders;
 mod memory;
-mod placement;
+pub(crate) mod placement;
 mod session;
 mod store;
 mod versions;

@@ -72,6 +72,6 @@ impl Import {
     }
 
     pub(super) fn is_shared(&self, bytes: Source<'_>) -> bool {
-        raw::in_shared(&self.held.node, bytes.as_ptr() as u64, bytes.len() as u64)
+        raw::in_shared(&self.held.engine, bytes.as_ptr() as u64, bytes.len() as u64)
     }
 }

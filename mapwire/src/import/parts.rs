@@ -8,7 +8,7 @@ use mapwire_host::memory::raw::Source;
 use mapwire_wire::{Rights, SHORT_BYTES};
 
 use super::Import;
-use super::transfer::{Memory, Then};
+use super::memory::{Memory, Then};
 use crate::error::{Error, ErrorKind, Result, check_range};
 
 /// Commands of a call that may be under way on the ring path.

@@ -1,62 +1,39 @@
 //! Sends to proxy addresses: each names a destination, (import, offset), with one number (VMMC §2).
 
-use std::sync::{Arc, PoisonError, RwLock};
+use core::any::Any;
+use std::sync::{Arc, PoisonError};
 
 use mapwire_driver::imports::LocalImport;
-use mapwire_vmmc::{ProxyAddress, ProxyError, ProxySpace};
+use mapwire_vmmc::{ProxyAddress, ProxyError};
 use mapwire_wire::Signal;
 
 use super::{Held, Import};
 use crate::error::Result;
 use crate::node::Node;
 
-/// The proxy addresses of a node's imports. Read by every call that takes one, written when an import comes or goes.
-#[derive(Debug, Default)]
-pub(crate) struct Proxies {
-    space: RwLock<ProxySpace<Arc<Held>>>,
-}
-
-impl Proxies {
-    /// The import that holds `length` bytes at `address`, and the offset within it.
-    fn resolve(&self, address: ProxyAddress, length: u64) -> Result<(Import, u64), ProxyError> {
-        // The import is used when the lock has been given back: a call may wait, and run handlers that drop imports.
-        let space = self.space.read().unwrap_or_else(PoisonError::into_inner);
-        let (held, offset) = space.resolve(address, length)?;
-        let import = Import { held: Arc::clone(held), is_owner: false };
-        Ok((import, offset))
-    }
-
-    /// Takes an import's addresses back, for good.
-    pub(super) fn leave(&self, first: ProxyAddress) {
-        let mut space = self.space.write().unwrap_or_else(PoisonError::into_inner);
-        space.leave(first);
-    }
-}
-
 impl Import {
     /// Makes an import of what the driver holds, and gives it its proxy addresses.
     pub(super) fn enter(node: &Node, local: LocalImport, name: &str) -> Result<Self> {
         let (id, grant) = (local.id, local.grant);
-        let outcome =
-            node.inner.proxies.space.write().unwrap_or_else(PoisonError::into_inner).enter(grant.length, |proxy| {
-                let engine = &node.inner.engine;
-                let exporter = local.grant.node();
-                let held = Arc::new(Held {
-                    engine: Arc::clone(engine),
-                    way: engine.way_to(exporter),
-                    is_remote: engine.is_remote(exporter),
-                    has_rma: engine.has_rma(exporter),
-                    local,
-                    node: node.clone(),
-                    proxy,
-                    name: name.to_owned(),
-                });
-                (Arc::clone(&held), held)
+        let outcome = node.proxies().write().unwrap_or_else(PoisonError::into_inner).enter(grant.length, |proxy| {
+            let engine = node.engine();
+            let exporter = local.grant.node();
+            let held = Arc::new(Held {
+                engine: Arc::clone(engine),
+                way: engine.way_to(exporter),
+                is_remote: engine.is_remote(exporter),
+                has_rma: engine.has_rma(exporter),
+                local,
+                node: node.clone(),
+                proxy,
+                name: name.to_owned(),
             });
+            (Arc::clone(&held) as Arc<dyn Any + Send + Sync>, held)
+        });
         match outcome {
             Ok(held) => Ok(Self { held, is_owner: true }),
             Err(full) => {
-                node.inner.engine.lock().release_import(id, &grant);
+                node.engine().lock().release_import(id, &grant);
                 Err(full.into())
             }
         }
@@ -65,13 +42,23 @@ impl Import {
 
 /// Sends by proxy address: to an import of this process that is named by a number alone, wherever the import itself is kept.
 impl Node {
+    /// The import that holds `length` bytes at `address`, and the offset within it.
+    fn resolve(&self, address: ProxyAddress, length: u64) -> Result<(Import, u64), ProxyError> {
+        // The import is used when the lock has been given back: a call may wait, and run handlers that drop imports.
+        let space = self.proxies().read().unwrap_or_else(PoisonError::into_inner);
+        let (held, offset) = space.resolve(address, length)?;
+        // All that have addresses are imports.
+        let held = Arc::clone(held).downcast::<Held>().map_err(|_| ProxyError::NoImport(address))?;
+        Ok((Import { held, is_owner: false }, offset))
+    }
+
     /// Stores `data` at a proxy address, as [`Import::send`] does at the offset that it stands for.
     ///
     /// # Errors
     /// As [`Import::send`]; a range that is not within one import of this process, or an import that has been dropped.
     pub fn send_to(&self, to: ProxyAddress, data: &[u8]) -> Result<()> {
         self.check_process()?;
-        let (import, offset) = self.inner.proxies.resolve(to, data.len() as u64)?;
+        let (import, offset) = self.resolve(to, data.len() as u64)?;
         import.send(data, offset)
     }
 
@@ -81,7 +68,7 @@ impl Node {
     /// As [`Import::fetch`], and as [`send_to`](Self::send_to).
     pub fn fetch_from(&self, from: ProxyAddress, into: &mut [u8]) -> Result<()> {
         self.check_process()?;
-        let (import, offset) = self.inner.proxies.resolve(from, into.len() as u64)?;
+        let (import, offset) = self.resolve(from, into.len() as u64)?;
         import.fetch(offset, into)
     }
 
@@ -91,8 +78,8 @@ impl Node {
     /// As [`Import::put_signal`], and as [`send_to`](Self::send_to); addresses in two imports.
     pub fn put_signal_to(&self, to: ProxyAddress, data: &[u8], signal: ProxyAddress, value: u64) -> Result<()> {
         self.check_process()?;
-        let (import, offset) = self.inner.proxies.resolve(to, data.len() as u64)?;
-        let (other, signal_offset) = self.inner.proxies.resolve(signal, Signal::WORD_BYTES)?;
+        let (import, offset) = self.resolve(to, data.len() as u64)?;
+        let (other, signal_offset) = self.resolve(signal, Signal::WORD_BYTES)?;
         if !Arc::ptr_eq(&import.held, &other.held) {
             return Err(ProxyError::Apart { data: to, signal }.into());
         }

@@ -7,7 +7,7 @@ use mapwire_driver::DriverError;
 use mapwire_driver::completions::WORDS;
 use mapwire_wire::Signal;
 
-use super::transfer::{Memory, Then};
+use super::memory::{Memory, Then};
 use super::{Held, Import};
 use crate::error::Result;
 
@@ -79,7 +79,7 @@ impl Import {
     fn count_request(&self) -> Result<Counted<'_>> {
         let count = Counted(&self.held);
         // The guard takes this back.
-        let before = self.held.node.inner.requests.fetch_add(1, Ordering::Relaxed);
+        let before = self.held.node.requests().fetch_add(1, Ordering::Relaxed);
         if before as usize >= MOST_REQUESTS {
             return Err(DriverError::TooManyOutstanding(MOST_REQUESTS).into());
         }
@@ -99,7 +99,7 @@ impl Counted<'_> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.node.inner.requests.fetch_sub(1, Ordering::Relaxed);
+        self.0.node.requests().fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,7 +6,8 @@ use mapwire_driver::rma::{Direction, RmaError, RmaTransfer};
 use mapwire_wire::TRACE_FLAG_DIRECT;
 
 use super::Import;
-use super::transfer::{Memory, Then, after};
+use super::memory::{Memory, Then};
+use super::transfer::after;
 use crate::error::{Error, Result};
 
 /// Bytes of the shortest transfer that goes so: a shorter one is faster by packets, which need not wait for those before.

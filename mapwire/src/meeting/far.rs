@@ -163,7 +163,7 @@ impl Job {
 
     fn is_over(&self) -> bool {
         match &self.node {
-            Some(node) => node.inner.engine.lock().is_gone(NodeId(1)),
+            Some(node) => node.engine().lock().is_gone(NodeId(1)),
             // The thread has panicked.
             None => self.joining.is_none(),
         }

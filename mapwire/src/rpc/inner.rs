@@ -70,7 +70,7 @@ impl Rpc {
             return Err(Error::ShortArea { area_bytes: config.area_bytes, max_record_bytes: config.max_record_bytes });
         }
         node.check_process()?;
-        let longest = node.inner.engine.lock().nic().max_message_bytes();
+        let longest = node.engine().lock().nic().max_message_bytes();
         let most = longest.saturating_sub(MOST_HEADER_BYTES);
         config.inline_bytes = config.inline_bytes.min(most);
         let service = Service::new(Config {
@@ -81,7 +81,7 @@ impl Rpc {
         });
         node.register_service(config.handler, service)?;
         let node = node.without_group();
-        let timeout = config.timeout.unwrap_or(node.inner.engine.timeout());
+        let timeout = config.timeout.unwrap_or(node.engine().timeout());
         Ok(Self {
             inner: Arc::new(Inner {
                 node,
@@ -165,7 +165,7 @@ impl Inner {
     #[inline]
     pub(super) fn call<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
         self.node.check_process()?;
-        let mut driver = self.node.inner.engine.lock();
+        let mut driver = self.node.engine().lock();
         driver.call_service(self.config.handler, call).ok_or(Error::Closed)
     }
 
@@ -173,7 +173,7 @@ impl Inner {
     #[inline]
     pub(super) fn ask<R>(&self, call: impl FnOnce(&mut Service) -> R) -> Result<R, Error> {
         self.node.check_process()?;
-        let mut driver = self.node.inner.engine.lock();
+        let mut driver = self.node.engine().lock();
         driver.ask_service(self.config.handler, call).ok_or(Error::Closed)
     }
 
@@ -185,7 +185,7 @@ impl Inner {
         mut check: impl FnMut(&mut Service) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         self.node.check_process()?;
-        let engine = &self.node.inner.engine;
+        let engine = self.node.engine();
         let mut left = timeout;
         loop {
             let begun_ns = left.map(|_| coarse_now_ns());
@@ -260,7 +260,7 @@ impl Inner {
     pub(super) fn announce(&self, pair: &Pair, bytes: Option<usize>) {
         // Longer ones take longer to write than a thread to wake.
         if pair.is_near() && bytes.is_none_or(|bytes| bytes <= self.config.inline_bytes) {
-            self.node.inner.engine.announce(pair.peer);
+            self.node.engine().announce(pair.peer);
         }
     }
 
@@ -277,7 +277,7 @@ impl Drop for Inner {
             return;
         }
         let _ = self.call(Service::close_all);
-        let engine = &self.node.inner.engine;
+        let engine = self.node.engine();
         let is_idle =
             |driver: &mut mapwire_driver::driver::Driver<JobFabric>| (!driver.is_storing_for_services()).then_some(());
         let is_idle = engine.wait_for(Some(CLOSING), String::new, is_idle).is_ok();

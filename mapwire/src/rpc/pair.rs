@@ -44,7 +44,7 @@ enum Memory {
 impl Pair {
     pub(super) fn new(node: &Node, peer: NodeId, session: u64, (own, export): (Buffer, ExportId)) -> Self {
         Self {
-            is_near: !node.inner.engine.is_remote(peer),
+            is_near: !node.engine().is_remote(peer),
             node: node.clone(),
             peer,
             session,
@@ -122,7 +122,7 @@ impl Drop for Pair {
         if self.node.check_process().is_err() {
             return;
         }
-        let mut driver = self.node.inner.engine.lock();
+        let mut driver = self.node.engine().lock();
         let _ = driver.unexport(self.export);
         if let Some(Some(theirs)) = self.theirs.get() {
             driver.release_import(theirs.import, &theirs.grant);

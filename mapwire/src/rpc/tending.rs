@@ -46,7 +46,7 @@ impl Inner {
                 }
                 None => {}
             }
-            if self.node.inner.engine.lock().is_gone(peer) {
+            if self.node.engine().lock().is_gone(peer) {
                 return Err(Error::Gone(rank));
             }
             if begun.elapsed() >= self.timeout {
@@ -80,7 +80,7 @@ impl Inner {
         let session = self.call(|service| service.new_session())?;
         let own = Buffer::allocate(self.config.area_bytes as usize)?;
         let importers = Importers::Nodes(vec![peer]);
-        let export = own.offer(&self.node.inner.engine, self.area_name(session), importers)?;
+        let export = own.offer(self.node.engine(), self.area_name(session), importers)?;
         let bytes = own.len() as u64;
         let pair = Arc::new(Pair::new(&self.node, peer, session, (own, export)));
         self.replace(peer, Some(pair));
@@ -100,7 +100,7 @@ impl Inner {
         };
         drop(pairs);
         let Some(old) = old else { return };
-        let mut driver = self.node.inner.engine.lock();
+        let mut driver = self.node.engine().lock();
         if old.moves() {
             driver.set_pair_memory(self.config.handler, peer, None);
         }
@@ -150,7 +150,7 @@ impl Inner {
 
     /// That a peer goes while it connects is nothing to warn of: clients come and go.
     fn note_failed(&self, peer: NodeId, error: &Error) {
-        match self.node.inner.engine.lock().is_gone(peer) {
+        match self.node.engine().lock().is_gone(peer) {
             true => tracing::debug!(%error, "no calls from or to rank {}", peer.0),
             false => tracing::warn!(%error, "no calls from or to rank {}", peer.0),
         }
@@ -169,7 +169,7 @@ impl Inner {
         drop(imports);
         let timeout_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
         let name = self.area_name(theirs.session);
-        let mut driver = self.node.inner.engine.lock();
+        let mut driver = self.node.engine().lock();
         let request = driver.ask_import(pair.peer, &name, Rights::ALL, None, timeout_ns)?;
         imports = self.imports.lock().unwrap_or_else(PoisonError::into_inner);
         imports.push((Arc::clone(pair), request));
@@ -190,7 +190,7 @@ impl Inner {
         let is_current = self.pair(pair.peer).is_some_and(|now| Arc::ptr_eq(&now, pair));
         let entered = local.map_err(Error::from).and_then(|local| {
             if !is_current {
-                let mut driver = self.node.inner.engine.lock();
+                let mut driver = self.node.engine().lock();
                 driver.release_import(local.id, &local.grant);
                 return Ok(());
             }
@@ -203,8 +203,8 @@ impl Inner {
                 return Ok(());
             }
             let moved = Buffer::allocate(local.grant.length as usize)?;
-            let memory = (Arc::clone(&moved.memory), local.id);
-            let mut driver = self.node.inner.engine.lock();
+            let memory = (Arc::clone(moved.memory()), local.id);
+            let mut driver = self.node.engine().lock();
             driver.set_pair_memory(self.config.handler, pair.peer, Some(memory));
             drop(driver);
             pair.set_theirs(Some((local, Some(moved))));

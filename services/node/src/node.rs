@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use mapwire_nic::{BufferId, Config, Nic, NicError, Source, Transmit, Verdict};
 use mapwire_translation::{PinRules, TranslationDesign};
 use mapwire_vmmc::Action as VmmcAction;
-use mapwire_vmmc::service::Service;
+use mapwire_vmmc::service::{Figures, Service};
 use mapwire_wire::{Endpoint, HandlerId, Header, INLINE_BYTES, Kind, NodeId, ProcessId, SIGNAL_TRAILER_BYTES};
 
 use crate::confinement::Confinement;
@@ -182,6 +182,32 @@ impl<D: TranslationDesign> Node<D> {
         let done = call(service);
         self.has_actions |= service.has_actions();
         Some(done)
+    }
+
+    /// As [`call`](Self::call), of whichever type the service is.
+    pub fn service_mut(&mut self, process: ProcessId, handler: HandlerId) -> Option<&mut dyn Service> {
+        self.has_actions = true;
+        self.processes.get_mut(process)?.services_mut().get_mut(handler)
+    }
+
+    /// What the service under a handler id, if it is there, finds in a message: see [`Service::stored_before`].
+    #[must_use]
+    pub fn stored_before(&self, process: ProcessId, handler: HandlerId, message: &[u8]) -> Option<(u64, u64)> {
+        self.processes.get(process)?.services().get(handler)?.stored_before(message)
+    }
+
+    /// Whether a service of a process [holds](Service::is_holding) something.
+    #[inline]
+    #[must_use]
+    pub fn is_holding(&self, process: ProcessId) -> bool {
+        self.processes.get(process).is_some_and(|process| process.services().iter().any(Service::is_holding))
+    }
+
+    /// What the services of a process have counted together.
+    #[must_use]
+    pub fn figures(&self, process: ProcessId) -> Figures {
+        let services = self.processes.get(process).into_iter().flat_map(|process| process.services().iter());
+        services.map(Service::figures).fold(Figures::default(), |sum, figures| sum + figures)
     }
 
     /// Whether messages wait for a thread of the host of this process ([`Service::runs_on_host`]).

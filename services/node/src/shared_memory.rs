@@ -1,13 +1,13 @@
 //! The shared memory ([`mapwire_dsm`]) as a service: ranks are processes, minipages are regions.
 //!
 //! The memory may be closed and opened again. A rank sends nothing to another that it has not *met* (imported its memory), and drops
-//! messages of a peer that it has not granted its own memory in this opening ([`SharedMemory::hear`]): they are of an earlier one.
+//! messages of a peer that it has not granted its own memory in this opening ([`Service::hear`]): they are of an earlier one.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
 use mapwire_dsm::{Action as DsmAction, Dsm, Message, Minipage, Outcome, PeerError, Protection, Rank};
-use mapwire_vmmc::service::{Access, Action, Broken, Region, Service};
+use mapwire_vmmc::service::{Access, Action, Broken, Figures, Region, Service};
 use mapwire_wire::{Endpoint, NodeId, ProcessId};
 
 /// Why a shared memory is at its end. Every operation gets it from then on.
@@ -51,7 +51,7 @@ pub struct SharedMemory {
 
 impl SharedMemory {
     /// Makes a service of the model, where each node has `per_node` processes. Messages of ranks that it has not been told to
-    /// [hear](Self::hear) are dropped: they are left of an earlier opening.
+    /// [hear](Service::hear) are dropped: they are left of an earlier opening.
     #[must_use]
     pub fn new(dsm: Dsm, per_node: u16) -> Self {
         let config = dsm.config();
@@ -67,7 +67,7 @@ impl SharedMemory {
         }
     }
 
-    /// Makes it wait for [`handle_met`](Self::handle_met) before it sends anything to another rank. Otherwise all count as met.
+    /// Makes it wait for [`handle_met`](Service::handle_met) before it sends anything to another rank. Otherwise all count as met.
     #[must_use]
     pub fn with_meetings(mut self) -> Self {
         self.met.fill(Met::No);
@@ -75,14 +75,6 @@ impl SharedMemory {
             *own = Met::Yes;
         }
         self
-    }
-
-    /// A rank has been met: messages for it go out.
-    pub fn handle_met(&mut self, of: Endpoint) {
-        let rank = self.rank(of);
-        if let Some(met) = rank.and_then(|rank| self.met.get_mut(usize::from(rank))) {
-            *met = Met::Yes;
-        }
     }
 
     /// The model.
@@ -116,14 +108,6 @@ impl SharedMemory {
         let rank = of.node.0.checked_mul(self.per_node)?.checked_add(of.process.0)?;
         let is_one = of.process.0 < self.per_node && rank < self.dsm.config().ranks;
         is_one.then_some(rank)
-    }
-
-    /// A rank has this process's memory, and so sends messages of this opening from here on.
-    pub fn hear(&mut self, from: Endpoint) {
-        let rank = self.rank(from);
-        if let Some(heard) = rank.and_then(|rank| self.heard.get_mut(usize::from(rank))) {
-            *heard = true;
-        }
     }
 
     /// How a thread's operation ended, once; or why it never will.
@@ -243,6 +227,47 @@ impl Service for SharedMemory {
         let met = self.met.get_mut(usize::from(to))?;
         let is_new = core::mem::replace(met, Met::Asked) == Met::No;
         is_new.then(|| self.endpoint(to))
+    }
+
+    /// Messages for the rank go out from here on.
+    fn handle_met(&mut self, of: Endpoint) {
+        let rank = self.rank(of);
+        if let Some(met) = rank.and_then(|rank| self.met.get_mut(usize::from(rank))) {
+            *met = Met::Yes;
+        }
+    }
+
+    fn hear(&mut self, from: Endpoint) {
+        let rank = self.rank(from);
+        if let Some(heard) = rank.and_then(|rank| self.heard.get_mut(usize::from(rank))) {
+            *heard = true;
+        }
+    }
+
+    fn stored_before(&self, message: &[u8]) -> Option<(u64, u64)> {
+        match Message::parse(message) {
+            Ok((Message::Grant { minipage, data: true, .. }, _)) => {
+                Some((minipage.offset_bytes, minipage.length_bytes))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_holding(&self) -> bool {
+        self.dsm.poll_hold().is_some()
+    }
+
+    fn figures(&self) -> Figures {
+        let counters = self.dsm.counters();
+        Figures {
+            read_faults: counters.read_faults,
+            write_faults: counters.write_faults,
+            invalidations: counters.invalidations,
+            regions_sent: counters.minipages_sent,
+            bytes_sent: counters.bytes_sent,
+            remote_locks: counters.lock_acquires_remote,
+            barriers: counters.barriers,
+        }
     }
 
     #[inline]

@@ -6,6 +6,7 @@
 
 use core::any::Any;
 use core::fmt::Debug;
+use core::ops::Add;
 
 use mapwire_wire::{Endpoint, NodeId};
 
@@ -62,6 +63,39 @@ pub enum Action<'a> {
     },
 }
 
+/// What services count that share memory between processes, since they were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Read and write faults that needed the protocol.
+    pub read_faults: u64,
+    pub write_faults: u64,
+    /// Copies given up so that another process could write.
+    pub invalidations: u64,
+    /// Regions stored into other processes, and their bytes.
+    pub regions_sent: u64,
+    pub bytes_sent: u64,
+    /// Locks obtained by waiting for another process.
+    pub remote_locks: u64,
+    /// Barriers passed.
+    pub barriers: u64,
+}
+
+impl Add for Figures {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            read_faults: self.read_faults + other.read_faults,
+            write_faults: self.write_faults + other.write_faults,
+            invalidations: self.invalidations + other.invalidations,
+            regions_sent: self.regions_sent + other.regions_sent,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            remote_locks: self.remote_locks + other.remote_locks,
+            barriers: self.barriers + other.barriers,
+        }
+    }
+}
+
 /// A peer broke the protocol. The service keeps what it needs to report that to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
@@ -96,10 +130,31 @@ pub trait Service: Any + Debug + Send {
     /// The next action.
     fn poll_action(&mut self) -> Option<Action<'_>>;
 
-    /// A process that must be met before the next action: polled when [`poll_action`](Self::poll_action) returns nothing; each is returned
-    /// once. The meaning of meeting, and its report, are between the service and its machine.
+    /// A process whose memory must be imported before the next action: polled when [`poll_action`](Self::poll_action) returns nothing; each
+    /// is returned once. [`handle_met`](Self::handle_met) reports it.
     fn poll_meeting(&mut self) -> Option<Endpoint> {
         None
+    }
+
+    /// The memory of a process is imported, or it is known why that cannot be.
+    fn handle_met(&mut self, _of: Endpoint) {}
+
+    /// A process imports the service's memory, and so sends messages of this registration from here on.
+    fn hear(&mut self, _from: Endpoint) {}
+
+    /// Offset and length of the bytes of the service's memory that the sender of a message has stored before it, for traces.
+    fn stored_before(&self, _message: &[u8]) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Whether it keeps others waiting for some microseconds: a thread that spins until then beats one that sleeps.
+    fn is_holding(&self) -> bool {
+        false
+    }
+
+    /// What it has counted, for the figures that ranks publish.
+    fn figures(&self) -> Figures {
+        Figures::default()
     }
 
     /// Time of the next [`handle_time`](Self::handle_time).

@@ -5,7 +5,7 @@ use mapwire_node::{Act, Ask};
 use mapwire_transport::fabric::Fabric;
 
 use super::Driver;
-use crate::ids::{PROCESS, SHARED_HANDLER};
+use crate::ids::PROCESS;
 use crate::memories::Store;
 
 impl<F: Fabric> Driver<F> {
@@ -27,13 +27,7 @@ impl<F: Fabric> Driver<F> {
         while let Some(Ask { act, .. }) = self.local.node.poll_ask() {
             match act {
                 Act::Store { handler, to, region, at } => self.store(Store { handler, to, region, at }),
-                Act::Protect { handler, region, access } => {
-                    if let Err(error) = self.local.memories.protect(handler, &region, access)
-                        && let Some(port) = &mut self.shared
-                    {
-                        port.handle_unprotected(error);
-                    }
-                }
+                Act::Protect { handler, region, access } => self.local.memories.protect(handler, &region, access),
                 act => self.serve_rare(act),
             }
         }
@@ -41,15 +35,9 @@ impl<F: Fabric> Driver<F> {
         true
     }
 
-    /// Stores into a peer's memory. A grant of the shared memory never goes out without its data.
     #[inline]
     pub(super) fn store(&mut self, store: Store) {
-        if !self.local.memories.store(&mut self.local.node, &mut self.local.outcomes, store)
-            && store.handler == SHARED_HANDLER
-            && let Some(port) = &mut self.shared
-        {
-            port.handle_unstored(store.to.node, self.local.memories.has_peer(SHARED_HANDLER, store.to.node));
-        }
+        self.local.memories.store(&mut self.local.node, &mut self.local.outcomes, store);
     }
 
     #[cold]
@@ -58,13 +46,10 @@ impl<F: Fabric> Driver<F> {
             Act::PassMemory { to, export, tag } => {
                 let pass = |tag, fd: std::os::fd::BorrowedFd<'_>| self.paths.pass(to.node, tag, fd);
                 self.local.memories.pass(&mut self.local.outcomes, (to.node, export, tag), pass);
-                if self.local.memories.is_of_views(export) {
-                    self.hear(to);
-                }
+                self.hear(export, to);
             }
-            Act::GrantedApart { to, export } if self.local.memories.is_of_views(export) => self.hear(to),
             Act::GrantedApart { to, export } => {
-                if self.paths.has_remote_access(to.node) {
+                if !self.hear(export, to) && self.paths.has_remote_access(to.node) {
                     self.local.memories.announce(&mut self.local.node, &mut self.local.outcomes, to, export);
                 }
             }
@@ -75,11 +60,9 @@ impl<F: Fabric> Driver<F> {
                 self.end_meeting(request);
             }
             Act::Revoked { from, export } => {
-                if let Some(port) = &mut self.shared {
-                    port.handle_revoked(from.node, export);
-                }
+                self.local.memories.of_services().for_each(|(_, memory)| memory.handle_revoked(from.node, export));
             }
-            Act::Meet { to, .. } => self.meet_sharer(to.node),
+            Act::Meet { handler, to } => self.meet(handler, to.node),
             Act::Store { .. } | Act::Protect { .. } => {}
         }
     }

@@ -53,10 +53,10 @@ impl<'a, F: Fabric> Confined<'a, F> {
         worked
     }
 
-    /// As [`Driver::serve_shared`].
+    /// As [`Driver::carry_out`].
     #[inline]
-    pub(crate) fn serve_shared(&mut self) {
-        self.0.serve_shared();
+    pub(crate) fn carry_out(&mut self) {
+        self.0.carry_out();
     }
 
     /// As [`Driver::has_work`].

@@ -12,6 +12,7 @@ use mapwire_vmmc::{Grant, RequestId, VmmcError};
 use mapwire_wire::{Endpoint, ExportId, ImportId, Key, NodeId, Rights, TraceOp};
 
 use super::Driver;
+use crate::engine::{Noted, TracedCall};
 use crate::error::DriverError;
 use crate::exports::ExportRequest;
 use crate::ids::PROCESS;
@@ -220,5 +221,21 @@ impl<F: Fabric> Driver<F> {
     #[cold]
     pub fn trace(&mut self, op: TraceOp, flags: u8, address: u64, bytes: u64) {
         self.local.outcomes.trace(&mut self.local.node, op, flags, (address, bytes));
+    }
+
+    /// Notes how long a thread has computed up to a call. Allocates nothing.
+    #[cold]
+    pub(crate) fn note_computing(&mut self, noted: Noted) {
+        let Noted { thread, began_ns, computed_ns } = noted;
+        self.local.outcomes.note(&mut self.local.node, |capture, _| capture.note_thread(began_ns, thread, computed_ns));
+    }
+
+    /// Notes a call of a thread that is over. Allocates nothing.
+    #[cold]
+    pub fn note_call(&mut self, thread: u16, call: TracedCall) {
+        let TracedCall { op, address, bytes } = call;
+        self.local
+            .outcomes
+            .note(&mut self.local.node, |capture, _| capture.note_call(now_ns(), thread, op, address, bytes));
     }
 }

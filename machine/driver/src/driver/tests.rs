@@ -8,6 +8,7 @@ use std::sync::Arc;
 use mapwire_dsm::{Access, Config as ModelConfig, Dsm, Key, MAX_MESSAGE_BYTES, Message, Progress};
 use mapwire_host::faults::{FaultBackend, PageProtection};
 use mapwire_host::views::{MultiView, ViewLayout};
+use mapwire_node::{SharedEnd, SharedMemory};
 use mapwire_transport::job::JobFabric;
 use mapwire_vmmc::service::{Action, Broken, Service};
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId, NodeId, Rights};
@@ -17,16 +18,18 @@ use super::confined::Confined;
 use crate::breach::Breach;
 use crate::completions::CompletionWords;
 use crate::config::DriverConfig;
-use crate::error::{DriverError, SharedError};
+use crate::error::DriverError;
 use crate::events::Events;
-use crate::ids::{PROCESS, SHARED_HANDLER};
+use crate::ids::PROCESS;
 use crate::log::Line;
 use crate::peer_words::PeerWords;
 use crate::place::Place;
-use crate::shared::SharedPort;
+use crate::service_memory::{MemoryFault, ServiceMemory};
 use crate::threads::MAX_THREADS;
 
 const PEER: NodeId = NodeId(1);
+/// Handler of the shared memory.
+const SHARED_HANDLER: HandlerId = HandlerId(1);
 
 /// Sends a message of the program.
 fn send(driver: &mut Driver, to: NodeId, handler: HandlerId, message: &[u8]) {
@@ -88,48 +91,46 @@ fn open_shared(driver: &mut Driver, base: usize) {
     let views = Arc::new(MultiView::new("test", layout).unwrap());
     let protection = PageProtection::new(FaultBackend::Sigsegv, Arc::clone(&views)).unwrap();
     let config = ModelConfig::new(0, 2, MAX_THREADS as u16, layout.pages() as u32, 1);
-    let port = SharedPort::new(2, "test".to_owned(), views, protection);
-    driver.open_shared(Dsm::new(config).unwrap(), port).unwrap();
+    let model = SharedMemory::new(Dsm::new(config).unwrap(), 1).with_meetings();
+    let memory = ServiceMemory::of_views(2, "test".to_owned(), views, protection);
+    driver.register_service(SHARED_HANDLER, Box::new(model), Some(memory)).unwrap();
 }
 
-/// Opens shared memory at `base`, asks the peer for a lock, and gives what became of that.
-fn lock_of_the_peer(driver: &mut Driver, base: usize) -> Option<SharedError> {
-    open_shared(driver, base);
-    let _ = driver.call_shared(|memory| memory.handle_met(Endpoint::first_of(PEER)));
-    // The peer manages lock 1.
-    let begun = driver.call_shared(|memory| memory.dsm_mut().lock(0, 1));
-    assert_eq!(begun, Some(Ok(Progress::Pending)));
-    driver.serve_shared();
-    driver.take_outcome(0)?.err()
+fn call_shared<T>(driver: &mut Driver, call: impl FnOnce(&mut SharedMemory) -> T) -> T {
+    driver.ask_service(SHARED_HANDLER, call).unwrap()
+}
+
+/// What this computer has found wrong with the shared memory.
+fn fault(driver: &mut Driver) -> Option<MemoryFault> {
+    driver.service_memory(SHARED_HANDLER).unwrap().fault().cloned()
 }
 
 #[test]
-fn a_peer_without_a_view_gets_no_grant_and_ends_the_shared_memory() {
+fn a_peer_without_a_view_gets_no_grant_and_its_memory_is_at_fault() {
     let mut driver = driver();
     open_shared(&mut driver, 0x4200_0000_0000);
     // This rank manages page 0, and so knows of the minipage at once.
-    let begun = driver.call_shared(|memory| memory.dsm_mut().alloc(0, 64));
-    assert_eq!(begun, Some(Ok(())));
-    driver.serve_shared();
-    assert!(driver.check_shared().is_ok());
+    assert_eq!(call_shared(&mut driver, |memory| memory.dsm_mut().alloc(0, 64)), Ok(()));
+    driver.carry_out();
+    assert!(fault(&mut driver).is_none());
     assert!(driver.local.node.idle_towards(PEER));
     let request = Message::Request { thread: 0, key: Key { view: 0, page: 0 }, access: Access::Read };
     let mut bytes = [0; MAX_MESSAGE_BYTES];
     let length = request.encode(&mut bytes);
     let peer = Endpoint::first_of(PEER);
-    let take = |driver: &mut Driver| driver.call_shared(|memory| memory.handle_message(0, peer, &bytes[..length]));
+    let take = |driver: &mut Driver| call_shared(driver, |memory| memory.handle_message(0, peer, &bytes[..length]));
     // It may be left of an opening before this one.
-    assert_eq!(take(&mut driver), Some(Ok(())));
-    driver.serve_shared();
-    assert!(driver.check_shared().is_ok());
-    let _ = driver.call_shared(|memory| {
+    assert_eq!(take(&mut driver), Ok(()));
+    driver.carry_out();
+    assert!(fault(&mut driver).is_none());
+    call_shared(&mut driver, |memory| {
         memory.hear(peer);
         memory.handle_met(peer);
     });
-    assert_eq!(take(&mut driver), Some(Ok(())));
-    driver.serve_shared();
-    let error = driver.check_shared().unwrap_err();
-    assert!(matches!(error, SharedError::NoView(PEER)), "{error}");
+    assert_eq!(take(&mut driver), Ok(()));
+    driver.carry_out();
+    let fault = fault(&mut driver);
+    assert!(matches!(fault, Some(MemoryFault::Unmet(PEER))), "{fault:?}");
     assert!(driver.local.node.idle_towards(PEER), "no grant without its data");
 }
 
@@ -153,14 +154,12 @@ fn a_peer_counts_as_gone_when_a_control_message_to_it_is_lost() {
 fn a_lost_message_of_the_shared_memory_ends_it_and_nothing_else() {
     let mut driver = driver();
     flood(&mut driver);
-    let error = lock_of_the_peer(&mut driver, 0x4000_0000_0000);
-    assert!(
-        matches!(
-            error,
-            Some(SharedError::RankBroken { peer: PEER, breach: Breach::Node(mapwire_node::Breach::Overfull) })
-        ),
-        "{error:?}"
-    );
+    open_shared(&mut driver, 0x4000_0000_0000);
+    call_shared(&mut driver, |memory| memory.handle_met(Endpoint::first_of(PEER)));
+    // The peer manages lock 1.
+    assert_eq!(call_shared(&mut driver, |memory| memory.dsm_mut().lock(0, 1)), Ok(Progress::Pending));
+    driver.carry_out();
+    assert_eq!(call_shared(&mut driver, |memory| memory.end()), Some(SharedEnd::Lost(PEER)));
     assert!(!driver.is_gone(PEER));
 }
 
@@ -168,8 +167,8 @@ fn a_lost_message_of_the_shared_memory_ends_it_and_nothing_else() {
 fn shared_memory_opened_after_a_rank_has_gone_says_so() {
     let mut driver = driver();
     driver.paths.handle_gone(&mut driver.local, PEER);
-    let error = lock_of_the_peer(&mut driver, 0x4100_0000_0000);
-    assert!(matches!(error, Some(SharedError::RankGone(PEER))), "{error:?}");
+    open_shared(&mut driver, 0x4100_0000_0000);
+    assert_eq!(call_shared(&mut driver, |memory| memory.end()), Some(SharedEnd::Gone(PEER)));
 }
 
 #[test]

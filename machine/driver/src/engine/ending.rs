@@ -1,6 +1,6 @@
 //! How a rank ends that cannot go on.
 
-/// Exit status of a rank whose shared memory was lost under it: `EX_SOFTWARE` of sysexits.
+/// Exit status of a rank whose memory was lost under it: `EX_SOFTWARE` of sysexits.
 const EXIT_LOST: i32 = 70;
 
 /// Exit status of a rank of which a thread panicked that it cannot do without: as of a Rust program that panics.
@@ -8,7 +8,7 @@ const EXIT_PANIC: i32 = 101;
 
 /// Ends the process at once, as a failed rank rather than as a crash.
 #[cold]
-pub(super) fn exit_lost() -> ! {
+pub fn exit_lost() -> ! {
     crate::mover::exit(EXIT_LOST)
 }
 

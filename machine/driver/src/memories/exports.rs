@@ -9,7 +9,7 @@ use mapwire_nic::Landing;
 use mapwire_node::{ExportError, Node};
 use mapwire_translation::AnyDesign;
 use mapwire_transport::rendezvous::RendezvousError;
-use mapwire_wire::{Endpoint, ExportId, NodeId};
+use mapwire_wire::{Endpoint, ExportId, HandlerId, NodeId};
 
 use super::Memories;
 use super::records::{Export, FormerLanding, REQUEST, STATUS_TAG, tag_of};
@@ -30,8 +30,8 @@ impl Memories {
         mut request: ExportRequest,
         can_map: bool,
     ) -> Result<ExportId, DriverError> {
-        // Most of the shared memory's segment is not used at a time.
-        let pins_late = matches!(request.direct, Some(DirectMemory::Views(_)));
+        // Most of such memory is not used at a time.
+        let pins_late = matches!(request.direct, Some(DirectMemory::Views(..)));
         let is_taken = matches!(&request.direct, Some(DirectMemory::Buffer(buffer)) if self.is_direct(buffer));
         if is_taken || !can_map && !self.has_rma() {
             request.direct = None;
@@ -146,9 +146,12 @@ impl Memories {
         self.exports.iter().find(|export| export.id == id)?.direct.as_ref()
     }
 
-    /// Whether an export is that of a service's views: whoever imports it is a peer of the service.
-    pub(crate) fn is_of_views(&self, id: ExportId) -> bool {
-        matches!(self.direct_of(id), Some(DirectMemory::Views(_)))
+    /// The service whose views an export is of: whoever imports it is a peer of the service.
+    pub(crate) fn service_of(&self, id: ExportId) -> Option<HandlerId> {
+        match self.direct_of(id)? {
+            DirectMemory::Views(handler, _) => Some(*handler),
+            DirectMemory::Buffer(_) => None,
+        }
     }
 
     /// Registers an export with libfabric for a far rank that has been granted it, and tells it where.
@@ -201,7 +204,7 @@ impl Memories {
         };
         let passed = match self.direct_of(export) {
             None => return,
-            Some(DirectMemory::Views(views)) => pass(views.fd(), views.status().fd()),
+            Some(DirectMemory::Views(_, views)) => pass(views.fd(), views.status().fd()),
             Some(DirectMemory::Buffer(buffer)) => {
                 let buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
                 match buffer.descriptors() {

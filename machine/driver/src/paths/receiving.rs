@@ -5,13 +5,11 @@ use mapwire_node::{Node, Payload};
 use mapwire_translation::AnyDesign;
 use mapwire_transport::fabric::Fabric;
 use mapwire_transport::transport::ReceiveError;
-use mapwire_wire::{NodeId, TRACE_FLAG_DIRECT, TraceOp};
+use mapwire_wire::NodeId;
 
 use super::Paths;
-use crate::ids::SHARED_HANDLER;
 use crate::local::Local;
 use crate::mover::Taken;
-use crate::shared;
 
 /// Packets taken in one turn, so that a busy peer does not keep a thread from its own work.
 const RECEIVE_BUDGET: usize = 64;
@@ -65,11 +63,8 @@ impl<F: Fabric> Paths<F> {
             }
             received = true;
             local.deliver(&payload);
-            if local.outcomes.is_traced()
-                && let Some((offset, bytes)) = shared::stored_before(packet.header, payload.private())
-                && let Some(stored) = local.memories.traced(SHARED_HANDLER, offset, bytes)
-            {
-                local.outcomes.trace(&mut local.node, TraceOp::Receive, TRACE_FLAG_DIRECT, stored);
+            if local.outcomes.is_traced() {
+                local.trace_stored(packet.header, payload.private());
             }
             self.fabric.release(from);
             if !self.fabric.abilities(from).rings {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use mapwire_nic::Nic;
 use mapwire_translation::{PageRange, PinPages, TranslationDesign};
-use mapwire_vmmc::service::{Region, Service};
+use mapwire_vmmc::service::Region;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, ImportId};
 
 use super::Process;

@@ -27,6 +27,7 @@ use mapwire_node::{Act, Ask, NoPayload, Node, NodeConfig, SharedMemory, Told};
 use mapwire_translation::{
     AnyDesign, CacheConfig, DesignConfig, DynamicHandleConfig, InterruptConfig, PerProcessConfig, PinLimit, PinRules,
 };
+use mapwire_vmmc::service::Service;
 use mapwire_vmmc::{Grant, RequestId};
 use mapwire_wire::link::{LINK_HEADER_BYTES, LinkHeader, LinkKind, MAX_ACK_BYTES};
 use mapwire_wire::{

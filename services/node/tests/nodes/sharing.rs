@@ -2,6 +2,7 @@
 
 use mapwire_dsm::{Access, Address, Config, Dsm, Outcome};
 use mapwire_node::{SharedEnd, SharedMemory};
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{CommandRepr, Endpoint, HandlerId, NodeId};
 
 use crate::processes::{HERE, export, import};
