@@ -6,8 +6,9 @@ use std::ops::RangeInclusive;
 use thiserror::Error;
 
 use crate::checks::liveness;
-use crate::cluster::{Cluster, ClusterConfig, ClusterError, Interrupt, Observer, Step, Violation};
+use crate::cluster::{Cluster, ClusterConfig, Interrupt, Observer, Step, Violation};
 use crate::coverage::Coverage;
+use crate::hardware::node::ComputerError;
 use crate::random::Random;
 use crate::rules::{Rule, Shape, names};
 
@@ -94,7 +95,7 @@ impl<S> Outcome<S> {
 #[derive(Debug, Error)]
 pub enum RunError {
     #[error(transparent)]
-    Cluster(#[from] ClusterError),
+    Cluster(#[from] ComputerError),
     #[error(transparent)]
     Design(#[from] mapwire_settings::ParseDesignError),
     #[error(transparent)]
@@ -109,12 +110,12 @@ pub enum RunError {
 }
 
 /// Refuses a number of nodes or ranks that the service of a run does not take.
-pub(crate) fn check_size(what: &'static str, given: u16, taken: RangeInclusive<u16>) -> Result<(), ClusterError> {
+pub(crate) fn check_size(what: &'static str, given: u16, taken: RangeInclusive<u16>) -> Result<(), ComputerError> {
     let (least, most) = taken.clone().into_inner();
     if taken.contains(&given) {
         return Ok(());
     }
-    Err(ClusterError::Size { what, given: given.into(), least: least.into(), most: most.into() })
+    Err(ComputerError::Size { what, given: given.into(), least: least.into(), most: most.into() })
 }
 
 /// A cluster with faults by these rules, which `random` draws.
@@ -123,7 +124,7 @@ pub(crate) fn cluster(
     config: &ClusterConfig,
     (rules, heal_ns): (&[Rule], u64),
     random: &mut Random,
-) -> Result<Cluster, ClusterError> {
+) -> Result<Cluster, ComputerError> {
     let mut cluster = Cluster::new(config.clone(), Random::new(seed ^ 0x5eed))?;
     let shape = Shape { nodes: config.nodes, heal_ns };
     cluster.set_faults(rules.iter().flat_map(|rule| (rule.draw)(random, &shape)).collect());

@@ -7,9 +7,8 @@ use mapwire_translation::{AnyDesign, DesignConfig, PinLimit, PinRules, Pinning, 
 
 use crate::canary::Canary;
 use crate::checks::liveness;
-use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, Interrupt, LinkConfig, Step, Violation,
-};
+use crate::cluster::{Cluster, ClusterConfig, Delivery, EARLY_PACKETS, Interrupt, LinkConfig, Step, Violation};
+use crate::hardware::node::ComputerError;
 use crate::random::Random;
 use crate::replay::{LANE_BYTES, Replay};
 use crate::rules::{Fault, Rule, Shape};
@@ -285,7 +284,7 @@ fn outcome(
 
 /// Whether a design pins on a miss, and whether it pins exports beforehand.
 fn habits(design: &DesignConfig) -> Result<(bool, bool), RunError> {
-    let design = AnyDesign::new(design).map_err(ClusterError::from)?;
+    let design = AnyDesign::new(design).map_err(ComputerError::from)?;
     let on_miss = [design.pinning(), design.pinning_receive()].contains(&Pinning::OnMiss);
     let pins_exports = design.pinning_receive() == Pinning::BeforeTransfer;
     Ok((on_miss, pins_exports))

@@ -5,11 +5,11 @@ use mapwire_node::Told;
 use mapwire_wire::{Endpoint, HEADER_BYTES, NodeId};
 
 use super::host::Host;
-use super::memory::{BadAccess, Memory, POISON};
-use super::packets::{Form, Packet, read_source};
 use super::{BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS, Violation};
 use crate::canary::Canary;
 use crate::coverage::Condition;
+use crate::hardware::memory::{BadAccess, Memory, POISON};
+use crate::hardware::packets::{Form, Packet, read_source};
 use crate::random::Random;
 
 impl Cluster {
@@ -66,18 +66,11 @@ impl Cluster {
         self.read_late(packet, observer);
         let host = &mut self.hosts[usize::from(number.0)];
         let taken = &self.packets[packet as usize];
-        let (from, payload, buffer) = (taken.from, taken.body(), BufferId(packet));
+        let (from, bytes, buffer) = (taken.from, taken.body().len() as u64, BufferId(packet));
         let clock_ns = host.clock.shows(self.now_ns);
         let early_bytes = self.canary.map(|_| host.node.nic().early_bytes_of(from));
-        let verdict = match taken.form {
-            Form::Datagram => {
-                let datagram = &taken.payload[..];
-                host.node.handle_datagram(clock_ns, from, datagram, buffer)
-            }
-            Form::Plain | Form::Early => host.node.handle_packet(from, &taken.header, &payload, buffer),
-        };
+        let verdict = taken.take(&mut host.node, clock_ns, buffer);
         let is_datagram = taken.form == Form::Datagram;
-        let bytes = payload.len() as u64;
         host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
         if verdict == Verdict::Wait {
             host.tries += 1;

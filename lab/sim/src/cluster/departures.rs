@@ -3,10 +3,10 @@
 use mapwire_nic::Source;
 use mapwire_wire::{HEADER_BYTES, NodeId};
 
-use super::memory::{BadAccess, POISON};
-use super::packets::{Form, Packet, read_source};
 use super::{BYTE_PS, Cluster, Delivery, Event, Observer, PACKET_NS, Violation};
 use crate::canary::Canary;
+use crate::hardware::memory::{BadAccess, POISON};
+use crate::hardware::packets::{Form, Packet, read_source};
 
 impl Cluster {
     /// Sends what a node has to send. Whether there was anything.

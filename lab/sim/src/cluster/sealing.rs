@@ -3,8 +3,8 @@
 use mapwire_seal::{Config, Destination, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, Sessions, StaticKey};
 use mapwire_wire::NodeId;
 
-use super::packets::Form;
 use super::{Cluster, ClusterConfig, Delivery, Observer, Violation};
+use crate::hardware::packets::Form;
 use crate::random::Random;
 
 /// When keys are made anew: soon, so that it happens.

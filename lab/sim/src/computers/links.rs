@@ -173,12 +173,12 @@ impl Computers {
         if self.resends.waits() || parcel.sequence.is_some() {
             return;
         }
-        let link = self.resends.link(node, usize::from(parcel.to.0));
+        let link = self.resends.link(node, usize::from(parcel.packet.to.0));
         parcel.sequence = Some(link.next);
         link.next += 1;
         link.unacked.push_back(parcel.clone());
         if link.unacked.len() == 1 {
-            self.arm(node, usize::from(parcel.to.0));
+            self.arm(node, usize::from(parcel.packet.to.0));
         }
     }
 
@@ -198,7 +198,7 @@ impl Computers {
     pub(super) fn turn(&mut self, node: usize, slot: usize) -> Turn {
         let Some(parcel) = &self.flights[slot] else { return Turn::Never };
         let Some(number) = parcel.sequence else { return Turn::Now };
-        let from = usize::from(parcel.from.0);
+        let from = usize::from(parcel.packet.from.0);
         let keeps = self.resends.on_miss == OnMiss::AsksForOne;
         let link = self.resends.link(from, node);
         match number.cmp(&link.expects) {
@@ -216,7 +216,7 @@ impl Computers {
     /// A packet whose turn it is was not taken: it is dropped.
     pub(super) fn drop_packet(&mut self, node: usize, slot: usize) {
         let Some(parcel) = &self.flights[slot] else { return };
-        let from = usize::from(parcel.from.0);
+        let from = usize::from(parcel.packet.from.0);
         let record = self.resends.missed.len();
         let link = self.resends.link(from, node);
         if link.dropped.is_none() {
@@ -234,7 +234,7 @@ impl Computers {
     /// A packet was taken: its sender learns of it, and the next may be there already.
     pub(super) fn packet_taken(&mut self, node: usize, slot: usize) {
         let Some(parcel) = &self.flights[slot] else { return };
-        let (from, Some(number)) = (usize::from(parcel.from.0), parcel.sequence) else { return };
+        let (from, Some(number)) = (usize::from(parcel.packet.from.0), parcel.sequence) else { return };
         let now_ps = self.now_ps;
         let link = self.resends.link(from, node);
         link.expects = number + 1;

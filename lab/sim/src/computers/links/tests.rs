@@ -4,7 +4,7 @@ use mapwire_translation::{DesignConfig, DynamicHandleConfig};
 use mapwire_wire::{Endpoint, ProcessId};
 
 use super::*;
-use crate::computers::{Do, FIRST_ADDRESS, Moment, Send};
+use crate::computers::{Do, FIRST_ADDRESS, Send};
 use crate::hardware::{Constant, Origin, Profile, US};
 
 const TARGET: u64 = FIRST_ADDRESS + (1 << 20);
@@ -37,15 +37,9 @@ fn one_message(on_miss: OnMiss) -> Vec<(Ps, Ps)> {
     let mut computers = computers(on_miss);
     computers.export(at(1), "target", TARGET, 4096).unwrap();
     let import = computers.import(at(0), at(1), "target").unwrap();
-    let mut sent = false;
-    computers.start(at(0), move |moment: &mut Moment<'_>| {
-        moment.write(FIRST_ADDRESS, &7_u64.to_le_bytes());
-        if core::mem::replace(&mut sent, true) { Do::End } else { Do::Send(Send::new(import, 0, FIRST_ADDRESS, 8)) }
-    });
-    let mut watched = false;
-    computers.start(at(1), move |_: &mut Moment<'_>| {
-        if core::mem::replace(&mut watched, true) { Do::End } else { Do::Watch { address: TARGET, least: 7 } }
-    });
+    let send = Do::Send(Send { import, offset: 0, address: FIRST_ADDRESS, bytes: 8 });
+    computers.start(at(0), [Do::Write(FIRST_ADDRESS, 7), send].into_iter());
+    computers.start(at(1), [Do::Watch { address: TARGET, least: 7 }].into_iter());
     computers.run().unwrap();
     let after = |it: &Missed| {
         let (filled, taken) = (it.filled_ps.unwrap(), it.taken_ps.unwrap());

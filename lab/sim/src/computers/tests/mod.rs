@@ -55,50 +55,28 @@ fn pattern(bytes: u64) -> Vec<u8> {
 }
 
 /// Sends so many bytes, so many times, each after the last is complete.
-fn sends(import: ImportId, bytes: u64, times: u64) -> impl Program {
-    let mut left = times;
-    move |moment: &mut Moment<'_>| {
-        if left == times {
-            moment.write(SOURCE, &pattern(bytes));
-        }
-        if let Some(word) = moment.posted() {
-            return Do::Await(word);
-        }
-        moment.mark(left);
-        if left == 0 {
-            return Do::End;
-        }
-        left -= 1;
-        Do::Send(Send::new(import, 0, SOURCE, bytes))
-    }
+fn sends(import: ImportId, bytes: u64, times: u64) -> impl Iterator<Item = Do> {
+    let send = Send { import, offset: 0, address: SOURCE, bytes };
+    let one = move |left| [Do::Mark(left), Do::Send(send), Do::Await(0)];
+    (1..=times).rev().flat_map(one).chain([Do::Mark(0)])
 }
 
-/// Waits until the last eight bytes of a message are there, looks whether all are, and notes that.
-fn receives(bytes: u64) -> impl Program {
-    let mut waited = false;
-    move |moment: &mut Moment<'_>| {
-        let expected = pattern(bytes);
-        if !waited {
-            waited = true;
-            let last = expected[bytes as usize - 8..].try_into().unwrap();
-            return Do::Watch { address: TARGET + bytes - 8, least: u64::from_le_bytes(last) };
-        }
-        let mut found = vec![0; bytes as usize];
-        moment.read(TARGET, &mut found);
-        moment.mark(u64::from(found == expected));
-        Do::End
-    }
+/// Waits until the last eight bytes of a message are there.
+fn receives(bytes: u64) -> impl Iterator<Item = Do> {
+    let last = pattern(bytes)[bytes as usize - 8..].try_into().unwrap();
+    [Do::Watch { address: TARGET + bytes - 8, least: u64::from_le_bytes(last) }, Do::Mark(1)].into_iter()
 }
 
 fn one_way(shape: Shape, bytes: u64) -> Computers {
     let (mut computers, imports) = pair(shape, bytes);
     computers.begin_timeline();
+    computers.computers[0].memory.write(0, SOURCE, &pattern(bytes));
     computers.start(at(0), sends(imports[0], bytes, 1));
     computers.start(at(1), receives(bytes));
     computers.run().unwrap();
-    let received = computers.marks().iter().filter(|mark| mark.of == at(1));
-    let all: Vec<_> = received.map(|mark| mark.number).collect();
-    assert_eq!(all, [1], "the data are not what was sent");
+    let mut found = vec![0; bytes as usize];
+    computers.computers[1].memory.read(0, TARGET, &mut found);
+    assert!(found == pattern(bytes), "the data are not what was sent");
     computers
 }
 
@@ -204,33 +182,9 @@ fn a_wire_is_held_back_while_its_receiver_has_no_buffer() {
 }
 
 #[test]
-fn a_fetch_brings_data_and_completes() {
-    let bytes = 10_000;
-    let (mut computers, imports) = pair(Shape::default(), bytes);
-    computers.computers[1].memory.write(0, TARGET, &pattern(bytes));
-    let import = imports[0];
-    let mut step = 0;
-    computers.start(at(0), move |moment: &mut Moment<'_>| {
-        step += 1;
-        match (step, moment.posted()) {
-            (1, _) => Do::Fetch(Fetch { import, offset: 0, address: SOURCE, length: bytes }),
-            (2, Some(word)) => Do::Await(word),
-            _ => {
-                let mut found = vec![0; bytes as usize];
-                moment.read(SOURCE, &mut found);
-                moment.mark(u64::from(found == pattern(bytes)));
-                Do::End
-            }
-        }
-    });
-    computers.run().unwrap();
-    assert_eq!(computers.marks()[0].number, 1);
-}
-
-#[test]
 fn a_program_that_waits_in_vain_is_told_of() {
     let (mut computers, _) = pair(Shape::default(), PAGE);
-    computers.start(at(1), |_: &mut Moment<'_>| Do::Watch { address: TARGET, least: 1 });
+    computers.start(at(1), [Do::Watch { address: TARGET, least: 1 }].into_iter());
     let error = computers.run().unwrap_err();
     assert!(matches!(error, ComputersError::Stuck { node: NodeId(1), .. }), "{error}");
 }
@@ -247,15 +201,8 @@ fn a_send_that_the_firmware_refuses_ends_the_run() {
 fn a_short_send_does_not_overtake_a_long_one() {
     let (mut computers, imports) = pair(Shape::default(), 30 * PAGE);
     let import = imports[0];
-    let mut left = 6;
-    computers.start(at(0), move |_: &mut Moment<'_>| {
-        left -= 1;
-        let bytes = if left % 2 == 0 { 8 } else { 9 * PAGE };
-        match left {
-            0 => Do::End,
-            _ => Do::Send(Send::new(import, 0, SOURCE, bytes)),
-        }
-    });
+    let send = move |bytes| Do::Send(Send { import, offset: 0, address: SOURCE, bytes });
+    computers.start(at(0), [9 * PAGE, 8, 9 * PAGE, 8, 9 * PAGE].into_iter().map(send));
     computers.run().unwrap();
     let received = computers.node(NodeId(1)).nic().counters();
     assert_eq!(received.rejected.total(), 0);

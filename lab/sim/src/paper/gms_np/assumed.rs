@@ -1,13 +1,14 @@
 //! How much the constants matter that nobody states.
 
 use super::tables::Tables;
-use crate::hardware::{Cost, HostState, MachineError, Origin, Placement, Profile};
+use crate::directory::{HostLoad, MachineError, Placement};
+use crate::hardware::{Cost, Origin, Profile};
 use crate::paper::Table;
 use crate::paper::numbers::us;
 
 /// Figures that are predicted.
 fn predicted(tables: &Tables) -> Result<[i64; 4], MachineError> {
-    let bench = |placement| tables.bench(placement, HostState::Idle);
+    let bench = |placement| tables.bench(placement, HostLoad::Idle);
     let (host, nic) = (bench(Placement::Host), bench(Placement::NicHostMemory));
     let (lookup, getpage) = (nic.lookup()?.total_ps(), nic.latency()?);
     let gain = us(host.latency()?) - us(getpage);

@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::canary::Canary;
 
 /// What fills a frame that nobody owns.
-pub const POISON: u8 = 0xdd;
+pub(crate) const POISON: u8 = 0xdd;
 
 /// The first page of every process.
 const FIRST_PAGE: u64 = 0x100;
@@ -63,7 +63,7 @@ struct PageFrame {
 
 /// What was wrong with an access of the network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadAccess(pub String);
+pub(crate) struct BadAccess(pub String);
 
 /// What pins and their opposites have cost, and what was refused.
 #[derive(Clone, Copy, Debug, Default)]
