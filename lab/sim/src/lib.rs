@@ -39,5 +39,5 @@ pub use hardware::node::ComputerError;
 pub use random::Random;
 pub use replay::{Replay, ReplayError};
 pub use rules::{RULES, Rule, RuleError, parse_rules};
-pub use run::{Outcome, RunError, ServiceWanted, Workload};
+pub use run::{Drawn, Outcome, Part, RunError, Wanted, Workload};
 pub use scenario::Scenario;

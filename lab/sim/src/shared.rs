@@ -7,7 +7,7 @@ mod locks;
 mod scenario;
 
 pub use litmus::{LITMUS, Litmus, Op, Seen, VARIABLES, Variant, allowed};
-pub use scenario::{SharedScenario, SharedWanted};
+pub use scenario::SharedScenario;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ use mapwire_node::{Act, Ask, SharedMemory, Told};
 use mapwire_service::{Access, Region};
 use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
-use crate::canary::SharedCanary;
-use crate::cluster::{Cluster, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
+use crate::canary::Canary;
+use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, StoreBy, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 use crate::segments::Segments;
@@ -101,18 +101,19 @@ struct Programs {
     additions: Vec<u64>,
     arrived: Vec<BTreeSet<usize>>,
     segments: Segments,
-    canary: Option<SharedCanary>,
+    canary: Option<Canary>,
     /// Draws when the bug shows.
     random: Random,
     /// Litmus tests, which alone say then whether memory is as it must be.
     tests: Option<Tests>,
+    /// Steps that are left out, by number.
+    left_out: Vec<bool>,
     violation: Option<(u64, Violation)>,
 }
 
 impl Programs {
     fn fail(&mut self, now_ns: u64, check: &'static str, text: String) {
-        let violation = Violation { check, text };
-        self.violation.get_or_insert((now_ns, violation));
+        self.violated(now_ns, Violation { check, text });
     }
 
     fn rank(&self, at: Endpoint) -> usize {
@@ -217,19 +218,27 @@ impl Programs {
             return self.meet(cluster, who);
         }
         program.steps_left -= 1;
+        let step = (who as u32 * phases + program.phase) * steps + program.steps_left;
+        let is_left_out = self.left_out.get(step as usize).copied().unwrap_or(false);
         if program.random.chance(30) {
             let lock = program.random.below(locks.into()) as u32;
-            return self.lock(cluster, who, lock);
+            if !is_left_out {
+                return self.lock(cluster, who, lock);
+            }
+            return self.again(cluster, who, 500);
         }
         let (first, count) = (u64::from(locks), u64::from(allocations - locks));
         let allocation = (first + program.random.below(count)) as usize;
         let words = self.allocations[allocation].1 / 8;
-        program.doing = Doing::Touching(Touch {
+        let touch = Touch {
             allocation,
             offset: 8 * program.random.below(words),
             store: program.random.chance(50).then(|| program.random.next()),
             lock: None,
-        });
+        };
+        if !is_left_out {
+            program.doing = Doing::Touching(touch);
+        }
         self.again(cluster, who, 500);
     }
 
@@ -377,8 +386,16 @@ impl Programs {
 }
 
 impl crate::run::Programs for Programs {
-    fn violation(&mut self) -> &mut Option<(u64, Violation)> {
-        &mut self.violation
+    /// What the loads of litmus tests gave.
+    type Seen = Vec<Seen>;
+
+    fn violation(&self) -> Option<&(u64, Violation)> {
+        self.violation.as_ref()
+    }
+
+    fn finish(self, coverage: &mut Coverage) -> Vec<Seen> {
+        coverage.add(&self.coverage);
+        self.tests.map_or_else(Vec::new, |tests| tests.seen)
     }
 
     fn event(&mut self, cluster: &mut Cluster, who: u32) -> bool {
@@ -411,11 +428,11 @@ impl crate::run::Programs for Programs {
                     self.again(cluster, who, 500);
                 }
                 (Ok(DsmOutcome::Locked), Doing::Locking(lock, _)) => {
-                    let (lost, double) = (SharedCanary::LostWaiter, SharedCanary::DoubleGrant);
+                    let (lost, double) = (Canary::LostWaiter, Canary::DoubleGrant);
                     if self.other_waiter(who, lock, lost).is_some() {
                         continue;
                     }
-                    let swapped = SharedCanary::SwappedWaiters;
+                    let swapped = Canary::SwappedWaiters;
                     if let Some(other) = self.other_waiter(who, lock, swapped) {
                         self.locked(cluster, other, lock);
                         continue;
@@ -483,8 +500,6 @@ impl crate::run::Programs for Programs {
 }
 
 impl Observer for Programs {
-    fn moved(&mut self, _now_ns: u64, _moved: Moved<'_>) {}
-
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
         if !matches!(told, Told::PathChanged { .. }) {
             self.fail(now_ns, "delivery", format!("{at}: {told:?}"));
@@ -496,7 +511,7 @@ impl Observer for Programs {
         self.segments.note(at, ask);
         if let Act::Protect { region, access, .. } = ask.act {
             let Region { view, offset, .. } = region;
-            if self.canary == Some(SharedCanary::LateInvalidation) && access == Access::None && self.random.chance(5) {
+            if self.canary == Some(Canary::LateInvalidation) && access == Access::None && self.random.chance(5) {
                 return;
             }
             let rights = self.rights.entry((view, offset)).or_default();
@@ -515,15 +530,11 @@ impl Observer for Programs {
     }
 
     fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> StoreBy {
-        if self.canary == Some(SharedCanary::LostStore) && self.random.chance(5) {
+        if self.canary == Some(Canary::LostStore) && self.random.chance(5) {
             return StoreBy::Nothing { is_claimed: true };
         }
         self.segments.store(at, ask).unwrap_or(StoreBy::Nothing { is_claimed: false })
     }
-
-    fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}
-
-    fn crashed(&mut self, _now_ns: u64, _node: NodeId) {}
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {
         self.violation.get_or_insert((now_ns, violation));

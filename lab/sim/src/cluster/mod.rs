@@ -133,20 +133,25 @@ pub enum StoreBy {
 
 /// Sees all that happens in a cluster.
 pub trait Observer {
-    fn moved(&mut self, now_ns: u64, moved: Moved<'_>);
+    fn moved(&mut self, _now_ns: u64, _moved: Moved<'_>) {}
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told);
     /// A node asks for something.
-    fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask);
+    fn asked(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) {}
     /// A service asks for bytes to be stored in a peer's memory.
     fn store(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) -> StoreBy {
         StoreBy::Nothing { is_claimed: false }
     }
     /// A page of a process was unpinned.
-    fn unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64);
-    fn crashed(&mut self, now_ns: u64, node: NodeId);
+    fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}
+    fn crashed(&mut self, _now_ns: u64, _node: NodeId) {}
     fn restarted(&mut self, _now_ns: u64, _node: NodeId) {}
     /// Something happened that must not, whatever the programs do.
     fn violated(&mut self, now_ns: u64, violation: Violation);
+
+    /// Takes note of what was checked.
+    fn note<T>(&mut self, now_ns: u64, checked: Result<T, Violation>) -> Option<T> {
+        checked.map_err(|violation| self.violated(now_ns, violation)).ok()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

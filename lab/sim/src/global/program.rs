@@ -5,7 +5,7 @@ use mapwire_wire::NodeId;
 
 use super::{Operation, Programs, is_own, own_page};
 use crate::checks::global_memory::{self as check, Read};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Observer};
 use crate::random::Random;
 
 impl Programs {

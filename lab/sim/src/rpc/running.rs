@@ -4,9 +4,10 @@ use mapwire_rpc::{Body, CallError, CallHeader, Credential, Draft, Outcome, Refus
 use mapwire_wire::NodeId;
 
 use super::watched::Watched;
-use super::{PROCESS, PROGRAM, Programs, RPC, VERSION, Waiting, body_of, key, token_of};
+use super::{PROCESS, PROGRAM, Programs, RPC, RpcSeen, VERSION, Waiting, body_of, key, token_of};
 use crate::checks::liveness;
-use crate::cluster::{Cluster, Violation};
+use crate::cluster::{Cluster, Observer, Violation};
+use crate::coverage::Coverage;
 
 /// A call that finds no connection, or no window, is made so much later.
 const AGAIN_NS: u64 = 40_000;
@@ -37,8 +38,15 @@ pub(super) const fn event_of_call(number: u32) -> u32 {
 }
 
 impl crate::run::Programs for Programs {
-    fn violation(&mut self) -> &mut Option<(u64, Violation)> {
-        &mut self.violation
+    type Seen = RpcSeen;
+
+    fn violation(&self) -> Option<&(u64, Violation)> {
+        self.violation.as_ref()
+    }
+
+    fn finish(self, coverage: &mut Coverage) -> RpcSeen {
+        self.seen.cover(coverage);
+        self.seen
     }
 
     fn event(&mut self, cluster: &mut Cluster, event: u32) -> bool {
@@ -83,8 +91,7 @@ impl crate::run::Programs for Programs {
         if let Some((&(node, _), call)) = self.waiting.iter().next() {
             let text = format!("call {} to {} never ends", call.token, call.to);
             let at = mapwire_wire::Endpoint::first_of(node);
-            let violation = liveness::still_waits(at, text);
-            self.violation.get_or_insert((cluster.now_ns(), violation));
+            self.violated(cluster.now_ns(), liveness::still_waits(at, text));
         }
         for node in self.all() {
             let service: Option<&Watched> = cluster.node(node).service(PROCESS, RPC);

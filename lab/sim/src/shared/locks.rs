@@ -4,7 +4,7 @@
 use mapwire_dsm::Progress;
 
 use super::{Doing, Programs, Touch};
-use crate::canary::SharedCanary;
+use crate::canary::Canary;
 use crate::cluster::Cluster;
 use crate::coverage::Condition;
 
@@ -90,7 +90,7 @@ impl Programs {
     }
 
     /// Another thread of the rank that waits for the lock, if a bug is to show.
-    pub(super) fn other_waiter(&self, who: usize, lock: u32, bug: SharedCanary) -> Option<usize> {
+    pub(super) fn other_waiter(&self, who: usize, lock: u32, bug: Canary) -> Option<usize> {
         let is_hit = self.canary == Some(bug);
         let mut others = self.waiters(who, lock).filter(|_| is_hit);
         others.next().map(|(other, _)| other)

@@ -17,7 +17,7 @@ use crate::checks::delivery::{Sent, differs, pattern};
 use crate::checks::forgery::{Forged, Kind};
 use crate::checks::importers::{self, Allowed, Asked};
 use crate::checks::violation;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Observer};
 use crate::coverage::Condition;
 use crate::random::Random;
 
@@ -32,7 +32,7 @@ const MOST_IN_BURST: u64 = 8;
 impl Callers {
     /// A program makes a call. What it is depends on the call's seed and on what the program has, unless the call says so itself.
     /// Whether the program must make it again, later: other transfers have all it needs.
-    pub fn call(&mut self, cluster: &mut Cluster, call: &Call) -> bool {
+    pub(super) fn call(&mut self, cluster: &mut Cluster, call: &Call) -> bool {
         let program = call.process as usize;
         let at = self.programs[program].at;
         if !cluster.is_alive(at.node) {
@@ -59,7 +59,6 @@ impl Callers {
             }
         }
         cluster.settle(at.node, self);
-        self.follow_up(cluster);
         again
     }
 
@@ -171,7 +170,7 @@ impl Callers {
         }
         if let Err(error) = node.unexport(at.process, id) {
             let text = format!("{}: {id} cannot be revoked: {error}", at.node);
-            self.fail(cluster.now_ns(), violation("bounds", text));
+            self.violated(cluster.now_ns(), violation("bounds", text));
         }
     }
 
@@ -256,7 +255,7 @@ impl Callers {
             }
             Err(error) => {
                 let text = format!("{}: an import could not be asked for: {error}", at.node);
-                self.fail(cluster.now_ns(), violation("completions", text));
+                self.violated(cluster.now_ns(), violation("completions", text));
             }
         }
     }
@@ -288,7 +287,7 @@ impl Callers {
             self.coverage.note(Condition::PinsLimited);
         } else {
             let text = format!("{node}: pages could not be had, and nothing refused them: {error}");
-            self.fail(cluster.now_ns(), violation("pinned pages", text));
+            self.violated(cluster.now_ns(), violation("pinned pages", text));
         }
     }
 
@@ -298,7 +297,7 @@ impl Callers {
         let now_ns = cluster.now_ns();
         let Some(asked) = self.programs[program].asked.remove(&request) else {
             let text = format!("{}: import {} is over, and was not asked for", at.node, request.0);
-            return self.fail(now_ns, violation("completions", text));
+            return self.violated(now_ns, violation("completions", text));
         };
         let (from, slot) = (self.programs[asked.exporter].at, asked.slot);
         let (node, _) = cluster.parts(at.node);
@@ -344,7 +343,7 @@ impl Callers {
         };
         if let Some(wrong) = wrong {
             let text = format!("{}: import {} {wrong}", at.node, request.0);
-            self.fail(now_ns, violation("completions", text));
+            self.violated(now_ns, violation("completions", text));
         }
         cluster.settle(at.node, self);
     }
@@ -468,7 +467,7 @@ impl Callers {
         let command = CommandRepr::ShortSend { import: held.id, offset, length: length as u32, notify, signal };
         if let Err(error) = cluster.submit(at, &command, data) {
             let text = format!("{command:?} is not a command: {error}");
-            return self.fail(cluster.now_ns(), violation("completions", text));
+            return self.violated(cluster.now_ns(), violation("completions", text));
         }
         let sent = Sent {
             number: 0,
@@ -524,7 +523,7 @@ impl Callers {
         self.programs[program].words.submit(word, pending);
         if let Err(error) = cluster.submit(at, command, &[]) {
             let text = format!("{command:?} is not a command: {error}");
-            self.fail(cluster.now_ns(), violation("completions", text));
+            self.violated(cluster.now_ns(), violation("completions", text));
         }
         if cluster.canary() == Some(Canary::EarlyRelease) {
             cluster.parts(at.node).0.release(at.process, word);
@@ -643,13 +642,13 @@ impl Callers {
             Work::Send | Work::Forged { kind: Kind::Part, .. } => {}
             Work::Forged { .. } | Work::Misused(_) => {
                 let text = format!("{}: {:?} is done", at.node, pending.work);
-                self.fail(now_ns, violation("forgery", text));
+                self.violated(now_ns, violation("forgery", text));
             }
             Work::Fetch { offset, .. } => {
                 let seed = self.instances[pending.instance].seed;
                 if let Some(differs) = differs(seed, offset, &bytes) {
                     let text = format!("{}: byte {differs} of a fetch is not what was exported", at.node);
-                    self.fail(now_ns, violation("delivery", text));
+                    self.violated(now_ns, violation("delivery", text));
                 }
                 self.coverage.note(Condition::Fetched);
             }
@@ -661,7 +660,7 @@ impl Callers {
                 if let Some(missing) = missing {
                     let text =
                         format!("{}: a flush of {to} is done, and message {} has not arrived", at.node, missing.number);
-                    self.fail(now_ns, violation("delivery", text));
+                    self.violated(now_ns, violation("delivery", text));
                 }
             }
             Work::Add => {

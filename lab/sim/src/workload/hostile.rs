@@ -11,7 +11,7 @@ use crate::checks::bounds::{BUFFER_SPAN, LANES_OFFSET, STRIP_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::pattern;
 use crate::checks::forgery::{Forged, Kind, Misuse, Misused};
-use crate::cluster::{Cluster, Forgery};
+use crate::cluster::{Cluster, Forgery, Observer};
 use crate::random::Random;
 
 /// Bytes that a forged packet stores or fetches at most: what fits between the word and the lanes.
@@ -336,7 +336,7 @@ impl Callers {
         if let Err(error) = cluster.submit(at, command, data) {
             let text = format!("{command:?} is not a command: {error}");
             let violation = crate::checks::violation("completions", text);
-            self.fail(cluster.now_ns(), violation);
+            self.violated(cluster.now_ns(), violation);
         }
         true
     }
