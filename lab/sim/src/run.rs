@@ -3,6 +3,7 @@
 use core::fmt;
 
 use mapwire_translation::PinLimit;
+use mapwire_wire::NodeId;
 use thiserror::Error;
 
 use crate::canary::Canary;
@@ -113,7 +114,6 @@ pub trait Workload: fmt::Display + Sized {
     }
 }
 
-/// How a run went.
 #[derive(Clone, Debug)]
 pub struct Outcome<S> {
     /// The first violation, with its time.
@@ -180,6 +180,10 @@ pub(crate) trait Programs: Observer {
     type Seen;
 
     fn violation(&self) -> Option<&(u64, Violation)>;
+    /// The node whose processor an event needs.
+    fn runs_at(&self, _number: u32) -> Option<NodeId> {
+        None
+    }
     /// The time of an event has come. Whether the run is over.
     fn event(&mut self, cluster: &mut Cluster, number: u32) -> bool;
     /// Something has happened, and may have consequences.
@@ -201,7 +205,12 @@ pub(crate) fn drive<P: Programs>(
         match cluster.step(&mut programs) {
             Step::Inside => {}
             Step::Program(number) => {
-                if programs.event(&mut cluster, number) {
+                // A program runs when its processor has time for it.
+                let node = programs.runs_at(number).filter(|node| cluster.is_alive(*node));
+                let busy_ns = node.map_or(0, |node| cluster.busy_until_ns(node));
+                if busy_ns > cluster.now_ns() {
+                    cluster.schedule(busy_ns, number);
+                } else if programs.event(&mut cluster, number) {
                     break;
                 }
             }

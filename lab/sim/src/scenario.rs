@@ -27,9 +27,6 @@ const EVENTS_A_CALL: u64 = 20_000;
 /// Pages that a process may pin at least, where that is limited: fewer than its exports and transfers may want at once.
 const LEAST_PAGES: u64 = 40;
 
-/// Nodes of a cluster at most.
-pub const MOST_NODES: u16 = 4096;
-
 /// Designs that are drawn, as a command line writes them.
 const DESIGNS: [&str; 6] = [
     "hierarchical,entries=1K",

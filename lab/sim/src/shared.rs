@@ -112,10 +112,6 @@ struct Programs {
 }
 
 impl Programs {
-    fn fail(&mut self, now_ns: u64, check: &'static str, text: String) {
-        self.violated(now_ns, Violation { check, text });
-    }
-
     fn rank(&self, at: Endpoint) -> usize {
         usize::from(at.node.0) * usize::from(self.shape.processes) + usize::from(at.process.0)
     }
@@ -164,7 +160,7 @@ impl Programs {
                         self.again(cluster, who, 10);
                     }
                     Some(Ok(Progress::Pending)) => self.note_fault(who, touch.allocation),
-                    other => self.fail(now_ns, "shared memory", format!("thread {who}: a fault gave {other:?}")),
+                    other => self.broke(now_ns, "shared memory", format!("thread {who}: a fault gave {other:?}")),
                 }
             }
             Doing::Allocating | Doing::Locking(..) | Doing::Waiting | Doing::Finished => {}
@@ -198,7 +194,7 @@ impl Programs {
             self.allocations.push((Address { view: 0, offset_bytes: 0 }, bytes));
             let thread = self.thread_of(who);
             if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.alloc(thread, bytes)) {
-                self.fail(now_ns, "shared memory", format!("an allocation failed: {error}"));
+                self.broke(now_ns, "shared memory", format!("an allocation failed: {error}"));
             }
             return;
         }
@@ -265,7 +261,7 @@ impl Programs {
         self.arrived[phase as usize].insert(who);
         let thread = self.thread_of(who);
         if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.barrier(thread, phase % 3)) {
-            self.fail(cluster.now_ns(), "barriers", format!("thread {who}: {error}"));
+            self.broke(cluster.now_ns(), "barriers", format!("thread {who}: {error}"));
         }
     }
 
@@ -302,7 +298,7 @@ impl Programs {
         let after = tests.seen.len();
         self.coverage.note_many(Condition::Litmus, (after - before) as u64);
         if let Some(text) = said {
-            self.fail(cluster.now_ns(), "litmus", text);
+            self.broke(cluster.now_ns(), "litmus", text);
         }
         self.again(cluster, who, most_ns);
     }
@@ -322,7 +318,7 @@ impl Programs {
         let expected = word(&self.truth[range.clone()]);
         if found != expected && self.tests.is_none() {
             let text = format!("thread {who} finds {found:#x} at {start:#x}, and {expected:#x} was stored last");
-            self.fail(now_ns, "sequential consistency", text);
+            self.broke(now_ns, "sequential consistency", text);
         }
         let rank = self.rank_of(who);
         let writer = &mut self.writers[touch.allocation];
@@ -358,16 +354,14 @@ impl Programs {
         self.again(cluster, who, 2_000);
     }
 
-    /// Lets each thread import the memory of each other.
+    /// Lets each rank import the memory of each other.
     fn ask_imports(&mut self, cluster: &mut Cluster) {
-        let threads = usize::from(self.shape.threads);
-        let firsts = self.programs.iter().step_by(threads);
+        let firsts = self.programs.iter().step_by(usize::from(self.shape.threads));
         let ranks: Vec<Endpoint> = firsts.map(|program| program.at).collect();
-        for &at in &ranks {
-            let asked = self.segments.ask(cluster, at, ranks.iter().copied());
-            if let Err(text) = asked {
-                self.fail(0, "shared memory", text);
-            }
+        if let Err(text) = self.segments.ask(cluster, &ranks) {
+            self.broke(0, "shared memory", text);
+        }
+        for at in ranks {
             cluster.settle(at.node, self);
         }
     }
@@ -378,7 +372,7 @@ impl Programs {
             return;
         }
         if let Err(text) = self.segments.enter(cluster) {
-            self.fail(cluster.now_ns(), "shared memory", text);
+            self.broke(cluster.now_ns(), "shared memory", text);
         } else if self.segments.is_ready() {
             cluster.schedule(cluster.now_ns(), 0);
         }
@@ -398,14 +392,12 @@ impl crate::run::Programs for Programs {
         self.tests.map_or_else(Vec::new, |tests| tests.seen)
     }
 
+    fn runs_at(&self, who: u32) -> Option<NodeId> {
+        Some(self.programs[who as usize].at.node)
+    }
+
     fn event(&mut self, cluster: &mut Cluster, who: u32) -> bool {
-        let at = self.programs[who as usize].at;
-        let busy_ns = cluster.busy_until_ns(at.node);
-        if busy_ns > cluster.now_ns() {
-            cluster.schedule(busy_ns, who);
-        } else {
-            self.go(cluster, who as usize);
-        }
+        self.go(cluster, who as usize);
         false
     }
 
@@ -449,7 +441,7 @@ impl crate::run::Programs for Programs {
                     let arrived = self.arrived[phase as usize].len();
                     if arrived != self.programs.len() {
                         let text = format!("thread {who} passes barrier {phase}, and {arrived} ranks have arrived");
-                        self.fail(now_ns, "barriers", text);
+                        self.broke(now_ns, "barriers", text);
                     }
                     if self.tests.is_some() {
                         self.tested(cluster, who);
@@ -473,7 +465,7 @@ impl crate::run::Programs for Programs {
                 }
                 (outcome, doing) => {
                     let text = format!("thread {who} is at {doing:?} and gets {outcome:?}");
-                    self.fail(now_ns, "shared memory", text);
+                    self.broke(now_ns, "shared memory", text);
                 }
             }
         }
@@ -484,7 +476,7 @@ impl crate::run::Programs for Programs {
         for who in 0..self.programs.len() {
             let doing = self.programs[who].doing;
             if !matches!(doing, Doing::Finished) {
-                self.fail(now_ns, "liveness", format!("thread {who} waits for ever: {doing:?}"));
+                self.broke(now_ns, "liveness", format!("thread {who} waits for ever: {doing:?}"));
             }
         }
         for lock in 0..self.additions.len() {
@@ -493,7 +485,7 @@ impl crate::run::Programs for Programs {
             let (word, additions) = (u64::from_le_bytes(word), self.additions[lock]);
             if word != additions {
                 let text = format!("{additions} additions under lock {lock} gave {word}");
-                self.fail(now_ns, "locks", text);
+                self.broke(now_ns, "locks", text);
             }
         }
     }
@@ -502,7 +494,7 @@ impl crate::run::Programs for Programs {
 impl Observer for Programs {
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
         if !matches!(told, Told::PathChanged { .. }) {
-            self.fail(now_ns, "delivery", format!("{at}: {told:?}"));
+            self.broke(now_ns, "delivery", format!("{at}: {told:?}"));
         }
     }
 
@@ -524,7 +516,7 @@ impl Observer for Programs {
             }
             if writers > 1 || (writers == 1 && readers > 0) {
                 let text = format!("{readers} ranks may load and {writers} store at view {view}, {offset:#x}");
-                self.fail(now_ns, "sequential consistency", text);
+                self.broke(now_ns, "sequential consistency", text);
             }
         }
     }

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
-use mapwire_sim::scenario::MOST_NODES;
+use mapwire_sim::cluster::MOST_NODES;
 use mapwire_sim::vopr::{Kind, Wants};
 use mapwire_sim::{Canary, RULES, Replay, Rule, Wanted, parse_rules};
 use mapwire_trace::TraceReader;

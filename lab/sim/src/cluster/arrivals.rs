@@ -5,7 +5,7 @@ use mapwire_node::Told;
 use mapwire_wire::{Endpoint, HEADER_BYTES, NodeId};
 
 use super::host::Host;
-use super::{BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS, Violation};
+use super::{BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS};
 use crate::canary::Canary;
 use crate::coverage::Condition;
 use crate::hardware::memory::{BadAccess, Memory, POISON};
@@ -76,7 +76,7 @@ impl Cluster {
             host.tries += 1;
             if host.tries > MAX_TRIES {
                 let text = format!("{number} never takes a packet of {from}: {MAX_TRIES} tries");
-                observer.violated(self.now_ns, Violation { check: "liveness", text });
+                observer.broke(self.now_ns, "liveness", text);
                 host.is_alive = false;
                 return false;
             }
@@ -196,7 +196,7 @@ impl Cluster {
             let packet = &packets[dma.buffer.0 as usize];
             let done = Self::make_move(now_ns, number, &mut host.memory, packet, &dma, canary, observer);
             let old = done.unwrap_or_else(|BadAccess(text)| {
-                observer.violated(now_ns, Violation { check: "pinned pages", text });
+                observer.broke(now_ns, "pinned pages", text);
                 0
             });
             host.node.handle_moved(&dma, old);
@@ -237,7 +237,7 @@ impl Cluster {
         let memory = &mut self.hosts[usize::from(packet.from.0)].memory;
         packet.payload.clear();
         if let Err(BadAccess(text)) = read_source(memory, &source, &mut packet.payload) {
-            observer.violated(self.now_ns, Violation { check: "pinned pages", text });
+            observer.broke(self.now_ns, "pinned pages", text);
             packet.payload.resize(packet.header.payload_bytes() as usize, POISON);
         }
     }

@@ -7,7 +7,7 @@ use mapwire_wire::link::{LINK_HEADER_BYTES, LinkKind};
 use mapwire_wire::{HEADER_BYTES, NodeId};
 use zerocopy::IntoBytes;
 
-use super::{BYTE_PS, Cluster, ClusterConfig, Event, Observer, PACKET_NS, Violation};
+use super::{Cluster, ClusterConfig, Event, Observer};
 use crate::canary::Canary;
 use crate::checks::room;
 use crate::coverage::Condition;
@@ -106,7 +106,7 @@ impl Cluster {
                 slot.payload.extend(header.as_bytes());
                 let start = slot.payload.len();
                 if let Err(BadAccess(text)) = read_source(&mut host.memory, &packet.source, &mut slot.payload) {
-                    observer.violated(self.now_ns, Violation { check: "pinned pages", text });
+                    observer.broke(self.now_ns, "pinned pages", text);
                     slot.payload.resize(start + packet.header.payload_bytes() as usize, POISON);
                 }
                 match forged {
@@ -172,11 +172,8 @@ impl Cluster {
         let slot = &mut self.packets[index as usize];
         slot.path = path;
         let (from, to, bytes) = (slot.from, slot.to, slot.payload.len() as u64);
-        let host = &mut self.hosts[usize::from(from.0)];
-        host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
-        let start_ns = host.port_free_ns.max(host.free_at_ns);
-        host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
-        let out_ns = host.port_free_ns;
+        let out_ns = self.leave(from, bytes);
+        let slot = &mut self.packets[index as usize];
         let (mut delay_ns, mut late_ns, mut is_double) = (0, None, false);
         for &number in &self.active {
             let fault = &self.faults[number as usize];

@@ -31,18 +31,20 @@ use crate::hardware::node::{self, Command, Commands, ComputerError, check_size};
 use crate::hardware::packets::Packet;
 use crate::random::Random;
 use crate::rules::Fault;
-use crate::scenario::MOST_NODES;
 use forging::Forgeries;
 use host::{Clock, Host};
 use link::Link;
 use sealing::Wrap;
 
+pub use crate::checks::Violation;
 pub use crate::hardware::memory::FIRST_ADDRESS;
 pub use datagrams::{Delivery, EARLY_PACKETS};
 pub use forging::Forgery;
 pub use interrupt::Interrupt;
 pub use link::LinkConfig;
 
+/// Nodes of a cluster at most.
+pub const MOST_NODES: u16 = 4096;
 /// Processor time of one packet or command.
 const PACKET_NS: u64 = 150;
 /// Processor time of one byte that is copied, in thousandths of a nanosecond.
@@ -80,13 +82,6 @@ pub struct ClusterConfig {
     pub nic_memory_bytes: u64,
     /// The longest payload of a packet.
     pub max_payload_bytes: usize,
-}
-
-/// A violation of what the project promises, with the checker that found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    pub check: &'static str,
-    pub text: String,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +142,11 @@ pub trait Observer {
     fn restarted(&mut self, _now_ns: u64, _node: NodeId) {}
     /// Something happened that must not, whatever the programs do.
     fn violated(&mut self, now_ns: u64, violation: Violation);
+
+    /// What a check promises does not hold.
+    fn broke(&mut self, now_ns: u64, check: &'static str, text: String) {
+        self.violated(now_ns, Violation { check, text });
+    }
 
     /// Takes note of what was checked.
     fn note<T>(&mut self, now_ns: u64, checked: Result<T, Violation>) -> Option<T> {

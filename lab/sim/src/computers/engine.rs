@@ -33,9 +33,6 @@ pub(super) struct Engine {
     /// Transfers that are to be programmed.
     pub(super) waiting: VecDeque<Transfer>,
     pub(super) current: Option<(Transfer, Ps)>,
-    /// What follows transfers that the engine is done with, but whose data are still on the bus: by number, the first first.
-    pub(super) late: VecDeque<(u32, Then)>,
-    pub(super) numbers: u32,
 }
 
 impl Engine {

@@ -247,7 +247,7 @@ impl Computers {
         let Computer { node: firmware, host, .. } = &mut self.computers[node];
         match host.handling {
             // It works for as long as its pages are to be pinned. What comes of it is there when that is over.
-            Handling::Called => match self.resends.draw() {
+            Handling::Called => match self.resends.draw(&self.profile) {
                 Some((waits_ps, takes_ps)) => {
                     host.handling = Handling::Waits(takes_ps);
                     host.processors.sleep(self.now_ps, host.handler);
@@ -282,7 +282,7 @@ impl Computers {
         let span = (computer.host.handles_since_ps, self.now_ps);
         computer.load.handlers_ps += span.1 - span.0;
         // Pages given back on the way keep the host, and not the NIC.
-        let late_ps = if self.shape.miss_times.is_none() { took.saturating_sub(expected) } else { 0 };
+        let late_ps = if self.shape.miss_seed.is_none() { took.saturating_sub(expected) } else { 0 };
         computer.load.handlers_ps += late_ps;
         if late_ps > 0 {
             computer.host.handling = Handling::Unpins;

@@ -45,7 +45,7 @@ use thiserror::Error;
 
 use crate::hardware::memory::Memory;
 use crate::hardware::node::ComputerError;
-use crate::hardware::{Agenda, Profile, Ps, Span, Timeline};
+use crate::hardware::{Agenda, Profile, Ps, Timeline};
 use engine::Engine;
 use host::Host;
 use network::{Parcel, Port};
@@ -54,7 +54,7 @@ use program::Runner;
 use run::Event;
 
 pub use crate::hardware::memory::FIRST_ADDRESS;
-pub use links::{MissTimes, Missed, OnMiss};
+pub use links::{Missed, OnMiss};
 pub use program::{Do, Mark, Send};
 
 /// What computers are like, besides their costs.
@@ -89,8 +89,8 @@ pub struct Shape {
     pub on_miss: OnMiss,
     /// Packets that are sent before the first of them is acked, where `on_miss` drops some.
     pub window: u16,
-    /// How long hosts take to serve misses; `None` if the profile says it, by interrupts and pins.
-    pub miss_times: Option<MissTimes>,
+    /// Seed of how long hosts take to serve misses, where the profile states ranges; `None` if it is by interrupts and pins.
+    pub miss_seed: Option<u64>,
 }
 
 impl Default for Shape {
@@ -112,7 +112,7 @@ impl Default for Shape {
             links: None,
             on_miss: OnMiss::Waits,
             window: 16,
-            miss_times: None,
+            miss_seed: None,
         }
     }
 }
@@ -121,7 +121,6 @@ impl Default for Shape {
 pub enum ComputersError {
     #[error(transparent)]
     Computer(#[from] ComputerError),
-    /// A malformed command.
     #[error(transparent)]
     Command(#[from] WireError),
     #[error("{at}: {text}", at = .node)]
@@ -174,7 +173,8 @@ pub struct Computers {
     flights: Vec<Option<Parcel>>,
     programs: Vec<Runner>,
     marks: Vec<Mark>,
-    timeline: Timeline,
+    /// What parts do, while that is wanted.
+    pub timeline: Timeline,
     resends: links::Links,
     failed: Option<ComputersError>,
 }
@@ -209,16 +209,6 @@ impl Computers {
         translation + node.page_counters(of.process)
     }
 
-    /// Notes what all parts do from now on.
-    pub fn begin_timeline(&mut self) {
-        self.timeline.begin();
-    }
-
-    pub fn take_timeline(&mut self) -> Vec<Span> {
-        self.timeline.take()
-    }
-
-    /// The first failure counts.
     fn fail(&mut self, error: ComputersError) {
         self.failed.get_or_insert(error);
     }

@@ -87,7 +87,6 @@ pub(super) struct Nic {
 }
 
 impl Nic {
-    /// Of so many processes.
     pub(super) fn new(processes: u16) -> Self {
         let count = usize::from(processes);
         let mut nic = Self { copied: vec![false; count], ..Self::default() };

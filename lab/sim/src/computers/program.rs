@@ -58,7 +58,6 @@ pub struct Mark {
 pub(super) enum Wait {
     /// It runs, or waits for a processor.
     Nothing,
-    /// A completion word.
     Word(u32),
     Watch {
         address: u64,

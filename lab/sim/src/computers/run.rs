@@ -13,7 +13,7 @@ use crate::hardware::memory::BadAccess;
 use crate::hardware::{Cost, Lane, US};
 
 /// Something that happens at a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Event {
     /// The NIC's processor ends a step of this plan, or looks for a job.
     Nic {
@@ -38,10 +38,7 @@ pub(super) enum Event {
     /// A link's time has come.
     Timer(usize),
     /// What the DMA engine moved is there.
-    Late {
-        node: usize,
-        number: u32,
-    },
+    Late(usize, Box<Then>),
     /// Something about packets that are dropped.
     Link(LinkEvent),
 }
@@ -79,7 +76,10 @@ impl Computers {
             Event::Host { node, at, change } => self.run_host(node, at, change),
             Event::Handler(node) => self.begin_handling(node),
             Event::Program(program) => self.run_program(program),
-            Event::Late { node, number } => self.end_late(node, number),
+            Event::Late(node, then) => {
+                self.deliver(node, *then);
+                self.go_on(node);
+            }
             Event::Link(event) => self.link_event(event),
             Event::Timer(node) => {
                 let computer = &mut self.computers[node];
@@ -195,28 +195,12 @@ impl Computers {
         self.timeline.note(node, Lane::HostDma, transfer.label, span);
         match transfer.then.late_ps(&self.profile) {
             0 => self.deliver(node, transfer.then),
-            late_ps => {
-                let engine = &mut self.computers[node].engine;
-                engine.numbers = engine.numbers.wrapping_add(1);
-                let number = engine.numbers;
-                engine.late.push_back((number, transfer.then));
-                let at_ps = self.now_ps + late_ps;
-                self.agenda.enter(at_ps, Event::Late { node, number });
-            }
+            late_ps => self.agenda.enter(self.now_ps + late_ps, Event::Late(node, Box::new(transfer.then))),
         }
         self.go_on(node);
     }
 
     /// What was transferred has got to where it goes.
-    fn end_late(&mut self, node: usize, number: u32) {
-        let late = &mut self.computers[node].engine.late;
-        let at = late.iter().position(|(of, _)| *of == number);
-        if let Some((_, then)) = at.and_then(|at| late.remove(at)) {
-            self.deliver(node, then);
-            self.go_on(node);
-        }
-    }
-
     fn deliver(&mut self, node: usize, then: Then) {
         match then {
             loaded @ Then::Loaded(..) => self.computers[node].nic.ended.push_back(loaded),

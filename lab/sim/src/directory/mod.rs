@@ -19,7 +19,7 @@ use mapwire_wire::{Endpoint, NodeId};
 use thiserror::Error;
 
 use crate::hardware::wires::{Flight, Orders, Wires};
-use crate::hardware::{Agenda, Profile, Ps, Span, Timeline};
+use crate::hardware::{Agenda, Profile, Ps, Timeline};
 use host::Host;
 use jobs::Jobs;
 use nic::Nic;
@@ -134,7 +134,8 @@ pub struct Machine {
     wires: Wires,
     nodes: Vec<Computer>,
     told: VecDeque<Told>,
-    timeline: Timeline,
+    /// What parts do, while that is wanted.
+    pub timeline: Timeline,
 }
 
 impl Machine {
@@ -195,15 +196,6 @@ impl Machine {
     /// How busy a node has been.
     pub fn load(&self, node: u16) -> Load {
         self.nodes[usize::from(node)].load
-    }
-
-    /// Notes what all parts of nodes do from now on.
-    pub fn begin_timeline(&mut self) {
-        self.timeline.begin();
-    }
-
-    pub fn take_timeline(&mut self) -> Vec<Span> {
-        self.timeline.take()
     }
 
     /// Stores a page of a node at another, at once and at no cost.

@@ -112,8 +112,8 @@ fn gms_of(cluster: &Cluster, node: NodeId, is_buggy: bool) -> Option<&Gms> {
 }
 
 impl Programs {
-    fn broke(&mut self, now_ns: u64, text: String) {
-        self.violated(now_ns, Violation { check: "global memory", text });
+    fn unexplained(&mut self, now_ns: u64, text: String) {
+        self.broke(now_ns, "global memory", text);
     }
 
     fn is_buggy(&self) -> bool {
@@ -147,12 +147,11 @@ impl Programs {
 
     /// Lets each node import the memory of each other.
     fn ask_imports(&mut self, cluster: &mut Cluster) {
+        let all: Vec<Endpoint> = self.nodes().map(Endpoint::first_of).collect();
+        if let Err(text) = self.segments.ask(cluster, &all) {
+            self.unexplained(0, text);
+        }
         for node in self.nodes() {
-            let others = self.nodes().map(Endpoint::first_of);
-            let asked = self.segments.ask(cluster, Endpoint::first_of(node), others);
-            if let Err(text) = asked {
-                self.broke(0, text);
-            }
             cluster.settle(node, self);
         }
     }
@@ -221,14 +220,14 @@ impl Observer for Programs {
             _ => None,
         };
         if of_dead.is_none_or(|node| self.is_alive(node)) {
-            self.broke(now_ns, format!("{at}: {told:?}"));
+            self.unexplained(now_ns, format!("{at}: {told:?}"));
         }
     }
 
     fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask) {
         self.segments.note(at, ask);
         if let Act::Protect { .. } = ask.act {
-            self.broke(now_ns, format!("{at} asks for {ask:?}"));
+            self.unexplained(now_ns, format!("{at} asks for {ask:?}"));
         }
     }
 

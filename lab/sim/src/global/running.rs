@@ -138,7 +138,7 @@ impl crate::run::Programs for Programs {
             self.lose(cluster, node);
         }
         if let Err(text) = self.segments.enter(cluster) {
-            self.broke(cluster.now_ns(), text);
+            self.unexplained(cluster.now_ns(), text);
         }
         for node in self.nodes() {
             let has_outcomes = |gms: &Gms| gms.has_outcomes();

@@ -32,7 +32,6 @@ pub struct GlobalShape {
     pub pool_frames: u32,
     /// Pages of each node's own.
     pub pages: u64,
-    /// Pages that all share.
     pub shared_pages: u64,
     /// Operations of each kind that a node may have under way.
     pub requests: u16,
@@ -165,7 +164,7 @@ impl GlobalScenario {
             // The memory of a cluster that has just been made has room for all of it.
             let exported = programs.segments.export(cluster, Endpoint::first_of(node));
             if let Err(text) = exported {
-                programs.broke(0, text);
+                programs.unexplained(0, text);
             }
         }
         programs.ask_imports(cluster);

@@ -26,5 +26,4 @@ pub(crate) use agenda::Agenda;
 pub(crate) use nic::{NicProcessor, Rates};
 pub(crate) use profile::constants;
 pub use profile::{Constant, Cost, NS, Origin, Profile, Ps, US, Unit};
-pub(crate) use timeline::Timeline;
-pub use timeline::{Lane, Span};
+pub use timeline::{Lane, Span, Timeline};

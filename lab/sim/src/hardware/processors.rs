@@ -103,7 +103,6 @@ impl Processors {
         self.ready.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Whether a thread runs.
     pub(crate) fn is_running(&self, thread: ThreadId) -> bool {
         matches!(self.threads[thread].turn, Turn::Running(_))
     }
@@ -113,7 +112,6 @@ impl Processors {
         self.is_running(thread) && self.threads[thread].left_ps.is_none()
     }
 
-    /// Whether a thread sleeps.
     pub(crate) fn is_asleep(&self, thread: ThreadId) -> bool {
         self.threads[thread].turn == Turn::Asleep
     }

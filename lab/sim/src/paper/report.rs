@@ -230,9 +230,7 @@ impl Figure {
 pub struct Report {
     /// The machines, with the origin of each constant.
     pub profiles: Vec<Profile>,
-    /// Tables, the paper's first.
     pub tables: Vec<Table>,
-    /// Figures.
     pub figures: Vec<Figure>,
 }
 

@@ -79,8 +79,8 @@ struct Programs {
 }
 
 impl Programs {
-    fn broke(&mut self, now_ns: u64, text: String) {
-        self.violated(now_ns, Violation { check: "calls", text });
+    fn unexplained(&mut self, now_ns: u64, text: String) {
+        self.broke(now_ns, "calls", text);
     }
 
     fn is_alive(&self, node: NodeId) -> bool {
@@ -109,7 +109,7 @@ impl Programs {
             }
             _ => {
                 let text = format!("{from} answers {key:?} more often than it was asked");
-                self.broke(now_ns, text);
+                self.unexplained(now_ns, text);
             }
         }
     }
@@ -142,7 +142,7 @@ impl Observer for Programs {
             _ => false,
         };
         if !is_explained {
-            self.broke(now_ns, format!("{at}: {told:?}"));
+            self.unexplained(now_ns, format!("{at}: {told:?}"));
         }
     }
 

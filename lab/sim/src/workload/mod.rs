@@ -2,6 +2,7 @@
 
 mod calls;
 mod hostile;
+mod imports;
 mod mapped;
 mod watching;
 
@@ -28,7 +29,7 @@ use crate::coverage::{Condition, Coverage};
 use crate::run::Programs;
 use mapped::Mapped;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct WorkloadConfig {
     /// Bytes of a lane of an export: 64 to 12,288, a multiple of 64.
     pub lane_bytes: u64,
@@ -121,7 +122,7 @@ enum Todo {
 }
 
 /// The programs of a cluster, and what must be true of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Callers {
     config: WorkloadConfig,
     calls: Rc<[Call]>,
@@ -198,24 +199,10 @@ impl Callers {
             per_node,
             idle_bytes: cluster.node(NodeId(0)).nic().memory().used_bytes(),
             programs: (0..count).map(program).collect(),
-            instances: Vec::new(),
-            by_id: BTreeMap::new(),
-            streams: BTreeMap::new(),
-            wanted: BTreeMap::new(),
-            former: BTreeMap::new(),
-            forged: Vec::new(),
-            refusals: BTreeMap::new(),
-            misused: Vec::new(),
             incarnations: vec![0; usize::from(shape.nodes)],
-            restarts: Restarts::default(),
-            coverage: Coverage::default(),
-            notifications: Vec::new(),
             crashed: vec![false; usize::from(shape.nodes)],
             down: vec![false; usize::from(shape.nodes)],
-            todo: Vec::new(),
-            late_revokes: Vec::new(),
-            violation: None,
-            history: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -244,7 +231,6 @@ impl Callers {
         LANES_OFFSET + (LANES as u64 - 1 - lane) * self.config.lane_bytes
     }
 
-    /// Bytes of an export.
     fn export_bytes(&self) -> u64 {
         LANES_OFFSET + LANES as u64 * self.config.lane_bytes
     }
@@ -322,8 +308,11 @@ impl Callers {
             let outcome = self.instances[number].adds.finish(u64::from_le_bytes(word));
             self.note(now_ns, outcome);
             if let Some(at) = differs(seed, 0, &bytes) {
-                let text = format!("{}: byte {at}, which nobody may store, has changed", exporter.node);
-                self.violated(now_ns, crate::checks::violation("bounds", text));
+                self.broke(
+                    now_ns,
+                    "bounds",
+                    format!("{}: byte {at}, which nobody may store, has changed", exporter.node),
+                );
             }
         }
     }
@@ -522,14 +511,14 @@ impl Programs for Callers {
         self.violation.as_ref()
     }
 
-    /// A program makes a call when its processor has time for it; again, if it found no room.
+    fn runs_at(&self, number: u32) -> Option<NodeId> {
+        Some(self.programs[self.calls[number as usize].process as usize].at.node)
+    }
+
+    /// A program makes a call; again, if it found no room.
     fn event(&mut self, cluster: &mut Cluster, number: u32) -> bool {
         let call = self.calls[number as usize];
-        let node = self.programs[call.process as usize].at.node;
-        let busy_ns = cluster.busy_until_ns(node);
-        if cluster.is_alive(node) && busy_ns > cluster.now_ns() {
-            cluster.schedule(busy_ns, number);
-        } else if self.call(cluster, &call) {
+        if self.call(cluster, &call) {
             cluster.schedule(cluster.now_ns() + AGAIN_NS, number);
         }
         false

@@ -16,17 +16,20 @@ fn at(node: u16) -> Endpoint {
 /// Each step of a NIC takes a microsecond, a wire 5 us for whatever; the host lets a miss wait for 10 us and works for 20.
 fn computers(on_miss: OnMiss) -> Computers {
     let is = |cost, us| Constant { cost, value: us * US, origin: Origin::Assumed, source: "test" };
-    let constants =
-        [is(Cost::NicHeader, 1), is(Cost::NicStartNetwork, 1), is(Cost::NicTakePacket, 1), is(Cost::WireLatency, 5)];
+    let constants = [
+        is(Cost::NicHeader, 1),
+        is(Cost::NicStartNetwork, 1),
+        is(Cost::NicTakePacket, 1),
+        is(Cost::WireLatency, 5),
+        is(Cost::MissDelayLeast, 10),
+        is(Cost::MissDelayMost, 10),
+        is(Cost::MissProcessingLeast, 20),
+        is(Cost::MissProcessingMost, 20),
+    ];
     let shape = Shape {
         design: DesignConfig::DynamicHandle(DynamicHandleConfig::default()),
         on_miss,
-        miss_times: Some(MissTimes {
-            delay_ps: (10 * US, 10 * US),
-            processing_ps: (20 * US, 20 * US),
-            even_percent: 0,
-            seed: 1,
-        }),
+        miss_seed: Some(1),
         ..Shape::default()
     };
     Computers::new(Profile::new("test", 0, &constants), shape).unwrap()

@@ -34,7 +34,7 @@ fn a_design_that_checks_first_pins_in_the_program_and_reads_its_table_by_dma() {
     let counters = computers.counters(at(0));
     // The export was checked, too.
     assert_eq!((counters.check_misses, counters.nic_misses), (2, 1));
-    let spans = computers.take_timeline();
+    let spans = computers.timeline.take();
     assert_eq!(count(&spans, 0, "table from host"), 1);
     let posts = spans.iter().find(|span| span.label == "posts").unwrap();
     assert_eq!(posts.to_ps - posts.from_ps, 8 * US, "a call that pins, and the post");

@@ -7,6 +7,7 @@ use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
 mod misses;
 
 use super::*;
+use crate::hardware::Span;
 use crate::hardware::{Constant, Cost, Lane, Origin, US};
 
 const SOURCE: u64 = FIRST_ADDRESS + 40;
@@ -69,7 +70,7 @@ fn receives(bytes: u64) -> impl Iterator<Item = Do> {
 
 fn one_way(shape: Shape, bytes: u64) -> Computers {
     let (mut computers, imports) = pair(shape, bytes);
-    computers.begin_timeline();
+    computers.timeline.begin();
     computers.computers[0].memory.write(0, SOURCE, &pattern(bytes));
     computers.start(at(0), sends(imports[0], bytes, 1));
     computers.start(at(1), receives(bytes));
@@ -102,7 +103,7 @@ fn data_arrive_by_every_design_over_every_transport() {
 
 #[test]
 fn a_page_is_loaded_while_the_one_before_it_is_sent() {
-    let spans = one_way(Shape::default(), 20 * PAGE).take_timeline();
+    let spans = one_way(Shape::default(), 20 * PAGE).timeline.take();
     let of = |lane, label| {
         let spans = spans.iter();
         spans.filter(move |span: &&Span| (span.node, span.lane, span.label) == (0, lane, label))
@@ -126,12 +127,12 @@ fn a_page_is_loaded_while_the_one_before_it_is_sent() {
 fn a_packet_that_comes_ends_the_tight_loop() {
     let bytes = 20 * PAGE;
     let (mut computers, imports) = pair(Shape::default(), bytes);
-    computers.begin_timeline();
+    computers.timeline.begin();
     for node in 0..2 {
         computers.start(at(node), sends(imports[usize::from(node)], bytes, 1));
     }
     computers.run().unwrap();
-    let spans = computers.take_timeline();
+    let spans = computers.timeline.take();
     let passes = count(&spans, 0, "main loop");
     assert!(passes > 30, "{passes}");
     let moved = |span: &&Span| (span.node, span.lane) == (0, Lane::HostDma);
@@ -149,10 +150,10 @@ fn dma_slows_the_processor_and_two_kinds_stop_it() {
     let mut constants = computers.profile.constants().to_vec();
     constants.extend([is(Cost::NicSlowedByDma, 50), is(Cost::NicSlowedByTwo, 100)]);
     computers.profile = Profile::new("test", 0, &constants);
-    computers.begin_timeline();
+    computers.timeline.begin();
     computers.start(at(0), sends(imports[0], 20 * PAGE, 1));
     computers.run().unwrap();
-    let spans = computers.take_timeline();
+    let spans = computers.timeline.take();
     let took: Vec<_> = spans
         .iter()
         .filter(|span| span.node == 0 && span.label == "programs DMA")

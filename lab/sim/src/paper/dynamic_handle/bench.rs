@@ -2,10 +2,11 @@
 
 use mapwire_nic::link::LinkConfig;
 use mapwire_translation::{CacheConfig, DesignConfig, DynamicHandleConfig};
-use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
+use mapwire_wire::ImportId;
 
-use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, MissTimes, Missed, OnMiss, Send, Shape};
+use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Missed, OnMiss, Send, Shape};
 use crate::hardware::{Cost, Profile, Ps};
+use crate::paper::vmmc::bench::at;
 
 /// Bytes of the longest message, and from one place of a message to the next.
 pub(in crate::paper) const MOST_BYTES: u64 = 64 << 10;
@@ -50,10 +51,6 @@ pub(super) fn dynamic_handles() -> DesignConfig {
     DesignConfig::DynamicHandle(DynamicHandleConfig::default().with_cache(cache))
 }
 
-const fn at(node: u16) -> Endpoint {
-    Endpoint { node: NodeId(node), process: ProcessId(0) }
-}
-
 /// Messages, of which some go where nothing was before, so that all of their pages miss.
 #[derive(Clone, Copy, Debug)]
 struct Messages {
@@ -87,13 +84,6 @@ impl Messages {
 
 impl Bench {
     fn shape(&self) -> Shape {
-        let of = |cost| self.profile.of(cost);
-        let times = |seed| MissTimes {
-            delay_ps: (of(Cost::MissDelayLeast), of(Cost::MissDelayMost)),
-            processing_ps: (of(Cost::MissProcessingLeast), of(Cost::MissProcessingMost)),
-            even_percent: of(Cost::MissProcessingEven),
-            seed,
-        };
         Shape {
             processors: 2,
             design: self.design,
@@ -108,8 +98,8 @@ impl Bench {
                 Link::Firmware => OnMiss::Waits,
                 Link::Other(on_miss) => on_miss,
             },
-            window: (of(Cost::LinkWindow) / 4096).max(1) as u16,
-            miss_times: self.drawn_by.map(times),
+            window: (self.profile.of(Cost::LinkWindow) / 4096).max(1) as u16,
+            miss_seed: self.drawn_by,
             ..Shape::default()
         }
     }

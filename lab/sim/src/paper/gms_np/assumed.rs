@@ -6,7 +6,6 @@ use crate::hardware::{Cost, Origin, Profile};
 use crate::paper::Table;
 use crate::paper::numbers::us;
 
-/// Figures that are predicted.
 fn predicted(tables: &Tables) -> Result<[i64; 4], MachineError> {
     let bench = |placement| tables.bench(placement, HostLoad::Idle);
     let (host, nic) = (bench(Placement::Host), bench(Placement::NicHostMemory));

@@ -141,11 +141,11 @@ impl Bench {
     }
 
     fn look(&self, machine: &mut Machine, name: PageName, call: Call) -> Result<Lookup, MachineError> {
-        machine.begin_timeline();
+        machine.timeline.begin();
         get(machine, name, call)?;
         // What goes on behind the answer ends, too.
         while machine.poll_told()?.is_some() {}
-        let mut spans = machine.take_timeline();
+        let mut spans = machine.timeline.take();
         spans.retain(|span| span.node == B);
         let first = |lane| spans.iter().find(move |span| span.lane == lane);
         let (begun_ps, arrived_ps) = first(Lane::ReceiveWire).map_or((0, 0), |span| (span.from_ps, span.to_ps));

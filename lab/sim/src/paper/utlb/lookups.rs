@@ -15,7 +15,6 @@ use Role::Input;
 
 /// Bytes of a transfer: more than a command carries, so that its page is looked up; within a page.
 const BYTES: u64 = 256;
-/// Sizes of Table 6.
 const SIZES: [(&str, usize); 3] = [("1K", 1 << 10), ("4K", 4 << 10), ("16K", 16 << 10)];
 /// UTLB, and the interrupt-based approach.
 const DESIGNS: [&str; 2] = ["UTLB", "Intr"];

@@ -31,7 +31,6 @@ fn shape(prefetch: u32) -> Shape {
     Shape { design: DesignConfig::Hierarchical(config), ..Shape::default() }
 }
 
-/// Table 1: the library.
 pub(super) fn table_1() -> Result<Table, ComputersError> {
     let columns = COUNTS.map(|count| count.to_string());
     let caption = "what the library takes for so many pages";
@@ -55,7 +54,6 @@ pub(super) fn table_1() -> Result<Table, ComputersError> {
     Ok(table)
 }
 
-/// Table 2: the NIC.
 pub(super) fn table_2() -> Result<Table, ComputersError> {
     let columns = COUNTS.map(|count| count.to_string());
     let caption = "what the NIC takes for a miss that fetches so many entries";

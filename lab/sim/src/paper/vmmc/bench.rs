@@ -99,11 +99,11 @@ impl Bench {
         let (mut computers, imports) = self.pair(bytes)?;
         computers.start(at(0), exchange(imports[0], bytes, true));
         computers.start(at(1), exchange(imports[1], bytes, false));
-        computers.begin_timeline();
+        computers.timeline.begin();
         computers.run()?;
         let from_ps = mark(computers.marks(), ROUNDS - 1);
         let to_ps = from_ps + per_round(computers.marks()) / 2;
-        let spans = computers.take_timeline().into_iter();
+        let spans = computers.timeline.take().into_iter();
         let shifted = spans.filter(|span| span.to_ps > from_ps && span.from_ps < to_ps).map(|span| Span {
             from_ps: span.from_ps.saturating_sub(from_ps),
             to_ps: span.to_ps - from_ps,

@@ -27,7 +27,6 @@ const LONG: [u64; 14] = [
 ];
 /// The size at which a maximum is taken: where bandwidth grows no more.
 pub(super) const LARGE: u64 = 4 << 20;
-/// Blocks of Figure 1.
 const BLOCKS: [u64; 11] = [64, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 /// Available bandwidth: that of blocks of a page (§5.2).
 const LIMIT_MB_S: i64 = 110;
