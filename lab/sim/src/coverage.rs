@@ -177,8 +177,8 @@ macro_rules! counted {
 
         impl $name {
             /// All counts, in order.
-            pub fn counts(&self) -> Vec<u64> {
-                vec![$(self.$count),*]
+            pub fn counts(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($count), self.$count)),*]
             }
 
             pub(crate) fn cover(&self, coverage: &mut $crate::Coverage) {

@@ -92,19 +92,8 @@ impl Shown for RpcScenario {
     }
 
     fn went(&self, outcome: &Outcome<RpcSeen>) -> Value {
-        let seen = outcome.seen;
-        json!({
-            "events": outcome.events,
-            "answered": seen.answered,
-            "timed_out": seen.timed_out,
-            "late": seen.late,
-            "ended": seen.ended,
-            "repeated": seen.repeated,
-            "replied_again": seen.replied_again,
-            "stray": seen.stray,
-            "one_way": seen.one_way,
-            "crashed": seen.crashed,
-        })
+        let events = [("events", outcome.events)];
+        events.into_iter().chain(outcome.seen.counts()).collect()
     }
 
     fn tell(&self, outcome: &Outcome<RpcSeen>) -> String {

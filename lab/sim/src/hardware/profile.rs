@@ -249,6 +249,15 @@ impl Profile {
         self
     }
 
+    /// The constants that are `open`, each at half and at twice its value: its name, `half` or `double`, and what it is then.
+    pub fn varied(&self, open: impl Fn(&Constant) -> bool) -> Vec<(String, &'static str, Constant)> {
+        let constants = self.constants.iter().filter(|constant| open(constant));
+        let both = |it: &Constant| {
+            [("half", it.value / 2), ("double", 2 * it.value)].map(|(word, value)| (word, Constant { value, ..*it }))
+        };
+        constants.flat_map(both).map(|(word, constant)| (format!("{:?}", constant.cost), word, constant)).collect()
+    }
+
     /// How long so many bytes take between host memory and NIC memory, setup excluded.
     #[must_use]
     pub fn dma(&self, bytes: u64) -> Ps {

@@ -258,17 +258,12 @@ fn assumed() -> Result<Table, ComputersError> {
     let (mut rows, mut nic_wins, mut polled_wins) = (0, 0, 0);
     for profile in [rnic(), smart_nic()] {
         row("all", "as they are", &profile)?;
-        for constant in profile.constants() {
-            if constant.origin != Origin::Assumed {
-                continue;
-            }
-            for (word, value) in [("half", constant.value / 2), ("double", 2 * constant.value)] {
-                let varied = profile.clone().with(constant.cost, value);
-                let [reads, host, polled] = row(&format!("{:?}", constant.cost), word, &varied)?;
-                rows += 1;
-                nic_wins += u32::from(reads < host);
-                polled_wins += u32::from(reads < polled);
-            }
+        for (name, word, constant) in profile.varied(|it| it.origin == Origin::Assumed) {
+            let varied = profile.clone().with(constant.cost, constant.value);
+            let [reads, host, polled] = row(&name, word, &varied)?;
+            rows += 1;
+            nic_wins += u32::from(reads < host);
+            polled_wins += u32::from(reads < polled);
         }
     }
     table.note(&format!(
