@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 /// How often the faults of a rule were drawn and fired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
-    /// Faults that were drawn.
     pub drawn: u64,
     /// Things that they did: packets that they harmed or delayed, pins that they refused, nodes that they stopped or slowed.
     pub fired: u64,
@@ -125,7 +124,6 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// A condition held.
     #[inline]
     pub(crate) fn note(&mut self, condition: Condition) {
         self.conditions[condition as usize] += 1;
@@ -179,8 +177,8 @@ macro_rules! counted {
 
         impl $name {
             /// All counts, in order.
-            pub fn counts(&self) -> Vec<u64> {
-                vec![$(self.$count),*]
+            pub fn counts(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($count), self.$count)),*]
             }
 
             pub(crate) fn cover(&self, coverage: &mut $crate::Coverage) {

@@ -4,8 +4,9 @@
 //! the last event. [`Cluster`] lets things happen. [`Scenario`] draws a cluster, [faults](rules) and programs from a seed, runs them,
 //! and [checks] what the project promises; a run that fails can be [shrunk](shrink).
 //!
-//! [`hardware`] is another kind of cluster: computers whose every step takes the time that a [profile](hardware::Profile) states, to run
-//! the machines that [papers](paper) measured; [`computers`] run whole nodes in that manner.
+//! The machines that [papers](paper) measured are computers whose every step takes the time that a [profile](hardware::Profile) states:
+//! [`computers`] run whole nodes in that manner, [`directory`] the page directory of global memory, [`hosts`] the shared memory. All are put
+//! together from the same [parts](hardware).
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "used inside this project only")]
 
@@ -14,6 +15,7 @@ pub mod checks;
 pub mod cluster;
 pub mod computers;
 pub mod coverage;
+pub mod directory;
 pub mod global;
 pub mod hardware;
 pub mod hosts;
@@ -31,10 +33,11 @@ pub mod vopr;
 pub mod workload;
 
 pub use canary::Canary;
-pub use cluster::{Cluster, ClusterConfig, ClusterError, Delivery, Interrupt, LinkConfig, Observer, Step, Violation};
+pub use cluster::{Cluster, ClusterConfig, Delivery, Interrupt, LinkConfig, Observer, Step, Violation};
 pub use coverage::{Condition, Coverage};
+pub use hardware::node::ComputerError;
 pub use random::Random;
 pub use replay::{Replay, ReplayError};
 pub use rules::{RULES, Rule, RuleError, parse_rules};
-pub use run::{Outcome, RunError, ServiceWanted, Workload};
+pub use run::{Drawn, Outcome, Part, RunError, Wanted, Workload};
 pub use scenario::Scenario;

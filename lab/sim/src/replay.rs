@@ -8,8 +8,8 @@ use mapwire_wire::{TraceOp, TraceRecord};
 use thiserror::Error;
 
 use crate::checks::bounds::{LANE_DATA, STATIC_BYTES};
+use crate::cluster::MOST_NODES;
 use crate::random::{Random, mix};
-use crate::scenario::MOST_NODES;
 use crate::workload::{Call, Deed};
 
 /// Bytes of a lane of an export.

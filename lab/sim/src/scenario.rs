@@ -1,20 +1,19 @@
 //! A run that a seed names: cluster, faults and programs drawn from it, a phase with faults, then rest.
 
 use core::fmt;
+use std::rc::Rc;
 
 use mapwire_settings::{DesignText, parse_design};
 use mapwire_translation::{AnyDesign, DesignConfig, PinLimit, PinRules, Pinning, TranslationDesign};
 
 use crate::canary::Canary;
-use crate::checks::liveness;
-use crate::cluster::{
-    Cluster, ClusterConfig, ClusterError, Delivery, EARLY_PACKETS, Interrupt, LinkConfig, Step, Violation,
-};
+use crate::cluster::{ClusterConfig, Delivery, EARLY_PACKETS, LinkConfig};
+use crate::hardware::node::ComputerError;
 use crate::random::Random;
 use crate::replay::{LANE_BYTES, Replay};
-use crate::rules::{Fault, Rule, Shape};
-use crate::run::{AFTER_HEALING, Outcome, RunError, Workload, links, print_end};
-use crate::workload::{self as programs, Call, Made, WorkloadConfig};
+use crate::rules::{Fault, Shape};
+use crate::run::{AFTER_HEALING, Drawn, Outcome, Part, RunError, Wanted, Workload, drive};
+use crate::workload::{Call, Callers, Made, WorkloadConfig};
 
 /// Everything must be at rest so long after the last call. A handshake with a node that has crashed is tried for 20 s.
 const REST_NS: u64 = 40_000_000_000;
@@ -25,14 +24,8 @@ const SEALED_DEAD_AFTER_NS: u64 = 1_000_000_000;
 /// Events of a run at most, for each call.
 const EVENTS_A_CALL: u64 = 20_000;
 
-/// After which a program makes a call of a trace again that found no room.
-const AGAIN_NS: u64 = 20_000;
-
 /// Pages that a process may pin at least, where that is limited: fewer than its exports and transfers may want at once.
 const LEAST_PAGES: u64 = 40;
-
-/// Nodes of a cluster at most.
-pub const MOST_NODES: u16 = 4096;
 
 /// Designs that are drawn, as a command line writes them.
 const DESIGNS: [&str; 6] = [
@@ -44,122 +37,19 @@ const DESIGNS: [&str; 6] = [
     "dynamic-handle",
 ];
 
-/// What a run is to be like. What is `None` is drawn from the seed.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    pub nodes: Option<u16>,
-    pub rules: Vec<Rule>,
-    pub calls: Option<u32>,
-    /// The calls are those of a trace, whatever else is wanted of them.
-    pub replay: Option<Replay>,
-    /// How network interfaces translate, as a command line writes it, and how many pages each process may pin.
-    pub translation: Option<(String, PinLimit)>,
-    /// Whether the transport may lose packets.
-    pub lossy: Option<bool>,
-    pub canary: Option<Canary>,
-}
-
 /// A run as it was drawn.
 #[derive(Debug)]
 pub struct Scenario {
-    pub seed: u64,
-    pub cluster: ClusterConfig,
+    pub drawn: Drawn,
     pub workload: WorkloadConfig,
-    pub rules: Vec<Rule>,
-    /// When the last fault ends, in nanoseconds from the start.
-    pub heal_ns: u64,
     /// The calls of programs, in order of time.
-    pub calls: Vec<Call>,
+    pub calls: Rc<[Call]>,
     /// Records of the trace that is replayed.
     pub replayed: Option<u64>,
-    pub canary: Option<Canary>,
     fault_seed: u64,
 }
 
-impl Scenario {
-    /// The faults of its rules. Each rule draws from a seed of its own, so that one fewer leaves the others as they are.
-    pub fn faults(&self) -> Vec<Box<dyn Fault>> {
-        let shape = Shape { nodes: self.cluster.nodes, heal_ns: self.heal_ns };
-        let mut faults = Vec::new();
-        for rule in &self.rules {
-            let name = rule.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-            let mut random = Random::new(self.fault_seed ^ name);
-            faults.extend((rule.draw)(&mut random, &shape));
-        }
-        faults
-    }
-
-    /// Runs it with some of its faults and calls only, chosen by number.
-    pub fn run_part(
-        &self,
-        has_fault: impl Fn(usize) -> bool,
-        has_call: impl Fn(usize) -> bool,
-    ) -> Result<Outcome<Vec<Made>>, RunError> {
-        self.run_some(has_fault, has_call, &Interrupt::default())
-    }
-
-    fn run_some(
-        &self,
-        has_fault: impl Fn(usize) -> bool,
-        has_call: impl Fn(usize) -> bool,
-        interrupt: &Interrupt,
-    ) -> Result<Outcome<Vec<Made>>, RunError> {
-        let random = Random::new(self.seed ^ 0x5eed);
-        let mut cluster = Cluster::new(self.cluster.clone(), random)?;
-        cluster.set_canary(self.canary);
-        cluster.set_interrupt(interrupt);
-        let faults = self.faults().into_iter().enumerate().filter(|(number, _)| has_fault(*number));
-        cluster.set_faults(faults.map(|(_, fault)| fault).collect());
-        let mut workload = programs::Callers::new(&cluster, self.workload);
-        let mut last_ns = self.heal_ns;
-        for (number, call) in self.calls.iter().enumerate() {
-            if has_call(number) {
-                cluster.schedule(call.at_ns, number as u32);
-                last_ns = last_ns.max(call.at_ns);
-            }
-        }
-        let most_events = EVENTS_A_CALL * (self.calls.len() as u64 + 50);
-        let mut is_whole = true;
-        while workload.violation().is_none() {
-            match cluster.step(&mut workload) {
-                Step::Inside => workload.follow_up(&mut cluster),
-                Step::Program(number) => {
-                    let call = &self.calls[number as usize];
-                    let node = (call.process / u32::from(self.cluster.processes)) as u16;
-                    let node = mapwire_wire::NodeId(node);
-                    // A program runs when its processor has time for it.
-                    let busy_ns = cluster.busy_until_ns(node);
-                    if cluster.is_alive(node) && busy_ns > cluster.now_ns() {
-                        cluster.schedule(busy_ns, number);
-                    } else {
-                        let again = workload.call(&mut cluster, call);
-                        if again {
-                            cluster.schedule(cluster.now_ns() + AGAIN_NS, number);
-                        }
-                    }
-                }
-                Step::Rest => {
-                    workload.check_rest(&mut cluster);
-                    break;
-                }
-                Step::Interrupted => {
-                    is_whole = false;
-                    break;
-                }
-            }
-            let events = cluster.totals().events;
-            if cluster.now_ns() > last_ns + REST_NS || events > most_events {
-                let violation = liveness::never_rests(cluster.now_ns(), events);
-                return Ok(outcome(&cluster, &workload, true, Some((cluster.now_ns(), violation))));
-            }
-        }
-        let violation = workload.violation().cloned();
-        Ok(outcome(&cluster, &workload, is_whole, violation))
-    }
-}
-
 impl Workload for Scenario {
-    type Wanted = Wanted;
     /// Calls that did something, in order.
     type Seen = Vec<Made>;
 
@@ -254,38 +144,55 @@ impl Workload for Scenario {
                 drawn
             }
         };
+        let rules = Drawn::bears(&wanted.rules, is_lossy, false, &[]);
+        let fault_seed = random.next();
         Ok(Self {
-            seed,
-            cluster,
+            drawn: Drawn { seed, cluster, rules, heal_ns, canary: wanted.canary, random },
             workload,
-            rules: wanted.rules.iter().filter(|rule| is_lossy || !rule.is_lossy).copied().collect(),
-            heal_ns,
-            calls,
+            calls: calls.into(),
             replayed: wanted.replay.as_ref().map(Replay::records),
-            canary: wanted.canary,
-            fault_seed: random.next(),
+            fault_seed,
         })
     }
 
-    fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome<Vec<Made>>, RunError> {
-        self.run_some(|_| true, |_| true, interrupt)
+    fn drawn(&self) -> &Drawn {
+        &self.drawn
     }
-}
 
-fn outcome(
-    cluster: &Cluster,
-    programs: &programs::Callers,
-    is_whole: bool,
-    violation: Option<(u64, Violation)>,
-) -> Outcome<Vec<Made>> {
-    Outcome::new(cluster, is_whole, violation, programs.history().to_vec(), |coverage| {
-        coverage.add(programs.coverage())
-    })
+    fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Each rule draws from a seed of its own, so that one fewer leaves the others as they are.
+    fn draw_faults(&self) -> (Vec<Box<dyn Fault>>, Random) {
+        let Drawn { cluster, heal_ns, rules, random, .. } = &self.drawn;
+        let shape = Shape { nodes: cluster.nodes, heal_ns: *heal_ns };
+        let mut faults = Vec::new();
+        for rule in rules {
+            let name = rule.name.bytes().fold(0u64, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+            faults.extend((rule.draw)(&mut Random::new(self.fault_seed ^ name), &shape));
+        }
+        (faults, random.clone())
+    }
+
+    fn run_some(&self, part: Part<'_>) -> Result<Outcome<Vec<Made>>, RunError> {
+        let (mut cluster, _) = self.begin(part)?;
+        let mut last_ns = self.drawn.heal_ns;
+        for (number, call) in self.calls.iter().enumerate() {
+            if (part.has_call)(number) {
+                cluster.schedule(call.at_ns, number as u32);
+                last_ns = last_ns.max(call.at_ns);
+            }
+        }
+        let callers = Callers::new(&cluster, self.workload, Rc::clone(&self.calls));
+        let most_events = EVENTS_A_CALL * (self.calls.len() as u64 + 50);
+        Ok(drive(cluster, callers, (most_events, last_ns + REST_NS)))
+    }
 }
 
 /// Whether a design pins on a miss, and whether it pins exports beforehand.
 fn habits(design: &DesignConfig) -> Result<(bool, bool), RunError> {
-    let design = AnyDesign::new(design).map_err(ClusterError::from)?;
+    let design = AnyDesign::new(design).map_err(ComputerError::from)?;
     let on_miss = [design.pinning(), design.pinning_receive()].contains(&Pinning::OnMiss);
     let pins_exports = design.pinning_receive() == Pinning::BeforeTransfer;
     Ok((on_miss, pins_exports))
@@ -293,11 +200,11 @@ fn habits(design: &DesignConfig) -> Result<(bool, bool), RunError> {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClusterConfig { nodes, processes, delivery, design, pin_rules, words, nic_memory_bytes, .. } =
-            &self.cluster;
-        writeln!(f, "seed {}", self.seed)?;
+        let cluster = &self.drawn.cluster;
+        let ClusterConfig { nodes, processes, delivery, design, pin_rules, words, nic_memory_bytes, .. } = cluster;
+        writeln!(f, "seed {}", self.drawn.seed)?;
         writeln!(f, "  nodes {nodes}, processes of each {processes}")?;
-        writeln!(f, "  {}, payloads up to {} B", links(&self.cluster), self.cluster.max_payload_bytes)?;
+        writeln!(f, "  {}, payloads up to {} B", self.drawn.links(), cluster.max_payload_bytes)?;
         writeln!(f, "  {delivery}")?;
         writeln!(
             f,
@@ -310,6 +217,6 @@ impl fmt::Display for Scenario {
         if let Some(records) = self.replayed {
             writeln!(f, "  which replay {records} records of a trace")?;
         }
-        print_end(f, &self.rules, self.heal_ns, self.canary)
+        self.drawn.print_end(f)
     }
 }

@@ -58,23 +58,17 @@ impl Segments {
         node.export(at.process, memory, request).map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// Asks for imports of the others' memory, where network interfaces store there. Settle the node afterwards.
-    pub(crate) fn ask(
-        &mut self,
-        cluster: &mut Cluster,
-        at: Endpoint,
-        others: impl Iterator<Item = Endpoint>,
-    ) -> Result<(), String> {
-        if !self.by_nic {
-            return Ok(());
-        }
-        let (name, now_ns) = (self.name(), cluster.clock_ns(at.node));
-        let (node, _) = cluster.parts(at.node);
-        for from in others.filter(|other| *other != at) {
-            let rights = Rights::STORE;
-            let asked = node.ask_import(now_ns, at.process, from, &name, rights, None, IMPORT_NS);
-            let request = asked.map_err(|error| error.to_string())?;
-            self.asked.insert((at, request), from);
+    /// Has each process import the memory of each other, where network interfaces store there.
+    pub(crate) fn ask(&mut self, cluster: &mut Cluster, all: &[Endpoint]) -> Result<(), String> {
+        let name = self.name();
+        for &at in all.iter().filter(|_| self.by_nic) {
+            let now_ns = cluster.clock_ns(at.node);
+            let (node, _) = cluster.parts(at.node);
+            for &from in all.iter().filter(|other| **other != at) {
+                let asked = node.ask_import(now_ns, at.process, from, &name, Rights::STORE, None, IMPORT_NS);
+                let request = asked.map_err(|error| error.to_string())?;
+                self.asked.insert((at, request), from);
+            }
         }
         Ok(())
     }

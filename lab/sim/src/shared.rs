@@ -7,7 +7,7 @@ mod locks;
 mod scenario;
 
 pub use litmus::{LITMUS, Litmus, Op, Seen, VARIABLES, Variant, allowed};
-pub use scenario::{SharedScenario, SharedWanted};
+pub use scenario::SharedScenario;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ use mapwire_node::{Act, Ask, SharedMemory, Told};
 use mapwire_vmmc::service::{Access, Region};
 use mapwire_wire::{Endpoint, HandlerId, NodeId};
 
-use crate::canary::SharedCanary;
-use crate::cluster::{Cluster, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
+use crate::canary::Canary;
+use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, StoreBy, Violation};
 use crate::coverage::{Condition, Coverage};
 use crate::random::Random;
 use crate::segments::Segments;
@@ -101,20 +101,17 @@ struct Programs {
     additions: Vec<u64>,
     arrived: Vec<BTreeSet<usize>>,
     segments: Segments,
-    canary: Option<SharedCanary>,
+    canary: Option<Canary>,
     /// Draws when the bug shows.
     random: Random,
     /// Litmus tests, which alone say then whether memory is as it must be.
     tests: Option<Tests>,
+    /// Steps that are left out, by number.
+    left_out: Vec<bool>,
     violation: Option<(u64, Violation)>,
 }
 
 impl Programs {
-    fn fail(&mut self, now_ns: u64, check: &'static str, text: String) {
-        let violation = Violation { check, text };
-        self.violation.get_or_insert((now_ns, violation));
-    }
-
     fn rank(&self, at: Endpoint) -> usize {
         usize::from(at.node.0) * usize::from(self.shape.processes) + usize::from(at.process.0)
     }
@@ -163,7 +160,7 @@ impl Programs {
                         self.again(cluster, who, 10);
                     }
                     Some(Ok(Progress::Pending)) => self.note_fault(who, touch.allocation),
-                    other => self.fail(now_ns, "shared memory", format!("thread {who}: a fault gave {other:?}")),
+                    other => self.broke(now_ns, "shared memory", format!("thread {who}: a fault gave {other:?}")),
                 }
             }
             Doing::Allocating | Doing::Locking(..) | Doing::Waiting | Doing::Finished => {}
@@ -197,7 +194,7 @@ impl Programs {
             self.allocations.push((Address { view: 0, offset_bytes: 0 }, bytes));
             let thread = self.thread_of(who);
             if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.alloc(thread, bytes)) {
-                self.fail(now_ns, "shared memory", format!("an allocation failed: {error}"));
+                self.broke(now_ns, "shared memory", format!("an allocation failed: {error}"));
             }
             return;
         }
@@ -217,19 +214,27 @@ impl Programs {
             return self.meet(cluster, who);
         }
         program.steps_left -= 1;
+        let step = (who as u32 * phases + program.phase) * steps + program.steps_left;
+        let is_left_out = self.left_out.get(step as usize).copied().unwrap_or(false);
         if program.random.chance(30) {
             let lock = program.random.below(locks.into()) as u32;
-            return self.lock(cluster, who, lock);
+            if !is_left_out {
+                return self.lock(cluster, who, lock);
+            }
+            return self.again(cluster, who, 500);
         }
         let (first, count) = (u64::from(locks), u64::from(allocations - locks));
         let allocation = (first + program.random.below(count)) as usize;
         let words = self.allocations[allocation].1 / 8;
-        program.doing = Doing::Touching(Touch {
+        let touch = Touch {
             allocation,
             offset: 8 * program.random.below(words),
             store: program.random.chance(50).then(|| program.random.next()),
             lock: None,
-        });
+        };
+        if !is_left_out {
+            program.doing = Doing::Touching(touch);
+        }
         self.again(cluster, who, 500);
     }
 
@@ -256,7 +261,7 @@ impl Programs {
         self.arrived[phase as usize].insert(who);
         let thread = self.thread_of(who);
         if let Some(Err(error)) = self.call(cluster, who, |dsm| dsm.barrier(thread, phase % 3)) {
-            self.fail(cluster.now_ns(), "barriers", format!("thread {who}: {error}"));
+            self.broke(cluster.now_ns(), "barriers", format!("thread {who}: {error}"));
         }
     }
 
@@ -293,7 +298,7 @@ impl Programs {
         let after = tests.seen.len();
         self.coverage.note_many(Condition::Litmus, (after - before) as u64);
         if let Some(text) = said {
-            self.fail(cluster.now_ns(), "litmus", text);
+            self.broke(cluster.now_ns(), "litmus", text);
         }
         self.again(cluster, who, most_ns);
     }
@@ -313,7 +318,7 @@ impl Programs {
         let expected = word(&self.truth[range.clone()]);
         if found != expected && self.tests.is_none() {
             let text = format!("thread {who} finds {found:#x} at {start:#x}, and {expected:#x} was stored last");
-            self.fail(now_ns, "sequential consistency", text);
+            self.broke(now_ns, "sequential consistency", text);
         }
         let rank = self.rank_of(who);
         let writer = &mut self.writers[touch.allocation];
@@ -349,16 +354,14 @@ impl Programs {
         self.again(cluster, who, 2_000);
     }
 
-    /// Lets each thread import the memory of each other.
+    /// Lets each rank import the memory of each other.
     fn ask_imports(&mut self, cluster: &mut Cluster) {
-        let threads = usize::from(self.shape.threads);
-        let firsts = self.programs.iter().step_by(threads);
+        let firsts = self.programs.iter().step_by(usize::from(self.shape.threads));
         let ranks: Vec<Endpoint> = firsts.map(|program| program.at).collect();
-        for &at in &ranks {
-            let asked = self.segments.ask(cluster, at, ranks.iter().copied());
-            if let Err(text) = asked {
-                self.fail(0, "shared memory", text);
-            }
+        if let Err(text) = self.segments.ask(cluster, &ranks) {
+            self.broke(0, "shared memory", text);
+        }
+        for at in ranks {
             cluster.settle(at.node, self);
         }
     }
@@ -369,7 +372,7 @@ impl Programs {
             return;
         }
         if let Err(text) = self.segments.enter(cluster) {
-            self.fail(cluster.now_ns(), "shared memory", text);
+            self.broke(cluster.now_ns(), "shared memory", text);
         } else if self.segments.is_ready() {
             cluster.schedule(cluster.now_ns(), 0);
         }
@@ -377,18 +380,24 @@ impl Programs {
 }
 
 impl crate::run::Programs for Programs {
-    fn violation(&mut self) -> &mut Option<(u64, Violation)> {
-        &mut self.violation
+    /// What the loads of litmus tests gave.
+    type Seen = Vec<Seen>;
+
+    fn violation(&self) -> Option<&(u64, Violation)> {
+        self.violation.as_ref()
+    }
+
+    fn finish(self, coverage: &mut Coverage) -> Vec<Seen> {
+        coverage.add(&self.coverage);
+        self.tests.map_or_else(Vec::new, |tests| tests.seen)
+    }
+
+    fn runs_at(&self, who: u32) -> Option<NodeId> {
+        Some(self.programs[who as usize].at.node)
     }
 
     fn event(&mut self, cluster: &mut Cluster, who: u32) -> bool {
-        let at = self.programs[who as usize].at;
-        let busy_ns = cluster.busy_until_ns(at.node);
-        if busy_ns > cluster.now_ns() {
-            cluster.schedule(busy_ns, who);
-        } else {
-            self.go(cluster, who as usize);
-        }
+        self.go(cluster, who as usize);
         false
     }
 
@@ -411,11 +420,11 @@ impl crate::run::Programs for Programs {
                     self.again(cluster, who, 500);
                 }
                 (Ok(DsmOutcome::Locked), Doing::Locking(lock, _)) => {
-                    let (lost, double) = (SharedCanary::LostWaiter, SharedCanary::DoubleGrant);
+                    let (lost, double) = (Canary::LostWaiter, Canary::DoubleGrant);
                     if self.other_waiter(who, lock, lost).is_some() {
                         continue;
                     }
-                    let swapped = SharedCanary::SwappedWaiters;
+                    let swapped = Canary::SwappedWaiters;
                     if let Some(other) = self.other_waiter(who, lock, swapped) {
                         self.locked(cluster, other, lock);
                         continue;
@@ -432,7 +441,7 @@ impl crate::run::Programs for Programs {
                     let arrived = self.arrived[phase as usize].len();
                     if arrived != self.programs.len() {
                         let text = format!("thread {who} passes barrier {phase}, and {arrived} ranks have arrived");
-                        self.fail(now_ns, "barriers", text);
+                        self.broke(now_ns, "barriers", text);
                     }
                     if self.tests.is_some() {
                         self.tested(cluster, who);
@@ -456,7 +465,7 @@ impl crate::run::Programs for Programs {
                 }
                 (outcome, doing) => {
                     let text = format!("thread {who} is at {doing:?} and gets {outcome:?}");
-                    self.fail(now_ns, "shared memory", text);
+                    self.broke(now_ns, "shared memory", text);
                 }
             }
         }
@@ -467,7 +476,7 @@ impl crate::run::Programs for Programs {
         for who in 0..self.programs.len() {
             let doing = self.programs[who].doing;
             if !matches!(doing, Doing::Finished) {
-                self.fail(now_ns, "liveness", format!("thread {who} waits for ever: {doing:?}"));
+                self.broke(now_ns, "liveness", format!("thread {who} waits for ever: {doing:?}"));
             }
         }
         for lock in 0..self.additions.len() {
@@ -476,18 +485,16 @@ impl crate::run::Programs for Programs {
             let (word, additions) = (u64::from_le_bytes(word), self.additions[lock]);
             if word != additions {
                 let text = format!("{additions} additions under lock {lock} gave {word}");
-                self.fail(now_ns, "locks", text);
+                self.broke(now_ns, "locks", text);
             }
         }
     }
 }
 
 impl Observer for Programs {
-    fn moved(&mut self, _now_ns: u64, _moved: Moved<'_>) {}
-
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
         if !matches!(told, Told::PathChanged { .. }) {
-            self.fail(now_ns, "delivery", format!("{at}: {told:?}"));
+            self.broke(now_ns, "delivery", format!("{at}: {told:?}"));
         }
     }
 
@@ -496,7 +503,7 @@ impl Observer for Programs {
         self.segments.note(at, ask);
         if let Act::Protect { region, access, .. } = ask.act {
             let Region { view, offset, .. } = region;
-            if self.canary == Some(SharedCanary::LateInvalidation) && access == Access::None && self.random.chance(5) {
+            if self.canary == Some(Canary::LateInvalidation) && access == Access::None && self.random.chance(5) {
                 return;
             }
             let rights = self.rights.entry((view, offset)).or_default();
@@ -509,21 +516,17 @@ impl Observer for Programs {
             }
             if writers > 1 || (writers == 1 && readers > 0) {
                 let text = format!("{readers} ranks may load and {writers} store at view {view}, {offset:#x}");
-                self.fail(now_ns, "sequential consistency", text);
+                self.broke(now_ns, "sequential consistency", text);
             }
         }
     }
 
     fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> StoreBy {
-        if self.canary == Some(SharedCanary::LostStore) && self.random.chance(5) {
+        if self.canary == Some(Canary::LostStore) && self.random.chance(5) {
             return StoreBy::Nothing { is_claimed: true };
         }
         self.segments.store(at, ask).unwrap_or(StoreBy::Nothing { is_claimed: false })
     }
-
-    fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}
-
-    fn crashed(&mut self, _now_ns: u64, _node: NodeId) {}
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {
         self.violation.get_or_insert((now_ns, violation));

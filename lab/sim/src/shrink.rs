@@ -6,17 +6,15 @@
 use std::collections::BTreeSet;
 
 use crate::cluster::Violation;
-use crate::run::{Outcome, RunError};
-use crate::scenario::Scenario;
-use crate::workload::Made;
+use crate::run::{Outcome, RunError, Workload};
 
 #[derive(Clone, Debug)]
-pub struct Shrunk {
-    /// Numbers of the faults that it takes, of [`Scenario::faults`].
+pub struct Shrunk<S> {
+    /// Numbers of the faults that it takes, of [`Workload::faults`].
     pub faults: Vec<usize>,
     /// Numbers of the calls that it takes.
     pub calls: Vec<usize>,
-    pub history: Vec<Made>,
+    pub seen: S,
     pub violation: Violation,
     /// When, in nanoseconds from the start.
     pub at_ns: u64,
@@ -25,15 +23,15 @@ pub struct Shrunk {
 }
 
 /// Shrinks a run, in `most_runs` runs at most. `None` if it does not fail.
-pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, RunError> {
-    let faults = scenario.faults().len();
+pub fn shrink<W: Workload>(run: &W, most_runs: u32) -> Result<Option<Shrunk<W::Seen>>, RunError> {
+    let faults = run.faults().len();
     // Faults first, then calls.
-    let mut kept: Vec<usize> = (0..faults + scenario.calls.len()).collect();
-    let run = |kept: &[usize]| -> Result<Outcome<Vec<Made>>, RunError> {
+    let mut kept: Vec<usize> = (0..faults + run.calls()).collect();
+    let run_part = |kept: &[usize]| -> Result<Outcome<W::Seen>, RunError> {
         let kept: BTreeSet<usize> = kept.iter().copied().collect();
-        scenario.run_part(|fault| kept.contains(&fault), |call| kept.contains(&(faults + call)))
+        run.run_part(|fault| kept.contains(&fault), |call| kept.contains(&(faults + call)))
     };
-    let Outcome { violation, seen: mut history, .. } = run(&kept)?;
+    let Outcome { violation, mut seen, .. } = run_part(&kept)?;
     let Some((mut at_ns, mut violation)) = violation else { return Ok(None) };
     let mut runs = 1;
     let mut parts = 2;
@@ -46,11 +44,10 @@ pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, Run
             let mut rest = kept.clone();
             rest.drain(start..end);
             runs += 1;
-            let outcome = run(&rest)?;
+            let outcome = run_part(&rest)?;
             match outcome.violation {
                 Some((at, found)) if found.check == violation.check => {
-                    (kept, at_ns, violation) = (rest, at, found);
-                    history = outcome.seen;
+                    (kept, at_ns, violation, seen) = (rest, at, found, outcome.seen);
                     is_smaller = true;
                 }
                 _ => start = end,
@@ -65,12 +62,7 @@ pub fn shrink(scenario: &Scenario, most_runs: u32) -> Result<Option<Shrunk>, Run
             parts = parts.saturating_sub(1).max(2);
         }
     }
-    Ok(Some(Shrunk {
-        faults: kept.iter().copied().filter(|number| *number < faults).collect(),
-        calls: kept.iter().filter_map(|number| number.checked_sub(faults)).collect(),
-        history,
-        violation,
-        at_ns,
-        runs,
-    }))
+    let calls = kept.iter().filter_map(|number| number.checked_sub(faults)).collect();
+    kept.retain(|number| *number < faults);
+    Ok(Some(Shrunk { faults: kept, calls, seen, violation, at_ns, runs }))
 }

@@ -2,92 +2,111 @@
 
 use std::ops::RangeInclusive;
 
+use crate::canary::Canary;
 use crate::cluster::Interrupt;
 use crate::coverage::{Condition, Coverage};
-use crate::global::{GlobalScenario, GlobalWanted};
-use crate::rpc::{RpcScenario, RpcWanted};
-use crate::rules::{RULES, Rule};
-use crate::run::{Outcome, RunError, Workload};
-use crate::scenario::{Scenario, Wanted};
-use crate::shared::{SharedScenario, SharedWanted};
+use crate::global::GlobalScenario;
+use crate::rpc::RpcScenario;
+use crate::rules::RULES;
+use crate::run::{Outcome, RunError, Wanted, Workload};
+use crate::scenario::Scenario;
+use crate::shared::SharedScenario;
 
-#[derive(Clone, Debug)]
-pub enum Wants {
+/// What the programs of a run do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
     /// All calls of exports and imports.
-    Calls(Box<Wanted>),
-    /// A shared memory, or litmus tests of one.
-    Shared(SharedWanted),
-    Global(GlobalWanted),
-    Rpc(RpcWanted),
+    Calls,
+    Shared,
+    /// Litmus tests of a shared memory.
+    Litmus,
+    Global,
+    Rpc,
 }
 
-impl Wants {
+impl Kind {
+    pub const ALL: [Self; 5] = [Self::Calls, Self::Shared, Self::Litmus, Self::Global, Self::Rpc];
+
+    /// Its name on a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Shared => "shared",
+            Self::Litmus => "litmus",
+            Self::Global => "global",
+            Self::Rpc => "rpc",
+        }
+    }
+
+    /// Bugs that can be put in.
+    pub const fn bugs(self) -> &'static [Canary] {
+        match self {
+            Self::Calls => Canary::CALLS,
+            Self::Shared | Self::Litmus => Canary::SHARED,
+            Self::Global => Canary::GLOBAL,
+            Self::Rpc => Canary::RPC,
+        }
+    }
+
+    /// The checks that only it can fail.
+    const fn checks(self) -> &'static [&'static str] {
+        match self {
+            Self::Calls => &[],
+            Self::Shared => &["sequential consistency", "locks", "barriers"],
+            Self::Litmus => &["litmus", "locks", "barriers"],
+            Self::Global => &["pages", "membership"],
+            Self::Rpc => &["calls"],
+        }
+    }
+
     /// Runs a seed, unless it is interrupted.
-    pub fn run(&self, seed: u64, interrupt: &Interrupt) -> Result<Outcome<()>, RunError> {
-        fn run<W: Workload>(seed: u64, wanted: &W::Wanted, interrupt: &Interrupt) -> Result<Outcome<()>, RunError> {
-            W::draw(seed, wanted)?.run_until(interrupt).map(Outcome::without_seen)
+    pub fn run(self, wanted: &Wanted, seed: u64, interrupt: &Interrupt) -> Result<Outcome<()>, RunError> {
+        fn run<W: Workload>(wanted: &Wanted, seed: u64, interrupt: &Interrupt) -> Result<Outcome<()>, RunError> {
+            let outcome = W::draw(seed, wanted)?.run_until(interrupt)?;
+            let Outcome { violation, coverage, events, packets, end_ns, is_whole, seen: _ } = outcome;
+            Ok(Outcome { violation, coverage, events, packets, end_ns, is_whole, seen: () })
         }
         match self {
-            Self::Calls(wanted) => run::<Scenario>(seed, wanted, interrupt),
-            Self::Shared(wanted) => run::<SharedScenario>(seed, wanted, interrupt),
-            Self::Global(wanted) => run::<GlobalScenario>(seed, wanted, interrupt),
-            Self::Rpc(wanted) => run::<RpcScenario>(seed, wanted, interrupt),
+            Self::Calls => run::<Scenario>(wanted, seed, interrupt),
+            Self::Shared | Self::Litmus => run::<SharedScenario>(wanted, seed, interrupt),
+            Self::Global => run::<GlobalScenario>(wanted, seed, interrupt),
+            Self::Rpc => run::<RpcScenario>(wanted, seed, interrupt),
         }
     }
 
     /// Whether a run of it can make the condition hold.
-    pub fn has(&self, condition: Condition) -> bool {
+    pub fn has(self, condition: Condition) -> bool {
         let (check, _) = condition.about();
         match self {
-            Self::Calls(_) => !OF_OTHERS.iter().any(|others| others.contains(&check)),
-            Self::Shared(wanted) if wanted.litmus => ["litmus", "locks", "barriers"].contains(&check),
-            Self::Shared(_) => OF_SHARED.contains(&check),
-            Self::Global(_) => OF_GLOBAL.contains(&check),
-            Self::Rpc(_) => OF_RPC.contains(&check),
-        }
-    }
-
-    /// The rules that it draws faults by.
-    pub fn rules(&self) -> &[Rule] {
-        match self {
-            Self::Calls(wanted) => &wanted.rules,
-            Self::Shared(wanted) => &wanted.rules,
-            Self::Global(wanted) => &wanted.rules,
-            Self::Rpc(wanted) => &wanted.rules,
+            Self::Calls => !Self::ALL.iter().any(|kind| kind.checks().contains(&check)),
+            _ => self.checks().contains(&check),
         }
     }
 }
 
-const OF_SHARED: &[&str] = &["sequential consistency", "locks", "barriers"];
-const OF_GLOBAL: &[&str] = &["pages", "membership"];
-const OF_RPC: &[&str] = &["calls"];
-const OF_OTHERS: [&[&str]; 4] = [OF_SHARED, OF_GLOBAL, OF_RPC, &["litmus"]];
+/// A kind of run, and what it is to be like.
+pub type Wants = (Kind, Wanted);
 
-/// Which of several kinds of run a seed is, where all are drawn: by the place of the seed in a turn, from [`Mixture::KINDS`].
-#[derive(Clone, Debug)]
-pub struct Mixture {
-    kinds: [Wants; Self::KINDS],
-}
+/// One turn of a mixture of all kinds.
+const TURN: [Kind; 12] = [
+    Kind::Calls,
+    Kind::Shared,
+    Kind::Calls,
+    Kind::Global,
+    Kind::Calls,
+    Kind::Rpc,
+    Kind::Calls,
+    Kind::Litmus,
+    Kind::Calls,
+    Kind::Shared,
+    Kind::Calls,
+    Kind::Rpc,
+];
 
-impl Mixture {
-    /// Calls, a shared memory, litmus tests, global memory, remote procedure calls.
-    pub const KINDS: usize = 5;
-    /// One turn, by the numbers of the kinds.
-    const TURN: [usize; 12] = [0, 1, 0, 3, 0, 4, 0, 2, 0, 1, 0, 4];
-
-    /// A mixture of these, in the order of [`KINDS`](Self::KINDS).
-    pub fn new(kinds: [Wants; Self::KINDS]) -> Self {
-        Self { kinds }
-    }
-
-    /// What the run of this number is drawn by.
-    pub fn of(&self, number: u64) -> &Wants {
-        &self.kinds[Self::TURN[(number % Self::TURN.len() as u64) as usize]]
-    }
-
-    pub fn kinds(&self) -> &[Wants] {
-        &self.kinds
-    }
+/// What the run of this number is drawn by, where several kinds are drawn in turn.
+pub fn of_turn(kinds: &[Wants], number: u64) -> &Wants {
+    let kind = TURN[(number % TURN.len() as u64) as usize];
+    kinds.iter().find(|wants| wants.0 == kind).unwrap_or(&kinds[0])
 }
 
 /// How many nodes all kinds of run may have.
@@ -97,14 +116,14 @@ pub const NODES: RangeInclusive<u16> = 2..=256;
 pub fn never(kinds: &[Wants], sum: &Coverage) -> Vec<String> {
     let mut never = Vec::new();
     for rule in RULES {
-        let mut rules = kinds.iter().flat_map(Wants::rules);
+        let mut rules = kinds.iter().flat_map(|(_, wanted)| &wanted.rules);
         if rules.any(|other| other.name == rule.name) && sum.of_rule(rule.name).fired == 0 {
             never.push(format!("rule {}: {}", rule.name, rule.about));
         }
     }
     for condition in Condition::ALL {
         let (check, about) = condition.about();
-        if sum.of(*condition) == 0 && kinds.iter().any(|wants| wants.has(*condition)) {
+        if sum.of(*condition) == 0 && kinds.iter().any(|(kind, _)| kind.has(*condition)) {
             never.push(format!("check {check}: {about}"));
         }
     }

@@ -1,15 +1,14 @@
 //! What nodes promise each other, in virtual time: over links that lose nothing, and over others, plain and sealed, which harm
 //! datagrams in every way.
 
+use mapwire_node::Told;
 use mapwire_node::conformance::{self, Heard, Refused, TALKER, Talker, World};
-use mapwire_node::{Ask, Told};
-use mapwire_sim::cluster::Moved;
 use mapwire_sim::rules::{Effect, Fault, Harm, Shape, Window};
 use mapwire_sim::{
     Canary, Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation, parse_rules,
 };
 use mapwire_translation::{DesignConfig, PinRules};
-use mapwire_wire::{Endpoint, NodeId, ProcessId};
+use mapwire_wire::{NodeId, ProcessId};
 
 /// Virtual time in which anything awaited has come.
 const PATIENCE_NS: u64 = 100_000_000_000;
@@ -25,11 +24,7 @@ const REST_NS: u64 = 2_000_000_000;
 struct Watch;
 
 impl Observer for Watch {
-    fn moved(&mut self, _: u64, _: Moved<'_>) {}
     fn told(&mut self, _: u64, _: NodeId, _: &Told) {}
-    fn asked(&mut self, _: u64, _: NodeId, _: &Ask) {}
-    fn unpinned(&mut self, _: u64, _: Endpoint, _: u64) {}
-    fn crashed(&mut self, _: u64, _: NodeId) {}
     fn violated(&mut self, _: u64, violation: Violation) {
         panic!("{}: {}", violation.check, violation.text);
     }

@@ -1,22 +1,11 @@
 //! Whatever is checked also happens: each rule fires and each condition of a check holds in the first runs.
 
-use mapwire_sim::global::GlobalWanted;
-use mapwire_sim::rpc::RpcWanted;
-use mapwire_sim::scenario::Wanted;
-use mapwire_sim::shared::SharedWanted;
-use mapwire_sim::vopr::{Mixture, Wants, never};
-use mapwire_sim::{Coverage, Interrupt, Scenario, Workload, parse_rules};
+use mapwire_sim::vopr::{Kind, Wants, never, of_turn};
+use mapwire_sim::{Coverage, Interrupt, Scenario, Wanted, Workload, parse_rules};
 
-fn mixture() -> Mixture {
+fn mixture() -> [Wants; 5] {
     let rules = parse_rules("all").unwrap();
-    let shared = |litmus| Wants::Shared(SharedWanted { rules: rules.clone(), litmus, ..SharedWanted::default() });
-    Mixture::new([
-        Wants::Calls(Box::new(Wanted { rules: rules.clone(), ..Wanted::default() })),
-        shared(false),
-        shared(true),
-        Wants::Global(GlobalWanted { rules: rules.clone(), ..GlobalWanted::default() }),
-        Wants::Rpc(RpcWanted { rules: rules.clone(), ..RpcWanted::default() }),
-    ])
+    Kind::ALL.map(|kind| (kind, Wanted { rules: rules.clone(), litmus: kind == Kind::Litmus, ..Wanted::default() }))
 }
 
 #[test]
@@ -24,25 +13,26 @@ fn every_rule_fires_and_every_condition_holds_within_720_seeds() {
     let mixture = mixture();
     let mut sum = Coverage::default();
     for seed in 0..720 {
-        let ran = mixture.of(seed).run(seed, &Interrupt::default()).unwrap();
+        let (kind, wanted) = of_turn(&mixture, seed);
+        let ran = kind.run(wanted, seed, &Interrupt::default()).unwrap();
         assert!(ran.violation.is_none() && ran.is_whole, "seed {seed}: {ran:?}");
         sum.add(&ran.coverage);
-        if seed > 200 && never(mixture.kinds(), &sum).is_empty() {
+        if seed > 200 && never(&mixture, &sum).is_empty() {
             return;
         }
     }
-    let missed = never(mixture.kinds(), &sum);
+    let missed = never(&mixture, &sum);
     assert!(missed.is_empty(), "never happened: {missed:#?}");
 }
 
 #[test]
 fn without_faults_no_condition_that_needs_them_holds() {
-    let wants = Wants::Calls(Box::default());
+    let wanted = Wanted::default();
     let mut sum = Coverage::default();
     for seed in 0..20 {
-        sum.add(&wants.run(seed, &Interrupt::default()).unwrap().coverage);
+        sum.add(&Kind::Calls.run(&wanted, seed, &Interrupt::default()).unwrap().coverage);
     }
-    let never = never(&[wants], &sum);
+    let never = never(&[(Kind::Calls, wanted)], &sum);
     assert!(never.iter().any(|what| what.contains("a wrong key")), "{never:?}");
 }
 

@@ -1,7 +1,7 @@
 //! Goodput of whole nodes over a line of 10 Gb/s and 10 µs that loses a share of all datagrams.
 
 use mapwire_node::{Act, Ask, ExportRequest, Told};
-use mapwire_sim::cluster::{FIRST_ADDRESS, Moved};
+use mapwire_sim::cluster::FIRST_ADDRESS;
 use mapwire_sim::rules::{Effect, Fault, Harm, Window};
 use mapwire_sim::{Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation};
 use mapwire_translation::{DesignConfig, PageRange, PinRules};
@@ -24,7 +24,6 @@ struct Watch {
 }
 
 impl Observer for Watch {
-    fn moved(&mut self, _: u64, _: Moved<'_>) {}
     fn told(&mut self, _: u64, at: NodeId, told: &Told) {
         match *told {
             Told::Done { completion, .. } => {
@@ -37,8 +36,6 @@ impl Observer for Watch {
     fn asked(&mut self, _: u64, _: NodeId, ask: &Ask) {
         self.imported |= matches!(ask.act, Act::ImportOver { .. });
     }
-    fn unpinned(&mut self, _: u64, _: Endpoint, _: u64) {}
-    fn crashed(&mut self, _: u64, _: NodeId) {}
     fn violated(&mut self, _: u64, violation: Violation) {
         self.wrong.push(violation.text);
     }

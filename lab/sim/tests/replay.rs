@@ -1,7 +1,6 @@
 //! Traces as programs.
 
-use mapwire_sim::scenario::Wanted;
-use mapwire_sim::{Canary, Random, Replay, Scenario, Workload, parse_rules};
+use mapwire_sim::{Canary, Random, Replay, Scenario, Wanted, Workload, parse_rules};
 use mapwire_translation::PinLimit;
 use mapwire_wire::{TraceOp, TraceRecord};
 

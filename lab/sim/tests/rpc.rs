@@ -1,11 +1,10 @@
 //! Remote procedure calls in simulated clusters.
 
-use mapwire_sim::canary::RpcCanary;
-use mapwire_sim::rpc::{RpcScenario, RpcSeen, RpcWanted};
-use mapwire_sim::{Outcome, Workload, parse_rules};
+use mapwire_sim::rpc::{RpcScenario, RpcSeen};
+use mapwire_sim::{Canary, Outcome, Wanted, Workload, parse_rules};
 
-fn run(seed: u64, rules: &str, canary: Option<RpcCanary>) -> Outcome<RpcSeen> {
-    let wanted = RpcWanted { rules: parse_rules(rules).unwrap(), canary, ..RpcWanted::default() };
+fn run(seed: u64, rules: &str, canary: Option<Canary>) -> Outcome<RpcSeen> {
+    let wanted = Wanted { rules: parse_rules(rules).unwrap(), canary, ..Wanted::default() };
     RpcScenario::draw(seed, &wanted).unwrap().run().unwrap()
 }
 
@@ -23,12 +22,13 @@ fn every_call_is_carried_out_at_most_once_and_ends_with_its_own_reply_or_an_erro
             sum.add(&outcome.seen);
         }
     }
-    assert!(sum.counts().iter().all(|&count| count > 0), "{sum:?}");
+    assert!(sum.counts().iter().all(|&(_, count)| count > 0), "{sum:?}");
 }
 
 #[test]
 fn every_bug_that_is_put_below_calls_is_found() {
-    for (name, canary) in RpcCanary::ALL {
+    for &canary in Canary::RPC {
+        let name = canary.name();
         let fails = |seed| run(seed, "delay", Some(canary)).violation.is_some();
         assert!((0..50).any(fails), "{name} is not found");
     }

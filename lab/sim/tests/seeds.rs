@@ -1,7 +1,6 @@
 //! Runs of whole clusters.
 
-use mapwire_sim::scenario::Wanted;
-use mapwire_sim::{Scenario, Workload, parse_rules};
+use mapwire_sim::{Scenario, Wanted, Workload, parse_rules};
 use mapwire_translation::PinLimit;
 
 fn run_seeds(first: u64, count: u64, rules: &str) {

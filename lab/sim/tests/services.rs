@@ -4,8 +4,7 @@
 mod counter;
 
 use counter::{COUNTER, Counter};
-use mapwire_node::{Ask, Told};
-use mapwire_sim::cluster::Moved;
+use mapwire_node::Told;
 use mapwire_sim::rules::Shape;
 use mapwire_sim::{Cluster, ClusterConfig, Delivery, LinkConfig, Observer, Random, Step, Violation};
 use mapwire_translation::{DesignConfig, PinRules};
@@ -16,15 +15,11 @@ use mapwire_wire::{Endpoint, NodeId, ProcessId};
 struct Watch(Vec<String>);
 
 impl Observer for Watch {
-    fn moved(&mut self, _: u64, _: Moved<'_>) {}
     fn told(&mut self, _: u64, at: NodeId, told: &Told) {
         if !matches!(told, Told::PathChanged { .. }) {
             self.0.push(format!("{at}: {told:?}"));
         }
     }
-    fn asked(&mut self, _: u64, _: NodeId, _: &Ask) {}
-    fn unpinned(&mut self, _: u64, _: Endpoint, _: u64) {}
-    fn crashed(&mut self, _: u64, _: NodeId) {}
     fn violated(&mut self, _: u64, violation: Violation) {
         self.0.push(violation.text);
     }

@@ -1,12 +1,11 @@
 //! The shared memory in simulated clusters.
 
-use mapwire_sim::canary::SharedCanary;
-use mapwire_sim::shared::{LITMUS, Seen, SharedScenario, SharedWanted, Variant};
-use mapwire_sim::{Outcome, Workload, parse_rules};
+use mapwire_sim::shared::{LITMUS, Seen, SharedScenario, Variant};
+use mapwire_sim::{Canary, Outcome, Wanted, Workload, parse_rules};
 use std::collections::{BTreeMap, BTreeSet};
 
-fn run(seed: u64, rules: &str, litmus: bool, canary: Option<SharedCanary>) -> Outcome<Vec<Seen>> {
-    let wanted = SharedWanted { rules: parse_rules(rules).unwrap(), litmus, canary, ..SharedWanted::default() };
+fn run(seed: u64, rules: &str, litmus: bool, canary: Option<Canary>) -> Outcome<Vec<Seen>> {
+    let wanted = Wanted { rules: parse_rules(rules).unwrap(), litmus, canary, ..Wanted::default() };
     SharedScenario::draw(seed, &wanted).unwrap().run().unwrap()
 }
 
@@ -48,7 +47,8 @@ fn litmus_tests_show_what_sequential_consistency_allows_and_no_more() {
 
 #[test]
 fn every_bug_that_is_put_into_the_shared_memory_is_found_within_20_seeds() {
-    for (name, canary) in SharedCanary::ALL {
+    for &canary in Canary::SHARED {
+        let name = canary.name();
         for litmus in [false, true] {
             let fails = |seed| {
                 let outcome = run(seed, "delay,pause", litmus, Some(canary));
@@ -62,7 +62,7 @@ fn every_bug_that_is_put_into_the_shared_memory_is_found_within_20_seeds() {
 #[test]
 fn a_shared_memory_of_too_few_or_too_many_ranks_is_an_error() {
     for nodes in [0, 1, 2_000] {
-        let wanted = SharedWanted { nodes: Some(nodes), ..SharedWanted::default() };
+        let wanted = Wanted { nodes: Some(nodes), ..Wanted::default() };
         // Of one process a node.
         let mut scenarios = (0..).map(|seed| SharedScenario::draw(seed, &wanted).unwrap());
         let single = scenarios.find(|scenario| scenario.shape.processes == 1);

@@ -1,7 +1,6 @@
 //! A cluster of 1,000 nodes fits into the memory of an ordinary computer. The one test of its program: it measures the memory of its process.
 
-use mapwire_sim::scenario::Wanted;
-use mapwire_sim::{Scenario, Workload, parse_rules};
+use mapwire_sim::{Scenario, Wanted, Workload, parse_rules};
 
 /// What the process may take at most.
 #[cfg(target_os = "linux")]

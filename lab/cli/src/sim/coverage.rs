@@ -16,14 +16,14 @@ pub(super) struct Ran {
 
 fn rules(kinds: &[Wants]) -> impl Iterator<Item = &'static str> {
     let is_drawn = |name: &str| {
-        let mut rules = kinds.iter().flat_map(Wants::rules);
+        let mut rules = kinds.iter().flat_map(|(_, wanted)| &wanted.rules);
         rules.any(|rule| rule.name == name)
     };
     RULES.iter().map(|rule| rule.name).filter(move |name| is_drawn(name))
 }
 
 fn conditions(kinds: &[Wants]) -> impl Iterator<Item = Condition> {
-    let has = |condition: &Condition| kinds.iter().any(|wants| wants.has(*condition));
+    let has = |condition: &Condition| kinds.iter().any(|(kind, _)| kind.has(*condition));
     Condition::ALL.iter().copied().filter(move |condition| has(condition))
 }
 

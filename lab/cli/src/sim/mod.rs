@@ -20,10 +20,9 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
-use mapwire_sim::canary::{GlobalCanary, RpcCanary, SharedCanary};
-use mapwire_sim::scenario::{MOST_NODES, Wanted};
-use mapwire_sim::vopr::Wants;
-use mapwire_sim::{Canary, RULES, Replay, Rule, ServiceWanted, parse_rules};
+use mapwire_sim::cluster::MOST_NODES;
+use mapwire_sim::vopr::{Kind, Wants};
+use mapwire_sim::{Canary, RULES, Replay, Rule, Wanted, parse_rules};
 use mapwire_trace::TraceReader;
 
 pub(crate) type SimError = Box<dyn std::error::Error>;
@@ -109,6 +108,18 @@ enum Workload {
     Rpc,
 }
 
+impl Workload {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Calls => Kind::Calls,
+            Self::Shared => Kind::Shared,
+            Self::Litmus => Kind::Litmus,
+            Self::Global => Kind::Global,
+            Self::Rpc => Kind::Rpc,
+        }
+    }
+}
+
 /// What `--delivery` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DeliveryArg {
@@ -119,7 +130,7 @@ enum DeliveryArg {
 }
 
 impl DrawArgs {
-    fn wanted(&self, workload: Workload) -> Result<Wants, SimError> {
+    fn wanted(&self, kind: Kind) -> Result<Wants, SimError> {
         let rules = parse_rules(&self.rules)?;
         // All rules: those that the transport bears.
         let needs = rules.iter().find(|rule| rule.is_lossy).filter(|_| self.rules.trim() != "all");
@@ -134,41 +145,25 @@ impl DrawArgs {
             (None, None) => None,
             (delivery, needs) => Some(delivery == Some(DeliveryArg::Lossy) || needs.is_some()),
         };
-        Ok(match workload {
-            Workload::Calls => Wants::Calls(Box::new(Wanted {
-                nodes: self.nodes,
-                rules,
-                lossy,
-                calls: self.calls,
-                replay: self.trace.as_ref().map(|_| self.replay()).transpose()?,
-                canary: self.bug_of(&Canary::ALL)?,
-                ..Wanted::default()
-            })),
-            Workload::Shared => Wants::Shared(self.service(rules, lossy, &SharedCanary::ALL)?),
-            Workload::Litmus => {
-                Wants::Shared(ServiceWanted { litmus: true, ..self.service(rules, lossy, &SharedCanary::ALL)? })
-            }
-            Workload::Global => Wants::Global(self.service(rules, lossy, &GlobalCanary::ALL)?),
-            Workload::Rpc => Wants::Rpc(self.service(rules, lossy, &RpcCanary::ALL)?),
-        })
-    }
-
-    fn service<C: Copy>(
-        &self,
-        rules: Vec<Rule>,
-        lossy: Option<bool>,
-        bugs: &[(&'static str, C)],
-    ) -> Result<ServiceWanted<C>, SimError> {
-        let (nodes, calls, canary) = (self.nodes, self.calls, self.bug_of(bugs)?);
-        Ok(ServiceWanted { nodes, rules, lossy, calls, litmus: false, canary })
+        let wanted = Wanted {
+            nodes: self.nodes,
+            rules,
+            lossy,
+            calls: self.calls,
+            litmus: kind == Kind::Litmus,
+            replay: self.trace.as_ref().map(|_| self.replay()).transpose()?,
+            canary: self.bug_of(kind)?,
+            translation: None,
+        };
+        Ok((kind, wanted))
     }
 
     /// The bug, of those that the workload knows.
-    fn bug_of<T: Copy>(&self, all: &[(&'static str, T)]) -> Result<Option<T>, SimError> {
+    fn bug_of(&self, kind: Kind) -> Result<Option<Canary>, SimError> {
         let Some(wanted) = &self.bug else { return Ok(None) };
-        let found = all.iter().find(|(name, _)| name == wanted);
-        found.map(|(_, bug)| Some(*bug)).ok_or_else(|| {
-            let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let found = kind.bugs().iter().find(|bug| bug.name() == wanted);
+        found.map(|bug| Some(*bug)).ok_or_else(|| {
+            let names: Vec<&str> = kind.bugs().iter().map(|bug| bug.name()).collect();
             let names = names.join(", ");
             format!("bug `{wanted}` is not one of this workload: expected one of {names}").into()
         })
@@ -198,16 +193,7 @@ pub(crate) fn rule_names() -> Vec<&'static str> {
 
 /// The names that `--bug` takes.
 pub(crate) fn bug_names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = Canary::ALL.iter().map(|(name, _)| *name).collect();
-    let shared = SharedCanary::ALL.iter().map(|(name, _)| *name);
-    let global = GlobalCanary::ALL.iter().map(|(name, _)| *name);
-    let rpc = RpcCanary::ALL.iter().map(|(name, _)| *name);
-    for name in shared.chain(global).chain(rpc) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    Canary::ALL.iter().map(|bug| bug.name()).collect()
 }
 
 fn nodes(text: &str) -> Result<u16, String> {
@@ -240,15 +226,11 @@ fn new_seed() -> u64 {
 }
 
 /// The command that repeats a run.
-fn repeats(seed: u64, wants: &Wants, args: &DrawArgs) -> String {
+fn repeats(seed: u64, kind: Kind, args: &DrawArgs) -> String {
     let mut command = format!("mapwire sim run --seed {seed} --rules {}", args.rules);
-    command.push_str(match wants {
-        Wants::Calls(_) => "",
-        Wants::Shared(ServiceWanted { litmus: false, .. }) => " --workload shared",
-        Wants::Shared(_) => " --workload litmus",
-        Wants::Global(_) => " --workload global",
-        Wants::Rpc(_) => " --workload rpc",
-    });
+    if kind != Kind::Calls {
+        command.push_str(&format!(" --workload {}", kind.name()));
+    }
     if let Some(path) = &args.trace {
         command.push_str(&format!(" --trace {}", path.display()));
     }

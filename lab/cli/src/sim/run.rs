@@ -7,9 +7,10 @@ use mapwire_sim::global::GlobalScenario;
 use mapwire_sim::rpc::RpcScenario;
 use mapwire_sim::shared::SharedScenario;
 use mapwire_sim::shrink::{Shrunk, shrink};
-use mapwire_sim::vopr::Wants;
+use mapwire_sim::vopr::{Kind, Wants};
 use mapwire_sim::workload::Made;
-use mapwire_sim::{ClusterConfig, Delivery, Outcome, Rule, RunError, Scenario};
+use mapwire_sim::{Delivery, Drawn, Outcome, Scenario, Wanted};
+use mapwire_wire::Endpoint;
 use serde_json::{Value, json};
 
 use super::{DrawArgs, SimError, Workload, new_seed, repeats, seed};
@@ -32,52 +33,54 @@ pub(crate) struct RunArgs {
 /// `mapwire sim run`.
 pub(crate) fn command(args: &RunArgs) -> Result<ExitCode, SimError> {
     let workload = args.draw.workload.unwrap_or(Workload::Calls);
-    let wants = args.draw.wanted(workload)?;
+    let wants = args.draw.wanted(workload.kind())?;
     show(&wants, args.seed.unwrap_or_else(new_seed), &args.draw, args.json)
 }
 
 /// A kind of run, as it is shown: each gives what tells it from others.
 pub(super) trait Shown: mapwire_sim::Workload {
-    fn drawn(&self) -> Value;
+    fn more(&self) -> Value;
 
-    fn went(&self, outcome: &Outcome<Self::Seen>, shrunk: Option<&Shrunk>) -> Value;
+    fn went(&self, outcome: &Outcome<Self::Seen>) -> Value;
 
     /// The same for people.
     fn tell(&self, outcome: &Outcome<Self::Seen>) -> String;
 
-    /// The fewest faults and calls with which it fails, where that can be found.
-    fn shrunk(&self) -> Result<Option<Shrunk>, RunError> {
-        Ok(None)
+    /// The calls of a run that was shrunk, for programs and for people.
+    fn calls_of(&self, shrunk: &Shrunk<Self::Seen>) -> Vec<(Value, String)> {
+        shrunk.calls.iter().map(|call| (json!(call), format!("call {call}"))).collect()
     }
-
-    fn tell_shrunk(&self, _shrunk: &Shrunk) {}
 }
 
 /// Runs a seed, and says what was drawn and how it went.
-pub(super) fn show(wants: &Wants, seed: u64, args: &DrawArgs, json: bool) -> Result<ExitCode, SimError> {
-    let repeats = repeats(seed, wants, args);
-    match wants {
-        Wants::Calls(wanted) => show_one::<Scenario>(wanted, seed, &repeats, json),
-        Wants::Shared(wanted) => show_one::<SharedScenario>(wanted, seed, &repeats, json),
-        Wants::Global(wanted) => show_one::<GlobalScenario>(wanted, seed, &repeats, json),
-        Wants::Rpc(wanted) => show_one::<RpcScenario>(wanted, seed, &repeats, json),
+pub(super) fn show((kind, wanted): &Wants, seed: u64, args: &DrawArgs, json: bool) -> Result<ExitCode, SimError> {
+    let repeats = repeats(seed, *kind, args);
+    match kind {
+        Kind::Calls => show_one::<Scenario>(wanted, seed, &repeats, json),
+        Kind::Shared | Kind::Litmus => show_one::<SharedScenario>(wanted, seed, &repeats, json),
+        Kind::Global => show_one::<GlobalScenario>(wanted, seed, &repeats, json),
+        Kind::Rpc => show_one::<RpcScenario>(wanted, seed, &repeats, json),
     }
 }
 
-fn show_one<W: Shown>(wanted: &W::Wanted, seed: u64, repeats: &str, json: bool) -> Result<ExitCode, SimError> {
+fn show_one<W: Shown>(wanted: &Wanted, seed: u64, repeats: &str, json: bool) -> Result<ExitCode, SimError> {
     let run = W::draw(seed, wanted)?;
     if json {
-        println!("{}", run.drawn());
+        println!("{}", with(run.more(), drawn(run.drawn())));
     } else {
         println!("{}", run.to_string().trim_end());
     }
     let outcome = run.run()?;
-    let shrunk = if outcome.violation.is_some() { run.shrunk()? } else { None };
     let found = outcome.violation.as_ref();
+    let shrunk = if found.is_some() { shrink(&run, SHRINK_RUNS)? } else { None };
     if json {
         let violation = found.map(|(at_ns, it)| json!({ "at_ns": at_ns, "check": it.check, "text": it.text }));
         let common = json!({ "kind": "outcome", "violation": violation, "packets": outcome.packets });
-        println!("{}", with(run.went(&outcome, shrunk.as_ref()), common));
+        let mut went = with(run.went(&outcome), common);
+        if let Some(shrunk) = &shrunk {
+            went["shrunk"] = shrunk_rows(&run, shrunk);
+        }
+        println!("{went}");
     } else {
         println!("{}", run.tell(&outcome));
         match found {
@@ -85,13 +88,43 @@ fn show_one<W: Shown>(wanted: &W::Wanted, seed: u64, repeats: &str, json: bool) 
             Some((at_ns, violation)) => {
                 println!("VIOLATION at {at_ns} ns ({}): {}", violation.check, violation.text);
                 if let Some(shrunk) = &shrunk {
-                    run.tell_shrunk(shrunk);
+                    tell_shrunk(&run, shrunk);
                 }
                 println!("Repeat it: {repeats}");
             }
         }
     }
     Ok(if found.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The faults of a run that was shrunk.
+fn faults_of<W: Shown>(run: &W, shrunk: &Shrunk<W::Seen>) -> Vec<String> {
+    let faults = run.faults();
+    shrunk.faults.iter().map(|number| format!("{:?}", faults[*number])).collect()
+}
+
+fn shrunk_rows<W: Shown>(run: &W, shrunk: &Shrunk<W::Seen>) -> Value {
+    let calls = run.calls_of(shrunk).into_iter().map(|(call, _)| call);
+    json!({
+        "runs": shrunk.runs,
+        "faults": faults_of(run, shrunk),
+        "calls": calls.collect::<Vec<_>>(),
+        "at_ns": shrunk.at_ns,
+        "text": shrunk.violation.text,
+    })
+}
+
+fn tell_shrunk<W: Shown>(run: &W, shrunk: &Shrunk<W::Seen>) {
+    let Shrunk { faults, calls, runs, .. } = shrunk;
+    let (few_faults, few_calls) = (faults.len(), calls.len());
+    println!("The same check fails with {few_faults} faults and {few_calls} calls (found in {runs} runs):");
+    for fault in faults_of(run, shrunk) {
+        println!("  {fault}");
+    }
+    for (_, call) in run.calls_of(shrunk) {
+        println!("  {call}");
+    }
+    println!("  {:>12} ns  {}", shrunk.at_ns, shrunk.violation.text);
 }
 
 /// An object with the members of another.
@@ -102,16 +135,11 @@ fn with(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// What is drawn of all kinds of run, besides `more`.
-pub(super) fn drawn(
-    seed: u64,
-    cluster: &ClusterConfig,
-    (rules, heal_ns): (&[Rule], u64),
-    bug: Option<impl std::fmt::Debug>,
-    more: Value,
-) -> Value {
+/// What is drawn of all kinds of run.
+fn drawn(drawn: &Drawn) -> Value {
+    let Drawn { seed, cluster, rules, heal_ns, canary, .. } = drawn;
     let rules: Vec<&str> = rules.iter().map(|rule| rule.name).collect();
-    let common = json!({
+    json!({
         "kind": "drawn",
         "seed": seed,
         "nodes": cluster.nodes,
@@ -121,15 +149,14 @@ pub(super) fn drawn(
         "delivery": delivery(cluster.delivery),
         "rules": rules,
         "heal_ns": heal_ns,
-        "bug": bug.map(|bug| format!("{bug:?}")),
-    });
-    with(more, common)
+        "bug": canary.map(|bug| format!("{bug:?}")),
+    })
 }
 
 impl Shown for Scenario {
-    fn drawn(&self) -> Value {
-        let cluster = &self.cluster;
-        let more = json!({
+    fn more(&self) -> Value {
+        let cluster = &self.drawn.cluster;
+        json!({
             "processes": cluster.processes,
             "max_payload_bytes": cluster.max_payload_bytes,
             "translation": mapwire_settings::DesignText(cluster.design).to_string(),
@@ -139,28 +166,12 @@ impl Shown for Scenario {
             "lane_bytes": self.workload.lane_bytes,
             "calls": self.calls.len(),
             "trace_records": self.replayed,
-        });
-        drawn(self.seed, cluster, (&self.rules, self.heal_ns), self.canary, more)
+        })
     }
 
-    fn went(&self, outcome: &Outcome<Vec<Made>>, shrunk: Option<&Shrunk>) -> Value {
-        let faults = self.faults();
-        let shrunk = shrunk.map(|shrunk| {
-            let calls = shrunk.history.iter().map(|made| {
-                let (node, process) = (made.by.node.0, made.by.process.0);
-                json!({ "at_ns": made.at_ns, "node": node, "process": process, "call": made.call })
-            });
-            let kept = shrunk.faults.iter().map(|number| format!("{:?}", faults[*number]));
-            json!({
-                "runs": shrunk.runs,
-                "faults": kept.collect::<Vec<_>>(),
-                "calls": calls.collect::<Vec<_>>(),
-                "at_ns": shrunk.at_ns,
-                "text": shrunk.violation.text,
-            })
-        });
+    fn went(&self, outcome: &Outcome<Vec<Made>>) -> Value {
         let Outcome { events, end_ns, seen, .. } = outcome;
-        json!({ "events": events, "end_ns": end_ns, "calls": seen.len(), "shrunk": shrunk })
+        json!({ "events": events, "end_ns": end_ns, "calls": seen.len(), "shrunk": null })
     }
 
     fn tell(&self, outcome: &Outcome<Vec<Made>>) -> String {
@@ -168,23 +179,13 @@ impl Shown for Scenario {
         format!("{} calls, {packets} packets, {events} events in {end_ns} ns of virtual time", seen.len())
     }
 
-    fn shrunk(&self) -> Result<Option<Shrunk>, RunError> {
-        shrink(self, SHRINK_RUNS)
-    }
-
-    fn tell_shrunk(&self, shrunk: &Shrunk) {
-        let Shrunk { faults, calls, runs, .. } = shrunk;
-        let (few_faults, few_calls) = (faults.len(), calls.len());
-        println!("The same check fails with {few_faults} faults and {few_calls} calls (found in {runs} runs):");
-        let drawn = self.faults();
-        for number in faults {
-            println!("  {:?}", drawn[*number]);
-        }
-        for made in &shrunk.history {
-            let (node, process) = (made.by.node, made.by.process);
-            println!("  {:>12} ns  {node}, {process}: {}", made.at_ns, made.call);
-        }
-        println!("  {:>12} ns  {}", shrunk.at_ns, shrunk.violation.text);
+    fn calls_of(&self, shrunk: &Shrunk<Vec<Made>>) -> Vec<(Value, String)> {
+        let made = |made: &Made| {
+            let (Endpoint { node, process }, at_ns, call) = (made.by, made.at_ns, made.call);
+            let row = json!({ "at_ns": at_ns, "node": node.0, "process": process.0, "call": call });
+            (row, format!("{at_ns:>12} ns  {node}, {process}: {call}"))
+        };
+        shrunk.seen.iter().map(made).collect()
     }
 }
 

@@ -4,15 +4,14 @@ use mapwire_sim::Outcome;
 use mapwire_sim::global::{self, GlobalScenario};
 use mapwire_sim::rpc::{RpcScenario, RpcSeen};
 use mapwire_sim::shared::{self, SharedScenario};
-use mapwire_sim::shrink::Shrunk;
 use serde_json::{Value, json};
 
-use super::run::{Shown, drawn};
+use super::run::Shown;
 
 impl Shown for SharedScenario {
-    fn drawn(&self) -> Value {
+    fn more(&self) -> Value {
         let shape = self.shape;
-        let more = json!({
+        json!({
             "processes": shape.processes,
             "threads": shape.threads,
             "litmus": self.litmus,
@@ -21,11 +20,10 @@ impl Shown for SharedScenario {
             "barriers": shape.phases,
             "steps": shape.steps,
             "hold_ns": shape.hold_ns,
-        });
-        drawn(self.seed, &self.cluster, (&self.rules, self.heal_ns), self.canary, more)
+        })
     }
 
-    fn went(&self, outcome: &Outcome<Vec<shared::Seen>>, _shrunk: Option<&Shrunk>) -> Value {
+    fn went(&self, outcome: &Outcome<Vec<shared::Seen>>) -> Value {
         json!({ "litmus_tests": outcome.seen.len() })
     }
 
@@ -36,11 +34,11 @@ impl Shown for SharedScenario {
 }
 
 impl Shown for GlobalScenario {
-    fn drawn(&self) -> Value {
+    fn more(&self) -> Value {
         let shape = self.shape;
-        let more = json!({
+        json!({
             "members": shape.members,
-            "max_payload_bytes": self.cluster.max_payload_bytes,
+            "max_payload_bytes": self.drawn.cluster.max_payload_bytes,
             "stores_by_nic": self.stores_by_nic,
             "pool_frames": shape.pool_frames,
             "pages": shape.pages,
@@ -51,11 +49,10 @@ impl Shown for GlobalScenario {
             "moves_percent": shape.moves_percent,
             "epoch_ms": shape.epoch_ms,
             "calls": self.calls,
-        });
-        drawn(self.seed, &self.cluster, (&self.rules, self.heal_ns), self.canary, more)
+        })
     }
 
-    fn went(&self, outcome: &Outcome<global::Seen>, _shrunk: Option<&Shrunk>) -> Value {
+    fn went(&self, outcome: &Outcome<global::Seen>) -> Value {
         let global::Seen { pages, here, absent, stored, refused, joined, left, crashed, .. } = outcome.seen;
         json!({
             "events": outcome.events,
@@ -80,10 +77,10 @@ impl Shown for GlobalScenario {
 }
 
 impl Shown for RpcScenario {
-    fn drawn(&self) -> Value {
+    fn more(&self) -> Value {
         let config = self.config;
-        let more = json!({
-            "max_payload_bytes": self.cluster.max_payload_bytes,
+        json!({
+            "max_payload_bytes": self.drawn.cluster.max_payload_bytes,
             "window": config.window,
             "max_in_progress": config.max_in_progress,
             "cache_bytes": config.cache_bytes,
@@ -91,24 +88,12 @@ impl Shown for RpcScenario {
             "close_percent": self.close_percent,
             "timeout_ns": self.timeout_ns,
             "calls": self.calls,
-        });
-        drawn(self.seed, &self.cluster, (&self.rules, self.heal_ns), self.canary, more)
+        })
     }
 
-    fn went(&self, outcome: &Outcome<RpcSeen>, _shrunk: Option<&Shrunk>) -> Value {
-        let seen = outcome.seen;
-        json!({
-            "events": outcome.events,
-            "answered": seen.answered,
-            "timed_out": seen.timed_out,
-            "late": seen.late,
-            "ended": seen.ended,
-            "repeated": seen.repeated,
-            "replied_again": seen.replied_again,
-            "stray": seen.stray,
-            "one_way": seen.one_way,
-            "crashed": seen.crashed,
-        })
+    fn went(&self, outcome: &Outcome<RpcSeen>) -> Value {
+        let events = [("events", outcome.events)];
+        events.into_iter().chain(outcome.seen.counts()).collect()
     }
 
     fn tell(&self, outcome: &Outcome<RpcSeen>) -> String {

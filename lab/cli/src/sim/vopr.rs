@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mapwire_sim::vopr::{Mixture, Wants};
+use mapwire_sim::vopr::{Kind, Wants, of_turn};
 use mapwire_sim::{Coverage, Interrupt};
 
 use super::{DrawArgs, SimError, Workload, coverage, new_seed, run, seed};
@@ -34,52 +34,23 @@ fn minutes(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number of minutes from 0 to 100,000".to_owned())
 }
 
-/// What the seeds are drawn by: one kind of run, or all of them in turn.
-enum Drawn {
-    One(Wants),
-    All(Mixture),
-}
-
-impl Drawn {
-    /// All kinds of run, unless the arguments name one, or are of one only.
-    fn new(draw: &DrawArgs) -> Result<Self, SimError> {
-        let is_mixed = draw.workload.is_none()
-            && draw.trace.is_none()
-            && draw.calls.is_none()
-            && draw.bug.is_none()
-            && draw.nodes.is_none_or(|nodes| mapwire_sim::vopr::NODES.contains(&nodes));
-        if !is_mixed {
-            let one = draw.wanted(draw.workload.unwrap_or(Workload::Calls))?;
-            return Ok(Self::One(one));
-        }
-        Ok(Self::All(Mixture::new([
-            draw.wanted(Workload::Calls)?,
-            draw.wanted(Workload::Shared)?,
-            draw.wanted(Workload::Litmus)?,
-            draw.wanted(Workload::Global)?,
-            draw.wanted(Workload::Rpc)?,
-        ])))
-    }
-
-    fn of(&self, number: u64) -> &Wants {
-        match self {
-            Self::One(wants) => wants,
-            Self::All(mixture) => mixture.of(number),
-        }
-    }
-
-    fn kinds(&self) -> &[Wants] {
-        match self {
-            Self::One(wants) => std::slice::from_ref(wants),
-            Self::All(mixture) => mixture.kinds(),
-        }
+/// What the seeds are drawn by in turn: all kinds of run, unless the arguments name one, or are of one only.
+fn kinds(draw: &DrawArgs) -> Result<Vec<Wants>, SimError> {
+    let is_mixed = draw.workload.is_none()
+        && draw.trace.is_none()
+        && draw.calls.is_none()
+        && draw.bug.is_none()
+        && draw.nodes.is_none_or(|nodes| mapwire_sim::vopr::NODES.contains(&nodes));
+    match is_mixed {
+        true => Kind::ALL.into_iter().map(|kind| draw.wanted(kind)).collect(),
+        false => Ok(vec![draw.wanted(draw.workload.unwrap_or(Workload::Calls).kind())?]),
     }
 }
 
 /// `mapwire sim vopr`.
 pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     let draw = &args.draw;
-    let drawn = Drawn::new(draw)?;
+    let kinds = kinds(draw)?;
     let first = args.seed.unwrap_or_else(new_seed);
     let say = |text: String| if args.json { eprintln!("{text}") } else { println!("{text}") };
     say(format!("first seed {first}, rules {}", draw.rules));
@@ -101,8 +72,8 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
     };
     loop {
         let seed = first.wrapping_add(seeds);
-        let wants = drawn.of(seeds);
-        let ran = wants.run(seed, &interrupt)?;
+        let wants = of_turn(&kinds, seeds);
+        let ran = wants.0.run(&wants.1, seed, &interrupt)?;
         seeds += u64::from(ran.is_whole);
         packets += ran.packets;
         sum.add(&ran.coverage);
@@ -118,9 +89,9 @@ pub(crate) fn command(args: &VoprArgs) -> Result<ExitCode, SimError> {
             }
             let ran = coverage::Ran { first, seeds, packets, seconds: passed.as_secs_f64() };
             match args.json {
-                true => coverage::rows(&ran, drawn.kinds(), &sum),
+                true => coverage::rows(&ran, &kinds, &sum),
                 false => {
-                    coverage::show(seeds, drawn.kinds(), &sum);
+                    coverage::show(seeds, &kinds, &sum);
                     println!("no violation");
                 }
             }

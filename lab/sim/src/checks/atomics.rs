@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, expect, violation};
 
 /// Additions of 1 to a word that starts at 0.
 #[derive(Clone, Debug, Default)]
@@ -24,12 +23,8 @@ impl Adds {
 
     /// The word at the end.
     pub(crate) fn finish(&self, word: u64) -> Result<(), Violation> {
-        match word == self.applied && self.applied <= self.submitted {
-            true => Ok(()),
-            false => Err(violation(
-                "atomics",
-                format!("a word holds {word} after {} additions, of which {} were done", self.submitted, self.applied),
-            )),
-        }
+        expect(word == self.applied && self.applied <= self.submitted, "atomics", || {
+            format!("a word holds {word} after {} additions, of which {} were done", self.submitted, self.applied)
+        })
     }
 }

@@ -3,8 +3,8 @@
 use mapwire_wire::{Endpoint, ExportId, Key, Rights};
 
 use super::importers::Allowed;
-use super::violation;
-use crate::cluster::{FIRST_ADDRESS, Violation};
+use super::{Violation, violation};
+use crate::hardware::memory::FIRST_ADDRESS;
 
 /// Bytes that importers only fetch, at the start of each export.
 pub const STATIC_BYTES: u64 = 2048;

@@ -3,8 +3,7 @@
 use mapwire_wire::{Endpoint, ImportId};
 
 use super::forgery::{self, Misuse};
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, violation};
 
 /// What a command with a completion word does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use mapwire_wire::{Signal, SignalOp};
 
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, violation};
 use crate::random::mix;
 
 /// Writes the bytes that a seed names, from number `first` on.
@@ -45,7 +44,6 @@ pub(crate) struct Sent {
     /// First byte in the export.
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    /// Bytes that have arrived.
     pub(crate) arrived: u64,
     pub(crate) signal: Option<Signal>,
     pub(crate) notify: bool,

@@ -3,64 +3,52 @@
 use mapwire_nic::CommandError;
 use mapwire_wire::{Endpoint, ImportId, NodeId, Refusal};
 
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, violation};
 use crate::coverage::Condition;
 
-/// What is wrong with a forged packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Key,
-    /// An export that is gone, with its key.
-    StaleExport,
-    /// The key of the export that its program had in the place of this one before.
-    StaleKey,
-    /// The key of another export of the node.
-    OtherKey,
-    /// The right key, which this node was never told: it is not an importer.
-    Stranger,
-    /// A place that ends behind the export.
-    Range,
-    /// A signal behind the export.
-    Signal,
-    /// A right that this node was not granted, or that the export does not give.
-    Right,
-    /// The right key of an export that the former self of this node was granted.
-    Former,
-    /// An answer to a fetch under way, with a wrong key.
-    Reply,
-    /// A wrong key in the first packet of a message of several: the others are right, and are not applied either.
-    Part,
+/// What is wrong with forged packets, a kind a line: its name, why it is refused, what that shows, and what it is.
+macro_rules! kinds {
+    ($($name:ident [$($reason:ident),*] $condition:ident: $about:literal;)*) => {
+        /// What is wrong with a forged packet.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Kind {
+            $(#[doc = $about] $name,)*
+        }
+
+        impl Kind {
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Why it is refused, where all is as it was when it was sent.
+            pub(crate) const fn reasons(self) -> &'static [Refusal] {
+                match self {
+                    $(Self::$name => &[$(Refusal::$reason),*],)*
+                }
+            }
+
+            pub(crate) const fn condition(self) -> Condition {
+                match self {
+                    $(Self::$name => Condition::$condition,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Key [WrongKey] ForgedKey: "A wrong key.";
+    StaleExport [Revoked] ForgedStaleExport: "An export that is gone, with its key.";
+    StaleKey [WrongKey] ForgedStaleKey: "The key of the export that its program had in the place of this one before.";
+    OtherKey [WrongKey] ForgedOtherKey: "The key of another export of the node.";
+    Stranger [NotPermitted] ForgedStranger: "The right key, which this node was never told: it is not an importer.";
+    Range [OutOfRange] ForgedRange: "A place that ends behind the export.";
+    Signal [OutOfRange] ForgedSignal: "A signal behind the export.";
+    Right [NoRight, NotPermitted] ForgedRight: "A right that this node was not granted, or that the export does not give.";
+    Former [NotPermitted] ForgedFormer: "The right key of an export that the former self of this node was granted.";
+    Reply [] ForgedReply: "An answer to a fetch under way, with a wrong key. It is no answer to anything, which is said in another way.";
+    Part [WrongKey] ForgedPart: "A wrong key in the first packet of several: the others are right, and are not applied either.";
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 11] = [
-        Self::Key,
-        Self::StaleExport,
-        Self::StaleKey,
-        Self::OtherKey,
-        Self::Stranger,
-        Self::Range,
-        Self::Signal,
-        Self::Right,
-        Self::Former,
-        Self::Reply,
-        Self::Part,
-    ];
-
-    /// Why it is refused, where all is as it was when it was sent.
-    pub(crate) const fn reasons(self) -> &'static [Refusal] {
-        match self {
-            Self::Key | Self::StaleKey | Self::OtherKey | Self::Part => &[Refusal::WrongKey],
-            Self::StaleExport => &[Refusal::Revoked],
-            Self::Stranger | Self::Former => &[Refusal::NotPermitted],
-            Self::Range | Self::Signal => &[Refusal::OutOfRange],
-            Self::Right => &[Refusal::NoRight, Refusal::NotPermitted],
-            // It is no answer to anything, which is said in another way.
-            Self::Reply => &[],
-        }
-    }
-
     /// Whether this is why it is refused, where all is as it was when it was sent.
     pub(crate) fn is_exactly_due(self, reason: Refusal) -> bool {
         self.reasons().contains(&reason)
@@ -70,22 +58,6 @@ impl Kind {
     pub(crate) fn is_due(self, reason: Refusal, stands: bool) -> bool {
         let may_have_changed = !stands && self != Self::Reply;
         self.reasons().contains(&reason) || (may_have_changed && AFTER_CHANGE.contains(&reason))
-    }
-
-    pub(crate) const fn condition(self) -> Condition {
-        match self {
-            Self::Key => Condition::ForgedKey,
-            Self::StaleExport => Condition::ForgedStaleExport,
-            Self::StaleKey => Condition::ForgedStaleKey,
-            Self::OtherKey => Condition::ForgedOtherKey,
-            Self::Stranger => Condition::ForgedStranger,
-            Self::Range => Condition::ForgedRange,
-            Self::Signal => Condition::ForgedSignal,
-            Self::Right => Condition::ForgedRight,
-            Self::Former => Condition::ForgedFormer,
-            Self::Reply => Condition::ForgedReply,
-            Self::Part => Condition::ForgedPart,
-        }
     }
 }
 

@@ -7,8 +7,7 @@ use mapwire_gms::{Gms, PageName};
 use mapwire_wire::NodeId;
 
 use super::delivery::{differs, pattern};
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, expect, violation};
 use crate::random::mix;
 
 /// What is known of a page, across all nodes.
@@ -72,20 +71,14 @@ pub(crate) fn is_right(at: NodeId, read: Read<'_>, own: Option<&Truth>, has_chan
     holds(at, read)?;
     let Some(truth) = own else { return Ok(()) };
     let may_be_older = has_changes && !truth.must_be_there;
-    if read.version == truth.version || (may_be_older && read.version < truth.version) {
-        return Ok(());
-    }
-    let text = format!("{at} reads version {} of {:?}, of which {truth:?}", read.version, read.name);
-    Err(violation("pages", text))
+    expect(read.version == truth.version || (may_be_older && read.version < truth.version), "pages", || {
+        format!("{at} reads version {} of {:?}, of which {truth:?}", read.version, read.name)
+    })
 }
 
 /// A page was not found. Its contents must be on permanent storage, unless it may be lost.
 pub(crate) fn may_be_absent(at: NodeId, name: PageName, truth: &Truth) -> Result<(), Violation> {
-    if truth.must_be_there {
-        Err(violation("pages", format!("{at}: {name:?} is absent, of which {truth:?}")))
-    } else {
-        Ok(())
-    }
+    expect(!truth.must_be_there, "pages", || format!("{at}: {name:?} is absent, of which {truth:?}"))
 }
 
 /// Nothing has landed in a frame that no operation names.
@@ -175,13 +168,9 @@ fn keeps_frames(gms: &Gms, living: &[&Gms], pool_frames: u32) -> Result<(), Viol
         && frames.len() == gms.pages().count()
         && uses.draining == 0
         && uses.granted as usize == held;
-    match is_right {
-        true => Ok(()),
-        false => Err(violation(
-            "frames",
-            format!("{node}: of {pool_frames} frames {uses:?}; {} hold pages, peers may fill {held}", frames.len()),
-        )),
-    }
+    expect(is_right, "frames", || {
+        format!("{node}: of {pool_frames} frames {uses:?}; {} hold pages, peers may fill {held}", frames.len())
+    })
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use mapwire_vmmc::Importers;
 use mapwire_wire::{Endpoint, Key, NodeId, Refusal, Rights};
 
 use super::bounds::Instance;
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, violation};
 use crate::coverage::Condition;
 use crate::random::Random;
 

@@ -2,8 +2,7 @@
 
 use mapwire_wire::Endpoint;
 
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, violation};
 
 /// Nothing is left to happen, and this still waits at a process.
 pub(crate) fn still_waits(at: Endpoint, what: String) -> Violation {

@@ -26,9 +26,19 @@ pub mod pins;
 pub mod restarts;
 pub mod room;
 
-use crate::cluster::Violation;
+/// A violation of what the project promises, with the checker that found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub check: &'static str,
+    pub text: String,
+}
 
 /// A violation of a check.
 pub(crate) fn violation(check: &'static str, text: String) -> Violation {
     Violation { check, text }
+}
+
+/// What a check promises holds, or is a violation with this text.
+pub(crate) fn expect(holds: bool, check: &'static str, text: impl FnOnce() -> String) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(violation(check, text())) }
 }

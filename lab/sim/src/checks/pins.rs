@@ -3,17 +3,14 @@
 use mapwire_translation::PAGE_BYTES;
 use mapwire_wire::Endpoint;
 
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, expect, violation};
 
 /// What a process at rest holds, whose exports have `used` pages.
 pub(crate) fn are_held(at: Endpoint, held: u64, used: u64) -> Result<(), Violation> {
-    if held == used {
-        return Ok(());
-    }
-    let Endpoint { node, process } = at;
-    let text = format!("{node}, {process} is at rest and holds {held} pages; those of its exports are {used}");
-    Err(violation("pinned pages", text))
+    expect(held == used, "pinned pages", || {
+        let Endpoint { node, process } = at;
+        format!("{node}, {process} is at rest and holds {held} pages; those of its exports are {used}")
+    })
 }
 
 /// A page of a process was unpinned while `used` ranges of its memory, by address and length, are in use.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use mapwire_wire::NodeId;
 
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, expect};
 
 /// Restarts of all nodes, and what was told of them.
 #[derive(Debug, Default)]
@@ -26,12 +25,8 @@ impl Restarts {
         let told = self.told.entry((at, of)).or_default();
         *told += 1;
         let happened = self.happened.get(&of).copied().unwrap_or(0);
-        match *told <= happened {
-            true => Ok(()),
-            false => Err(violation(
-                "restarts",
-                format!("{at} is told {told} times that {of} has restarted, which has {happened} times"),
-            )),
-        }
+        expect(*told <= happened, "restarts", || {
+            format!("{at} is told {told} times that {of} has restarted, which has {happened} times")
+        })
     }
 }

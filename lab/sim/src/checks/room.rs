@@ -5,8 +5,7 @@ use mapwire_nic::{Holdings, MemoryBreakdown};
 use mapwire_node::Backlog;
 use mapwire_wire::{ExportId, NodeId};
 
-use super::violation;
-use crate::cluster::Violation;
+use super::{Violation, expect, violation};
 
 /// Bytes that tables of a network interface may keep for each peer that it has spoken with: queues grow by what is under way.
 const A_PEER: u64 = 64 << 10;
@@ -23,15 +22,11 @@ pub(crate) fn fits(
     let used = memory.used_bytes();
     let due = idle_bytes + peers * A_PEER + processes * A_PROCESS;
     let most = due.min(memory.budget_bytes);
-    match used <= most {
-        true => Ok(()),
-        false => Err(violation(
-            "room",
-            format!(
-                "{node}: {used} bytes are in use, of {most} at most: {idle_bytes} when idle, {peers} peers, {processes} processes\n{memory}"
-            ),
-        )),
-    }
+    expect(used <= most, "room", || {
+        format!(
+            "{node}: {used} bytes are in use, of {most} at most: {idle_bytes} when idle, {peers} peers, {processes} processes\n{memory}"
+        )
+    })
 }
 
 /// What a node at rest holds, whose programs have `exports` and `imports`.
@@ -42,23 +37,18 @@ pub(crate) fn holds_what_is_used(
     backlog: &Backlog,
 ) -> Result<(), Violation> {
     let used = Holdings { exports, imports, ..Holdings::default() };
-    if *holdings == used && *backlog == Backlog::default() {
-        return Ok(());
-    }
-    let text = format!(
-        "{node} is at rest and holds {holdings:?}, {backlog:?}; its programs have {exports} exports and {imports} imports"
-    );
-    Err(violation("room", text))
+    expect(*holdings == used && *backlog == Backlog::default(), "room", || {
+        format!(
+            "{node} is at rest and holds {holdings:?}, {backlog:?}; its programs have {exports} exports and {imports} imports"
+        )
+    })
 }
 
 /// How often an export is held by imports, as its node has it and as programs have it.
 pub(crate) fn has_holders(node: NodeId, export: ExportId, holders: usize, used: usize) -> Result<(), Violation> {
-    match holders == used {
-        true => Ok(()),
-        false => {
-            Err(violation("room", format!("{node} is at rest; {export} has {used} imports, and is held by {holders}")))
-        }
-    }
+    expect(holders == used, "room", || {
+        format!("{node} is at rest; {export} has {used} imports, and is held by {holders}")
+    })
 }
 
 /// A link has more packets under way than its receiver keeps.

@@ -5,11 +5,11 @@ use mapwire_node::Told;
 use mapwire_wire::{Endpoint, HEADER_BYTES, NodeId};
 
 use super::host::Host;
-use super::memory::{BadAccess, Memory, POISON};
-use super::packets::{Form, Packet, read_source};
-use super::{BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS, Violation};
+use super::{BYTE_PS, Cluster, Event, MAX_TRIES, MOST_UNTOLD, Moved, Observer, PACKET_NS};
 use crate::canary::Canary;
 use crate::coverage::Condition;
+use crate::hardware::memory::{BadAccess, Memory, POISON};
+use crate::hardware::packets::{Form, Packet, read_source};
 use crate::random::Random;
 
 impl Cluster {
@@ -66,24 +66,17 @@ impl Cluster {
         self.read_late(packet, observer);
         let host = &mut self.hosts[usize::from(number.0)];
         let taken = &self.packets[packet as usize];
-        let (from, payload, buffer) = (taken.from, taken.body(), BufferId(packet));
+        let (from, bytes, buffer) = (taken.from, taken.body().len() as u64, BufferId(packet));
         let clock_ns = host.clock.shows(self.now_ns);
         let early_bytes = self.canary.map(|_| host.node.nic().early_bytes_of(from));
-        let verdict = match taken.form {
-            Form::Datagram => {
-                let datagram = &taken.payload[..];
-                host.node.handle_datagram(clock_ns, from, datagram, buffer)
-            }
-            Form::Plain | Form::Early => host.node.handle_packet(from, &taken.header, &payload, buffer),
-        };
+        let verdict = taken.take(&mut host.node, clock_ns, buffer);
         let is_datagram = taken.form == Form::Datagram;
-        let bytes = payload.len() as u64;
         host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
         if verdict == Verdict::Wait {
             host.tries += 1;
             if host.tries > MAX_TRIES {
                 let text = format!("{number} never takes a packet of {from}: {MAX_TRIES} tries");
-                observer.violated(self.now_ns, Violation { check: "liveness", text });
+                observer.broke(self.now_ns, "liveness", text);
                 host.is_alive = false;
                 return false;
             }
@@ -203,7 +196,7 @@ impl Cluster {
             let packet = &packets[dma.buffer.0 as usize];
             let done = Self::make_move(now_ns, number, &mut host.memory, packet, &dma, canary, observer);
             let old = done.unwrap_or_else(|BadAccess(text)| {
-                observer.violated(now_ns, Violation { check: "pinned pages", text });
+                observer.broke(now_ns, "pinned pages", text);
                 0
             });
             host.node.handle_moved(&dma, old);
@@ -244,7 +237,7 @@ impl Cluster {
         let memory = &mut self.hosts[usize::from(packet.from.0)].memory;
         packet.payload.clear();
         if let Err(BadAccess(text)) = read_source(memory, &source, &mut packet.payload) {
-            observer.violated(self.now_ns, Violation { check: "pinned pages", text });
+            observer.broke(self.now_ns, "pinned pages", text);
             packet.payload.resize(packet.header.payload_bytes() as usize, POISON);
         }
     }

@@ -1,13 +1,11 @@
 //! Bugs of a node that are put in on purpose: what it must refuse is applied.
 
 use mapwire_node::Told;
-use mapwire_wire::link::LINK_HEADER_BYTES;
-use mapwire_wire::{Endpoint, ExportId, HEADER_BYTES, Header, NodeId, Refusal};
-use zerocopy::FromBytes;
+use mapwire_wire::{Endpoint, ExportId, NodeId, Refusal};
 
-use super::packets::{Form, Packet};
 use super::{Cluster, Moved, Observer};
 use crate::canary::Canary;
+use crate::hardware::packets::Packet;
 
 /// Early packets that are kept by a bug, at most.
 const MOST_KEPT: usize = 64;
@@ -92,21 +90,5 @@ impl Cluster {
         };
         host.memory.write(process.0, address, packet.body());
         observer.moved(self.now_ns, moved);
-    }
-}
-
-impl Packet {
-    /// The header of a store.
-    fn store_header(&self) -> Option<Header> {
-        let header = match self.form {
-            Form::Plain => Some(self.header),
-            Form::Early => Header::read_from_prefix(&self.payload).ok().map(|it| it.0),
-            Form::Datagram => {
-                let bytes = self.payload.get(LINK_HEADER_BYTES..);
-                let bytes = bytes.filter(|bytes| bytes.len() >= HEADER_BYTES);
-                bytes.and_then(|bytes| Header::read_from_prefix(bytes).ok().map(|it| it.0))
-            }
-        };
-        header.filter(|_| self.is_store())
     }
 }

@@ -2,18 +2,17 @@
 
 use core::fmt;
 
-use mapwire_nic::DatagramBody;
 use mapwire_nic::link::{LINK_WINDOW, LinkConfig};
-use mapwire_wire::link::{LINK_HEADER_BYTES, LinkKind, MAX_ACK_BYTES};
-use mapwire_wire::{HEADER_BYTES, Header, NodeId};
-use zerocopy::{FromBytes, IntoBytes};
+use mapwire_wire::link::{LINK_HEADER_BYTES, LinkKind};
+use mapwire_wire::{HEADER_BYTES, NodeId};
+use zerocopy::IntoBytes;
 
-use super::memory::{BadAccess, POISON};
-use super::packets::{Form, read_source};
-use super::{BYTE_PS, Cluster, ClusterConfig, Event, Observer, PACKET_NS, Violation};
+use super::{Cluster, ClusterConfig, Event, Observer};
 use crate::canary::Canary;
 use crate::checks::room;
 use crate::coverage::Condition;
+use crate::hardware::memory::{BadAccess, POISON};
+use crate::hardware::packets::{Form, Packet, append_datagram, read_source};
 use crate::rules::Harm;
 
 /// Packets of the longest for which a node has room before their turn, where seeds are drawn: so few that some find none.
@@ -101,32 +100,18 @@ impl Cluster {
             if let Some(wrap) = &wrap {
                 slot.payload.resize(wrap.0.front_bytes(), 0);
             }
-            slot.payload.extend(header.emit());
-            match datagram.body {
-                DatagramBody::None => {}
-                DatagramBody::Ack(ack) => {
-                    let mut bytes = [0; MAX_ACK_BYTES];
-                    let length = ack.emit(&mut bytes);
-                    slot.payload.extend(&bytes[..length]);
+            if let Some(packet) = append_datagram(&header, datagram.body, &mut slot.payload) {
+                let mut header = packet.header;
+                let forged = self.forgeries.apply((number, to), &mut header);
+                slot.payload.extend(header.as_bytes());
+                let start = slot.payload.len();
+                if let Err(BadAccess(text)) = read_source(&mut host.memory, &packet.source, &mut slot.payload) {
+                    observer.broke(self.now_ns, "pinned pages", text);
+                    slot.payload.resize(start + packet.header.payload_bytes() as usize, POISON);
                 }
-                DatagramBody::Packet(packet) => {
-                    let mut header = packet.header;
-                    let forged = self.forgeries.apply((number, to), &mut header);
-                    slot.payload.extend(header.as_bytes());
-                    let start = slot.payload.len();
-                    let read = read_source(&mut host.memory, &packet.source, &mut slot.payload);
-                    if let Err(BadAccess(text)) = read {
-                        observer.violated(self.now_ns, Violation { check: "pinned pages", text });
-                        let bytes = packet.header.payload_bytes() as usize;
-                        slot.payload.resize(start + bytes, POISON);
-                    }
-                    match forged {
-                        Some(forged) => forged.apply_to_signal(&header, &mut slot.payload),
-                        None => {
-                            let payload = &slot.payload[start..];
-                            self.forgeries.note((number, to), &header, payload);
-                        }
-                    }
+                match forged {
+                    Some(forged) => forged.apply_to_signal(&header, &mut slot.payload),
+                    None => self.forgeries.note((number, to), &header, &slot.payload[start..]),
                 }
             }
             let sent = match kind {
@@ -187,11 +172,8 @@ impl Cluster {
         let slot = &mut self.packets[index as usize];
         slot.path = path;
         let (from, to, bytes) = (slot.from, slot.to, slot.payload.len() as u64);
-        let host = &mut self.hosts[usize::from(from.0)];
-        host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
-        let start_ns = host.port_free_ns.max(host.free_at_ns);
-        host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
-        let out_ns = host.port_free_ns;
+        let out_ns = self.leave(from, bytes);
+        let slot = &mut self.packets[index as usize];
         let (mut delay_ns, mut late_ns, mut is_double) = (0, None, false);
         for &number in &self.active {
             let fault = &self.faults[number as usize];
@@ -246,19 +228,13 @@ impl Cluster {
     pub(super) fn take_early(&mut self, number: NodeId, from: NodeId) {
         let host = &mut self.hosts[usize::from(number.0)];
         let mut at = 0;
-        while let Some(early) = host.node.poll_early(from) {
-            if self.canary == Some(Canary::LostEarly) {
-                continue;
+        while let Some(early) = Packet::poll_early(&mut host.node, from, number) {
+            if self.canary != Some(Canary::LostEarly) {
+                let index = Self::slot(&mut self.packets, &mut self.free_packets);
+                self.packets[index as usize] = early;
+                host.inbox.insert(at, index);
+                at += 1;
             }
-            // It was checked as it came.
-            let Ok((header, _)) = Header::read_from_prefix(&early) else { continue };
-            let index = Self::slot(&mut self.packets, &mut self.free_packets);
-            let slot = &mut self.packets[index as usize];
-            (slot.from, slot.to, slot.form) = (from, number, Form::Early);
-            slot.header = header;
-            slot.payload = early.into_vec();
-            host.inbox.insert(at, index);
-            at += 1;
         }
     }
 }

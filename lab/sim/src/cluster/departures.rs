@@ -3,10 +3,10 @@
 use mapwire_nic::Source;
 use mapwire_wire::{HEADER_BYTES, NodeId};
 
-use super::memory::{BadAccess, POISON};
-use super::packets::{Form, Packet, read_source};
-use super::{BYTE_PS, Cluster, Delivery, Event, Observer, PACKET_NS, Violation};
+use super::{BYTE_PS, Cluster, Delivery, Event, Observer, PACKET_NS};
 use crate::canary::Canary;
+use crate::hardware::memory::{BadAccess, POISON};
+use crate::hardware::packets::{Form, Packet, read_source};
 
 impl Cluster {
     /// Sends what a node has to send. Whether there was anything.
@@ -40,7 +40,7 @@ impl Cluster {
                 }
                 (_, source) => {
                     if let Err(BadAccess(text)) = read_source(&mut host.memory, source, &mut slot.payload) {
-                        observer.violated(self.now_ns, Violation { check: "pinned pages", text });
+                        observer.broke(self.now_ns, "pinned pages", text);
                         let bytes = packet.header.payload_bytes() as usize;
                         slot.payload.resize(bytes, POISON);
                     }
@@ -58,17 +58,21 @@ impl Cluster {
         }
     }
 
+    /// The processor copies so many bytes; the port sends them when it has sent what came before. When that is done.
+    pub(super) fn leave(&mut self, from: NodeId, bytes: u64) -> u64 {
+        let host = &mut self.hosts[usize::from(from.0)];
+        host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
+        let start_ns = host.port_free_ns.max(host.free_at_ns);
+        host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
+        host.port_free_ns
+    }
+
     /// Puts a packet on its link.
     pub(super) fn send(&mut self, index: u32) {
         let Packet { from, to, payload, .. } = &self.packets[index as usize];
         let (from, to) = (*from, *to);
         let bytes = (payload.len() + HEADER_BYTES) as u64;
-        let host = &mut self.hosts[usize::from(from.0)];
-        // The processor copies; the port sends when it has sent what came before.
-        host.free_at_ns = host.free_at_ns.max(self.now_ns) + (PACKET_NS + bytes * BYTE_PS / 1000) * host.slowness;
-        let start_ns = host.port_free_ns.max(host.free_at_ns);
-        host.port_free_ns = start_ns + self.config.link.serialization_ns(bytes);
-        let mut arrival_ns = host.port_free_ns + self.config.link.latency_ns;
+        let mut arrival_ns = self.leave(from, bytes) + self.config.link.latency_ns;
         for &number in &self.active {
             let fault = &self.faults[number as usize];
             let more_ns = fault.delay_ns(self.now_ns, from, to, &mut self.random);

@@ -6,10 +6,10 @@ use mapwire_nic::link::LINK_WINDOW;
 use mapwire_wire::link::LinkHeader;
 use mapwire_wire::{ExportId, FetchId, Flags, Header, Key, Kind, NodeId, Repr, SIGNAL_TRAILER_BYTES, Signal};
 
-use super::packets::Form;
 use super::{Cluster, Event};
 use crate::canary::Canary;
 use crate::coverage::Condition;
+use crate::hardware::packets::Form;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgery {

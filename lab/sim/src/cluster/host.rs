@@ -4,12 +4,10 @@ use std::collections::VecDeque;
 
 use mapwire_node::Node;
 use mapwire_translation::AnyDesign;
-use mapwire_wire::{COMMAND_BYTES, CommandHeader, CommandRepr, INLINE_BYTES, ProcessId, WireError};
 
-use super::memory::Memory;
 use super::sealing::Wrap;
-
-const _: () = assert!(COMMAND_BYTES == size_of::<CommandHeader>());
+use crate::hardware::memory::Memory;
+use crate::hardware::node::Commands;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -34,42 +32,6 @@ impl Clock {
             time += 1;
         }
         time
-    }
-}
-
-/// A command in the queue of a process.
-#[derive(Clone, Debug)]
-struct Queued {
-    header: CommandHeader,
-    inline: [u8; INLINE_BYTES],
-}
-
-/// The command queue of a process.
-#[derive(Debug, Default)]
-pub(crate) struct Commands(VecDeque<Queued>);
-
-impl Commands {
-    pub(crate) fn submit(&mut self, command: &CommandRepr, data: &[u8]) -> Result<(), WireError> {
-        let mut inline = [0; INLINE_BYTES];
-        let (header, _) = command.emit(data, &mut inline)?;
-        self.0.push_back(Queued { header, inline });
-        Ok(())
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Gives the node what it takes. How many commands that were.
-    #[inline]
-    pub(crate) fn serve(&mut self, node: &mut Node<AnyDesign>, process: ProcessId) -> u64 {
-        let mut served = 0;
-        while !self.0.is_empty() && node.accepts_command(process) {
-            let Some(Queued { header, inline }) = self.0.pop_front() else { break };
-            node.handle_command(process, &header, &inline);
-            served += 1;
-        }
-        served
     }
 }
 

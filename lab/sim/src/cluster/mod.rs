@@ -3,7 +3,6 @@
 //! Processing takes time of a computer's processor, and what comes meanwhile waits. Within one event nothing else happens: moves of
 //! memory are done at once, and their time is charged.
 
-pub(crate) mod agenda;
 mod arrivals;
 mod buggy;
 mod datagrams;
@@ -14,38 +13,38 @@ mod forging;
 mod host;
 mod interrupt;
 mod link;
-mod memory;
-pub(crate) mod packets;
+mod packets;
 mod sealing;
 mod settling;
 
-use mapwire_nic::{Config, NicError};
-use mapwire_node::{Ask, Breach, Node, NodeConfig, Told};
+use mapwire_nic::Config;
+use mapwire_node::{Ask, Breach, Node, Told};
 use mapwire_seal::PublicKey;
-use mapwire_translation::{AnyDesign, CacheError, DesignConfig, PinRules};
-use mapwire_wire::{
-    Atomic, CommandRepr, Endpoint, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId, ProcessId, SignalOp, WireError,
-};
-use thiserror::Error;
+use mapwire_translation::{AnyDesign, DesignConfig, PinRules};
+use mapwire_wire::{Atomic, CommandRepr, Endpoint, ImportId, Key, MAX_PAYLOAD_BYTES, NodeId, SignalOp, WireError};
 
 use crate::canary::Canary;
 use crate::coverage::{Condition, Coverage};
+use crate::hardware::Agenda;
+use crate::hardware::memory::Memory;
+use crate::hardware::node::{self, Command, Commands, ComputerError, check_size};
+use crate::hardware::packets::Packet;
 use crate::random::Random;
 use crate::rules::Fault;
-use crate::scenario::MOST_NODES;
-use agenda::Agenda;
 use forging::Forgeries;
-use host::{Clock, Commands, Host};
+use host::{Clock, Host};
 use link::Link;
-use packets::Packet;
 use sealing::Wrap;
 
+pub use crate::checks::Violation;
+pub use crate::hardware::memory::FIRST_ADDRESS;
 pub use datagrams::{Delivery, EARLY_PACKETS};
 pub use forging::Forgery;
 pub use interrupt::Interrupt;
 pub use link::LinkConfig;
-pub use memory::{BadAccess, FIRST_ADDRESS, Memory, POISON, PinRefused};
 
+/// Nodes of a cluster at most.
+pub const MOST_NODES: u16 = 4096;
 /// Processor time of one packet or command.
 const PACKET_NS: u64 = 150;
 /// Processor time of one byte that is copied, in thousandths of a nanosecond.
@@ -83,23 +82,6 @@ pub struct ClusterConfig {
     pub nic_memory_bytes: u64,
     /// The longest payload of a packet.
     pub max_payload_bytes: usize,
-}
-
-#[derive(Debug, Error)]
-pub enum ClusterError {
-    #[error("invalid number of {what} `{given}`: expected {least} to {most}")]
-    Size { what: &'static str, given: u64, least: u64, most: u64 },
-    #[error(transparent)]
-    Nic(#[from] NicError),
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-}
-
-/// A violation of what the project promises, with the checker that found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    pub check: &'static str,
-    pub text: String,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -146,20 +128,30 @@ pub enum StoreBy {
 
 /// Sees all that happens in a cluster.
 pub trait Observer {
-    fn moved(&mut self, now_ns: u64, moved: Moved<'_>);
+    fn moved(&mut self, _now_ns: u64, _moved: Moved<'_>) {}
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told);
     /// A node asks for something.
-    fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask);
+    fn asked(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) {}
     /// A service asks for bytes to be stored in a peer's memory.
     fn store(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) -> StoreBy {
         StoreBy::Nothing { is_claimed: false }
     }
     /// A page of a process was unpinned.
-    fn unpinned(&mut self, now_ns: u64, at: Endpoint, page: u64);
-    fn crashed(&mut self, now_ns: u64, node: NodeId);
+    fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}
+    fn crashed(&mut self, _now_ns: u64, _node: NodeId) {}
     fn restarted(&mut self, _now_ns: u64, _node: NodeId) {}
     /// Something happened that must not, whatever the programs do.
     fn violated(&mut self, now_ns: u64, violation: Violation);
+
+    /// What a check promises does not hold.
+    fn broke(&mut self, now_ns: u64, check: &'static str, text: String) {
+        self.violated(now_ns, Violation { check, text });
+    }
+
+    /// Takes note of what was checked.
+    fn note<T>(&mut self, now_ns: u64, checked: Result<T, Violation>) -> Option<T> {
+        checked.map_err(|violation| self.violated(now_ns, violation)).ok()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,16 +202,9 @@ pub struct Cluster {
 
 impl Cluster {
     /// A cluster whose processes are open, and whose clocks and keys `random` draws.
-    pub fn new(config: ClusterConfig, mut random: Random) -> Result<Self, ClusterError> {
-        let check = |what, given: u16, most| {
-            if (1..=most).contains(&u64::from(given)) {
-                Ok(())
-            } else {
-                Err(ClusterError::Size { what, given: given.into(), least: 1, most })
-            }
-        };
-        check("nodes", config.nodes, MOST_NODES.into())?;
-        check("processes of a node", config.processes, 64)?;
+    pub fn new(config: ClusterConfig, mut random: Random) -> Result<Self, ComputerError> {
+        check_size("nodes", config.nodes.into(), (1, MOST_NODES.into()))?;
+        check_size("processes of a node", config.processes.into(), (1, 64))?;
         let count = usize::from(config.nodes);
         let mut hosts = Vec::with_capacity(count);
         for number in 0..config.nodes {
@@ -253,7 +238,7 @@ impl Cluster {
         number: NodeId,
         incarnation: u32,
         random: &mut Random,
-    ) -> Result<Host, ClusterError> {
+    ) -> Result<Host, ComputerError> {
         let key = |_| {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&(random.next() | 1).to_le_bytes());
@@ -267,11 +252,7 @@ impl Cluster {
             max_payload_bytes: config.max_payload_bytes.min(MAX_PAYLOAD_BYTES),
             delivery: config.delivery.of_nic(config, number, incarnation),
         };
-        let mut node = Node::new(NodeConfig { nic, uid: 1000 }, AnyDesign::new(&config.design)?)?;
-        let words = config.words as usize;
-        for process in 0..config.processes {
-            node.open_process(ProcessId(process), config.pin_rules, words)?;
-        }
+        let node = node::node(nic, &config.design, (config.processes, config.words), config.pin_rules)?;
         let mut commands = Vec::new();
         commands.resize_with(usize::from(config.processes), Commands::default);
         let wrap = Wrap::new(config, number, random);
@@ -388,7 +369,8 @@ impl Cluster {
     /// Puts a command into the queue of a process. Call [`settle`](Self::settle) afterwards.
     pub fn submit(&mut self, of: Endpoint, command: &CommandRepr, data: &[u8]) -> Result<(), WireError> {
         let host = &mut self.hosts[usize::from(of.node.0)];
-        host.commands[usize::from(of.process.0)].submit(command, data)
+        host.commands[usize::from(of.process.0)].push(Command::new(command, data)?);
+        Ok(())
     }
 
     /// Lets the next thing happen.

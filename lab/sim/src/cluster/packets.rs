@@ -1,69 +1,7 @@
-//! Packets under way, and the places that they have.
+//! Packets under way, by numbers that are used again.
 
-use mapwire_nic::Source;
-use mapwire_wire::link::LINK_HEADER_BYTES;
-use mapwire_wire::{HEADER_BYTES, Header, Kind, NodeId};
-
-use super::memory::{BadAccess, Memory};
 use super::{Cluster, Event, KEPT_BYTES};
-
-#[derive(Clone, Debug)]
-pub(super) struct Packet {
-    pub(super) from: NodeId,
-    pub(super) to: NodeId,
-    pub(super) form: Form,
-    /// By which a datagram goes.
-    pub(super) path: u8,
-    /// That of a datagram is within its payload.
-    pub(super) header: Header,
-    pub(super) payload: Vec<u8>,
-    /// Changed on the way: the transport's checksum does not fit.
-    pub(super) is_damaged: bool,
-    /// Set while the source has not been read, by a canary only.
-    pub(super) late: Option<Source>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// A packet of a lossless transport.
-    Plain,
-    /// A datagram of one that may lose it.
-    Datagram,
-    /// A packet that came in a datagram before its turn.
-    Early,
-}
-
-impl Packet {
-    pub(super) const NONE: Self = Self {
-        from: NodeId(0),
-        to: NodeId(0),
-        form: Form::Plain,
-        path: 0,
-        header: Header::ZERO,
-        payload: Vec::new(),
-        is_damaged: false,
-        late: None,
-    };
-
-    /// Whether it is a store.
-    pub(super) fn is_store(&self) -> bool {
-        // The kind is a header's second byte.
-        let kind = match self.form {
-            Form::Plain | Form::Early => Some(&self.header.kind),
-            Form::Datagram => self.payload.get(LINK_HEADER_BYTES + 1),
-        };
-        kind == Some(&(Kind::Store as u8))
-    }
-
-    pub(super) fn body(&self) -> &[u8] {
-        let start = match self.form {
-            Form::Plain => 0,
-            Form::Datagram => LINK_HEADER_BYTES + HEADER_BYTES,
-            Form::Early => HEADER_BYTES,
-        };
-        self.payload.get(start..).unwrap_or_default()
-    }
-}
+use crate::hardware::packets::{Form, Packet};
 
 impl Cluster {
     /// The packet has been taken, or is lost with its receiver.
@@ -86,7 +24,7 @@ impl Cluster {
         }
     }
 
-    /// The place of a packet may be used again.
+    /// The number of a packet may be used again.
     pub(super) fn recycle(&mut self, packet: u32) {
         let payload = &mut self.packets[packet as usize].payload;
         payload.clear();
@@ -94,7 +32,7 @@ impl Cluster {
         self.free_packets.push(packet);
     }
 
-    /// A place for a packet, empty.
+    /// The number of a packet, which is empty.
     pub(super) fn slot(packets: &mut Vec<Packet>, free: &mut Vec<u32>) -> u32 {
         let index = free.pop().unwrap_or_else(|| {
             packets.push(Packet::NONE);
@@ -104,19 +42,4 @@ impl Cluster {
         (slot.is_damaged, slot.late) = (false, None);
         index
     }
-}
-
-/// Appends what a packet carries.
-pub(crate) fn read_source(memory: &mut Memory, source: &Source, payload: &mut Vec<u8>) -> Result<(), BadAccess> {
-    match source {
-        Source::Inline { bytes, length } => {
-            payload.extend_from_slice(&bytes[..usize::from(*length)]);
-        }
-        Source::Message(bytes) => payload.extend_from_slice(bytes),
-        Source::Memory { process, piece, trailer, .. } => {
-            memory.gather(process.0, *piece, payload)?;
-            payload.extend(trailer.iter().flatten());
-        }
-    }
-    Ok(())
 }

@@ -3,8 +3,8 @@
 use mapwire_seal::{Config, Destination, Envelope, JobSecret, Opened, Plain, PublicKey, Rotation, Sessions, StaticKey};
 use mapwire_wire::NodeId;
 
-use super::packets::Form;
-use super::{Cluster, ClusterConfig, Delivery, Observer, Violation};
+use super::{Cluster, ClusterConfig, Delivery, Observer};
+use crate::hardware::packets::Form;
 use crate::random::Random;
 
 /// When keys are made anew: soon, so that it happens.
@@ -99,7 +99,7 @@ impl Cluster {
                     let damaged = if slot.is_damaged { "a damaged" } else { "a" };
                     let text =
                         format!("{to} opens {damaged} datagram of {sender} as one of {from}, though they are sealed");
-                    observer.violated(self.now_ns, Violation { check: "sealing", text });
+                    observer.broke(self.now_ns, "sealing", text);
                 }
                 true
             }

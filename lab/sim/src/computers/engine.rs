@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use mapwire_nic::Dma;
 use mapwire_node::Told;
+use mapwire_wire::ProcessId;
 
 use super::network::Parcel;
 use crate::hardware::{Cost, Profile, Ps};
@@ -15,9 +16,7 @@ pub(super) enum Then {
     /// A move of a packet that came is done; `is_last`: its buffer is free.
     Stored { parcel: usize, dma: Dma, is_last: bool },
     /// A completion word is in host memory.
-    Complete { process: u16, word: u32 },
-    /// A message is in host memory, for its service.
-    Message { parcel: usize },
+    Complete(ProcessId, u32),
     /// Table entries are in NIC memory: the processor waits for them.
     Table,
 }
@@ -34,9 +33,6 @@ pub(super) struct Engine {
     /// Transfers that are to be programmed.
     pub(super) waiting: VecDeque<Transfer>,
     pub(super) current: Option<(Transfer, Ps)>,
-    /// What follows transfers that the engine is done with, but whose data are still on the bus: by number, the first first.
-    pub(super) late: VecDeque<(u32, Then)>,
-    pub(super) numbers: u32,
 }
 
 impl Engine {
@@ -51,7 +47,7 @@ impl Then {
     pub(super) fn late_ps(&self, profile: &Profile) -> Ps {
         profile.of(match self {
             Self::Loaded(..) | Self::Table => Cost::DmaLatency,
-            Self::Stored { .. } | Self::Complete { .. } | Self::Message { .. } => Cost::DmaStoreLatency,
+            Self::Stored { .. } | Self::Complete(..) => Cost::DmaStoreLatency,
         })
     }
 }

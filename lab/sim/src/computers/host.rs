@@ -1,58 +1,49 @@
-//! Processors of a host: programs take turns on them, and handlers of interrupts take the first away from its program.
-
-use std::collections::VecDeque;
+//! The host of a computer: programs take turns on its processors, and a handler of interrupts takes one away from them.
 
 use mapwire_node::Node;
 use mapwire_translation::{AnyDesign, HostRequest, Page, TranslationDesign};
 use mapwire_wire::{Endpoint, ProcessId};
 
-use super::Computers;
 use super::pins::{Calls, Pins};
-use super::program::{After, Do, Moment, Program, Runner, Wait, Word, word};
+use super::program::{After, Do, Mark, Runner, Wait};
 use super::run::Event;
+use super::{Computer, Computers};
+use crate::hardware::memory::Memory;
+use crate::hardware::processors::{Happened, Processors, ThreadId};
 use crate::hardware::{Cost, Lane, Ps};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Handler {
-    Misses,
-    /// Messages are there for services of the host.
-    Messages,
-}
+/// Priorities of threads.
+const PROGRAM: u8 = 1;
+const HANDLER: u8 = 2;
 
-/// What a processor does for a program.
-#[derive(Clone, Copy, Debug)]
-struct Running {
-    program: usize,
-    label: &'static str,
-    began_ps: Ps,
-    end_ps: Ps,
-    plan: u32,
+/// What the handler of a host is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handling {
+    Nothing,
+    /// The interrupt is on its way to it.
+    Called,
+    /// It begins after a while, to work for so long.
+    Waits(Ps),
+    /// It brings in what the NIC misses.
+    Serves,
+    /// It gives pages back, for which the NIC need not wait.
+    Unpins,
 }
 
 #[derive(Debug)]
 pub(super) struct Host {
-    processors: Vec<Option<Running>>,
-    /// Programs that want a processor, for how long and for what.
-    ready: VecDeque<(usize, Ps, &'static str)>,
-    handlers: VecDeque<Handler>,
-    is_handling: bool,
+    processors: Processors,
+    handler: ThreadId,
+    handling: Handling,
     handles_since_ps: Ps,
-    /// Until when handlers have the first processor.
-    handled_until_ps: Ps,
-    plan: u32,
 }
 
 impl Host {
     pub(super) fn new(processors: u16) -> Self {
-        Self {
-            processors: vec![None; usize::from(processors)],
-            ready: VecDeque::new(),
-            handlers: VecDeque::new(),
-            is_handling: false,
-            handles_since_ps: 0,
-            handled_until_ps: 0,
-            plan: 0,
-        }
+        // Programs do not take turns: each step is done before the next begins.
+        let mut processors = Processors::new(processors, 0, Ps::MAX >> 1);
+        let handler = processors.add(HANDLER);
+        Self { processors, handler, handling: Handling::Nothing, handles_since_ps: 0 }
     }
 }
 
@@ -69,114 +60,110 @@ fn expected(node: &Node<AnyDesign>) -> Calls {
     calls
 }
 
+fn word(memory: &mut Memory, process: ProcessId, address: u64) -> u64 {
+    let mut bytes = [0; 8];
+    memory.read(process.0, address, &mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
 impl Computers {
-    /// Gives a process its program, which begins now. A process has one at most at a time.
-    pub fn start(&mut self, of: Endpoint, program: impl Program + 'static) {
+    /// Gives a process a program, which begins now.
+    pub fn start(&mut self, of: Endpoint, program: impl Iterator<Item = Do> + 'static) {
         let words = self.shape.words as usize;
-        let runner = Runner {
+        let thread = self.computers[usize::from(of.node.0)].host.processors.add(PROGRAM);
+        self.agenda.enter(self.now_ps, Event::Program(self.programs.len()));
+        self.programs.push(Runner {
             of,
+            thread,
             program: Box::new(program),
+            again: None,
             wait: Wait::Nothing,
-            posted: None,
+            step: ("", self.now_ps),
             after: After::Nothing,
+            posted: Vec::new(),
             taken: vec![false; words],
             complete: vec![false; words],
-        };
-        let ended = |other: &Runner| other.of == of && other.wait == Wait::Ended;
-        let slot = match self.programs.iter().position(ended) {
-            Some(slot) => {
-                self.programs[slot] = runner;
-                slot
-            }
-            None => {
-                self.programs.push(runner);
-                self.programs.len() - 1
-            }
-        };
-        self.agenda.enter(self.now_ps, Event::Program(slot));
+        });
     }
 
-    /// A program chooses what to do next.
+    /// A program goes on, up to a step that takes time.
     pub(super) fn run_program(&mut self, program: usize) {
-        let now_ps = self.now_ps;
-        let runner = &mut self.programs[program];
-        runner.wait = Wait::Nothing;
-        let node = usize::from(runner.of.node.0);
-        let mut moment = Moment {
-            now_ps,
-            of: runner.of,
-            posted: runner.posted.take(),
-            memory: &mut self.computers[node].memory,
-            marks: &mut self.marks,
-        };
-        match runner.program.next(&mut moment) {
-            Do::Send(send) => {
-                if let Err(error) = self.post_send(program, send) {
-                    self.fail(error);
+        loop {
+            let runner = &mut self.programs[program];
+            let Some(next) = runner.again.take().or_else(|| runner.program.next()) else {
+                return runner.wait = Wait::Ended;
+            };
+            let of = runner.of;
+            match next {
+                Do::Mark(number) => self.marks.push(Mark { at_ps: self.now_ps, of, number }),
+                Do::Write(address, value) => {
+                    let memory = &mut self.computers[usize::from(of.node.0)].memory;
+                    memory.write(of.process.0, address, &value.to_le_bytes());
+                }
+                Do::Await(most) if runner.posted.len() <= most => {}
+                Do::Await(_) => {
+                    runner.again = Some(next);
+                    let word = runner.posted.remove(0);
+                    return self.wait(program, Wait::Word(word));
+                }
+                Do::Watch { address, least } => return self.wait(program, Wait::Watch { address, least }),
+                Do::Compute(ps, label) => return self.step(program, ps, label, After::Nothing),
+                Do::Copy { from, to, bytes } => {
+                    let ps = bytes * self.profile.of(Cost::HostCopyByte);
+                    return self.step(program, ps, "copies", After::Copy { from, to, bytes });
+                }
+                Do::Send(send) => {
+                    return if let Err(error) = self.post(program, send) {
+                        self.fail(error)
+                    };
                 }
             }
-            Do::Fetch(fetch) => {
-                if let Err(error) = self.post_fetch(program, fetch) {
-                    self.fail(error);
-                }
-            }
-            Do::Await(word) => self.wait(program, Wait::Word(word)),
-            Do::Watch { address, least } => self.wait(program, Wait::Watch { address, least }),
-            Do::Compute(ps, label) => self.step(program, ps, label, After::Nothing),
-            Do::Copy { from, to, bytes } => {
-                let ps = bytes * self.profile.of(Cost::HostCopyByte);
-                self.step(program, ps, "copies", After::Copy { from, to, bytes });
-            }
-            Do::Call(ps, call) => self.step(program, ps, "calls", After::Call(call)),
-            Do::End => self.programs[program].wait = Wait::Ended,
         }
     }
 
     fn wait(&mut self, program: usize, wait: Wait) {
         self.programs[program].wait = wait;
-        if self.is_over(program) {
-            self.resume(program, 0);
-        }
+        self.look(program, 0);
     }
 
-    /// Whether what a program waits for is there.
-    pub(super) fn is_over(&mut self, program: usize) -> bool {
+    /// A program looks whether what it waits for is there, and goes on so much later.
+    fn look(&mut self, program: usize, after_ps: Ps) {
         let runner = &mut self.programs[program];
         let memory = &mut self.computers[usize::from(runner.of.node.0)].memory;
-        match runner.wait {
+        let is_over = match runner.wait {
             Wait::Nothing | Wait::Ended => false,
-            Wait::Word(Word(number)) => {
+            Wait::Word(number) => {
                 let number = number as usize;
                 let is_complete = core::mem::take(&mut runner.complete[number]);
-                if is_complete {
-                    runner.taken[number] = false;
-                }
+                runner.taken[number] &= !is_complete;
                 is_complete
             }
             Wait::Watch { address, least } => word(memory, runner.of.process, address) >= least,
+        };
+        if is_over {
+            runner.wait = Wait::Nothing;
+            self.agenda.enter(self.now_ps + after_ps, Event::Program(program));
         }
     }
 
-    /// What a program waited for is there, and it sees that so much later.
-    pub(super) fn resume(&mut self, program: usize, after_ps: Ps) {
-        self.programs[program].wait = Wait::Nothing;
-        let at_ps = self.now_ps + after_ps;
-        self.agenda.enter(at_ps, Event::Program(program));
-    }
-
-    /// A completion word is in host memory.
-    pub(super) fn completed(&mut self, node: usize, process: u16, word: u32) {
+    /// Host memory of a process has changed: its programs look, and see that a little later. `word` is complete, if it was a word.
+    pub(super) fn changed(&mut self, node: usize, process: ProcessId, word: Option<u32>) {
         let notice_ps = self.profile.of(Cost::HostNotice);
         for program in 0..self.programs.len() {
             let runner = &mut self.programs[program];
-            if usize::from(runner.of.node.0) != node || runner.of.process.0 != process {
+            if usize::from(runner.of.node.0) != node || runner.of.process != process {
                 continue;
             }
-            if let Some(complete) = runner.complete.get_mut(word as usize) {
+            if let Some(complete) = word.and_then(|word| runner.complete.get_mut(word as usize)) {
                 *complete = true;
             }
-            if runner.wait == Wait::Word(Word(word)) && self.is_over(program) {
-                self.resume(program, notice_ps);
+            let looks = match (runner.wait, word) {
+                (Wait::Word(awaited), Some(word)) => awaited == word,
+                (Wait::Watch { .. }, None) => true,
+                _ => false,
+            };
+            if looks {
+                self.look(program, notice_ps);
             }
         }
     }
@@ -184,40 +171,40 @@ impl Computers {
     /// A program wants a processor for so long.
     pub(super) fn step(&mut self, program: usize, takes_ps: Ps, label: &'static str, after: After) {
         let runner = &mut self.programs[program];
-        runner.after = after;
-        let node = usize::from(runner.of.node.0);
-        let host = &mut self.computers[node].host;
-        host.ready.push_back((program, takes_ps, label));
-        self.begin_steps(node);
+        (runner.after, runner.step) = (after, (label, self.now_ps));
+        let (node, thread) = (usize::from(runner.of.node.0), runner.thread);
+        self.computers[node].host.processors.work(self.now_ps, thread, takes_ps);
+        self.plan_host(node);
     }
 
-    fn begin_steps(&mut self, node: usize) {
-        let now_ps = self.now_ps;
-        let host = &mut self.computers[node].host;
-        while let Some(processor) = host.processors.iter().position(Option::is_none)
-            && let Some((program, takes_ps, label)) = host.ready.pop_front()
-        {
-            let began_ps = match processor {
-                0 => now_ps.max(host.handled_until_ps),
-                _ => now_ps,
-            };
-            host.plan += 1;
-            let (plan, end_ps) = (host.plan, began_ps + takes_ps);
-            host.processors[processor] = Some(Running { program, label, began_ps, end_ps, plan });
-            let event = Event::Host { node, processor, plan };
-            self.agenda.enter(end_ps, event);
+    /// Enters what the processors of a host do next.
+    fn plan_host(&mut self, node: usize) {
+        while let Some((at, at_ps, change)) = self.computers[node].host.processors.poll_changed() {
+            self.agenda.enter(at_ps, Event::Host { node, at, change });
         }
     }
 
-    /// A processor has done what a program wanted.
-    pub(super) fn end_step(&mut self, node: usize, processor: usize, plan: u32) {
-        let slot = &mut self.computers[node].host.processors[processor];
-        let Some(running) = slot.filter(|running| running.plan == plan) else { return };
-        *slot = None;
-        let span = (running.began_ps, self.now_ps);
-        self.timeline.note(node, Lane::Host, running.label, span);
-        let runner = &mut self.programs[running.program];
-        let process = runner.of.process;
+    /// The time of a host's event has come.
+    pub(super) fn run_host(&mut self, node: usize, at: usize, change: u64) {
+        let host = &mut self.computers[node].host;
+        if let Happened::Done(thread) = host.processors.handle(self.now_ps, at, change) {
+            if thread == host.handler {
+                self.go_on_handling(node);
+            } else {
+                host.processors.sleep(self.now_ps, thread);
+                let is_it = |runner: &Runner| usize::from(runner.of.node.0) == node && runner.thread == thread;
+                if let Some(program) = self.programs.iter().position(is_it) {
+                    self.end_step(node, program);
+                }
+            }
+        }
+        self.plan_host(node);
+    }
+
+    fn end_step(&mut self, node: usize, program: usize) {
+        let runner = &mut self.programs[program];
+        let (process, (label, since_ps)) = (runner.of.process, runner.step);
+        self.timeline.note(node, Lane::Host, label, (since_ps, self.now_ps));
         match core::mem::replace(&mut runner.after, After::Nothing) {
             After::Nothing => {}
             After::Post(command) => {
@@ -230,110 +217,85 @@ impl Computers {
                 memory.read(process.0, from, &mut copied);
                 memory.write(process.0, to, &copied);
             }
-            After::Call(call) => {
-                let now_ns = self.now_ps / 1000 + 1;
-                let computer = &mut self.computers[node];
-                call(&mut computer.node, &mut computer.memory, now_ns);
-                self.settle_asks(node);
-                self.wake_nic(node);
-            }
         }
-        self.agenda.enter(self.now_ps, Event::Program(running.program));
-        self.begin_steps(node);
+        self.agenda.enter(self.now_ps, Event::Program(program));
     }
 
     /// The NIC asks the host for what its firmware misses.
     pub(super) fn ask_host(&mut self, node: usize) {
-        let computer = &mut self.computers[node];
-        let is_asked = computer.host.handlers.contains(&Handler::Misses);
-        if computer.node.has_misses() && !is_asked {
-            self.interrupt(node, Handler::Misses);
+        let Computer { node: firmware, host, load, .. } = &mut self.computers[node];
+        if firmware.has_misses() && host.handling == Handling::Nothing {
+            load.interrupts += 1;
+            (host.handling, host.handles_since_ps) = (Handling::Called, self.now_ps);
+            host.processors.work(self.now_ps, host.handler, self.profile.of(Cost::HostInterrupt));
+            self.plan_host(node);
         }
     }
 
-    pub(super) fn interrupt(&mut self, node: usize, handler: Handler) {
+    /// The handler has waited for long enough.
+    pub(super) fn begin_handling(&mut self, node: usize) {
         let host = &mut self.computers[node].host;
-        host.handlers.push_back(handler);
-        if !host.is_handling {
-            host.is_handling = true;
-            host.handles_since_ps = self.now_ps;
-            self.computers[node].load.interrupts += 1;
-            let takes_ps = self.profile.of(Cost::HostInterrupt);
-            self.take_from_program(node, takes_ps);
-            self.agenda.enter(self.now_ps + takes_ps, Event::Handler(node));
+        if let Handling::Waits(takes_ps) = host.handling {
+            host.handling = Handling::Serves;
+            host.processors.work(self.now_ps, host.handler, takes_ps);
+            self.plan_host(node);
         }
     }
 
-    /// A handler takes the first processor for so long.
-    fn take_from_program(&mut self, node: usize, takes_ps: Ps) {
-        let host = &mut self.computers[node].host;
-        host.handled_until_ps = host.handled_until_ps.max(self.now_ps + takes_ps);
-        if let Some(running) = &mut host.processors[0] {
-            host.plan += 1;
-            running.plan = host.plan;
-            running.end_ps = running.end_ps.max(self.now_ps) + takes_ps;
-            let event = Event::Host { node, processor: 0, plan: running.plan };
-            self.agenda.enter(running.end_ps, event);
-        }
-    }
-
-    /// The interrupt has got to its handler, which works for as long as its pages are to be pinned. What comes of it is there when
-    /// that is over.
-    pub(super) fn run_handler(&mut self, node: usize) {
-        let computer = &self.computers[node];
-        let mut takes_ps = self.profile.of(Cost::HostHandler);
-        let mut waits_ps = 0;
-        if computer.host.handlers.front() == Some(&Handler::Misses) {
-            match self.resends.draw() {
-                Some(drawn) => (waits_ps, takes_ps) = drawn,
-                None => takes_ps += expected(&computer.node).of_handler(&self.profile),
+    /// The handler has done what it was at.
+    fn go_on_handling(&mut self, node: usize) {
+        let Computer { node: firmware, host, .. } = &mut self.computers[node];
+        match host.handling {
+            // It works for as long as its pages are to be pinned. What comes of it is there when that is over.
+            Handling::Called => match self.resends.draw(&self.profile) {
+                Some((waits_ps, takes_ps)) => {
+                    host.handling = Handling::Waits(takes_ps);
+                    host.processors.sleep(self.now_ps, host.handler);
+                    self.agenda.enter(self.now_ps + waits_ps, Event::Handler(node));
+                }
+                None => {
+                    let takes_ps = self.profile.of(Cost::HostHandler) + expected(firmware).of_handler(&self.profile);
+                    host.handling = Handling::Serves;
+                    host.processors.work(self.now_ps, host.handler, takes_ps);
+                }
+            },
+            Handling::Serves => self.served(node),
+            Handling::Unpins | Handling::Nothing | Handling::Waits(_) => {
+                host.handling = Handling::Nothing;
+                host.processors.sleep(self.now_ps, host.handler);
+                self.ask_host(node);
             }
         }
-        self.take_from_program(node, takes_ps);
-        self.agenda.enter(self.now_ps + waits_ps + takes_ps, Event::Handled(node));
     }
 
-    pub(super) fn end_handler(&mut self, node: usize) {
-        let now_ns = self.now_ps / 1000 + 1;
+    /// The handler has brought in what the NIC misses.
+    fn served(&mut self, node: usize) {
         let computer = &mut self.computers[node];
-        match computer.host.handlers.pop_front() {
-            Some(Handler::Misses) => {
-                let expected = expected(&computer.node).of_handler(&self.profile);
-                let mut pins = Pins::of(&mut computer.memory);
-                let mut failed = None;
-                computer.node.serve_misses(&mut pins, |error| {
-                    failed.get_or_insert(error.to_string());
-                });
-                let took = pins.calls.of_handler(&self.profile);
-                computer.nic.lacks = false;
-                // Pages given back on the way keep the host, and not the NIC.
-                if self.shape.miss_times.is_none() {
-                    let late_ps = took.saturating_sub(expected);
-                    computer.load.handlers_ps += late_ps;
-                    self.take_from_program(node, late_ps);
-                }
-                if let Some(text) = failed {
-                    self.fail_host(node, text);
-                }
-                self.ask_for_dropped(node);
-            }
-            Some(Handler::Messages) => {
-                for process in 0..self.shape.processes {
-                    computer.node.serve_on_host(now_ns, ProcessId(process));
-                }
-                self.settle_asks(node);
-            }
-            None => {}
-        }
-        let computer = &mut self.computers[node];
+        let expected = expected(&computer.node).of_handler(&self.profile);
+        let mut pins = Pins::of(&mut computer.memory);
+        let mut failed = None;
+        computer.node.serve_misses(&mut pins, |error| {
+            failed.get_or_insert(error.to_string());
+        });
+        let took = pins.calls.of_handler(&self.profile);
+        computer.nic.lacks = false;
         let span = (computer.host.handles_since_ps, self.now_ps);
-        if computer.host.handlers.is_empty() {
-            computer.host.is_handling = false;
-            computer.load.handlers_ps += span.1 - span.0;
-            self.timeline.note(node, Lane::Host, "handles", span);
+        computer.load.handlers_ps += span.1 - span.0;
+        // Pages given back on the way keep the host, and not the NIC.
+        let late_ps = if self.shape.miss_seed.is_none() { took.saturating_sub(expected) } else { 0 };
+        computer.load.handlers_ps += late_ps;
+        if late_ps > 0 {
+            computer.host.handling = Handling::Unpins;
+            computer.host.processors.work(self.now_ps, computer.host.handler, late_ps);
         } else {
-            self.agenda.enter(self.now_ps, Event::Handler(node));
+            computer.host.handling = Handling::Nothing;
+            computer.host.processors.sleep(self.now_ps, computer.host.handler);
         }
+        self.timeline.note(node, Lane::Host, "handles", span);
+        if let Some(text) = failed {
+            self.fail_host(node, text);
+        }
+        self.ask_for_dropped(node);
         self.ask_host(node);
         self.wake_nic(node);
     }

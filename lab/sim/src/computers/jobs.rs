@@ -8,17 +8,16 @@
 use std::collections::VecDeque;
 
 use mapwire_nic::{BufferId, Verdict};
-use mapwire_node::{NoPayload, Node, Told};
-use mapwire_translation::{AnyDesign, Counters, DesignConfig, TranslationDesign};
-use mapwire_wire::{Header, NodeId, ProcessId};
-use zerocopy::FromBytes;
+use mapwire_node::{NoPayload, Told};
+use mapwire_translation::{Counters, DesignConfig, TranslationDesign};
+use mapwire_wire::{NodeId, ProcessId};
 
 use super::engine::{Then, Transfer};
 use super::links::Turn;
-use super::network::{Form, Parcel};
-use super::nic::{Command, FINDS_TABLE, Step, TRANSLATES};
-use super::outgoing::next_outgoing;
+use super::network::Parcel;
+use super::nic::{FINDS_TABLE, Posted, Step, TRANSLATES};
 use super::{Computers, ComputersError};
+use crate::hardware::packets::{Form, Packet};
 use crate::hardware::{Cost, Ps};
 
 /// Bytes of an entry of a translation table in host memory (UTLB §4.2: 8 K entries are 32 KB).
@@ -100,33 +99,32 @@ impl Computers {
         }
         let before = computer.node.nic().translation().counters();
         let now_ns = self.now_ps / 1000 + 1;
-        let taken = next_outgoing(&mut computer.node, self.shape.links.is_some(), now_ns);
+        let polled = Parcel::poll(computer, NodeId(node as u16), self.shape.links.is_some(), now_ns);
         let after = computer.node.nic().translation().counters();
         let mut steps = Steps::new();
         if from_main_loop && !is_ahead {
             steps.push_back(self.pass());
         }
         self.translate(after - before, Cost::NicTranslate, &mut steps);
-        let Some(outgoing) = taken else {
-            self.ask_host(node);
-            return (after != before).then_some(steps);
-        };
-        let from = NodeId(node as u16);
-        let computer = &mut self.computers[node];
-        let (mut parcel, process) = match outgoing.load(from, &mut computer.memory) {
-            Ok(loaded) => loaded,
+        let mut parcel = match polled {
+            Ok(Some(parcel)) => parcel,
+            Ok(None) => {
+                self.ask_host(node);
+                return (after != before).then_some(steps);
+            }
             Err(bad) => {
                 self.fail_host(node, bad.0);
                 return None;
             }
         };
+        let computer = &mut self.computers[node];
         parcel.number = computer.port.number();
         let is_quiet = computer.port.coming == 0;
         let told = self.told(node);
         steps.push_back(Step::Work(self.cost(Cost::NicHeader), "header"));
-        let bytes = parcel.payload().len() as u64;
+        let bytes = parcel.data_bytes;
         let nic = &mut self.computers[node].nic;
-        match process {
+        match parcel.process {
             Some(process) if !nic.copied[usize::from(process.0)] => {
                 nic.loading += 1;
                 if !is_ahead {
@@ -186,19 +184,18 @@ impl Computers {
             !computer.nic.commands[process].is_empty() && computer.node.accepts_command(ProcessId(process as u16))
         };
         let process = order.into_iter().find(is_ready)?;
-        let command = computer.nic.commands[process].pop_front()?;
+        let posted = computer.nic.commands[process].pop_front()?;
         computer.nic.turn = process + 1;
-        let pick_up = self.cost(Cost::NicPickUp);
-        let steps = [self.pass(), Step::Work(pick_up, "picks up"), Step::Command(command)];
+        let (pick_up, process) = (self.cost(Cost::NicPickUp), ProcessId(process as u16));
+        let steps = [self.pass(), Step::Work(pick_up, "picks up"), Step::Command(process, posted)];
         Some(steps.into())
     }
 
     /// The firmware takes a command, and what that gives to send is begun at once.
-    pub(super) fn take_command(&mut self, node: usize, command: Command) -> Steps {
+    pub(super) fn take_command(&mut self, node: usize, process: ProcessId, posted: &Posted) -> Steps {
         let computer = &mut self.computers[node];
-        let process = ProcessId(command.process);
-        computer.nic.copied[usize::from(command.process)] = command.is_copied;
-        computer.node.handle_command(process, &command.header, &command.inline);
+        computer.nic.copied[usize::from(process.0)] = posted.is_copied;
+        computer.node.handle_command(process, &posted.command.header, &posted.command.inline);
         self.told(node);
         self.cut(node, false).unwrap_or_default()
     }
@@ -217,24 +214,17 @@ impl Computers {
         let Some(parcel) = &self.flights[slot] else { return steps };
         let computer = &mut self.computers[node];
         let before = computer.node.nic().translation().counters();
-        let payload = parcel.payload();
-        let from = parcel.from;
-        let buffer = BufferId(slot as u32);
+        let Packet { from, form, .. } = parcel.packet;
         let now_ns = self.now_ps / 1000 + 1;
-        let inner = &mut computer.node;
-        let verdict = match &parcel.form {
-            Form::Plain(header) | Form::Early(header) => inner.handle_packet(from, header, &payload, buffer),
-            Form::Datagram(_) => inner.handle_datagram(now_ns, from, &parcel.bytes, buffer),
-        };
-        let after = inner.nic().translation().counters();
+        let verdict = parcel.packet.take(&mut computer.node, now_ns, BufferId(slot as u32));
+        let after = computer.node.nic().translation().counters();
         let mut told = Vec::new();
         if verdict == Verdict::Taken {
-            while let Some(this) = computer.node.poll_told(&payload, || now_ns) {
+            while let Some(this) = computer.node.poll_told(&parcel.packet.body(), || now_ns) {
                 told.push(this);
             }
             computer.node.end_packet(from);
         }
-        let payload_bytes = payload.len();
         self.translate(after - before, Cost::NicTranslateReceive, &mut steps);
         let computer = &mut self.computers[node];
         if verdict == Verdict::Wait {
@@ -248,14 +238,12 @@ impl Computers {
             self.ask_host(node);
             return steps;
         }
-        let is_datagram = matches!(parcel.form, Form::Datagram(_));
         self.packet_taken(node, slot);
         let computer = &mut self.computers[node];
         let mut moves = Vec::new();
         while let Some(dma) = computer.node.poll_move() {
             moves.push(dma);
         }
-        let message_bytes = payload_for_host(&computer.node, payload_bytes);
         let count = moves.len();
         for (at, dma) in moves.into_iter().enumerate() {
             let signal_bytes = dma.signal.map_or(0, |signal| u64::from(signal.piece.length));
@@ -266,41 +254,26 @@ impl Computers {
                 then: Then::Stored { parcel: slot, dma, is_last: at + 1 == count },
             }));
         }
-        if let Some(bytes) = message_bytes {
-            steps.push_back(Step::Queue(Transfer {
-                bytes,
-                label: "message to host",
-                then: Then::Message { parcel: slot },
-            }));
-        } else if count == 0 {
+        if count == 0 {
             self.free_buffer(slot);
         }
         for told in told {
             steps.extend(report(&told));
             self.note_told(node, told);
         }
-        if is_datagram {
+        if form == Form::Datagram {
             self.take_early(node, from);
         }
         self.ask_host(node);
-        self.settle_asks(node);
+        self.set_timer(node);
         steps
     }
 
     /// Puts the packets that came before their turn, and whose turn has come, before all others.
     fn take_early(&mut self, node: usize, from: NodeId) {
         let mut at = 0;
-        while let Some(early) = self.computers[node].node.poll_early(from) {
-            // It was checked as it came.
-            let Ok((header, _)) = Header::read_from_prefix(&early) else { continue };
-            let slot = self.keep(Parcel {
-                from,
-                to: NodeId(node as u16),
-                number: 0,
-                form: Form::Early(header),
-                bytes: early.into_vec(),
-                sequence: None,
-            });
+        while let Some(early) = Packet::poll_early(&mut self.computers[node].node, from, NodeId(node as u16)) {
+            let slot = self.keep(Parcel::new(early));
             self.computers[node].nic.inbox.insert(at, slot);
             at += 1;
         }
@@ -330,17 +303,8 @@ impl Computers {
     }
 }
 
-/// The bytes of a message that waits for a thread of the host, if one does.
-fn payload_for_host(node: &Node<AnyDesign>, bytes: usize) -> Option<u64> {
-    (0..16).any(|process| node.has_host_work(ProcessId(process))).then_some(bytes as u64)
-}
-
 /// The completion word of a command that is over, written to host memory.
 pub(super) fn report(told: &Told) -> Option<Step> {
     let Told::Done { process, completion } = *told else { return None };
-    Some(Step::Queue(Transfer {
-        bytes: 4,
-        label: "completion to host",
-        then: Then::Complete { process: process.0, word: completion },
-    }))
+    Some(Step::Queue(Transfer { bytes: 4, label: "completion to host", then: Then::Complete(process, completion) }))
 }

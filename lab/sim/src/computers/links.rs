@@ -14,7 +14,7 @@ use super::nic::Step;
 use super::run::Event;
 use super::{Computers, Shape};
 use crate::Random;
-use crate::hardware::{Cost, Ps};
+use crate::hardware::{Cost, Profile, Ps};
 
 /// What becomes of a packet whose page is not in the NIC's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,18 +27,6 @@ pub enum OnMiss {
     AsksForAll,
     /// It is dropped, and what follows it is kept; when the host has acted, the receiver asks for the one packet.
     AsksForOne,
-}
-
-/// How long the host takes to serve a miss: drawn for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MissTimes {
-    /// Least and most time up to the thread that serves it; all times between are as likely.
-    pub delay_ps: (Ps, Ps),
-    /// Least and most time that this thread takes.
-    pub processing_ps: (Ps, Ps),
-    /// In so many percent of misses all times between are as likely; in the others short times are as likely as long ones.
-    pub even_percent: u64,
-    pub seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +79,8 @@ struct Link {
 #[derive(Debug)]
 pub(super) struct Links {
     on_miss: OnMiss,
-    times: Option<MissTimes>,
-    random: Random,
+    /// Draws how long hosts take to serve misses, where the profile states ranges.
+    random: Option<Random>,
     nodes: usize,
     window: usize,
     links: Vec<Link>,
@@ -108,8 +96,7 @@ impl Links {
         links.resize_with(nodes * nodes, Link::default);
         Self {
             on_miss: shape.on_miss,
-            times: shape.miss_times,
-            random: Random::new(shape.miss_times.map_or(0, |times| times.seed)),
+            random: shape.miss_seed.map(Random::new),
             nodes,
             window: usize::from(shape.window),
             links,
@@ -138,17 +125,16 @@ impl Links {
         &mut self.links[from * self.nodes + to]
     }
 
-    /// How long the thread that serves misses lets wait, and takes; nothing if the profile says it.
-    pub(super) fn draw(&mut self) -> Option<(Ps, Ps)> {
-        let MissTimes { delay_ps, processing_ps, even_percent, .. } = self.times?;
-        let delay_ps = self.random.within(delay_ps.0, delay_ps.1);
-        let is_even = even_percent > 0 && self.random.chance(even_percent);
-        let processing_ps = if is_even {
-            self.random.within(processing_ps.0, processing_ps.1)
-        } else {
-            self.random.spread(processing_ps.0, processing_ps.1)
-        };
-        Some((delay_ps, processing_ps))
+    /// How long the thread that serves misses lets wait, and takes; nothing if that is not drawn.
+    pub(super) fn draw(&mut self, profile: &Profile) -> Option<(Ps, Ps)> {
+        let random = self.random.as_mut()?;
+        let of = |cost| profile.of(cost);
+        // All times between are as likely.
+        let delay_ps = random.within(of(Cost::MissDelayLeast), of(Cost::MissDelayMost));
+        let (least, most) = (of(Cost::MissProcessingLeast), of(Cost::MissProcessingMost));
+        let even_percent = of(Cost::MissProcessingEven);
+        let is_even = even_percent > 0 && random.chance(even_percent);
+        Some((delay_ps, if is_even { random.within(least, most) } else { random.spread(least, most) }))
     }
 }
 
@@ -173,12 +159,12 @@ impl Computers {
         if self.resends.waits() || parcel.sequence.is_some() {
             return;
         }
-        let link = self.resends.link(node, usize::from(parcel.to.0));
+        let link = self.resends.link(node, usize::from(parcel.packet.to.0));
         parcel.sequence = Some(link.next);
         link.next += 1;
         link.unacked.push_back(parcel.clone());
         if link.unacked.len() == 1 {
-            self.arm(node, usize::from(parcel.to.0));
+            self.arm(node, usize::from(parcel.packet.to.0));
         }
     }
 
@@ -198,7 +184,7 @@ impl Computers {
     pub(super) fn turn(&mut self, node: usize, slot: usize) -> Turn {
         let Some(parcel) = &self.flights[slot] else { return Turn::Never };
         let Some(number) = parcel.sequence else { return Turn::Now };
-        let from = usize::from(parcel.from.0);
+        let from = usize::from(parcel.packet.from.0);
         let keeps = self.resends.on_miss == OnMiss::AsksForOne;
         let link = self.resends.link(from, node);
         match number.cmp(&link.expects) {
@@ -216,7 +202,7 @@ impl Computers {
     /// A packet whose turn it is was not taken: it is dropped.
     pub(super) fn drop_packet(&mut self, node: usize, slot: usize) {
         let Some(parcel) = &self.flights[slot] else { return };
-        let from = usize::from(parcel.from.0);
+        let from = usize::from(parcel.packet.from.0);
         let record = self.resends.missed.len();
         let link = self.resends.link(from, node);
         if link.dropped.is_none() {
@@ -234,7 +220,7 @@ impl Computers {
     /// A packet was taken: its sender learns of it, and the next may be there already.
     pub(super) fn packet_taken(&mut self, node: usize, slot: usize) {
         let Some(parcel) = &self.flights[slot] else { return };
-        let (from, Some(number)) = (usize::from(parcel.from.0), parcel.sequence) else { return };
+        let (from, Some(number)) = (usize::from(parcel.packet.from.0), parcel.sequence) else { return };
         let now_ps = self.now_ps;
         let link = self.resends.link(from, node);
         link.expects = number + 1;

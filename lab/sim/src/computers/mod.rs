@@ -6,7 +6,7 @@
 //! every platform.
 //!
 //! * [`Computers::new`], [`export`](Computers::export) and [`import`](Computers::import) set up, at no cost and in no time.
-//! * [`start`](Computers::start) gives a process its [`Program`]; [`run`](Computers::run) lets time pass until nothing happens any more.
+//! * [`start`](Computers::start) gives a process its program, steps one after the other; [`run`](Computers::run) lets time pass until nothing happens any more.
 //! * [`marks`](Computers::marks) are what programs noted, and when; [`load`](Computers::load) is how busy each part was.
 //!
 //! | module | |
@@ -20,7 +20,6 @@
 //! | `engine` | the DMA engine between host memory and NIC memory |
 //! | `network` | packets on wires |
 //! | `links` | links of other kinds, which drop what misses and send it again |
-//! | `outgoing` | what a node has to send next |
 //! | `setup` | exports and imports, before time begins |
 //! | `run` | events |
 
@@ -30,7 +29,6 @@ mod jobs;
 mod links;
 mod network;
 mod nic;
-mod outgoing;
 mod pins;
 mod posts;
 mod program;
@@ -39,16 +37,15 @@ mod setup;
 #[cfg(test)]
 mod tests;
 
-use mapwire_nic::NicError;
 use mapwire_nic::link::LinkConfig;
 use mapwire_node::{Node, Told};
-use mapwire_translation::{AnyDesign, CacheError, Counters, DesignConfig, InterruptConfig, PinRules};
+use mapwire_translation::{AnyDesign, Counters, DesignConfig, InterruptConfig, PinRules};
 use mapwire_wire::{Endpoint, NodeId, ProcessId, SHORT_BYTES, WireError};
 use thiserror::Error;
 
-use crate::cluster::Memory;
-use crate::cluster::agenda::Agenda;
-use crate::hardware::{Profile, Ps, Span, Timeline};
+use crate::hardware::memory::Memory;
+use crate::hardware::node::ComputerError;
+use crate::hardware::{Agenda, Profile, Ps, Timeline};
 use engine::Engine;
 use host::Host;
 use network::{Parcel, Port};
@@ -56,9 +53,9 @@ use nic::Nic;
 use program::Runner;
 use run::Event;
 
-pub use crate::cluster::FIRST_ADDRESS;
-pub use links::{MissTimes, Missed, OnMiss};
-pub use program::{Call, Do, Fetch, Mark, Moment, Program, Send, Word};
+pub use crate::hardware::memory::FIRST_ADDRESS;
+pub use links::{Missed, OnMiss};
+pub use program::{Do, Mark, Send};
 
 /// What computers are like, besides their costs.
 #[derive(Clone, Debug)]
@@ -92,8 +89,8 @@ pub struct Shape {
     pub on_miss: OnMiss,
     /// Packets that are sent before the first of them is acked, where `on_miss` drops some.
     pub window: u16,
-    /// How long hosts take to serve misses; `None` if the profile says it, by interrupts and pins.
-    pub miss_times: Option<MissTimes>,
+    /// Seed of how long hosts take to serve misses, where the profile states ranges; `None` if it is by interrupts and pins.
+    pub miss_seed: Option<u64>,
 }
 
 impl Default for Shape {
@@ -115,22 +112,15 @@ impl Default for Shape {
             links: None,
             on_miss: OnMiss::Waits,
             window: 16,
-            miss_times: None,
+            miss_seed: None,
         }
     }
 }
 
 #[derive(Debug, Error)]
 pub enum ComputersError {
-    #[error("invalid number of {what} `{given}`: expected {least} to {most}")]
-    Size { what: &'static str, given: u64, least: u64, most: u64 },
-    /// A NIC refuses its configuration.
     #[error(transparent)]
-    Nic(#[from] NicError),
-    /// A translation cache that cannot be built.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    /// A malformed command.
+    Computer(#[from] ComputerError),
     #[error(transparent)]
     Command(#[from] WireError),
     #[error("{at}: {text}", at = .node)]
@@ -183,7 +173,8 @@ pub struct Computers {
     flights: Vec<Option<Parcel>>,
     programs: Vec<Runner>,
     marks: Vec<Mark>,
-    timeline: Timeline,
+    /// What parts do, while that is wanted.
+    pub timeline: Timeline,
     resends: links::Links,
     failed: Option<ComputersError>,
 }
@@ -218,16 +209,6 @@ impl Computers {
         translation + node.page_counters(of.process)
     }
 
-    /// Notes what all parts do from now on.
-    pub fn begin_timeline(&mut self) {
-        self.timeline.begin();
-    }
-
-    pub fn take_timeline(&mut self) -> Vec<Span> {
-        self.timeline.take()
-    }
-
-    /// The first failure counts.
     fn fail(&mut self, error: ComputersError) {
         self.failed.get_or_insert(error);
     }

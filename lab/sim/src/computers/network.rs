@@ -2,52 +2,71 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mapwire_wire::{HEADER_BYTES, Header, NodeId};
+use mapwire_nic::Source;
+use mapwire_wire::{HEADER_BYTES, NodeId, ProcessId};
+use zerocopy::IntoBytes;
 
-use super::Computers;
 use super::run::Event;
+use super::{Computer, Computers};
+use crate::hardware::memory::BadAccess;
+use crate::hardware::packets::{Form, Packet, append_datagram, read_source};
 use crate::hardware::{Cost, Lane, Ps};
 
 /// A packet, or a datagram of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Parcel {
-    pub(super) from: NodeId,
-    pub(super) to: NodeId,
+    pub(super) packet: Packet,
+    /// Bytes behind its headers, and the process in whose memory they are, if they are in one's.
+    pub(super) data_bytes: u64,
+    pub(super) process: Option<ProcessId>,
     /// Its place among those that leave its NIC.
     pub(super) number: u64,
-    pub(super) form: Form,
-    /// All that is on the wire but the header of [`Form::Plain`].
-    pub(super) bytes: Vec<u8>,
     /// Its number, where packets are dropped and sent again without a link of the firmware.
     pub(super) sequence: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
-    /// A packet of a network that loses nothing.
-    Plain(Header),
-    /// A datagram, with the bytes of the headers before the payload.
-    Datagram(usize),
-    /// A packet that came in a datagram before its turn. It is in no receive buffer.
-    Early(Header),
-}
-
 impl Parcel {
-    pub(super) fn payload(&self) -> &[u8] {
-        let start = match self.form {
-            Form::Plain(_) => 0,
-            Form::Datagram(headers) => headers,
-            Form::Early(_) => HEADER_BYTES,
+    pub(super) fn new(packet: Packet) -> Self {
+        Self { packet, data_bytes: 0, process: None, number: 0, sequence: None }
+    }
+
+    /// The next packet or datagram of a node. It counts as transmitted: its data are read at once, though its time has yet to come.
+    pub(super) fn poll(
+        computer: &mut Computer,
+        from: NodeId,
+        has_links: bool,
+        now_ns: u64,
+    ) -> Result<Option<Self>, BadAccess> {
+        let mut packet = Packet { from, ..Packet::NONE };
+        let carried = if has_links {
+            let Some(datagram) = computer.node.poll_datagram(now_ns) else { return Ok(None) };
+            (packet.to, packet.form) = (datagram.to, Form::Datagram);
+            let carried = append_datagram(&datagram.header, datagram.body, &mut packet.payload);
+            packet.payload.extend(carried.iter().flat_map(|carried| carried.header.as_bytes()));
+            carried
+        } else {
+            let Some(carried) = computer.node.poll_transmit() else { return Ok(None) };
+            (packet.to, packet.header) = (carried.to, carried.header);
+            Some(carried)
         };
-        self.bytes.get(start..).unwrap_or_default()
+        let headers = packet.payload.len();
+        let mut process = None;
+        if let Some(carried) = carried {
+            read_source(&mut computer.memory, &carried.source, &mut packet.payload)?;
+            if let Source::Memory { process: of, .. } = carried.source {
+                process = Some(of);
+            }
+        }
+        if !has_links {
+            computer.node.handle_transmitted(packet.to);
+        }
+        let data_bytes = (packet.payload.len() - headers) as u64;
+        Ok(Some(Self { data_bytes, process, ..Self::new(packet) }))
     }
 
     fn wire_bytes(&self) -> u64 {
-        let header = match self.form {
-            Form::Plain(_) => HEADER_BYTES,
-            _ => 0,
-        };
-        (header + self.bytes.len()) as u64
+        let header = if self.packet.form == Form::Plain { HEADER_BYTES } else { 0 };
+        (header + self.packet.payload.len()) as u64
     }
 }
 
@@ -110,7 +129,7 @@ impl Computers {
     fn begin_wire(&mut self, node: usize) {
         let port = &self.computers[node].port;
         let Some(parcel) = port.out.front().filter(|_| port.since_ps.is_none()) else { return };
-        let to = usize::from(parcel.to.0);
+        let to = usize::from(parcel.packet.to.0);
         let bytes = parcel.wire_bytes();
         if self.computers[to].port.coming >= self.shape.receive_buffers {
             let computer = &mut self.computers[node];
@@ -158,7 +177,7 @@ impl Computers {
     /// A packet is there, whole.
     pub(super) fn arrive(&mut self, slot: usize) {
         let Some(parcel) = &self.flights[slot] else { return };
-        let node = usize::from(parcel.to.0);
+        let node = usize::from(parcel.packet.to.0);
         self.change_dma(node, true, false);
         let nic = &mut self.computers[node].nic;
         nic.inbox.push_back(slot);
@@ -170,10 +189,10 @@ impl Computers {
     /// The buffer of a packet that came is free.
     pub(super) fn free_buffer(&mut self, slot: usize) {
         let Some(parcel) = self.flights[slot].take() else { return };
-        if matches!(parcel.form, Form::Early(_)) {
+        if parcel.packet.form == Form::Early {
             return;
         }
-        self.give_buffer(usize::from(parcel.to.0));
+        self.give_buffer(usize::from(parcel.packet.to.0));
     }
 
     /// A buffer for what comes to a node is free.

@@ -2,7 +2,7 @@
 
 use mapwire_translation::{Frame, PageRange, PinPages, Process};
 
-use crate::cluster::{Memory, PinRefused};
+use crate::hardware::memory::{Memory, PinRefused};
 use crate::hardware::{Cost, Profile, Ps};
 
 /// Pins in a computer's memory, and notes the calls.

@@ -1,26 +1,24 @@
 //! Events.
 
 use mapwire_nic::Dma;
-use mapwire_node::{Act, Ask};
-use mapwire_wire::{NodeId, ProcessId};
+use mapwire_wire::NodeId;
 
 use super::engine::{Then, Transfer, takes};
-use super::host::Handler;
 use super::jobs::report;
 use super::links::LinkEvent;
 use super::nic::Step;
 use super::program::Wait;
 use super::{Computers, ComputersError};
-use crate::cluster::BadAccess;
+use crate::hardware::memory::BadAccess;
 use crate::hardware::{Cost, Lane, US};
 
 /// Something that happens at a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Event {
     /// The NIC's processor ends a step of this plan, or looks for a job.
     Nic {
         node: usize,
-        plan: u32,
+        plan: u64,
     },
     /// The DMA engine has transferred.
     Engine(usize),
@@ -28,23 +26,19 @@ pub(super) enum Event {
     Comes(usize),
     Sent(usize),
     Arrive(usize),
-    /// A processor of the host ends what it does for a program.
+    /// A processor of the host is done with what a thread wanted.
     Host {
         node: usize,
-        processor: usize,
-        plan: u32,
+        at: usize,
+        change: u64,
     },
-    /// An interrupt has got to its handler.
+    /// The handler of a host begins.
     Handler(usize),
-    Handled(usize),
     Program(usize),
-    /// A service's time has come.
+    /// A link's time has come.
     Timer(usize),
     /// What the DMA engine moved is there.
-    Late {
-        node: usize,
-        number: u32,
-    },
+    Late(usize, Box<Then>),
     /// Something about packets that are dropped.
     Link(LinkEvent),
 }
@@ -70,7 +64,7 @@ impl Computers {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Nic { node, plan } => {
-                if self.is_planned(node, plan) {
+                if self.computers[node].nic.processor.is_planned(plan) {
                     self.end_work(node);
                     self.run_nic(node);
                 }
@@ -79,11 +73,13 @@ impl Computers {
             Event::Comes(node) => self.change_dma(node, true, true),
             Event::Sent(node) => self.sent(node),
             Event::Arrive(slot) => self.arrive(slot),
-            Event::Host { node, processor, plan } => self.end_step(node, processor, plan),
-            Event::Handler(node) => self.run_handler(node),
-            Event::Handled(node) => self.end_handler(node),
+            Event::Host { node, at, change } => self.run_host(node, at, change),
+            Event::Handler(node) => self.begin_handling(node),
             Event::Program(program) => self.run_program(program),
-            Event::Late { node, number } => self.end_late(node, number),
+            Event::Late(node, then) => {
+                self.deliver(node, *then);
+                self.go_on(node);
+            }
             Event::Link(event) => self.link_event(event),
             Event::Timer(node) => {
                 let computer = &mut self.computers[node];
@@ -91,7 +87,7 @@ impl Computers {
                     computer.nic.timer_ps = None;
                     computer.node.handle_time(self.now_ps / 1000 + 1);
                     self.told(node);
-                    self.settle_asks(node);
+                    self.set_timer(node);
                     self.wake_nic(node);
                 }
             }
@@ -148,8 +144,8 @@ impl Computers {
                     }
                 }
                 Step::Begin => self.begin_transfer(node),
-                Step::Command(command) => {
-                    let steps = self.take_command(node, command);
+                Step::Command(process, posted) => {
+                    let steps = self.take_command(node, process, &posted);
                     self.append(node, steps);
                 }
                 Step::Transmit(parcel) => self.transmit(node, parcel),
@@ -199,37 +195,17 @@ impl Computers {
         self.timeline.note(node, Lane::HostDma, transfer.label, span);
         match transfer.then.late_ps(&self.profile) {
             0 => self.deliver(node, transfer.then),
-            late_ps => {
-                let engine = &mut self.computers[node].engine;
-                engine.numbers = engine.numbers.wrapping_add(1);
-                let number = engine.numbers;
-                engine.late.push_back((number, transfer.then));
-                let at_ps = self.now_ps + late_ps;
-                self.agenda.enter(at_ps, Event::Late { node, number });
-            }
+            late_ps => self.agenda.enter(self.now_ps + late_ps, Event::Late(node, Box::new(transfer.then))),
         }
         self.go_on(node);
     }
 
     /// What was transferred has got to where it goes.
-    fn end_late(&mut self, node: usize, number: u32) {
-        let late = &mut self.computers[node].engine.late;
-        let at = late.iter().position(|(of, _)| *of == number);
-        if let Some((_, then)) = at.and_then(|at| late.remove(at)) {
-            self.deliver(node, then);
-            self.go_on(node);
-        }
-    }
-
     fn deliver(&mut self, node: usize, then: Then) {
         match then {
             loaded @ Then::Loaded(..) => self.computers[node].nic.ended.push_back(loaded),
             Then::Stored { parcel, dma, is_last } => self.stored(node, parcel, &dma, is_last),
-            Then::Complete { process, word } => self.completed(node, process, word),
-            Then::Message { parcel } => {
-                self.free_buffer(parcel);
-                self.interrupt(node, Handler::Messages);
-            }
+            Then::Complete(process, word) => self.changed(node, process, Some(word)),
             Then::Table => self.computers[node].nic.awaits_table = false,
         }
     }
@@ -239,7 +215,7 @@ impl Computers {
         let nic = &self.computers[node].nic;
         match nic.job {
             // It waits for table entries.
-            Some(_) if !nic.works() => self.plan_nic(node, self.now_ps),
+            Some(_) if !nic.processor.works() => self.plan_nic(node, self.now_ps),
             _ => self.wake_nic(node),
         }
     }
@@ -248,7 +224,7 @@ impl Computers {
     fn stored(&mut self, node: usize, slot: usize, dma: &Dma, is_last: bool) {
         let computer = &mut self.computers[node];
         let Some(parcel) = &self.flights[slot] else { return };
-        let old = computer.memory.carry_out(parcel.payload(), dma, None).unwrap_or_else(|BadAccess(text)| {
+        let old = computer.memory.carry_out(parcel.packet.body(), dma, None).unwrap_or_else(|BadAccess(text)| {
             let node = NodeId(node as u16);
             self.failed.get_or_insert(ComputersError::Host { node, text });
             0
@@ -262,22 +238,10 @@ impl Computers {
                 self.computers[node].engine.waiting.push_back(transfer);
             }
         }
-        self.look_again(node, dma.process);
+        self.changed(node, dma.process, None);
     }
 
-    /// Carries out what services ask for, and notes when they want to be called.
-    pub(super) fn settle_asks(&mut self, node: usize) {
-        while let Some(Ask { process, act }) = self.computers[node].node.poll_ask() {
-            if let Act::Store { .. } = act {
-                self.computers[node].node.handle_stored(process, false);
-                let text = "a service stores memory, which computers do not carry out".to_owned();
-                self.fail_host(node, text);
-            }
-        }
-        self.set_timer(node);
-    }
-
-    /// Notes when links and services of a node want to be called.
+    /// Notes when the links of a node want to be called.
     pub(super) fn set_timer(&mut self, node: usize) {
         let computer = &mut self.computers[node];
         let Some(at_ns) = computer.node.poll_at() else { return };
@@ -286,18 +250,6 @@ impl Computers {
         if computer.nic.timer_ps.is_none_or(|set_ps| set_ps > at_ps) {
             computer.nic.timer_ps = Some(at_ps);
             self.agenda.enter(at_ps, Event::Timer(node));
-        }
-    }
-
-    /// Programs of a process that watch memory look at it.
-    fn look_again(&mut self, node: usize, process: ProcessId) {
-        let notice_ps = self.profile.of(Cost::HostNotice);
-        for program in 0..self.programs.len() {
-            let runner = &self.programs[program];
-            let is_it = usize::from(runner.of.node.0) == node && runner.of.process == process;
-            if is_it && matches!(runner.wait, Wait::Watch { .. }) && self.is_over(program) {
-                self.resume(program, notice_ps);
-            }
         }
     }
 }

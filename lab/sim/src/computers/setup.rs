@@ -4,25 +4,23 @@ use std::collections::VecDeque;
 
 use mapwire_nic::link::LinkConfig;
 use mapwire_nic::{BufferId, Config, Delivery, Verdict};
-use mapwire_node::{Act, ExportRequest, NoPayload, Node, NodeConfig};
-use mapwire_translation::AnyDesign;
+use mapwire_node::{ExportRequest, NoPayload};
 use mapwire_vmmc::Importers;
 use mapwire_wire::link::LINK_HEADER_BYTES;
 use mapwire_wire::{
-    Endpoint, ExportId, HEADER_BYTES, ImportId, Key, MAX_CONTROL_BYTES, NodeId, ProcessId, Rights, SIGNAL_TRAILER_BYTES,
+    Endpoint, ExportId, HEADER_BYTES, ImportId, Key, MAX_CONTROL_BYTES, NodeId, Rights, SIGNAL_TRAILER_BYTES,
 };
 
 use super::engine::Engine;
 use super::host::Host;
 use super::links::Links;
-use super::network::{Form, Parcel, Port};
+use super::network::{Parcel, Port};
 use super::nic::Nic;
-use super::outgoing::next_outgoing;
 use super::pins::Pins;
 use super::{Computer, Computers, ComputersError, Load, Shape};
-use crate::cluster::Memory;
-use crate::cluster::agenda::Agenda;
-use crate::hardware::{Profile, Timeline};
+use crate::hardware::memory::Memory;
+use crate::hardware::node::{self, check_size};
+use crate::hardware::{Agenda, Profile, Timeline};
 
 /// Time that an import may take, which passes in none.
 const TIMEOUT_NS: u64 = 1_000_000_000;
@@ -43,9 +41,7 @@ impl Computers {
             ("bytes of a packet", shape.chunk_bytes as u64, least_chunk, 64 << 10),
             ("bytes of a short send", shape.short_bytes, 0, 4096),
         ] {
-            if !(least..=most).contains(&given) {
-                return Err(ComputersError::Size { what, given, least, most });
-            }
+            check_size(what, given, (least, most))?;
         }
         let computers = (0..shape.nodes).map(|node| computer(&shape, node));
         Ok(Self {
@@ -119,36 +115,20 @@ impl Computers {
                 }
                 continue;
             };
-            while let Some(ask) = self.computers[node].node.poll_ask() {
-                if let Act::Store { .. } = ask.act {
-                    self.computers[node].node.handle_stored(ask.process, false);
-                }
-            }
-            while let Some(parcel) = self.next_parcel(node, now_ns)? {
-                let (from, peer) = (parcel.from, usize::from(parcel.to.0));
+            while self.computers[node].node.poll_ask().is_some() {}
+            let (from, has_links) = (NodeId(node as u16), self.shape.links.is_some());
+            while let Some(Parcel { packet, .. }) = Parcel::poll(&mut self.computers[node], from, has_links, now_ns)
+                .map_err(|bad| ComputersError::Host { node: from, text: bad.0 })?
+            {
+                let peer = usize::from(packet.to.0);
                 let other = &mut self.computers[peer].node;
-                let payload = parcel.payload();
-                let verdict = match &parcel.form {
-                    Form::Datagram(_) => other.handle_datagram(now_ns, from, &parcel.bytes, BufferId(0)),
-                    Form::Plain(header) | Form::Early(header) => {
-                        other.handle_packet(from, header, &payload, BufferId(0))
-                    }
-                };
-                while verdict == Verdict::Taken && other.poll_told(&payload, || now_ns).is_some() {}
+                let verdict = packet.take(other, now_ns, BufferId(0));
+                while verdict == Verdict::Taken && other.poll_told(&packet.body(), || now_ns).is_some() {}
                 other.end_packet(from);
                 open.push_back(peer);
             }
             while self.computers[node].node.poll_told(&NoPayload, || now_ns).is_some() {}
         }
-    }
-
-    fn next_parcel(&mut self, node: usize, now_ns: u64) -> Result<Option<Parcel>, ComputersError> {
-        let has_links = self.shape.links.is_some();
-        let computer = &mut self.computers[node];
-        let Some(outgoing) = next_outgoing(&mut computer.node, has_links, now_ns) else { return Ok(None) };
-        let from = NodeId(node as u16);
-        let parcel = outgoing.load(from, &mut computer.memory);
-        parcel.map(|parcel| Some(parcel.0)).map_err(|bad| ComputersError::Host { node: from, text: bad.0 })
     }
 }
 
@@ -179,11 +159,7 @@ fn computer(shape: &Shape, number: u16) -> Result<Computer, ComputersError> {
             }),
         },
     };
-    let design = AnyDesign::new(&shape.design)?;
-    let mut node = Node::new(NodeConfig { nic, uid: 1000 }, design)?;
-    for process in 0..shape.processes {
-        node.open_process(ProcessId(process), shape.pin_rules, shape.words as usize)?;
-    }
+    let mut node = node::node(nic, &shape.design, (shape.processes, shape.words), shape.pin_rules)?;
     for peer in 0..shape.nodes {
         node.make_room(NodeId(peer));
     }

@@ -6,7 +6,7 @@ use mapwire_gms::{Gms, Message};
 use mapwire_vmmc::service::{Action, Broken, Region, Service};
 use mapwire_wire::{Endpoint, NodeId};
 
-use crate::canary::GlobalCanary;
+use crate::canary::Canary;
 
 /// What a node is asked to send: after these bytes, if any, this message.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ struct Sending {
 #[derive(Debug)]
 pub(crate) struct Buggy {
     gms: Gms,
-    bug: GlobalCanary,
+    bug: Canary,
     waiting: VecDeque<Sending>,
     sending: Option<Sending>,
     /// Pages that are stored by now, as the bug has it: word of it that comes is not due any more.
@@ -29,7 +29,7 @@ pub(crate) struct Buggy {
 }
 
 impl Buggy {
-    pub(crate) fn new(gms: Gms, bug: GlobalCanary) -> Self {
+    pub(crate) fn new(gms: Gms, bug: Canary) -> Self {
         Self { gms, bug, waiting: VecDeque::new(), sending: None, landed: Vec::new(), now_ns: 0 }
     }
 
@@ -52,18 +52,18 @@ impl Buggy {
                 };
                 let message = message.to_vec();
                 let said = Message::parse(&message).ok();
-                if self.bug == GlobalCanary::LostRemove && matches!(said, Some(Message::Remove { .. })) {
+                if self.bug == Canary::LostRemove && matches!(said, Some(Message::Remove { .. })) {
                     continue;
                 }
                 self.waiting.push_back(Sending { to, store, message });
                 match (self.bug, said) {
-                    (GlobalCanary::EarlyReported, Some(Message::Map { version, .. })) => {
+                    (Canary::EarlyReported, Some(Message::Map { version, .. })) => {
                         let mut message = Vec::new();
                         Message::Reported { version, free: 0 }.encode(&mut message);
                         let store = None;
                         self.waiting.push_back(Sending { to, store, message });
                     }
-                    (GlobalCanary::EarlyLanded, Some(Message::Page { sequence, .. })) => {
+                    (Canary::EarlyLanded, Some(Message::Page { sequence, .. })) => {
                         self.landed.push((to, sequence));
                     }
                     _ => {}
@@ -82,7 +82,7 @@ impl Buggy {
 impl Service for Buggy {
     fn handle_message(&mut self, now_ns: u64, from: Endpoint, message: &[u8]) -> Result<(), Broken> {
         self.now_ns = now_ns;
-        if self.bug == GlobalCanary::EarlyLanded && matches!(Message::parse(message), Ok(Message::Landed { .. })) {
+        if self.bug == Canary::EarlyLanded && matches!(Message::parse(message), Ok(Message::Landed { .. })) {
             return Ok(());
         }
         self.gms.handle_message(now_ns, from, message)

@@ -9,7 +9,7 @@ mod running;
 mod scenario;
 mod seen;
 
-pub use scenario::{GlobalScenario, GlobalShape, GlobalWanted, NODES};
+pub use scenario::{GlobalScenario, GlobalShape};
 pub use seen::Seen;
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use mapwire_gms::{FRAME_BYTES, Gms, PageName, SpaceId};
 use mapwire_node::{Act, Ask, Told};
 use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
 
-use crate::canary::GlobalCanary;
+use crate::canary::Canary;
 use crate::checks::global_memory::{self as check, Read, Truth};
 use crate::checks::liveness;
-use crate::cluster::{Cluster, FIRST_ADDRESS, Moved, Observer, StoreBy, Violation};
+use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, StoreBy, Violation};
 use crate::random::Random;
 use crate::segments::Segments;
 use buggy::Buggy;
@@ -87,7 +87,7 @@ struct Programs {
     tag: u64,
     /// Nodes that have crashed since the last step.
     crashed: Vec<NodeId>,
-    canary: Option<GlobalCanary>,
+    canary: Option<Canary>,
     /// Draws when the bug shows, and how long programs take.
     random: Random,
     seen: Seen,
@@ -112,22 +112,12 @@ fn gms_of(cluster: &Cluster, node: NodeId, is_buggy: bool) -> Option<&Gms> {
 }
 
 impl Programs {
-    fn fail(&mut self, now_ns: u64, violation: Violation) {
-        self.violation.get_or_insert((now_ns, violation));
-    }
-
-    fn note(&mut self, now_ns: u64, checked: Result<(), Violation>) {
-        if let Err(violation) = checked {
-            self.fail(now_ns, violation);
-        }
-    }
-
-    fn broke(&mut self, now_ns: u64, text: String) {
-        self.fail(now_ns, Violation { check: "global memory", text });
+    fn unexplained(&mut self, now_ns: u64, text: String) {
+        self.broke(now_ns, "global memory", text);
     }
 
     fn is_buggy(&self) -> bool {
-        self.canary.is_some_and(GlobalCanary::is_of_protocol)
+        self.canary.is_some_and(Canary::is_of_global_memory)
     }
 
     fn gms<'a>(&self, cluster: &'a Cluster, node: NodeId) -> Option<&'a Gms> {
@@ -157,12 +147,11 @@ impl Programs {
 
     /// Lets each node import the memory of each other.
     fn ask_imports(&mut self, cluster: &mut Cluster) {
+        let all: Vec<Endpoint> = self.nodes().map(Endpoint::first_of).collect();
+        if let Err(text) = self.segments.ask(cluster, &all) {
+            self.unexplained(0, text);
+        }
         for node in self.nodes() {
-            let others = self.nodes().map(Endpoint::first_of);
-            let asked = self.segments.ask(cluster, Endpoint::first_of(node), others);
-            if let Err(text) = asked {
-                self.broke(0, text);
-            }
             cluster.settle(node, self);
         }
     }
@@ -224,8 +213,6 @@ impl Programs {
 }
 
 impl Observer for Programs {
-    fn moved(&mut self, _now_ns: u64, _moved: Moved<'_>) {}
-
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
         let of_dead = match told {
             Told::PathChanged { .. } => return,
@@ -233,25 +220,23 @@ impl Observer for Programs {
             _ => None,
         };
         if of_dead.is_none_or(|node| self.is_alive(node)) {
-            self.broke(now_ns, format!("{at}: {told:?}"));
+            self.unexplained(now_ns, format!("{at}: {told:?}"));
         }
     }
 
     fn asked(&mut self, now_ns: u64, at: NodeId, ask: &Ask) {
         self.segments.note(at, ask);
         if let Act::Protect { .. } = ask.act {
-            self.broke(now_ns, format!("{at} asks for {ask:?}"));
+            self.unexplained(now_ns, format!("{at} asks for {ask:?}"));
         }
     }
 
     fn store(&mut self, _now_ns: u64, at: NodeId, ask: &Ask) -> StoreBy {
-        if self.canary == Some(GlobalCanary::LostStore) && self.random.chance(5) {
+        if self.canary == Some(Canary::LostStore) && self.random.chance(5) {
             return StoreBy::Nothing { is_claimed: true };
         }
         self.segments.store(at, ask).unwrap_or(StoreBy::Nothing { is_claimed: false })
     }
-
-    fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}
 
     fn crashed(&mut self, _now_ns: u64, node: NodeId) {
         self.programs[usize::from(node.0)].is_dead = true;
@@ -259,6 +244,6 @@ impl Observer for Programs {
     }
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {
-        self.fail(now_ns, violation);
+        self.violation.get_or_insert((now_ns, violation));
     }
 }

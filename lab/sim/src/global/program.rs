@@ -5,7 +5,7 @@ use mapwire_wire::NodeId;
 
 use super::{Operation, Programs, is_own, own_page};
 use crate::checks::global_memory::{self as check, Read};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Observer};
 use crate::random::Random;
 
 impl Programs {
@@ -193,14 +193,14 @@ impl Programs {
                 self.programs[at].has_joined = false;
                 let stored = self.gms(cluster, node).map_or(0, |gms| gms.pages().count());
                 if stored > 0 {
-                    self.broke(cluster.now_ns(), format!("{node} left with {stored} pages"));
+                    self.unexplained(cluster.now_ns(), format!("{node} left with {stored} pages"));
                 }
                 return;
             }
         };
         let Some(operation) = self.programs[at].operations.remove(&tag) else {
             let text = format!("{node}: {outcome:?} of an operation that is not under way");
-            return self.broke(cluster.now_ns(), text);
+            return self.unexplained(cluster.now_ns(), text);
         };
         match (operation, found) {
             (Operation::Get { name, frame, keep }, Some((from, version, checksum))) => {
@@ -224,7 +224,7 @@ impl Programs {
                 }
             }
             (Operation::Copy { .. }, _) => {
-                self.broke(cluster.now_ns(), format!("{node}: {outcome:?} comes twice"));
+                self.unexplained(cluster.now_ns(), format!("{node}: {outcome:?} comes twice"));
             }
         }
     }
@@ -280,7 +280,7 @@ impl Programs {
         if from != frame {
             let copied = self.call(cluster, node, |gms, now_ns| gms.copied(now_ns, tag));
             if let Some(Err(error)) = copied {
-                self.broke(cluster.now_ns(), format!("{node}: {error}"));
+                self.unexplained(cluster.now_ns(), format!("{node}: {error}"));
             }
         }
         self.spare(cluster, node, frame);

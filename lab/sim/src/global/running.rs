@@ -4,8 +4,9 @@ use mapwire_wire::NodeId;
 
 use mapwire_gms::Gms;
 
-use super::{Programs, own_page};
-use crate::cluster::{Cluster, Violation};
+use super::{Programs, Seen, own_page};
+use crate::cluster::{Cluster, Observer, Violation};
+use crate::coverage::Coverage;
 
 /// When it is looked first whether all is at rest, after the last call; then ever later.
 const FIRST_LOOK_NS: u64 = 30_000_000;
@@ -64,7 +65,7 @@ impl Programs {
                 cluster.schedule(now_ns, READ);
                 cluster.schedule(self.ending.last_ns + FIRST_LOOK_NS, LOOK);
             }
-            Err(violation) if self.ending.look_ns > REST_NS => self.fail(now_ns, violation),
+            Err(violation) if self.ending.look_ns > REST_NS => self.violated(now_ns, violation),
             Err(_) => {
                 self.ending.look_ns += self.ending.look_ns / 2;
                 cluster.schedule(self.ending.last_ns + self.ending.look_ns, LOOK);
@@ -112,8 +113,15 @@ impl Programs {
 }
 
 impl crate::run::Programs for Programs {
-    fn violation(&mut self) -> &mut Option<(u64, Violation)> {
-        &mut self.violation
+    type Seen = Seen;
+
+    fn violation(&self) -> Option<&(u64, Violation)> {
+        self.violation.as_ref()
+    }
+
+    fn finish(self, coverage: &mut Coverage) -> Seen {
+        self.seen.cover(coverage);
+        self.seen
     }
 
     fn event(&mut self, cluster: &mut Cluster, number: u32) -> bool {
@@ -130,7 +138,7 @@ impl crate::run::Programs for Programs {
             self.lose(cluster, node);
         }
         if let Err(text) = self.segments.enter(cluster) {
-            self.broke(cluster.now_ns(), text);
+            self.unexplained(cluster.now_ns(), text);
         }
         for node in self.nodes() {
             let has_outcomes = |gms: &Gms| gms.has_outcomes();

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use mapwire_gms::{Config, FRAME_BYTES, Gms, MAX_NODES, NodeSet, RowSize};
 use mapwire_vmmc::service::Service;
@@ -12,15 +11,15 @@ use super::buggy::Buggy;
 use super::running::{Call, EVENTS_A_CALL, Ending};
 use super::seen::Seen;
 use super::{FRAMES_ADDRESS, GLOBAL, OWN_FRAMES, PROCESS, Program, Programs};
-use crate::canary::GlobalCanary;
-use crate::cluster::{Cluster, ClusterConfig, Delivery, Interrupt};
+use crate::canary::Canary;
+use crate::cluster::{Cluster, ClusterConfig, Delivery};
+use crate::hardware::node::check_size;
 use crate::random::Random;
-use crate::rules::Rule;
-use crate::run::{self, AFTER_HEALING, Outcome, RunError, ServiceWanted, Workload, borne, check_size};
+use crate::run::{AFTER_HEALING, Drawn, Outcome, Part, RunError, Wanted, Workload, drive};
 use crate::segments::Segments;
 
 /// How many nodes a global memory may have here.
-pub const NODES: RangeInclusive<u16> = 2..=MAX_NODES;
+const NODES: (u64, u64) = (2, MAX_NODES as u64);
 /// When the last fault ends, at the latest: no link takes a node for dead by then.
 const LONGEST_NS: u64 = 60_000_000;
 
@@ -33,7 +32,6 @@ pub struct GlobalShape {
     pub pool_frames: u32,
     /// Pages of each node's own.
     pub pages: u64,
-    /// Pages that all share.
     pub shared_pages: u64,
     /// Operations of each kind that a node may have under way.
     pub requests: u16,
@@ -47,32 +45,23 @@ pub struct GlobalShape {
     pub epoch_ms: u32,
 }
 
-pub type GlobalWanted = ServiceWanted<GlobalCanary>;
-
 /// A run as it was drawn.
 #[derive(Debug)]
 pub struct GlobalScenario {
-    pub seed: u64,
+    pub drawn: Drawn,
     pub shape: GlobalShape,
-    pub cluster: ClusterConfig,
-    pub rules: Vec<Rule>,
-    /// When the last fault ends, in nanoseconds from the start.
-    pub heal_ns: u64,
     pub calls: u32,
     /// Pages are stores of the network interfaces; otherwise each node has mapped the memory of the others.
     pub stores_by_nic: bool,
-    pub canary: Option<GlobalCanary>,
-    random: Random,
 }
 
 impl Workload for GlobalScenario {
-    type Wanted = GlobalWanted;
     type Seen = Seen;
 
-    fn draw(seed: u64, wanted: &GlobalWanted) -> Result<Self, RunError> {
+    fn draw(seed: u64, wanted: &Wanted) -> Result<Self, RunError> {
         let mut random = Random::new(seed);
-        let by_canary = wanted.canary.and_then(GlobalCanary::of_cluster);
-        let lossy = wanted.lossy.or(by_canary.and_then(crate::Canary::is_lossy));
+        let by_canary = wanted.canary.and_then(Canary::of_cluster);
+        let lossy = wanted.lossy.or(by_canary.and_then(Canary::is_lossy));
         let cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
         let (nodes, is_lossy) = (cluster.nodes, cluster.delivery != Delivery::Lossless);
         let shape = GlobalShape {
@@ -91,47 +80,47 @@ impl Workload for GlobalScenario {
         let calls = random.spread(100, 2_000) as u32;
         let calls = wanted.calls.unwrap_or(calls);
         let between_ns = random.spread(1_000, 40_000);
-        Ok(Self {
-            seed,
-            shape,
-            cluster,
-            rules: borne(&wanted.rules, is_lossy, stores_by_nic, &["restart", "forge"]),
-            heal_ns: (u64::from(calls) * between_ns).clamp(1_000_000, LONGEST_NS),
-            calls,
-            stores_by_nic,
-            canary: wanted.canary,
-            random,
-        })
+        let rules = Drawn::bears(&wanted.rules, is_lossy, stores_by_nic, &["restart", "forge"]);
+        let heal_ns = (u64::from(calls) * between_ns).clamp(1_000_000, LONGEST_NS);
+        let drawn = Drawn { seed, cluster, rules, heal_ns, canary: wanted.canary, random };
+        Ok(Self { drawn, shape, calls, stores_by_nic })
     }
 
-    fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome<Seen>, RunError> {
-        let (shape, mut random) = (self.shape, self.random.clone());
-        check_size("nodes", shape.nodes, NODES)?;
-        let mut cluster = run::cluster(self.seed, &self.cluster, (&self.rules, self.heal_ns), &mut random)?;
-        let end_ns = self.heal_ns + self.heal_ns / AFTER_HEALING;
+    fn drawn(&self) -> &Drawn {
+        &self.drawn
+    }
+
+    fn calls(&self) -> usize {
+        self.calls as usize
+    }
+
+    fn run_some(&self, part: Part<'_>) -> Result<Outcome<Seen>, RunError> {
+        let (shape, heal_ns) = (self.shape, self.drawn.heal_ns);
+        check_size("nodes", shape.nodes.into(), NODES)?;
+        let (mut cluster, mut random) = self.begin(part)?;
+        let end_ns = heal_ns + heal_ns / AFTER_HEALING;
         let call = |_| Call {
             at_ns: random.below(end_ns),
             node: NodeId(random.below(shape.nodes.into()) as u16),
             seed: random.next(),
         };
         let calls: Vec<Call> = (0..self.calls).map(call).collect();
-        let mut programs = self.begin(&mut cluster, &mut random)?;
+        let mut programs = self.put(&mut cluster, &mut random)?;
         for (number, call) in (0..).zip(&calls) {
-            cluster.schedule(call.at_ns, number);
+            if (part.has_call)(number as usize) {
+                cluster.schedule(call.at_ns, number);
+            }
         }
-        cluster.set_interrupt(interrupt);
         programs.calls = calls;
         programs.begin_ending(&mut cluster, end_ns);
         let most_events = EVENTS_A_CALL * (u64::from(self.calls) + 50);
-        let is_whole = run::drive(&mut cluster, &mut programs, most_events);
-        let Programs { violation, seen, .. } = programs;
-        Ok(Outcome::new(&cluster, is_whole, violation, seen, |coverage| seen.cover(coverage)))
+        Ok(drive(cluster, programs, (most_events, u64::MAX)))
     }
 }
 
 impl GlobalScenario {
     /// Puts the global memory of each node there.
-    fn begin(&self, cluster: &mut Cluster, random: &mut Random) -> Result<Programs, RunError> {
+    fn put(&self, cluster: &mut Cluster, random: &mut Random) -> Result<Programs, RunError> {
         let shape = self.shape;
         let members: NodeSet = (0..shape.members).map(NodeId).collect();
         let frames = OWN_FRAMES + shape.pool_frames;
@@ -147,7 +136,7 @@ impl GlobalScenario {
             first_copy: self.calls,
             tag: 0,
             crashed: Vec::new(),
-            canary: self.canary,
+            canary: self.drawn.canary,
             random: Random::new(random.next()),
             seen: Seen::default(),
             violation: None,
@@ -162,8 +151,8 @@ impl GlobalScenario {
                 epoch_ms: shape.epoch_ms,
                 ..Config::new(node, members, frames, shape.pool_frames)
             })?;
-            let service: Box<dyn Service> = match self.canary {
-                Some(bug) if bug.is_of_protocol() => Box::new(Buggy::new(gms, bug)),
+            let service: Box<dyn Service> = match self.drawn.canary {
+                Some(bug) if bug.is_of_global_memory() => Box::new(Buggy::new(gms, bug)),
                 _ => Box::new(gms),
             };
             cluster.parts(node).0.register(PROCESS, GLOBAL, service)?;
@@ -175,10 +164,9 @@ impl GlobalScenario {
             // The memory of a cluster that has just been made has room for all of it.
             let exported = programs.segments.export(cluster, Endpoint::first_of(node));
             if let Err(text) = exported {
-                programs.broke(0, text);
+                programs.unexplained(0, text);
             }
         }
-        cluster.set_canary(self.canary.and_then(GlobalCanary::of_cluster));
         programs.ask_imports(cluster);
         for node in programs.nodes() {
             if random.chance(80) {
@@ -203,10 +191,11 @@ impl fmt::Display for GlobalScenario {
             moves_percent,
             epoch_ms,
         } = self.shape;
-        let (cluster, bytes) = (&self.cluster, self.cluster.max_payload_bytes);
-        writeln!(f, "seed {}", self.seed)?;
+        let Drawn { seed, cluster, .. } = &self.drawn;
+        let bytes = cluster.max_payload_bytes;
+        writeln!(f, "seed {seed}")?;
         writeln!(f, "  nodes {nodes}, members at the start {members}")?;
-        writeln!(f, "  {}, payloads up to {bytes} B, {}", run::links(cluster), cluster.delivery)?;
+        writeln!(f, "  {}, payloads up to {bytes} B, {}", self.drawn.links(), cluster.delivery)?;
         if self.stores_by_nic {
             writeln!(f, "  pages are stores of the network interfaces")?;
         }
@@ -219,6 +208,6 @@ impl fmt::Display for GlobalScenario {
             "  {} calls, {pages} pages of each node, {shared_pages} shared ones, {on_disk_percent} % on disk, {moves_percent} % of the calls join or leave",
             self.calls
         )?;
-        run::print_end(f, &self.rules, self.heal_ns, self.canary)
+        self.drawn.print_end(f)
     }
 }

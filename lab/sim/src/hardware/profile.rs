@@ -131,11 +131,9 @@ costs! {
 pub enum Unit {
     /// Picoseconds.
     Time,
-    /// Bytes.
     Bytes,
     /// Words of four bytes.
     Words,
-    /// Percent.
     Percent,
 }
 
@@ -153,7 +151,6 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// One word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -165,13 +162,11 @@ impl Origin {
     }
 }
 
-/// One constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
     pub cost: Cost,
     /// Picoseconds, or bytes.
     pub value: u64,
-    /// How it came about.
     pub origin: Origin,
     /// Where it stands, or how it was calculated.
     pub source: &'static str,
@@ -212,7 +207,6 @@ const HOST_PIN: &[(u64, Cost)] = &[
     (32, Cost::HostPin32),
 ];
 
-/// A machine's constants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub name: &'static str,
@@ -236,13 +230,11 @@ impl Profile {
         self
     }
 
-    /// All constants.
     #[must_use]
     pub fn constants(&self) -> &[Constant] {
         &self.constants
     }
 
-    /// A constant.
     #[must_use]
     pub fn of(&self, cost: Cost) -> u64 {
         self.constants.iter().find(|row| row.cost == cost).map_or(0, |row| row.value)
@@ -255,6 +247,15 @@ impl Profile {
             row.value = value;
         }
         self
+    }
+
+    /// The constants that are `open`, each at half and at twice its value: its name, `half` or `double`, and what it is then.
+    pub fn varied(&self, open: impl Fn(&Constant) -> bool) -> Vec<(String, &'static str, Constant)> {
+        let constants = self.constants.iter().filter(|constant| open(constant));
+        let both = |it: &Constant| {
+            [("half", it.value / 2), ("double", 2 * it.value)].map(|(word, value)| (word, Constant { value, ..*it }))
+        };
+        constants.flat_map(both).map(|(word, constant)| (format!("{:?}", constant.cost), word, constant)).collect()
     }
 
     /// How long so many bytes take between host memory and NIC memory, setup excluded.

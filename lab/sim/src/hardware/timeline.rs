@@ -44,14 +44,14 @@ pub struct Span {
 
 /// Spans in the order of their ends, while they are wanted.
 #[derive(Debug, Default)]
-pub(crate) struct Timeline(Option<Vec<Span>>);
+pub struct Timeline(Option<Vec<Span>>);
 
 impl Timeline {
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.0 = Some(Vec::new());
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Span> {
+    pub fn take(&mut self) -> Vec<Span> {
         self.0.take().unwrap_or_default()
     }
 

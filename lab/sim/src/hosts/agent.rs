@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use crate::hardware::Ps;
+use crate::hardware::processors::ThreadId;
+use crate::hardware::wires::Flight;
 
-use super::network::Flight;
-use super::processor::ThreadId;
 use super::program::{Entry, Script};
 
 /// What comes about when a step is over.

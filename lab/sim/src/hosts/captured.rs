@@ -13,7 +13,6 @@ use super::program::{Deed, Entry, Program, Script};
 
 /// Deeds at most.
 const MOST_DEEDS: usize = 20_000_000;
-/// Picoseconds of a day.
 const DAY_PS: u64 = 86_400_000_000_000_000;
 /// Computing of all threads at most.
 const MOST_COMPUTING_PS: u64 = 30 * DAY_PS;

@@ -10,8 +10,6 @@
 //! | `program` | what threads do |
 //! | `captured` | programs from the traces of jobs |
 //! | `made` | programs that are made up |
-//! | `processor` | threads on processors |
-//! | `network` | messages between ranks |
 //! | `agent`, `run`, `work`, `serve` | threads at work: those of programs, and those that handle messages |
 //! | `profiles` | machines |
 
@@ -19,8 +17,6 @@ mod agent;
 mod captured;
 mod machine;
 mod made;
-mod network;
-mod processor;
 mod profiles;
 mod program;
 mod run;

@@ -79,7 +79,6 @@ pub struct Program {
     pub views: u16,
     /// Threads of each rank that take part in barriers, at the start.
     pub participants: u16,
-    /// Minipages that are allocated.
     pub minipages: u32,
     pub scripts: Vec<Script>,
 }

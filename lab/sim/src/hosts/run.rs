@@ -7,13 +7,12 @@ use mapwire_node::SharedMemory;
 use mapwire_vmmc::service::Service;
 use mapwire_wire::Endpoint;
 
-use crate::cluster::agenda::Agenda;
-use crate::hardware::{Cost, Ps};
+use crate::hardware::processors::{Happened, Processors};
+use crate::hardware::wires::{Flight, Orders, Wires};
+use crate::hardware::{Agenda, Cost, Ps};
 
 use super::agent::{Agent, Doing, Role, Worker};
 use super::machine::{Machine, Notice};
-use super::network::{Flight, Network};
-use super::processor::{Happened, Processors};
 use super::program::{Deed, Program};
 use super::{HostsError, Outcome, RankOutcome};
 
@@ -85,7 +84,8 @@ pub(super) struct Run<'a> {
     by_thread: Vec<Vec<usize>>,
     pub(super) agents: Vec<Agent>,
     pub(super) ranks: Vec<Rank>,
-    pub(super) network: Network,
+    pub(super) wires: Wires,
+    pub(super) orders: Orders,
     /// Where the program's minipages are.
     pub(super) minipages: Vec<Option<Address>>,
     /// Who begins when a script has done so many deeds.
@@ -139,7 +139,8 @@ impl<'a> Run<'a> {
             by_thread: vec![Vec::new(); hosts],
             agents: Vec::new(),
             ranks: Vec::new(),
-            network: Network::new(hosts),
+            wires: Wires::new(hosts),
+            orders: Orders::default(),
             minipages: vec![None; program.minipages as usize],
             followers: BTreeMap::new(),
             first_barrier_ps: None,
@@ -253,7 +254,7 @@ impl<'a> Run<'a> {
             }
             Event::Arrive(flight) => {
                 let rank = usize::from(flight.to);
-                let ready = self.network.arrive(flight).into_iter();
+                let ready = self.orders.arrive(flight).into_iter();
                 self.ranks[rank].inbox.extend(ready.map(Incoming::Message));
                 self.notify(rank)?;
             }
@@ -361,8 +362,8 @@ impl<'a> Run<'a> {
         Outcome {
             total_ps,
             work_ps: work.and_then(|(first, last)| (last > first).then(|| last - first)),
-            messages: self.network.messages,
-            bytes: self.network.bytes,
+            messages: self.orders.messages,
+            bytes: self.orders.bytes,
             ranks,
         }
     }

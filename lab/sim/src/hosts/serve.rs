@@ -2,15 +2,15 @@
 
 use mapwire_dsm::Message;
 use mapwire_node::SharedMemory;
-use mapwire_vmmc::service::{Action, Service};
+use mapwire_vmmc::service::Service;
 use mapwire_wire::{Endpoint, NodeId};
 
+use crate::hardware::wires::Flight;
 use crate::hardware::{Cost, Ps};
 
 use super::HostsError;
 use super::agent::{Agent, Doing, Effect, Role};
 use super::machine::Notice;
-use super::network::Flight;
 use super::run::{Event, Incoming, Run, SERVER};
 
 impl Run<'_> {
@@ -154,7 +154,7 @@ impl Run<'_> {
     /// What a message takes its receiver, up to the answer.
     fn handling_ps(&self, flight: &Flight) -> Ps {
         let machine = self.machine;
-        let receive_ps = machine.receive_ps(flight.bytes.len() as u64, flight.data);
+        let receive_ps = machine.receive_ps(flight.bytes.len() as u64, flight.data_bytes);
         let handle_ps = match Message::parse(&flight.bytes) {
             Ok((Message::Request { .. }, _)) => machine.of(Cost::HandleRequest) + machine.of(Cost::LookupMinipage),
             Ok((
@@ -207,17 +207,12 @@ impl Run<'_> {
         let rank = usize::from(self.agents[agent].rank);
         let from = rank as u16;
         while let Some(action) = SharedMemory::poll_action(&mut self.ranks[rank].memory) {
-            let (to, message, data) = match action {
-                Action::Send { to, message } => (to, message, 0),
-                Action::Store { to, region, message, .. } => (to, message, region.bytes),
-                Action::Protect { .. } => {
-                    let cost_ps = machine.of(Cost::SetProtection);
-                    self.agents[agent].push(cost_ps, Effect::Nothing);
-                    continue;
-                }
+            let Some(flight) = self.orders.make_asked(from, &action) else {
+                let cost_ps = machine.of(Cost::SetProtection);
+                self.agents[agent].push(cost_ps, Effect::Nothing);
+                continue;
             };
-            let cost_ps = machine.send_ps(message.len() as u64, data);
-            let flight = self.network.make(from, to.node.0, message, data);
+            let cost_ps = machine.send_ps(flight.bytes.len() as u64, flight.data_bytes);
             self.agents[agent].push(cost_ps, Effect::Transmit(flight));
         }
         self.agents[agent].push(0, Effect::Outcomes);
@@ -227,8 +222,14 @@ impl Run<'_> {
     /// A message leaves the host.
     fn transmit(&mut self, agent: usize, flight: Flight) {
         let to = usize::from(flight.to);
-        let hosts = (self.agents[agent].host, self.ranks[to].host);
-        let at_ps = self.network.transmit(self.machine, self.now_ps, hosts, &flight);
+        let (from_host, to_host) = (self.agents[agent].host, self.ranks[to].host);
+        let long_ps = (flight.bytes.len() as u64 + flight.data_bytes) * self.machine.of(Cost::WireByte);
+        let latency_ps = self.machine.of(Cost::WireLatency);
+        let at_ps = if from_host == to_host {
+            self.now_ps + long_ps + latency_ps
+        } else {
+            self.wires.pass((from_host, to_host), (self.now_ps, 0), (long_ps, latency_ps)).tail_ps
+        };
         if self.machine.notice == Notice::Waiters && self.polling_worker(to).is_none() {
             // The sender itself wakes a thread there.
             let signal_ps = self.machine.of(Cost::Signal);

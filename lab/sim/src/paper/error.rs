@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::computers::ComputersError;
-use crate::hardware::MachineError;
+use crate::directory::MachineError;
 use crate::hosts::{CapturedError, HostsError};
 
 /// Why a paper's machine cannot be run.

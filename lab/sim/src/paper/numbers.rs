@@ -8,6 +8,11 @@ pub(super) const fn us(ps: Ps) -> i64 {
     ((ps + 500) / 1000) as i64
 }
 
+/// The same, rounded down.
+pub(super) const fn us_down(ps: Ps) -> i64 {
+    (ps / 1000) as i64
+}
+
 /// Bytes in a time as MB/s, in thousandths.
 pub(super) fn mb_s(bytes: u64, ps: Ps) -> i64 {
     let per_s = u128::from(bytes) * 1_000_000_000 + u128::from(ps / 2);

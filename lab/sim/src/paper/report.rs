@@ -225,14 +225,33 @@ impl Figure {
     }
 }
 
+/// A table with a row for each of several numbers, and the figure of its columns over them.
+pub(super) fn swept<E, const N: usize>(
+    name: &'static str,
+    caption: &str,
+    (x, y): (&'static str, &'static str),
+    columns: [&str; N],
+    over: &[u64],
+    mut cells: impl FnMut(u64) -> Result<[Cell; N], E>,
+) -> Result<(Figure, Table), E> {
+    let mut table = Table::new(name, caption, y, &[x], &columns);
+    let mut lines = columns.map(|name| Line { name: name.to_owned(), points: Vec::new() });
+    for &at in over {
+        let cells = cells(at)?;
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            line.points.extend(cell.milli.map(|milli| (at as i64, milli)));
+        }
+        table.row(&[&at.to_string()], cells);
+    }
+    Ok((Figure::lines(name, caption, (x, y), lines), table))
+}
+
 /// All that a run gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The machines, with the origin of each constant.
     pub profiles: Vec<Profile>,
-    /// Tables, the paper's first.
     pub tables: Vec<Table>,
-    /// Figures.
     pub figures: Vec<Figure>,
 }
 

@@ -6,16 +6,16 @@ mod running;
 mod scenario;
 mod watched;
 
-pub use scenario::{NODES, RpcScenario, RpcWanted};
+pub use scenario::RpcScenario;
 
 use std::collections::BTreeMap;
 
-use mapwire_node::{Ask, Told};
+use mapwire_node::Told;
 use mapwire_rpc::{Config, Incoming, Rpc, Xid};
-use mapwire_wire::{Endpoint, HandlerId, NodeId, ProcessId};
+use mapwire_wire::{HandlerId, NodeId, ProcessId};
 
 use crate::checks::restarts::Restarts;
-use crate::cluster::{Cluster, Moved, Observer, Violation};
+use crate::cluster::{Cluster, Observer, Violation};
 use crate::coverage::counted;
 use crate::random::Random;
 use crate::run::RunError;
@@ -79,8 +79,8 @@ struct Programs {
 }
 
 impl Programs {
-    fn broke(&mut self, now_ns: u64, text: String) {
-        self.violation.get_or_insert((now_ns, Violation { check: "calls", text }));
+    fn unexplained(&mut self, now_ns: u64, text: String) {
+        self.broke(now_ns, "calls", text);
     }
 
     fn is_alive(&self, node: NodeId) -> bool {
@@ -109,7 +109,7 @@ impl Programs {
             }
             _ => {
                 let text = format!("{from} answers {key:?} more often than it was asked");
-                self.broke(now_ns, text);
+                self.unexplained(now_ns, text);
             }
         }
     }
@@ -131,8 +131,6 @@ impl Programs {
 }
 
 impl Observer for Programs {
-    fn moved(&mut self, _now_ns: u64, _moved: Moved<'_>) {}
-
     fn told(&mut self, now_ns: u64, at: NodeId, told: &Told) {
         let is_explained = match told {
             Told::PathChanged { .. } => true,
@@ -144,13 +142,9 @@ impl Observer for Programs {
             _ => false,
         };
         if !is_explained {
-            self.broke(now_ns, format!("{at}: {told:?}"));
+            self.unexplained(now_ns, format!("{at}: {told:?}"));
         }
     }
-
-    fn asked(&mut self, _now_ns: u64, _at: NodeId, _ask: &Ask) {}
-
-    fn unpinned(&mut self, _now_ns: u64, _at: Endpoint, _page: u64) {}
 
     fn crashed(&mut self, _now_ns: u64, node: NodeId) {
         self.seen.crashed += 1;

@@ -4,9 +4,10 @@ use mapwire_rpc::{Body, CallError, CallHeader, Credential, Draft, Outcome, Refus
 use mapwire_wire::NodeId;
 
 use super::watched::Watched;
-use super::{PROCESS, PROGRAM, Programs, RPC, VERSION, Waiting, body_of, key, token_of};
+use super::{PROCESS, PROGRAM, Programs, RPC, RpcSeen, VERSION, Waiting, body_of, key, token_of};
 use crate::checks::liveness;
-use crate::cluster::{Cluster, Violation};
+use crate::cluster::{Cluster, Observer, Violation};
+use crate::coverage::Coverage;
 
 /// A call that finds no connection, or no window, is made so much later.
 const AGAIN_NS: u64 = 40_000;
@@ -37,8 +38,15 @@ pub(super) const fn event_of_call(number: u32) -> u32 {
 }
 
 impl crate::run::Programs for Programs {
-    fn violation(&mut self) -> &mut Option<(u64, Violation)> {
-        &mut self.violation
+    type Seen = RpcSeen;
+
+    fn violation(&self) -> Option<&(u64, Violation)> {
+        self.violation.as_ref()
+    }
+
+    fn finish(self, coverage: &mut Coverage) -> RpcSeen {
+        self.seen.cover(coverage);
+        self.seen
     }
 
     fn event(&mut self, cluster: &mut Cluster, event: u32) -> bool {
@@ -53,7 +61,7 @@ impl crate::run::Programs for Programs {
     fn follow_up(&mut self, cluster: &mut Cluster) {
         while let Some(node) = self.anew.pop() {
             if let Err(error) = self.put(cluster, node) {
-                self.broke(cluster.now_ns(), error.to_string());
+                self.unexplained(cluster.now_ns(), error.to_string());
             }
         }
         for node in self.all() {
@@ -83,8 +91,7 @@ impl crate::run::Programs for Programs {
         if let Some((&(node, _), call)) = self.waiting.iter().next() {
             let text = format!("call {} to {} never ends", call.token, call.to);
             let at = mapwire_wire::Endpoint::first_of(node);
-            let violation = liveness::still_waits(at, text);
-            self.violation.get_or_insert((cluster.now_ns(), violation));
+            self.violated(cluster.now_ns(), liveness::still_waits(at, text));
         }
         for node in self.all() {
             let service: Option<&Watched> = cluster.node(node).service(PROCESS, RPC);
@@ -134,7 +141,7 @@ impl Programs {
             Some(Err(Refusal::NoWindow(_) | Refusal::TooMany(_))) | None => {
                 self.try_later(cluster, event, tries);
             }
-            Some(Err(other)) => self.broke(cluster.now_ns(), format!("call {token}: {other}")),
+            Some(Err(other)) => self.unexplained(cluster.now_ns(), format!("call {token}: {other}")),
         }
     }
 
@@ -173,7 +180,7 @@ impl Programs {
             && !self.has_ended()
         {
             let text = format!("{node} may not answer call {:?}", call.id);
-            self.broke(cluster.now_ns(), text);
+            self.unexplained(cluster.now_ns(), text);
         }
     }
 
@@ -205,17 +212,17 @@ impl Programs {
             Body::Inline { record, at } => record[*at..].to_vec(),
             Body::Lent(lent) => {
                 let text = format!("{lent:?} where no memory is lent");
-                return self.broke(cluster.now_ns(), text);
+                return self.unexplained(cluster.now_ns(), text);
             }
         };
         let Some(token) = token_of(&body) else {
             let text = format!("{node} got arguments that nobody sent");
-            return self.broke(cluster.now_ns(), text);
+            return self.unexplained(cluster.now_ns(), text);
         };
         let times = self.carried_out.entry(token).or_default();
         *times += 1;
         if *times > 1 {
-            self.broke(cluster.now_ns(), format!("call {token} is carried out again"));
+            self.unexplained(cluster.now_ns(), format!("call {token} is carried out again"));
         }
         if call.id.is_one_way {
             self.seen.one_way += 1;
@@ -240,7 +247,9 @@ impl Programs {
             Ok(Body::Inline { record, at }) if record[at..] == call.body && times == 1 => {
                 self.seen.answered += 1;
             }
-            Ok(body) => self.broke(now_ns, format!("call {token}, carried out {times} times, ended with {body:?}")),
+            Ok(body) => {
+                self.unexplained(now_ns, format!("call {token}, carried out {times} times, ended with {body:?}"))
+            }
             Err(CallError::TimedOut) if cluster.clock_ns(key.0) >= call.deadline_ns => {
                 self.seen.timed_out += 1;
             }
@@ -251,7 +260,7 @@ impl Programs {
             Err(CallError::SystemError) if self.seen.repeated > 0 && times == 1 => {
                 self.seen.ended += 1;
             }
-            Err(error) => self.broke(now_ns, format!("call {token} ended without cause: {error}")),
+            Err(error) => self.unexplained(now_ns, format!("call {token} ended without cause: {error}")),
         }
     }
 }

@@ -2,38 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use mapwire_rpc::Config;
 use mapwire_wire::{CHUNK_BYTES, NodeId};
 
 use super::running::{Call, EVENTS_A_CALL, event_of_call};
 use super::{Programs, RpcSeen};
-use crate::canary::RpcCanary;
+use crate::canary::Canary;
 use crate::checks::restarts::Restarts;
-use crate::cluster::{ClusterConfig, Delivery, Interrupt};
+use crate::cluster::{ClusterConfig, Delivery};
+use crate::hardware::node::check_size;
 use crate::random::Random;
-use crate::rules::Rule;
-use crate::run::{self, AFTER_HEALING, Outcome, RunError, ServiceWanted, Workload, borne, check_size};
+use crate::run::{AFTER_HEALING, Drawn, Outcome, Part, RunError, Wanted, Workload, drive};
 
 /// How many nodes may call each other here.
-pub const NODES: RangeInclusive<u16> = 2..=256;
+const NODES: (u64, u64) = (2, 256);
 /// When the last fault ends, at the latest.
 const LONGEST_NS: u64 = 60_000_000;
 /// Bytes of a message besides arguments or results.
 const HEADER_BYTES: u64 = 128;
 
-pub type RpcWanted = ServiceWanted<RpcCanary>;
-
 /// A run as it was drawn.
 #[derive(Debug)]
 pub struct RpcScenario {
-    pub seed: u64,
-    pub cluster: ClusterConfig,
+    pub drawn: Drawn,
     pub config: Config,
-    pub rules: Vec<Rule>,
-    /// When the last fault ends, in nanoseconds from the start.
-    pub heal_ns: u64,
     pub calls: u32,
     /// Of 100 calls, those without an answer.
     pub one_way_percent: u64,
@@ -41,18 +34,15 @@ pub struct RpcScenario {
     pub close_percent: u64,
     /// How long calls wait at most.
     pub timeout_ns: u64,
-    pub canary: Option<RpcCanary>,
-    random: Random,
 }
 
 impl Workload for RpcScenario {
-    type Wanted = RpcWanted;
     type Seen = RpcSeen;
 
-    fn draw(seed: u64, wanted: &RpcWanted) -> Result<Self, RunError> {
+    fn draw(seed: u64, wanted: &Wanted) -> Result<Self, RunError> {
         let mut random = Random::new(seed);
-        let by_canary = wanted.canary.and_then(RpcCanary::of_cluster);
-        let lossy = wanted.lossy.or(by_canary.and_then(crate::Canary::is_lossy));
+        let by_canary = wanted.canary.and_then(Canary::of_cluster);
+        let lossy = wanted.lossy.or(by_canary.and_then(Canary::is_lossy));
         let cluster = ClusterConfig::drawn_for_service(&mut random, wanted.nodes, lossy);
         let is_lossy = cluster.delivery != Delivery::Lossless;
         let config = Config {
@@ -65,30 +55,29 @@ impl Workload for RpcScenario {
         let calls = random.spread(100, 1_500) as u32;
         let calls = wanted.calls.unwrap_or(calls);
         let between_ns = random.spread(1_000, 40_000);
-        Ok(Self {
-            seed,
-            cluster,
-            config,
-            rules: borne(&wanted.rules, is_lossy, false, &["forge"]),
-            heal_ns: (u64::from(calls) * between_ns).clamp(1_000_000, LONGEST_NS),
-            calls,
-            one_way_percent: *random.pick(&[0, 10, 50]),
-            timeout_ns: random.spread(500_000, 1_000_000_000),
-            // Apart, so that seeds draw all else as they always did.
-            close_percent: *Random::new(!seed).pick(&[0, 0, 5]),
-            canary: wanted.canary,
-            random,
-        })
+        let one_way_percent = *random.pick(&[0, 10, 50]);
+        let timeout_ns = random.spread(500_000, 1_000_000_000);
+        // Apart, so that seeds draw all else as they always did.
+        let close_percent = *Random::new(!seed).pick(&[0, 0, 5]);
+        let rules = Drawn::bears(&wanted.rules, is_lossy, false, &["forge"]);
+        let heal_ns = (u64::from(calls) * between_ns).clamp(1_000_000, LONGEST_NS);
+        let drawn = Drawn { seed, cluster, rules, heal_ns, canary: wanted.canary, random };
+        Ok(Self { drawn, config, calls, one_way_percent, close_percent, timeout_ns })
     }
 
-    fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome<RpcSeen>, RunError> {
-        let nodes = self.cluster.nodes;
-        check_size("nodes", nodes, NODES)?;
-        let mut random = self.random.clone();
-        let heal_ns = self.heal_ns;
-        let mut cluster = run::cluster(self.seed, &self.cluster, (&self.rules, heal_ns), &mut random)?;
-        cluster.set_canary(self.canary.and_then(RpcCanary::of_cluster));
-        let most_bytes = self.cluster.max_payload_bytes.min(CHUNK_BYTES);
+    fn drawn(&self) -> &Drawn {
+        &self.drawn
+    }
+
+    fn calls(&self) -> usize {
+        self.calls as usize
+    }
+
+    fn run_some(&self, part: Part<'_>) -> Result<Outcome<RpcSeen>, RunError> {
+        let Drawn { cluster: ClusterConfig { nodes, max_payload_bytes, .. }, heal_ns, canary, .. } = self.drawn;
+        check_size("nodes", nodes.into(), NODES)?;
+        let (mut cluster, mut random) = self.begin(part)?;
+        let most_bytes = max_payload_bytes.min(CHUNK_BYTES);
         let longest_bytes = most_bytes as u64 - HEADER_BYTES;
         let mut programs = Programs {
             calls: Vec::new(),
@@ -97,7 +86,7 @@ impl Workload for RpcScenario {
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             next_event: self.calls,
-            mixes_up: self.canary == Some(RpcCanary::OtherReply),
+            mixes_up: canary == Some(Canary::OtherReply),
             close_percent: self.close_percent,
             closed: 0,
             owed: BTreeMap::new(),
@@ -118,7 +107,10 @@ impl Workload for RpcScenario {
             let node = random.below(nodes.into()) as u16;
             // Any other node.
             let to = (node + 1 + random.below(u64::from(nodes) - 1) as u16) % nodes;
-            cluster.schedule(random.below(end_ns), event_of_call(number));
+            let at_ns = random.below(end_ns);
+            if (part.has_call)(number as usize) {
+                cluster.schedule(at_ns, event_of_call(number));
+            }
             let most_bytes = if random.chance(10) { longest_bytes } else { 40 };
             programs.calls.push(Call {
                 node: NodeId(node),
@@ -129,21 +121,18 @@ impl Workload for RpcScenario {
                 tries: 0,
             });
         }
-        cluster.set_interrupt(interrupt);
         let most_events = EVENTS_A_CALL * (u64::from(self.calls) + 50);
-        let is_whole = run::drive(&mut cluster, &mut programs, most_events);
-        let Programs { violation, seen, .. } = programs;
-        Ok(Outcome::new(&cluster, is_whole, violation, seen, |coverage| seen.cover(coverage)))
+        Ok(drive(cluster, programs, (most_events, u64::MAX)))
     }
 }
 
 impl fmt::Display for RpcScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (cluster, config) = (&self.cluster, &self.config);
-        writeln!(f, "seed {}", self.seed)?;
+        let (cluster, config) = (&self.drawn.cluster, &self.config);
+        writeln!(f, "seed {}", self.drawn.seed)?;
         writeln!(f, "  nodes {}", cluster.nodes)?;
         let bytes = cluster.max_payload_bytes;
-        writeln!(f, "  {}, payloads up to {bytes} B, {}", run::links(cluster), cluster.delivery)?;
+        writeln!(f, "  {}, payloads up to {bytes} B, {}", self.drawn.links(), cluster.delivery)?;
         writeln!(
             f,
             "  {} calls, {} % without an answer, {} % after the end of a connection, timeouts up to {} ns",
@@ -154,6 +143,6 @@ impl fmt::Display for RpcScenario {
             "  a window of {} calls, {} of a caller in hand at once, {} B of replies kept",
             config.window, config.max_in_progress, config.cache_bytes
         )?;
-        run::print_end(f, &self.rules, self.heal_ns, self.canary)
+        self.drawn.print_end(f)
     }
 }

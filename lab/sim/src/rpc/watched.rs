@@ -24,7 +24,6 @@ impl Watched {
         Self { rpc, mixes_up, replies }
     }
 
-    /// Whether anything came.
     pub(super) fn has_news(&self) -> bool {
         self.rpc.has_calls() || !self.replies.is_empty()
     }

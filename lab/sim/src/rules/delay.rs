@@ -2,7 +2,7 @@
 
 use mapwire_wire::NodeId;
 
-use super::{Effect, Fault, Shape, Window, some};
+use super::{Fault, Shape, Window, some};
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -19,10 +19,6 @@ impl Fault for Delay {
 
     fn window(&self) -> Window {
         self.window
-    }
-
-    fn begin(&self) -> Effect {
-        Effect::Packets
     }
 
     fn delay_ns(&self, _now_ns: u64, _from: NodeId, _to: NodeId, random: &mut Random) -> u64 {

@@ -81,7 +81,9 @@ pub trait Fault: Debug {
     fn rule(&self) -> &'static str;
     /// When it is in force.
     fn window(&self) -> Window;
-    fn begin(&self) -> Effect;
+    fn begin(&self) -> Effect {
+        Effect::Packets
+    }
     /// How much later a packet arrives that is sent while it is in force.
     fn delay_ns(&self, _now_ns: u64, _from: NodeId, _to: NodeId, _random: &mut Random) -> u64 {
         0

@@ -2,7 +2,7 @@
 
 use mapwire_wire::NodeId;
 
-use super::{Effect, Fault, Harm, Shape, Window, some};
+use super::{Fault, Harm, Shape, Window, some};
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -21,10 +21,6 @@ impl Fault for Path {
 
     fn window(&self) -> Window {
         self.window
-    }
-
-    fn begin(&self) -> Effect {
-        Effect::Packets
     }
 
     fn delay_ns(&self, _now_ns: u64, from: NodeId, to: NodeId, _random: &mut Random) -> u64 {

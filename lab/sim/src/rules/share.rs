@@ -2,7 +2,7 @@
 
 use mapwire_wire::NodeId;
 
-use super::{Effect, Fault, Harm, Shape, Window, some};
+use super::{Fault, Harm, Shape, Window, some};
 use crate::random::Random;
 
 #[derive(Debug)]
@@ -26,10 +26,6 @@ impl Fault for Share {
 
     fn window(&self) -> Window {
         self.window
-    }
-
-    fn begin(&self) -> Effect {
-        Effect::Packets
     }
 
     fn harm(&self, _from: NodeId, _to: NodeId, _path: u8, random: &mut Random) -> Option<Harm> {

@@ -95,7 +95,7 @@ impl Litmus {
 
 /// What the threads of a test have done so far.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct State {
+struct Reached {
     /// The next operation of each thread.
     next: Vec<usize>,
     memory: [u8; VARIABLES as usize],
@@ -105,7 +105,7 @@ struct State {
 
 /// All that the loads of the threads may give, thread by thread.
 pub fn allowed(threads: &[Vec<Op>]) -> BTreeSet<Vec<Vec<u8>>> {
-    let start = State {
+    let start = Reached {
         next: vec![0; threads.len()],
         memory: [0; VARIABLES as usize],
         holder: None,
@@ -116,7 +116,7 @@ pub fn allowed(threads: &[Vec<Op>]) -> BTreeSet<Vec<Vec<u8>>> {
     let mut outcomes = BTreeSet::new();
     while let Some(state) = open.pop() {
         let op = |thread: usize| threads[thread].get(state.next[thread]).copied();
-        let mut follow = |state: State| {
+        let mut follow = |state: Reached| {
             if seen.insert(state.clone()) {
                 open.push(state);
             }
@@ -212,6 +212,16 @@ impl Tests {
             seen: Vec::new(),
             most_ns: random.spread(50, 50_000),
         }
+    }
+
+    /// Leaves out tests, by number.
+    pub(super) fn keep(&mut self, has: impl Fn(usize) -> bool) {
+        let mut number = 0..;
+        self.rounds.retain(|_| number.next().is_some_and(&has));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rounds.len()
     }
 
     /// How often the ranks meet.

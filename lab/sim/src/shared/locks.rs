@@ -4,8 +4,8 @@
 use mapwire_dsm::Progress;
 
 use super::{Doing, Programs, Touch};
-use crate::canary::SharedCanary;
-use crate::cluster::Cluster;
+use crate::canary::Canary;
+use crate::cluster::{Cluster, Observer};
 use crate::coverage::Condition;
 
 impl Programs {
@@ -21,7 +21,7 @@ impl Programs {
             Some(Ok(Progress::Pending)) => self.note_queued(who, lock),
             other => {
                 let text = format!("thread {who}: a lock gave {other:?}");
-                self.fail(cluster.now_ns(), "locks", text);
+                self.broke(cluster.now_ns(), "locks", text);
             }
         }
     }
@@ -33,7 +33,7 @@ impl Programs {
         self.programs[who].is_pending = false;
         let (successor, unlocked) = unlocked.unwrap_or((None, Ok(())));
         if let Err(error) = unlocked {
-            self.fail(cluster.now_ns(), "locks", format!("thread {who}: {error}"));
+            self.broke(cluster.now_ns(), "locks", format!("thread {who}: {error}"));
         }
         let (last, times) = self.handed[lock as usize];
         let times = match successor {
@@ -53,7 +53,7 @@ impl Programs {
         let holder = self.holders[lock as usize].replace(who);
         if let Some(other) = holder {
             let text = format!("lock {lock} is held by thread {who} and by thread {other}");
-            self.fail(cluster.now_ns(), "locks", text);
+            self.broke(cluster.now_ns(), "locks", text);
         }
         self.check_turn(cluster.now_ns(), who, lock);
         if self.tests.is_some() {
@@ -90,7 +90,7 @@ impl Programs {
     }
 
     /// Another thread of the rank that waits for the lock, if a bug is to show.
-    pub(super) fn other_waiter(&self, who: usize, lock: u32, bug: SharedCanary) -> Option<usize> {
+    pub(super) fn other_waiter(&self, who: usize, lock: u32, bug: Canary) -> Option<usize> {
         let is_hit = self.canary == Some(bug);
         let mut others = self.waiters(who, lock).filter(|_| is_hit);
         others.next().map(|(other, _)| other)
@@ -101,13 +101,13 @@ impl Programs {
         let (last, times) = self.handed[lock as usize];
         if last == self.rank_of(who) && times > self.shape.lock_passes.into() {
             let text = format!("rank {last} keeps lock {lock}, for which another waits, {times} times");
-            self.fail(now_ns, "locks", text);
+            self.broke(now_ns, "locks", text);
         }
         let Doing::Locking(_, since) = self.programs[who].doing else { return };
         let before = self.waiters(who, lock).find(|(_, other)| *other < since);
         if let Some((other, _)) = before {
             let text = format!("thread {who} gets lock {lock} before thread {other}, which asked first");
-            self.fail(now_ns, "locks", text);
+            self.broke(now_ns, "locks", text);
         }
     }
 }

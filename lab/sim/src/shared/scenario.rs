@@ -11,38 +11,35 @@ use mapwire_wire::{Endpoint, MAX_PAYLOAD_BYTES, NodeId, ProcessId};
 
 use super::litmus::{Seen, Tests, VARIABLES};
 use super::{Doing, MOST_EVENTS, PAGES, Program, Programs, SHARED, SharedShape};
-use crate::canary::SharedCanary;
-use crate::cluster::{ClusterConfig, Delivery, EARLY_PACKETS, FIRST_ADDRESS, Interrupt, LinkConfig};
+use crate::canary::Canary;
+use crate::cluster::{ClusterConfig, Delivery, EARLY_PACKETS, FIRST_ADDRESS, LinkConfig};
 use crate::coverage::Coverage;
+use crate::hardware::node::check_size;
 use crate::random::Random;
-use crate::rules::Rule;
-use crate::run::{self, Outcome, RunError, ServiceWanted, Workload, borne, check_size};
+use crate::run::{Drawn, Outcome, Part, RunError, Wanted, Workload, drive};
 use crate::segments::Segments;
-
-pub type SharedWanted = ServiceWanted<SharedCanary>;
 
 /// A run as it was drawn.
 #[derive(Debug)]
 pub struct SharedScenario {
-    pub seed: u64,
+    pub drawn: Drawn,
     pub shape: SharedShape,
-    pub cluster: ClusterConfig,
-    pub rules: Vec<Rule>,
-    /// When the last fault ends, in nanoseconds from the start.
-    pub heal_ns: u64,
     pub litmus: bool,
     /// Minipages are stores of the network interfaces; otherwise each rank has mapped the memory of the others.
     pub stores_by_nic: bool,
-    pub canary: Option<SharedCanary>,
-    random: Random,
+}
+
+impl SharedScenario {
+    fn threads(&self) -> usize {
+        usize::from(self.shape.ranks) * usize::from(self.shape.threads)
+    }
 }
 
 impl Workload for SharedScenario {
-    type Wanted = SharedWanted;
     /// What the loads of litmus tests gave.
     type Seen = Vec<Seen>;
 
-    fn draw(seed: u64, wanted: &SharedWanted) -> Result<Self, RunError> {
+    fn draw(seed: u64, wanted: &Wanted) -> Result<Self, RunError> {
         let mut random = Random::new(seed);
         let nodes = random.spread(2, 8) as u16;
         let nodes = wanted.nodes.unwrap_or(nodes);
@@ -94,29 +91,35 @@ impl Workload for SharedScenario {
         // Drawn last, so that seeds draw all else as they always did.
         let heal_ns = random.spread(500_000, 10_000_000);
         shape.lock_passes = *random.pick(&[0, 4, 4]);
-        Ok(Self {
-            seed,
-            shape,
-            cluster,
-            rules: borne(&wanted.rules, is_lossy, stores_by_nic, &["crash", "restart", "forge"]),
-            heal_ns,
-            litmus: wanted.litmus,
-            stores_by_nic,
-            canary: wanted.canary,
-            random,
-        })
+        let rules = Drawn::bears(&wanted.rules, is_lossy, stores_by_nic, &["crash", "restart", "forge"]);
+        let drawn = Drawn { seed, cluster, rules, heal_ns, canary: wanted.canary, random };
+        Ok(Self { drawn, shape, litmus: wanted.litmus, stores_by_nic })
     }
 
-    fn run_until(&self, interrupt: &Interrupt) -> Result<Outcome<Vec<Seen>>, RunError> {
-        let (mut shape, mut random) = (self.shape, self.random.clone());
+    fn drawn(&self) -> &Drawn {
+        &self.drawn
+    }
+
+    /// Steps of all threads, or litmus tests.
+    fn calls(&self) -> usize {
+        match self.litmus {
+            true => Tests::draw(&mut self.draw_faults().1, self.threads()).len(),
+            false => self.threads() * (self.shape.phases * self.shape.steps) as usize,
+        }
+    }
+
+    fn run_some(&self, part: Part<'_>) -> Result<Outcome<Vec<Seen>>, RunError> {
+        let mut shape = self.shape;
         let (processes, locks) = (shape.processes, shape.locks);
-        check_size("ranks", shape.ranks, 2..=MAX_RANKS)?;
-        let mut cluster = run::cluster(self.seed, &self.cluster, (&self.rules, self.heal_ns), &mut random)?;
-        let threads = usize::from(shape.ranks) * usize::from(shape.threads);
-        let tests = self.litmus.then(|| Tests::draw(&mut random, threads));
-        if let Some(tests) = &tests {
+        check_size("ranks", shape.ranks.into(), (2, MAX_RANKS.into()))?;
+        let (mut cluster, mut random) = self.begin(part)?;
+        let threads = self.threads();
+        let mut tests = self.litmus.then(|| Tests::draw(&mut random, threads));
+        if let Some(tests) = &mut tests {
+            tests.keep(part.has_call);
             shape.phases = tests.barriers() as u32;
         }
+        let steps = if self.litmus { 0 } else { self.calls() };
         let bytes = PAGES as usize * PAGE_BYTES as usize;
         let endpoint = |rank: u16| Endpoint { node: NodeId(rank / processes), process: ProcessId(rank % processes) };
         let segments = Segments::new(SHARED, FIRST_ADDRESS, bytes as u64, self.stores_by_nic);
@@ -128,8 +131,8 @@ impl Workload for SharedScenario {
                 barriers: 3,
                 chunk_pages: 2,
                 hold_ns: shape.hold_ns,
-                lock_local_passes: match self.canary {
-                    Some(SharedCanary::KeptLock) => u8::MAX,
+                lock_local_passes: match self.drawn.canary {
+                    Some(Canary::KeptLock) => u8::MAX,
                     _ => shape.lock_passes,
                 },
                 participants: shape.threads,
@@ -166,22 +169,18 @@ impl Workload for SharedScenario {
             additions: vec![0; locks as usize],
             arrived: vec![BTreeSet::new(); shape.phases as usize],
             segments,
-            canary: self.canary,
+            canary: self.drawn.canary,
             tests,
             random: Random::new(random.next()),
+            left_out: (0..steps).map(|step| !(part.has_call)(step)).collect(),
             violation: None,
         };
-        cluster.set_canary(self.canary.and_then(SharedCanary::of_cluster));
-        cluster.set_interrupt(interrupt);
         if self.stores_by_nic {
             programs.ask_imports(&mut cluster)
         } else {
             cluster.schedule(0, 0)
         }
-        let is_whole = run::drive(&mut cluster, &mut programs, MOST_EVENTS * threads as u64);
-        let Programs { violation, coverage, tests, .. } = programs;
-        let seen = tests.map_or_else(Vec::new, |tests| tests.seen);
-        Ok(Outcome::new(&cluster, is_whole, violation, seen, |all| all.add(&coverage)))
+        Ok(drive(cluster, programs, (MOST_EVENTS * threads as u64, u64::MAX)))
     }
 }
 
@@ -189,10 +188,10 @@ impl fmt::Display for SharedScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SharedShape { ranks, processes, threads, allocations, locks, phases, steps, hold_ns, lock_passes } =
             self.shape;
-        let ClusterConfig { nodes, delivery, .. } = self.cluster;
-        writeln!(f, "seed {}", self.seed)?;
+        let ClusterConfig { nodes, delivery, .. } = self.drawn.cluster;
+        writeln!(f, "seed {}", self.drawn.seed)?;
         writeln!(f, "  nodes {nodes}, processes of each {processes}: {ranks} ranks, threads of each {threads}")?;
-        writeln!(f, "  {}, {delivery}", run::links(&self.cluster))?;
+        writeln!(f, "  {}, {delivery}", self.drawn.links())?;
         if self.stores_by_nic {
             writeln!(f, "  minipages are stores of the network interfaces")?;
         }
@@ -203,6 +202,6 @@ impl fmt::Display for SharedScenario {
                 "  {allocations} allocations, {locks} locks, {phases} barriers with {steps} operations before each, rights are held for {hold_ns} ns, locks handed on in a rank {lock_passes} times"
             )?,
         }
-        run::print_end(f, &self.rules, self.heal_ns, self.canary)
+        self.drawn.print_end(f)
     }
 }

@@ -1,10 +1,9 @@
 //! The calls of programs.
 
-use mapwire_node::{ExportRequest, ImportError};
+use mapwire_node::ExportRequest;
 use mapwire_translation::PageRange;
-use mapwire_vmmc::{RequestId, VmmcError};
 use mapwire_wire::{
-    Atomic, AtomicOp, CommandRepr, Key, NodeId, Refusal, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal, SignalOp,
+    Atomic, AtomicOp, CommandRepr, Endpoint, Key, NodeId, Rights, SHORT_BYTES, SHORT_SIGNAL_BYTES, Signal, SignalOp,
     Width,
 };
 
@@ -14,10 +13,9 @@ use crate::checks::atomics::Adds;
 use crate::checks::bounds::{Instance, LANE_DATA, SLOTS, STATIC_BYTES, WORD_OFFSET};
 use crate::checks::completions::{Pending, Work};
 use crate::checks::delivery::{Sent, differs, pattern};
-use crate::checks::forgery::{Forged, Kind};
-use crate::checks::importers::{self, Allowed, Asked};
-use crate::checks::violation;
-use crate::cluster::Cluster;
+use crate::checks::forgery::Kind;
+use crate::checks::importers::Allowed;
+use crate::cluster::{Cluster, Observer};
 use crate::coverage::Condition;
 use crate::random::Random;
 
@@ -29,10 +27,19 @@ pub(super) const MOST_QUEUED: usize = 16;
 /// Short sends that follow each other without a pause, at most.
 const MOST_IN_BURST: u64 = 8;
 
+/// A send as it was drawn.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    offset: u64,
+    length: u64,
+    notify: bool,
+    signal: Option<Signal>,
+}
+
 impl Callers {
     /// A program makes a call. What it is depends on the call's seed and on what the program has, unless the call says so itself.
     /// Whether the program must make it again, later: other transfers have all it needs.
-    pub fn call(&mut self, cluster: &mut Cluster, call: &Call) -> bool {
+    pub(super) fn call(&mut self, cluster: &mut Cluster, call: &Call) -> bool {
         let program = call.process as usize;
         let at = self.programs[program].at;
         if !cluster.is_alive(at.node) {
@@ -59,7 +66,6 @@ impl Callers {
             }
         }
         cluster.settle(at.node, self);
-        self.follow_up(cluster);
         again
     }
 
@@ -170,8 +176,7 @@ impl Callers {
             let _ = range.map(|range| node.hold(at.process, memory, u32::MAX, range));
         }
         if let Err(error) = node.unexport(at.process, id) {
-            let text = format!("{}: {id} cannot be revoked: {error}", at.node);
-            self.fail(cluster.now_ns(), violation("bounds", text));
+            self.broke(cluster.now_ns(), "bounds", format!("{}: {id} cannot be revoked: {error}", at.node));
         }
     }
 
@@ -210,69 +215,6 @@ impl Callers {
         }
     }
 
-    fn import(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
-        let at = self.programs[program].at;
-        let lane = random.below(crate::checks::bounds::LANES as u64) as usize;
-        // Those that have a lane at it are those at which it has one.
-        let exporter = self.lane_owner(program, lane);
-        let slot = random.below(SLOTS as u64) as usize;
-        let Program { held, asked, .. } = &self.programs[program];
-        let has = held.iter().any(|held| {
-            let instance = &self.instances[held.instance];
-            instance.exporter == self.programs[exporter].at && instance.slot == slot
-        });
-        let is_asked = |other: &Asked| (other.exporter, other.slot) == (exporter, slot);
-        if exporter == program || has || asked.values().any(is_asked) {
-            return;
-        }
-        if self.lane_of(exporter, program).is_none() || asked.len() > 8 {
-            return;
-        }
-        let from = self.programs[exporter].at;
-        // A forged packet is under way for a right that this node must not get meanwhile.
-        let is_for_right = |forged: &Forged| {
-            let target = &self.instances[forged.target];
-            matches!(forged.kind, Kind::Right | Kind::Former)
-                && !forged.is_refused
-                && forged.from == at.node
-                && (target.exporter, target.slot) == (from, slot)
-        };
-        if self.forged.iter().any(is_for_right) {
-            return;
-        }
-        let rights = *random.pick(&[Rights::ALL, Rights::STORE, Rights::FETCH]);
-        let timeout_ns = random.spread(100_000, 20_000_000);
-        let token = self.token(exporter, slot, random);
-        let asked = Asked { exporter, slot, rights, token, at_ns: cluster.now_ns() };
-        let now_ns = cluster.clock_ns(at.node);
-        let (node, _) = cluster.parts(at.node);
-        let name = format!("export {slot}");
-        match node.ask_import(now_ns, at.process, from, &name, rights, token, timeout_ns) {
-            Ok(request) => {
-                self.programs[program].asked.insert(request, asked);
-                let wanted = self.wanted.entry((at.node, from, slot)).or_insert(Rights::NONE);
-                *wanted = *wanted | rights;
-                self.count(cluster.now_ns(), program, "import");
-            }
-            Err(error) => {
-                let text = format!("{}: an import could not be asked for: {error}", at.node);
-                self.fail(cluster.now_ns(), violation("completions", text));
-            }
-        }
-    }
-
-    /// What a program shows that imports: the token of an export that wants one, mostly.
-    fn token(&self, exporter: usize, slot: usize, random: &mut Random) -> Option<Key> {
-        let instance = self.programs[exporter].exports[slot]?;
-        let Allowed::Token(mut key) = self.instances[instance].importers else { return None };
-        match random.below(10) {
-            0 => return None,
-            1..4 => key.0[random.below(16) as usize] ^= 1 << random.below(8),
-            _ => {}
-        }
-        Some(key)
-    }
-
     /// Pages could not be had: the limit on pinned pages, or a pinner that refuses. The program tries something else.
     pub(super) fn lacks_pages(
         &mut self,
@@ -287,119 +229,11 @@ impl Callers {
         } else if self.config.is_limited {
             self.coverage.note(Condition::PinsLimited);
         } else {
-            let text = format!("{node}: pages could not be had, and nothing refused them: {error}");
-            self.fail(cluster.now_ns(), violation("pinned pages", text));
-        }
-    }
-
-    /// An import has its outcome.
-    pub(super) fn enter(&mut self, cluster: &mut Cluster, program: usize, request: RequestId) {
-        let at = self.programs[program].at;
-        let now_ns = cluster.now_ns();
-        let Some(asked) = self.programs[program].asked.remove(&request) else {
-            let text = format!("{}: import {} is over, and was not asked for", at.node, request.0);
-            return self.fail(now_ns, violation("completions", text));
-        };
-        let (from, slot) = (self.programs[asked.exporter].at, asked.slot);
-        let (node, _) = cluster.parts(at.node);
-        let outcome = node.enter_import(at.process, request);
-        let crashed = self.crashed[usize::from(from.node.0)];
-        let wrong = match outcome {
-            None => Some("has no outcome".to_owned()),
-            Some(Ok((id, grant))) => {
-                // A grant of a former incarnation may come late.
-                let is_it = |instance: &Instance| {
-                    instance.exporter == from && instance.id == grant.export && instance.key == grant.key
-                };
-                let number = self.instances.iter().rposition(is_it);
-                match number.map(|number| (number, &self.instances[number])) {
-                    Some((number, instance))
-                        if instance.exporter == from && instance.slot == slot && grant.length == instance.length =>
-                    {
-                        let may = importers::may_have(at.node, &asked, grant.rights, instance);
-                        if instance.importers != Allowed::All {
-                            self.coverage.note(Condition::Granted);
-                        }
-                        let is_dead = node.nic().imported(id).is_none_or(|import| import.revoked);
-                        self.programs[program].held.push(Held { id, instance: number, grant, is_dead });
-                        self.instances[number].is_granted = true;
-                        self.note(now_ns, may);
-                        self.count(cluster.now_ns(), program, "imported");
-                        None
-                    }
-                    _ => Some(format!("was granted as {grant:?}")),
-                }
-            }
-            Some(Err(ImportError::Vmmc(error))) => match error {
-                VmmcError::TimedOut { .. } => None,
-                VmmcError::PeerGone { .. } if crashed => None,
-                VmmcError::Refused { reason: reason @ (Refusal::NoRight | Refusal::NotPermitted), .. } => {
-                    self.check_refused(at.node, &asked, reason, now_ns);
-                    None
-                }
-                VmmcError::Refused { reason: Refusal::Revoked, .. } => None,
-                error => Some(format!("failed: {error}")),
-            },
-            Some(Err(ImportError::Nic(error))) => Some(format!("could not be entered: {error}")),
-        };
-        if let Some(wrong) = wrong {
-            let text = format!("{}: import {} {wrong}", at.node, request.0);
-            self.fail(now_ns, violation("completions", text));
-        }
-        cluster.settle(at.node, self);
-    }
-
-    /// An import was refused: one of the exports that it may have been about must be why.
-    fn check_refused(&mut self, by: NodeId, asked: &Asked, reason: Refusal, now_ns: u64) {
-        let exporter = self.programs[asked.exporter].at;
-        let was_there = |instance: &&Instance| {
-            (instance.exporter, instance.slot) == (exporter, asked.slot)
-                && instance.until_ns.is_none_or(|until_ns| until_ns >= asked.at_ns)
-        };
-        let found = self.instances.iter().filter(was_there).cloned();
-        let outcome = importers::is_refused(by, asked, reason, found);
-        if let Some(condition) = self.note(now_ns, outcome) {
-            self.coverage.note(condition);
-        }
-    }
-
-    /// Whether no command uses an import.
-    fn is_idle(&self, cluster: &Cluster, program: usize, held: &Held) -> bool {
-        let Program { at, words, .. } = &self.programs[program];
-        let mut pending = words.iter();
-        cluster.queued_commands(*at) == 0 && pending.all(|(_, pending)| pending.import != held.id)
-    }
-
-    fn release(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
-        let count = self.programs[program].held.len();
-        if count == 0 {
-            return;
-        }
-        let index = random.below(count as u64) as usize;
-        self.release_held(cluster, program, index);
-    }
-
-    fn release_held(&mut self, cluster: &mut Cluster, program: usize, index: usize) {
-        let held = self.programs[program].held[index];
-        if !self.is_idle(cluster, program, &held) {
-            return;
-        }
-        let at = self.programs[program].at;
-        self.programs[program].held.swap_remove(index);
-        let is_kept = cluster.canary() == Some(Canary::KeptImport);
-        let (node, _) = cluster.parts(at.node);
-        if !is_kept {
-            node.release_import(at.process, held.id, &held.grant);
-        }
-        self.count(cluster.now_ns(), program, "release");
-    }
-
-    /// Gives back imports whose exports are revoked or gone.
-    fn give_back_dead(&mut self, cluster: &mut Cluster, program: usize) {
-        for index in (0..self.programs[program].held.len()).rev() {
-            if self.programs[program].held[index].is_dead {
-                self.release_held(cluster, program, index);
-            }
+            self.broke(
+                cluster.now_ns(),
+                "pinned pages",
+                format!("{node}: pages could not be had, and nothing refused them: {error}"),
+            );
         }
     }
 
@@ -420,7 +254,7 @@ impl Callers {
         most: u64,
         exactly: Option<u64>,
         random: &mut Random,
-    ) -> (u64, u64, bool, Option<Signal>) {
+    ) -> Drawn {
         let exporter = self.index(held.grant.from);
         let lane = self.lane_of(exporter, program).unwrap_or_default() as u64;
         let start = self.lane_offset(lane);
@@ -445,33 +279,15 @@ impl Callers {
         if offset + length == self.export_bytes() {
             self.coverage.note(Condition::AtTheEnd);
         }
-        (offset, length, notify, signal)
+        Drawn { offset, length, notify, signal }
     }
 
     /// Notes a message in the order of its stream.
-    fn note_sent(&mut self, program: usize, held: &Held, sent: Sent) {
+    fn note_sent(&mut self, program: usize, held: &Held, drawn: Drawn, seed: u64) {
+        let Drawn { offset, length, notify, signal } = drawn;
         let stream = self.streams.entry((program, held.grant.from.node)).or_default();
-        let number = stream.sent;
-        let incarnation = self.incarnations[usize::from(self.programs[program].at.node.0)];
-        stream.submit(Sent { number, incarnation, ..sent });
-    }
-
-    fn short_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
-        let at = self.programs[program].at;
-        let held = self.pick(program, Rights::STORE, random);
-        let Some(held) = held.filter(|_| cluster.queued_commands(at) < MOST_QUEUED) else { return };
-        let (offset, length, notify, signal) = self.draw_send(program, &held, SHORT_BYTES as u64, None, random);
-        let seed = random.next();
-        let mut data = [0; SHORT_BYTES];
-        let data = &mut data[..length as usize];
-        pattern(seed, 0, data);
-        let command = CommandRepr::ShortSend { import: held.id, offset, length: length as u32, notify, signal };
-        if let Err(error) = cluster.submit(at, &command, data) {
-            let text = format!("{command:?} is not a command: {error}");
-            return self.fail(cluster.now_ns(), violation("completions", text));
-        }
-        let sent = Sent {
-            number: 0,
+        stream.submit(Sent {
+            number: stream.sent,
             instance: held.instance,
             offset,
             length,
@@ -480,9 +296,30 @@ impl Callers {
             notify,
             seed,
             is_given_up: false,
-            incarnation: 0,
-        };
-        self.note_sent(program, &held, sent);
+            incarnation: self.incarnations[usize::from(self.programs[program].at.node.0)],
+        });
+    }
+
+    /// Puts a command into the queue of a process.
+    pub(super) fn hand_over(&mut self, cluster: &mut Cluster, at: Endpoint, command: &CommandRepr, data: &[u8]) {
+        if let Err(error) = cluster.submit(at, command, data) {
+            self.broke(cluster.now_ns(), "completions", format!("{command:?} is not a command: {error}"));
+        }
+    }
+
+    fn short_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random) {
+        let at = self.programs[program].at;
+        let held = self.pick(program, Rights::STORE, random);
+        let Some(held) = held.filter(|_| cluster.queued_commands(at) < MOST_QUEUED) else { return };
+        let drawn = self.draw_send(program, &held, SHORT_BYTES as u64, None, random);
+        let Drawn { offset, length, notify, signal } = drawn;
+        let seed = random.next();
+        let mut data = [0; SHORT_BYTES];
+        let data = &mut data[..length as usize];
+        pattern(seed, 0, data);
+        let command = CommandRepr::ShortSend { import: held.id, offset, length: length as u32, notify, signal };
+        self.hand_over(cluster, at, &command, data);
+        self.note_sent(program, &held, drawn, seed);
         self.count(cluster.now_ns(), program, "short send");
     }
 
@@ -522,10 +359,7 @@ impl Callers {
     ) {
         let at = self.programs[program].at;
         self.programs[program].words.submit(word, pending);
-        if let Err(error) = cluster.submit(at, command, &[]) {
-            let text = format!("{command:?} is not a command: {error}");
-            self.fail(cluster.now_ns(), violation("completions", text));
-        }
+        self.hand_over(cluster, at, command, &[]);
         if cluster.canary() == Some(Canary::EarlyRelease) {
             cluster.parts(at.node).0.release(at.process, word);
         }
@@ -535,27 +369,15 @@ impl Callers {
     fn long_send(&mut self, cluster: &mut Cluster, program: usize, random: &mut Random, wanted: Option<(u64, u64)>) {
         let at = self.programs[program].at;
         let Some(held) = self.pick(program, Rights::STORE, random) else { return };
-        let (offset, length, notify, signal) =
-            self.draw_send(program, &held, self.config.lane_bytes, wanted.map(|it| it.0), random);
+        let drawn = self.draw_send(program, &held, self.config.lane_bytes, wanted.map(|it| it.0), random);
+        let Drawn { offset, length, notify, signal } = drawn;
         let shift = wanted.map_or_else(|| random.below(512) * 8, |it| it.1);
         let Some((word, address)) = self.hold(cluster, program, length, shift) else { return };
         let seed = random.next();
         let mut data = vec![0; length as usize];
         pattern(seed, 0, &mut data);
         cluster.parts(at.node).1.write(at.process.0, address, &data);
-        let sent = Sent {
-            number: 0,
-            instance: held.instance,
-            offset,
-            length,
-            arrived: 0,
-            signal,
-            notify,
-            seed,
-            is_given_up: false,
-            incarnation: 0,
-        };
-        self.note_sent(program, &held, sent);
+        self.note_sent(program, &held, drawn, seed);
         let command =
             CommandRepr::LongSend { import: held.id, offset, address, length, notify, signal, completion: word };
         let pending = Pending { work: Work::Send, import: held.id, instance: held.instance, address, length };
@@ -642,14 +464,16 @@ impl Callers {
             // That its bytes were sent says nothing of what became of them.
             Work::Send | Work::Forged { kind: Kind::Part, .. } => {}
             Work::Forged { .. } | Work::Misused(_) => {
-                let text = format!("{}: {:?} is done", at.node, pending.work);
-                self.fail(now_ns, violation("forgery", text));
+                self.broke(now_ns, "forgery", format!("{}: {:?} is done", at.node, pending.work));
             }
             Work::Fetch { offset, .. } => {
                 let seed = self.instances[pending.instance].seed;
                 if let Some(differs) = differs(seed, offset, &bytes) {
-                    let text = format!("{}: byte {differs} of a fetch is not what was exported", at.node);
-                    self.fail(now_ns, violation("delivery", text));
+                    self.broke(
+                        now_ns,
+                        "delivery",
+                        format!("{}: byte {differs} of a fetch is not what was exported", at.node),
+                    );
                 }
                 self.coverage.note(Condition::Fetched);
             }
@@ -659,9 +483,11 @@ impl Callers {
                 let stream = self.streams.get(&(program, to));
                 let missing = stream.and_then(|stream| stream.missing(sent, |sent| self.may_fail(sent)));
                 if let Some(missing) = missing {
-                    let text =
-                        format!("{}: a flush of {to} is done, and message {} has not arrived", at.node, missing.number);
-                    self.fail(now_ns, violation("delivery", text));
+                    self.broke(
+                        now_ns,
+                        "delivery",
+                        format!("{}: a flush of {to} is done, and message {} has not arrived", at.node, missing.number),
+                    );
                 }
             }
             Work::Add => {

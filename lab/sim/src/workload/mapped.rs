@@ -7,8 +7,7 @@ use mapwire_wire::{ExportId, Key, MappedPart, Rights};
 
 use super::Callers;
 use crate::checks::bounds::MAPPED_ADDRESS;
-use crate::checks::violation;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Observer};
 use crate::random::Random;
 
 /// Pages before the part, of the part, and behind it, at most.
@@ -37,8 +36,11 @@ impl Callers {
         let (node, memory) = cluster.parts(at.node);
         if let Some(mapped) = self.programs[program].mapped.take() {
             if let Err(error) = node.unexport(at.process, mapped.id) {
-                let text = format!("{}: {} cannot be revoked: {error}", at.node, mapped.id);
-                self.fail(cluster.now_ns(), violation("bounds", text));
+                self.broke(
+                    cluster.now_ns(),
+                    "bounds",
+                    format!("{}: {} cannot be revoked: {error}", at.node, mapped.id),
+                );
             }
             return self.count(cluster.now_ns(), program, "unexport");
         }

@@ -2,10 +2,12 @@
 
 mod calls;
 mod hostile;
+mod imports;
 mod mapped;
 mod watching;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use mapwire_node::Node;
 use mapwire_translation::{AnyDesign, PageRange};
@@ -22,11 +24,12 @@ use crate::checks::importers::{self, Asked};
 use crate::checks::liveness;
 use crate::checks::restarts::Restarts;
 use crate::checks::{pins, room};
-use crate::cluster::{Cluster, FIRST_ADDRESS, Violation};
+use crate::cluster::{Cluster, FIRST_ADDRESS, Observer, Violation};
 use crate::coverage::{Condition, Coverage};
+use crate::run::Programs;
 use mapped::Mapped;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct WorkloadConfig {
     /// Bytes of a lane of an export: 64 to 12,288, a multiple of 64.
     pub lane_bytes: u64,
@@ -119,9 +122,10 @@ enum Todo {
 }
 
 /// The programs of a cluster, and what must be true of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Callers {
     config: WorkloadConfig,
+    calls: Rc<[Call]>,
     per_node: u16,
     /// NIC memory of a node that has done nothing.
     idle_bytes: u64,
@@ -170,12 +174,15 @@ const fn keeps_place(slot: usize) -> bool {
     slot != SLOTS - 1
 }
 
+/// After which a program makes a call of a trace again that found no room.
+const AGAIN_NS: u64 = 20_000;
+
 /// Distances, over all processes, to those that a process talks to.
 const DISTANCES: [i64; LANES] = [1, -1, 2, -2, 3, -3, 5, -5];
 
 impl Callers {
-    /// Programs of all processes of a cluster, which have done nothing yet.
-    pub fn new(cluster: &Cluster, config: WorkloadConfig) -> Self {
+    /// Programs of all processes of a cluster, which have done nothing yet and make these calls.
+    pub(crate) fn new(cluster: &Cluster, config: WorkloadConfig, calls: Rc<[Call]>) -> Self {
         let shape = cluster.config();
         let per_node = shape.processes;
         let count = usize::from(shape.nodes) * usize::from(per_node);
@@ -188,61 +195,20 @@ impl Callers {
         };
         Self {
             config,
+            calls,
             per_node,
             idle_bytes: cluster.node(NodeId(0)).nic().memory().used_bytes(),
             programs: (0..count).map(program).collect(),
-            instances: Vec::new(),
-            by_id: BTreeMap::new(),
-            streams: BTreeMap::new(),
-            wanted: BTreeMap::new(),
-            former: BTreeMap::new(),
-            forged: Vec::new(),
-            refusals: BTreeMap::new(),
-            misused: Vec::new(),
             incarnations: vec![0; usize::from(shape.nodes)],
-            restarts: Restarts::default(),
-            coverage: Coverage::default(),
-            notifications: Vec::new(),
             crashed: vec![false; usize::from(shape.nodes)],
             down: vec![false; usize::from(shape.nodes)],
-            todo: Vec::new(),
-            late_revokes: Vec::new(),
-            violation: None,
-            history: Vec::new(),
+            ..Self::default()
         }
-    }
-
-    /// The first violation, with its time.
-    pub fn violation(&self) -> Option<&(u64, Violation)> {
-        self.violation.as_ref()
-    }
-
-    /// Calls that did something, in order.
-    pub fn history(&self) -> &[Made] {
-        &self.history
-    }
-
-    pub fn coverage(&self) -> &Coverage {
-        &self.coverage
     }
 
     fn count(&mut self, at_ns: u64, program: usize, call: &'static str) {
         let by = self.programs[program].at;
         self.history.push(Made { at_ns, by, call });
-    }
-
-    fn fail(&mut self, now_ns: u64, violation: Violation) {
-        self.violation.get_or_insert((now_ns, violation));
-    }
-
-    fn note<T>(&mut self, now_ns: u64, outcome: Result<T, Violation>) -> Option<T> {
-        match outcome {
-            Ok(value) => Some(value),
-            Err(violation) => {
-                self.fail(now_ns, violation);
-                None
-            }
-        }
     }
 
     fn index(&self, at: Endpoint) -> usize {
@@ -265,7 +231,6 @@ impl Callers {
         LANES_OFFSET + (LANES as u64 - 1 - lane) * self.config.lane_bytes
     }
 
-    /// Bytes of an export.
     fn export_bytes(&self) -> u64 {
         LANES_OFFSET + LANES as u64 * self.config.lane_bytes
     }
@@ -307,23 +272,11 @@ impl Callers {
         });
     }
 
-    /// What is left to be done after a step.
-    pub fn follow_up(&mut self, cluster: &mut Cluster) {
-        while let Some(todo) = self.todo.pop() {
-            match todo {
-                Todo::Enter(program, request) => self.enter(cluster, program, request),
-                Todo::Over(program, pending, is_done) => {
-                    self.over(cluster, program, pending, is_done);
-                }
-            }
-        }
-    }
-
     /// Checks that nothing waits, once nothing is left to happen.
-    pub fn check_rest(&mut self, cluster: &mut Cluster) {
+    fn check_rest(&mut self, cluster: &mut Cluster) {
         let now_ns = cluster.now_ns();
         if let Some(violation) = self.waiting(cluster) {
-            return self.fail(now_ns, violation);
+            return self.violated(now_ns, violation);
         }
         for node in (0..cluster.config().nodes).map(NodeId) {
             if cluster.is_alive(node) {
@@ -355,8 +308,11 @@ impl Callers {
             let outcome = self.instances[number].adds.finish(u64::from_le_bytes(word));
             self.note(now_ns, outcome);
             if let Some(at) = differs(seed, 0, &bytes) {
-                let text = format!("{}: byte {at}, which nobody may store, has changed", exporter.node);
-                self.fail(now_ns, crate::checks::violation("bounds", text));
+                self.broke(
+                    now_ns,
+                    "bounds",
+                    format!("{}: byte {at}, which nobody may store, has changed", exporter.node),
+                );
             }
         }
     }
@@ -544,6 +500,46 @@ impl Callers {
             let outcome = pins::unpinned(at, page, self.used(self.index(at)));
             self.note(now_ns, outcome);
         }
+    }
+}
+
+impl Programs for Callers {
+    /// Calls that did something, in order.
+    type Seen = Vec<Made>;
+
+    fn violation(&self) -> Option<&(u64, Violation)> {
+        self.violation.as_ref()
+    }
+
+    fn runs_at(&self, number: u32) -> Option<NodeId> {
+        Some(self.programs[self.calls[number as usize].process as usize].at.node)
+    }
+
+    /// A program makes a call; again, if it found no room.
+    fn event(&mut self, cluster: &mut Cluster, number: u32) -> bool {
+        let call = self.calls[number as usize];
+        if self.call(cluster, &call) {
+            cluster.schedule(cluster.now_ns() + AGAIN_NS, number);
+        }
+        false
+    }
+
+    fn follow_up(&mut self, cluster: &mut Cluster) {
+        while let Some(todo) = self.todo.pop() {
+            match todo {
+                Todo::Enter(program, request) => self.enter(cluster, program, request),
+                Todo::Over(program, pending, is_done) => self.over(cluster, program, pending, is_done),
+            }
+        }
+    }
+
+    fn rest(&mut self, cluster: &mut Cluster) {
+        self.check_rest(cluster);
+    }
+
+    fn finish(self, coverage: &mut Coverage) -> Vec<Made> {
+        coverage.add(&self.coverage);
+        self.history
     }
 }
 

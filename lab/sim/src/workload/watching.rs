@@ -375,6 +375,6 @@ impl Observer for Callers {
     }
 
     fn violated(&mut self, now_ns: u64, violation: Violation) {
-        self.fail(now_ns, violation);
+        self.violation.get_or_insert((now_ns, violation));
     }
 }

@@ -4,7 +4,7 @@ use mapwire_translation::{DesignConfig, DynamicHandleConfig};
 use mapwire_wire::{Endpoint, ProcessId};
 
 use super::*;
-use crate::computers::{Do, FIRST_ADDRESS, Moment, Send};
+use crate::computers::{Do, FIRST_ADDRESS, Send};
 use crate::hardware::{Constant, Origin, Profile, US};
 
 const TARGET: u64 = FIRST_ADDRESS + (1 << 20);
@@ -16,17 +16,20 @@ fn at(node: u16) -> Endpoint {
 /// Each step of a NIC takes a microsecond, a wire 5 us for whatever; the host lets a miss wait for 10 us and works for 20.
 fn computers(on_miss: OnMiss) -> Computers {
     let is = |cost, us| Constant { cost, value: us * US, origin: Origin::Assumed, source: "test" };
-    let constants =
-        [is(Cost::NicHeader, 1), is(Cost::NicStartNetwork, 1), is(Cost::NicTakePacket, 1), is(Cost::WireLatency, 5)];
+    let constants = [
+        is(Cost::NicHeader, 1),
+        is(Cost::NicStartNetwork, 1),
+        is(Cost::NicTakePacket, 1),
+        is(Cost::WireLatency, 5),
+        is(Cost::MissDelayLeast, 10),
+        is(Cost::MissDelayMost, 10),
+        is(Cost::MissProcessingLeast, 20),
+        is(Cost::MissProcessingMost, 20),
+    ];
     let shape = Shape {
         design: DesignConfig::DynamicHandle(DynamicHandleConfig::default()),
         on_miss,
-        miss_times: Some(MissTimes {
-            delay_ps: (10 * US, 10 * US),
-            processing_ps: (20 * US, 20 * US),
-            even_percent: 0,
-            seed: 1,
-        }),
+        miss_seed: Some(1),
         ..Shape::default()
     };
     Computers::new(Profile::new("test", 0, &constants), shape).unwrap()
@@ -37,15 +40,9 @@ fn one_message(on_miss: OnMiss) -> Vec<(Ps, Ps)> {
     let mut computers = computers(on_miss);
     computers.export(at(1), "target", TARGET, 4096).unwrap();
     let import = computers.import(at(0), at(1), "target").unwrap();
-    let mut sent = false;
-    computers.start(at(0), move |moment: &mut Moment<'_>| {
-        moment.write(FIRST_ADDRESS, &7_u64.to_le_bytes());
-        if core::mem::replace(&mut sent, true) { Do::End } else { Do::Send(Send::new(import, 0, FIRST_ADDRESS, 8)) }
-    });
-    let mut watched = false;
-    computers.start(at(1), move |_: &mut Moment<'_>| {
-        if core::mem::replace(&mut watched, true) { Do::End } else { Do::Watch { address: TARGET, least: 7 } }
-    });
+    let send = Do::Send(Send { import, offset: 0, address: FIRST_ADDRESS, bytes: 8 });
+    computers.start(at(0), [Do::Write(FIRST_ADDRESS, 7), send].into_iter());
+    computers.start(at(1), [Do::Watch { address: TARGET, least: 7 }].into_iter());
     computers.run().unwrap();
     let after = |it: &Missed| {
         let (filled, taken) = (it.filled_ps.unwrap(), it.taken_ps.unwrap());

@@ -34,7 +34,7 @@ fn a_design_that_checks_first_pins_in_the_program_and_reads_its_table_by_dma() {
     let counters = computers.counters(at(0));
     // The export was checked, too.
     assert_eq!((counters.check_misses, counters.nic_misses), (2, 1));
-    let spans = computers.take_timeline();
+    let spans = computers.timeline.take();
     assert_eq!(count(&spans, 0, "table from host"), 1);
     let posts = spans.iter().find(|span| span.label == "posts").unwrap();
     assert_eq!(posts.to_ps - posts.from_ps, 8 * US, "a call that pins, and the post");
@@ -58,18 +58,8 @@ fn a_packet_that_is_dropped_on_a_miss_comes_again() {
 fn a_handler_takes_its_time_from_the_program_that_runs() {
     let (mut computers, imports) = pair(Shape::default(), PAGE);
     let import = imports[0];
-    let mut step = 0;
-    computers.start(at(0), move |moment: &mut Moment<'_>| {
-        step += 1;
-        match step {
-            1 => Do::Send(Send::new(import, 0, SOURCE, 1000)),
-            2 => Do::Compute(1000 * US, "computes"),
-            _ => {
-                moment.mark(0);
-                Do::End
-            }
-        }
-    });
+    let send = Do::Send(Send { import, offset: 0, address: SOURCE, bytes: 1000 });
+    computers.start(at(0), [send, Do::Compute(1000 * US, "computes"), Do::Mark(0)].into_iter());
     computers.run().unwrap();
     let load = computers.load(NodeId(0));
     let end_ps = computers.marks()[0].at_ps;

@@ -7,6 +7,7 @@ use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
 mod misses;
 
 use super::*;
+use crate::hardware::Span;
 use crate::hardware::{Constant, Cost, Lane, Origin, US};
 
 const SOURCE: u64 = FIRST_ADDRESS + 40;
@@ -55,50 +56,28 @@ fn pattern(bytes: u64) -> Vec<u8> {
 }
 
 /// Sends so many bytes, so many times, each after the last is complete.
-fn sends(import: ImportId, bytes: u64, times: u64) -> impl Program {
-    let mut left = times;
-    move |moment: &mut Moment<'_>| {
-        if left == times {
-            moment.write(SOURCE, &pattern(bytes));
-        }
-        if let Some(word) = moment.posted() {
-            return Do::Await(word);
-        }
-        moment.mark(left);
-        if left == 0 {
-            return Do::End;
-        }
-        left -= 1;
-        Do::Send(Send::new(import, 0, SOURCE, bytes))
-    }
+fn sends(import: ImportId, bytes: u64, times: u64) -> impl Iterator<Item = Do> {
+    let send = Send { import, offset: 0, address: SOURCE, bytes };
+    let one = move |left| [Do::Mark(left), Do::Send(send), Do::Await(0)];
+    (1..=times).rev().flat_map(one).chain([Do::Mark(0)])
 }
 
-/// Waits until the last eight bytes of a message are there, looks whether all are, and notes that.
-fn receives(bytes: u64) -> impl Program {
-    let mut waited = false;
-    move |moment: &mut Moment<'_>| {
-        let expected = pattern(bytes);
-        if !waited {
-            waited = true;
-            let last = expected[bytes as usize - 8..].try_into().unwrap();
-            return Do::Watch { address: TARGET + bytes - 8, least: u64::from_le_bytes(last) };
-        }
-        let mut found = vec![0; bytes as usize];
-        moment.read(TARGET, &mut found);
-        moment.mark(u64::from(found == expected));
-        Do::End
-    }
+/// Waits until the last eight bytes of a message are there.
+fn receives(bytes: u64) -> impl Iterator<Item = Do> {
+    let last = pattern(bytes)[bytes as usize - 8..].try_into().unwrap();
+    [Do::Watch { address: TARGET + bytes - 8, least: u64::from_le_bytes(last) }, Do::Mark(1)].into_iter()
 }
 
 fn one_way(shape: Shape, bytes: u64) -> Computers {
     let (mut computers, imports) = pair(shape, bytes);
-    computers.begin_timeline();
+    computers.timeline.begin();
+    computers.computers[0].memory.write(0, SOURCE, &pattern(bytes));
     computers.start(at(0), sends(imports[0], bytes, 1));
     computers.start(at(1), receives(bytes));
     computers.run().unwrap();
-    let received = computers.marks().iter().filter(|mark| mark.of == at(1));
-    let all: Vec<_> = received.map(|mark| mark.number).collect();
-    assert_eq!(all, [1], "the data are not what was sent");
+    let mut found = vec![0; bytes as usize];
+    computers.computers[1].memory.read(0, TARGET, &mut found);
+    assert!(found == pattern(bytes), "the data are not what was sent");
     computers
 }
 
@@ -124,7 +103,7 @@ fn data_arrive_by_every_design_over_every_transport() {
 
 #[test]
 fn a_page_is_loaded_while_the_one_before_it_is_sent() {
-    let spans = one_way(Shape::default(), 20 * PAGE).take_timeline();
+    let spans = one_way(Shape::default(), 20 * PAGE).timeline.take();
     let of = |lane, label| {
         let spans = spans.iter();
         spans.filter(move |span: &&Span| (span.node, span.lane, span.label) == (0, lane, label))
@@ -148,12 +127,12 @@ fn a_page_is_loaded_while_the_one_before_it_is_sent() {
 fn a_packet_that_comes_ends_the_tight_loop() {
     let bytes = 20 * PAGE;
     let (mut computers, imports) = pair(Shape::default(), bytes);
-    computers.begin_timeline();
+    computers.timeline.begin();
     for node in 0..2 {
         computers.start(at(node), sends(imports[usize::from(node)], bytes, 1));
     }
     computers.run().unwrap();
-    let spans = computers.take_timeline();
+    let spans = computers.timeline.take();
     let passes = count(&spans, 0, "main loop");
     assert!(passes > 30, "{passes}");
     let moved = |span: &&Span| (span.node, span.lane) == (0, Lane::HostDma);
@@ -171,10 +150,10 @@ fn dma_slows_the_processor_and_two_kinds_stop_it() {
     let mut constants = computers.profile.constants().to_vec();
     constants.extend([is(Cost::NicSlowedByDma, 50), is(Cost::NicSlowedByTwo, 100)]);
     computers.profile = Profile::new("test", 0, &constants);
-    computers.begin_timeline();
+    computers.timeline.begin();
     computers.start(at(0), sends(imports[0], 20 * PAGE, 1));
     computers.run().unwrap();
-    let spans = computers.take_timeline();
+    let spans = computers.timeline.take();
     let took: Vec<_> = spans
         .iter()
         .filter(|span| span.node == 0 && span.label == "programs DMA")
@@ -204,33 +183,9 @@ fn a_wire_is_held_back_while_its_receiver_has_no_buffer() {
 }
 
 #[test]
-fn a_fetch_brings_data_and_completes() {
-    let bytes = 10_000;
-    let (mut computers, imports) = pair(Shape::default(), bytes);
-    computers.computers[1].memory.write(0, TARGET, &pattern(bytes));
-    let import = imports[0];
-    let mut step = 0;
-    computers.start(at(0), move |moment: &mut Moment<'_>| {
-        step += 1;
-        match (step, moment.posted()) {
-            (1, _) => Do::Fetch(Fetch { import, offset: 0, address: SOURCE, length: bytes }),
-            (2, Some(word)) => Do::Await(word),
-            _ => {
-                let mut found = vec![0; bytes as usize];
-                moment.read(SOURCE, &mut found);
-                moment.mark(u64::from(found == pattern(bytes)));
-                Do::End
-            }
-        }
-    });
-    computers.run().unwrap();
-    assert_eq!(computers.marks()[0].number, 1);
-}
-
-#[test]
 fn a_program_that_waits_in_vain_is_told_of() {
     let (mut computers, _) = pair(Shape::default(), PAGE);
-    computers.start(at(1), |_: &mut Moment<'_>| Do::Watch { address: TARGET, least: 1 });
+    computers.start(at(1), [Do::Watch { address: TARGET, least: 1 }].into_iter());
     let error = computers.run().unwrap_err();
     assert!(matches!(error, ComputersError::Stuck { node: NodeId(1), .. }), "{error}");
 }
@@ -247,15 +202,8 @@ fn a_send_that_the_firmware_refuses_ends_the_run() {
 fn a_short_send_does_not_overtake_a_long_one() {
     let (mut computers, imports) = pair(Shape::default(), 30 * PAGE);
     let import = imports[0];
-    let mut left = 6;
-    computers.start(at(0), move |_: &mut Moment<'_>| {
-        left -= 1;
-        let bytes = if left % 2 == 0 { 8 } else { 9 * PAGE };
-        match left {
-            0 => Do::End,
-            _ => Do::Send(Send::new(import, 0, SOURCE, bytes)),
-        }
-    });
+    let send = move |bytes| Do::Send(Send { import, offset: 0, address: SOURCE, bytes });
+    computers.start(at(0), [9 * PAGE, 8, 9 * PAGE, 8, 9 * PAGE].into_iter().map(send));
     computers.run().unwrap();
     let received = computers.node(NodeId(1)).nic().counters();
     assert_eq!(received.rejected.total(), 0);

@@ -1,13 +1,12 @@
 //! Runs of the machine: two nodes, of which the second misses as often as is wanted (§V.B).
 
-use std::collections::VecDeque;
-
 use mapwire_nic::link::LinkConfig;
 use mapwire_translation::{CacheConfig, DesignConfig, DynamicHandleConfig};
-use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
+use mapwire_wire::ImportId;
 
-use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, MissTimes, Missed, Moment, OnMiss, Send, Shape};
+use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Missed, OnMiss, Send, Shape};
 use crate::hardware::{Cost, Profile, Ps};
+use crate::paper::vmmc::bench::at;
 
 /// Bytes of the longest message, and from one place of a message to the next.
 pub(in crate::paper) const MOST_BYTES: u64 = 64 << 10;
@@ -52,10 +51,6 @@ pub(super) fn dynamic_handles() -> DesignConfig {
     DesignConfig::DynamicHandle(DynamicHandleConfig::default().with_cache(cache))
 }
 
-const fn at(node: u16) -> Endpoint {
-    Endpoint { node: NodeId(node), process: ProcessId(0) }
-}
-
 /// Messages, of which some go where nothing was before, so that all of their pages miss.
 #[derive(Clone, Copy, Debug)]
 struct Messages {
@@ -89,13 +84,6 @@ impl Messages {
 
 impl Bench {
     fn shape(&self) -> Shape {
-        let of = |cost| self.profile.of(cost);
-        let times = |seed| MissTimes {
-            delay_ps: (of(Cost::MissDelayLeast), of(Cost::MissDelayMost)),
-            processing_ps: (of(Cost::MissProcessingLeast), of(Cost::MissProcessingMost)),
-            even_percent: of(Cost::MissProcessingEven),
-            seed,
-        };
         Shape {
             processors: 2,
             design: self.design,
@@ -110,8 +98,8 @@ impl Bench {
                 Link::Firmware => OnMiss::Waits,
                 Link::Other(on_miss) => on_miss,
             },
-            window: (of(Cost::LinkWindow) / 4096).max(1) as u16,
-            miss_times: self.drawn_by.map(times),
+            window: (self.profile.of(Cost::LinkWindow) / 4096).max(1) as u16,
+            miss_seed: self.drawn_by,
             ..Shape::default()
         }
     }
@@ -165,12 +153,11 @@ fn timed(computers: &Computers) -> Timed {
     Timed { took_ps: took.unwrap_or(0), missed: missed.filter(|it| it.at_ps >= since).copied().collect() }
 }
 
-/// A message with its number at its end, from one of two sources.
-fn send(moment: &mut Moment<'_>, import: ImportId, messages: Messages, offset: u64, number: u64) -> Do {
-    // The message before may still be read.
-    let source = SOURCE + number % 2 * MOST_BYTES;
-    moment.write(source + messages.last(), &number.to_le_bytes());
-    Do::Send(Send::new(import, offset, source, messages.bytes))
+/// A message with its number at its end, from one of two sources: the message before may still be read.
+fn send(import: ImportId, messages: Messages, offset: u64, number: u64) -> [Do; 2] {
+    let address = SOURCE + number % 2 * MOST_BYTES;
+    let send = Send { import, offset, address, bytes: messages.bytes };
+    [Do::Write(address + messages.last(), number), Do::Send(send)]
 }
 
 /// Until the end of a message is there.
@@ -179,96 +166,34 @@ fn watch(messages: Messages, offset: u64, number: u64) -> Do {
 }
 
 /// One side of a ping-pong: the first sends to where messages go, and answers come to the first place.
-fn ping_pong(node: u16, import: ImportId, messages: Messages) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
-    let (mut message, mut phase) = (0, if node == 0 { 0 } else { 2 });
-    move |moment| {
-        loop {
-            if message == messages.all() {
-                if node == 0 {
-                    moment.mark(1);
-                }
-                return Do::End;
-            }
-            let offset = messages.offset(message);
-            let (to, from) = match node {
-                0 => (offset, 0),
-                _ => (0, offset),
-            };
-            let number = message + 1;
-            phase += 1;
-            match phase {
-                1 => {
-                    if node == 0 && message == WARM {
-                        moment.mark(0);
-                    }
-                    return send(moment, import, messages, to, number);
-                }
-                2 => {
-                    message += u64::from(node == 1);
-                    if let Some(word) = moment.posted() {
-                        return Do::Await(word);
-                    }
-                }
-                3 => return watch(messages, from, number),
-                _ => {
-                    message += u64::from(node == 0);
-                    phase = 0;
-                }
-            }
-        }
-    }
+fn ping_pong(node: u16, import: ImportId, messages: Messages) -> impl Iterator<Item = Do> {
+    let is_first = node == 0;
+    let of_message = move |message| {
+        let (offset, number) = (messages.offset(message), message + 1);
+        let begins = (is_first && message == WARM).then_some(Do::Mark(0));
+        let (to, from) = if is_first { (offset, 0) } else { (0, offset) };
+        let comes = Some(watch(messages, from, number));
+        let (before, after) = if is_first { (begins, comes) } else { (comes, None) };
+        before.into_iter().chain(send(import, messages, to, number)).chain([Do::Await(0)]).chain(after)
+    };
+    (0..messages.all()).flat_map(of_message).chain(is_first.then_some(Do::Mark(1)))
 }
 
-/// Sends all messages; a word is waited for when its successor is posted.
-fn stream_out(import: ImportId, messages: Messages) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
-    let mut message = 0;
-    let mut is_warm = false;
-    let mut pending = VecDeque::new();
-    move |moment| {
-        pending.extend(moment.posted());
-        if pending.len() > 1
-            && let Some(word) = pending.pop_front()
-        {
-            return Do::Await(word);
-        }
-        if message == WARM && !is_warm {
-            is_warm = true;
-            // The receiver says so.
-            return Do::Watch { address: TARGET, least: 1 };
-        }
-        if message == messages.all() {
-            return Do::End;
-        }
-        if message == WARM {
-            moment.mark(0);
-        }
-        let (offset, number) = (messages.offset(message), message + 1);
-        message += 1;
-        send(moment, import, messages, offset, number)
-    }
+/// Sends all messages; each is complete before the next but one. The receiver says when the warm ones are there.
+fn stream_out(import: ImportId, messages: Messages) -> impl Iterator<Item = Do> {
+    (0..messages.all()).flat_map(move |message| {
+        let begins =
+            [Do::Watch { address: TARGET, least: 1 }, Do::Mark(0)].into_iter().filter(move |_| message == WARM);
+        begins.chain(send(import, messages, messages.offset(message), message + 1)).chain([Do::Await(1)])
+    })
 }
 
 /// Waits for the warm ones, says so, and waits for the last.
-fn stream_in(import: ImportId, messages: Messages) -> impl FnMut(&mut Moment<'_>) -> Do + 'static {
-    let mut phase = 0;
-    move |moment| {
-        phase += 1;
-        match phase {
-            1 => watch(messages, 0, WARM),
-            2 => {
-                moment.write(SOURCE, &1_u64.to_le_bytes());
-                Do::Send(Send::new(import, 0, SOURCE, 8))
-            }
-            3 => {
-                let last = messages.all() - 1;
-                watch(messages, messages.offset(last), last + 1)
-            }
-            _ => {
-                moment.mark(1);
-                Do::End
-            }
-        }
-    }
+fn stream_in(import: ImportId, messages: Messages) -> impl Iterator<Item = Do> {
+    let last = messages.all() - 1;
+    let says = Do::Send(Send { import, offset: 0, address: SOURCE, bytes: 8 });
+    let comes = watch(messages, messages.offset(last), last + 1);
+    [watch(messages, 0, WARM), Do::Write(SOURCE, 1), says, comes, Do::Mark(1)].into_iter()
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use crate::paper::{Cell, Role, Table};
 
 /// Bytes of a translation in the paper (§IV.B); the firmware's take 8.
 const ENTRY_BYTES: u64 = 4;
-/// Bytes of a page.
 const PAGE: u64 = 4096;
 
 /// Thousandths of a KB.

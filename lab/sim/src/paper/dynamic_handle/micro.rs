@@ -3,9 +3,9 @@
 use super::bench::{Bench, Link, MOST_BYTES, dynamic_handles};
 use crate::computers::{ComputersError, Missed, OnMiss};
 use crate::hardware::{Cost, Profile, Ps, US};
+use crate::paper::numbers::us_down as us;
 use crate::paper::{Cell, Figure, Line, Table};
 
-/// Bytes of messages.
 const SIZES: [u64; 5] = [64, 1 << 10, 4 << 10, 16 << 10, MOST_BYTES];
 /// Percent of lookups that miss: all pages of so many messages.
 const RATIOS: [u64; 8] = [0, 5, 10, 20, 40, 60, 80, 100];
@@ -30,11 +30,6 @@ fn answers(timeout_ps: Ps) -> [(&'static str, Link); 5] {
         ("the firmware's", Link::Firmware),
         ("waits on the NIC", Link::Other(OnMiss::Waits)),
     ]
-}
-
-/// Thousandths of a microsecond.
-fn us(ps: Ps) -> i64 {
-    (ps * 1000 / US) as i64
 }
 
 /// Time from a miss to what ended it, of all that ended, in order of length.

@@ -44,14 +44,26 @@ impl Transfers {
     }
 }
 
-/// All of the paper's, in the order of its Figure 5.
+/// All of the paper's, in the order of its Figure 5: the problem, computing time in milliseconds, accesses.
 pub(super) fn all(seed: u64) -> Vec<Application> {
-    vec![fft(), radix(seed), water_nsquared(), raytrace(seed), lu_contiguous(), ocean(), volrend(seed), water_spatial()]
+    let of = |name, problem, computing_ms, accesses| Application { name, problem, accesses, computing_ms };
+    // Rays and volumes: queues of tasks that all nodes touch again and again, and data that are fetched when a task comes to them.
+    let (rays, volume) = (tasks(seed, 4096, 60_000, 97), tasks(seed.wrapping_add(1), 2048, 40_000, 97));
+    vec![
+        of("FFT", "4 M points, there and back", 14_000, fft()),
+        of("Radix", "32 M keys, 8 bits a pass, 2 passes", 8_000, sort(seed, 256)),
+        of("WaterNsquared", "4,096 molecules, 10 steps", 120_000, water_nsquared()),
+        of("Raytrace", "scene of 16 MB", 60_000, rays),
+        of("LUContiguous", "5,632 x 5,632, blocks of 32 x 32", 1_000_000, lu_contiguous()),
+        of("Ocean", "25 grids of 1,026 x 1,026, 8 steps", 40_000, ocean()),
+        of("Volrend", "volume of 8 MB", 30_000, volume),
+        of("WaterSpatial", "24,576 molecules, 8 steps", 120_000, water_spatial()),
+    ]
 }
 
 /// Six-step FFT and its inverse: six transposes between two matrices. A row of 2,048 complex numbers is 8 pages, of which each node
 /// needs 2.
-fn fft() -> Application {
+fn fft() -> Vec<Access> {
     const ROWS: u64 = 2048;
     const ROW_PAGES: u64 = 8;
     const MATRIX: u64 = ROWS * ROW_PAGES;
@@ -70,21 +82,11 @@ fn fft() -> Application {
             }
         }
     }
-    Application { name: "FFT", problem: "4 M points, there and back", accesses: transfers.0, computing_ms: 14_000 }
+    transfers.0
 }
 
-/// Two passes of a sort by 8 bits: each node writes its keys into its part of each of 256 buckets, wherever that lies. A page is
-/// fetched when the first key is written to it, and what was written goes to the pages' homes at the end, page by page.
-fn radix(seed: u64) -> Application {
-    Application {
-        name: "Radix",
-        problem: "32 M keys, 8 bits a pass, 2 passes",
-        accesses: sort(seed, 256),
-        computing_ms: 8_000,
-    }
-}
-
-/// Two passes of a sort of 32 M keys into so many buckets, a power of two.
+/// Two passes of a sort of 32 M keys into so many buckets, a power of two: each node writes its keys into its part of each bucket, wherever
+/// that lies. A page is fetched when the first key is written to it, and what was written goes to the pages' homes at the end.
 pub(super) fn sort(seed: u64, buckets: u64) -> Vec<Access> {
     const ARRAY: u64 = 64 << 10;
     let bucket_pages = (32 << 10) / buckets;
@@ -123,7 +125,7 @@ fn shuffled(count: u64, random: &mut Random) -> Vec<u64> {
 }
 
 /// Forces between all pairs: in each step a node reads the molecules of half of the others, and adds to them.
-fn water_nsquared() -> Application {
+fn water_nsquared() -> Vec<Access> {
     const PAGES: u64 = 680;
     let of_node = PAGES / NODES;
     let mut transfers = Transfers::default();
@@ -141,32 +143,7 @@ fn water_nsquared() -> Application {
             }
         }
     }
-    Application {
-        name: "WaterNsquared",
-        problem: "4,096 molecules, 10 steps",
-        accesses: transfers.0,
-        computing_ms: 120_000,
-    }
-}
-
-/// Rays: queues of tasks that all nodes touch again and again, and parts of a scene that are fetched when a ray comes to them.
-fn raytrace(seed: u64) -> Application {
-    Application {
-        name: "Raytrace",
-        problem: "scene of 16 MB",
-        accesses: tasks(seed, 4096, 60_000, 97),
-        computing_ms: 60_000,
-    }
-}
-
-/// The same with a volume.
-fn volrend(seed: u64) -> Application {
-    Application {
-        name: "Volrend",
-        problem: "volume of 8 MB",
-        accesses: tasks(seed.wrapping_add(1), 2048, 40_000, 97),
-        computing_ms: 30_000,
-    }
+    transfers.0
 }
 
 /// Transfers, of which so many percent are of queues and the others of short runs of read-only data.
@@ -196,7 +173,7 @@ fn tasks(seed: u64, data_pages: u64, count: usize, queue_percent: u64) -> Vec<Ac
 }
 
 /// LU of 176 x 176 blocks of 2 pages each, which processors own by turns, 2 x 4; a processor's blocks follow one another by columns.
-fn lu_contiguous() -> Application {
+fn lu_contiguous() -> Vec<Access> {
     const BLOCKS: u64 = 176;
     const BLOCK_PAGES: u64 = 2;
     let owner = |row: u64, column: u64| row % 2 * 4 + column % 4;
@@ -221,17 +198,12 @@ fn lu_contiguous() -> Application {
             }
         }
     }
-    Application {
-        name: "LUContiguous",
-        problem: "5,632 x 5,632, blocks of 32 x 32",
-        accesses: transfers.0,
-        computing_ms: 1_000_000,
-    }
+    transfers.0
 }
 
 /// Grids in four parts of rows: each node exchanges the rows at the borders of its part with the nodes above and below. A step does
 /// that once for all grids, and relaxes 100 times on three of them. A row of a processor's half is a page.
-fn ocean() -> Application {
+fn ocean() -> Vec<Access> {
     const GRIDS: u64 = 25;
     const RELAXED: u64 = 3;
     const PART_PAGES: u64 = 2 * 257;
@@ -249,16 +221,11 @@ fn ocean() -> Application {
             }
         }
     }
-    Application {
-        name: "Ocean",
-        problem: "25 grids of 1,026 x 1,026, 8 steps",
-        accesses: transfers.0,
-        computing_ms: 40_000,
-    }
+    transfers.0
 }
 
 /// Molecules in cells: in each step a node reads the cells at the borders of its neighbours' parts.
-fn water_spatial() -> Application {
+fn water_spatial() -> Vec<Access> {
     const PART_PAGES: u64 = 1024;
     const RUN: u64 = 8;
     let mut transfers = Transfers::default();
@@ -273,12 +240,7 @@ fn water_spatial() -> Application {
             }
         }
     }
-    Application {
-        name: "WaterSpatial",
-        problem: "24,576 molecules, 8 steps",
-        accesses: transfers.0,
-        computing_ms: 120_000,
-    }
+    transfers.0
 }
 
 #[cfg(test)]
@@ -298,7 +260,7 @@ mod tests {
 
     #[test]
     fn each_transpose_fetches_three_quarters_of_a_nodes_part() {
-        let accesses = fft().accesses;
+        let accesses = fft();
         assert_eq!(accesses.len(), 6 * 2 * 3 * 512 * 2);
     }
 }

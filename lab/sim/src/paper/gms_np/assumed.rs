@@ -1,13 +1,13 @@
 //! How much the constants matter that nobody states.
 
 use super::tables::Tables;
-use crate::hardware::{Cost, HostState, MachineError, Origin, Placement, Profile};
+use crate::directory::{HostLoad, MachineError, Placement};
+use crate::hardware::{Constant, Cost, Origin, Profile};
 use crate::paper::Table;
 use crate::paper::numbers::us;
 
-/// Figures that are predicted.
 fn predicted(tables: &Tables) -> Result<[i64; 4], MachineError> {
-    let bench = |placement| tables.bench(placement, HostState::Idle);
+    let bench = |placement| tables.bench(placement, HostLoad::Idle);
     let (host, nic) = (bench(Placement::Host), bench(Placement::NicHostMemory));
     let (lookup, getpage) = (nic.lookup()?.total_ps(), nic.latency()?);
     let gain = us(host.latency()?) - us(getpage);
@@ -29,19 +29,15 @@ impl Tables {
             Ok(())
         };
         row("all", "as they are", self.profile.clone())?;
-        let constants = self.profile.constants().iter();
-        let of_host = [Cost::HostInterrupt];
-        let varied = constants.filter(|row| row.origin == Origin::Assumed || of_host.contains(&row.cost));
-        for constant in varied {
-            for (word, value) in [("half", constant.value / 2), ("double", 2 * constant.value)] {
-                let mut profile = self.profile.clone().with(constant.cost, value);
-                if constant.cost == Cost::HostInterrupt {
-                    // What the interrupt and its handler take together is known.
-                    let both = constant.value + profile.of(Cost::HostHandler);
-                    profile = profile.with(Cost::HostHandler, both.saturating_sub(value));
-                }
-                row(&format!("{:?}", constant.cost), word, profile)?;
+        let varied = |it: &Constant| it.origin == Origin::Assumed || it.cost == Cost::HostInterrupt;
+        for (name, word, Constant { cost, value, .. }) in self.profile.varied(varied) {
+            let mut profile = self.profile.clone().with(cost, value);
+            if cost == Cost::HostInterrupt {
+                // What the interrupt and its handler take together is known.
+                let both = self.profile.of(cost) + profile.of(Cost::HostHandler);
+                profile = profile.with(Cost::HostHandler, both.saturating_sub(value));
             }
+            row(&name, word, profile)?;
         }
         table.note("How interrupt and handler share the 20.5 us that are known of both is taken from another paper; it is varied, too. It matters only where getpages meet.");
         table.note(

@@ -6,7 +6,8 @@ use mapwire_gms::{Outcome, PageName, RowSize, SpaceId};
 use mapwire_wire::NodeId;
 
 use crate::Random;
-use crate::hardware::{Call, HostState, Lane, Load, Machine, MachineError, Placement, Profile, Ps, Shape, Span};
+use crate::directory::{Call, HostLoad, Load, Machine, MachineError, Placement, Shape};
+use crate::hardware::{Lane, Profile, Ps, Span};
 
 pub(super) const A: u16 = 0;
 pub(super) const B: u16 = 1;
@@ -17,7 +18,7 @@ pub(super) struct Bench {
     pub(super) profile: Profile,
     pub(super) placement: Placement,
     pub(super) row_size: RowSize,
-    pub(super) state: HostState,
+    pub(super) state: HostLoad,
 }
 
 /// Where the pages of a run lie in the directory.
@@ -102,7 +103,7 @@ impl Bench {
         for &name in &names {
             machine.place(name, A, NodeId(C))?;
         }
-        machine.set_state(B, self.state);
+        machine.set_host_load(B, self.state);
         Ok((machine, names))
     }
 
@@ -140,11 +141,11 @@ impl Bench {
     }
 
     fn look(&self, machine: &mut Machine, name: PageName, call: Call) -> Result<Lookup, MachineError> {
-        machine.begin_timeline();
+        machine.timeline.begin();
         get(machine, name, call)?;
         // What goes on behind the answer ends, too.
         while machine.poll_told()?.is_some() {}
-        let mut spans = machine.take_timeline();
+        let mut spans = machine.timeline.take();
         spans.retain(|span| span.node == B);
         let first = |lane| spans.iter().find(move |span| span.lane == lane);
         let (begun_ps, arrived_ps) = first(Lane::ReceiveWire).map_or((0, 0), |span| (span.from_ps, span.to_ps));
@@ -191,7 +192,7 @@ impl Bench {
         let before = machine.load(B);
         machine.ask(machine.now_ps(), A, name, call);
         while machine.poll_told()?.is_some() {}
-        Ok(machine.load(B).since(before))
+        Ok(machine.load(B) - before)
     }
 
     /// Bare messages of so many bytes from A to B, one at once or many behind each other. Gives when each was there.

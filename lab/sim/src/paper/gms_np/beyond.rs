@@ -8,13 +8,14 @@ use super::constants::smart_nic;
 use super::crowd::{Crowd, Crowded};
 use super::figures::{PLACES, ROW_SIZES, from_place};
 use super::tables::{Tables, letter};
-use crate::hardware::{Cost, HostState, MachineError, Placement, Profile, Ps, US};
+use crate::directory::{HostLoad, MachineError, Placement};
+use crate::hardware::{Cost, Profile, Ps, US};
 use crate::paper::numbers::{self, us};
 use crate::paper::{Cell, Table};
 
 use Placement::{Host, NicHostMemory, NicMemory};
 
-const STATES: [HostState; 3] = [HostState::Idle, HostState::Active, HostState::Cold];
+const STATES: [HostLoad; 3] = [HostLoad::Idle, HostLoad::Active, HostLoad::Cold];
 
 /// The costs of the host's processor.
 const OF_HOST: [Cost; 8] = [
@@ -55,7 +56,7 @@ fn break_even(tables: &Tables, cost: Cost, most: Ps) -> Result<Option<Ps>, Machi
     let host_wins = |value| {
         let tables = Tables { profile: tables.profile.clone().with(cost, value), ..tables.clone() };
         let took = |placement| {
-            let lookup = tables.bench(placement, HostState::Idle).lookup();
+            let lookup = tables.bench(placement, HostLoad::Idle).lookup();
             lookup.map(|lookup| lookup.total_ps())
         };
         Ok::<_, MachineError>(took(Host)? < took(NicHostMemory)?)
@@ -88,7 +89,7 @@ impl Tables {
         let mut table = Table::new("Row sizes", caption, "us", &keys, &columns);
         for placement in Placement::ALL {
             for row_size in ROW_SIZES {
-                let bench = self.of_size(row_size).bench(placement, HostState::Idle);
+                let bench = self.of_size(row_size).bench(placement, HostLoad::Idle);
                 let lookups = bench.lookups(96)?;
                 let place = |place: usize| us(lookups[place - 1].total_ps());
                 let busy = bench.busy(10_000, None, 128)?;
@@ -193,10 +194,10 @@ impl Tables {
                 lookup.map(|lookup| us(lookup.total_ps()))
             };
             let cells = [
-                took(Host, HostState::Idle)?,
-                took(Host, HostState::Cold)?,
-                took(NicHostMemory, HostState::Idle)?,
-                took(NicMemory, HostState::Idle)?,
+                took(Host, HostLoad::Idle)?,
+                took(Host, HostLoad::Cold)?,
+                took(NicHostMemory, HostLoad::Idle)?,
+                took(NicMemory, HostLoad::Idle)?,
             ];
             table.row(&[&host.to_string(), &nic.to_string()], cells);
         }
@@ -229,7 +230,7 @@ impl Tables {
         }
         let polls = Bench {
             profile: tables.profile.clone().with(Cost::HostInterrupt, 0),
-            ..tables.bench(Host, HostState::Idle)
+            ..tables.bench(Host, HostLoad::Idle)
         };
         row("GMS, hosts poll", &polls)?;
         table.note("Hosts that poll need no interrupts, but a processor core each, which is busy all the time; shown is what it handles messages for.");

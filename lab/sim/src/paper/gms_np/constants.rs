@@ -66,7 +66,6 @@ const SMART_NIC: &[Constant] = constants! {
 /// Bytes that the table may take of the LANai's 1 MB; the control program and its buffers have the rest.
 const TESTBED_TABLE: usize = 512 << 10;
 
-/// GMS-NP's testbed.
 pub fn testbed() -> Profile {
     Profile::new("GMS-NP testbed, 1999", TESTBED_TABLE, TESTBED)
 }

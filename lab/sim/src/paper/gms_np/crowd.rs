@@ -7,7 +7,8 @@ use mapwire_wire::NodeId;
 
 use super::bench::Busy;
 use crate::Random;
-use crate::hardware::{Call, Machine, MachineError, Placement, Profile, Ps, Shape};
+use crate::directory::{Call, Machine, MachineError, Placement, Shape};
+use crate::hardware::{Profile, Ps};
 
 /// Pages that each node takes.
 const PAGES: u64 = 48;

@@ -4,7 +4,8 @@ use mapwire_gms::{CheckPoints, RowSize};
 
 use super::bench::Lookup;
 use super::tables::Tables;
-use crate::hardware::{Cost, HostState, Lane, MachineError, Placement, Ps};
+use crate::directory::{HostLoad, MachineError, Placement};
+use crate::hardware::{Cost, Lane, Ps};
 use crate::paper::numbers::{count, one_decimal, tenths, us};
 use crate::paper::{Cell, Figure, Group, Line, Plot, Role, Table};
 
@@ -42,7 +43,7 @@ impl Tables {
         let mut table = Table::new("Figure 5", caption, "us", &keys, &["time"]);
         let mut groups = Vec::new();
         for placement in Placement::ALL {
-            let lookup = self.bench(placement, HostState::Idle).lookup()?;
+            let lookup = self.bench(placement, HostLoad::Idle).lookup()?;
             let nic = |labels: &[&str]| us(lookup.took(labels));
             let locates = nic(&["looks up", "scans", "programs DMA"]);
             let prepares = nic(&["prepares"]);
@@ -71,7 +72,7 @@ impl Tables {
         }
         table.note("§4.2 says 21.5 us, Table 1 20.5 us; the machine has Table 1's.");
         let longer = Self { row_size: RowSize::SixtyFour, ..self.clone() };
-        let lookup = longer.bench(Placement::NicHostMemory, HostState::Idle).lookup()?;
+        let lookup = longer.bench(Placement::NicHostMemory, HostLoad::Idle).lookup()?;
         let milli = us(lookup.took(&["prepares"]));
         table.note(&format!(
             "Preparing the message takes 2.5 us, twice that during a DMA. The DMA of the prototype's rows of 32 entries (§4.5) ends before the message is ready; the paper does not say what slows the rest. With rows of 64, whose DMA lasts throughout, it takes {} us.",
@@ -90,7 +91,7 @@ impl Tables {
     /// The last entry whose lookup is no slower on the NIC than on a host with cold caches, if DMA waits so long for its memory.
     fn beats_cold_host(&self, wait_ps: Ps) -> Result<i64, MachineError> {
         let lookups = |placement| {
-            let mut bench = self.bench(placement, HostState::Cold);
+            let mut bench = self.bench(placement, HostLoad::Cold);
             bench.profile = bench.profile.with(Cost::BusWaitCold, wait_ps);
             bench.lookups(PLACES)
         };
@@ -112,7 +113,7 @@ impl Tables {
         let mut took = Vec::new();
         for row_size in ROW_SIZES {
             let of_size = Self { row_size, profile: profile.clone().with(Cost::NicLookup, 0), ..self.clone() };
-            let lookups = of_size.bench(Placement::NicHostMemory, HostState::Idle).lookups(PLACES)?;
+            let lookups = of_size.bench(Placement::NicHostMemory, HostLoad::Idle).lookups(PLACES)?;
             let times: Vec<i64> = lookups.iter().map(|lookup| fetch_and_scan(&of_size, lookup)).collect();
             lines.push(Line {
                 name: format!("fetch + scan, {}-entry rows", row_size.entries()),

@@ -24,7 +24,7 @@ mod tests;
 use mapwire_gms::RowSize;
 
 use super::{Options, Paper, PaperError, Report};
-use crate::hardware::MachineError;
+use crate::directory::MachineError;
 use tables::Tables;
 
 pub use constants::{smart_nic, testbed};

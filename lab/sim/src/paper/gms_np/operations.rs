@@ -4,7 +4,7 @@ use mapwire_wire::NodeId;
 
 use super::bench::C;
 use super::tables::Tables;
-use crate::hardware::{Call, HostState, MachineError, Placement};
+use crate::directory::{Call, HostLoad, MachineError, Placement};
 use crate::paper::Table;
 use crate::paper::numbers::us;
 
@@ -24,7 +24,7 @@ impl Tables {
             ("discardpage", Call::Discard, true),
         ];
         for placement in Placement::ALL {
-            let bench = self.bench(placement, HostState::Idle);
+            let bench = self.bench(placement, HostLoad::Idle);
             for (name, call, is_there) in operations {
                 let load = bench.operation(call, is_there)?;
                 let interrupts = 1000 * load.interrupts as i64;

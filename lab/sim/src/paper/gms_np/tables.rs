@@ -3,18 +3,19 @@
 use mapwire_gms::RowSize;
 
 use super::bench::{Bench, Busy};
-use crate::hardware::{Cost, HostState, MachineError, Placement, Profile, Ps};
+use crate::directory::{HostLoad, MachineError, Placement};
+use crate::hardware::{Cost, Profile, Ps};
 use crate::paper::numbers::{tenths, us, whole};
 use crate::paper::{Cell, Role, Table};
 
 use Placement::{Host, NicHostMemory, NicMemory};
 use Role::{Input, Predicted, Repeated};
 
-pub(super) const fn letter(state: HostState) -> &'static str {
+pub(super) const fn letter(state: HostLoad) -> &'static str {
     match state {
-        HostState::Idle => "I",
-        HostState::Active => "A",
-        HostState::Cold => "C",
+        HostLoad::Idle => "I",
+        HostLoad::Active => "A",
+        HostLoad::Cold => "C",
     }
 }
 
@@ -28,7 +29,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// A run without page faults around getpages.
-    pub(super) fn bench(&self, placement: Placement, state: HostState) -> Bench {
+    pub(super) fn bench(&self, placement: Placement, state: HostLoad) -> Bench {
         Bench { profile: self.profile.clone().with(Cost::HostFault, 0), placement, row_size: self.row_size, state }
     }
 
@@ -42,10 +43,10 @@ impl Tables {
         let caption = "latency of a page lookup on the directory node";
         let mut table = Table::new("Table 1", caption, "us", &keys, &columns);
         let rows = [
-            (Host, HostState::Idle, [6_500, 20_500, 27_000], Input),
-            (Host, HostState::Cold, [6_500, 118_500, 125_000], Input),
-            (NicHostMemory, HostState::Idle, [13_500, 0, 13_500], Predicted),
-            (NicMemory, HostState::Idle, [10_000, 0, 10_000], Input),
+            (Host, HostLoad::Idle, [6_500, 20_500, 27_000], Input),
+            (Host, HostLoad::Cold, [6_500, 118_500, 125_000], Input),
+            (NicHostMemory, HostLoad::Idle, [13_500, 0, 13_500], Predicted),
+            (NicMemory, HostLoad::Idle, [10_000, 0, 10_000], Input),
         ];
         for (placement, state, published, role) in rows {
             let lookup = self.bench(placement, state).lookup()?;
@@ -69,13 +70,13 @@ impl Tables {
         name: &'static str,
         caption: &str,
         published: [[i64; 2]; 3],
-        is_input: fn(Placement, HostState) -> bool,
-        latency: impl Fn(Placement, HostState) -> Result<Ps, MachineError>,
+        is_input: fn(Placement, HostLoad) -> bool,
+        latency: impl Fn(Placement, HostLoad) -> Result<Ps, MachineError>,
     ) -> Result<Table, MachineError> {
         let systems = [Host, NicHostMemory];
         let columns = systems.map(Placement::name);
         let mut table = Table::new(name, caption, "us", &["state"], &columns);
-        let states = [HostState::Idle, HostState::Active, HostState::Cold];
+        let states = [HostLoad::Idle, HostLoad::Active, HostLoad::Cold];
         for (state, published) in states.into_iter().zip(published) {
             let mut cells = Vec::new();
             for (placement, theirs) in systems.into_iter().zip(published) {
@@ -93,7 +94,7 @@ impl Tables {
             "Table 2",
             "latency of getpage",
             [[185, 166], [191, 167], [311, 175]],
-            |placement, state| (placement == Host) == (state == HostState::Idle),
+            |placement, state| (placement == Host) == (state == HostLoad::Idle),
             |placement, state| self.bench(placement, state).latency(),
         )?;
         table.note("Of GMS-NP(HM), only by how much A and C exceed I went into the machine.");
@@ -111,7 +112,7 @@ impl Tables {
             (NicHostMemory, "Trapeze/GMS-NP", tenths(75_200), whole(109), Input),
         ];
         for (placement, name, latency, throughput, role) in rows {
-            let bench = self.bench(placement, HostState::Idle);
+            let bench = self.bench(placement, HostLoad::Idle);
             let one = bench.messages(BYTES, 1)?;
             let many = bench.messages(BYTES, 72)?;
             // The first few fill the pipe.
@@ -123,7 +124,7 @@ impl Tables {
             );
         }
         table.note("Of the latency of Trapeze/GMS-NP, what it exceeds Trapeze's by went into the machine.");
-        let mut bench = self.bench(Host, HostState::Idle);
+        let mut bench = self.bench(Host, HostLoad::Idle);
         for (slowed, alone) in [(Cost::NicScanInDma, Cost::NicScan), (Cost::NicPrepareInDma, Cost::NicPrepare)] {
             let value = bench.profile.of(alone);
             bench.profile = bench.profile.with(slowed, value);
@@ -143,7 +144,7 @@ impl Tables {
             "Table 4",
             "latency of a remote page fault at the application level",
             [[209, 203], [219, 206], [343, 210]],
-            |placement, state| (placement, state) == (Host, HostState::Idle),
+            |placement, state| (placement, state) == (Host, HostLoad::Idle),
             |placement, state| with_faults(placement, state).latency(),
         )?;
         table.note("In the paper the page fault costs GMS 24 us on top of getpage and GMS-NP(HM) 37 us. It does not say why; a directory entry on the requesting node itself in 1/n of the faults (§3.3) cannot be it, as it would take 1/n of the 126 us of cold caches away, and they are 134 us here. The machine has 24 us for both.");
@@ -155,7 +156,7 @@ impl Tables {
         let caption = "network- and host-processor utilization of the directory node";
         let keys = ["system", "state"];
         let mut table = Table::new("Table 5", caption, "%", &keys, &columns);
-        let (idle, active) = (HostState::Idle, HostState::Active);
+        let (idle, active) = (HostLoad::Idle, HostLoad::Active);
         let rows = [
             (Host, idle, [4, 13, 7, 22], Some(1)),
             (Host, active, [4, 18, 7, 29], Some(1)),

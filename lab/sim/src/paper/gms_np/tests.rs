@@ -5,7 +5,8 @@ use mapwire_gms::RowSize;
 use super::bench::{Bench, Spread};
 use super::crowd::Crowd;
 use super::*;
-use crate::hardware::{Cost, HostState, Placement, Profile};
+use crate::directory::{HostLoad, Placement};
+use crate::hardware::{Cost, Profile};
 use crate::paper::{Role, Table};
 
 fn tables() -> Tables {
@@ -105,11 +106,11 @@ fn figure_6_has_the_papers_shape() {
 
 #[test]
 fn an_overlapped_scan_is_faster_than_one_that_waits_for_the_row() {
-    let bench = tables().bench(Placement::NicHostMemory, HostState::Idle);
+    let bench = tables().bench(Placement::NicHostMemory, HostLoad::Idle);
     let overlapped = bench.lookup().unwrap().total_ps();
     let profile = testbed();
     let row_ps = profile.dma(1024);
-    let apart = tables().bench(Placement::NicMemory, HostState::Idle);
+    let apart = tables().bench(Placement::NicMemory, HostLoad::Idle);
     assert!(overlapped < apart.lookup().unwrap().total_ps() + row_ps);
 }
 
@@ -186,7 +187,7 @@ fn every_operation_interrupts_a_host_with_a_directory_and_none_does_with_one_on_
 
 #[test]
 fn getpages_that_meet_share_an_interrupt() {
-    let bench = tables().bench(Placement::Host, HostState::Idle);
+    let bench = tables().bench(Placement::Host, HostLoad::Idle);
     let even = bench.busy(10_000, None, 256).unwrap();
     let drawn = bench.busy(10_000, Some(1), 256).unwrap();
     assert_eq!(even.load.interrupts, 256);
@@ -217,7 +218,7 @@ fn a_directory_without_room_tells_which_page_was_not_placed() {
         profile: Profile::new("no memory", 512, testbed().constants()),
         placement: Placement::NicMemory,
         row_size: RowSize::Eight,
-        state: HostState::Idle,
+        state: HostLoad::Idle,
     };
     let error = bench.begin(40, Spread::Chained).unwrap_err();
     assert!(error.to_string().contains("could not be stored at node 2"), "{error}");

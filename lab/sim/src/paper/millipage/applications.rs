@@ -13,13 +13,6 @@ use super::bench::NODES;
 const TRAP_NS: u64 = 2_000;
 const CALL_NS: u64 = 500;
 
-/// Where a program comes from.
-enum Source {
-    /// Traces of as many runs.
-    Traces(&'static [&'static [u8]]),
-    Made,
-}
-
 /// An application of the paper.
 pub(super) struct Application {
     pub(super) name: &'static str,
@@ -29,59 +22,31 @@ pub(super) struct Application {
     pub(super) published: [i64; 3],
     /// By how many thousandths of a percent interrupts are faster.
     pub(super) improvement: i64,
-    source: Source,
+    /// Of as many runs.
+    traces: &'static [&'static [u8]],
+}
+
+/// Applications, one a line: name and data, times, improvement, and the traces that stand for it; without any it is made up.
+macro_rules! applications {
+    ($($name:literal, $data:literal, $published:expr, $improvement:literal: $($trace:literal)*;)*) => {
+        [$(Application {
+            name: $name,
+            data: $data,
+            published: $published,
+            improvement: $improvement,
+            traces: &[$(include_bytes!(concat!("../../../traces/", $trace, ".mwt"))),*],
+        }),*]
+    };
 }
 
 /// Table 1's, in its order.
-pub(super) const APPLICATIONS: [Application; 5] = [
-    Application {
-        name: "SOR",
-        data: "1024x1024 matrices",
-        published: [7_100, 990, 990],
-        improvement: 0,
-        source: Source::Traces(&[
-            include_bytes!("../../../traces/sor-8-1.mwt"),
-            include_bytes!("../../../traces/sor-8-2.mwt"),
-            include_bytes!("../../../traces/sor-8-3.mwt"),
-        ]),
-    },
-    Application {
-        name: "LU",
-        data: "1024x1024, blocks 32x32",
-        published: [26_000, 6_000, 5_720],
-        improvement: 4_700,
-        source: Source::Traces(&[
-            include_bytes!("../../../traces/lu-8-1.mwt"),
-            include_bytes!("../../../traces/lu-8-2.mwt"),
-            include_bytes!("../../../traces/lu-8-3.mwt"),
-        ]),
-    },
-    Application {
-        name: "IS",
-        data: "2^23 numbers, 2^9 values",
-        published: [20_600, 2_830, 2_690],
-        improvement: 4_900,
-        source: Source::Traces(&[
-            include_bytes!("../../../traces/is-8-1.mwt"),
-            include_bytes!("../../../traces/is-8-2.mwt"),
-            include_bytes!("../../../traces/is-8-3.mwt"),
-        ]),
-    },
-    Application {
-        name: "WATER",
-        data: "343 molecules",
-        published: [15_300, 2_680, 2_290],
-        improvement: 14_600,
-        source: Source::Made,
-    },
-    Application {
-        name: "TSP",
-        data: "19 cities, level 12",
-        published: [160_000, 34_560, 28_570],
-        improvement: 17_300,
-        source: Source::Traces(&[include_bytes!("../../../traces/tsp-8-1.mwt")]),
-    },
-];
+pub(super) const APPLICATIONS: [Application; 5] = applications! {
+    "SOR", "1024x1024 matrices", [7_100, 990, 990], 0: "sor-8-1" "sor-8-2" "sor-8-3";
+    "LU", "1024x1024, blocks 32x32", [26_000, 6_000, 5_720], 4_700: "lu-8-1" "lu-8-2" "lu-8-3";
+    "IS", "2^23 numbers, 2^9 values", [20_600, 2_830, 2_690], 4_900: "is-8-1" "is-8-2" "is-8-3";
+    "WATER", "343 molecules", [15_300, 2_680, 2_290], 14_600:;
+    "TSP", "19 cities, level 12", [160_000, 34_560, 28_570], 17_300: "tsp-8-1";
+};
 
 /// Steps of time of WATER, as SPLASH-2 comes: the paper does not state them.
 pub(super) const WATER_STEPS: u32 = 3;
@@ -95,11 +60,10 @@ impl Application {
     /// The program at the speed of the paper's computers: all its nodes compute together as long as the paper's sequential run takes.
     pub(super) fn program(&self) -> Result<Program, PaperError> {
         let sequential_ps = self.published[0] as Ps * 1_000_000_000;
-        let traces = match self.source {
-            Source::Made => return Ok(water(WATER_STEPS, sequential_ps)),
-            Source::Traces(traces) => traces,
-        };
-        let programs = traces.iter().map(|bytes| captured(bytes));
+        if self.traces.is_empty() {
+            return Ok(water(WATER_STEPS, sequential_ps));
+        }
+        let programs = self.traces.iter().map(|bytes| captured(bytes));
         let programs: Vec<Program> = programs.collect::<Result<_, PaperError>>()?;
         let least = Program::least(&programs).or_else(|| programs.into_iter().next());
         let program = least.unwrap_or_default().up_to_last_barrier();

@@ -1,7 +1,7 @@
 //! The measurements of the paper: reads, writes, locks and barriers between hosts.
 
 use crate::hardware::{Cost, Ps, US};
-use crate::hosts::{self, HostsError, Machine, Notice, Outcome};
+use crate::hosts::{self, HostsError, Machine, Notice, Outcome, Program};
 
 /// Minipages, locks and barriers of a measurement.
 const TIMES: u32 = 200;
@@ -11,6 +11,12 @@ pub(super) const NODES: u16 = 8;
 /// What one operation of `rank` takes, of so many.
 fn mean(spent_ps: Ps, times: u64) -> Ps {
     spent_ps.checked_div(times).unwrap_or(0)
+}
+
+/// What a program takes between its first barrier and its last.
+pub(super) fn work(machine: &Machine, program: &Program) -> Result<Ps, HostsError> {
+    let outcome = hosts::run(machine, program, &[])?;
+    Ok(outcome.work_ps.unwrap_or(outcome.total_ps))
 }
 
 /// The mean time of a load of a minipage that another node has created, with or without a thread that computes there.

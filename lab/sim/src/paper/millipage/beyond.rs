@@ -2,18 +2,13 @@
 
 use super::applications::{APPLICATIONS, water as made};
 use super::assumed::scaled;
+use super::bench::work;
 use super::{seconds, table_1};
 use crate::hardware::{Cost, Profile, Ps, US};
 use crate::hosts::{self, Machine, Notice, Program, millipage, today};
 use crate::paper::{Cell, PaperError, Table};
 
 const BOTH: [Notice; 2] = [Notice::Polling, Notice::Interrupts];
-
-/// What a program takes between its first barrier and its last.
-fn work(machine: &Machine, program: &Program) -> Result<Ps, PaperError> {
-    let outcome = hosts::run(machine, program, &[])?;
-    Ok(outcome.work_ps.unwrap_or(outcome.total_ps))
-}
 
 /// Where the time of Table 1 comes from: the same programs on a machine where nothing but computing takes time, and how much they ask for.
 pub(super) fn costless() -> Result<Table, PaperError> {

@@ -5,7 +5,6 @@ use super::us;
 use crate::hosts::{HostsError, Notice, millipage};
 use crate::paper::{Cell, Figure, Line, Published, Role, Table};
 
-/// Sizes of minipages.
 const BYTES: [u64; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
 /// The two halves of the figure, their points as a table, and the processor time of the threads that handle messages.

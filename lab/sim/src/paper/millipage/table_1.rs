@@ -1,18 +1,11 @@
 //! Table 1: five applications on 8 nodes.
 
 use super::applications::{APPLICATIONS, Application};
-use super::bench::NODES;
+use super::bench::{NODES, work};
 use super::seconds;
-use crate::hardware::Ps;
-use crate::hosts::{self, Notice, Program, millipage};
+use crate::hosts::{Notice, Program, millipage};
 use crate::paper::numbers::{hundredths, tenths};
 use crate::paper::{Cell, PaperError, Role, Table};
-
-/// What a program takes between its first barrier and its last.
-fn work(program: &Program, notice: Notice) -> Result<Ps, PaperError> {
-    let outcome = hosts::run(&millipage(notice), program, &[])?;
-    Ok(outcome.work_ps.unwrap_or(outcome.total_ps))
-}
 
 /// By how many thousandths of a percent the second time is less than the first.
 pub(super) fn improvement(polling: i64, interrupts: i64) -> i64 {
@@ -26,7 +19,7 @@ fn calibrated(application: &Application) -> Result<Program, PaperError> {
     let mut computing = application.published[0];
     for _ in 0..3 {
         let tried = program.clone().scaled(computing as u64, application.published[0] as u64);
-        let off = target - seconds(work(&tried, Notice::Interrupts)?);
+        let off = target - seconds(work(&millipage(Notice::Interrupts), &tried)?);
         // All nodes compute at the same time.
         computing = (computing + off * i64::from(NODES)).max(1);
     }
@@ -45,7 +38,8 @@ pub(super) fn tables() -> Result<[Table; 2], PaperError> {
     for application in &APPLICATIONS {
         let [sequential, polling, interrupts] = application.published;
         let times = |program: &Program| -> Result<[i64; 2], PaperError> {
-            Ok([seconds(work(program, Notice::Polling)?), seconds(work(program, Notice::Interrupts)?)])
+            let of = |notice| work(&millipage(notice), program).map(seconds);
+            Ok([of(Notice::Polling)?, of(Notice::Interrupts)?])
         };
         let ours = times(&calibrated(application)?)?;
         let cells = vec![

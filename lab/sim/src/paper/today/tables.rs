@@ -9,7 +9,7 @@ use crate::Random;
 use crate::computers::{ComputersError, OnMiss};
 use crate::hardware::{Cost, Origin, Profile, Ps, US};
 use crate::paper::dynamic_handle::bench::{Bench, Link};
-use crate::paper::numbers;
+use crate::paper::numbers::{self, us_down as us};
 use crate::paper::{Cell, Figure, Line, PaperError, Role, Table};
 
 const MESSAGES: u64 = 20;
@@ -23,7 +23,7 @@ fn cache(entries: usize) -> CacheConfig {
 
 /// Where the table is, and who brings in what the NIC misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Refill {
     /// The NIC reads the table in host memory (UTLB; RNICs).
     Reads,
     /// A thread of the host brings the entries in, and packets that miss are asked for again.
@@ -32,7 +32,7 @@ enum Way {
     Waits,
 }
 
-impl Way {
+impl Refill {
     const ALL: [Self; 3] = [Self::Reads, Self::AsksHost, Self::Waits];
 
     const fn name(self) -> &'static str {
@@ -70,11 +70,6 @@ impl Way {
     }
 }
 
-/// Thousandths of a microsecond.
-fn us(ps: Ps) -> i64 {
-    (ps * 1000 / US) as i64
-}
-
 pub(super) fn all(seed: u64) -> Result<(Vec<Table>, Vec<Figure>), PaperError> {
     let (cache_sizes, figure) = cache_sizes(seed)?;
     let tables = vec![latencies()?, misses()?, designs()?, cache_sizes, pays()?, assumed()?];
@@ -93,12 +88,12 @@ fn latencies() -> Result<Table, ComputersError> {
         (32 << 10, Some(457), Role::Predicted),
         (64 << 10, None, Role::New),
     ] {
-        let milli = us(Way::Reads.latency(&rnic, bytes, 0)?);
+        let milli = us(Refill::Reads.latency(&rnic, bytes, 0)?);
         let cell = match published {
             Some(hundredths) => Cell::beside(milli, numbers::hundredths(10 * hundredths), role),
             None => Cell::new(milli),
         };
-        let smart = us(Way::Reads.latency(&smart_nic, bytes, 0)?);
+        let smart = us(Refill::Reads.latency(&smart_nic, bytes, 0)?);
         table.row(&[&bytes.to_string()], vec![cell, Cell::new(smart)]);
     }
     table.note("Up to 128 bytes travel in the command here, up to 188 there. What 1 KB takes more than 32 bytes is nearly all the read over PCIe, whose latency is assumed: `Assumed constants` varies it.");
@@ -112,13 +107,13 @@ fn misses() -> Result<Table, ComputersError> {
     let mut table = Table::new("Misses", caption, "", &keys, &["value"]);
     let once = rnic();
     let twice = once.clone().with(Cost::DmaLatency, 2 * once.of(Cost::DmaLatency));
-    let hit = Way::Reads.latency(&once, 32, 0)?;
+    let hit = Refill::Reads.latency(&once, 32, 0)?;
     for (reads, profile) in [("one read", once), ("two reads", twice)] {
-        let miss = Way::Reads.miss(&profile, 32)?;
+        let miss = Refill::Reads.miss(&profile, 32)?;
         let slower = (1000 * (hit + miss) / hit) as i64;
         let what = format!("latency with a miss / without, {reads} of the table");
         table.row(&[&what, "ratio", "up to 2"], vec![Cell::new(slower)]);
-        let rate = |percent| Way::Reads.bench(&profile).stream(32, MESSAGES, percent);
+        let rate = |percent| Refill::Reads.bench(&profile).stream(32, MESSAGES, percent);
         let (without, with) = (rate(0)?.took_ps, rate(100)?.took_ps);
         let lost = 100_000 - (100_000 * u128::from(without) / u128::from(with)) as i64;
         let what = format!("throughput that misses take, {reads} of the table");
@@ -134,7 +129,7 @@ fn designs() -> Result<Table, ComputersError> {
     let caption = "one way with a hit, what a miss adds, and the share of misses, in %, that adds 3 % to the mean";
     let mut table = Table::new("Designs", caption, "us", &keys, &columns);
     for profile in [rnic(), smart_nic()] {
-        for way in Way::ALL {
+        for way in Refill::ALL {
             for bytes in [64, 4096] {
                 let hit = way.latency(&profile, bytes, 0)?;
                 let miss = way.miss(&profile, bytes)?;
@@ -157,8 +152,8 @@ fn cache_sizes(seed: u64) -> Result<(Table, Figure), PaperError> {
     let keys = ["memory", "pages"];
     let mut table = Table::new("Translation cache", caption, "us", &keys, &columns);
     let profile = rnic();
-    let hit = Way::Reads.latency(&profile, 64, 0)?;
-    let miss = Way::Reads.miss(&profile, 64)?;
+    let hit = Refill::Reads.latency(&profile, 64, 0)?;
+    let miss = Refill::Reads.miss(&profile, 64)?;
     let mut lines =
         ENTRIES.map(|entries| Line { name: format!("{} K entries, pages of 4 KB", entries >> 10), points: Vec::new() });
     for (page_kb, pages_name) in [(4, "4 KB"), (2048, "2 MB")] {
@@ -237,8 +232,8 @@ fn pays() -> Result<Table, ComputersError> {
 fn break_even(profile: &Profile, cost: Cost) -> Result<Option<Ps>, ComputersError> {
     let nic_wins = |value| {
         let profile = profile.clone().with(cost, value);
-        let costs = |way: Way| way.miss(&profile, 64);
-        Ok::<_, ComputersError>(costs(Way::Reads)? < costs(Way::AsksHost)?)
+        let costs = |way: Refill| way.miss(&profile, 64);
+        Ok::<_, ComputersError>(costs(Refill::Reads)? < costs(Refill::AsksHost)?)
     };
     // To ten nanoseconds.
     numbers::break_even(20 * US, 10_000, nic_wins)
@@ -253,8 +248,9 @@ fn assumed() -> Result<Table, ComputersError> {
     let mut table = Table::new("Assumed constants", caption, "us", &keys, &columns);
     let mut row = |name: &str, value: &str, profile: &Profile| -> Result<[Ps; 3], ComputersError> {
         let polls = profile.clone().with(Cost::HostInterrupt, 0);
-        let misses = [Way::Reads.miss(profile, 64)?, Way::AsksHost.miss(profile, 64)?, Way::AsksHost.miss(&polls, 64)?];
-        let latency = Way::Reads.latency(profile, 4096, 0)?;
+        let misses =
+            [Refill::Reads.miss(profile, 64)?, Refill::AsksHost.miss(profile, 64)?, Refill::AsksHost.miss(&polls, 64)?];
+        let latency = Refill::Reads.latency(profile, 4096, 0)?;
         let cells = [latency, misses[0], misses[1], misses[2]].map(us);
         table.row(&[profile.name, name, value], cells);
         Ok(misses)
@@ -262,17 +258,12 @@ fn assumed() -> Result<Table, ComputersError> {
     let (mut rows, mut nic_wins, mut polled_wins) = (0, 0, 0);
     for profile in [rnic(), smart_nic()] {
         row("all", "as they are", &profile)?;
-        for constant in profile.constants() {
-            if constant.origin != Origin::Assumed {
-                continue;
-            }
-            for (word, value) in [("half", constant.value / 2), ("double", 2 * constant.value)] {
-                let varied = profile.clone().with(constant.cost, value);
-                let [reads, host, polled] = row(&format!("{:?}", constant.cost), word, &varied)?;
-                rows += 1;
-                nic_wins += u32::from(reads < host);
-                polled_wins += u32::from(reads < polled);
-            }
+        for (name, word, constant) in profile.varied(|it| it.origin == Origin::Assumed) {
+            let varied = profile.clone().with(constant.cost, constant.value);
+            let [reads, host, polled] = row(&name, word, &varied)?;
+            rows += 1;
+            nic_wins += u32::from(reads < host);
+            polled_wins += u32::from(reads < polled);
         }
     }
     table.note(&format!(

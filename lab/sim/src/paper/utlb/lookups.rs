@@ -5,7 +5,7 @@ use mapwire_translation::{CacheConfig, Counters, DesignConfig, InterruptConfig, 
 
 use super::constants::machine;
 use super::stream::{Printed, Stream};
-use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Moment, Send, Shape};
+use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Send, Shape};
 use crate::hardware::Ps;
 use crate::paper::numbers::{hundredths, us};
 use crate::paper::vmmc::bench::at;
@@ -15,7 +15,6 @@ use Role::Input;
 
 /// Bytes of a transfer: more than a command carries, so that its page is looked up; within a page.
 const BYTES: u64 = 256;
-/// Sizes of Table 6.
 const SIZES: [(&str, usize); 3] = [("1K", 1 << 10), ("4K", 4 << 10), ("16K", 16 << 10)];
 /// UTLB, and the interrupt-based approach.
 const DESIGNS: [&str; 2] = ["UTLB", "Intr"];
@@ -53,16 +52,9 @@ fn outcome(printed: &Printed, name: &str, entries: usize) -> Result<Outcome, Com
     let mut computers = Computers::new(machine(), shape)?;
     computers.export(at(1), "target", FIRST_ADDRESS, BYTES)?;
     let import = computers.import(at(0), at(1), "target")?;
-    let mut stream = Stream::new(printed, printed.lookups);
-    computers.start(at(0), move |moment: &mut Moment<'_>| {
-        if let Some(word) = moment.posted() {
-            return Do::Await(word);
-        }
-        match stream.next() {
-            Some(page) => Do::Send(Send::new(import, 0, page * PAGE_BYTES as u64, BYTES)),
-            None => Do::End,
-        }
-    });
+    let pages = Stream::new(printed, printed.lookups);
+    let sends = pages.map(move |page| Send { import, offset: 0, address: page * PAGE_BYTES as u64, bytes: BYTES });
+    computers.start(at(0), sends.flat_map(|send| [Do::Send(send), Do::Await(0)]));
     computers.run()?;
     let load = computers.load(at(0).node);
     Ok(Outcome { counters: computers.counters(at(0)), took_ps: load.checks_ps + load.lookups_ps + load.handlers_ps })

@@ -3,7 +3,7 @@
 use mapwire_translation::{DesignConfig, HierarchicalConfig, PAGE_BYTES, PinLimit, PinRules};
 
 use super::constants::machine;
-use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Load, Moment, Send, Shape};
+use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Load, Send, Shape};
 use crate::hardware::Cost;
 use crate::paper::numbers::{tenths, us, whole};
 use crate::paper::vmmc::bench::at;
@@ -20,17 +20,8 @@ fn load(shape: Shape, sends: u64, bytes: u64) -> Result<Load, ComputersError> {
     let mut computers = Computers::new(machine(), shape)?;
     computers.export(at(1), "target", FIRST_ADDRESS, bytes)?;
     let import = computers.import(at(0), at(1), "target")?;
-    let mut left = sends;
-    computers.start(at(0), move |moment: &mut Moment<'_>| {
-        if let Some(word) = moment.posted() {
-            return Do::Await(word);
-        }
-        if left == 0 {
-            return Do::End;
-        }
-        left -= 1;
-        Do::Send(Send::new(import, 0, FIRST_ADDRESS + left * PAGE, bytes))
-    });
+    let send = move |page| Send { import, offset: 0, address: FIRST_ADDRESS + page * PAGE, bytes };
+    computers.start(at(0), (0..sends).rev().flat_map(move |page| [Do::Send(send(page)), Do::Await(0)]));
     computers.run()?;
     Ok(computers.load(at(0).node))
 }
@@ -40,7 +31,6 @@ fn shape(prefetch: u32) -> Shape {
     Shape { design: DesignConfig::Hierarchical(config), ..Shape::default() }
 }
 
-/// Table 1: the library.
 pub(super) fn table_1() -> Result<Table, ComputersError> {
     let columns = COUNTS.map(|count| count.to_string());
     let caption = "what the library takes for so many pages";
@@ -64,7 +54,6 @@ pub(super) fn table_1() -> Result<Table, ComputersError> {
     Ok(table)
 }
 
-/// Table 2: the NIC.
 pub(super) fn table_2() -> Result<Table, ComputersError> {
     let columns = COUNTS.map(|count| count.to_string());
     let caption = "what the NIC takes for a miss that fetches so many entries";

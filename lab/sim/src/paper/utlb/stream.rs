@@ -173,7 +173,6 @@ impl Fresh {
     }
 }
 
-/// A stream of pages.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     turns: Turns<KINDS>,

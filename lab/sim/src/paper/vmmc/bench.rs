@@ -2,7 +2,7 @@
 
 use mapwire_wire::{Endpoint, ImportId, NodeId, ProcessId};
 
-use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Mark, Moment, Program, Send, Shape};
+use crate::computers::{Computers, ComputersError, Do, FIRST_ADDRESS, Mark, Send, Shape};
 use crate::hardware::{Profile, Ps, Span, US};
 
 /// Where each process has what it sends, what it receives, and what it copies that to: apart also in a cache of 8 K pages.
@@ -99,11 +99,11 @@ impl Bench {
         let (mut computers, imports) = self.pair(bytes)?;
         computers.start(at(0), exchange(imports[0], bytes, true));
         computers.start(at(1), exchange(imports[1], bytes, false));
-        computers.begin_timeline();
+        computers.timeline.begin();
         computers.run()?;
         let from_ps = mark(computers.marks(), ROUNDS - 1);
         let to_ps = from_ps + per_round(computers.marks()) / 2;
-        let spans = computers.take_timeline().into_iter();
+        let spans = computers.timeline.take().into_iter();
         let shifted = spans.filter(|span| span.to_ps > from_ps && span.from_ps < to_ps).map(|span| Span {
             from_ps: span.from_ps.saturating_sub(from_ps),
             to_ps: span.to_ps - from_ps,
@@ -126,34 +126,16 @@ impl Bench {
     pub(super) fn overhead(&self, bytes: u64, is_synchronous: bool) -> Result<Ps, ComputersError> {
         let (mut computers, imports) = self.pair(bytes)?;
         let import = imports[0];
-        let (mut round, mut phase) = (0, 0);
-        computers.start(at(0), move |moment: &mut Moment<'_>| {
-            loop {
-                phase += 1;
-                match phase {
-                    1 => {
-                        moment.mark(2 * round);
-                        return Do::Send(Send::new(import, 0, SOURCE, bytes));
-                    }
-                    2 if is_synchronous => {
-                        if let Some(word) = moment.posted() {
-                            return Do::Await(word);
-                        }
-                    }
-                    2 => {}
-                    3 => {
-                        moment.mark(2 * round + 1);
-                        round += 1;
-                        if round == 2 {
-                            return Do::End;
-                        }
-                        // Until all is quiet.
-                        return Do::Compute(10_000 * US, "computes");
-                    }
-                    _ => phase = 0,
-                }
-            }
-        });
+        computers.start(
+            at(0),
+            (0..2).flat_map(move |round| {
+                let send = [Do::Mark(2 * round), Do::Send(Send { import, offset: 0, address: SOURCE, bytes })];
+                let complete = is_synchronous.then_some(Do::Await(0));
+                // Until all is quiet.
+                let rest = [Do::Mark(2 * round + 1), Do::Compute(10_000 * US, "computes")];
+                send.into_iter().chain(complete).chain(rest)
+            }),
+        );
         computers.run()?;
         let marks = computers.marks();
         Ok(mark(marks, 3) - mark(marks, 2))
@@ -192,106 +174,63 @@ fn last(bytes: u64, round: u64) -> (u64, u64) {
 
 fn watch(bytes: u64, round: u64) -> Do {
     let (at, least) = last(bytes, round);
-    let address = TARGET + at;
-    Do::Watch { address, least }
+    Do::Watch { address: TARGET + at, least }
+}
+
+/// A message of a round, with its number in its last bytes.
+fn message(import: ImportId, address: u64, bytes: u64, round: u64) -> [Do; 2] {
+    let (at, value) = last(bytes, round);
+    [Do::Write(address + at, value), Do::Send(Send { import, offset: 0, address, bytes })]
 }
 
 /// Sends, synchronously, and waits for the other's message, or the other way round. Node 0 marks the begin of each round.
-fn exchange(import: ImportId, bytes: u64, begins: bool) -> impl Program {
+fn exchange(import: ImportId, bytes: u64, begins: bool) -> impl Iterator<Item = Do> {
     exchange_from(import, bytes, begins, (Sources::Same, ROUNDS))
 }
 
 /// The same of messages from such sources, in so many rounds.
-fn exchange_from(import: ImportId, bytes: u64, begins: bool, (sources, rounds): (Sources, u64)) -> impl Program {
-    let (mut round, mut phase) = (0, 0);
-    move |moment: &mut Moment<'_>| loop {
-        phase += 1;
-        match phase {
-            1 => {
-                moment.mark(round);
-                round += 1;
-                if round > rounds {
-                    return Do::End;
-                }
-                if !begins {
-                    return watch(bytes, round);
-                }
-            }
-            2 => {
-                let (at, value) = last(bytes, round);
-                let source = sources.address(bytes, round);
-                moment.write(source + at, &value.to_le_bytes());
-                return Do::Send(Send::new(import, 0, source, bytes));
-            }
-            3 => {
-                if let Some(word) = moment.posted() {
-                    return Do::Await(word);
-                }
-            }
-            4 if begins => return watch(bytes, round),
-            _ => phase = 0,
-        }
-    }
+fn exchange_from(
+    import: ImportId,
+    bytes: u64,
+    begins: bool,
+    (sources, rounds): (Sources, u64),
+) -> impl Iterator<Item = Do> {
+    let of_round = move |round| {
+        let watch = Some(watch(bytes, round));
+        let (before, after) = if begins { (None, watch) } else { (watch, None) };
+        let sends = message(import, sources.address(bytes, round), bytes, round);
+        [Do::Mark(round - 1)].into_iter().chain(before).chain(sends).chain([Do::Await(0)]).chain(after)
+    };
+    (1..=rounds).flat_map(of_round).chain([Do::Mark(rounds)])
 }
 
 /// One side of remote procedure calls: each message is copied out when it has come. A word behind the message tells how far it is
 /// written, if such are sent, and another how far it has been read.
-fn speaks(import: ImportId, bytes: u64, rpc: Rpc, is_client: bool) -> impl Program {
+fn speaks(import: ImportId, bytes: u64, rpc: Rpc, is_client: bool) -> impl Iterator<Item = Do> {
     let (out_bytes, in_bytes) =
         if is_client { (rpc.call_bytes, rpc.answer_bytes) } else { (rpc.answer_bytes, rpc.call_bytes) };
     let written = bytes.next_multiple_of(8);
-    let (mut round, mut phase) = (0, if is_client { 0 } else { 4 });
-    move |moment: &mut Moment<'_>| loop {
-        phase += 1;
-        match phase {
-            // A quarter of the library's time lies before each message, and behind it.
-            1 => {
-                if is_client {
-                    moment.mark(round);
-                    round += 1;
-                    if round > ROUNDS {
-                        return Do::End;
-                    }
-                }
-                return Do::Compute(rpc.software_ps / 4, "library");
-            }
-            2 => {
-                let (at, value) = last(out_bytes, round);
-                moment.write(SOURCE + at, &value.to_le_bytes());
-                return Do::Send(Send::new(import, 0, SOURCE, out_bytes));
-            }
-            3 => {
-                if rpc.controls > 0 {
-                    moment.write(SOURCE + written, &round.to_le_bytes());
-                    return Do::Send(Send::new(import, written, SOURCE + written, 8));
-                }
-            }
-            4 => {
-                if !is_client && round == ROUNDS {
-                    return Do::End;
-                }
-            }
-            5 => {
-                if !is_client {
-                    round += 1;
-                }
-                if rpc.controls == 0 {
-                    return watch(in_bytes, round);
-                }
-                return Do::Watch { address: TARGET + written, least: round };
-            }
-            6 => {
-                return Do::Copy { from: TARGET, to: COPY, bytes: in_bytes };
-            }
-            7 => {
-                if rpc.controls > 1 {
-                    return Do::Send(Send::new(import, written + 8, SOURCE + written, 8));
-                }
-            }
-            8 => return Do::Compute(rpc.software_ps / 4, "library"),
-            _ => phase = 0,
-        }
-    }
+    let control = move |offset| Do::Send(Send { import, offset, address: SOURCE + written, bytes: 8 });
+    // A quarter of the library's time lies before each message, and behind it.
+    let library = Do::Compute(rpc.software_ps / 4, "library");
+    let of_round = move |round| {
+        let says = [Do::Write(SOURCE + written, round), control(written)];
+        let says = says.into_iter().filter(move |_| rpc.controls > 0);
+        let sends = [library].into_iter().chain(message(import, SOURCE, out_bytes, round)).chain(says);
+        let comes = match rpc.controls {
+            0 => watch(in_bytes, round),
+            _ => Do::Watch { address: TARGET + written, least: round },
+        };
+        let read = (rpc.controls > 1).then_some(control(written + 8));
+        let hears = [comes, Do::Copy { from: TARGET, to: COPY, bytes: in_bytes }].into_iter().chain(read);
+        let hears = hears.chain([library]);
+        let (first, then): (Vec<Do>, Vec<Do>) = match is_client {
+            true => ([Do::Mark(round - 1)].into_iter().chain(sends).collect(), hears.collect()),
+            false => (hears.collect(), sends.collect()),
+        };
+        first.into_iter().chain(then)
+    };
+    (1..=ROUNDS).flat_map(of_round).chain([Do::Mark(ROUNDS)])
 }
 
 #[cfg(test)]

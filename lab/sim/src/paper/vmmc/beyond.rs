@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use super::tables::Tables;
 use crate::computers::ComputersError;
-use crate::hardware::{Cost, NS, Origin, Profile};
+use crate::hardware::{Constant, Cost, NS, Origin, Profile};
 use crate::paper::numbers::{one_decimal, us};
 use crate::paper::{Cell, Table};
 
@@ -112,15 +112,10 @@ impl Tables {
         row("all", "as they are", self.profile().clone())?;
         let of_others = [Cost::NicTranslate, Cost::NicSlowedByDma, Cost::DmaSetup];
         let split = [Cost::NicLoop, Cost::NicPickUp, Cost::NicStartNetwork];
-        for constant in self.profile().constants() {
-            let is_open = constant.origin == Origin::Assumed;
-            if !is_open && !of_others.contains(&constant.cost) && !split.contains(&constant.cost) {
-                continue;
-            }
-            for (word, value) in [("half", constant.value / 2), ("double", 2 * constant.value)] {
-                let profile = self.profile().clone().with(constant.cost, value);
-                row(&format!("{:?}", constant.cost), word, profile)?;
-            }
+        let is_open =
+            |it: &Constant| it.origin == Origin::Assumed || of_others.contains(&it.cost) || split.contains(&it.cost);
+        for (name, word, constant) in self.profile().varied(is_open) {
+            row(&name, word, self.profile().clone().with(constant.cost, constant.value))?;
         }
         for (name, value, cost, is) in [
             ("NicLoop", "5 us of §6's 4-6 us", Cost::NicLoop, 3_500 * NS),

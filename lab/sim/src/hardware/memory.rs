@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::canary::Canary;
 
 /// What fills a frame that nobody owns.
-pub const POISON: u8 = 0xdd;
+pub(crate) const POISON: u8 = 0xdd;
 
 /// The first page of every process.
 const FIRST_PAGE: u64 = 0x100;
@@ -63,7 +63,7 @@ struct PageFrame {
 
 /// What was wrong with an access of the network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadAccess(pub String);
+pub(crate) struct BadAccess(pub String);
 
 /// What pins and their opposites have cost, and what was refused.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,7 +75,7 @@ pub(crate) struct PinCosts {
 }
 
 /// The memory of a node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Memory {
     frames: Vec<PageFrame>,
     free: Vec<u32>,
@@ -97,28 +97,11 @@ pub struct Memory {
     is_scattered: bool,
     /// Pages that were unpinned since this was last taken.
     unpinned: Vec<(u16, u64)>,
-    /// Accesses to the garbage frame.
-    pub(crate) garbage: u64,
 }
 
 impl Memory {
     pub(crate) fn new(processes: u16) -> Self {
-        Self {
-            frames: Vec::new(),
-            free: Vec::new(),
-            tables: vec![Vec::new(); usize::from(processes)],
-            costs: PinCosts::default(),
-            refusals: 0,
-            refused_of: 1,
-            until_refusal: 0,
-            refused: 0,
-            healed: 0,
-            hides_refusals: false,
-            newly_refused: 0,
-            is_scattered: false,
-            unpinned: Vec::new(),
-            garbage: 0,
-        }
+        Self { tables: vec![Vec::new(); usize::from(processes)], refused_of: 1, ..Self::default() }
     }
 
     /// As [`new`](Self::new), but of pages that follow each other few have frames that do.
@@ -219,7 +202,6 @@ impl Memory {
     /// Reads as the network interface does: appends the bytes of a piece.
     pub(crate) fn gather(&mut self, process: u16, piece: Piece, into: &mut Vec<u8>) -> Result<(), BadAccess> {
         if piece.frame.is_garbage() {
-            self.garbage += 1;
             into.resize(into.len() + piece.length as usize, POISON);
             return Ok(());
         }
@@ -236,7 +218,6 @@ impl Memory {
     /// Writes as the network interface does.
     pub(crate) fn scatter(&mut self, process: u16, piece: Piece, bytes: &[u8]) -> Result<(), BadAccess> {
         if piece.frame.is_garbage() {
-            self.garbage += 1;
             return Ok(());
         }
         let mut rest = bytes;
@@ -320,7 +301,6 @@ impl Memory {
         self.unpinned.pop()
     }
 
-    /// Pages pinned now.
     pub fn pinned_pages(&self) -> usize {
         self.frames.iter().filter(|frame| frame.is_pinned).count()
     }

@@ -1,14 +1,12 @@
 //! Time passes: what NICs and hosts do at each event.
 
-use mapwire_gms::Scanned;
+use mapwire_gms::{PageName, Scanned};
 
-use super::call::Ask;
-use super::flight::{Flight, is_for_directory};
-use super::host::{HostJob, Phase};
+use super::host::{Call, HostJob, Phase};
 use super::nic::{Job, Step, Transfer};
-use super::profile::Cost;
-use super::timeline::Lane;
 use super::{Machine, MachineError, Placement, Told, refused};
+use crate::hardware::wires::Flight;
+use crate::hardware::{Cost, Lane, Ps};
 
 /// Something that happens at a node.
 #[derive(Debug)]
@@ -20,9 +18,9 @@ pub(super) enum Event {
     /// A transfer begins or ends.
     Dma { node: usize, is_wire: bool, begins: bool },
     /// A message is there, or its head if a page follows.
-    Arrive { node: usize, flight: Flight },
+    Arrive(Flight),
     /// The program makes a call.
-    Ask { node: usize, ask: Ask },
+    Ask { node: usize, name: PageName, call: Call },
 }
 
 impl Machine {
@@ -41,31 +39,23 @@ impl Machine {
     fn happen(&mut self, event: Event) -> Result<(), MachineError> {
         match event {
             Event::Nic { node, plan } => {
-                if self.nodes[node].nic.plan == plan {
-                    self.end_compute(node);
+                if self.nodes[node].nic.processor.is_planned(plan) {
+                    self.nodes[node].nic.processor.end(self.now_ps, node, &mut self.timeline);
                     self.run_nic(node)?;
                 }
             }
             Event::Host { node } => self.run_host(node)?,
             Event::Dma { node, is_wire, begins } => {
-                let nic = &mut self.nodes[node].nic;
-                nic.change_dma(&self.jobs.profile, self.now_ps, is_wire, begins);
-                if nic.computes() {
-                    self.plan_compute(node);
-                }
+                let end = self.nodes[node].nic.processor.change_dma(self.now_ps, is_wire, begins);
+                self.enter_nic(node, end);
             }
-            Event::Arrive { node, flight } => {
-                for flight in self.orders.arrive((flight.from.0, node as u16), flight.number, flight) {
-                    let is_mine = self.jobs.placement != Placement::Host;
-                    let job = if is_mine && is_for_directory(&flight.bytes) {
-                        self.jobs.operate(flight)
-                    } else {
-                        self.jobs.receive(flight)
-                    };
+            Event::Arrive(flight) => {
+                for flight in self.orders.arrive(flight) {
+                    let (node, job) = (usize::from(flight.to), self.jobs.arrived(flight));
                     self.give_nic(node, job);
                 }
             }
-            Event::Ask { node, ask } => self.give_host(node, HostJob::Ask(ask)),
+            Event::Ask { node, name, call } => self.give_host(node, HostJob::Ask(name, call)),
         }
         Ok(())
     }
@@ -74,31 +64,20 @@ impl Machine {
     pub(super) fn give_nic(&mut self, node: usize, job: Job) {
         let nic = &mut self.nodes[node].nic;
         nic.queue.push_back(job);
-        if nic.job.is_none() && !nic.computes() {
+        if nic.job.is_none() && !nic.processor.works() {
             // It begins now, behind what happens at the same time.
             self.wake_nic(node, self.now_ps);
         }
     }
 
-    fn wake_nic(&mut self, node: usize, at_ps: u64) {
-        let nic = &mut self.nodes[node].nic;
-        nic.plan += 1;
-        let plan = nic.plan;
-        self.agenda.enter(at_ps, Event::Nic { node, plan });
+    fn wake_nic(&mut self, node: usize, at_ps: Ps) {
+        let plan = self.nodes[node].nic.processor.plan();
+        self.enter_nic(node, Some((at_ps, plan)));
     }
 
-    /// Plans the end of the work in progress anew.
-    fn plan_compute(&mut self, node: usize) {
-        self.nodes[node].nic.plan += 1;
-        if let Some(at_ps) = self.nodes[node].nic.ends_at(&self.jobs.profile) {
-            self.wake_nic(node, at_ps);
-        }
-    }
-
-    fn end_compute(&mut self, node: usize) {
-        if let Some((label, began_ps)) = self.nodes[node].nic.end() {
-            let span = (began_ps, self.now_ps);
-            self.timeline.note(node, Lane::Nic, label, span);
+    fn enter_nic(&mut self, node: usize, planned: Option<(Ps, u64)>) {
+        if let Some((at_ps, plan)) = planned {
+            self.agenda.enter(at_ps, Event::Nic { node, plan });
         }
     }
 
@@ -119,8 +98,9 @@ impl Machine {
             };
             match step {
                 Step::Compute(work_ps, code, label) => {
-                    nic.begin(now_ps, work_ps, code, label);
-                    self.plan_compute(node);
+                    let rates = code.rates(&self.jobs.profile);
+                    let end = nic.processor.begin(now_ps, work_ps, label, rates);
+                    self.enter_nic(node, end);
                     return Ok(());
                 }
                 Step::Dma { .. } => self.begin_transfer(node, step),
@@ -160,11 +140,11 @@ impl Machine {
     }
 
     fn end_job(&mut self, node: usize) {
-        let nic = &mut self.nodes[node].nic;
-        let took_ps = self.now_ps - nic.job_began_ps;
-        nic.busy_ps += took_ps;
-        if nic.job.take().is_some_and(|job| job.is_send) {
-            nic.sending_ps += took_ps;
+        let computer = &mut self.nodes[node];
+        let took_ps = self.now_ps - computer.nic.job_began_ps;
+        computer.load.nic_ps += took_ps;
+        if computer.nic.job.take().is_some_and(|job| job.is_send) {
+            computer.load.nic_sending_ps += took_ps;
         }
         self.tell_outcomes(node);
     }
@@ -183,10 +163,39 @@ impl Machine {
         let end_ps = (begin_ps + self.jobs.profile.dma(bytes)).max(not_before_ps);
         computer.nic.transfer = Transfer { begin_ps, end_ps };
         self.timeline.note(node, Lane::HostDma, label, (begin_ps, end_ps));
-        for (at_ps, begins) in [(begin_ps, true), (end_ps, false)] {
-            let is_wire = false;
+        self.enter_dma(node, false, (begin_ps, end_ps));
+    }
+
+    fn enter_dma(&mut self, node: usize, is_wire: bool, (from_ps, to_ps): (Ps, Ps)) {
+        for (at_ps, begins) in [(from_ps, true), (to_ps, false)] {
             self.agenda.enter(at_ps, Event::Dma { node, is_wire, begins });
         }
+    }
+
+    /// A message leaves. A page is sent on as it comes from the host, a pulse behind (cut-through, as Trapeze does).
+    fn transmit(&mut self, node: usize, mut out: Flight) {
+        let profile = &self.jobs.profile;
+        let bytes = self.jobs.message_bytes(out.bytes.len()) + out.data_bytes;
+        let pulse = profile.of(Cost::PulseBytes).min(bytes);
+        let pulse_ps = profile.wire(pulse);
+        let has_page = out.data_bytes > 0;
+        let (ready_ps, last_ps) = match has_page {
+            true => {
+                let transfer = self.nodes[node].nic.transfer;
+                ((transfer.begin_ps + profile.dma(pulse)).max(self.now_ps), transfer.end_ps + pulse_ps)
+            }
+            false => (self.now_ps, 0),
+        };
+        let (to, takes) = (usize::from(out.to), (profile.wire(bytes), profile.of(Cost::WireLatency)));
+        let on_wire = self.wires.pass((node, to), (ready_ps, last_ps), takes);
+        out.tail_ps = on_wire.tail_ps;
+        let (sent, received) = ((on_wire.begin_ps, on_wire.end_ps), (on_wire.head_ps, on_wire.tail_ps));
+        self.enter_dma(node, true, sent);
+        self.enter_dma(to, true, received);
+        self.timeline.note(node, Lane::SendWire, "sends", sent);
+        self.timeline.note(to, Lane::ReceiveWire, "receives", received);
+        let arrival_ps = if has_page { on_wire.head_ps + pulse_ps } else { on_wire.tail_ps };
+        self.agenda.enter(arrival_ps, Event::Arrive(out));
     }
 
     /// A NIC's handler carries out a directory operation: what it looks at is charged behind it.
@@ -194,11 +203,11 @@ impl Machine {
         let job = self.nodes[node].nic.job.as_mut();
         let Some(flight) = job.and_then(|job| job.message.take()) else { return Ok(()) };
         let before = self.scanned(node);
-        self.deliver(node, flight.from, &flight.bytes)?;
+        self.deliver(node, &flight)?;
         let scanned = since(before, self.scanned(node));
         // Pages are the host's to send.
         let drained = self.drain(node).into_iter();
-        let (pages, out): (Vec<_>, Vec<_>) = drained.partition(|out| out.page_bytes > 0);
+        let (pages, out): (Vec<_>, Vec<_>) = drained.partition(|out| out.data_bytes > 0);
         let mut steps = self.jobs.directory(scanned, out.len());
         if !pages.is_empty() {
             steps.push(Step::Interrupt);
@@ -225,13 +234,16 @@ impl Machine {
         let host = &mut self.nodes[node].host;
         host.phase = None;
         host.job = host.queue.pop_front();
-        if host.job.is_some() {
+        if let Some(job) = &host.job {
+            let is_interrupt = is_woken && !matches!(job, HostJob::Ask(..));
+            self.nodes[node].load.interrupts += u64::from(is_interrupt);
+            let host = &mut self.nodes[node].host;
             let takes_ps = host.before(&self.jobs.profile, self.now_ps, is_woken);
             self.begin_phase(node, Phase::Handles, takes_ps);
         }
     }
 
-    fn begin_phase(&mut self, node: usize, phase: Phase, takes_ps: u64) {
+    fn begin_phase(&mut self, node: usize, phase: Phase, takes_ps: Ps) {
         let host = &mut self.nodes[node].host;
         host.phase = Some(phase);
         host.phase_began_ps = self.now_ps;
@@ -244,10 +256,11 @@ impl Machine {
         let now_ps = self.now_ps;
         let host = &mut self.nodes[node].host;
         let span = (host.phase_began_ps, now_ps);
-        let is_program = matches!(host.job, Some(HostJob::Ask(_)));
+        let is_program = matches!(host.job, Some(HostJob::Ask(..)));
         if !is_program {
-            host.busy_ps += now_ps - host.phase_began_ps;
+            self.nodes[node].load.host_ps += span.1 - span.0;
         }
+        let host = &mut self.nodes[node].host;
         match host.phase {
             None => {}
             Some(Phase::Handles) => {
@@ -257,7 +270,7 @@ impl Machine {
                 self.begin_phase(node, Phase::Answers, takes_ps);
             }
             Some(Phase::Answers) => {
-                host.note_end(now_ps);
+                host.last_end_ps = now_ps;
                 self.timeline.note(node, Lane::Host, "answers", span);
                 while let Some(out) = self.nodes[node].host.out.pop_front() {
                     let job = self.jobs.send(out);
@@ -273,7 +286,7 @@ impl Machine {
                 }
             }
             Some(Phase::Returns) => {
-                host.note_end(now_ps);
+                host.last_end_ps = now_ps;
                 self.timeline.note(node, Lane::Host, "returns", span);
                 self.begin_host(node, true);
             }
@@ -282,17 +295,17 @@ impl Machine {
     }
 
     /// The host's job meets the service. Gives how much longer the host takes for what that did.
-    fn handle_at_host(&mut self, node: usize) -> Result<u64, MachineError> {
+    fn handle_at_host(&mut self, node: usize) -> Result<Ps, MachineError> {
         let before = self.scanned(node);
         let now_ns = self.now_ns();
         match self.nodes[node].host.job.take() {
             None => {}
-            Some(HostJob::Message(flight)) => self.deliver(node, flight.from, &flight.bytes)?,
+            Some(HostJob::Message(flight)) => self.deliver(node, &flight)?,
             Some(HostJob::Serve(pages)) => self.nodes[node].host.out.extend(pages),
-            Some(HostJob::Ask(ask)) => {
-                let called = ask.make(&mut self.nodes[node].gms, now_ns);
+            Some(HostJob::Ask(name, call)) => {
+                let called = call.make(&mut self.nodes[node].gms, now_ns, name);
                 called.map_err(|error| refused(node, error))?;
-                self.nodes[node].host.job = Some(HostJob::Ask(ask));
+                self.nodes[node].host.job = Some(HostJob::Ask(name, call));
             }
         }
         let out = self.drain(node);
@@ -300,7 +313,7 @@ impl Machine {
         let scanned = since(before, self.scanned(node));
         let profile = &self.jobs.profile;
         let out = &self.nodes[node].host.out;
-        let pages = out.iter().filter(|out| out.page_bytes > 0).count() as u64;
+        let pages = out.iter().filter(|out| out.data_bytes > 0).count() as u64;
         let mut takes_ps = pages * profile.of(Cost::HostServe);
         if self.jobs.placement == Placement::Host {
             takes_ps += scanned.entries.saturating_sub(1) * profile.of(Cost::HostScan);

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use mapwire_gms::{CheckPoints, ENTRY_BYTES, RowSize, Scanned};
+use mapwire_gms::{CheckPoints, ENTRY_BYTES, Message, Operation, RowSize, Scanned};
 
 use super::Placement;
-use super::flight::{Flight, Outgoing};
 use super::nic::{Code, Job, Step};
-use super::profile::{Cost, Profile, Ps};
+use crate::hardware::wires::Flight;
+use crate::hardware::{Cost, Profile, Ps};
 
 /// Bytes of a getpage's request as the protocol encodes it: what the time to take a message in was measured with.
 const REQUEST_BYTES: u64 = 41;
@@ -20,7 +20,29 @@ pub(super) struct Jobs {
     pub(super) row_size: RowSize,
 }
 
+/// Whether a message is an operation of the page directory, which a NIC can carry out (GMS-NP §3.2).
+fn is_for_directory(bytes: &[u8]) -> bool {
+    match Message::parse(bytes) {
+        Ok(Message::Request(request)) => matches!(
+            request.operation,
+            Operation::Get | Operation::Take | Operation::NotHere | Operation::NotHereTake | Operation::Discard
+        ),
+        Ok(Message::Insert { .. } | Message::Remove { .. } | Message::Spare { .. } | Message::Reset { .. }) => true,
+        _ => false,
+    }
+}
+
 impl Jobs {
+    /// A message has come: the NIC carries it out itself, or takes it in for the host.
+    pub(super) fn arrived(&self, flight: Flight) -> Job {
+        if self.placement != Placement::Host && is_for_directory(&flight.bytes) {
+            // A directory operation (GMS-NP §3.2).
+            let steps = [self.compute(Cost::NicDecode, "decodes"), Step::Handle].into();
+            return Job { steps, message: Some(flight), ..Job::default() };
+        }
+        self.receive(flight)
+    }
+
     /// Bytes of a message on wires and in NIC memory, without the page.
     pub(super) fn message_bytes(&self, bytes: usize) -> u64 {
         bytes as u64 + self.profile.of(Cost::HeaderBytes)
@@ -31,8 +53,8 @@ impl Jobs {
     }
 
     /// Takes a message in and interrupts the host.
-    pub(super) fn receive(&self, flight: Flight) -> Job {
-        let bytes = self.message_bytes(flight.bytes.len()) + flight.page_bytes;
+    fn receive(&self, flight: Flight) -> Job {
+        let bytes = self.message_bytes(flight.bytes.len()) + flight.data_bytes;
         let request = self.profile.dma(self.message_bytes(REQUEST_BYTES as usize));
         let setup = self.profile.of(Cost::DmaSetup);
         let measured = self.profile.of(Cost::NicReceive);
@@ -44,22 +66,13 @@ impl Jobs {
         steps.push_back(Step::Compute(rest, Code::Scans, "receives"));
         steps.push_back(self.compute(Cost::DmaSetup, "programs DMA"));
         let pulse = self.profile.of(Cost::PulseBytes).min(bytes);
-        let not_before_ps = match flight.page_bytes {
+        let not_before_ps = match flight.data_bytes {
             0 => 0,
             _ => flight.tail_ps + self.profile.dma(pulse),
         };
         steps.push_back(Step::Dma { bytes, reads: false, not_before_ps, label: "message to host" });
         steps.extend([Step::AwaitEnd, Step::Interrupt]);
         Job { steps, message: Some(flight), ..Job::default() }
-    }
-
-    /// Carries out a directory operation (GMS-NP §3.2).
-    pub(super) fn operate(&self, flight: Flight) -> Job {
-        Job {
-            steps: [self.compute(Cost::NicDecode, "decodes"), Step::Handle].into(),
-            message: Some(flight),
-            ..Job::default()
-        }
     }
 
     /// Looks up for the host what it asks about, as only the NIC changes the table (GMS-NP §3.3).
@@ -70,7 +83,7 @@ impl Jobs {
     }
 
     /// Sends what the host has handed over.
-    pub(super) fn send(&self, outgoing: Outgoing) -> Job {
+    pub(super) fn send(&self, outgoing: Flight) -> Job {
         let dma = |bytes, label| Step::Dma { bytes, reads: true, not_before_ps: 0, label };
         let mut steps = VecDeque::from([
             self.compute(Cost::DmaSetup, "programs DMA"),
@@ -78,9 +91,9 @@ impl Jobs {
             Step::AwaitEnd,
             Step::Compute(self.profile.of(Cost::NicPrepare), Code::Moves, "prepares"),
         ]);
-        if outgoing.page_bytes > 0 {
+        if outgoing.data_bytes > 0 {
             steps.push_back(self.compute(Cost::DmaSetup, "programs DMA"));
-            steps.push_back(dma(outgoing.page_bytes, "page from host"));
+            steps.push_back(dma(outgoing.data_bytes, "page from host"));
         }
         steps.push_back(Step::Transmit);
         Job { steps, out: [outgoing].into(), is_send: true, ..Job::default() }

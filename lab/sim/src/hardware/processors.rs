@@ -5,13 +5,13 @@
 
 use std::collections::VecDeque;
 
-use crate::hardware::Ps;
+use super::Ps;
 
 /// A thread of a host, by number.
-pub(super) type ThreadId = usize;
+pub(crate) type ThreadId = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Turn {
     /// It waits for something else than a processor.
     Asleep,
     /// It waits for a processor.
@@ -24,7 +24,7 @@ struct Thread {
     priority: u8,
     /// The priority that it has for now.
     current: u8,
-    state: State,
+    turn: Turn,
     /// Processor time that its work still takes; `None`: it polls.
     left_ps: Option<Ps>,
     used_ps: Ps,
@@ -44,7 +44,7 @@ struct Processor {
 
 /// What has come about at a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Happened {
+pub(crate) enum Happened {
     /// Nothing, or only a turn was over.
     Nothing,
     /// The thread's work is done. It goes on running, and must be given something or put to sleep.
@@ -53,7 +53,7 @@ pub(super) enum Happened {
 
 /// The processors of a host.
 #[derive(Debug)]
-pub(super) struct Processors {
+pub(crate) struct Processors {
     threads: Vec<Thread>,
     processors: Vec<Processor>,
     /// By priority, the lowest first; each in the order of becoming ready.
@@ -70,7 +70,7 @@ const PRIORITIES: usize = 32;
 
 impl Processors {
     /// So many processors; a switch of threads takes `switch_ps`, and threads of one priority run for `turn_ps` at a time.
-    pub(super) fn new(processors: u16, switch_ps: Ps, turn_ps: Ps) -> Self {
+    pub(crate) fn new(processors: u16, switch_ps: Ps, turn_ps: Ps) -> Self {
         Self {
             threads: Vec::new(),
             processors: vec![Processor::default(); usize::from(processors.max(1))],
@@ -82,55 +82,53 @@ impl Processors {
         }
     }
 
-    pub(super) fn add(&mut self, priority: u8) -> ThreadId {
+    pub(crate) fn add(&mut self, priority: u8) -> ThreadId {
         let priority = priority.min(PRIORITIES as u8 - 1);
-        self.threads.push(Thread { priority, current: priority, state: State::Asleep, left_ps: Some(0), used_ps: 0 });
+        self.threads.push(Thread { priority, current: priority, turn: Turn::Asleep, left_ps: Some(0), used_ps: 0 });
         self.threads.len() - 1
     }
 
     /// Processor time that a thread has used up to now.
-    pub(super) fn used_ps(&self, now_ps: Ps, thread: ThreadId) -> Ps {
+    pub(crate) fn used_ps(&self, now_ps: Ps, thread: ThreadId) -> Ps {
         let thread = &self.threads[thread];
-        let running = match thread.state {
-            State::Running(at) => now_ps.saturating_sub(self.processors[at].since_ps),
+        let running = match thread.turn {
+            Turn::Running(at) => now_ps.saturating_sub(self.processors[at].since_ps),
             _ => 0,
         };
         thread.used_ps + running
     }
 
     /// Whether a thread waits for a processor.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_crowded(&self) -> bool {
         self.ready.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Whether a thread runs.
-    pub(super) fn is_running(&self, thread: ThreadId) -> bool {
-        matches!(self.threads[thread].state, State::Running(_))
+    pub(crate) fn is_running(&self, thread: ThreadId) -> bool {
+        matches!(self.threads[thread].turn, Turn::Running(_))
     }
 
     /// Whether a thread polls, and has a processor to do so.
-    pub(super) fn is_polling(&self, thread: ThreadId) -> bool {
+    pub(crate) fn is_polling(&self, thread: ThreadId) -> bool {
         self.is_running(thread) && self.threads[thread].left_ps.is_none()
     }
 
-    /// Whether a thread sleeps.
-    pub(super) fn is_asleep(&self, thread: ThreadId) -> bool {
-        self.threads[thread].state == State::Asleep
+    pub(crate) fn is_asleep(&self, thread: ThreadId) -> bool {
+        self.threads[thread].turn == Turn::Asleep
     }
 
     /// Gives a thread work that takes so much processor time.
-    pub(super) fn work(&mut self, now_ps: Ps, thread: ThreadId, work_ps: Ps) {
+    pub(crate) fn work(&mut self, now_ps: Ps, thread: ThreadId, work_ps: Ps) {
         self.set(now_ps, thread, Some(work_ps));
     }
 
     /// Has a thread poll until it is given something else.
-    pub(super) fn poll(&mut self, now_ps: Ps, thread: ThreadId) {
+    pub(crate) fn poll(&mut self, now_ps: Ps, thread: ThreadId) {
         self.set(now_ps, thread, None);
     }
 
     fn set(&mut self, now_ps: Ps, thread: ThreadId, left_ps: Option<Ps>) {
-        match self.threads[thread].state {
-            State::Running(at) => {
+        match self.threads[thread].turn {
+            Turn::Running(at) => {
                 self.account(now_ps, at);
                 self.threads[thread].left_ps = left_ps;
                 self.change(at);
@@ -138,8 +136,8 @@ impl Processors {
                     self.polling.push(thread);
                 }
             }
-            State::Ready => self.threads[thread].left_ps = left_ps,
-            State::Asleep => {
+            Turn::Ready => self.threads[thread].left_ps = left_ps,
+            Turn::Asleep => {
                 self.threads[thread].left_ps = left_ps;
                 self.make_ready(now_ps, thread, false);
                 self.dispatch(now_ps);
@@ -148,42 +146,42 @@ impl Processors {
     }
 
     /// Puts a thread to sleep.
-    pub(super) fn sleep(&mut self, now_ps: Ps, thread: ThreadId) {
-        match self.threads[thread].state {
-            State::Asleep => return,
-            State::Ready => self.unready(thread),
-            State::Running(at) => {
+    pub(crate) fn sleep(&mut self, now_ps: Ps, thread: ThreadId) {
+        match self.threads[thread].turn {
+            Turn::Asleep => return,
+            Turn::Ready => self.unready(thread),
+            Turn::Running(at) => {
                 self.account(now_ps, at);
                 self.take_off(at);
             }
         }
-        self.threads[thread].state = State::Asleep;
+        self.threads[thread].turn = Turn::Asleep;
         self.dispatch(now_ps);
     }
 
     /// Gives a thread another priority for now; `None` its own.
-    pub(super) fn boost(&mut self, now_ps: Ps, thread: ThreadId, priority: Option<u8>) {
+    pub(crate) fn boost(&mut self, now_ps: Ps, thread: ThreadId, priority: Option<u8>) {
         let to = priority.unwrap_or(self.threads[thread].priority);
         if self.threads[thread].current == to {
             return;
         }
-        match self.threads[thread].state {
-            State::Ready => {
+        match self.threads[thread].turn {
+            Turn::Ready => {
                 self.unready(thread);
                 self.threads[thread].current = to;
                 self.make_ready(now_ps, thread, false);
             }
-            State::Running(at) => {
+            Turn::Running(at) => {
                 self.threads[thread].current = to;
                 self.change(at);
             }
-            State::Asleep => self.threads[thread].current = to,
+            Turn::Asleep => self.threads[thread].current = to,
         }
         self.dispatch(now_ps);
     }
 
     /// A processor that has another next event than before, with that event's time and change; to be asked until there is none.
-    pub(super) fn poll_changed(&mut self) -> Option<(usize, Ps, u64)> {
+    pub(crate) fn poll_changed(&mut self) -> Option<(usize, Ps, u64)> {
         while let Some(at) = self.changed.pop() {
             let processor = &self.processors[at];
             let Some(thread) = processor.running else { continue };
@@ -201,7 +199,7 @@ impl Processors {
     }
 
     /// A thread that polls and has come onto a processor, or polls anew; to be asked until there is none.
-    pub(super) fn poll_polling(&mut self) -> Option<ThreadId> {
+    pub(crate) fn poll_polling(&mut self) -> Option<ThreadId> {
         while let Some(thread) = self.polling.pop() {
             if self.is_polling(thread) {
                 return Some(thread);
@@ -211,7 +209,7 @@ impl Processors {
     }
 
     /// The time of an event that [`poll_changed`](Self::poll_changed) gave has come.
-    pub(super) fn handle(&mut self, now_ps: Ps, at: usize, change: u64) -> Happened {
+    pub(crate) fn handle(&mut self, now_ps: Ps, at: usize, change: u64) -> Happened {
         if self.processors[at].change != change {
             return Happened::Nothing;
         }
@@ -257,7 +255,7 @@ impl Processors {
     }
 
     fn make_ready(&mut self, now_ps: Ps, thread: ThreadId, first: bool) {
-        self.threads[thread].state = State::Ready;
+        self.threads[thread].turn = Turn::Ready;
         let queue = &mut self.ready[usize::from(self.threads[thread].current)];
         if first {
             queue.push_front(thread)
@@ -308,7 +306,7 @@ impl Processors {
             processor.running = Some(thread);
             processor.since_ps = now_ps + switch_ps;
             processor.turn_ends_ps = processor.since_ps + self.turn_ps;
-            self.threads[thread].state = State::Running(at);
+            self.threads[thread].turn = Turn::Running(at);
             self.change(at);
             if self.threads[thread].left_ps.is_none() {
                 self.polling.push(thread);
