@@ -101,11 +101,6 @@ pub(crate) fn with_outgoing<T>(
     work(&pages[..count])
 }
 
-/// Passes the page of an item to `work`, for a store to fill.
-pub(crate) fn with_incoming_page<T>(item: &mut Item, work: impl FnOnce(&mut IncomingPage<'_>) -> T) -> T {
-    work(&mut IncomingPage { id: item.id, bytes: bytes_of_mut(item) })
-}
-
 /// Passes the wanted pages of a batch to `work`, for a store to fill.
 pub(crate) fn with_incoming<T>(
     batch: &mut Batch,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::batch::{Batch, Progress};
 use crate::error::PagerError;
-use crate::fill::Filling;
+use crate::faults::fill::Filling;
 use crate::frames;
 use crate::freeze::Frozen;
-use crate::pager::{Pager, Region};
-use crate::region;
+use crate::pager::Pager;
+use crate::region::{self, Region};
 use crate::store::{PageId, StoreError};
 use crate::table::{COPY, ORIGINAL, PageState};
 use mapwire_host::mapping::Mapping;

@@ -1,5 +1,8 @@
 //! The interface to storage for pages that are not in RAM.
 
+pub(crate) mod disk;
+pub(crate) mod layers;
+
 use core::fmt;
 
 use mapwire_host::memory::Errno;

@@ -656,8 +656,7 @@ mod tests {
 
     #[test]
     fn a_channel_without_a_descriptor_is_known_as_such() {
-        let of_memory =
-            ChannelError::Memory(MemoryError::of_call("memfd_create", 1, rustix::io::Errno::MFILE));
+        let of_memory = ChannelError::Memory(MemoryError::of_call("memfd_create", 1, rustix::io::Errno::MFILE));
         let of_system = ChannelError::System { len_bytes: 1, source: rustix::io::Errno::MFILE };
         for error in [of_memory, of_system] {
             assert_eq!(as_io(error).raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));

@@ -195,7 +195,7 @@ impl<F: Fabric> Engine<F> {
         if !waited.is_empty() {
             let waited: Vec<String> = waited.iter().map(ToString::to_string).collect();
             let (rank, timeout, waited) = (self.rank(), self.timeout, waited.join("; "));
-            mapwire_host::saying::say(format_args!(
+            mapwire_host::stderr::say(format_args!(
                 "rank {rank} has waited for {timeout:?} in the shared memory: {waited}"
             ));
         }

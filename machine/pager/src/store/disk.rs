@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::layers::{CALL_PAGES, Layer, failure};
 use crate::sparse::Sparse;
+use crate::store::layers::{CALL_PAGES, Layer, failure};
 use crate::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId, StoreError};
 use mapwire_host::page::PAGE_BYTES;
 

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::PagerError;
-use crate::layers::read_pages;
+use crate::store::layers::read_pages;
 use crate::store::{IncomingPage, StoreError};
 use mapwire_host::descriptors::copy_above_stdio;
 use mapwire_host::page::PAGE_BYTES;

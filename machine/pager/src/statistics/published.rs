@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use crate::error::PagerError;
-use crate::latencies::{BUCKETS, bucket_of};
-use crate::state::State;
+use crate::residency::Residency;
 pub(crate) use crate::statistics::Figure;
 use crate::statistics::Statistics;
+use crate::statistics::latencies::{BUCKETS, bucket_of};
 use crate::store::RemotePages;
 use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::memory::Errno;
@@ -79,7 +79,7 @@ impl Counters {
     }
 
     /// Updates the numbers of pages in each state.
-    pub(crate) fn show(&self, state: &State, remote: RemotePages) {
+    pub(crate) fn show(&self, state: &Residency, remote: RemotePages) {
         for (figure, count) in [
             (Figure::RemotePages, remote.pages),
             (Figure::RemotePut, remote.put),

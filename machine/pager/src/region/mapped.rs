@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::error::PagerError;
 use crate::frames;
-use crate::origin::{FileChanges, Origins};
 use crate::region::Region;
-use crate::state::RegionState;
+use crate::region::origin::{FileChanges, Origins};
+use crate::residency::RegionState;
 use crate::store::PageId;
 use crate::table::PageState;
 use mapwire_host::masking::mask;

@@ -3,8 +3,8 @@
 use rustix::io::Errno as Os;
 
 use crate::core::Core;
+use crate::faults::uffd;
 use crate::frames;
-use crate::uffd;
 use mapwire_host::faults::uffd_abi::{self, Done};
 use mapwire_host::page::PAGE_BYTES;
 
