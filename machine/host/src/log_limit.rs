@@ -13,7 +13,6 @@ pub const SPAN: Duration = Duration::from_secs(10);
 /// Most causes counted separately. Others share one count.
 pub const MOST_CAUSES: usize = 64;
 
-/// Counts lines by cause.
 #[derive(Debug)]
 pub struct LogLimit<C> {
     causes: Vec<(Option<C>, Lines)>,
@@ -31,7 +30,6 @@ struct Lines {
 pub struct LeftOut<C> {
     /// Cause; `None`: several, beyond [`MOST_CAUSES`].
     pub cause: Option<C>,
-    /// Number of lines.
     pub count: u64,
 }
 

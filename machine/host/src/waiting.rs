@@ -25,12 +25,9 @@ mod load;
 pub use either::EitherWait;
 use load::Load;
 
-/// How to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitStrategy {
-    /// Spin until it happens.
     Poll,
-    /// Sleep until woken.
     Event,
     /// Spin for a while, then sleep; sleep at once while more threads are runnable than there are processors.
     Adaptive {
@@ -89,14 +86,12 @@ pub fn thread_time_ns() -> u64 {
     used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }
 
-/// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// Woken, perhaps spuriously: check the word.
     Woken,
     /// The word was not as expected, so there was no sleep.
     Changed,
-    /// The timeout expired.
     TimedOut,
 }
 

@@ -1,8 +1,9 @@
 //! Pages on which one thread works.
 
+use mapwire_host::page::PAGE_BYTES;
+
 use crate::config::MAX_BATCH_PAGES;
 use crate::store::{PageId, StoreError};
-use mapwire_host::page::PAGE_BYTES;
 
 /// Progress of the work on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

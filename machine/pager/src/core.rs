@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno as Os;
 
 use crate::batch::{Batch, Item, Progress, Run};
@@ -14,7 +15,6 @@ use crate::frames::Frames;
 use crate::residency::Residency;
 use crate::statistics::published::Counters;
 use crate::store::{BackingStore, PageId};
-use mapwire_host::page::PAGE_BYTES;
 
 /// Most repetitions of a call that the kernel says to repeat.
 const TRIES: usize = 10_000;

@@ -7,6 +7,11 @@ use core::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use mapwire_host::faults::uffd_abi;
+use mapwire_host::mapping::{Mapping, Rights};
+use mapwire_host::masking::{Mask, mask};
+use mapwire_host::memory::{ClosedPart, closed_parts};
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno as Os;
 
 use crate::batch::{Batch, Fate, Item, Progress};
@@ -18,11 +23,6 @@ use crate::pager::Running;
 use crate::region::origin::Origins;
 use crate::store::{PageId, StoreError};
 use crate::table::{COPY, ORIGINAL, PageState, PageTable};
-use mapwire_host::faults::uffd_abi;
-use mapwire_host::mapping::{Mapping, Rights};
-use mapwire_host::masking::{Mask, mask};
-use mapwire_host::memory::{ClosedPart, closed_parts};
-use mapwire_host::page::PAGE_BYTES;
 
 /// A stopped pager, for the thread that forks. Dropping it in the parent thaws it.
 #[derive(Debug)]

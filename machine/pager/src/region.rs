@@ -7,6 +7,10 @@ mod range;
 use core::ops::Range;
 use std::sync::Arc;
 
+use mapwire_host::mapping::Mapping;
+use mapwire_host::masking::mask;
+use mapwire_host::page::{PAGE_BYTES, round_to_pages};
+
 use crate::core::Core;
 use crate::error::PagerError;
 use crate::faults::uffd;
@@ -17,9 +21,6 @@ use crate::residency::RegionState;
 use crate::store::MAX_REGION_PAGES;
 use crate::store::MAX_REGIONS;
 use crate::table::PageTable;
-use mapwire_host::mapping::Mapping;
-use mapwire_host::masking::mask;
-use mapwire_host::page::{PAGE_BYTES, round_to_pages};
 
 /// Memory of which the pager keeps in RAM what fits. Unmapped when dropped: nobody may use it any more then.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod victims;
 
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno as Os;
 
 use crate::batch::{Batch, Fate, Item, Progress};
@@ -12,7 +13,6 @@ use crate::frames;
 use crate::statistics::published::Figure;
 use crate::store::StoreError;
 use crate::table::{AHEAD, COPY, Entry, ORIGINAL, PageState, REFERENCED, WAITED};
-use mapwire_host::page::PAGE_BYTES;
 
 impl Core {
     /// Makes room for a batch of pages, or waits until another thread has. False if no page can leave now.

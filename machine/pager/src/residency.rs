@@ -3,6 +3,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno;
 
 use crate::batch::{Batch, Item, Progress};
@@ -13,7 +14,6 @@ use crate::replacement::clock::Clock;
 use crate::replacement::victims::Victims;
 use crate::store::{MAX_REGIONS, PageId, StoreError};
 use crate::table::{COPY, Entry, ORIGINAL, PageState, PageTable, WAITED};
-use mapwire_host::page::PAGE_BYTES;
 
 /// Faults that go by without an eviction after the store failed.
 const FAULTS_WITHOUT_EVICTION: u32 = 64;

@@ -4,6 +4,9 @@ use core::mem::{self, ManuallyDrop};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use mapwire_host::mapping::Mapping;
+use mapwire_host::page::PAGE_BYTES;
+
 use crate::batch::{Batch, Progress};
 use crate::error::PagerError;
 use crate::faults::fill::Filling;
@@ -13,8 +16,6 @@ use crate::pager::Pager;
 use crate::region::{self, Region};
 use crate::store::{PageId, StoreError};
 use crate::table::{COPY, ORIGINAL, PageState};
-use mapwire_host::mapping::Mapping;
-use mapwire_host::page::PAGE_BYTES;
 
 impl Frozen {
     /// In the child, before [`revive`](Self::revive): creates the page at `address`, with its contents from when the pager was frozen. It

@@ -61,12 +61,8 @@ pub struct IncomingPage<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No space is left.
     #[error("the backing store is full: {advice}")]
-    Full {
-        /// How to make space.
-        advice: &'static str,
-    },
+    Full { advice: &'static str },
     /// The page was never stored, or was discarded.
     #[error("{0} is not in the backing store")]
     Missing(PageId),
@@ -82,10 +78,8 @@ pub enum StoreError {
     /// The store does not have the region, or cannot take it.
     #[error("{reason}")]
     Region { reason: &'static str },
-    /// A system call failed.
     #[error("{call}: {errno}")]
     System { call: &'static str, errno: Errno },
-    /// Any other reason.
     #[error("{0}")]
     Other(&'static str),
 }

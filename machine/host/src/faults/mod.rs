@@ -70,7 +70,6 @@ pub enum Access {
 pub enum FaultBackend {
     /// userfaultfd in SIGBUS mode.
     Userfaultfd,
-    /// mprotect and SIGSEGV.
     Sigsegv,
 }
 
@@ -104,7 +103,6 @@ impl FromStr for FaultBackend {
     }
 }
 
-/// Signal of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultSignal {
     Bus,
@@ -201,7 +199,6 @@ impl PageProtection {
         &self.views
     }
 
-    /// Which backend this is.
     pub fn backend(&self) -> FaultBackend {
         match self.means {
             Means::Userfaultfd(_) => FaultBackend::Userfaultfd,
@@ -253,7 +250,6 @@ pub enum ProtectionError {
         "no memory left for {pages} pages of shared memory: {errno}; free memory, or raise the limit of the control group"
     )]
     OutOfMemory { pages: usize, errno: Errno },
-    /// Another system call failed.
     #[error(transparent)]
     System(#[from] CallError),
 }

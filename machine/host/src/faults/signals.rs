@@ -58,13 +58,11 @@ pub type FaultHandler = fn(&FaultInfo) -> Resolution;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// All slots are taken.
     #[error("{MAX_WATCHES} ranges are watched for faults already: drop one first")]
     TooMany,
     /// Another watch overlaps the range.
     #[error("faults in {wanted:#x?} are to be watched, but {found:#x?} is watched already")]
     Overlap { wanted: Range<usize>, found: Range<usize> },
-    /// The range is empty.
     #[error("the range {wanted:#x?} to be watched for faults is empty")]
     Empty { wanted: Range<usize> },
     /// The kernel refused the handler.

@@ -1,5 +1,6 @@
 //! Brings in the pages of a batch: fetches, checks and maps them.
 
+use mapwire_host::faults::uffd_abi::Done;
 use rustix::io::Errno as Os;
 
 use crate::batch::{Batch, Item, Progress};
@@ -10,7 +11,6 @@ use crate::region::origin::Part;
 use crate::statistics::published::Figure;
 use crate::store::{PageId, StoreError};
 use crate::table::PageState;
-use mapwire_host::faults::uffd_abi::Done;
 
 /// How to bring in a batch.
 #[derive(Debug, Clone, Copy)]

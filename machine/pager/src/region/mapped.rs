@@ -4,6 +4,9 @@ use core::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use mapwire_host::masking::mask;
+use mapwire_host::page::PAGE_BYTES;
+
 use crate::error::PagerError;
 use crate::frames;
 use crate::region::Region;
@@ -11,8 +14,6 @@ use crate::region::origin::{FileChanges, Origins};
 use crate::residency::RegionState;
 use crate::store::PageId;
 use crate::table::PageState;
-use mapwire_host::masking::mask;
-use mapwire_host::page::PAGE_BYTES;
 
 /// Pages moved in one step, which exist twice in RAM or in the store.
 const STEP_PAGES: u64 = 64;

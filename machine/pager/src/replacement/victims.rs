@@ -25,7 +25,6 @@ pub(crate) struct Victims {
 }
 
 impl Victims {
-    /// Makes `count` vacant slots.
     pub(crate) fn new(count: usize) -> Self {
         let slot = SlotUse { page: PageId::default(), turn: 0, is_victim: false };
         Self {

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use crate::error::PagerError;
 use crate::residency::Residency;
+
 pub(crate) use crate::statistics::Figure;
 use crate::statistics::Statistics;
 use crate::statistics::latencies::{BUCKETS, bucket_of};
@@ -41,7 +42,6 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// All figures at 0.
     pub(crate) fn new(limit_pages: usize) -> Result<Self, PagerError> {
         // The name is shown with `mapwire:` before it.
         let file = memfd::create("mapwire-far-stats", PAGE_BYTES)?;
@@ -123,11 +123,7 @@ pub enum FiguresError {
     #[error(
         "the figures are of version {found}, and this program reads version {VERSION}: use the `mapwire` that started the process"
     )]
-    Version {
-        /// Version found.
-        found: u64,
-    },
-    /// A system call failed.
+    Version { found: u64 },
     #[error("pread: {0}")]
     Read(Errno),
 }

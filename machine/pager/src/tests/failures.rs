@@ -5,9 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use mapwire_testing::children::child;
+
 use super::memory::{WORDS, load, store};
 use super::*;
-use mapwire_testing::children::child;
 
 const PAGES: usize = 128;
 

@@ -1,9 +1,10 @@
 //! Invalid arguments, and what remains when everything is dropped.
 
-use super::memory::{WORDS, load, store};
-use super::*;
 use mapwire_host::memory::{MemoryError, SharedBuffer};
 use mapwire_testing::children::{drop_privileges, free_base, in_child};
+
+use super::memory::{WORDS, load, store};
+use super::*;
 
 #[test]
 fn sizes_and_addresses_that_make_no_region_are_errors_that_say_why() {
