@@ -19,6 +19,7 @@
 //! | [`log_limit`] | limits log lines that others can cause without end |
 //! | [`exiting`] | actions when the process exits |
 //! | [`stderr`] | lines on standard error, which may have no reader |
+//! | [`choice`] | settings that are one of a few words |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
 //! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits or settings; an error names the one in
@@ -28,6 +29,7 @@
 #![deny(unsafe_code)]
 
 pub mod barrier;
+pub mod choice;
 pub mod descriptors;
 #[allow(unsafe_code)]
 pub mod exiting;
@@ -51,7 +53,6 @@ pub mod stderr;
 pub mod views;
 pub mod waiting;
 
-mod choice;
 mod errno;
 mod maps;
 #[allow(unsafe_code)]

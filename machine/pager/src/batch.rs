@@ -79,7 +79,7 @@ const NO_ITEM: Item = Item {
     fate: Fate::Unknown,
 };
 
-/// Up to [`MAX_BATCH_PAGES`] pages. Lies on the stack, since signal handlers use it.
+/// Up to [`MAX_BATCH_PAGES`] pages. Lies on the stack: the program's allocator may be in a region.
 #[derive(Debug)]
 pub(crate) struct Batch {
     items: [Item; MAX_BATCH_PAGES],

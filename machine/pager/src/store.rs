@@ -108,9 +108,8 @@ pub struct RemotePages {
 /// The pager calls [`store`](Self::store), [`fetch`](Self::fetch) and [`discard`](Self::discard) from any thread, several at once, but
 /// never two at once for the same page. It verifies fetched pages by a checksum of its own.
 ///
-/// # In signal handlers
-/// If faulting threads serve themselves, `store`, `fetch` and `discard` run in a signal handler: they must not allocate, must not take a
-/// lock that is held while program code runs, and must not panic.
+/// Threads of the pager call them while the program waits for the page: they must not touch a region, nor allocate memory that may lie in
+/// one, and must not panic.
 pub trait BackingStore: Send + Sync + fmt::Debug {
     /// Adds region `region` with pages 0 to `pages` - 1. No page is stored yet.
     ///
