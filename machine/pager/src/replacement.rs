@@ -61,7 +61,6 @@ impl Core {
             state.clock.remove(entry.index());
             state.claim(id, batch);
         }
-        batch.sort();
     }
 
     /// Moves a batch of pages into vacant slots.
