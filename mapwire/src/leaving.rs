@@ -94,7 +94,7 @@ impl Departure {
     fn say_lost(&self, what: &dyn core::fmt::Display) {
         if self.is_programs.load(Ordering::Relaxed) {
             HAS_LOST.store(true, Ordering::Release);
-            mapwire_host::saying::say(format_args!("rank {}: {what}", self.engine.rank()));
+            mapwire_host::stderr::say(format_args!("rank {}: {what}", self.engine.rank()));
         }
     }
 }

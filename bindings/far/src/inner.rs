@@ -18,7 +18,6 @@ unsafe extern "C" {
     pub(crate) fn free(memory: *mut c_void);
 }
 
-/// Alignment of `malloc`.
 const ALIGNMENT: usize = 16;
 
 /// Rust's memory in this library.

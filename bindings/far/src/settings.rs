@@ -9,11 +9,8 @@ use mapwire_settings::far::{COPIES, DISK, DONORS, FILES, LOCAL, SECRET, STATS};
 
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Most pages in RAM.
     pub(crate) local_pages: usize,
-    /// Folder of the file.
     pub(crate) disk: PathBuf,
-    /// How to find donors.
     pub(crate) lenders: Option<Lenders>,
     /// Whether private mappings of files are far.
     pub(crate) files: bool,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use mapwire::meeting::{Door, DoorName, FarReception, MeetingError, NamedStore, Reception, ReceptionLimits};
 use mapwire::rpc::Request;
 use mapwire::{NodeConfig, WaitStrategy};
+use mapwire_host::log_limit::LogLimit;
 use mapwire_host::processes::Owner;
-use mapwire_host::sparing::Sparing;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -53,7 +53,7 @@ pub(crate) struct Serving {
     in_hand: Vec<Option<Request>>,
     in_burst: u32,
     /// Limits log lines that clients cause.
-    sparing: Sparing<&'static str>,
+    sparing: LogLimit<&'static str>,
 }
 
 /// State that exists once somebody has knocked.
@@ -94,7 +94,7 @@ impl Serving {
             next: None,
             in_hand: Vec::new(),
             in_burst: 0,
-            sparing: Sparing::default(),
+            sparing: LogLimit::default(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use mapwire_host::sparing::Sparing;
+use mapwire_host::log_limit::LogLimit;
 use mapwire_transport::board::RankState;
 use mapwire_transport::rendezvous::Broker;
 use rustix::io::Errno;
@@ -74,7 +74,7 @@ pub(super) struct Ranks {
     pub(super) named: Option<Membership>,
     stop_grace: Duration,
     /// Lines of stops, of which a rank can have any number.
-    stops: Sparing<StopsOf>,
+    stops: LogLimit<StopsOf>,
     oom_kills: OomKills,
     buffer: Vec<u8>,
     lines: Vec<u8>,
@@ -136,7 +136,7 @@ impl Ranks {
             uplink,
             named,
             stop_grace: job.settings.stop_grace,
-            stops: Sparing::default(),
+            stops: LogLimit::default(),
             oom_kills: OomKills::now(),
             buffer: vec![0; 64 * 1024],
             lines: Vec::new(),

@@ -12,8 +12,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use mapwire::global::DirectoryPlacement;
+use mapwire_host::log_limit::LogLimit;
 use mapwire_host::page::PAGE_BYTES;
-use mapwire_host::sparing::Sparing;
 use mapwire_launch::LaunchError;
 use mapwire_launch::names::{JobName, Loan, Offer};
 use mapwire_names::{SharedSecret, StoreAddress};
@@ -78,7 +78,7 @@ impl Donor {
         let mut idleness = self.idle_only.then(Idleness::new);
         let mut next_keep = Instant::now();
         let mut has_warned = false;
-        let mut sparing = Sparing::default();
+        let mut sparing = LogLimit::default();
         while !is_readable(stop) {
             while let Some(left_out) = sparing.poll(Instant::now()) {
                 eprintln!("mapwire: {left_out}");

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Instant;
 
-use mapwire_host::sparing::{LeftOut, Sparing};
+use mapwire_host::log_limit::{LeftOut, LogLimit};
 use mapwire_nic::{CommandError, Rejection};
 use mapwire_transport::net::CardError;
 use mapwire_transport::rendezvous::RendezvousError;
@@ -197,12 +197,12 @@ impl Line {
 pub(crate) struct Log {
     lines: VecDeque<Line>,
     lost: u64,
-    sparing: Sparing<Cause>,
+    sparing: LogLimit<Cause>,
 }
 
 impl Log {
     pub(crate) fn new() -> Self {
-        Self { lines: VecDeque::with_capacity(LINES), lost: 0, sparing: Sparing::default() }
+        Self { lines: VecDeque::with_capacity(LINES), lost: 0, sparing: LogLimit::default() }
     }
 
     /// Keeps a line, or counts it when there is no room, or when its cause has had its lines. How many those were is told by the next line
@@ -254,7 +254,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use mapwire_host::sparing;
+    use mapwire_host::log_limit;
 
     use super::*;
 
@@ -271,8 +271,8 @@ mod tests {
             log.push_at(rejected(3), begin);
         }
         let lines = pop(&mut log).len();
-        assert_eq!(lines, sparing::MOST_LINES as usize);
-        log.push_at(rejected(4), begin + sparing::SPAN);
+        assert_eq!(lines, log_limit::MOST_LINES as usize);
+        log.push_at(rejected(4), begin + log_limit::SPAN);
         let lines = pop(&mut log);
         assert!(matches!(lines[0], Line::Rejected { from: NodeId(4), .. }));
         let Line::LeftOut(left_out) = lines[1] else {
@@ -280,7 +280,7 @@ mod tests {
         };
         let text = format!("packets that were rejected, of {}: 992 more", NodeId(3));
         assert!(left_out.to_string().starts_with(&text), "{left_out}");
-        log.push_at(rejected(3), begin + sparing::SPAN);
+        log.push_at(rejected(3), begin + log_limit::SPAN);
         assert!(log.is_empty());
         log.finish();
         assert_eq!(pop(&mut log).len(), 1);

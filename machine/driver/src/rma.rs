@@ -173,7 +173,7 @@ impl Rma {
                 Some(Ok(()))
             }
             Progress::Stuck => {
-                mapwire_host::saying::say(format_args!(
+                mapwire_host::stderr::say(format_args!(
                     "rank {}: rank {} is gone, and libfabric still uses memory of this program for a transfer with it; the process ends",
                     self.me.0, transfer.peer.0
                 ));

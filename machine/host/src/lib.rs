@@ -16,9 +16,10 @@
 //! | [`private_folder`] | a folder that no other user can reach into, and the files in it |
 //! | [`processes`] | parents of processes, and owners of objects across forks |
 //! | [`own_words`] | words that a forked child finds zero |
-//! | [`sparing`] | limits log lines that others can cause without end |
+//! | [`log_limit`] | limits log lines that others can cause without end |
 //! | [`exiting`] | actions when the process exits |
-//! | [`saying`] | lines on standard error, which may have no reader |
+//! | [`stderr`] | lines on standard error, which may have no reader |
+//! | [`choice`] | settings that are one of a few words |
 //! | [`limits`] | what this computer allows, for `mapwire doctor` and for error messages |
 //!
 //! Linux only, on x86_64 and aarch64. Nothing here needs privileges, but some things need limits or settings; an error names the one in
@@ -28,11 +29,13 @@
 #![deny(unsafe_code)]
 
 pub mod barrier;
+pub mod choice;
 pub mod descriptors;
 #[allow(unsafe_code)]
 pub mod exiting;
 pub mod faults;
 pub mod limits;
+pub mod log_limit;
 #[allow(unsafe_code)]
 pub mod mapping;
 #[allow(unsafe_code)]
@@ -44,14 +47,12 @@ pub mod page;
 pub mod pinning;
 pub mod private_folder;
 pub mod processes;
-pub mod saying;
 #[allow(unsafe_code)]
 pub mod scheduling;
-pub mod sparing;
+pub mod stderr;
 pub mod views;
 pub mod waiting;
 
-mod choice;
 mod errno;
 mod maps;
 #[allow(unsafe_code)]

@@ -97,9 +97,7 @@ impl Mapping {
         // SAFETY: MAP_FIXED_NOREPLACE refuses to map over existing mappings; without it the kernel picks unused address space.
         let start =
             unsafe { rustix::mm::mmap_anonymous(hint, bytes, rights.prot(), MapFlags::PRIVATE | flags | fixed) }?;
-        let mapping = Self::from_raw(start, bytes)?;
-        // A kernel older than 4.17 takes the address as a hint only.
-        if address.is_none_or(|wanted| wanted == mapping.address()) { Ok(mapping) } else { Err(Errno::EXIST) }
+        Self::from_raw(start, bytes)
     }
 
     /// Maps `bytes` of `file` from `offset` on over what is mapped at `address`; `sharing` says whether stores to it reach others.

@@ -44,7 +44,6 @@ pub struct ViewLayout {
     pub base: usize,
     /// Length of each view in bytes, in whole pages.
     pub bytes: usize,
-    /// Number of application views.
     pub views: usize,
     /// Bytes from the start of one view to the start of the next.
     pub stride: usize,
@@ -159,7 +158,6 @@ pub enum ViewError {
     /// The memory behind the views could not be made.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Another system call failed.
     #[error(transparent)]
     System(#[from] CallError),
 }

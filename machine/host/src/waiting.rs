@@ -25,12 +25,9 @@ mod load;
 pub use either::EitherWait;
 use load::Load;
 
-/// How to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitStrategy {
-    /// Spin until it happens.
     Poll,
-    /// Sleep until woken.
     Event,
     /// Spin for a while, then sleep; sleep at once while more threads are runnable than there are processors.
     Adaptive {
@@ -71,32 +68,33 @@ impl FromStr for WaitStrategy {
 /// Nanoseconds of a monotonic clock, the same in all processes of a host.
 #[inline]
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    read_ns(ClockId::Monotonic)
 }
 
 /// As [`now_ns`], but up to some milliseconds old, for a quarter of the price.
 #[inline]
 pub fn coarse_now_ns() -> u64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    read_ns(ClockId::MonotonicCoarse)
 }
 
 /// Nanoseconds of processor time used by the calling thread. May be called in a signal handler.
 #[must_use]
 pub fn thread_time_ns() -> u64 {
-    let used = clock_gettime(ClockId::ThreadCPUTime);
-    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+    read_ns(ClockId::ThreadCPUTime)
 }
 
-/// How a sleep ended.
+#[inline]
+fn read_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
     /// Woken, perhaps spuriously: check the word.
     Woken,
     /// The word was not as expected, so there was no sleep.
     Changed,
-    /// The timeout expired.
     TimedOut,
 }
 

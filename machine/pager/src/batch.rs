@@ -1,8 +1,9 @@
 //! Pages on which one thread works.
 
+use mapwire_host::page::PAGE_BYTES;
+
 use crate::config::MAX_BATCH_PAGES;
 use crate::store::{PageId, StoreError};
-use mapwire_host::page::PAGE_BYTES;
 
 /// Progress of the work on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +79,7 @@ const NO_ITEM: Item = Item {
     fate: Fate::Unknown,
 };
 
-/// Up to [`MAX_BATCH_PAGES`] pages. Lies on the stack, since signal handlers use it.
+/// Up to [`MAX_BATCH_PAGES`] pages. Lies on the stack: the program's allocator may be in a region.
 #[derive(Debug)]
 pub(crate) struct Batch {
     items: [Item; MAX_BATCH_PAGES],

@@ -1,20 +1,20 @@
-//! State shared by the threads of a pager, and how they wait for each other.
+//! Residency shared by the threads of a pager, and how they wait for each other.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno as Os;
 
 use crate::batch::{Batch, Item, Progress, Run};
 use crate::checksum::Checksum;
 use crate::config::{Config, MAX_BATCH_PAGES};
 use crate::error::PagerError;
+use crate::faults::uffd;
 use crate::frames::Frames;
-use crate::published::Counters;
-use crate::state::State;
+use crate::residency::Residency;
+use crate::statistics::published::Counters;
 use crate::store::{BackingStore, PageId};
-use crate::uffd;
-use mapwire_host::page::PAGE_BYTES;
 
 /// Most repetitions of a call that the kernel says to repeat.
 const TRIES: usize = 10_000;
@@ -33,11 +33,11 @@ pub(crate) struct Core {
     pub(crate) zeros: Frames,
     pub(crate) checksum: Checksum,
     pub(crate) counters: Counters,
-    state: Mutex<State>,
+    state: Mutex<Residency>,
     changed: Condvar,
 }
 
-pub(crate) type Guard<'a> = MutexGuard<'a, State>;
+pub(crate) type Guard<'a> = MutexGuard<'a, Residency>;
 
 impl Core {
     pub(crate) fn new(config: Config, store: Box<dyn BackingStore>, checksum: Checksum) -> Result<Self, PagerError> {
@@ -49,7 +49,7 @@ impl Core {
         let pool = Frames::new(slots)?;
         // The kernel moves pages to registered memory only.
         uffd::register(&uffd, pool.start(), pool.bytes(), false)?;
-        let state = State::new(&config, slots)
+        let state = Residency::new(&config, slots)
             .map_err(|errno| PagerError::system("mmap", 0, config.resident_pages * 16, errno))?;
         Ok(Self {
             uffd,
@@ -150,7 +150,7 @@ impl Core {
 
     /// Reports a page that raises SIGBUS from now on.
     pub(crate) fn complain_of(&self, id: PageId, address: usize, cause: &dyn core::fmt::Display) {
-        mapwire_host::saying::say_in_handler(format_args!(
+        mapwire_host::stderr::say_in_handler(format_args!(
             "far memory: {id} at address {address:#x} is lost, and access to it raises SIGBUS: {cause}"
         ));
     }

@@ -1,15 +1,15 @@
 //! Errors of pagers and regions.
 
-use crate::store::StoreError;
 use mapwire_host::faults::uffd_abi::DEVICE;
 use mapwire_host::memory::{CallError, Errno, MemoryError};
 use mapwire_host::page::PageSizeError;
+
+use crate::store::StoreError;
 
 /// Why a call of the pager failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PagerError {
-    /// Too few resident pages.
     #[error("a limit of {pages} pages in RAM is too low: give at least {least}")]
     LimitTooLow { pages: usize, least: usize },
     /// More resident pages than the address space has.
@@ -72,7 +72,6 @@ pub enum PagerError {
     /// The memory for published figures cannot be made.
     #[error("figures cannot be published: {0}")]
     Publish(#[from] MemoryError),
-    /// Cannot start a thread.
     #[error("cannot start a thread that serves page faults: {errno}; see `ulimit -u`")]
     Thread { errno: Errno },
     /// Another system call failed; how to fix it, if known.

@@ -1,5 +1,7 @@
 //! Page contents: arrays of page frames, and the slices that a batch passes to a store.
 
+use mapwire_host::mapping::Mapping;
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno;
 use rustix::mm::Advice;
 
@@ -7,8 +9,6 @@ use crate::batch::{Batch, Item};
 use crate::config::MAX_BATCH_PAGES;
 use crate::error::PagerError;
 use crate::store::{IncomingPage, OutgoingPage, PageId};
-use mapwire_host::mapping::Mapping;
-use mapwire_host::page::PAGE_BYTES;
 
 /// Pages of memory whose frames may be moved away and back.
 #[derive(Debug)]
@@ -99,11 +99,6 @@ pub(crate) fn with_outgoing<T>(
         count += 1;
     }
     work(&pages[..count])
-}
-
-/// Passes the page of an item to `work`, for a store to fill.
-pub(crate) fn with_incoming_page<T>(item: &mut Item, work: impl FnOnce(&mut IncomingPage<'_>) -> T) -> T {
-    work(&mut IncomingPage { id: item.id, bytes: bytes_of_mut(item) })
 }
 
 /// Passes the wanted pages of a batch to `work`, for a store to fill.

@@ -7,6 +7,11 @@ use core::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use mapwire_host::faults::uffd_abi;
+use mapwire_host::mapping::{Mapping, Rights};
+use mapwire_host::masking::{Mask, mask};
+use mapwire_host::memory::{ClosedPart, closed_parts};
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno as Os;
 
 use crate::batch::{Batch, Fate, Item, Progress};
@@ -14,15 +19,10 @@ use crate::config::MAX_BATCH_PAGES;
 use crate::core::{Core, current_thread};
 use crate::error::PagerError;
 use crate::frames::{self, Frames};
-use crate::origin::Origins;
 use crate::pager::Running;
+use crate::region::origin::Origins;
 use crate::store::{PageId, StoreError};
 use crate::table::{COPY, ORIGINAL, PageState, PageTable};
-use mapwire_host::faults::uffd_abi;
-use mapwire_host::mapping::{Mapping, Rights};
-use mapwire_host::masking::{Mask, mask};
-use mapwire_host::memory::{ClosedPart, closed_parts};
-use mapwire_host::page::PAGE_BYTES;
 
 /// A stopped pager, for the thread that forks. Dropping it in the parent thaws it.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Frozen {
         let state = core.lock();
         let places = 0..state.clock.places();
         let mut pages: Vec<PageId> = places.filter_map(|at| state.clock.page_at(at)).collect();
-        pages.extend(state.slots.victim_pages());
+        pages.extend(state.victims.victim_pages());
         drop(state);
         pages.sort_unstable();
         let mut copies = None;
@@ -196,12 +196,7 @@ impl Frozen {
         Ok(())
     }
 
-    /// Lets the pager continue, in the parent. Dropping does the same.
-    pub fn thaw(self) {
-        drop(self);
-    }
-
-    fn thaw_now(&self) {
+    fn thaw(&self) {
         let core = self.running.core();
         for region in &self.regions {
             // Fails only where `freeze` failed too.
@@ -220,7 +215,7 @@ impl Drop for Frozen {
     fn drop(&mut self) {
         // In a child the calls would reach the parent's memory.
         if self.process == std::process::id() {
-            self.thaw_now();
+            self.thaw();
         }
     }
 }

@@ -4,15 +4,16 @@
 //! program. Page faults arrive through userfaultfd and are served by a handler thread, those of system calls too: that needs privileges,
 //! the device or a sysctl.
 //!
-//! | modules | part |
+//! | module | part |
 //! |---|---|
-//! | `store`, `disk`, `layers`, `sparse` | where pages are that are not in RAM |
-//! | `clock`, `slots`, `evict`, `checksum` | replacement: which pages leave RAM, and what of them must be stored |
-//! | `handler`, `serve`, `fill`, `closed`, `streams`, `uffd` | fault service |
-//! | `state`, `table`, `batch` | the state of each page, and the pages that a thread works on |
-//! | `region`, `range`, `mapped`, `origin` | regions, and the files mapped into them |
+//! | `store` | where pages are that are not in RAM: the interface, and files on a disk |
+//! | `replacement` | which pages leave RAM, and what of them must be stored |
+//! | `faults` | the threads that serve faults, and how they bring pages in |
+//! | `residency`, `table` | where each page is, under the pager's lock |
+//! | `batch`, `frames`, `checksum` | pages that a thread works on, and their bytes |
+//! | `region` | regions, and the files mapped into them |
 //! | `freeze`, `revive` | forks |
-//! | `statistics`, `published`, `latencies`, `display` | figures |
+//! | `statistics` | figures |
 //!
 //! # States of a page
 //! ```text
@@ -52,50 +53,34 @@
 
 mod batch;
 mod checksum;
-mod clock;
-mod closed;
 mod config;
 mod core;
-mod disk;
-mod display;
 mod error;
-mod evict;
-mod fill;
-mod follow;
+mod faults;
 #[allow(unsafe_code)]
 mod frames;
 mod freeze;
-mod handler;
-mod latencies;
-mod layers;
-mod mapped;
-mod origin;
 mod pager;
-mod published;
-mod range;
 mod region;
+mod replacement;
+mod residency;
 #[allow(unsafe_code)]
 mod revive;
-mod serve;
-mod slots;
 mod sparse;
-mod state;
 mod statistics;
 mod store;
-mod streams;
 mod table;
-#[allow(unsafe_code)]
-mod uffd;
 
 #[cfg(test)]
 mod tests;
 
-pub use disk::DiskStore;
 pub use error::PagerError;
 pub use freeze::Frozen;
-pub use latencies::Latencies;
-pub use origin::{FileChanges, file_bytes};
-pub use pager::{Pager, Region};
-pub use published::{FiguresError, MEMORY_NAME};
+pub use pager::Pager;
+pub use region::Region;
+pub use region::origin::{FileChanges, file_bytes};
 pub use statistics::Statistics;
+pub use statistics::latencies::Latencies;
+pub use statistics::published::{FiguresError, MEMORY_NAME};
+pub use store::disk::DiskStore;
 pub use store::{BackingStore, IncomingPage, OutgoingPage, PageId, RemotePages, StoreError};

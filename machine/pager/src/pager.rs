@@ -6,11 +6,10 @@ use crate::checksum::Checksum;
 use crate::config::Config;
 use crate::core::Core;
 use crate::error::PagerError;
+use crate::faults::handler::Handlers;
 use crate::freeze::{Frozen, freeze};
-use crate::handler::Handlers;
-pub use crate::region::Region;
 use crate::statistics::Statistics;
-use crate::store::{BackingStore, StoreError};
+use crate::store::BackingStore;
 
 /// Keeps the pages of its regions in RAM, up to a limit, and the others in a store. See the [crate].
 ///
@@ -86,12 +85,5 @@ impl Pager {
         core.counters.show(&core.lock(), core.store.remote());
         drop(mask);
         core.counters.snapshot()
-    }
-
-    /// Why the store last refused pages, if it ever did. Those pages stay in RAM, beyond the limit.
-    #[must_use]
-    pub fn store_error(&self) -> Option<StoreError> {
-        let _mask = mapwire_host::masking::mask();
-        self.inner.core.lock().store_error
     }
 }

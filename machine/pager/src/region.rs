@@ -1,21 +1,26 @@
 //! Regions of address space.
 
+mod mapped;
+pub(crate) mod origin;
+mod range;
+
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::core::Core;
-use crate::error::PagerError;
-use crate::frames;
-use crate::freeze::Inherited;
-use crate::pager::Running;
-use crate::state::RegionState;
-use crate::store::MAX_REGION_PAGES;
-use crate::store::MAX_REGIONS;
-use crate::table::PageTable;
-use crate::uffd;
 use mapwire_host::mapping::Mapping;
 use mapwire_host::masking::mask;
 use mapwire_host::page::{PAGE_BYTES, round_to_pages};
+
+use crate::core::Core;
+use crate::error::PagerError;
+use crate::faults::uffd;
+use crate::frames;
+use crate::freeze::Inherited;
+use crate::pager::Running;
+use crate::residency::RegionState;
+use crate::store::MAX_REGION_PAGES;
+use crate::store::MAX_REGIONS;
+use crate::table::PageTable;
 
 /// Memory of which the pager keeps in RAM what fits. Unmapped when dropped: nobody may use it any more then.
 #[derive(Debug)]
@@ -152,13 +157,6 @@ impl Region {
 
     pub(crate) fn core(&self) -> &Core {
         self.pager.core()
-    }
-
-    /// Address range of its page table.
-    #[cfg(test)]
-    pub(crate) fn table_range(&self) -> Range<usize> {
-        let mut state = self.pager.core().lock();
-        state.region(self.number).map_or(0..0, |region| region.table.address_range())
     }
 }
 

@@ -4,17 +4,18 @@ use core::mem::{self, ManuallyDrop};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use crate::batch::{Batch, Progress};
-use crate::error::PagerError;
-use crate::fill::Filling;
-use crate::frames;
-use crate::freeze::Frozen;
-use crate::pager::{Pager, Region};
-use crate::region;
-use crate::store::{PageId, StoreError};
-use crate::table::{COPY, ORIGINAL, PageState};
 use mapwire_host::mapping::Mapping;
 use mapwire_host::page::PAGE_BYTES;
+
+use crate::batch::{Batch, Progress};
+use crate::error::PagerError;
+use crate::faults::fill::Filling;
+use crate::frames;
+use crate::freeze::Frozen;
+use crate::pager::Pager;
+use crate::region::{self, Region};
+use crate::store::{PageId, StoreError};
+use crate::table::{COPY, ORIGINAL, PageState};
 
 impl Frozen {
     /// In the child, before [`revive`](Self::revive): creates the page at `address`, with its contents from when the pager was frozen. It

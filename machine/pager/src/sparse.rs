@@ -3,10 +3,9 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use rustix::io::Errno;
-
 use mapwire_host::mapping::Mapping;
 use mapwire_host::page::{PAGE_BYTES, round_to_pages};
+use rustix::io::Errno;
 
 /// Zeroed memory that takes RAM only where it is written to. A forked child has a copy.
 #[derive(Debug)]

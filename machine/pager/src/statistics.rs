@@ -1,8 +1,12 @@
 //! Counters of a pager.
 
+mod display;
+pub(crate) mod latencies;
+pub(crate) mod published;
+
 use std::time::Duration;
 
-use crate::latencies::Latencies;
+use crate::statistics::latencies::Latencies;
 
 /// Declares what is counted: for each figure its word of the page (a variant of [`Figure`]) and the field of [`Statistics`].
 macro_rules! figures {

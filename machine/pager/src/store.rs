@@ -1,5 +1,8 @@
 //! The interface to storage for pages that are not in RAM.
 
+pub(crate) mod disk;
+pub(crate) mod layers;
+
 use core::fmt;
 
 use mapwire_host::memory::Errno;
@@ -58,12 +61,8 @@ pub struct IncomingPage<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No space is left.
     #[error("the backing store is full: {advice}")]
-    Full {
-        /// How to make space.
-        advice: &'static str,
-    },
+    Full { advice: &'static str },
     /// The page was never stored, or was discarded.
     #[error("{0} is not in the backing store")]
     Missing(PageId),
@@ -79,10 +78,8 @@ pub enum StoreError {
     /// The store does not have the region, or cannot take it.
     #[error("{reason}")]
     Region { reason: &'static str },
-    /// A system call failed.
     #[error("{call}: {errno}")]
     System { call: &'static str, errno: Errno },
-    /// Any other reason.
     #[error("{0}")]
     Other(&'static str),
 }
@@ -111,9 +108,8 @@ pub struct RemotePages {
 /// The pager calls [`store`](Self::store), [`fetch`](Self::fetch) and [`discard`](Self::discard) from any thread, several at once, but
 /// never two at once for the same page. It verifies fetched pages by a checksum of its own.
 ///
-/// # In signal handlers
-/// If faulting threads serve themselves, `store`, `fetch` and `discard` run in a signal handler: they must not allocate, must not take a
-/// lock that is held while program code runs, and must not panic.
+/// Threads of the pager call them while the program waits for the page: they must not touch a region, nor allocate memory that may lie in
+/// one, and must not panic.
 pub trait BackingStore: Send + Sync + fmt::Debug {
     /// Adds region `region` with pages 0 to `pages` - 1. No page is stored yet.
     ///

@@ -18,7 +18,7 @@ pub(super) fn say_silent(node: &Node, call: Call, rank: usize) {
 
 fn say(node: &Node, call: Call, what: &str) {
     let (rank, timeout) = (node.rank(), node.engine().timeout());
-    mapwire_host::saying::say(format_args!("rank {rank} has waited for {timeout:?} in {call}: {what}"));
+    mapwire_host::stderr::say(format_args!("rank {rank} has waited for {timeout:?} in {call}: {what}"));
 }
 
 impl Group {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mapwire_host::sparing::Sparing;
+use mapwire_host::log_limit::LogLimit;
 use mapwire_launch::names::{JobName, Serving, VISIT_SIZE, Visiting, servers};
 use mapwire_launch::{Detected, LaunchError, NamedJob};
 use mapwire_names::{SharedSecret, StoreAddress};
@@ -121,7 +121,7 @@ impl FarReception {
             jobs: Vec::new(),
             seen: Vec::new(),
             last: FIRST_JOB,
-            sparing: Sparing::default(),
+            sparing: LogLimit::default(),
         };
         let thread = threads::spawn("mapwire-far-door", move || desk.serve(&woken));
         Ok(Self { names, wake: Some(wake), thread: Some(thread.map_err(crate::Error::Io)?) })
@@ -181,7 +181,7 @@ struct Desk {
     seen: Vec<JobName>,
     last: JobId,
     /// Lines of the log that clients cause.
-    sparing: Sparing<&'static str>,
+    sparing: LogLimit<&'static str>,
 }
 
 impl Desk {

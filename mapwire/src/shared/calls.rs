@@ -209,7 +209,7 @@ impl Calls {
         let waited: Vec<String> = waited.iter().flatten().map(ToString::to_string).collect();
         if !waited.is_empty() {
             let (rank, timeout, waited) = (self.engine.rank(), self.engine.timeout(), waited.join("; "));
-            mapwire_host::saying::say(format_args!(
+            mapwire_host::stderr::say(format_args!(
                 "rank {rank} has waited for {timeout:?} in the shared memory: {waited}"
             ));
         }

@@ -187,9 +187,9 @@ pub const UNSAFE_PLACES: &[UnsafePlace] = &[
     ("machine/host/src/processes.rs", "fn a_child_owns_what_it_makes_and_nothing_of_its_parent"),
     ("machine/launch/src/lib.rs", "mod inherited"),
     ("machine/launch/src/pmix/mod.rs", "mod library"),
+    ("machine/pager/src/faults.rs", "mod uffd"),
     ("machine/pager/src/lib.rs", "mod frames"),
     ("machine/pager/src/lib.rs", "mod revive"),
-    ("machine/pager/src/lib.rs", "mod uffd"),
     ("machine/pager/src/tests/memory.rs", "file"),
     ("machine/transport/src/lib.rs", "mod payload"),
     ("machine/transport/src/net/tests.rs", "fn a_forked_child_seals_nothing_sends_nothing_and_takes_nothing"),
@@ -227,7 +227,7 @@ pub const WRITING_PLACES: &[WritingPlace] = &[
     ("lab/trace/src/convert/sort.rs", "a new file, which loses its name at once"),
     ("machine/host/src/private_folder.rs", "in a folder that no other user can reach into"),
     ("machine/names/src/secret.rs", "a new file, which replaces none"),
-    ("machine/pager/src/layers.rs", "a file without a name"),
+    ("machine/pager/src/store/layers.rs", "a file without a name"),
 ];
 
 const THE_LAUNCHERS: &str = "memory of the launcher, in /proc";

@@ -17,7 +17,6 @@
 //! With [`FaultBackend::Userfaultfd`] the kernel may drop a page table entry under memory pressure; the next
 //! access faults although the page is open. [`PageProtection::set`] with `from == to` opens it again.
 
-mod mprotect;
 mod paged;
 mod probe;
 #[allow(unsafe_code)]
@@ -34,12 +33,13 @@ mod userfaultfd;
 mod tests;
 
 use core::fmt;
+use core::ops::Range;
 use core::str::FromStr;
 use std::sync::Arc;
 
-use mprotect::Mprotect;
 pub(crate) use paged::Paged;
 pub use probe::probe;
+use rustix::io::Errno as Os;
 pub use signals::{
     FaultHandler, FaultInfo, FaultKind, Previous, Resolution, Watch, WatchError, end_forked_child, pass_on, watch,
 };
@@ -70,7 +70,6 @@ pub enum Access {
 pub enum FaultBackend {
     /// userfaultfd in SIGBUS mode.
     Userfaultfd,
-    /// mprotect and SIGSEGV.
     Sigsegv,
 }
 
@@ -104,7 +103,6 @@ impl FromStr for FaultBackend {
     }
 }
 
-/// Signal of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultSignal {
     Bus,
@@ -130,7 +128,11 @@ pub struct PageProtection {
 #[derive(Debug)]
 enum Means {
     Userfaultfd(Userfaultfd),
-    Mprotect(Mprotect),
+    /// Works on every kernel. Neighbouring pages of one protection form one mapped range, of which a process may have so many. The limit is
+    /// known from the beginning: `set` may run in a signal handler and must not allocate.
+    Mprotect {
+        max_ranges: u64,
+    },
 }
 
 impl PageProtection {
@@ -146,7 +148,13 @@ impl PageProtection {
     fn with_opener(backend: FaultBackend, views: Arc<MultiView>, open: Opener) -> Result<Self, ProtectionError> {
         let means = match backend {
             FaultBackend::Userfaultfd => Means::Userfaultfd(Userfaultfd::new(&views, open)?),
-            FaultBackend::Sigsegv => Means::Mprotect(Mprotect::new(&views)?),
+            FaultBackend::Sigsegv => {
+                let max_ranges = crate::limits::max_map_count().unwrap_or(0);
+                for range in (0..views.layout().views).map(|view| views.layout().view_range(view)) {
+                    mprotect(&views, range, Access::None, max_ranges)?;
+                }
+                Means::Mprotect { max_ranges }
+            }
         };
         Ok(Self { views, means })
     }
@@ -192,7 +200,7 @@ impl PageProtection {
         }
         match &self.means {
             Means::Userfaultfd(means) => means.set(&self.views, start, bytes, from, to),
-            Means::Mprotect(means) => means.set(&self.views, start, bytes, to),
+            &Means::Mprotect { max_ranges } => mprotect(&self.views, start..start + bytes, to, max_ranges),
         }
     }
 
@@ -201,11 +209,10 @@ impl PageProtection {
         &self.views
     }
 
-    /// Which backend this is.
     pub fn backend(&self) -> FaultBackend {
         match self.means {
             Means::Userfaultfd(_) => FaultBackend::Userfaultfd,
-            Means::Mprotect(_) => FaultBackend::Sigsegv,
+            Means::Mprotect { .. } => FaultBackend::Sigsegv,
         }
     }
 }
@@ -216,6 +223,20 @@ impl Drop for PageProtection {
             let _ = self.views.protect(self.views.layout().view_range(view), Rights::None);
         }
     }
+}
+
+fn mprotect(views: &MultiView, pages: Range<usize>, to: Access, max_ranges: u64) -> Result<(), ProtectionError> {
+    let rights = match to {
+        Access::None => Rights::None,
+        Access::Read => Rights::Read,
+        Access::Write => Rights::ReadWrite,
+    };
+    views.protect(pages.clone(), rights).map_err(|errno| match errno {
+        Os::NOMEM => {
+            ProtectionError::TooManyRanges { limit: max_ranges, wanted: (max_ranges + 1).next_power_of_two() * 2 }
+        }
+        errno => CallError::new("mprotect", pages.start, pages.len(), errno).into(),
+    })
 }
 
 /// Why pages could not be protected. Holds no allocation, so that a fault handler may make one.
@@ -253,7 +274,6 @@ pub enum ProtectionError {
         "no memory left for {pages} pages of shared memory: {errno}; free memory, or raise the limit of the control group"
     )]
     OutOfMemory { pages: usize, errno: Errno },
-    /// Another system call failed.
     #[error(transparent)]
     System(#[from] CallError),
 }

@@ -8,7 +8,6 @@ use rustix::io::Errno as Os;
 use super::uffd_abi::{FEATURE_MINOR_SHMEM, agree, open_userfaultfd, resume};
 use crate::page::PAGE_BYTES;
 
-/// How to find out.
 #[derive(Debug)]
 pub(crate) enum Paged {
     /// Asks the kernel, by a userfaultfd that has no memory itself.

@@ -58,13 +58,11 @@ pub type FaultHandler = fn(&FaultInfo) -> Resolution;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// All slots are taken.
     #[error("{MAX_WATCHES} ranges are watched for faults already: drop one first")]
     TooMany,
     /// Another watch overlaps the range.
     #[error("faults in {wanted:#x?} are to be watched, but {found:#x?} is watched already")]
     Overlap { wanted: Range<usize>, found: Range<usize> },
-    /// The range is empty.
     #[error("the range {wanted:#x?} to be watched for faults is empty")]
     Empty { wanted: Range<usize> },
     /// The kernel refused the handler.
@@ -76,9 +74,9 @@ pub enum WatchError {
 const MAX_WATCHES: usize = 16;
 
 /// One watched range. Written under [`INSTALL`], read by the handler without a lock.
-struct Slot {
+struct WatchedRange {
     start: AtomicUsize,
-    /// 0 while the slot is free.
+    /// 0 while no range is watched here.
     end: AtomicUsize,
     handler: AtomicUsize,
     context: AtomicUsize,
@@ -87,8 +85,8 @@ struct Slot {
     active: AtomicU32,
 }
 
-static SLOTS: [Slot; MAX_WATCHES] = [const {
-    Slot {
+static RANGES: [WatchedRange; MAX_WATCHES] = [const {
+    WatchedRange {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
         handler: AtomicUsize::new(0),
@@ -139,8 +137,8 @@ fn watch_for_forks() {
 
 /// In a forked child, which has nothing mapped at its parent's views: an access there is a SIGSEGV, whatever it is in the parent.
 extern "C" fn in_child() {
-    let is_watched = |slot: &Slot| slot.end.load(Ordering::Relaxed) != 0;
-    if SLOTS.iter().any(is_watched) {
+    let is_watched = |watched: &WatchedRange| watched.end.load(Ordering::Relaxed) != 0;
+    if RANGES.iter().any(is_watched) {
         let _ = install(FaultSignal::Segv);
     }
 }
@@ -148,7 +146,7 @@ extern "C" fn in_child() {
 /// Says why a forked child dies.
 #[cold]
 fn say_forked(address: usize) {
-    crate::saying::say_in_handler(format_args!(
+    crate::stderr::say_in_handler(format_args!(
         "process {} touched shared memory at {address:#x}, which a child by fork() does not have: start children by exec \
          (posix_spawn, Python's \"spawn\"), or fork before the memory is opened",
         std::process::id()
@@ -188,7 +186,7 @@ impl FaultSignal {
 /// afterwards; never drop it in a handler.
 #[derive(Debug)]
 pub struct Watch {
-    slot: usize,
+    index: usize,
     signal: FaultSignal,
 }
 
@@ -209,17 +207,17 @@ pub fn watch(
     let process = Owner::me().number();
     if OWNER.swap(process, Ordering::SeqCst) != process {
         // The first watch of this process: those that a fork brought along are not ours.
-        for slot in &SLOTS {
-            slot.end.store(0, Ordering::SeqCst);
-            slot.active.store(0, Ordering::SeqCst);
+        for watched in &RANGES {
+            watched.end.store(0, Ordering::SeqCst);
+            watched.active.store(0, Ordering::SeqCst);
         }
     }
     let mut free = None;
-    for (index, slot) in SLOTS.iter().enumerate() {
-        let found = slot.start.load(Ordering::Relaxed)..slot.end.load(Ordering::Relaxed);
+    for (index, watched) in RANGES.iter().enumerate() {
+        let found = watched.start.load(Ordering::Relaxed)..watched.end.load(Ordering::Relaxed);
         if found.end == 0 {
             free = free.or(Some(index));
-        } else if slot.signal.load(Ordering::Relaxed) == signal.number()
+        } else if watched.signal.load(Ordering::Relaxed) == signal.number()
             && found.start < range.end
             && range.start < found.end
         {
@@ -227,15 +225,15 @@ pub fn watch(
         }
     }
     let index = free.ok_or(WatchError::TooMany)?;
-    let slot = &SLOTS[index];
-    slot.handler.store(handler as usize, Ordering::Relaxed);
-    slot.context.store(context, Ordering::Relaxed);
-    slot.signal.store(signal.number(), Ordering::Relaxed);
-    slot.start.store(range.start, Ordering::Relaxed);
+    let watched = &RANGES[index];
+    watched.handler.store(handler as usize, Ordering::Relaxed);
+    watched.context.store(context, Ordering::Relaxed);
+    watched.signal.store(signal.number(), Ordering::Relaxed);
+    watched.start.store(range.start, Ordering::Relaxed);
     install(signal)?;
     watch_for_forks();
-    slot.end.store(range.end, Ordering::SeqCst);
-    Ok(Watch { slot: index, signal })
+    watched.end.store(range.end, Ordering::SeqCst);
+    Ok(Watch { index, signal })
 }
 
 impl Drop for Watch {
@@ -245,13 +243,13 @@ impl Drop for Watch {
             return;
         }
         let _lock = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = &SLOTS[self.slot];
-        slot.end.store(0, Ordering::SeqCst);
-        while slot.active.load(Ordering::SeqCst) != 0 {
+        let watched = &RANGES[self.index];
+        watched.end.store(0, Ordering::SeqCst);
+        while watched.active.load(Ordering::SeqCst) != 0 {
             std::thread::yield_now();
         }
-        let still_watched = SLOTS.iter().any(|slot| {
-            slot.end.load(Ordering::Relaxed) != 0 && slot.signal.load(Ordering::Relaxed) == self.signal.number()
+        let still_watched = RANGES.iter().any(|watched| {
+            watched.end.load(Ordering::Relaxed) != 0 && watched.signal.load(Ordering::Relaxed) == self.signal.number()
         });
         if !still_watched {
             uninstall(self.signal);
@@ -375,27 +373,28 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
 
 /// Offers a fault to the watch of its range; returns whether that resolved it.
 fn serve(signal: c_int, address: usize, kind: impl FnOnce() -> FaultKind) -> bool {
-    let holds =
-        |slot: &Slot| address < slot.end.load(Ordering::SeqCst) && address >= slot.start.load(Ordering::Relaxed);
+    let holds = |watched: &WatchedRange| {
+        address < watched.end.load(Ordering::SeqCst) && address >= watched.start.load(Ordering::Relaxed)
+    };
     if !are_mine() {
-        if SLOTS.iter().any(holds) {
+        if RANGES.iter().any(holds) {
             say_forked(address);
         }
         return false;
     }
-    let has = |slot: &Slot| holds(slot) && signal == slot.signal.load(Ordering::Relaxed);
-    let Some(slot) = SLOTS.iter().find(|slot| has(slot)) else {
+    let has = |watched: &WatchedRange| holds(watched) && signal == watched.signal.load(Ordering::Relaxed);
+    let Some(watched) = RANGES.iter().find(|watched| has(watched)) else {
         return false;
     };
     // Counted first, then checked again: `Watch::drop` clears first, then waits for the count.
-    slot.active.fetch_add(1, Ordering::SeqCst);
-    let resolution = has(slot).then(|| {
-        let handler = slot.handler.load(Ordering::Relaxed);
-        // SAFETY: a slot with a range holds a `FaultHandler`, and keeps it while `active` counts.
+    watched.active.fetch_add(1, Ordering::SeqCst);
+    let resolution = has(watched).then(|| {
+        let handler = watched.handler.load(Ordering::Relaxed);
+        // SAFETY: an entry with a range holds a `FaultHandler`, and keeps it while `active` counts.
         let handler: FaultHandler = unsafe { mem::transmute::<usize, FaultHandler>(handler) };
-        handler(&FaultInfo { address, kind: kind(), context: slot.context.load(Ordering::Relaxed) })
+        handler(&FaultInfo { address, kind: kind(), context: watched.context.load(Ordering::Relaxed) })
     });
-    slot.active.fetch_sub(1, Ordering::SeqCst);
+    watched.active.fetch_sub(1, Ordering::SeqCst);
     resolution == Some(Resolution::Retry)
 }
 

@@ -135,7 +135,6 @@ pub unsafe fn call<const CALL: Opcode, T>(uffd: impl AsFd, argument: &mut T) -> 
     unsafe { rustix::ioctl::ioctl(uffd, Updater::<CALL, T>::new(argument)) }
 }
 
-/// A feature of userfaultfd.
 #[derive(Debug, Clone, Copy)]
 pub struct Feature {
     pub bit: u64,

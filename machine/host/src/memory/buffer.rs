@@ -314,7 +314,6 @@ impl Drop for SharedBuffer {
 pub struct MappedBuffer {
     /// Offset of the first mapped byte.
     first: usize,
-    /// Number of mapped bytes.
     bytes: usize,
     writable: bool,
     data: Mapping,

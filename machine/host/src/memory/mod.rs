@@ -102,7 +102,6 @@ pub enum MemoryError {
     /// The kernel's pages are of another size.
     #[error(transparent)]
     PageSize(#[from] crate::page::PageSizeError),
-    /// Another system call failed.
     #[error("{call} of {bytes} bytes: {errno}")]
     System { call: &'static str, bytes: usize, errno: Errno },
 }

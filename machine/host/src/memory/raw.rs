@@ -87,7 +87,6 @@ impl<'a> From<&'a [u8]> for Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// An empty source.
     pub const EMPTY: Self =
         Self { address: ptr::NonNull::dangling().as_ptr(), bytes: 0, is_slice: false, memory: PhantomData };
 
@@ -110,7 +109,6 @@ impl<'a> Source<'a> {
         Self { address: self.address.wrapping_add(first), bytes, ..*self }
     }
 
-    /// Length in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.bytes

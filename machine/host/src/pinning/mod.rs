@@ -57,22 +57,17 @@ pub trait Pinner: Send + fmt::Debug {
     /// Most pages that can be pinned at once; `None` for no limit.
     fn limit_pages(&self) -> Option<u64>;
 
-    /// Number of pinned pages.
     fn pinned_pages(&self) -> u64;
 
     /// `mlock` or `io_uring`.
     fn name(&self) -> &'static str;
 }
 
-/// Kind of a pinner.
 #[derive(Default, Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PinnerKind {
-    /// [`CheapestPinner`].
     #[default]
     Cheapest,
-    /// [`MlockPinner`].
     Mlock,
-    /// [`UringPinner`].
     IoUring,
 }
 
@@ -192,7 +187,6 @@ pub enum PinError {
          Linux 5.13 or later can, up to {MAX_SLOTS}; or set MAPWIRE_PINNER=mlock"
     )]
     IoUringTooOld { slots: u32, errno: Errno },
-    /// Another system call failed.
     #[error("{call} of {pages}: {errno}")]
     System { call: &'static str, pages: PageRange, errno: Errno },
 }

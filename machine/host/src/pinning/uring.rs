@@ -46,7 +46,7 @@ struct Run {
 
 /// Contents of a slot of the ring's table: neighbouring pages of one run, all still pinned.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct Piece {
     /// First page, counted from the run's first.
     start: u8,
     pages: u8,
@@ -59,7 +59,7 @@ struct Slot {
 pub struct UringPinner {
     table: BufferTable,
     runs: Box<[Run]>,
-    slots: Box<[Slot]>,
+    slots: Box<[Piece]>,
     free_runs: Vec<u32>,
     free_slots: Vec<u32>,
     pinned_pages: u64,
@@ -80,7 +80,7 @@ impl UringPinner {
         })?;
         table.make_slots(slots).map_err(|errno| PinError::IoUringTooOld { slots, errno: errno.into() })?;
         let run = Run { first: Page(0), live: 0, slots: NONE };
-        let slot = Slot { start: 0, pages: 0, next: NONE };
+        let slot = Piece { start: 0, pages: 0, next: NONE };
         Ok(Self {
             table,
             runs: vec![run; slots as usize].into(),
@@ -99,7 +99,7 @@ impl UringPinner {
         let slots = match self.table.fill(slot, pages) {
             Ok(()) => {
                 self.free_slots.pop();
-                self.slots[slot as usize] = Slot { start: 0, pages: pages.count as u8, next: NONE };
+                self.slots[slot as usize] = Piece { start: 0, pages: pages.count as u8, next: NONE };
                 slot
             }
             Err(Errno::FAULT | Errno::OPNOTSUPP) => {
@@ -202,7 +202,7 @@ impl UringPinner {
             return self.table.fill(at, all).and(Err(errno));
         }
         self.free_slots.pop();
-        self.slots[new as usize] = Slot { start: right_start as u8, pages: right as u8, next: slot.next };
+        self.slots[new as usize] = Piece { start: right_start as u8, pages: right as u8, next: slot.next };
         let slot = &mut self.slots[at as usize];
         (slot.pages, slot.next) = (left as u8, new);
         Ok(())
@@ -232,7 +232,7 @@ impl UringPinner {
     }
 }
 
-impl Slot {
+impl Piece {
     fn holds(&self, page: u64) -> bool {
         (u64::from(self.start)..u64::from(self.start) + u64::from(self.pages)).contains(&page)
     }

@@ -19,7 +19,7 @@
 //! | a client | hold the reception up | no read or write waits, a silent knock ends after 2 s, and of too many the oldest of the user who has most goes first; another user has 64 at most |
 //! | a client | take ranks and join by none of them | a process has at most 256 such ranks, each for 10 s |
 //! | another user | use up memory, threads or descriptors | guests are limited in number for each user, and jobs: half of them at most are of others, of which none takes more than it leaves; see [`ReceptionLimits`] |
-//! | a client | fill the server's log | lines of one kind about one user are few in a time, see [`mapwire_host::sparing`] |
+//! | a client | fill the server's log | lines of one kind about one user are few in a time, see [`mapwire_host::log_limit`] |
 //! | a client | send rubbish | it is closed; nothing else changes |
 
 mod door;

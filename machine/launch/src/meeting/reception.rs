@@ -7,8 +7,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, mpsc::TryRecvError};
 use std::time::{Duration, Instant};
 
+use mapwire_host::log_limit::LogLimit;
 use mapwire_host::masking;
-use mapwire_host::sparing::Sparing;
 use mapwire_transport::board::MAX_RANKS;
 use mapwire_transport::local::{self, is_own};
 use mapwire_transport::rendezvous::JobAddress;
@@ -98,7 +98,7 @@ impl Reception {
                 jobs: Vec::new(),
                 last_job: 0,
                 short_until: None,
-                sparing: Sparing::default(),
+                sparing: LogLimit::default(),
             };
             desk.serve(orders);
         });
@@ -128,7 +128,7 @@ struct Desk {
     last_job: JobId,
     /// Until then nobody is let in: no descriptor is left.
     short_until: Option<Instant>,
-    sparing: Sparing<Cause>,
+    sparing: LogLimit<Cause>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::TryLockError;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use mapwire_host::sparing::Sparing;
+use mapwire_host::log_limit::LogLimit;
 use mapwire_transport::board::RankState;
 use mapwire_transport::job::channels;
 use mapwire_transport::rendezvous::{Broker, JobAddress, Secret, Word};
@@ -77,7 +77,7 @@ impl BrokerThread {
 
 fn serve(mut broker: Broker, ranks: Vec<u32>, orders: &Receiver<Order>, bell: &Bell, launcher: &SharedLauncher) {
     let mut is_finishing = false;
-    let mut sparing = Sparing::default();
+    let mut sparing = LogLimit::default();
     loop {
         let now = Instant::now();
         while let Some(left_out) = sparing.poll(now) {

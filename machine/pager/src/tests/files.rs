@@ -4,9 +4,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 
+use mapwire_testing::children::{child, in_child};
+
 use super::memory::{WORDS, allow_loads_only, close_page, fork_frozen, join, load, store};
 use super::*;
-use mapwire_testing::children::{child, in_child};
 
 const PAGES: usize = 200;
 

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mapwire_testing::children::in_child;
+
 use super::memory::{WORDS, close_page, fork_frozen, fork_of, join, load, store, words};
 use super::*;
-use mapwire_testing::children::in_child;
 
 const PAGES: usize = 200;
 

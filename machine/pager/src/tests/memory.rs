@@ -3,8 +3,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Frozen, Pager, Region};
 use mapwire_host::page::PAGE_BYTES;
+
+use crate::{Frozen, Pager, Region};
 
 /// Number of words in a page.
 pub(super) const WORDS: usize = PAGE_BYTES / 8;

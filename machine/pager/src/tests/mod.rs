@@ -9,12 +9,12 @@ mod misuse;
 mod oracle;
 mod programs;
 
-use local::LocalMemoryStore;
 use mapwire_host::page::PAGE_BYTES;
 
 use super::checksum::Checksum;
 use super::config::Config;
 use super::*;
+use local::LocalMemoryStore;
 
 /// With one handler thread, and with several.
 fn each(test: impl Fn(Config, &str)) {

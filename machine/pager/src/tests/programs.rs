@@ -3,9 +3,10 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
 
+use mapwire_testing::children::in_child;
+
 use super::memory::{WORDS, bytes, drop_page, forked, load, protect_page, store};
 use super::*;
-use mapwire_testing::children::in_child;
 
 const PAGES: usize = 200;
 

@@ -213,7 +213,7 @@ impl Capture {
     fn end(&mut self, why: &str) -> u64 {
         if !core::mem::replace(&mut self.is_over, true) {
             let rank = self.me.0;
-            mapwire_host::saying::say(format_args!("rank {rank}: the capture ends here: {why}"));
+            mapwire_host::stderr::say(format_args!("rank {rank}: the capture ends here: {why}"));
         }
         0
     }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mapwire_host::descriptors::above_stdio;
-use mapwire_host::sparing::Sparing;
+use mapwire_host::log_limit::LogLimit;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -139,7 +139,7 @@ pub struct Broker {
     short_until: Option<Instant>,
     stats: BrokerStats,
     /// Lines of the log that ranks and strangers cause.
-    sparing: Sparing<Cause>,
+    sparing: LogLimit<Cause>,
 }
 
 impl Broker {
@@ -184,7 +184,7 @@ impl Broker {
             crowded: false,
             short_until: None,
             stats: BrokerStats::default(),
-            sparing: Sparing::default(),
+            sparing: LogLimit::default(),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use mapwire_host::sparing::LeftOut;
+use mapwire_host::log_limit::LeftOut;
 
 use super::Broker;
 

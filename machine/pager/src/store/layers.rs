@@ -1,15 +1,15 @@
 //! The files of a disk store: one that is written to, and those before it, which forked children or the parent read as well.
 
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mapwire_host::page::PAGE_BYTES;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno as Os;
-use std::io::{IoSlice, IoSliceMut};
 
 use crate::store::{IncomingPage, OutgoingPage, StoreError};
-use mapwire_host::page::PAGE_BYTES;
 
 /// Most pages of one call.
 pub(crate) const CALL_PAGES: usize = 128;

@@ -1,15 +1,18 @@
 //! Evicts pages, storing those that changed. One thread at a time.
 
+pub(crate) mod clock;
+pub(crate) mod victims;
+
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno as Os;
 
 use crate::batch::{Batch, Fate, Item, Progress};
 use crate::checksum::is_zero;
 use crate::core::{Core, Guard};
 use crate::frames;
-use crate::published::Figure;
+use crate::statistics::published::Figure;
 use crate::store::StoreError;
 use crate::table::{AHEAD, COPY, Entry, ORIGINAL, PageState, REFERENCED, WAITED};
-use mapwire_host::page::PAGE_BYTES;
 
 impl Core {
     /// Makes room for a batch of pages, or waits until another thread has. False if no page can leave now.
@@ -24,8 +27,8 @@ impl Core {
         // So many that the oldest batch has had its second chance.
         let enough = self.config.victim_pages + self.config.batch_pages();
         let mut before = usize::MAX;
-        while state.slots.victims() < enough && state.slots.victims() != before {
-            before = state.slots.victims();
+        while state.victims.count() < enough && state.victims.count() != before {
+            before = state.victims.count();
             state = self.take_victims(state);
         }
         let made;
@@ -58,16 +61,15 @@ impl Core {
             state.clock.remove(entry.index());
             state.claim(id, batch);
         }
-        batch.sort();
     }
 
     /// Moves a batch of pages into vacant slots.
     fn take_victims<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         let mut batch = Batch::new();
-        let vacant = state.slots.vacant();
+        let vacant = state.victims.vacant();
         self.sweep(&mut state, &mut batch, self.config.batch_pages().min(vacant));
         for item in batch.items_mut() {
-            if let Some(slot) = state.slots.take_vacant() {
+            if let Some(slot) = state.victims.take_vacant() {
                 item.slot = slot;
             }
         }
@@ -84,17 +86,17 @@ impl Core {
             let entry = state.entry(item.id);
             let entry = match item.progress {
                 Progress::Taken => {
-                    state.slots.put_victim(item.slot, item.id);
+                    state.victims.put_victim(item.slot, item.id);
                     entry.in_state(PageState::Victim).at(item.slot)
                 }
                 Progress::Missing => {
-                    state.slots.put_vacant(item.slot);
+                    state.victims.put_vacant(item.slot);
                     state.frames -= 1;
                     Entry::new(PageState::Empty)
                 }
                 _ => {
                     // A device uses the frame, or nobody can read it: the page stays.
-                    state.slots.put_vacant(item.slot);
+                    state.victims.put_vacant(item.slot);
                     let place = state.clock.insert(item.id);
                     entry.in_state(PageState::Resident).at(place)
                 }
@@ -110,7 +112,7 @@ impl Core {
     fn clean_victims<'a>(&'a self, mut state: Guard<'a>) -> (Guard<'a>, bool) {
         let mut batch = Batch::new();
         while batch.items().len() < self.config.batch_pages() {
-            let Some((slot, id)) = state.slots.take_oldest() else {
+            let Some((slot, id)) = state.victims.take_oldest() else {
                 break;
             };
             state.claim(id, &mut batch);
@@ -146,7 +148,7 @@ impl Core {
                 freed += 1;
                 self.gone(&mut state, item, before)
             } else {
-                state.slots.put_victim(item.slot, item.id);
+                state.victims.put_victim(item.slot, item.id);
                 let entry = before.in_state(PageState::Victim);
                 match item.fate {
                     Fate::Stored => entry.without(ORIGINAL).with(COPY),

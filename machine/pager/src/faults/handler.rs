@@ -11,9 +11,9 @@ use rustix::io::Errno as Os;
 
 use crate::core::Core;
 use crate::error::PagerError;
-use crate::follow::Follower;
+use crate::faults::follow::Follower;
+use crate::faults::uffd::{self, EVENTS, Event};
 use crate::frames::Frames;
-use crate::uffd::{self, EVENTS, Event};
 
 /// Threads that serve faults until this is dropped.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ fn serve_until_stopped(core: &Core, buffer: &Frames, stop: &OwnedFd) {
                 }
             }
             Err(errno) => {
-                mapwire_host::saying::say_in_handler(format_args!(
+                mapwire_host::stderr::say_in_handler(format_args!(
                     "far memory: page faults are no longer served: {}",
                     Errno::from(errno)
                 ));

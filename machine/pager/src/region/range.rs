@@ -40,7 +40,7 @@ impl Core {
                     state.frames -= 1;
                 }
                 PageState::Victim => {
-                    state.slots.take_victim(entry.index());
+                    state.victims.take_victim(entry.index());
                 }
                 PageState::Stored => stored += 1,
                 PageState::Empty | PageState::Poisoned | PageState::Busy => {}
@@ -107,7 +107,7 @@ impl Core {
         loop {
             let mut batch = Batch::new();
             while !batch.is_full()
-                && let Some(slot) = state.slots.take_victim_of(number)
+                && let Some(slot) = state.victims.take_victim_of(number)
             {
                 batch.push(PageId::default(), 0).slot = slot;
             }

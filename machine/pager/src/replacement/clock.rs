@@ -5,11 +5,11 @@
 
 use core::sync::atomic::Ordering;
 
+use mapwire_host::mapping::Mapping;
+use mapwire_host::page::{PAGE_BYTES, round_to_pages};
 use rustix::io::Errno;
 
 use crate::store::PageId;
-use mapwire_host::mapping::Mapping;
-use mapwire_host::page::{PAGE_BYTES, round_to_pages};
 
 /// Marks a word that holds a page.
 const PRESENT: u64 = 1 << 63;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::layers::{CALL_PAGES, Layer, failure};
-use crate::sparse::Sparse;
-use crate::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId, StoreError};
 use mapwire_host::page::PAGE_BYTES;
+
+use crate::sparse::Sparse;
+use crate::store::layers::{CALL_PAGES, Layer, failure};
+use crate::store::{BackingStore, IncomingPage, MAX_REGIONS, OutgoingPage, PageId, StoreError};
 
 /// Most layers of a store: each is an open file. Their numbers, from 1, fit a byte.
 const MOST_LAYERS: usize = 200;

@@ -7,27 +7,26 @@ use std::collections::VecDeque;
 use crate::store::PageId;
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct SlotUse {
     page: PageId,
-    /// Number of victims that were in it, so that [`Slots::victims`] may keep stale entries.
+    /// Number of victims that were in it, so that [`Victims::victims`] may keep stale entries.
     turn: u32,
     is_victim: bool,
 }
 
 /// Vacant slots, and slots with victims. Never allocates after [`new`](Self::new).
 #[derive(Debug)]
-pub(crate) struct Slots {
-    slots: Box<[Slot]>,
+pub(crate) struct Victims {
+    slots: Box<[SlotUse]>,
     vacant: VecDeque<u32>,
     /// Slot and turn of each victim, oldest first.
     victims: VecDeque<(u32, u32)>,
     victim_count: usize,
 }
 
-impl Slots {
-    /// Makes `count` vacant slots.
+impl Victims {
     pub(crate) fn new(count: usize) -> Self {
-        let slot = Slot { page: PageId::default(), turn: 0, is_victim: false };
+        let slot = SlotUse { page: PageId::default(), turn: 0, is_victim: false };
         Self {
             slots: vec![slot; count].into(),
             vacant: (0..count as u32).collect(),
@@ -42,7 +41,7 @@ impl Slots {
     }
 
     /// Number of slots with a victim.
-    pub(crate) fn victims(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.victim_count
     }
 
@@ -82,7 +81,7 @@ impl Slots {
 
     /// Takes the slot of any victim of a region.
     pub(crate) fn take_victim_of(&mut self, region: u32) -> Option<u32> {
-        let is_of = |slot: &Slot| slot.is_victim && slot.page.region == region;
+        let is_of = |slot: &SlotUse| slot.is_victim && slot.page.region == region;
         let slot = self.slots.iter().position(is_of)? as u32;
         self.take_victim(slot);
         Some(slot)
@@ -116,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_oldest_victim_goes_first_and_a_rescued_one_is_passed_over() {
-        let mut slots = Slots::new(3);
+        let mut slots = Victims::new(3);
         for page in 0..3 {
             let slot = slots.take_vacant().unwrap();
             slots.put_victim(slot, id(page));
@@ -130,12 +129,12 @@ mod tests {
         assert_eq!(slots.take_oldest(), Some((2, id(2))));
         assert_eq!(slots.take_oldest(), Some((0, id(7))));
         assert_eq!(slots.take_oldest(), None);
-        assert_eq!((slots.vacant(), slots.victims()), (1, 0));
+        assert_eq!((slots.vacant(), slots.count()), (1, 0));
     }
 
     #[test]
     fn victims_that_come_and_go_never_let_the_queue_grow() {
-        let mut slots = Slots::new(4);
+        let mut slots = Victims::new(4);
         let capacity = slots.victims.capacity();
         for page in 0..1000 {
             let slot = slots.take_vacant().unwrap();

@@ -4,15 +4,16 @@ use core::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crate::error::PagerError;
-use crate::frames;
-use crate::origin::{FileChanges, Origins};
-use crate::region::Region;
-use crate::state::RegionState;
-use crate::store::PageId;
-use crate::table::PageState;
 use mapwire_host::masking::mask;
 use mapwire_host::page::PAGE_BYTES;
+
+use crate::error::PagerError;
+use crate::frames;
+use crate::region::Region;
+use crate::region::origin::{FileChanges, Origins};
+use crate::residency::RegionState;
+use crate::store::PageId;
+use crate::table::PageState;
 
 /// Pages moved in one step, which exist twice in RAM or in the store.
 const STEP_PAGES: u64 = 64;

@@ -28,7 +28,6 @@ impl Latencies {
         Self { counts, max_ns }
     }
 
-    /// Number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |all, count| all.saturating_add(*count))

@@ -1,12 +1,12 @@
 //! Brings pages into memory that is not open to both loads and stores, and takes them from there: the kernel moves no frames then.
 
+use mapwire_host::faults::uffd_abi::{self, Done};
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno as Os;
 
 use crate::core::Core;
+use crate::faults::uffd;
 use crate::frames;
-use crate::uffd;
-use mapwire_host::faults::uffd_abi::{self, Done};
-use mapwire_host::page::PAGE_BYTES;
 
 impl Core {
     /// Moves frames of the pool to missing pages of a region. If the kernel refuses, the pages get copies, and the frames of the pool are

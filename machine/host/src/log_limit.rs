@@ -1,6 +1,6 @@
 //! Limits log lines that others can cause at will: a few of each cause in a period, and then the number of the others.
 //!
-//! [`Sparing`] only counts. A writer asks it before each such line, and [polls](Sparing::poll) it from time to time for what was left out.
+//! [`LogLimit`] only counts. A writer asks it before each such line, and [polls](LogLimit::poll) it from time to time for what was left out.
 //! It allocates only when it is made.
 
 use std::fmt;
@@ -13,9 +13,8 @@ pub const SPAN: Duration = Duration::from_secs(10);
 /// Most causes counted separately. Others share one count.
 pub const MOST_CAUSES: usize = 64;
 
-/// Counts lines by cause.
 #[derive(Debug)]
-pub struct Sparing<C> {
+pub struct LogLimit<C> {
     causes: Vec<(Option<C>, Lines)>,
 }
 
@@ -31,7 +30,6 @@ struct Lines {
 pub struct LeftOut<C> {
     /// Cause; `None`: several, beyond [`MOST_CAUSES`].
     pub cause: Option<C>,
-    /// Number of lines.
     pub count: u64,
 }
 
@@ -45,13 +43,13 @@ impl<C: fmt::Display> fmt::Display for LeftOut<C> {
     }
 }
 
-impl<C: Copy + PartialEq> Default for Sparing<C> {
+impl<C: Copy + PartialEq> Default for LogLimit<C> {
     fn default() -> Self {
         Self { causes: Vec::with_capacity(MOST_CAUSES + 1) }
     }
 }
 
-impl<C: Copy + PartialEq> Sparing<C> {
+impl<C: Copy + PartialEq> LogLimit<C> {
     /// Whether to write a line of this cause now. If not, it is counted.
     pub fn admit(&mut self, cause: C, now: Instant) -> bool {
         let is_known = |known: Option<C>| move |one: &(Option<C>, Lines)| one.0 == known;
@@ -121,56 +119,56 @@ impl Lines {
 mod tests {
     use super::*;
 
-    fn told(sparing: &mut Sparing<u32>, now: Instant) -> Vec<(Option<u32>, u64)> {
-        std::iter::from_fn(|| sparing.poll(now)).map(|left| (left.cause, left.count)).collect()
+    fn told(limit: &mut LogLimit<u32>, now: Instant) -> Vec<(Option<u32>, u64)> {
+        std::iter::from_fn(|| limit.poll(now)).map(|left| (left.cause, left.count)).collect()
     }
 
     #[test]
     fn of_a_flood_a_few_lines_are_said_and_then_how_many_more_there_were() {
-        let mut sparing = Sparing::default();
+        let mut limit = LogLimit::default();
         let begin = Instant::now();
-        let said = |sparing: &mut Sparing<u32>, lines, now| (0..lines).filter(|_| sparing.admit(7, now)).count();
-        assert_eq!(said(&mut sparing, 10_000, begin), MOST_LINES as usize);
+        let said = |limit: &mut LogLimit<u32>, lines, now| (0..lines).filter(|_| limit.admit(7, now)).count();
+        assert_eq!(said(&mut limit, 10_000, begin), MOST_LINES as usize);
         // Another has its own lines.
-        assert!(sparing.admit(8, begin));
-        assert_eq!(told(&mut sparing, begin), []);
-        assert_eq!(sparing.poll_at(), Some(begin + SPAN));
-        assert_eq!(told(&mut sparing, begin + SPAN), [(Some(7), 9_992)]);
+        assert!(limit.admit(8, begin));
+        assert_eq!(told(&mut limit, begin), []);
+        assert_eq!(limit.poll_at(), Some(begin + SPAN));
+        assert_eq!(told(&mut limit, begin + SPAN), [(Some(7), 9_992)]);
         // It continues, and only the count is reported.
-        assert_eq!(said(&mut sparing, 5, begin + SPAN), 0);
-        assert_eq!(told(&mut sparing, begin + SPAN), []);
-        assert_eq!(told(&mut sparing, begin + 2 * SPAN), [(Some(7), 5)]);
+        assert_eq!(said(&mut limit, 5, begin + SPAN), 0);
+        assert_eq!(told(&mut limit, begin + SPAN), []);
+        assert_eq!(told(&mut limit, begin + 2 * SPAN), [(Some(7), 5)]);
         // It is quiet, and starts again.
-        assert_eq!(sparing.poll_at(), None);
-        assert_eq!(said(&mut sparing, 9, begin + 3 * SPAN), 8);
-        let rest: Vec<_> = sparing.finish().collect();
+        assert_eq!(limit.poll_at(), None);
+        assert_eq!(said(&mut limit, 9, begin + 3 * SPAN), 8);
+        let rest: Vec<_> = limit.finish().collect();
         let (cause, count) = (Some(7), 1);
         assert_eq!(rest, [LeftOut { cause, count }]);
     }
 
     #[test]
     fn lines_that_come_slowly_are_all_said() {
-        let mut sparing = Sparing::default();
+        let mut limit = LogLimit::default();
         let begin = Instant::now();
         for at in 0..100 {
-            assert!(sparing.admit(7, begin + at * (SPAN / MOST_LINES)));
+            assert!(limit.admit(7, begin + at * (SPAN / MOST_LINES)));
         }
-        assert_eq!(sparing.poll_at(), None);
+        assert_eq!(limit.poll_at(), None);
     }
 
     #[test]
     fn too_many_causes_share_a_count_and_cost_no_memory() {
-        let mut sparing = Sparing::default();
-        let capacity = sparing.causes.capacity();
+        let mut limit = LogLimit::default();
+        let capacity = limit.causes.capacity();
         let begin = Instant::now();
-        let said = (0..1_000).filter(|cause| sparing.admit(*cause, begin));
+        let said = (0..1_000).filter(|cause| limit.admit(*cause, begin));
         assert_eq!(said.count(), MOST_CAUSES + MOST_LINES as usize);
-        assert_eq!(sparing.causes.capacity(), capacity);
+        assert_eq!(limit.causes.capacity(), capacity);
         let left = 1_000 - (MOST_CAUSES + MOST_LINES as usize) as u64;
-        assert_eq!(told(&mut sparing, begin + SPAN), [(None, left)]);
+        assert_eq!(told(&mut limit, begin + SPAN), [(None, left)]);
         let left = LeftOut::<u32> { cause: None, count: 3 };
         assert_eq!(left.to_string(), "various causes: 3 more, not said one by one");
         // Quiet causes make room.
-        assert!(sparing.admit(5_000, begin + SPAN));
+        assert!(limit.admit(5_000, begin + SPAN));
     }
 }

@@ -67,7 +67,7 @@ impl fmt::Display for Statistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latencies::BUCKETS;
+    use crate::statistics::latencies::BUCKETS;
 
     #[test]
     fn the_figures_are_in_the_text_and_trouble_only_if_there_was_any() {
@@ -84,7 +84,7 @@ mod tests {
         assert!(!text.contains("donors"), "{text}");
         statistics.ahead_pages = 9;
         statistics.peak_pages = 512;
-        statistics.fault_latency = crate::latencies::Latencies::new([0; BUCKETS], 1_234_567);
+        statistics.fault_latency = crate::statistics::latencies::Latencies::new([0; BUCKETS], 1_234_567);
         let text = statistics.to_string();
         for part in ["(2.0 at its peak)", "9 brought ahead of a fault: 0 used", "max 1.2ms"] {
             assert!(text.contains(part), "{text}");

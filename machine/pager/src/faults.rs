@@ -1,5 +1,13 @@
 //! Serves one page fault, in a handler thread. Allocates nothing: the program's allocator may be in a region.
 
+mod closed;
+pub(crate) mod fill;
+mod follow;
+pub(crate) mod handler;
+pub(crate) mod streams;
+#[allow(unsafe_code)]
+pub(crate) mod uffd;
+
 use std::time::Instant;
 
 use mapwire_host::faults::uffd_abi;
@@ -7,13 +15,13 @@ use mapwire_host::page::PAGE_BYTES;
 
 use crate::batch::{Batch, Progress};
 use crate::core::{Core, Guard};
-use crate::fill::Filling;
+use crate::faults::fill::Filling;
+use crate::faults::streams::Prediction;
+use crate::faults::uffd::Event;
 use crate::frames::Frames;
-use crate::published::Figure;
+use crate::statistics::published::Figure;
 use crate::store::{PageId, StoreError};
-use crate::streams::Prediction;
 use crate::table::{AHEAD, COPY, Entry, ORIGINAL, PageState, REFERENCED};
-use crate::uffd::{self, Event};
 
 impl Core {
     /// Serves a fault: now, or by whoever works on the page or froze the pager, who wakes the thread that faulted.
@@ -114,7 +122,7 @@ impl Core {
                     && let Some(item) = batch.items_mut().last_mut()
                 {
                     item.slot = entry.index();
-                    state.slots.take_victim(item.slot);
+                    state.victims.take_victim(item.slot);
                 }
             }
             considered = step;
@@ -184,8 +192,8 @@ impl Core {
             let (before, is_asked) = (state.entry(item.id), item.id == asked);
             let is_mapped = item.progress == Progress::Mapped;
             match (is_victim, is_mapped) {
-                (true, true) => state.slots.put_vacant(item.slot),
-                (true, false) => state.slots.put_victim(item.slot, item.id),
+                (true, true) => state.victims.put_vacant(item.slot),
+                (true, false) => state.victims.put_victim(item.slot, item.id),
                 (false, true) => {}
                 (false, false) => state.frames -= 1,
             }

@@ -6,14 +6,14 @@ use core::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use mapwire_host::descriptors::copy_above_stdio;
+use mapwire_host::page::PAGE_BYTES;
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::PagerError;
-use crate::layers::read_pages;
+use crate::store::layers::read_pages;
 use crate::store::{IncomingPage, StoreError};
-use mapwire_host::descriptors::copy_above_stdio;
-use mapwire_host::page::PAGE_BYTES;
 
 /// Effect of changes of a file on pages that the program has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

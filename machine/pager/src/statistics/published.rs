@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use crate::error::PagerError;
-use crate::latencies::{BUCKETS, bucket_of};
-use crate::state::State;
+use crate::residency::Residency;
+
 pub(crate) use crate::statistics::Figure;
 use crate::statistics::Statistics;
+use crate::statistics::latencies::{BUCKETS, bucket_of};
 use crate::store::RemotePages;
 use mapwire_host::mapping::{Mapping, Rights};
 use mapwire_host::memory::Errno;
@@ -41,7 +42,6 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// All figures at 0.
     pub(crate) fn new(limit_pages: usize) -> Result<Self, PagerError> {
         // The name is shown with `mapwire:` before it.
         let file = memfd::create("mapwire-far-stats", PAGE_BYTES)?;
@@ -79,7 +79,7 @@ impl Counters {
     }
 
     /// Updates the numbers of pages in each state.
-    pub(crate) fn show(&self, state: &State, remote: RemotePages) {
+    pub(crate) fn show(&self, state: &Residency, remote: RemotePages) {
         for (figure, count) in [
             (Figure::RemotePages, remote.pages),
             (Figure::RemotePut, remote.put),
@@ -123,11 +123,7 @@ pub enum FiguresError {
     #[error(
         "the figures are of version {found}, and this program reads version {VERSION}: use the `mapwire` that started the process"
     )]
-    Version {
-        /// Version found.
-        found: u64,
-    },
-    /// A system call failed.
+    Version { found: u64 },
     #[error("pread: {0}")]
     Read(Errno),
 }

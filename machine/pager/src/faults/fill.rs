@@ -1,16 +1,16 @@
 //! Brings in the pages of a batch: fetches, checks and maps them.
 
+use mapwire_host::faults::uffd_abi::Done;
 use rustix::io::Errno as Os;
 
 use crate::batch::{Batch, Item, Progress};
 use crate::core::Core;
+use crate::faults::uffd;
 use crate::frames;
-use crate::origin::Part;
-use crate::published::Figure;
+use crate::region::origin::Part;
+use crate::statistics::published::Figure;
 use crate::store::{PageId, StoreError};
 use crate::table::PageState;
-use crate::uffd;
-use mapwire_host::faults::uffd_abi::Done;
 
 /// How to bring in a batch.
 #[derive(Debug, Clone, Copy)]
@@ -103,31 +103,35 @@ impl Core {
             outcome = frames::with_incoming(batch, is_asked, |pages| self.store.fetch(pages));
             fetched = 1;
         }
-        for item in batch.items_mut() {
+        for index in 0..count {
+            let item = batch.items()[index];
             let is_fetched = fetched == count || item.id == asked;
-            item.progress = match outcome {
+            batch.items_mut()[index].progress = match outcome {
                 Ok(()) if !is_fetched => Progress::Failed(StoreError::Other("fetched for nothing")),
-                Ok(()) if self.checksum.of(item.id, frames::bytes_of(item)) == item.checksum => Progress::Filled,
-                Ok(()) => self.fetch_other(item),
+                Ok(()) if self.is_right(&item) => Progress::Filled,
+                Ok(()) => self.fetch_other(batch, &item),
                 Err(error) => Progress::Failed(error),
             };
         }
         fetched
     }
 
+    fn is_right(&self, item: &Item) -> bool {
+        self.checksum.of(item.id, frames::bytes_of(item)) == item.checksum
+    }
+
     /// Fetches other copies of a page that arrived with wrong bytes, until one is right.
-    fn fetch_other(&self, item: &mut Item) -> Progress {
-        for attempt in 0.. {
-            let fetched = frames::with_incoming_page(item, |page| self.store.fetch_other(page, attempt));
+    fn fetch_other(&self, batch: &mut Batch, item: &Item) -> Progress {
+        let mut attempts = 0..;
+        let fetched = attempts.find_map(|attempt| {
+            let is_it = |other: &Item| other.id == item.id;
+            let fetched = frames::with_incoming(batch, is_it, |pages| self.store.fetch_other(&mut pages[0], attempt));
             match fetched {
-                Err(error) => return Progress::Failed(error),
-                Ok(()) if self.checksum.of(item.id, frames::bytes_of(item)) == item.checksum => {
-                    return Progress::Filled;
-                }
-                Ok(()) => {}
+                Err(error) => Some(Progress::Failed(error)),
+                Ok(()) => self.is_right(item).then_some(Progress::Filled),
             }
-        }
-        Progress::Failed(StoreError::Corrupt(item.id))
+        });
+        fetched.unwrap_or(Progress::Failed(StoreError::Corrupt(item.id)))
     }
 
     /// Makes accesses to a page that could not be fetched raise SIGBUS, and says why.

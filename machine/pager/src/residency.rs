@@ -1,19 +1,19 @@
-//! State under the lock of a pager: the state of each page. Never allocates after [`State::new`], so that fault handlers may use it.
+//! Residency under the lock of a pager: the state of each page. Never allocates after [`Residency::new`], so that fault handlers may use it.
 
 use core::ops::Range;
 use std::sync::Arc;
 
+use mapwire_host::page::PAGE_BYTES;
 use rustix::io::Errno;
 
 use crate::batch::{Batch, Item, Progress};
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::origin::{Origins, Part};
-use crate::slots::Slots;
+use crate::faults::streams::Streams;
+use crate::region::origin::{Origins, Part};
+use crate::replacement::clock::Clock;
+use crate::replacement::victims::Victims;
 use crate::store::{MAX_REGIONS, PageId, StoreError};
-use crate::streams::Streams;
 use crate::table::{COPY, Entry, ORIGINAL, PageState, PageTable, WAITED};
-use mapwire_host::page::PAGE_BYTES;
 
 /// Faults that go by without an eviction after the store failed.
 const FAULTS_WITHOUT_EVICTION: u32 = 64;
@@ -75,12 +75,12 @@ impl RegionState {
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct Residency {
     regions: Box<[Option<RegionState>]>,
     /// Start addresses and numbers of regions, in order.
     order: Vec<(usize, u32)>,
     pub(crate) clock: Clock,
-    pub(crate) slots: Slots,
+    pub(crate) victims: Victims,
     /// Frames in RAM: mapped pages, and victims.
     pub(crate) frames: usize,
     limit: usize,
@@ -93,17 +93,16 @@ pub(crate) struct State {
     pub(crate) evicting: bool,
     /// Number of threads that wait on the condition.
     pub(crate) waiting: usize,
-    pub(crate) store_error: Option<StoreError>,
     pause: u32,
 }
 
-impl State {
+impl Residency {
     pub(crate) fn new(config: &Config, slots: usize) -> Result<Self, Errno> {
         Ok(Self {
             regions: (0..MAX_REGIONS).map(|_| None).collect(),
             order: Vec::with_capacity(MAX_REGIONS),
             clock: Clock::new(config.resident_pages * 2)?,
-            slots: Slots::new(slots),
+            victims: Victims::new(slots),
             frames: 0,
             limit: config.resident_pages,
             stored: 0,
@@ -111,7 +110,6 @@ impl State {
             changing: 0,
             evicting: false,
             waiting: 0,
-            store_error: None,
             pause: 0,
         })
     }
@@ -216,7 +214,7 @@ impl State {
     pub(crate) fn note_released(&mut self, batch: &Batch) {
         for item in batch.items() {
             if item.progress == Progress::Gone {
-                self.slots.put_vacant(item.slot);
+                self.victims.put_vacant(item.slot);
                 self.frames -= 1;
             }
         }
@@ -254,15 +252,9 @@ impl State {
         self.limit.saturating_sub(self.frames).min(self.clock.room())
     }
 
-    /// Records that the store took pages, or why it did not; then evictions pause for a while.
+    /// Records whether the store took pages. If not, evictions pause for a while.
     pub(crate) fn note_store(&mut self, outcome: Result<(), StoreError>) {
-        match outcome {
-            Ok(()) => self.pause = 0,
-            Err(error) => {
-                self.store_error = Some(error);
-                self.pause = FAULTS_WITHOUT_EVICTION;
-            }
-        }
+        self.pause = if outcome.is_ok() { 0 } else { FAULTS_WITHOUT_EVICTION };
     }
 
     /// Whether evictions pause. Each call counts as a fault.
