@@ -5,7 +5,7 @@ use core::fmt;
 use mapwire_driver::DriverError;
 use mapwire_driver::shared::SharedError;
 use mapwire_launch::LaunchError;
-use mapwire_launch::meeting::MeetingError;
+use mapwire_launch::doors::MeetingError;
 use thiserror::Error;
 
 mod kind;

@@ -26,9 +26,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 /// What a process wants to be in a job.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The job.
     pub name: JobName,
-    /// Ranks in the job.
     pub size: u32,
     /// Ranks that this process brings.
     pub count: u32,
@@ -135,7 +133,10 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
     loop {
         match signed::get(store, &signing, &key) {
             Ok(None) => {}
-            Ok(Some(value)) => return read_record(&value, store, &wanted.name),
+            Ok(Some(value)) => {
+                let forged = || LaunchError::Forged { address: store.address().to_string(), key: key.clone() };
+                return Record::parse(&value).ok_or_else(forged);
+            }
             Err(LaunchError::Forged { address, .. }) => {
                 return Err(LaunchError::JobSecret { name: wanted.name.to_string(), address });
             }
@@ -143,7 +144,7 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
         }
         let lease = store.grant()?;
         let record = Record {
-            incarnation: Incarnation::new(crate::random()?, lease),
+            incarnation: Incarnation::new(mapwire_transport::local::random()?, lease),
             size: wanted.size,
             release: RELEASE.into(),
         };
@@ -159,10 +160,6 @@ fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result
 
 pub(super) fn record_key(shared: &SharedSecret) -> SigningKey {
     shared.signing_key("mapwire job records", &[])
-}
-
-fn read_record(value: &[u8], store: &dyn Store, name: &JobName) -> Result<Record, LaunchError> {
-    Record::parse(value).ok_or_else(|| LaunchError::Forged { address: store.address().to_string(), key: name.key() })
 }
 
 /// All claims below `prefix`.

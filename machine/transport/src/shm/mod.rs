@@ -25,6 +25,5 @@ pub use shared::ShmTransport;
 pub struct PeerCorrupt {
     /// The word that is impossible.
     pub what: &'static str,
-    /// Its value.
     pub value: u64,
 }

@@ -93,7 +93,7 @@ impl ShmTransport {
         has_next
     }
 
-    /// What is wrong when the header at the head claims another length than the ring.
+    /// An error if the header at the head claims another length than the ring.
     #[inline(always)]
     fn length_mismatch(&self, from: NodeId) -> Option<PeerCorrupt> {
         let incoming = self.peers.get(from)?.channel.receiver.head()?;
