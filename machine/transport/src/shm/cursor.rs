@@ -259,9 +259,4 @@ impl ConsumerCursor {
         self.announced = self.position;
         self.bulk_announced = self.bulk_head;
     }
-
-    /// Packets released since the ring was made.
-    pub fn position(&self) -> u64 {
-        self.position
-    }
 }

@@ -35,6 +35,7 @@ impl Link {
 pub struct ShmTransport {
     peers: Peers<Link>,
     /// Links that are over, kept until somebody may free memory.
+    #[expect(clippy::vec_box, reason = "to take one out of its box would free memory")]
     over: Vec<Box<Link>>,
     idle_sweeps: u32,
     max_payload_bytes: usize,

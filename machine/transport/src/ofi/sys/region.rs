@@ -172,7 +172,7 @@ impl Registrar {
             Access::Buffers => FI_SEND | FI_RECV,
             Access::Peers(RemoteRights::NONE) => FI_READ | FI_WRITE,
             Access::Peers(RemoteRights { store, fetch }) => {
-                u64::from(store) * FI_REMOTE_WRITE | u64::from(fetch) * FI_REMOTE_READ
+                (u64::from(store) * FI_REMOTE_WRITE) | (u64::from(fetch) * FI_REMOTE_READ)
             }
         };
         let domain = &self.0;

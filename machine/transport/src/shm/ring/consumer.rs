@@ -126,11 +126,6 @@ impl Consumer {
         }
     }
 
-    /// Packets released since the ring was made.
-    pub fn released(&self) -> u64 {
-        self.cursor.position()
-    }
-
     /// Whether the producer has said that no packet follows those in the ring.
     pub fn producer_closed(&self) -> bool {
         self.memory.is_set(PRODUCER_CLOSED_OFFSET)
