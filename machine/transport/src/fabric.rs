@@ -70,7 +70,7 @@ pub trait Doorbells: Debug + Send + Sync {
     /// How often `peer` has; `None` where it does not show it to this process.
     fn openings(&self, peer: NodeId) -> Option<u32>;
 
-    /// Shows figures of this process to whoever looks.
+    /// Publishes figures of this process on the board.
     fn publish(&self, figures: &Figures);
 }
 
@@ -96,7 +96,7 @@ pub enum News {
     NoDescriptor(NodeId),
     /// A descriptor that this process passed did not arrive.
     PassLost {
-        /// Who should have got it.
+        /// Its receiver.
         to: NodeId,
         tag: u64,
     },
@@ -156,7 +156,7 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Takes in packets of peers that do not ring, even while a packet of another peer waits.
     fn look(&mut self) {}
 
-    /// Says that the page-fault handler uses the fabric, or no more: nothing may allocate or take a lock meanwhile.
+    /// Begins or ends the time in which the page-fault handler uses the fabric: nothing may allocate or take a lock then.
     fn set_confined(&mut self, _on: bool) {}
 
     /// All that has come by datagrams is about to be taken: [`has_input`](Transport::has_input) is about what comes from here on.
@@ -180,20 +180,20 @@ pub trait Fabric: Transport + Debug + Send + 'static {
     /// Asks for a connection to a peer, once.
     ///
     /// # Errors
-    /// Whoever makes connections is gone, or the kernel refuses.
+    /// The broker is gone, or the kernel refuses.
     fn request_connection(&mut self, to: NodeId) -> Result<(), RendezvousError>;
 
     /// Passes a descriptor to a peer.
     ///
     /// # Errors
-    /// Whoever passes descriptors is gone, or the kernel refuses, or nothing can be
+    /// The broker is gone, or the kernel refuses, or nothing can be
     /// [passed](crate::transport::Abilities::passes_memory) to this peer.
     fn pass(&mut self, to: NodeId, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError>;
 
     /// Leaves the job in good order: peers learn that this process left, rather than died.
     ///
     /// # Errors
-    /// Whoever keeps the job is gone; it is left all the same.
+    /// The broker is gone; the job is left all the same.
     fn leave(&mut self) -> Result<(), RendezvousError>;
 
     /// Peers with a connection, this process included, in no particular order.

@@ -10,7 +10,7 @@
 //! | `broker` | the lowest rank of each host | where its broker listens, and the token |
 //! | `card` | every rank that has peers on other hosts | how they reach it |
 //!
-//! Who can read what the launcher carries can join the job, unless the secret is not among it.
+//! A process that can read these values can join the job, unless the secret is not among them.
 
 mod broker;
 mod introduction;

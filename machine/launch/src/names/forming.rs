@@ -61,7 +61,7 @@ enum Attempt {
     Closed(LaunchError),
 }
 
-/// How a wait is told about, and ended.
+/// Reports a wait, and may end it.
 pub(super) trait Waiting {
     /// Waits for up to `pause`. Whether to go on.
     fn pause(&mut self, pause: Duration) -> bool;
@@ -126,7 +126,7 @@ pub(super) fn form(
     }
 }
 
-/// The job's record; makes one where there is none.
+/// The job's record, created if absent.
 fn find(store: &mut dyn Store, shared: &SharedSecret, wanted: &Wanted) -> Result<Record, LaunchError> {
     let signing = record_key(shared);
     let key = wanted.name.key();

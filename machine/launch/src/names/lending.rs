@@ -97,7 +97,7 @@ impl Offer {
         Ok(Self { notices, id })
     }
 
-    /// Says that the donor lives, and offers anew if the store has forgotten it. To be called once a second.
+    /// Keeps the offer alive, and repeats it if the store has lost it. Call this once a second.
     ///
     /// # Errors
     /// The store cannot be reached now.

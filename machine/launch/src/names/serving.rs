@@ -88,7 +88,7 @@ impl Serving {
         self.notices.set(&keys, &self.text)
     }
 
-    /// Says that the server lives, and shows it anew if the store has forgotten it. To be called once a second.
+    /// Keeps the names alive, and repeats them if the store has lost them. Call this once a second.
     ///
     /// # Errors
     /// The store cannot be reached now.

@@ -239,7 +239,7 @@ impl Watch {
 
     fn find_gone(&mut self, told: &NewsSender<'_>) -> Result<(), LaunchError> {
         let there = forming::claims(&mut *self.store, &self.signing, &self.prefix)?;
-        // After the claims: who leaves says so before its claim goes.
+        // Read after the claims: a member that leaves posts this before its claim goes.
         let left = self.left()?;
         for (number, claim) in &self.formed.claims {
             if there.get(number) == Some(claim) || !self.gone.insert(*number) {
@@ -263,7 +263,7 @@ impl Watch {
         let abort = Abort { code, host: host_name(), message: message.into() };
         let key = format!("{}abort", self.prefix);
         let (text, lease) = (abort.to_text(), self.formed.incarnation.lease);
-        // Who was first has said it.
+        // If another member was first, its reason stands.
         signed::create(&mut *self.store, &self.signing, &key, text.as_bytes(), lease).map(drop)
     }
 

@@ -204,7 +204,7 @@ pub(super) fn poll_event() -> Option<PmixEvent> {
 fn within<T: Send + 'static>(timeout: Duration, call: impl FnOnce() -> T + Send + 'static) -> Result<T, TooLate> {
     let (sender, receiver) = mpsc::channel();
     let run = move || {
-        // Nobody listens any more if it is late.
+        // Too late: nobody waits for it.
         let _ = sender.send(call());
     };
     let builder = std::thread::Builder::new().name("mapwire-pmix".into());

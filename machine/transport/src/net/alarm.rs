@@ -110,14 +110,14 @@ impl Sockets {
         self.was_visited.load(Ordering::Relaxed) || self.leaves.load(Ordering::Relaxed) >= MANY_LEAVES
     }
 
-    /// Begins to count anew. Whether they came and went since this was done last.
+    /// Restarts the count. Returns whether threads came and went since the last restart.
     fn begin_pause(&self) -> bool {
         let is_visited = self.leaves.swap(0, Ordering::Relaxed) >= MANY_LEAVES;
         self.was_visited.store(is_visited, Ordering::Relaxed);
         is_visited
     }
 
-    /// Notes which sockets are armed no more. The thread rings after this.
+    /// Marks sockets as disarmed. The thread rings after this.
     fn handle_events(&self, events: &[epoll::Event]) {
         for event in events {
             let data = event.data;

@@ -64,7 +64,7 @@ pub(super) struct Capture {
     moved_ns: i64,
     /// A datagram of a link, up to [`SNAP_BYTES`] or to the end of a payload.
     datagram: Vec<u8>,
-    /// It was said that it takes no more.
+    /// The end of the capture was reported.
     is_over: bool,
 }
 
@@ -205,7 +205,7 @@ impl Capture {
         };
     }
 
-    /// Takes no more, and says why, once.
+    /// Ends the capture, and reports why, once.
     #[cold]
     fn end(&mut self, why: &str) -> u64 {
         if !core::mem::replace(&mut self.is_over, true) {

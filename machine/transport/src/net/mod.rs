@@ -359,12 +359,6 @@ impl Net {
         self.udp.has_received()
     }
 
-    /// Time of the next handshake or rotation of keys, for [`begin`](Self::begin).
-    #[must_use]
-    pub fn poll_at(&self) -> Option<u64> {
-        self.sessions.envelope.poll_at()
-    }
-
     /// Whether a handshake has something to send at `now_ns`: [`begin`](Self::begin) sends it.
     #[inline]
     #[must_use]

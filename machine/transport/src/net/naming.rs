@@ -19,7 +19,7 @@ impl Naming {
         Self { until_ns: Some(0), change: None }
     }
 
-    /// A datagram of a handshake has come, whoever has sent it.
+    /// A datagram of a handshake has come, from any sender.
     #[cold]
     pub(super) fn handle_handshake(&mut self, now_ns: u64) {
         if self.until_ns.is_none() {

@@ -12,7 +12,7 @@
 //!
 //! # Ends
 //! A peer that leaves says farewell and how many packets it has sent. A peer that dies is noticed here by a send that fails, or that the
-//! provider refuses for 20 s; an end that only receives learns of it from whoever keeps the job, and calls [`disconnect`](crate::transport::Transport::disconnect). Then, or
+//! provider refuses for 20 s; an end that only receives learns of it from the broker, and calls [`disconnect`](crate::transport::Transport::disconnect). Then, or
 //! after a farewell, what is still on its way is received until the count is reached, or nothing has come for 100 ms. A packet that is 5 s
 //! later than those behind it was lost with a connection, and the peer counts as corrupt.
 //!
@@ -338,7 +338,7 @@ impl Ofi {
         self.operations.poll_done(&self.endpoint)
     }
 
-    /// The next node that has spoken to this end without being connected to it, by its own claim. Whoever keeps the job may tell its name.
+    /// The next node that has spoken to this end without being connected to it, by its own claim. The broker may know its name.
     pub fn poll_stranger(&mut self) -> Option<NodeId> {
         self.strangers.pop()
     }

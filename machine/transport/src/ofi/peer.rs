@@ -18,7 +18,7 @@ const KNOCK: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_secs(5);
 
 /// How long a provider that has room for more may refuse to send to a peer: on a crowded host it takes seconds to connect. Some never say that
-/// a dead peer cannot be connected; whoever keeps the job says so before.
+/// a dead peer cannot be connected; the broker reports it before.
 const UNREACHABLE: Duration = Duration::from_secs(20);
 
 /// A connected peer. Numbers of packets wrap.

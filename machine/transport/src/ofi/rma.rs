@@ -150,7 +150,7 @@ pub enum RmaError {
     Failed(OfiError),
 }
 
-/// An operation that is over.
+/// A completed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RmaDone {
     /// What it was begun with.

@@ -244,7 +244,7 @@ impl Client {
     /// pass to itself.
     ///
     /// # Errors
-    /// No such rank, or the broker has gone. That `to` has gone is told later, by
+    /// No such rank, or the broker has gone. That `to` has gone is reported later, by
     /// [`ToRank::PassLost`].
     pub fn pass(&self, to: u32, tag: u64, fd: BorrowedFd<'_>) -> Result<(), RendezvousError> {
         if to != self.rank {

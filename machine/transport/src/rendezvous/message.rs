@@ -137,7 +137,7 @@ pub enum ToRank {
     Passed { from: u32, tag: u64 },
     /// A descriptor could not be handed on: `to` left or died, or too many wait for it.
     PassLost {
-        /// Who should have got it.
+        /// Its receiver.
         to: u32,
         tag: u64,
     },

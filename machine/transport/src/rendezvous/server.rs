@@ -364,7 +364,7 @@ impl Broker {
         }
     }
 
-    /// This process has no descriptor left: says so, and pauses what needs one.
+    /// Reports that this process has no descriptor left, and pauses what needs one.
     fn run_short(&mut self, what: &str, now: Instant) {
         if self.short_until.is_none() {
             if self.may_say(Cause::Short, now) {
@@ -552,7 +552,7 @@ impl Broker {
         if let Some(at) = record.connection.take() {
             self.drop_connection(at);
         }
-        // Who left cleanly stays so, unless its process then fails.
+        // A rank that left cleanly stays so, unless its process then fails.
         if self.board.state(rank) != RankState::Left || state == RankState::Dead {
             self.set_state(rank, state);
         }

@@ -127,7 +127,7 @@ pub enum PushError {
     /// The payload is longer than the ring's configuration allows.
     #[error("a payload of {len_bytes} bytes exceeds the longest of {max_bytes}; cut it into several packets")]
     TooLong { len_bytes: usize, max_bytes: usize },
-    /// The consumer's words make no sense; the ring is of no more use.
+    /// The consumer's words are impossible; the ring cannot be used any more.
     #[error(transparent)]
     Corrupt(#[from] PeerCorrupt),
 }

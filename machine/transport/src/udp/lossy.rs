@@ -127,7 +127,7 @@ impl Lossy {
         !(self.strikes(self.faults.reorder) && self.hold(&datagram))
     }
 
-    /// The place of a held datagram whose turn has come.
+    /// Index of a held datagram that is due.
     fn due(&mut self) -> Option<usize> {
         let is_over = self.empty_looks >= PATIENCE;
         let is_due = |held: &HeldDatagram| held.after.is_some_and(|after| after == 0 || is_over);

@@ -23,7 +23,7 @@ const MAX_STREAK: usize = 32;
 pub struct Datagram<'a> {
     /// Index of the socket that it came to.
     pub via: usize,
-    /// Who has sent it, as far as UDP can tell; `None` where that was not asked.
+    /// Sender, as UDP reports it; `None` if the kernel was not asked.
     pub from: Option<SocketAddr>,
     /// Contents, which may be changed in place.
     pub bytes: &'a mut [u8],

@@ -432,7 +432,7 @@ impl Endpoint {
             return;
         }
         // SAFETY: the library returns the contexts that it was given, each of which lives as long as the endpoint. The number behind
-        // its own words it leaves alone.
+        // its own words stays unchanged.
         let number = unsafe { (*context).number };
         if let Some(in_use) = number.checked_sub(FIRST_OPERATION).and_then(|number| self.moving.get_mut(number)) {
             if in_use.take().is_some() {

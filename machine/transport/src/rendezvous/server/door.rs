@@ -79,7 +79,7 @@ impl Broker {
             self.stats.refused_user += 1;
             return turn_away(&socket, Refusal::User);
         }
-        // Without it the kernel's usual size holds, which only costs more.
+        // If refused, the kernel's default size stays, which costs more.
         let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
         let origin = self.origin_of(pid);
         self.make_room(origin, now);

@@ -201,7 +201,7 @@ impl Broker {
         }
     }
 
-    /// Whether a rank that is owed something has room, as far as is known.
+    /// Whether a rank that is owed descriptors is not known to be full.
     fn may_take(&self, rank: u32) -> bool {
         let record = &self.ranks[rank as usize];
         let connection = record.connection.and_then(|at| self.connections.get(at));

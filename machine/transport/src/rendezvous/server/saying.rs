@@ -12,7 +12,7 @@ use super::Broker;
 pub(super) enum Cause {
     /// A connection of this rank that broke the protocol; `None`: of a process that belongs to no rank.
     Broken(Option<u32>),
-    /// Something wants a descriptor, and there is none.
+    /// No descriptor was left.
     Short,
     /// A channel of this rank that cannot be made.
     NoChannel(u32),

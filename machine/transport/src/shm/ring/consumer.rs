@@ -40,7 +40,7 @@ impl Consumer {
     }
 
     /// Looks for a packet at the head and takes private copies of what must not change; [`Self::head`] then shows
-    /// it. It stays at the head until [`Self::release`]. An error means that the ring is of no more use.
+    /// it. It stays at the head until [`Self::release`]. An error means that the ring cannot be used any more.
     #[inline]
     pub fn poll(&mut self) -> Result<bool, PeerCorrupt> {
         let memory = &self.memory;

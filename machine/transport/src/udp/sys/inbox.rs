@@ -25,7 +25,7 @@ pub(in super::super) struct FilledBuffer {
     pub(in super::super) bytes: usize,
     /// Length of each datagram among them, the last may be shorter; 0 when they are one datagram.
     pub(in super::super) segment_bytes: usize,
-    /// Who has sent them, where the kernel was asked.
+    /// Sender, if the kernel was asked.
     pub(in super::super) from: Option<SocketAddr>,
     /// Whether the buffer was too short for them, or their sender could not be answered.
     pub(in super::super) is_malformed: bool,
